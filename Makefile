@@ -1,0 +1,48 @@
+# From a fresh clone: `make demo` shows what the project is for, `make test` tests it. `make help` lists the rest.
+
+SHELL := bash
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench bashes install clean
+
+DESTDIR =
+PREFIX = /usr/local
+DROP_INS = $(PREFIX)/share/service-record
+PYTEST_ARGS =
+
+READY = .venv/.ready
+PYTHON = .venv/bin/python
+# The shell tests run under `bash` and under each of these, separated by colons.
+BASHES = $(subst $() ,:,$(strip $(subst :, ,$(SERVICE_RECORD_BASHES)) $(abspath $(wildcard .cache/bashes/bash-*))))
+
+help: ## list what can be made
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+
+demo: $(READY) ## record a failing bootstrap and show what failed, where, and why
+	@$(PYTHON) -m demo
+
+test: $(READY) ## run every test; PYTEST_ARGS='-k name' for some of them
+	@SERVICE_RECORD_BASHES='$(BASHES)' $(PYTHON) -m pytest $(PYTEST_ARGS)
+
+check: $(READY) ## style, types, shell and units, a line each
+	@.ci/check
+
+bench: $(READY) ## measure what recording costs, and rewrite the table in docs/performance.md
+	@$(PYTHON) -m bench
+
+bashes: ## fetch other versions of bash for `make test` into .cache/bashes (Debian, as root)
+	@.ci/bashes
+
+install: ## install shim, exit helper and drop-in below DESTDIR; PREFIX=/usr/local
+	@install -D -m 0755 -t '$(DESTDIR)$(PREFIX)/bin' shell/bootstrap-service-record.sh shell/service-record-exit.sh
+	@sed 's|/usr/local/bin|$(PREFIX)/bin|' units/10-service-record.conf | \
+		install -D -m 0644 /dev/stdin '$(DESTDIR)$(DROP_INS)/10-service-record.conf'
+	@echo 'Installed. To have systemd close the records of every service, link'
+	@echo '$(DROP_INS)/10-service-record.conf into /etc/systemd/system/service.d/'
+
+clean: ## remove everything that was made, .venv too
+	rm -rf .venv .cache build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): pyproject.toml .ci/setup
+	@.ci/setup
+	@touch $@
