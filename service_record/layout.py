@@ -1,0 +1,93 @@
+"""The layouts of a record file: from its bytes to entries, and to what is damaged between them.
+
+Lines, arrays and any mixture of the two are read in one pass, in bounded memory and linear time; the rules
+are in docs/record-format.md, "Reading".
+"""
+
+from collections.abc import Iterator
+from typing import BinaryIO, Final
+
+import jsonlines
+import orjson
+
+from service_record.entry import Entry, Malformed
+from service_record.fields import EntryError
+from service_record.salvage import STRUCTURE, Region, entry_of
+
+MAX_REGION_BYTES: Final = 4 << 20
+"""What is held of a file at once. A longer line is read in pieces; no entry is longer."""
+
+BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+
+
+def read_entries(stream: BinaryIO) -> Iterator[Entry | Malformed]:
+    """Every piece of a record, in the order of the file. Raises nothing on content, and leaves nothing out.
+
+    What is neither an entry, nor white space, nor the brackets and commas of an array is in a `Malformed`.
+    """
+    lines = _Lines(stream)
+    while True:
+        try:
+            for value in jsonlines.Reader(lines, loads=orjson.loads):
+                yield _entry_or_malformed(value, lines)
+        except jsonlines.InvalidLineError:
+            pass  # `lines` still has that line, as it stands in the file
+        if not lines.current:
+            return
+        yield from _salvaged(lines)
+
+
+class _Lines:
+    """The physical lines of a stream. Iterating gives those that look like an entry, up to any other."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._following = 1
+        self.number = 0
+        self.current = b""
+
+    def __iter__(self) -> Iterator[bytes]:
+        while self.advance():
+            core = self.core()
+            if core:
+                yield core
+            elif self.current.strip(STRUCTURE):
+                return
+
+    def advance(self) -> bool:
+        """Go to the next line; whether there is one."""
+        self.number = self._following
+        self.current = self._stream.readline(MAX_REGION_BYTES)
+        self._following += self.current.endswith(b"\n")
+        if self.number == 1:
+            self.current = self.current.removeprefix(BYTE_ORDER_MARK)
+        return bool(self.current)
+
+    def core(self) -> bytes:
+        """The line without an array's structure around it when that looks like an object; else nothing."""
+        core = self.current.strip(STRUCTURE)
+        return core if core.startswith(b"{") and core.endswith(b"}") else b""
+
+
+def _entry_or_malformed(value: object, lines: _Lines) -> Entry | Malformed:
+    try:
+        return Entry.from_json(value)
+    except EntryError as error:
+        return Malformed(lines.number, lines.core().decode(), str(error))
+
+
+def _salvaged(lines: _Lines) -> Iterator[Entry | Malformed]:
+    """What the current line and those after it hold, up to and with the next line that is just an entry."""
+    region = Region(lines.number)
+    region.add(lines.current)
+    while lines.advance():
+        core = lines.core()
+        entry = entry_of(core) if core else None
+        if entry is not None:
+            yield from region.drain(final=True)
+            yield entry
+            return
+        if region.size + len(lines.current) > MAX_REGION_BYTES:
+            yield from region.drain(final=False)
+        region.add(lines.current)
+    yield from region.drain(final=True)

@@ -1,0 +1,104 @@
+"""What systemd and the kernel know of this process: the only module that asks them.
+
+Each function answers None where nobody knows; none raises.
+"""
+
+import os
+import re
+import time
+from typing import Final
+
+_ID: Final = re.compile("[0-9a-f]{32}")
+_SERVICE: Final = ".service"
+_SCOPE: Final = ".scope"
+
+
+def unit_of_process() -> str | None:
+    """The systemd service this process runs in, with its suffix: `bootkube.service`."""
+    return unit_of_cgroup(_read("/proc/self/cgroup") or "")
+
+
+def unit_of_cgroup(lines: str) -> str | None:
+    """The service that owns a cgroup, from the lines of /proc/PID/cgroup; see cgroups(7).
+
+    The innermost unit decides: what runs in a scope (a login, a container) is not the service around it.
+    """
+    for line in lines.splitlines():
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if controllers not in {"", "name=systemd"}:
+            continue
+        units = [name for name in path.split("/") if name.endswith((_SERVICE, _SCOPE))]
+        if units:
+            return units[-1] if units[-1].endswith(_SERVICE) else None
+    return None
+
+
+def invocation_id() -> str | None:
+    """$INVOCATION_ID as systemd sets it, 32 hexadecimal digits; see systemd.exec(5)."""
+    found = os.environ.get("INVOCATION_ID", "")
+    return found if _ID.fullmatch(found) else None
+
+
+def boot_id() -> str | None:
+    """The id of this boot as journalctl prints it: 32 hexadecimal digits without dashes."""
+    found = (_read("/proc/sys/kernel/random/boot_id") or "").strip().replace("-", "")
+    return found if _ID.fullmatch(found) else None
+
+
+def uptime() -> float | None:
+    """Seconds since boot, suspended time included, to a hundredth."""
+    try:
+        return float((_read("/proc/uptime") or "").split()[0])
+    except (IndexError, ValueError):
+        return None
+
+
+def journal_tail(invocation: str | None, lines: int = 3, timeout: float = 2.0) -> str | None:
+    """The last journal lines of one invocation, oldest first; None when it has none within `timeout` seconds.
+
+    Lines of this very process count even where journald could not tell their invocation any more. What was
+    said last may not be in the journal's files yet: half of the time is for bringing it there, which is not
+    every user's right, and which a journald that hangs does not do.
+    """
+    if invocation is None:
+        return None
+    deadline = time.monotonic() + timeout
+    _output_of(["journalctl", "--sync"], timeout / 2)
+    boot = boot_id()
+    own = ["+", f"_BOOT_ID={boot}", f"_PID={os.getpid()}"] if boot else []
+    options = ["--quiet", "--no-pager", "--output=cat", f"--lines={lines}"]
+    ask = ["journalctl", *options, f"_SYSTEMD_INVOCATION_ID={invocation}", *own]
+    return (_output_of(ask, deadline - time.monotonic()) or "").rstrip("\n") or None
+
+
+def _output_of(command: list[str], timeout: float) -> str | None:
+    import subprocess  # noqa: PLC0415  # costs more than the rest of a recording program together
+
+    try:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+    except (OSError, ValueError):
+        return None
+    with process:  # at its end waits for the process alone, not for a child of it that keeps the pipe
+        try:
+            output, _ = process.communicate(timeout=timeout)
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        finally:
+            process.kill()
+    return output.decode(errors="replace") if process.returncode == 0 else None
+
+
+def _read(path: str) -> str | None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return os.read(descriptor, 1 << 16).decode(errors="replace")
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,225 @@
+"""Entries: what is one and what is not, and the line each becomes."""
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service_record.entry import MAX_LINE_BYTES, Entry, Phase, Result
+from service_record.fields import EntryError
+from tests.builders import START, entry, timestamp, upstream_entry
+from tests.strategies import entries
+
+
+@given(entries())
+def test_an_entry_survives_the_way_through_json(written: Entry) -> None:
+    assert Entry.from_json(written.to_json()) == written
+
+
+@given(entries(), st.integers(1024, 2 * MAX_LINE_BYTES))
+def test_a_line_fits_its_limit_and_keeps_the_structure(written: Entry, limit: int) -> None:
+    line = written.to_line(limit)
+    read = Entry.from_json(json.loads(line))
+    assert len(line) <= limit
+    assert line.count(b"\n") == 1
+    assert line.endswith(b"}\n")
+    assert (read.timestamp, read.phase, read.result) == (written.timestamp, written.phase, written.result)
+    shorts = (written.stage, written.pre_command, written.command)
+    if not read.truncated and all(len((text or "").encode()) <= 200 for text in shorts):
+        assert read == written
+
+
+def test_fields_stand_in_their_order_with_unknown_ones_last() -> None:
+    end = entry(
+        "stage end",
+        extra={"newField": [1]},
+        recorder="bash/0.1.0",
+        stage="first",
+        pre_command="pull",
+        result=Result.FAILURE,
+        error_line="3 main /x",
+        error_message="gone",
+        exit_code=0,
+        stack=("3 main /x",),
+        dropped=2,
+    )
+    assert list(json.loads(end.to_line())) == [
+        *("timestamp", "preCommand", "stage", "phase", "result", "errorLine", "errorMessage"),
+        *("exitCode", "stack", "bootId", "invocationId", "pid", "uptime", "dropped", "recorder", "newField"),
+    ]
+
+
+def test_what_is_not_known_is_left_out() -> None:
+    assert json.loads(upstream_entry("service start").to_line()) == {
+        "timestamp": "2026-11-21T01:05:10Z",
+        "phase": "service start",
+    }
+
+
+def test_null_and_empty_text_mean_absent_in_an_optional_field() -> None:
+    found = {
+        "timestamp": timestamp(),
+        "phase": "stage end",
+        "stage": "",
+        "result": None,
+        "errorMessage": "",
+        "pid": None,
+    }
+    assert Entry.from_json(found) == Entry(timestamp=timestamp(), phase=Phase.STAGE_END)
+
+
+def test_the_last_byte_of_a_message_and_the_name_of_a_stage_outlive_all_else() -> None:
+    written = entry(
+        "stage end",
+        stage="third",
+        error_message="é\x00" * 9000 + "the last words",
+        stack=tuple(f"{line} run /usr/local/bin/job.sh" for line in range(500)),
+        command="podman run --rm",
+    )
+    read = Entry.from_json(json.loads(written.to_line()))
+    assert read.truncated
+    assert read.stage == "third"
+    assert read.command == "podman run --rm"
+    assert read.stack == written.stack[: len(read.stack)]
+    assert len(read.stack) > 20
+    assert read.error_message is not None
+    assert read.error_message.startswith("\u2026")
+    assert read.error_message.endswith("the last words")
+
+
+def test_the_oldest_end_of_a_message_goes_first_and_fills_the_line() -> None:
+    written = entry("service end", error_message="x" * 5000 + "end", command="false", stack=("1 main /x",))
+    line = written.to_line()
+    read = Entry.from_json(json.loads(line))
+    assert len(line) == MAX_LINE_BYTES
+    assert (read.command, read.stack, read.truncated) == ("false", ("1 main /x",), True)
+
+
+def test_a_long_name_is_cut_the_same_whatever_else_its_entry_carries() -> None:
+    start = entry("stage start", stage="s" * 300)
+    end = entry("stage end", stage="s" * 300, error_message="m" * 9000)
+    names = {Entry.from_json(json.loads(written.to_line())).stage for written in (start, end)}
+    assert names == {"s" * 255}
+
+
+@pytest.mark.parametrize(
+    "absurd",
+    [
+        pytest.param(
+            {"stage": "\0" * 999, "pre_command": "\1" * 999, "post_command": "\2" * 999}, id="names"
+        ),
+        pytest.param({"error_line": "1 main /" + "x" * 9000, "signal": "\x1b" * 9000}, id="texts"),
+        pytest.param({"extra": {"a": "x" * 9000, "b": 1}}, id="unknown-field"),
+        pytest.param({"extra": {f"field{number}": number for number in range(999)}}, id="unknown-fields"),
+        pytest.param(
+            {"stack": ("9" * 5000, *["1 main /x"] * 9000), "command": "\U0001f600" * 9000}, id="stack"
+        ),
+    ],
+)
+def test_an_absurd_entry_fits_all_the_same(absurd: dict[str, Any]) -> None:
+    line = entry("service end", error_message="m" * 9000, **absurd).to_line()
+    assert len(line) <= MAX_LINE_BYTES
+    assert Entry.from_json(json.loads(line)).truncated
+
+
+def test_what_json_cannot_carry_costs_the_unknown_fields_only() -> None:
+    nested: list[Any] = []
+    for _ in range(100_000):
+        nested = [nested]
+    line = entry("service start", extra={"deep": nested}).to_line()
+    assert Entry.from_json(json.loads(line)) == entry("service start", truncated=True)
+
+
+def test_a_lone_surrogate_becomes_a_replacement_character() -> None:
+    line = entry("stage start", stage="a\udcffb").to_line()
+    assert json.loads(line)["stage"] == "a\ufffdb"
+
+
+def nested(depth: int) -> object:
+    return json.loads("[" * depth + "]" * depth)
+
+
+def test_an_unknown_field_may_be_nested_deeply() -> None:
+    found = entry("service start").to_json() | {"x": nested(100)}
+    assert json.loads(Entry.from_json(found).to_line()) == found
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        pytest.param({"timestamp": None}, "timestamp: missing", id="no-timestamp"),
+        pytest.param(
+            {"timestamp": "2026-11-21"}, 'timestamp: expected an RFC 3339 time, found "2026-11-21"', id="date"
+        ),
+        pytest.param(
+            {"timestamp": "2026-11-21T01:05:10"}, "timestamp: expected an RFC 3339 time", id="no-zone"
+        ),
+        pytest.param(
+            {"timestamp": "0001-01-01T00:00:00Z"}, "timestamp: expected an RFC 3339 time", id="year-one"
+        ),
+        pytest.param({"x\n": [[1e999]]}, '"x\\n": a number too large', id="infinite"),
+        pytest.param({"x": 10**400}, '"x": a number too large', id="beyond-a-double"),
+        pytest.param({"x": nested(101)}, '"x": nested deeper than 100', id="nested-lists"),
+        pytest.param({"x": {"y": nested(100)}}, '"x": nested deeper than 100', id="nested"),
+        pytest.param(
+            {"timestamp": "2026-11-31T01:05:10Z"}, "timestamp: expected an RFC 3339 time", id="no-day"
+        ),
+        pytest.param(
+            {"timestamp": "20261121T010510.123Z"}, "timestamp: expected an RFC 3339 time", id="basic"
+        ),
+        pytest.param({"timestamp": 1795223110}, "timestamp: expected a text, found 1795223110", id="epoch"),
+        pytest.param({"phase": ""}, "phase: missing", id="empty-phase"),
+        pytest.param({"phase": "service paused"}, 'phase: unknown word "service paused"', id="unknown-phase"),
+        pytest.param({"phase": ["stage end"]}, "phase: expected a text, found a list", id="phase-list"),
+        pytest.param({"result": "ok"}, 'result: unknown word "ok"', id="unknown-result"),
+        pytest.param({"phase": "stage start"}, 'result: has no place on "stage start"', id="result-on-start"),
+        pytest.param({"stage": 3}, "stage: expected a text, found 3", id="number-for-text"),
+        pytest.param(
+            {"stage": "s" * 99, "pid": "p" * 99},
+            f'pid: expected a whole number, found "{"p" * 40}"...',
+            id="long",
+        ),
+        pytest.param({"pid": "4711"}, 'pid: expected a whole number, found "4711"', id="text-for-number"),
+        pytest.param({"pid": True}, "pid: expected a whole number, found true", id="flag-for-number"),
+        pytest.param({"pid": 10**5000}, "pid: expected a whole number, found a number too large", id="huge"),
+        pytest.param({"exitCode": 1.5}, "exitCode: expected a whole number, found 1.5", id="fraction"),
+        pytest.param({"uptime": float("nan")}, "uptime: expected a number of seconds, found NaN", id="nan"),
+        pytest.param({"truncated": 1}, "truncated: expected true or false, found 1", id="number-for-flag"),
+        pytest.param({"stack": "1 main /x"}, "stack: expected a list of texts", id="text-for-list"),
+        pytest.param({"stack": [1]}, "stack: expected a list of texts, found a list", id="list-of-numbers"),
+    ],
+)
+def test_what_is_no_entry_is_refused_in_one_line_that_names_the_field(
+    change: dict[str, Any], reason: str
+) -> None:
+    found = {"timestamp": timestamp(), "phase": "stage end", "result": "success"} | change
+    with pytest.raises(EntryError) as refused:
+        Entry.from_json(found)
+    assert str(refused.value).startswith(reason)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("found", [[], "service start", 3, None, True], ids=repr)
+def test_only_an_object_can_be_an_entry(found: object) -> None:
+    with pytest.raises(EntryError, match="not an object"):
+        Entry.from_json(found)
+
+
+def test_unknown_fields_are_kept() -> None:
+    found = entry("service start").to_json() | {"site": {"rack": 7}, "tags": [], "note": ""}
+    assert Entry.from_json(found).extra == {"site": {"rack": 7}, "tags": [], "note": ""}
+    assert Entry.from_json(found).to_json() == found
+
+
+def test_the_time_is_aware_whatever_the_zone() -> None:
+    utc, east = entry(at=3), entry(timestamp="2026-11-21T03:05:13+02:00")
+    assert utc.time == east.time == START + timedelta(seconds=3)
+
+
+@pytest.mark.parametrize("phase", Phase)
+def test_a_phase_is_a_start_or_an_end(phase: Phase) -> None:
+    assert phase.is_start is phase.endswith(" start")
+    assert phase.is_end is not phase.is_start

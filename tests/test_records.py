@@ -1,0 +1,336 @@
+"""The live directory: what is appended is there, whole, whoever else writes and whatever goes wrong."""
+
+import os
+import resource
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from service_record.entry import MAX_LINE_BYTES, Entry, Malformed
+from service_record.records import Records
+from service_record.writer import record_name
+from tests.builders import entry, write_lines
+
+TORN = b'{"timestamp":"2026-11-21T01:05:10.000Z","stage":"fir'
+
+WRITE_FOR_EVER = """
+import itertools, sys
+from service_record.records import Records
+from tests.builders import entry
+writer = Records().writer("job")
+for number in itertools.count():
+    message = "x" * (number % 3000)
+    assert writer.append(entry("stage start", stage=sys.argv[1], exit_code=number, error_message=message))
+    if str(number) == sys.argv[2]:
+        break
+"""
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Records:
+    return Records(tmp_path / "records")
+
+
+def started_writer(records: Records, stage: str, last: str) -> subprocess.Popen[bytes]:
+    environment = os.environ | {"SERVICE_RECORDS_DIR": str(records.directory)}
+    command = [sys.executable, "-c", WRITE_FOR_EVER, stage, last]
+    return subprocess.Popen(command, env=environment, cwd=Path(__file__).parent.parent)
+
+
+def whole(records: Records, service: str = "job") -> list[Entry]:
+    pieces = list(records.read(service))
+    assert [piece for piece in pieces if isinstance(piece, Malformed)] == []
+    return [piece for piece in pieces if isinstance(piece, Entry)]
+
+
+@pytest.mark.parametrize("umask", [0, 0o022, 0o077], ids=oct)
+def test_the_first_entry_makes_directory_and_file_for_owner_and_group(tmp_path: Path, umask: int) -> None:
+    records = Records(tmp_path / "new" / "records")
+    before = os.umask(umask)
+    try:
+        assert records.writer("job").append(entry())
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(records.directory.stat().st_mode) == 0o750
+    assert stat.S_IMODE(records.path("job").stat().st_mode) == 0o640
+
+
+def test_entries_are_read_back_in_the_order_of_their_appending(records: Records) -> None:
+    written = [entry("stage start", at, stage=f"stage {at}") for at in range(5)]
+    writer = records.writer("job")
+    assert all(writer.append(each) for each in written)
+    assert whole(records) == written
+    assert records.path("job").read_bytes().count(b"\n") == 5
+
+
+def test_a_second_writer_and_a_torn_tail_stay_apart(records: Records) -> None:
+    records.directory.mkdir()
+    write_lines(records.path("job"), entry(), TORN)
+    records.writer("job").append(entry(at=1))
+    assert list(records.read("job")) == [entry(), Malformed(2, TORN.decode(), "a damaged entry"), entry(at=1)]
+
+
+@pytest.mark.parametrize("before", [b"", b"\n"], ids=["empty-file", "file-with-something"])
+def test_no_write_is_longer_than_bash_and_the_kernel_keep_in_one_piece(
+    records: Records, before: bytes
+) -> None:
+    records.directory.mkdir()
+    write_lines(records.path("job"), before)
+    records.writer("job").append(entry("stage end", error_message="x" * 9000))
+    assert records.path("job").stat().st_size - len(before) == MAX_LINE_BYTES
+
+
+def put_directory(path: Path) -> None:
+    path.mkdir()
+
+
+def put_link(path: Path) -> None:
+    path.symlink_to(path.parent.parent / "elsewhere")
+
+
+def put_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+
+
+def put_read_fifo(path: Path) -> None:
+    os.mkfifo(path)
+    os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a reader that stays: only then can a writer open it
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("put", [put_directory, put_link, os.mkfifo, put_read_fifo, put_socket])
+def test_what_is_no_file_is_not_written_to_and_does_not_block(
+    records: Records, put: Callable[[Path], None]
+) -> None:
+    records.directory.mkdir()
+    put(records.path("job"))
+    assert not records.writer("job").append(entry())
+    assert not (records.directory.parent / "elsewhere").exists()
+
+
+def test_what_could_not_be_written_is_counted_in_the_next_entry_that_is(records: Records) -> None:
+    writer = records.writer("job")
+    writer.append(entry())
+    records.path("job").rename(records.directory / "kept")
+    records.path("job").mkdir()
+    assert [writer.append(entry(at=at)) for at in (1, 2)] == [False, False]
+    records.path("job").rmdir()
+    (records.directory / "kept").rename(records.path("job"))
+    assert [writer.append(entry(at=at)) for at in (3, 4)] == [True, True]
+    assert whole(records) == [entry(), entry(at=3, dropped=2), entry(at=4)]
+
+
+def test_an_entry_cut_short_by_a_full_disk_costs_itself_only(records: Records) -> None:
+    """RLIMIT_FSIZE stands in for the disk: the kernel writes what fits, then nothing."""
+    writer = records.writer("job")
+    writer.append(entry())
+    size = records.path("job").stat().st_size
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 20, hard))
+    try:
+        assert [writer.append(entry(at=at)) for at in (1, 2)] == [False, False]
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert writer.append(entry(at=3))
+    first, damage, last = records.read("job")
+    assert (first, last) == (entry(), entry(at=3, dropped=2))
+    assert isinstance(damage, Malformed)
+
+
+def test_an_entry_that_cannot_be_put_into_json_is_a_lost_entry_not_an_error(records: Records) -> None:
+    writer = records.writer("job")
+    assert not writer.append(entry("stage start", stage=object()))
+    assert writer.append(entry())
+    assert whole(records) == [entry(dropped=1)]
+
+
+def test_a_file_that_was_moved_away_is_made_anew(records: Records) -> None:
+    writer = records.writer("job")
+    writer.append(entry())
+    records.path("job").unlink()
+    records.directory.rmdir()
+    assert writer.append(entry(at=1))
+    assert whole(records) == [entry(at=1)]
+
+
+def test_processes_writing_at_once_lose_nothing(records: Records) -> None:
+    writers = [started_writer(records, f"writer {number}", "199") for number in range(8)]
+    assert [writer.wait(60) for writer in writers] == [0] * 8
+    written = sorted((found.stage, found.exit_code) for found in whole(records))
+    assert written == [(f"writer {number}", count) for number in range(8) for count in range(200)]
+
+
+def test_threads_sharing_a_writer_lose_nothing(records: Records) -> None:
+    writer = records.writer("job")
+
+    def write(stage: str) -> None:
+        for count in range(100):
+            writer.append(entry("stage start", stage=stage, exit_code=count))
+
+    threads = [threading.Thread(target=write, args=(f"thread {number}",)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({(found.stage, found.exit_code) for found in whole(records)}) == 400
+
+
+@pytest.fixture
+def busy_writer(records: Records) -> Iterator[Callable[..., bool]]:
+    """A writer whose lock another thread takes again and again."""
+    writer = records.writer("job")
+    done = threading.Event()
+
+    def write() -> None:
+        while not done.is_set():
+            writer.append(entry("stage start", stage="busy"))
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    yield writer.append
+    done.set()
+    thread.join()
+
+
+@pytest.mark.timeout(30)
+def test_a_forked_child_writes_on_whatever_its_parents_threads_were_doing(
+    records: Records, busy_writer: Callable[[Entry], bool]
+) -> None:
+    for number in range(50):
+        child = os.fork()
+        if child == 0:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(5)  # a child that waits for ever must not outlive its test
+            os._exit(0 if busy_writer(entry("stage start", stage="child", exit_code=number)) else 1)
+        assert os.waitpid(child, 0)[1] == 0
+    assert [found.exit_code for found in whole(records) if found.stage == "child"] == list(range(50))
+
+
+@pytest.mark.timeout(30)
+def test_a_signal_handler_may_append_in_the_midst_of_an_append(records: Records) -> None:
+    writer = records.writer("job")
+    handled = 0
+
+    def append_too(_number: int, _frame: object) -> None:
+        nonlocal handled
+        handled += writer.append(entry("stage start", stage="handler"))
+
+    before = signal.signal(signal.SIGVTALRM, append_too)
+    signal.setitimer(signal.ITIMER_VIRTUAL, 0.001, 0.001)
+    try:
+        count = 0
+        while handled < 20:
+            count += writer.append(entry("stage start", stage="main"))
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+    assert len(whole(records)) == handled + count
+
+
+def test_a_writer_killed_at_any_moment_leaves_at_most_one_torn_line_and_loses_nothing_before(
+    records: Records,
+) -> None:
+    for kill in range(10):
+        writer = started_writer(records, f"writer {kill}", "never")
+        while not any(found.stage == f"writer {kill}" for found in read_so_far(records)):
+            pass
+        writer.kill()
+        writer.wait()
+    pieces = list(records.read("job"))
+    for kill in range(10):
+        counts = [
+            found.exit_code
+            for found in pieces
+            if isinstance(found, Entry) and found.stage == f"writer {kill}"
+        ]
+        assert counts == list(range(len(counts)))
+    assert sum(isinstance(piece, Malformed) for piece in pieces) <= 10
+
+
+def read_so_far(records: Records) -> list[Entry]:
+    if not records.path("job").exists():
+        return []
+    return [piece for piece in records.read("job") if isinstance(piece, Entry)]
+
+
+def test_services_are_all_the_files_whoever_named_them(records: Records) -> None:
+    for service in ("kubelet", "bootkube", "foo@bar"):
+        records.writer(service).append(entry())
+    for file in ("bootkube.json.tmp", "kube.let.json", "-.json", ".json", ".hidden.json"):
+        (records.directory / file).touch()
+    (records.directory / "folder.json").mkdir()
+    os.mkfifo(records.directory / "fifo.json")
+    assert records.services() == ["-", "bootkube", "foo@bar", "kube.let", "kubelet"]
+
+
+@pytest.mark.parametrize("service", ["kube.let", "-", "x.service", "a\nb", "x" * 250, "\udcff"])
+def test_a_record_that_another_recorder_named_is_read_under_that_name(records: Records, service: str) -> None:
+    records.directory.mkdir()
+    write_lines(records.directory / f"{service}.json", entry(stage="theirs"))
+    records.writer(service).append(entry(stage="ours"))
+    assert [found.stage for found in whole(records, service)] == ["theirs"]
+    assert len(list(records.directory.iterdir())) == 2
+
+
+@pytest.mark.parametrize("service", ["../secret", "/secret", "records/../../secret", "..", "", "a\0b"])
+def test_no_name_leads_out_of_the_directory(records: Records, service: str) -> None:
+    records.directory.mkdir()
+    for secret in (records.directory.parent / "secret.json", records.directory / ".json"):
+        write_lines(secret, entry())
+    with pytest.raises(FileNotFoundError):
+        next(records.read(service))
+    records.writer(service).append(entry())
+    assert len(list(records.directory.iterdir())) == 2
+
+
+def test_no_directory_is_no_services_and_no_file_is_an_error(records: Records) -> None:
+    assert records.services() == []
+    with pytest.raises(FileNotFoundError):
+        next(records.read("job"))
+
+
+@pytest.mark.timeout(10)
+def test_reading_what_is_no_file_is_an_error_and_does_not_block(records: Records) -> None:
+    records.directory.mkdir()
+    os.mkfifo(records.path("job"))
+    with pytest.raises(OSError, match=r"job\.json: not a regular file"):
+        next(records.read("job"))
+
+
+@pytest.mark.parametrize(
+    ("name", "recorded"),
+    [
+        ("bootkube", "bootkube"),
+        ("bootkube.service", "bootkube"),
+        ("foo@bar.service", "foo@bar"),
+        ("kube.let", "kube_let"),
+        ("/usr/local/bin/job.py", "job_py"),
+        ("../../etc/passwd", "passwd"),
+        ("..", "__"),
+        ("-rf", "_rf"),
+        ("a\nb\x7f", "a_b_"),
+        ("", "unknown"),
+        ("/", "unknown"),
+        (".service", "unknown"),
+        ("é" * 150, "é" * 100),
+        ("a\udcffb", "a?b"),
+    ],
+)
+def test_a_name_of_any_kind_is_recorded_under_a_plain_one(name: str, recorded: str) -> None:
+    assert record_name(name) == recorded
+    assert record_name(recorded) == recorded
+
+
+def test_the_directory_is_the_environments_or_upstreams(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SERVICE_RECORDS_DIR", "/somewhere/else")
+    assert Records().directory == Path("/somewhere/else")
+    monkeypatch.setenv("SERVICE_RECORDS_DIR", "")
+    assert Records().directory == Path("/var/log/openshift")

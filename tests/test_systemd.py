@@ -1,0 +1,113 @@
+"""What systemd and the kernel tell of a process, as far as that needs no systemd; tests/system has one."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from service_record import systemd
+
+
+@pytest.mark.parametrize(
+    ("lines", "unit"),
+    [
+        pytest.param("0::/system.slice/bootkube.service\n", "bootkube.service", id="version-2"),
+        pytest.param(
+            "12:pids:/system.slice/x.service\n1:name=systemd:/system.slice/kubelet.service\n0::/\n",
+            "kubelet.service",
+            id="version-1",
+        ),
+        pytest.param("0::/system.slice/job.service/worker\n", "job.service", id="below-the-service"),
+        pytest.param("0::/user.slice/user@1000.service/app.slice/a.service", "a.service", id="user-service"),
+        pytest.param("0::/user.slice/user-0.slice/session-3.scope\n", None, id="login"),
+        pytest.param("0::/machine.slice/a.service/libpod-1f.scope/container\n", None, id="container"),
+        pytest.param("0::/user.slice/user@1000.service/init.scope\n", None, id="user-manager"),
+        pytest.param("0::/system.slice/a:b.service\n", "a:b.service", id="colon-in-the-name"),
+        pytest.param("3:cpu:/system.slice/x.service\n", None, id="only-other-controllers"),
+        pytest.param("0::/\n", None, id="root"),
+        pytest.param("", None, id="nothing"),
+        pytest.param("nonsense\n::\n", None, id="nonsense"),
+    ],
+)
+def test_the_innermost_unit_of_a_cgroup_decides(lines: str, unit: str | None) -> None:
+    assert systemd.unit_of_cgroup(lines) == unit
+
+
+@pytest.mark.parametrize(
+    ("value", "known"),
+    [("1f" * 16, "1f" * 16), ("", None), ("1F" * 16, None), ("1f" * 15, None), ("x" * 32, None)],
+)
+def test_only_an_invocation_id_of_systemds_form_counts(
+    monkeypatch: pytest.MonkeyPatch, value: str, known: str | None
+) -> None:
+    monkeypatch.setenv("INVOCATION_ID", value)
+    assert systemd.invocation_id() == known
+
+
+def test_the_boot_id_is_the_kernels_without_dashes() -> None:
+    assert systemd.boot_id() == Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")
+
+
+def test_the_uptime_is_the_kernels_and_goes_on() -> None:
+    before = float(Path("/proc/uptime").read_text().split()[0])
+    time.sleep(0.02)
+    uptime = systemd.uptime()
+    assert uptime is not None
+    assert before < uptime < before + 10
+    assert uptime == round(uptime, 2)
+
+
+@pytest.fixture
+def journalctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A journalctl, first on PATH, that does what `behave` says and leaves its arguments beside itself."""
+    program = tmp_path / "journalctl"
+    program.touch(mode=0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    return program
+
+
+def behave(program: Path, script: str) -> None:
+    program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >"$0.arguments"\n{script}\n')
+
+
+def test_the_journal_tail_is_that_of_one_invocation_and_this_process(journalctl: Path) -> None:
+    behave(journalctl, "printf 'one\\n\\ntwo \\377\\n'")
+    assert systemd.journal_tail("1f" * 16) == "one\n\ntwo \ufffd"
+    arguments = Path(f"{journalctl}.arguments").read_text().splitlines()
+    boot = f"_BOOT_ID={systemd.boot_id()}"
+    assert arguments[-4:] == [f"_SYSTEMD_INVOCATION_ID={'1f' * 16}", "+", boot, f"_PID={os.getpid()}"]
+    assert {"--output=cat", "--lines=3"} <= set(arguments)
+
+
+@pytest.mark.parametrize(
+    "script", ["exit 1", "echo broken; exit 1", "exit 0", "echo", "kill -9 $$", "sleep 60"], ids=str
+)
+def test_a_journal_that_has_nothing_to_say_is_none_and_soon(journalctl: Path, script: str) -> None:
+    behave(journalctl, script)
+    started = time.monotonic()
+    assert systemd.journal_tail("1f" * 16, timeout=0.5) is None
+    assert time.monotonic() - started < 5
+
+
+def test_what_was_said_last_is_brought_into_the_journals_files_before_it_is_read(journalctl: Path) -> None:
+    behave(journalctl, 'case $1 in --sync) : >"$0.synced" ;; *) test -e "$0.synced" && echo last ;; esac')
+    assert systemd.journal_tail("1f" * 16) == "last"
+
+
+@pytest.mark.parametrize("fate", ["exit 1", "sleep 60"], ids=["refused", "without an answer"])
+def test_a_journal_that_cannot_be_brought_up_to_date_is_read_all_the_same(
+    journalctl: Path, fate: str
+) -> None:
+    behave(journalctl, f"case $1 in --sync) {fate} ;; *) echo earlier ;; esac")
+    started = time.monotonic()
+    assert systemd.journal_tail("1f" * 16) == "earlier"
+    assert time.monotonic() - started < 2
+
+
+def test_without_an_invocation_or_a_journalctl_there_is_no_journal_tail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert systemd.journal_tail(None) is None
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert systemd.journal_tail("1f" * 16) is None
