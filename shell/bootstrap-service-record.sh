@@ -1,0 +1,777 @@
+# shellcheck shell=bash
+#
+# Records what a service does: sourced by its script, it appends the service's start, stages and end to
+# $SERVICE_RECORDS_DIR/<service>.json, one JSON object a line. Bash 4.4 and later, POSIX mode too.
+#
+#     . /usr/local/bin/bootstrap-service-record.sh
+#     record_service_stage_start "pull-image"
+#     record_service_stage_success        # or record_service_stage_failure
+#
+# Set before sourcing, all optional: SERVICE_RECORDS_DIR (default /var/log/openshift), SERVICE_NAME (default the
+# systemd unit, else the script's name), PRE_COMMAND or POST_COMMAND (this script is such a command of the service).
+#
+# It is a guest in somebody else's shell. Whatever goes wrong in here, the service runs on, and its status, traps,
+# options and output stay its own. Hence the manners of this file: every name begins with __sr_, every builtin is
+# called as `builtin` (the service may have a function of that name), every local has a value (localvar_inherit), no
+# program runs unless something failed, and nothing may fail: an error in an EXIT trap would replace the service's
+# exit status. The format is docs/record-format.md; what bash can know is docs/shell.md.
+
+# Where this cannot be done without harm, nothing is recorded: in a bash before 4.4, in one without `builtin`, where functions
+# may not call others, and where variables of our names are readonly: under errexit, to assign one kills the service.
+if { ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 404)) && ! \declare -F builtin && \builtin declare -F &&
+  ((${FUNCNEST:-0} <= 0 || FUNCNEST > 40)) && { [[ ! "${!__sr@}" ]] || (\builtin unset -v "${!__sr@}"); }; } >/dev/null 2>&1; then
+  \builtin true
+else
+  record_service_stage_start() { return 0; }
+  record_service_stage_success() { return 0; }
+  record_service_stage_failure() { return 0; }
+  return 0
+fi
+
+# Aliases and `set -v` act while a file is read, `set -x` on every line: off until the end of this file.
+{
+  __sr_reading=$-
+  \builtin set +vx
+  \builtin shopt -q expand_aliases && __sr_reading+=A
+  \builtin shopt -u expand_aliases
+} 2>/dev/null || \builtin true
+
+# Functions answer in __sr_answer: a subshell would cost more than all else here together.
+
+__sr_escape() { # TEXT; as the content of a JSON string
+  __sr_answer=$1
+  # No ranges: they depend on the locale, and to change that costs as much as a write.
+  [[ $1 == *[!abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789\ .,:/_=+@-]* ]] || builtin return 0
+  __sr_escape_bytes
+}
+
+__sr_escape_bytes() {
+  builtin local LC_ALL=C __sr_to=''
+  [[ $__sr_answer == *\\* ]] && __sr_escape_backslashes
+  # Quoted replacements: a bare & or \ in one means something else in bash 5.2 (patsub_replacement).
+  __sr_to='\"' && __sr_answer=${__sr_answer//\"/"$__sr_to"}
+  [[ $__sr_answer == *[!\ -~]* ]] || builtin return 0
+  __sr_to='\n' && __sr_answer=${__sr_answer//$'\n'/"$__sr_to"}
+  __sr_to='\t' && __sr_answer=${__sr_answer//$'\t'/"$__sr_to"}
+  __sr_to='\r' && __sr_answer=${__sr_answer//$'\r'/"$__sr_to"}
+  [[ $__sr_answer == *[$'\001'-$'\037'$'\177']* ]] && __sr_escape_controls
+  [[ $__sr_answer == *[$'\200'-$'\377']* ]] && __sr_replace_invalid_utf8
+  builtin return 0
+}
+
+__sr_escape_backslashes() { # by hand: the way ${x//\\/...} reads its replacement differs between versions
+  builtin local __sr_rest="$__sr_answer"
+  __sr_answer=
+  while [[ $__sr_rest == *\\* ]]; do
+    __sr_answer+=${__sr_rest%%\\*}\\\\
+    __sr_rest=${__sr_rest#*\\}
+  done
+  __sr_answer+=$__sr_rest
+}
+
+__sr_escape_controls() {
+  builtin local __sr_code=0 __sr_hex='' __sr_byte=''
+  for __sr_code in {1..31} 127; do
+    builtin printf -v __sr_hex '%02x' "$__sr_code"
+    builtin printf -v __sr_byte '%b' "\\x$__sr_hex"
+    [[ $__sr_answer == *"$__sr_byte"* ]] || builtin continue
+    __sr_hex="\\u00$__sr_hex"
+    __sr_answer=${__sr_answer//"$__sr_byte"/"$__sr_hex"}
+  done
+}
+
+# The well-formed sequences of the Unicode standard, table 3-7; a byte outside one becomes U+FFFD.
+__sr_replace_invalid_utf8() {
+  builtin local __sr_rest="$__sr_answer" __sr_plain='' __sr_length=0
+  __sr_answer=
+  while [[ $__sr_rest == *[$'\200'-$'\377']* ]]; do
+    __sr_plain=${__sr_rest%%[$'\200'-$'\377']*}
+    __sr_answer+=$__sr_plain
+    __sr_rest=${__sr_rest:${#__sr_plain}}
+    case $__sr_rest in
+    [$'\302'-$'\337'][$'\200'-$'\277']*) __sr_length=2 ;;
+    $'\340'[$'\240'-$'\277'][$'\200'-$'\277']* | [$'\341'-$'\354\356\357'][$'\200'-$'\277'][$'\200'-$'\277']*) __sr_length=3 ;;
+    $'\355'[$'\200'-$'\237'][$'\200'-$'\277']*) __sr_length=3 ;;
+    $'\360'[$'\220'-$'\277'][$'\200'-$'\277'][$'\200'-$'\277']*) __sr_length=4 ;;
+    [$'\361'-$'\363'][$'\200'-$'\277'][$'\200'-$'\277'][$'\200'-$'\277']*) __sr_length=4 ;;
+    $'\364'[$'\200'-$'\217'][$'\200'-$'\277'][$'\200'-$'\277']*) __sr_length=4 ;;
+    *) __sr_length=0 ;;
+    esac
+    if ((__sr_length)); then
+      __sr_answer+=${__sr_rest:0:__sr_length}
+      __sr_rest=${__sr_rest:__sr_length}
+    else
+      __sr_answer+='\ufffd'
+      __sr_rest=${__sr_rest:1}
+    fi
+  done
+  __sr_answer+=$__sr_rest
+}
+
+__sr_escape_head() { # TEXT BYTES; escaped, and only its beginning where it is longer
+  builtin local LC_ALL=C __sr_text="${1:0:$2}"
+  if [[ ${1:$2:1} == [$'\200'-$'\277'] ]]; then # the cut is within a character
+    while [[ $__sr_text == *[$'\200'-$'\277'] ]]; do __sr_text=${__sr_text%?}; done
+    __sr_text=${__sr_text%?}
+  fi
+  __sr_escape "$__sr_text"
+  while ((${#__sr_answer} > 2 * $2)); do
+    __sr_text=${__sr_text:0:${#__sr_text}/2}
+    __sr_escape "$__sr_text"
+  done
+}
+
+__sr_escape_tail() { # TEXT BYTES; escaped, and where it is longer its end, with a mark; then sets __sr_truncated
+  builtin local LC_ALL=C __sr_text="$1" __sr_room="$2" __sr_keep=0
+  ((${#__sr_text} <= __sr_room)) || __sr_text=${__sr_text: -__sr_room}
+  __sr_escape "$__sr_text"
+  ((${#__sr_text} == ${#1} && ${#__sr_answer} <= __sr_room)) && builtin return 0
+  __sr_room=$((__sr_room - 3)) # the mark
+  while ((${#__sr_answer} > __sr_room)); do
+    # In proportion, so that few turns are needed however much of it was escaped.
+    __sr_keep=$((${#__sr_text} * __sr_room / ${#__sr_answer}))
+    ((__sr_keep < ${#__sr_text})) || __sr_keep=$((${#__sr_text} - 1))
+    __sr_text=${__sr_text:${#__sr_text}-__sr_keep}
+    __sr_escape "$__sr_text"
+  done
+  while [[ $__sr_text == [$'\200'-$'\277']* ]]; do __sr_text=${__sr_text:1}; done
+  __sr_escape "$__sr_text"
+  __sr_answer=$'\342\200\246'$__sr_answer
+  __sr_truncated=',"truncated":true'
+}
+
+__sr_explain() { # ERROR_LINE MESSAGE; adds them to __sr_line, and to __sr_facts what had to be cut
+  builtin local LC_ALL=C __sr_truncated=''
+  __sr_escape "$1"
+  # A path of such length is not worth the message's room; absent, because cut it would be wrong.
+  ((${#__sr_answer} == 0 || ${#__sr_answer} > 700)) || __sr_line+=",\"errorLine\":\"$__sr_answer\""
+  [[ $2 ]] || builtin return 0
+  # 90 bytes for uptime, newlines, and the words around the message
+  __sr_escape_tail "$2" $((4096 - ${#__sr_line} - ${#__sr_facts} - ${#__sr[identity]} - ${#__sr[last]} - 90))
+  __sr_line+=",\"errorMessage\":\"$__sr_answer\""
+  [[ $__sr_facts == *',"truncated":true' ]] || __sr_facts+=$__sr_truncated
+}
+
+# One entry: one line, at most 4096 bytes with its newlines, for that much bash writes with one write(2). The file is opened
+# each time, so that its removal or rotation and a fork are none of our concern.
+__sr_append() { # PHASE [RESULT [ERROR_LINE MESSAGE FACTS]]; FACTS and __sr[last] are JSON members
+  builtin local __sr_time="${__sr[time]:-${EPOCHREALTIME-}}" __sr_fraction='' __sr_line='' __sr_newline='' __sr_facts="${5-}"
+  builtin local -a __sr_text
+  if [[ $__sr_time == *[.,]* ]]; then # a comma in some locales
+    __sr_fraction=.${__sr_time: -6:3}
+    __sr_time=${__sr_time%[.,]*}
+  else
+    builtin printf -v __sr_time '%(%s)T' -1 # before bash 5.0
+  fi
+  ((__sr_time / 60 == __sr[minute])) || __sr_minute "$((__sr_time / 60))"
+  builtin printf -v __sr_time '%s:%02d%s' "${__sr[clock]}" $((__sr_time % 60)) "$__sr_fraction${__sr[zone]}"
+  __sr_line="{\"timestamp\":\"$__sr_time\"${__sr[command]}${__sr[stage]:+",\"stage\":\"${__sr[stage]}\""},\"phase\":\"$1\"${2:+",\"result\":\"$2\""}"
+  [[ ! ${3-}${4-} ]] || __sr_explain "$3" "$4"
+  builtin mapfile -t -n 1 __sr_text </proc/uptime
+  __sr_answer=${__sr[uptime]:-${__sr_text[0]%% *}}
+  __sr_line+="$__sr_facts${__sr[identity]}${__sr_answer:+",\"uptime\":$__sr_answer"}${__sr[last]}}"
+  # The last line may be torn: ours is not to end up in it.
+  [[ ${__sr[torn]} && -s ${__sr[path]} ]] && __sr_newline=$'\n'
+  if [[ -f ${__sr[path]} && ! -L ${__sr[path]} ]] || __sr_create "${__sr[path]}" &&
+    builtin printf '%s%s\n' "$__sr_newline" "$__sr_line" >>"${__sr[path]}"; then
+    __sr[torn]='' __sr[dropped]=0 __sr[last]=''
+  else
+    __sr[torn]=1 __sr[dropped]=$((__sr[dropped] + 1))
+    __sr[last]=",\"dropped\":${__sr[dropped]}"
+  fi
+}
+
+# RFC 3339 in UTC, or, where TZ is readonly, in local time that says so. Kept for a minute: each change of TZ has bash make
+# the whole environment anew.
+__sr_minute() { # MINUTES since 1970
+  __sr[zone]=Z
+  builtin local TZ=UTC0 || builtin printf -v '__sr[zone]' '%(%z)T' $(($1 * 60))
+  [[ ${__sr[zone]} == Z ]] || __sr[zone]=${__sr[zone]%??}:${__sr[zone]: -2}
+  builtin printf -v '__sr[clock]' '%(%Y-%m-%dT%H:%M)T' $(($1 * 60))
+  __sr[minute]=$1
+}
+
+# Anything else in the file's place is left alone: a FIFO would block for ever. The subshell keeps the service's umask.
+__sr_create() { # PATH
+  [[ ! -e $1 && ! -L $1 ]] || builtin return 1
+  [[ -d ${1%/*} ]] || builtin command -p mkdir -p -m 0750 -- "${1%/*}"
+  (builtin umask 0137 && builtin true >>"$1")
+}
+
+# `set -e` ends the shell only after ERR ran, at that very line; a handled failure never gets here. ERR is silent at `exit`,
+# at an unbound variable, and in functions without -E: there the EXIT trap's frames and the script's text have to do.
+
+__sr_on_err() { # STATUS OPTIONS LINE COMMAND PIPESTATUS...; what the ERR trap does before the service's own
+  if [[ $BASHPID == "${__sr_pid-}" ]]; then
+    __sr[err_status]=$1 __sr[err_line]=$3 __sr[err_command]=$4 __sr[err_pipe]="${*:5}"
+    __sr[err_function]=${FUNCNAME[2]-} __sr[err_file]=${BASH_SOURCE[2]-} __sr[err_ends]=
+    if [[ $2 == *e* ]]; then
+      __sr[err_ends]=1
+      __sr_chain_exit
+    fi
+  fi
+  builtin return "$1"
+}
+
+__sr_on_exit_call() { # [ARGUMENT...]; what `exit` does first, which alone knows its line
+  [[ $BASHPID == "${__sr_pid-}" && $# -le 1 && ${1-} != --* ]] || builtin return 0
+  __sr[exit_line]=${BASH_LINENO[3]-} __sr[exit_function]=${FUNCNAME[4]-} __sr[exit_file]=${BASH_SOURCE[4]-}
+  __sr_chain_exit
+}
+
+# In POSIX mode bash would never call it. `exit` without an argument wants the status from before.
+__sr_define_exit() {
+  [[ ! -o posix ]] && ! builtin declare -F exit >/dev/null || builtin return 0
+  # shellcheck disable=SC2329 # the service calls it
+  exit() {
+    { __sr_keep "$?" __sr_on_exit_call "$@"; } 2>/dev/null && { builtin true; } 2>/dev/null
+    builtin exit "$@"
+  }
+  __sr[sees_exit]=1
+}
+
+# From within our `exit` the service's EXIT trap would see the parameters and the name of that function.
+__sr_yield_exit() { # TRAP_COMMAND
+  [[ ${__sr[sees_exit]} ]] || builtin return 0
+  [[ $1 == *\$[0-9@*#]* || $1 == *\$\{[0-9@*#!]* || $1 == *FUNCNAME* || $1 == *BASH_[LS]* || $1 == *caller* ]] || builtin return 0
+  builtin unset -f exit
+  __sr[sees_exit]=
+}
+
+# Where it failed: __sr_line, __sr_function, __sr_file, and __sr_approximate where that is only the nearest known place.
+# Reads the dying shell's frames, innermost first: __sr_functions, __sr_files, and in __sr_lines where each was called.
+__sr_locate() { # STATUS COMMAND
+  if [[ ${__sr[exit_line]} ]]; then
+    __sr_line=${__sr[exit_line]} __sr_function=${__sr[exit_function]} __sr_file=${__sr[exit_file]}
+    __sr_exit_command "$1"
+  elif [[ ${__sr[err_ends]} || ${__sr[err_status]} == "$1" && ${__sr[err_command]} == "$2" ]]; then
+    __sr_line=${__sr[err_line]} __sr_function=${__sr[err_function]} __sr_file=${__sr[err_file]}
+    __sr_command=${__sr[err_command]}
+    __sr_is_exact || __sr_approximate=1
+  else
+    __sr_function=${__sr_functions[0]-} __sr_file=${__sr_files[0]-}
+    __sr_search "$2"
+    # A syntax error in a file being read: the command is the last one before it.
+    [[ $1 != 2 || $__sr_function != source ]] || __sr_approximate=1
+  fi
+}
+
+__sr_exit_command() { # STATUS; as it is written, or else as it must have been
+  __sr_line_of "$__sr_file" "$__sr_line" || __sr_answer=
+  __sr_command=exit${__sr_answer#*exit}
+  __sr_command=${__sr_command%%[;&|\)]*}
+  __sr_command=${__sr_command%%[[:space:]][#\}]*}
+  [[ $__sr_answer == *exit* ]] || __sr_command="exit $1"
+}
+
+# Whether ERR's line is where the failure is, or was made to be: what failed may have been started there, and failed
+# elsewhere. Where bash leaves that open the answer is no.
+__sr_is_exact() {
+  builtin local __sr_shown=''
+  __sr_line_of "$__sr_file" "$__sr_line" || builtin return 1
+  __sr_shown=${__sr_answer%%[[:space:]]#*}
+  case ${__sr[err_pipe]} in
+  0) # bash counts neither [[ nor ((; else it is the last command's, and a redirection of the group behind it failed
+    if [[ $__sr_command != '[['* && $__sr_command != '(('* ]]; then
+      __sr_command=
+      builtin return 1
+    fi
+    __sr_holds "$__sr_shown" "$__sr_command" || builtin return 1
+    ;;
+  *' '*) __sr_command_of_pipe "$__sr_shown" || builtin return 1 ;;
+  *) __sr_holds "$__sr_shown" "$__sr_command" || __sr_is_nearby "$__sr_shown" || builtin return 1 ;;
+  esac
+  # `return` in a sourced file shows here; but not to find the file does fail here.
+  [[ $__sr_command != '. '* && $__sr_command != 'source '* ]] ||
+    [[ ${__sr_command#* } != *[\$\"\']* && ! -e ${__sr_command#* } ]] || builtin return 1
+  # A function fails at its own line, unseen in a subshell, and without errexit.
+  [[ ${__sr[err_ends]} && $__sr_shown != *['(`|']* || $__sr_function != "${__sr[err_function]}" ]] ||
+    ! __sr_function_in "$__sr_shown"
+}
+
+__sr_line_of() { # FILE LINE
+  builtin local -a __sr_text
+  builtin mapfile -t -s "$(($2 - 1))" -n 1 __sr_text <"$1" || builtin return 1
+  __sr_answer=${__sr_text[0]-}
+}
+
+# A command of several lines, of which ERR has the last; or `return` in the one function that the line calls.
+__sr_is_nearby() { # LINE_TEXT
+  builtin local __sr_breaks="${__sr_command//[!$'\n']/}" __sr_called=''
+  if [[ $__sr_breaks && $__sr_command != *['(`']* ]]; then
+    __sr_line_of "$__sr_file" "$((__sr_line - ${#__sr_breaks}))" && __sr_holds "$__sr_answer" "$__sr_command" || builtin return 1
+    __sr_line=$((__sr_line - ${#__sr_breaks}))
+    builtin return 0
+  fi
+  __sr_function_in "$1" || builtin return 1
+  __sr_called=$__sr_answer
+  __sr_lines_with "$__sr_called" "$__sr_file" "$__sr_command"
+  [[ $__sr_answer && $__sr_answer != *' '* ]] || builtin return 1
+  __sr_functions=("$__sr_called" "${__sr_functions[@]}")
+  __sr_lines=("$__sr_line" "${__sr_lines[@]}")
+  __sr_files=("$__sr_file" "${__sr_files[@]}")
+  __sr_line=$__sr_answer __sr_function=$__sr_called
+}
+
+# Which part of a pipeline failed, if all of it stands in the line: the last one that did, as pipefail has it.
+__sr_command_of_pipe() { # LINE_TEXT
+  builtin local IFS='|' __sr_index=0
+  builtin local -a __sr_text __sr_status
+  __sr_command=
+  [[ $1 != *[\'\"\(\{\&]* ]] || builtin return 1
+  builtin read -r -a __sr_text <<<"$1"
+  IFS=' ' builtin read -r -a __sr_status <<<"${__sr[err_pipe]}"
+  ((${#__sr_text[@]} == ${#__sr_status[@]})) || builtin return 1
+  for ((__sr_index = ${#__sr_status[@]} - 1; __sr_index > 0; __sr_index--)); do
+    ((__sr_status[__sr_index] == 0)) || builtin break
+  done
+  __sr_command=${__sr_text[__sr_index]}
+  __sr_command=${__sr_command#"${__sr_command%%[! ]*}"}
+  __sr_command=${__sr_command%"${__sr_command##*[! ]}"}
+  [[ $__sr_command != @(while|until|for|if|case|select)[[:space:]]* ]]
+}
+
+__sr_function_in() { # TEXT; the first function of the service that it names
+  builtin local IFS=$' \t\n'
+  for __sr_answer in ${1//[^[:alnum:]_.:-]/ }; do
+    [[ $__sr_answer == exit || $__sr_answer == record_service_* ]] && builtin continue
+    builtin declare -F -- "$__sr_answer" >/dev/null && builtin return 0
+  done
+  builtin return 1
+}
+
+__sr_squeeze() { # TEXT; its first line without white space, for bash prints a command with white space of its own
+  __sr_answer=${1%%$'\n'*}
+  __sr_answer=${__sr_answer//[[:space:]]/}
+}
+
+__sr_holds() { # LINE_TEXT COMMAND; or, if the command goes on in the next line, its beginning
+  builtin local __sr_wanted=''
+  __sr_squeeze "$2"
+  __sr_wanted=$__sr_answer
+  __sr_squeeze "$1"
+  [[ $__sr_wanted && $__sr_answer ]] || builtin return 1
+  if [[ $__sr_answer == *\\ ]]; then
+    [[ $__sr_wanted == "${__sr_answer%?}"* ]]
+  else
+    [[ $__sr_answer == *"$__sr_wanted"* ]]
+  fi
+}
+
+# ERR told nothing: the line of the dying function, or file, that holds the command. Where several do, each is a guess, and
+# the call site the nearest that is certain.
+__sr_search() { # COMMAND
+  __sr_lines_with "$__sr_function" "$__sr_file" "$1"
+  __sr_line=${__sr_answer##* }
+  if [[ $__sr_line && $__sr_answer == "$__sr_line" ]]; then
+    # An unbound variable without errexit has left its function by now.
+    [[ $__sr_function != main ]] || ! __sr_function_around "$__sr_file" "$__sr_line" || __sr_function=$__sr_answer
+    builtin return 0
+  fi
+  __sr_approximate=1
+  if ((${__sr_lines[0]-0})); then
+    __sr_line=${__sr_lines[0]} __sr_function=${__sr_functions[1]-} __sr_file=${__sr_files[1]-}
+  fi
+}
+
+__sr_lines_with() { # FUNCTION FILE COMMAND; their numbers
+  builtin local -a __sr_text
+  builtin local __sr_number=0 __sr_first=0 __sr_found='' __sr_wanted=''
+  __sr_text=()
+  __sr_squeeze "$3"
+  __sr_wanted=$__sr_answer
+  [[ $__sr_wanted && -f $2 ]] && builtin mapfile -t __sr_text <"$2"
+  __sr_first_line "$1"
+  __sr_first=$__sr_answer
+  for ((__sr_number = ${__sr_first:-1}; __sr_number <= ${#__sr_text[@]}; __sr_number++)); do
+    __sr_squeeze "${__sr_text[__sr_number - 1]}"
+    [[ $__sr_answer == *"$__sr_wanted"* && $__sr_answer != '#'* ]] && __sr_found+=" $__sr_number"
+    [[ $__sr_first && ${__sr_text[__sr_number - 1]} == '}'* ]] && builtin break
+  done
+  __sr_answer=${__sr_found# }
+}
+
+__sr_function_around() { # FILE LINE
+  builtin local -a __sr_text
+  builtin local __sr_one='' __sr_name=''
+  builtin mapfile -t -n "$2" __sr_text <"$1"
+  for __sr_one in "${__sr_text[@]}"; do
+    [[ $__sr_one != '}'* ]] || __sr_name=
+    [[ $__sr_one != *([[:space:]])?(function+([[:space:]]))+([[:alnum:]_.:-])*([[:space:]])'()'* ]] || __sr_name=${__sr_one%%'()'*}
+  done
+  __sr_name=${__sr_name#*function}
+  __sr_answer=${__sr_name//[[:space:]]/}
+  [[ $__sr_answer ]] && builtin declare -F -- "$__sr_answer" >/dev/null
+}
+
+__sr_first_line() { # FUNCTION; a subshell, because extdebug does more than is wanted here
+  __sr_answer=
+  [[ $1 && $1 != main && $1 != source ]] || builtin return 0
+  __sr_answer=$(\builtin shopt -s extdebug && \builtin declare -F "$1")
+  __sr_answer=${__sr_answer#* }
+  __sr_answer=${__sr_answer%% *}
+}
+
+__sr_stack() { # LINE FUNCTION FILE; the JSON member: this place, and behind it the callers
+  builtin local __sr_index=0 __sr_json='' __sr_cut='' __sr_count=${#__sr_functions[@]}
+  __sr_escape "$1 $2 $3"
+  __sr_json="\"$__sr_answer\""
+  # The place may be a call site: then the frames below it are not its callers.
+  while ((__sr_index < __sr_count)) && [[ ${__sr_functions[__sr_index]} != "$2" ]]; do __sr_index=$((__sr_index + 1)); done
+  for (( ; __sr_index + 1 < __sr_count; __sr_index++)); do
+    __sr_escape "${__sr_lines[__sr_index]} ${__sr_functions[__sr_index + 1]} ${__sr_files[__sr_index + 1]}"
+    ((${#__sr_json} + ${#__sr_answer} < 800)) || builtin break
+    __sr_json+=",\"$__sr_answer\""
+  done
+  ((__sr_index + 1 < __sr_count)) && __sr_cut=',"truncated":true'
+  __sr_answer=",\"stack\":[$__sr_json]$__sr_cut"
+}
+
+# A shell that dies of a signal runs its EXIT trap and tells it nothing. But it dies either while it waits for a child,
+# with SIGCHLD blocked, or before the end of its script, or by its own hand. (A loop of builtins shows none; systemd knows.)
+__sr_killed() { # STATUS COMMAND
+  builtin local -a __sr_text
+  builtin local __sr_one='' __sr_position=''
+  [[ ! ${__sr[exit_line]} && $2 != *exit* ]] || builtin return 1
+  [[ $2 != kill\ *@(\$\$|\$BASHPID|\$\{BASHPID\})* || $2 == *\ -0\ * || $1 != 0 ]] || builtin return 0
+  builtin mapfile -t __sr_text <"/proc/$__sr_pid/status"
+  for __sr_one in "${__sr_text[@]}"; do
+    [[ $__sr_one == SigBlk:* ]] && (((16#${__sr_one##*[!0-9a-f]} >> 16) & 1)) && builtin return 0
+  done
+  [[ $1 == 0 && ${__sr[sees_exit]} && ! -o posix && -r /proc/$__sr_pid/fdinfo/255 ]] || builtin return 1
+  builtin mapfile -t -n 1 __sr_text <"/proc/$__sr_pid/fdinfo/255"
+  __sr_position=${__sr_text[0]##*[!0-9]}
+  builtin mapfile __sr_text <"/proc/$__sr_pid/fd/255" || builtin return 1
+  builtin printf -v __sr_one '%s' "${__sr_text[@]}"
+  ((${__sr_position:-0} < ${#__sr_one}))
+}
+
+# The invocation's last three lines. What the service said last may not have reached the journal's files: hence --sync,
+# which a user may not, and a hung journald will not, do. Each has two seconds: systemd waits for the service to be gone.
+__sr_journal() {
+  __sr_answer=
+  [[ ${INVOCATION_ID-} ]] && builtin type -P journalctl >/dev/null || builtin return 0
+  __sr_answer=$(__sr_ask_journal --sync)
+  [[ $__sr_answer ]] || __sr_answer=$(__sr_ask_journal)
+}
+
+__sr_ask_journal() { # [--sync]
+  builtin local __sr_part='' __sr_read='' __sr_asked='' __sr_until=$((SECONDS + 2))
+  {
+    builtin printf '%s\n' "$BASHPID"
+    [[ ! ${1-} ]] || journalctl --sync >/dev/null
+    builtin exec journalctl --quiet --no-pager --output=cat --lines=3 "_SYSTEMD_INVOCATION_ID=$INVOCATION_ID"
+  } </dev/null | {
+    builtin read -r __sr_asked
+    while { IFS= builtin read -r -t 2 -n 4096 __sr_part || [[ $__sr_part ]]; } && ((SECONDS < __sr_until)); do
+      __sr_read+=$__sr_part
+      ((${#__sr_part} == 4096)) || __sr_read+=$'\n'
+      ((${#__sr_read} < 8192)) || __sr_read=${__sr_read: -4096}
+    done
+    builtin kill -KILL "$__sr_asked"
+    builtin printf '%s' "$__sr_read"
+  }
+}
+
+__sr_on_exit() { # STATUS COMMAND; what the EXIT trap does before the service's own
+  [[ $BASHPID == "${__sr_pid-}" && ! ${__sr[ended]} ]] || builtin return "$1"
+  __sr[ended]=1
+  __sr_finish "$1" "$2"
+  builtin return "$1"
+}
+
+__sr_finish() { # STATUS COMMAND
+  builtin local -a __sr_functions __sr_files __sr_lines
+  builtin local __sr_skip=3
+  [[ ${FUNCNAME[3]-} != exit ]] || __sr_skip=4
+  __sr_functions=("${FUNCNAME[@]:__sr_skip}")
+  __sr_files=("${BASH_SOURCE[@]:__sr_skip}")
+  __sr_lines=("${BASH_LINENO[@]:__sr_skip}")
+  if __sr_killed "$1" "$2"; then
+    # Nothing that takes time: it shall die when it would have died without us.
+    __sr_end failure '' '' ',"signal":"unknown"'
+  elif [[ $1 == 0 ]]; then
+    __sr_end success '' '' ',"exitCode":0'
+  else
+    __sr_fail "$1" "$2"
+  fi
+}
+
+__sr_fail() { # STATUS COMMAND
+  builtin local LC_ALL=C __sr_line='' __sr_function='' __sr_file='' __sr_approximate='' __sr_command="$2" __sr_facts=",\"exitCode\":$1"
+  __sr_locate "$1" "$2"
+  __sr_escape_head "$__sr_command" 200
+  __sr_facts+=${__sr_answer:+",\"command\":\"$__sr_answer\""}
+  if [[ $__sr_line && $__sr_file ]]; then
+    __sr_stack "$__sr_line" "${__sr_function:-main}" "$__sr_file"
+    __sr_facts+=$__sr_answer${__sr_approximate:+',"errorLineApproximate":true'}
+    __sr_line+=" ${__sr_function:-main} $__sr_file"
+  else
+    __sr_line=
+  fi
+  __sr_journal
+  __sr_end failure "$__sr_line" "$__sr_answer" "$__sr_facts"
+}
+
+__sr_end() { # RESULT ERROR_LINE MESSAGE FACTS
+  if [[ ${__sr[stage]} ]]; then
+    __sr_append 'stage end' "$@"
+    __sr[stage]=
+  fi
+  __sr_append "${__sr[kind]} end" "$@"
+}
+
+# Puts our commands before those that the service's traps have. Text that was not read to its end changes nothing.
+__sr_adopt_traps() { # OUTPUT of `trap -p`, and `read`
+  builtin local -a __sr_words
+  builtin local __sr_index=0
+  [[ $1 == *read && $1 != *__sr_on_exit* ]] || builtin return 0
+  __sr_hook_exit ''
+  __sr_hook_err ''
+  builtin eval "__sr_words=(${1%read})" # trap -- COMMAND SIGNAL, each quoted for the shell; the command - is none
+  for ((__sr_index = 2; __sr_index < ${#__sr_words[@]}; __sr_index += 4)); do
+    [[ ${__sr_words[__sr_index]} != - ]] || builtin continue
+    case ${__sr_words[__sr_index + 1]} in
+    EXIT) __sr_hook_exit "${__sr_words[__sr_index]}" ;;
+    ERR) __sr_hook_err "${__sr_words[__sr_index]}" ;;
+    *) __sr_xfsz=taken ;;
+    esac
+  done
+}
+
+# The traps' own words carry the status past errexit and ERR, and show nothing under -x.
+__sr_hook_exit() { # COMMAND
+  __sr_yield_exit "$1"
+  # shellcheck disable=SC2064 # the command is text by now
+  builtin trap "{ __sr_guarded __sr_on_exit \"\$?\" \"\$BASH_COMMAND\"; } 2>/dev/null && { \\builtin true; } 2>/dev/null; $1" EXIT
+}
+
+__sr_hook_err() { # COMMAND; for the caller to set, because a function without -E cannot
+  # shellcheck disable=SC2089 # the trap reads the quotes again
+  __sr[err]="{ __sr_guarded __sr_on_err \"\$?\" \"\$-\" \"\$LINENO\" \"\$BASH_COMMAND\" \"\${PIPESTATUS[@]}\"; } 2>/dev/null"
+  __sr[err]+=" && { \\builtin true; } 2>/dev/null; $1"
+}
+
+# Puts ours before the service's, in every call, for the service may set its own at any time. To look costs no fork: a
+# here-document's file has no name, is gone with the group, and takes any length, where a pipe would fill and block. From
+# 5.2 on bash has pipes for short ones unless it is to be compatible; 5.1 has them always, and gets one that is not short.
+__sr_chain_exit() {
+  [[ ${__sr[traps]} && $BASHPID == "$__sr_pid" ]] || builtin return 0
+  builtin local TMPDIR=/dev/shm __sr_line=''
+  if [[ ${__sr[here]} ]] || builtin local BASH_COMPAT=50; then
+    # shellcheck disable=SC2086,SC2090 # to quote zeros doubles their cost
+    { builtin trap -p EXIT >|/proc/self/fd/3 && builtin read -r -u 3 __sr_line; } 3<<<${__sr[here]}
+    [[ $__sr_line != *__sr_on_exit* ]] || builtin return 0
+  fi
+  __sr_adopt_traps "$(\builtin trap -p EXIT && \builtin printf 'read')"
+}
+
+# Whether anything may set a trap after this: the script, what it reads, or a function from its environment; by their words.
+# To look at the trap in each call is a third of what an entry costs.
+__sr_may_trap() { # SCRIPT
+  builtin local -a __sr_text
+  builtin local __sr_one=''
+  [[ -f $1 && ! ${BASH_ENV-} ]] && builtin mapfile -t __sr_text <"$1" || builtin return 0
+  for __sr_one in "${__sr_text[@]}"; do
+    [[ $__sr_one != *([[:blank:]])'#'* ]] || builtin continue
+    [[ $__sr_one != *bootstrap-service-record.sh?([\"\']) || $__sr_one == *[\;\&\|]* ]] || builtin continue
+    [[ " $__sr_one " != *[!a-zA-Z0-9_-]@(trap|eval|source|enable)[!a-zA-Z0-9_-]* ]] || builtin return 0
+    [[ " $__sr_one" != *[[:blank:]\;\&\|\(\{].[[:blank:]]* ]] || builtin return 0
+  done
+  builtin mapfile -d '' -t __sr_text </proc/self/environ
+  [[ " ${__sr_text[*]}" == *' BASH_FUNC_'* ]]
+}
+
+# Runs one of our functions under known options, whatever the service's are. (Under -k, `local` would see no assignment.)
+# Beyond `ulimit -f` a write does not only fail but kills.
+__sr_guarded() { # FUNCTION [ARGUMENT...]
+  builtin local -
+  builtin set +aeuxvfkETC
+  builtin local __sr_answer='' __sr_returned=0 IFS=$' \t\n'
+  [[ ${__sr_xfsz-} ]] || builtin trap '' XFSZ
+  "$@" || __sr_returned=$?
+  [[ ${__sr_xfsz-} ]] || builtin trap - XFSZ
+  builtin return "$__sr_returned"
+}
+
+__sr_keep() { # STATUS FUNCTION [ARGUMENT...]
+  __sr_guarded "${@:2}"
+  builtin return "$1"
+}
+
+__sr_note() { # TEXT; for __sr_tell, with the place of the service's call
+  __sr[note]="service-record: ${BASH_SOURCE[4]-$0}:${BASH_LINENO[3]-0}: $1"
+}
+
+__sr_tell() { # one line to whoever reads the service's output; a subshell, because a closed pipe kills who writes to it
+  [[ ${__sr[note]-} ]] || builtin return 0
+  (builtin trap '' PIPE && builtin printf '%s\n' "${__sr[note]}" >&2) || builtin true
+  __sr[note]=
+}
+
+__sr_stage_start() { # [NAME]
+  builtin local __sr_name="${1:-unnamed}"
+  if [[ ${__sr[stage]} ]]; then
+    __sr_note "stage \"${__sr[stage]}\" was still open when stage \"$__sr_name\" started; recorded as failed"
+    __sr_append 'stage end' failure "${BASH_LINENO[2]} ${FUNCNAME[3]} ${BASH_SOURCE[3]}" \
+      "not ended before stage \"$__sr_name\" started" ''
+  fi
+  [[ ${1-} ]] || __sr_note 'record_service_stage_start has no stage name; recorded as "unnamed"'
+  __sr_answer=$__sr_name
+  [[ $__sr_name != *[!a-zA-Z0-9_-]* && ${#__sr_name} -lt 255 ]] || __sr_escape_head "$__sr_name" 255
+  __sr[stage]=$__sr_answer
+  __sr_append 'stage start'
+  __sr_chain_exit
+  [[ ! ${__sr[note]} ]]
+}
+
+__sr_stage_end() { # RESULT [ERROR_LINE MESSAGE FACTS]
+  if [[ ! ${__sr[stage]} ]]; then
+    __sr_note 'no stage is open; recorded as the end of a stage without a name'
+    builtin set -- "$1" "${2-}" "${3:-no stage was open}" "${4-}"
+  fi
+  __sr_append 'stage end' "$@"
+  __sr[stage]=
+  __sr_chain_exit
+  [[ ! ${__sr[note]} ]]
+}
+
+__sr_stage_failure() { # the service has handled what failed: the place is that of its call
+  builtin local -a __sr_functions __sr_files __sr_lines
+  builtin local LC_ALL=C __sr_place='' __sr_facts=''
+  __sr_functions=("${FUNCNAME[@]:3}")
+  __sr_files=("${BASH_SOURCE[@]:3}")
+  __sr_lines=("${BASH_LINENO[@]:3}")
+  if [[ ${__sr_files[0]-} ]]; then
+    __sr_place="${BASH_LINENO[2]} ${__sr_functions[0]} ${__sr_files[0]}"
+    __sr_stack "${BASH_LINENO[2]}" "${__sr_functions[0]}" "${__sr_files[0]}"
+    __sr_facts=$__sr_answer
+  fi
+  __sr_journal
+  __sr_stage_end failure "$__sr_place" "$__sr_answer" "$__sr_facts"
+}
+
+record_service_stage_start() { # NAME
+  { [[ ! ${__sr_pid-} ]] || __sr_guarded __sr_stage_start "$@"; } 2>/dev/null || __sr_tell
+}
+
+record_service_stage_success() {
+  { [[ ! ${__sr_pid-} ]] || __sr_guarded __sr_stage_end success; } 2>/dev/null || __sr_tell
+}
+
+record_service_stage_failure() {
+  { [[ ! ${__sr_pid-} ]] || __sr_guarded __sr_stage_failure; } 2>/dev/null || __sr_tell
+}
+
+# The systemd unit: the innermost part of the control group that is one. A scope is a login session or a container.
+__sr_unit() {
+  builtin local -a __sr_text
+  builtin local __sr_one='' __sr_part=''
+  builtin mapfile -t __sr_text </proc/self/cgroup
+  for __sr_one in "${__sr_text[@]}"; do
+    [[ $__sr_one == 0::* || $__sr_one == *:name=systemd:* ]] || builtin continue
+    __sr_one=${__sr_one#*:*:}
+    while [[ $__sr_one == */* ]]; do
+      __sr_part=${__sr_one##*/}
+      __sr_one=${__sr_one%/*}
+      [[ $__sr_part != *.scope ]] || builtin break
+      [[ $__sr_part == *.service ]] || builtin continue
+      __sr_answer=${__sr_part%.service}
+      builtin return 0
+    done
+  done
+  __sr_answer=
+}
+
+__sr_name() { # a file name that upstream's reader takes: no dot, no slash
+  builtin local LC_ALL=C
+  __sr_unit
+  [[ $__sr_answer ]] || __sr_answer=${0##*/} __sr_answer=${__sr_answer%.sh} __sr_answer=${__sr_answer%.bash}
+  __sr_answer=${SERVICE_NAME:-$__sr_answer}
+  __sr_answer=${__sr_answer##*/}
+  __sr_answer=${__sr_answer%.service}
+  __sr_answer=${__sr_answer//[.\/[:cntrl:]]/_}
+  __sr_answer=${__sr_answer:0:200}
+  [[ $__sr_answer != -* ]] || __sr_answer=_${__sr_answer#-}
+  __sr_answer=${__sr_answer:-unknown}
+}
+
+__sr_path() {
+  builtin local __sr_directory="${SERVICE_RECORDS_DIR:-/var/log/openshift}"
+  [[ $__sr_directory == /* ]] || __sr_directory=$PWD/$__sr_directory
+  __sr_name
+  __sr_answer=${__sr_directory%/}/$__sr_answer.json
+}
+
+__sr_identity() { # JSON members; ids as journalctl prints them
+  builtin local -a __sr_text
+  builtin local __sr_json=''
+  builtin mapfile -t -n 1 __sr_text </proc/sys/kernel/random/boot_id
+  [[ ${__sr_text[0]-} ]] && __sr_json=",\"bootId\":\"${__sr_text[0]//-/}\""
+  [[ ${#INVOCATION_ID} == 32 && ${INVOCATION_ID-} != *[!0-9a-f]* ]] && __sr_json+=",\"invocationId\":\"$INVOCATION_ID\""
+  __sr_answer="$__sr_json,\"pid\":$__sr_pid"
+}
+
+__sr_command() {
+  if [[ ${PRE_COMMAND-} ]]; then
+    __sr_escape_head "$PRE_COMMAND" 255
+    __sr[kind]=pre-command
+    __sr[command]=",\"preCommand\":\"$__sr_answer\""
+  elif [[ ${POST_COMMAND-} ]]; then
+    __sr_escape_head "$POST_COMMAND" 255
+    __sr[kind]=post-command
+    __sr[command]=",\"postCommand\":\"$__sr_answer\""
+  fi
+}
+
+# The state of a run, all of it text, as JSON where it goes into entries: who records what; whether the last write failed,
+# and how many entries that cost; what is to be said to the service's readers; what the traps and `exit` saw last.
+__sr_begin() {
+  builtin unset -v __sr
+  builtin declare -gA __sr
+  __sr=(
+    [kind]=service [command]='' [stage]='' [ended]='' [torn]=1 [dropped]=0 [last]='' [note]=''
+    [minute]=-1 [clock]='' [zone]=''
+    [time]='' [uptime]='' # of an entry that is not of now: service-record-exit.sh
+    [sees_exit]='' [exit_line]='' [err_ends]='' [err_status]='' [err_command]='' [err_pipe]='' [err]=''
+    [traps]=1 [here]='' # what a here-document has to hold to be a file
+  )
+  case ${BASH_VERSINFO[0]}.${BASH_VERSINFO[1]} in
+  4.* | 5.0) __sr[here]=0 ;;
+  5.1) builtin printf -v '__sr[here]' '%065536d' 0 ;;
+  esac
+  __sr_path
+  __sr[path]=$__sr_answer
+  __sr_identity
+  __sr[identity]=$__sr_answer
+}
+
+__sr_start() { # OUTPUT of `trap -p`, and `read`
+  __sr_begin
+  __sr_command
+  __sr_define_exit
+  __sr_xfsz=
+  __sr_adopt_traps "$1"
+  __sr_may_trap "${BASH_SOURCE[@]: -1}" || __sr[traps]=
+  [[ $__sr_xfsz ]] || builtin trap '' XFSZ
+  __sr[last]=',"recorder":"bash/0.1.0"'
+  __sr_append "${__sr[kind]} start"
+}
+
+# A second time in one run, perhaps in a subshell of it, starts nothing. Another script that this process has become by
+# `exec`, or a child, does: it has no such variable, unless somebody exported it.
+if [[ ! ${__sr_pid-} || ${__sr_pid@a} == *x* || $__sr_pid != "$BASHPID" && $__sr_pid != "$$" ]]; then
+  __sr_pid=$BASHPID
+  \builtin declare -g +x __sr_pid
+  __sr_xfsz=unknown # until __sr_start knows whether the service has a trap there
+  # Not in a function: without -E bash hides ERR there.
+  { __sr_guarded __sr_start "$(\builtin trap -p EXIT ERR XFSZ && \builtin printf 'read')"; } 2>/dev/null || \builtin true
+  # shellcheck disable=SC2064 # the command is text by now
+  { [[ ! ${__sr[err]} ]] || \builtin trap "${__sr[err]}" ERR; } 2>/dev/null || \builtin true
+fi
+
+{
+  [[ $__sr_reading != *A* ]] || \builtin shopt -s expand_aliases
+  [[ $__sr_reading != *v* ]] || \builtin set -v
+  [[ $__sr_reading != *x* ]] || \builtin set -x
+} 2>/dev/null || \builtin true

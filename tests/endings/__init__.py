@@ -1,0 +1,1 @@
+"""How a script can end: each kind as a small script, run with the shim and judged by its record."""

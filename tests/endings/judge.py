@@ -1,0 +1,121 @@
+"""Runs each kind of ending with the shim and without it, and judges what was recorded of it."""
+
+import re
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+
+from tests.endings.kinds import Kind, Place, kinds
+from tests.shell.scripts import ABSENT, SHIM, Bash, Completed, Entry, run_script
+
+
+class Verdict(StrEnum):
+    """What a record says of where its run failed."""
+
+    EXACT = "exact"
+    APPROXIMATE = "approximate"
+    ABSENT = "absent"
+    WRONG = "wrong"
+    NO_FAILURE = "no failure"
+
+
+COUNTED = (Verdict.EXACT, Verdict.APPROXIMATE, Verdict.ABSENT, Verdict.WRONG)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """One kind of ending under one bash and one set of options, run without the shim and with it."""
+
+    kind: Kind
+    options: str
+    without: Completed
+    recorded: Completed
+
+    @property
+    def end(self) -> Entry | None:
+        """The `service end` entry, if there is one."""
+        ends = self.recorded.of("service end")
+        return ends[-1] if ends else None
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the recorded line is the true one; an inexact one is wrong unless it says that it is."""
+        if self.without.returncode == 0:
+            return Verdict.NO_FAILURE
+        if self.end is None or "errorLine" not in self.end:
+            return Verdict.ABSENT
+        if self.end.get("errorLineApproximate"):
+            return Verdict.APPROXIMATE if self.is_a_line_of_the_script else Verdict.WRONG
+        return Verdict.EXACT if self.is_the_true_line else Verdict.WRONG
+
+    @property
+    def is_the_true_line(self) -> bool:
+        """Whether line, function and file are the marked ones; standard input and -c are no file."""
+        place = self.kind.place(self.options)
+        if place is None or self.end is None:
+            return False
+        line, function, file = self.end["errorLine"].split(" ", 2)
+        same_file = file == place.file or "run" in self.kind.settings
+        return (line, function) == (str(place.line), place.function) and same_file
+
+    @property
+    def is_a_line_of_the_script(self) -> bool:
+        """Whether the recorded line exists: the least that can be asked of an approximate one."""
+        assert self.end is not None
+        line, _, file = self.end["errorLine"].split(" ", 2)
+        texts = {self.kind.name: self.kind.text(self.options)}
+        texts |= {f"./{name}": text for name, text in self.kind.others.items()}
+        return file in texts and 1 <= int(line) <= texts[file].count("\n")
+
+    @property
+    def has_the_true_command(self) -> bool:
+        """Whether the recorded command stands at the marked line; bash prints white space of its own."""
+        place = self.kind.place(self.options)
+        if place is None or self.end is None or "command" not in self.end:
+            return True
+        return squeezed(self.end["command"]) in squeezed(self.text_from(place))
+
+    def text_from(self, place: Place) -> str:
+        """Return the text that begins with the line of a place."""
+        text = self.kind.others.get(place.file.removeprefix("./"), self.kind.text(self.options))
+        return "\n".join(text.split("\n")[place.line - 1 :])
+
+
+def squeezed(text: str) -> str:
+    """Return a text without white space, continued lines and the `;` that bash adds when it prints."""
+    return re.sub(r"\\\n|[\s;]", "", text)
+
+
+@cache
+def ending(bash: Bash, options: str, kind: Kind) -> Ending:
+    """Run one kind of ending, with the shim and without it."""
+    return Ending(
+        kind=kind,
+        options=options,
+        without=run(bash, options, kind, ABSENT),
+        recorded=run(bash, options, kind, SHIM),
+    )
+
+
+def run(bash: Bash, options: str, kind: Kind, shim: Path) -> Completed:
+    """Run one kind of ending in a directory of its own."""
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        for file, text in kind.others.items():
+            directory.joinpath(file).write_text(text)
+        return run_script(
+            bash,
+            kind.text(options),
+            directory,
+            shim=shim,
+            name=kind.name,
+            how=kind.settings.get("run", "file"),
+        )
+
+
+def score(bash: Bash, options: str) -> Counter[Verdict]:
+    """Return how many of the kinds of ending got which verdict."""
+    return Counter(ending(bash, options, kind).verdict for kind in kinds())

@@ -1,0 +1,78 @@
+"""The kinds of ending, read from the text files in table/.
+
+A kind begins with `=== what ends the script`. Lines that begin with `@` say what is unusual: `@run -c` or
+`@run stdin` (not from a file), `@name` (its file name), `@last` (nothing follows the failing line),
+`@unrecorded` (bash runs no EXIT trap). Then the script, and after `--- name` other files. `# HERE function`
+ends the line where it fails; `# HERE on the next line` stands above one that can have no comment. A kind
+without it has no line to tell.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+TABLE = Path(__file__).with_name("table")
+KIND = re.compile(r"^=== ", re.MULTILINE)
+FILE = re.compile(r"^--- (.+)\n", re.MULTILINE)
+SETTING = re.compile(r"^@(\w+) ?(.*)\n", re.MULTILINE)
+HERE = re.compile(r"# HERE(?: on the next (line))? ?(\w*)$", re.MULTILINE)
+OPTIONS = {"euoE": "set -euoE pipefail", "euo": "set -euo pipefail", "none": ":"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a script fails, as `errorLine` says it."""
+
+    line: int
+    function: str
+    file: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Kind:
+    """One kind of ending; each is the only one of its kind."""
+
+    title: str
+    script: str
+    others: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The script's file name."""
+        return self.settings.get("name", "service.sh")
+
+    def text(self, options: str) -> str:
+        """Return the whole script, with the options set and the shim sourced before it."""
+        after = "" if "last" in self.settings else "echo reached the end\n"
+        return f'{OPTIONS[options]}\n. "$SHIM"\n{self.script}{after}'
+
+    def place(self, options: str) -> Place | None:
+        """Return where it fails; None when bash has no line for it."""
+        for file, text in ({self.name: self.text(options)} | self.others).items():
+            if found := HERE.search(text):
+                line = text.count("\n", 0, found.start()) + 1 + bool(found[1])
+                path = file if file == self.name else f"./{file}"
+                return Place(line=line, function=found[2] or "main", file=path)
+        return None
+
+
+@cache
+def kinds() -> tuple[Kind, ...]:
+    """Return every kind of the table."""
+    return tuple(kind for path in sorted(TABLE.glob("*.txt")) for kind in parse(path.read_text()))
+
+
+def parse(text: str) -> Iterator[Kind]:
+    """Yield the kinds of one file of the table."""
+    for block in KIND.split(text)[1:]:
+        title, _, rest = block.rstrip("\n").partition("\n")
+        script, *others = FILE.split(rest + "\n")
+        yield Kind(
+            title=title,
+            script=SETTING.sub("", script),
+            others=dict(zip(others[::2], others[1::2], strict=True)),
+            settings=dict(SETTING.findall(script)),
+        )

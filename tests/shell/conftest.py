@@ -1,0 +1,142 @@
+"""Collects each `@test` of the .bats files beside this one as one pytest test per bash.
+
+A file is run once per bash, by the first of its tests that is wanted; each test then reports its own case.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.shell.scripts import NO_LOOKUP, SHIM, Bash, bashes, kill_group
+
+BATS = Path(sys.executable).with_name("bats")
+CASE = re.compile(r'^@test "(.*)" \{', re.MULTILINE)
+PLAN = re.compile(r"^1\.\.(\d+)$", re.MULTILINE)
+REPORT = re.compile(r"^(ok|not ok) \d+ (.*?)(?: # skip ?(.*))?$")
+RUN_SECONDS = float(os.environ.get("BATS_RUN_SECONDS", "100"))
+"""How long one file may take under one bash; the cases that it has not reported by then have failed."""
+
+
+class BatsError(Exception):
+    """A case that failed, or a run of bats that did not report it; says what bats printed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What bats said of one case."""
+
+    passed: bool
+    skipped: str | None
+    output: str
+
+
+class BatsRun:
+    """One run of one file under one bash, made when its first report is asked for."""
+
+    def __init__(self, path: Path, bash: Bash, cases: list[str]) -> None:
+        self.path = path
+        self.bash = bash
+        self.cases = cases
+
+    def report(self, case: str) -> Report:
+        """Return what bats said of a case; BatsError when it did not, or spoke of cases nobody knows."""
+        unknown = self.reports.keys() - self.cases
+        if case not in self.reports or unknown:
+            wrong = f"reported the unknown {sorted(unknown)}" if unknown else "did not report this case"
+            raise BatsError(f"{self.path}: bats {wrong}:\n{self.output}")
+        return self.reports[case]
+
+    @cached_property
+    def reports(self) -> dict[str, Report]:
+        return dict(parse_tap(self.output))
+
+    @cached_property
+    def output(self) -> str:
+        """All that bats printed: to a file, as a pipe would be held open by what a script leaves running."""
+        own = {"SHIM": str(SHIM), "PYTHON": sys.executable, "TEST_BASH": str(self.bash.path)}
+        with tempfile.TemporaryFile() as output:
+            with subprocess.Popen(
+                [BATS, "--formatter", "tap", self.path],
+                env=os.environ | NO_LOOKUP | own,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            ) as bats:
+                with suppress(subprocess.TimeoutExpired):
+                    bats.wait(RUN_SECONDS)
+                kill_group(bats.pid)
+            output.seek(0)
+            return output.read().decode(errors="replace")
+
+
+def parse_tap(output: str) -> Iterator[tuple[str, Report]]:
+    """Yield each case of bats' TAP output with its report; nothing when there is no plan."""
+    if not PLAN.search(output):
+        return
+
+    lines = output.splitlines()
+    for index, line in enumerate(lines):
+        if said := REPORT.match(line):
+            word, name, skipped = said.groups()
+            end = next((i for i in range(index + 1, len(lines)) if REPORT.match(lines[i])), len(lines))
+            yield name, Report(word == "ok", skipped, "\n".join(lines[index:end]))
+
+
+class BatsCase(pytest.Item):
+    """One `@test` under one bash."""
+
+    def __init__(self, *, run: BatsRun, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.run = run
+
+    def runtest(self) -> None:
+        report = self.run.report(self.name)
+        if report.skipped is not None:
+            pytest.skip(report.skipped)
+        if not report.passed:
+            raise BatsError(report.output)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        if isinstance(excinfo.value, BatsError):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        return self.path, 0, f"{self.path.name}[{self.run.bash}]::{self.name}"
+
+
+class BatsUnder(pytest.Collector):
+    """The cases of one file under one bash."""
+
+    def __init__(self, *, run: BatsRun, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.run = run
+
+    def collect(self) -> Iterator[BatsCase]:
+        for case in self.run.cases:
+            yield BatsCase.from_parent(self, name=case, run=self.run)
+
+
+class BatsFile(pytest.File):
+    """One .bats file: a collector per bash."""
+
+    def collect(self) -> Iterator[BatsUnder]:
+        cases = CASE.findall(self.path.read_text())
+        for bash in bashes():
+            yield BatsUnder.from_parent(self, name=str(bash), run=BatsRun(self.path, bash, cases))
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> BatsFile | None:
+    """Take the .bats files; pytest takes the rest."""
+    return BatsFile.from_parent(parent, path=file_path) if file_path.suffix == ".bats" else None

@@ -1,0 +1,38 @@
+"""Starts a command, signals it once the file `ready` is there, and prints how it ended.
+
+`signalled.py SIGNAL shell|group COMMAND...`: the signal goes to the command alone (as with KillMode=mixed) or
+to its whole group (as with control-group). Prints `died of TERM` or `exited 3`, and ` late` if it took long.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+SOON = 1.5
+"""Seconds: less than the children of the scripts under test sleep."""
+
+
+def ending(returncode: int, seconds: float) -> str:
+    """Return how a process ended and whether it took its time."""
+    how = f"exited {returncode}" if returncode >= 0 else f"died of {signal.Signals(-returncode).name[3:]}"
+    return how + (" late" if seconds > SOON else "")
+
+
+name, target, *command = sys.argv[1:]
+ready = Path("ready")
+ready.unlink(missing_ok=True)
+process = subprocess.Popen(command, start_new_session=True)
+while not ready.exists() and process.poll() is None:
+    time.sleep(0.005)
+time.sleep(0.04)
+sent = time.monotonic()
+(os.kill if target == "shell" else os.killpg)(process.pid, signal.Signals[f"SIG{name}"])
+process.wait()
+print(ending(process.returncode, time.monotonic() - sent))
+try:
+    os.killpg(process.pid, signal.SIGKILL)
+except ProcessLookupError:
+    sys.exit()

@@ -1,0 +1,186 @@
+#!/usr/bin/env bats
+# A run that a signal ends is not a success, and it dies of that same signal as soon as it would have without us.
+
+load helpers
+
+# shellcheck disable=SC2154 # the helpers make the surroundings
+
+# Runs a script and sends it $SIGNAL, to the shell alone or to its group ($TO).
+service() { # <script> [argument...]
+  env -i "${surroundings[@]}" "$PYTHON" -IS "${BATS_TEST_FILENAME%/*}/signalled.py" "$SIGNAL" "$TO" "$TEST_BASH" "$@"
+}
+
+# A service that is in the state that the test names when it is signalled.
+service_in() { # <shell code>
+  script state.sh <<END
+. "\$SHIM"
+record_service_stage_start waiting
+child() { "\$BASH" -c ': >ready; exec sleep 3'; }
+$1
+echo survived
+record_service_stage_success
+END
+}
+
+# Each signal to each target: the service ends as it does without us, and its record says that it was ended.
+interrupted_alike() { # <signal> [shell|group]...
+  SIGNAL=$1
+  for TO in "${@:2}"; do
+    echo "SIG$SIGNAL to the $TO"
+    rm -rf records
+    unchanged state.sh
+    grep -qx "died of $SIGNAL" with/out
+    entries_are phase stage result signal <<'END'
+service start - - -
+stage start waiting - -
+stage end waiting failure unknown
+service end - failure unknown
+END
+  done
+}
+
+@test "a signal during a foreground child" {
+  service_in 'child'
+  interrupted_alike TERM shell group
+  interrupted_alike HUP shell group
+  interrupted_alike USR1 shell group
+  interrupted_alike PIPE shell group
+  interrupted_alike INT group
+}
+
+@test "a signal during wait" {
+  service_in 'child & wait'
+  interrupted_alike TERM shell group
+  interrupted_alike HUP shell
+}
+
+@test "a signal during a pipeline" {
+  service_in 'child | cat'
+  interrupted_alike TERM shell group
+}
+
+@test "a signal during a subshell" {
+  service_in '(child; :)'
+  interrupted_alike TERM shell group
+}
+
+@test "a signal during a command substitution" {
+  service_in 'x=$(child)'
+  interrupted_alike TERM shell group
+}
+
+@test "a signal during the last line of the script" {
+  script state.sh <<'END'
+. "$SHIM"
+record_service_stage_start waiting
+"$BASH" -c ': >ready; exec sleep 3'
+END
+  interrupted_alike TERM shell group
+}
+
+@test "a signal in main, called on the last line" {
+  script state.sh <<'END'
+. "$SHIM"
+main() {
+  record_service_stage_start waiting
+  until false; do "$BASH" -c ': >ready; exec sleep 3'; done
+}
+main
+END
+  interrupted_alike TERM shell group
+}
+
+@test "a signal under set -euoE pipefail" {
+  service_in 'set -euoE pipefail; child'
+  interrupted_alike TERM shell group
+}
+
+@test "a signal after the record of a success and a handled failure" {
+  service_in 'record_service_stage_success; false || :; record_service_stage_start waiting; child'
+  SIGNAL=TERM TO=shell
+  unchanged state.sh
+  [ "$(entries phase result signal | tail -n 1)" = "service end failure unknown" ]
+}
+
+@test "a signal in a builtin loop kills as soon as without us" {
+  service_in 'while :; do : >ready; done'
+  for SIGNAL in TERM HUP; do
+    TO=shell
+    unchanged state.sh
+    grep -qx "died of $SIGNAL" with/out
+  done
+}
+
+@test "an interrupt that bash leaves to its foreground child is left to it" {
+  service_in '"$BASH" -c ": >ready; exec sleep 0.3"'
+  SIGNAL=INT TO=shell
+  unchanged state.sh
+  grep -qx survived with/out
+  [ "$(entries | tail -n 1)" = "service end success" ]
+}
+
+@test "a signal that the unit ignores is ignored" {
+  service_in '"$BASH" -c ": >ready; exec sleep 0.3"'
+  script ignoring.sh <<'END'
+trap '' PIPE
+exec "$BASH" state.sh
+END
+  SIGNAL=PIPE TO=group
+  unchanged ignoring.sh
+  grep -qx survived with/out
+  [ "$(entries | tail -n 1)" = "service end success" ]
+}
+
+@test "the service's own handler runs as soon and ends as it did" {
+  script state.sh <<'END'
+. "$SHIM"
+trap 'echo stopping; exit 143' TERM
+record_service_stage_start waiting
+sleep 3 &
+: >ready
+wait "$!"
+echo survived
+END
+  SIGNAL=TERM TO=shell
+  unchanged state.sh
+  grep -qx "exited 143" with/out
+  [ "$(entries phase result exitCode | tail -n 1)" = "service end failure 143" ]
+}
+
+@test "a service that handles its signal and goes on is no failure" {
+  script state.sh <<'END'
+. "$SHIM"
+trap 'echo reloading' HUP
+sleep 0.3 &
+: >ready
+wait "$!"
+wait "$!"
+echo survived
+END
+  SIGNAL=HUP TO=shell
+  unchanged state.sh
+  grep -qx survived with/out
+  [ "$(entries | tail -n 1)" = "service end success" ]
+}
+
+@test "SIGKILL leaves the start and no end" {
+  service_in 'child'
+  SIGNAL=KILL TO=group
+  unchanged state.sh
+  entries_are <<'END'
+service start
+stage start waiting
+END
+}
+
+@test "a service that ends well with children still running is a success" {
+  script state.sh <<'END'
+. "$SHIM"
+sleep 3 >/dev/null 2>&1 &
+(sleep 0.2; : >ready) &
+wait "$!"
+END
+  SIGNAL=CONT TO=shell
+  service state.sh
+  [ "$(entries | tail -n 1)" = "service end success" ]
+}

@@ -1,0 +1,324 @@
+#!/usr/bin/env bats
+# Whatever a service has done to its shell, the shim neither is hurt by it nor changes it.
+
+load helpers
+
+# A service that sets something odd, records, and shows all that is its own afterwards.
+service_with() { # <shell code before sourcing> [shell code after sourcing]
+  script odd.sh <<END
+own='its own'
+$1
+. "\$SHIM"
+$2
+record_service_stage_start one
+(exit 3) | (exit 4) | :
+echo "\$? \${PIPESTATUS[*]} \$own \$* \$-"
+record_service_stage_success
+(exit 5)
+echo "\$?"
+set +o
+shopt
+umask
+declare -p own
+trap -p TERM INT HUP
+true
+END
+}
+
+unchanged_and_recorded() {
+  rm -rf records
+  unchanged odd.sh
+  entries_are <<'END'
+service start
+stage start one
+stage end one success
+service end success
+END
+}
+
+@test "every option of set, on and off" {
+  for option in $("$TEST_BASH" -c 'set -o' | cut -d ' ' -f 1 | cut -f 1 | grep -Ev '^(noexec|onecmd|verbose|xtrace)$'); do
+    for sign in - +; do
+      echo "set ${sign}o $option"
+      service_with "set ${sign}o $option"
+      [[ $option != errexit ]] || sed -i 's/^(exit.*/true | true/' odd.sh
+      unchanged_and_recorded
+    done
+  done
+}
+
+@test "every option of shopt, on and off" {
+  for option in $("$TEST_BASH" -c shopt | cut -f 1 | cut -d ' ' -f 1); do
+    for switch in -s -u; do
+      echo "shopt $switch $option"
+      service_with "shopt $switch $option"
+      unchanged_and_recorded
+    done
+  done
+}
+
+@test "an older compatibility level" {
+  for level in 31 42 43 44 50 51; do
+    echo "BASH_COMPAT=$level"
+    service_with "BASH_COMPAT=$level"
+    unchanged_and_recorded
+  done
+}
+
+@test "set -v still records" {
+  service_with "set -v"
+  service odd.sh 2>/dev/null
+  [ "$(entries | wc -l)" -eq 4 ]
+}
+
+@test "xtrace shows nothing of the shim but the words that carry a status through it" {
+  service_with 'PS4='\''+$LINENO '\''; set -x'
+  service odd.sh 2>traced
+  run ! grep -E '__sr|record' <(grep -v '^+[0-9]* \(\.\|record_service_stage_[a-z]*\( one\)*$\)' traced)
+  rm -rf records
+  service_with 'exec 7>trace; BASH_XTRACEFD=7; set -x'
+  unchanged_and_recorded
+}
+
+@test "any IFS" {
+  for ifs in '' ',' e 0123456789 $'\n' '"' / ' :{}'; do
+    for how in "IFS='$ifs'" "readonly IFS='$ifs'" "export IFS='$ifs'"; do
+      echo "$how"
+      service_with "$how"
+      unchanged_and_recorded
+    done
+  done
+  service_with "unset IFS"
+  unchanged_and_recorded
+}
+
+@test "any locale" {
+  for locale in C POSIX C.UTF-8 de_DE.UTF-8 nonsense; do
+    for how in "LC_ALL=$locale" "export LC_ALL=$locale" "LC_NUMERIC=$locale LANG=$locale" "readonly LC_ALL=$locale"; do
+      echo "$how"
+      service_with "$how"
+      unchanged_and_recorded
+    done
+  done
+}
+
+@test "generic names, readonly" {
+  for name in STAGE_NAME PHASE RESULT ERROR_LINE ERROR_MESSAGE PRE_COMMAND POST_COMMAND SERVICE_NAME \
+    SERVICE_RECORDS_DIR TZ LC_ALL LC_CTYPE LANG REPLY MAPFILE OPTARG OPTIND PATH HOME FUNCNEST TIMEFORMAT POSIXLY_CORRECT \
+    i j n line name result status entry file message stack command phase stage timestamp text fd pid; do
+    echo "readonly $name"
+    case $name in
+    PATH | SERVICE_NAME | SERVICE_RECORDS_DIR | PRE_COMMAND | POST_COMMAND) service_with "readonly $name" ;;
+    POSIXLY_CORRECT | OPTIND | FUNCNEST) service_with "readonly $name=100" ;;
+    *) service_with "readonly $name=leaked" ;;
+    esac
+    unchanged_and_recorded
+    run ! grep -q leaked records/service.json
+  done
+}
+
+@test "generic names, exported and as arrays" {
+  for name in STAGE_NAME PHASE RESULT ERROR_LINE REPLY MAPFILE i j n line name result status entry file message stack \
+    command phase stage timestamp text fd pid; do
+    service_with "export $name=leaked" 'declare -p '"$name"
+    unchanged_and_recorded
+    service_with "unset $name; declare -A $name=([leaked]=leaked)" 'declare -p '"$name"
+    unchanged_and_recorded
+    service_with "unset $name; declare -i $name=1; declare -u own" 'declare -p '"$name"
+    unchanged_and_recorded
+    run ! grep -q leaked records/service.json
+  done
+}
+
+mapfile -t NAMES < <(grep -oE '\<__sr(_[a-z_0-9]+)?\>' "$SHIM" | sort -u)
+
+@test "our own names, inherited from the environment" {
+  for name in "${NAMES[@]}"; do
+    surroundings+=("$name=leaked")
+  done
+  service_with :
+  unchanged_and_recorded
+  run ! grep -q leaked records/service.json
+}
+
+@test "our own names, readonly" {
+  for name in "${NAMES[@]}"; do
+    echo "readonly $name"
+    service_with "readonly $name=leaked" 'set -e'
+    sed -i 's/^(exit.*/true | true/' odd.sh
+    unchanged odd.sh
+  done
+}
+
+BUILTINS=(. : '[' alias break command compgen continue declare echo enable eval exec export false getopts hash kill let
+  local mapfile printf read readarray readonly return set shift shopt source test times trap true type typeset ulimit
+  umask unset wait)
+
+@test "functions named like builtins are not called" {
+  for name in "${BUILTINS[@]}"; do
+    echo "$name()"
+    service_with ':' ''
+    script functions.sh <<END
+$name() { builtin echo "hijacked \$FUNCNAME \${FUNCNAME[1]}"; builtin $name "\$@"; }
+builtin . "\$SHIM"
+record_service_stage_start one
+record_service_stage_success
+builtin unset -f $name
+END
+    rm -rf records
+    unchanged functions.sh
+    [ "$(entries | wc -l)" -eq 4 ]
+  done
+}
+
+@test "a service's own exit function stays its own" {
+  script own-exit.sh <<'END'
+exit() { echo "leaving with $1"; builtin exit "$1"; }
+. "$SHIM"
+exit 3
+END
+  unchanged own-exit.sh
+  [ "$(entries | tail -n 1)" = "service end failure" ]
+}
+
+@test "a function named builtin does no harm" {
+  script builtin.sh <<'END'
+builtin() { command builtin "$@"; }
+. "$SHIM"
+record_service_stage_start one
+record_service_stage_success
+exit 3
+END
+  unchanged builtin.sh
+}
+
+@test "aliases named like builtins and keywords of ours are not expanded" {
+  for name in "${BUILTINS[@]}" builtin exit; do
+    [[ $name != . && $name != : && $name != '[' ]] || continue
+    echo "alias $name"
+    script aliases.sh <<END
+shopt -s expand_aliases
+alias $name='echo hijacked'
+\\. "\$SHIM"
+record_service_stage_start one
+record_service_stage_success
+shopt -p expand_aliases
+END
+    rm -rf records
+    unchanged aliases.sh
+    [ "$(entries | wc -l)" -eq 4 ]
+  done
+}
+
+@test "disabled builtins do no harm" {
+  for name in builtin command printf local read mapfile trap shopt declare; do
+    echo "enable -n $name"
+    script disabled.sh <<END
+set -e
+enable -n $name
+. "\$SHIM"
+record_service_stage_start one
+record_service_stage_success
+echo on
+END
+    unchanged disabled.sh
+  done
+}
+
+@test "closed descriptors" {
+  for closed in '0<&-' '1>&-' '2>&-' '0<&- 1>&-' '1>&- 2>&-' '0<&- 1>&- 2>&-'; do
+    for when in before after; do
+      echo "exec $closed $when sourcing"
+      script closed.sh <<END
+[ $when = after ] || exec $closed
+. "\$SHIM"
+[ $when = before ] || exec $closed
+record_service_stage_start one
+echo out
+echo "echo gave \$?" >>said
+echo err >&2
+read -r line
+echo "read gave \$?" >>said
+record_service_stage_success
+(exit 3)
+END
+      rm -rf records said
+      unchanged closed.sh
+      [ "$(sort said | uniq -c | awk '{print $1}' | sort -u)" = 2 ]
+      [ "$(entries | wc -l)" -eq 4 ]
+      run ! grep -qx out records/service.json
+    done
+  done
+}
+
+@test "no more descriptors to be had" {
+  for limit in 5 8 12; do
+    echo "ulimit -n $limit"
+    service_with "ulimit -n $limit"
+    unchanged odd.sh
+  done
+}
+
+@test "special variables that lost their meaning" {
+  for name in EPOCHREALTIME EPOCHSECONDS BASHPID BASH_SOURCE FUNCNAME BASH_LINENO BASH_COMMAND LINENO SECONDS PATH HOME; do
+    echo "unset $name"
+    service_with "unset $name"
+    unchanged odd.sh
+  done
+}
+
+@test "variables that bash sets keep what the service got in them" {
+  script results.sh <<'END'
+[[ abc =~ b ]]
+read -r <<<"its own"
+mapfile -t <<<"its own"
+getopts a: option -a value
+coproc cat
+before="$! ${COPROC[*]}"
+. "$SHIM"
+record_service_stage_start one
+record_service_stage_success
+echo "${BASH_REMATCH[*]} $REPLY ${MAPFILE[*]} $OPTIND $OPTARG $option"
+[ "$! ${COPROC[*]}" = "$before" ] && echo "the same processes"
+END
+  unchanged results.sh
+}
+
+@test "limits on what a shell may do" {
+  for limit in TMOUT=1 'GLOBIGNORE=*' HISTCONTROL=ignorespace CHILD_MAX=1; do
+    echo "$limit"
+    service_with "$limit"
+    unchanged_and_recorded
+  done
+}
+
+@test "a limit on how deep functions may call does no harm" {
+  for limit in 1 2 3 4 5 6 7 8; do
+    service_with "FUNCNEST=$limit"
+    unchanged odd.sh
+  done
+}
+
+@test "file names that match any pattern" {
+  touch -- 1 2 e -e -n '"' "\\" '*' '?' '[a]' '{}' success failure
+  service_with 'shopt -s nullglob dotglob extglob'
+  unchanged_and_recorded
+  service_with 'shopt -s failglob'
+  unchanged_and_recorded
+}
+
+@test "a working directory that changes, or is gone, under a relative records directory" {
+  surroundings+=("SERVICE_RECORDS_DIR=records")
+  service_with : 'mkdir -p away; cd away; rmdir ../away'
+  unchanged_and_recorded
+}
+
+@test "many positional parameters" {
+  service_with 'set -- $(seq 2000)'
+  unchanged_and_recorded
+}
+
+@test "monitor mode, lastpipe and a coprocess" {
+  service_with 'set -m; shopt -s lastpipe' 'coproc cat; echo hello >&"${COPROC[1]}"; read -r said <&"${COPROC[0]}"; echo "$said"'
+  unchanged_and_recorded
+}

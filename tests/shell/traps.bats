@@ -1,0 +1,358 @@
+#!/usr/bin/env bats
+# Traps of the service, set before sourcing or afterwards, run as they would without us, with the same $?.
+
+load helpers
+
+recorded() { # <phase result> of the last entry
+  [ "$(entries phase result | tail -n 1)" = "$1" ]
+}
+
+@test "an EXIT trap set before sourcing runs once with the same status" {
+  script before.sh <<'END'
+trap 'echo "bye $?"' EXIT
+. "$SHIM"
+record_service_stage_start one
+case $1 in
+  ends) record_service_stage_success ;;
+  exits) exit 3 ;;
+  fails) set -e; (exit 4) ;;
+  unbound) set -u; echo "$NOPE" ;;
+  last) (exit 5) ;;
+esac
+END
+  for how in ends exits fails unbound last; do
+    unchanged before.sh "$how"
+    [ "$(grep -c bye with/out)" -eq 1 ]
+  done
+  [ "$(entries phase | grep -c 'service end')" -eq 5 ]
+  [ "$(entries phase result | grep -c 'service end failure')" -eq 4 ]
+}
+
+@test "an EXIT trap keeps its quotes, newlines and its own words" {
+  script quotes.sh <<'END'
+it="it's"
+trap 'printf "%s|" "$it" '\''a  b'\'' "a
+b" $(echo "sub $?"); echo \\; # a comment' EXIT
+. "$SHIM"
+exit 3
+END
+  unchanged quotes.sh
+  recorded "service end failure"
+}
+
+@test "an EXIT trap set after sourcing runs as it would, and the next call of ours still records the end" {
+  script after.sh <<'END'
+. "$SHIM"
+trap 'echo "bye $?"' EXIT
+record_service_stage_start one
+trap 'echo "really bye $?"' EXIT
+record_service_stage_success
+[ "$1" = ends ] || exit 3
+END
+  unchanged after.sh ends
+  recorded "service end success"
+  unchanged after.sh exits
+  recorded "service end failure"
+}
+
+@test "an EXIT trap set last is no obstacle to recording an exit" {
+  script exit.sh <<'END'
+. "$SHIM"
+trap 'echo "bye $?"' EXIT
+exit 3
+END
+  unchanged exit.sh
+  recorded "service end failure"
+}
+
+@test "an EXIT trap set last is no obstacle to recording a failure under set -e" {
+  script fatal.sh <<'END'
+set -euoE pipefail
+. "$SHIM"
+trap 'echo "bye $?"' EXIT
+work() {
+  false
+}
+work
+END
+  unchanged fatal.sh
+  recorded "service end failure"
+  [ "$(entries errorLine | tail -n 1)" = "5 work fatal.sh" ]
+}
+
+@test "an EXIT trap that is replaced before a plain end runs as it would" {
+  script plain.sh <<'END'
+. "$SHIM"
+record_service_stage_start one
+record_service_stage_success
+trap 'echo "bye $?"' EXIT
+true
+END
+  unchanged plain.sh
+}
+
+@test "an EXIT trap that is removed stays removed" {
+  script removed.sh <<'END'
+trap 'echo bye' EXIT
+. "$SHIM"
+trap - EXIT
+record_service_stage_start one
+record_service_stage_success
+END
+  unchanged removed.sh
+  [ ! -s with/out ]
+  recorded "service end success"
+}
+
+@test "an ignored EXIT trap stays ignored" {
+  script ignored.sh <<'END'
+trap '' EXIT
+. "$SHIM"
+exit 3
+END
+  unchanged ignored.sh
+  recorded "service end failure"
+}
+
+@test "an EXIT trap decides about the exit status as it would" {
+  script decides.sh <<'END'
+[ "$1" = before ] && trap "$2" EXIT
+. "$SHIM"
+[ "$1" = after ] && trap "$2" EXIT
+set -e
+record_service_stage_start one
+record_service_stage_success
+false
+END
+  for when in before after; do
+    for code in 'exit 5' 'exit' 'exit 0' 'false; echo unreached' '(exit 7)' ':' 'set +e; (exit 7)' 'return 3' 'kill "$$"'; do
+      unchanged decides.sh "$when" "$code"
+    done
+  done
+  [ "$(entries phase | grep -c 'service end')" -eq 18 ]
+}
+
+@test "an EXIT trap sees the service's variables, options and functions" {
+  script sees.sh <<'END'
+set -euo pipefail
+IFS=,
+cleanup() {
+  local rc=$?
+  echo "$rc $- $IFS ${FUNCNAME[*]} $value"
+}
+value=1
+trap cleanup EXIT
+. "$SHIM"
+value=2
+shopt -s nullglob
+false
+END
+  unchanged sees.sh
+  recorded "service end failure"
+}
+
+@test "an EXIT trap sees the script's arguments and no function of ours" {
+  script arguments.sh <<'END'
+trap 'echo "$# $1 ${FUNCNAME[*]}"' EXIT
+. "$SHIM"
+[ "$1" = exits ] && exit 3
+true
+END
+  unchanged arguments.sh ends
+  unchanged arguments.sh exits
+}
+
+@test "an EXIT trap in a subshell runs there and records nothing" {
+  script subshell.sh <<'END'
+. "$SHIM"
+(trap 'echo "subshell $?"' EXIT; exit 3)
+x=$(trap 'echo "substitution $?"' EXIT; exit 4)
+echo "$x $?"
+END
+  unchanged subshell.sh
+  entries_are <<'END'
+service start
+service end success
+END
+}
+
+@test "an EXIT trap that the service sets again in a subshell records nothing there" {
+  script again.sh <<'END'
+trap 'echo "bye $?"' EXIT
+. "$SHIM"
+(eval "$(trap -p EXIT)"; exit 3)
+echo "$?"
+END
+  unchanged again.sh
+  entries_are <<'END'
+service start
+service end success
+END
+}
+
+@test "an EXIT trap may use stages" {
+  script cleanup.sh <<'END'
+set -e
+cleanup() { echo "cleaning $?"; }
+. "$SHIM"
+trap 'record_service_stage_start cleanup; cleanup; record_service_stage_success' EXIT
+record_service_stage_start work
+false
+END
+  run -1 service cleanup.sh
+  [ "$(entries phase | grep -c 'service end')" -eq 1 ]
+}
+
+@test "an ERR trap set before sourcing runs as it would" {
+  script before.sh <<'END'
+set "-$1"
+trap 'echo "error $? line $LINENO in ${FUNCNAME[*]} command $BASH_COMMAND"' ERR
+. "$SHIM"
+f() {
+  false
+  echo "f $?"
+}
+f || :
+f
+record_service_stage_start one
+(exit 4)
+record_service_stage_success
+true | false
+echo "$?"
+false
+END
+  for options in E eE e u; do
+    unchanged before.sh "$options"
+  done
+}
+
+@test "an ERR trap set after sourcing runs as it would, and never leads to a wrong line" {
+  script after.sh <<'END'
+set -eE
+. "$SHIM"
+trap 'echo "error $? line $LINENO"' ERR
+f() {
+  false
+}
+f
+END
+  unchanged after.sh
+  recorded "service end failure"
+  [[ $(entries errorLine errorLineApproximate | tail -n 1) =~ ^("5 f after.sh -"|.*true|"- -")$ ]]
+}
+
+@test "an ERR trap that exits decides about the exit status" {
+  script exits.sh <<'END'
+trap 'echo "error $?"; exit 9' ERR
+. "$SHIM"
+record_service_stage_start one
+false
+echo unreached
+END
+  unchanged exits.sh
+  recorded "service end failure"
+}
+
+@test "a RETURN trap and a DEBUG trap run as they would" {
+  script debug.sh <<'END'
+f() { :; }
+count=0
+trap 'echo "return from ${FUNCNAME[0]-}"' RETURN
+trap 'count=$((count + 1))' DEBUG
+. "$SHIM"
+f
+record_service_stage_start one
+f
+record_service_stage_success
+trap - DEBUG
+echo "$count"
+trap -p RETURN DEBUG
+END
+  unchanged debug.sh
+  recorded "service end success"
+}
+
+@test "traps for signals are printed, kept and run as they would be" {
+  script signals.sh <<'END'
+trap 'echo usr1' USR1
+trap '' HUP
+. "$SHIM"
+trap 'echo usr2' USR2
+record_service_stage_start one
+kill -USR1 "$$"
+kill -USR2 "$$"
+kill -HUP "$$"
+record_service_stage_success
+trap -p USR1 USR2 HUP TERM INT PIPE QUIT XFSZ CHLD
+END
+  unchanged signals.sh
+  recorded "service end success"
+}
+
+@test "a long EXIT trap blocks nothing" {
+  script long.sh <<END
+. "\$SHIM"
+trap ': $(printf '%0100000d' 0); echo bye' EXIT
+record_service_stage_start one
+record_service_stage_success
+END
+  unchanged long.sh
+}
+
+# The script sources the shim by its name, as services do, and not through a variable.
+named_as_installed() { # <shell code before sourcing> <shell code after a stage has started>
+  ln -sf "$SHIM" bootstrap-service-record.sh
+  script "$how.sh" <<END
+$1
+. ./bootstrap-service-record.sh
+record_service_stage_start one
+$2
+record_service_stage_success
+END
+}
+
+is_closed() {
+  [ "$(entries | tail -n 1)" = "service end success" ]
+  rm -r records
+}
+
+@test "a service that has no word for a trap is not looked at" {
+  command -v strace >/dev/null || skip "strace is not installed"
+  for how in without with; do
+    named_as_installed '# trap' "$([ $how = without ] || echo 'trap -p USR1')"
+    env -i "${surroundings[@]}" strace -qq -e trace=openat -o trace "$TEST_BASH" "$how.sh"
+    [ "$(grep -c sh-thd trace)" -eq "$([ $how = without ] && echo 0 || echo 4)" ]
+  done
+}
+
+@test "an EXIT trap is found wherever it may come from" {
+  echo 'trap "echo bye" EXIT' >library
+  for how in trap source dot eval word same-line environment; do
+    case $how in
+    trap) named_as_installed '' 'trap "echo bye" EXIT' ;;
+    source) named_as_installed '' 'source ./library' ;;
+    dot) named_as_installed '' 'true && . ./library' ;;
+    eval) named_as_installed 'a=tr b=ap' 'eval "$a$b \"echo bye\" EXIT"' ;;
+    word) named_as_installed 'how=trap' '$how "echo bye" EXIT' ;;
+    same-line) named_as_installed '' '. ./bootstrap-service-record.sh; trap "echo bye" EXIT' ;;
+    environment)
+      surroundings+=('BASH_FUNC_bye%%=() { trap "echo bye" EXIT; }')
+      named_as_installed '' 'bye'
+      ;;
+    esac
+    run -0 service "$how.sh"
+    [ "$output" = bye ]
+    is_closed
+  done
+}
+
+@test "an EXIT trap is found in a script that is in no file" {
+  ln -sf "$SHIM" bootstrap-service-record.sh
+  text='. ./bootstrap-service-record.sh; record_service_stage_start one; trap "echo bye" EXIT; record_service_stage_success'
+  run -0 service -c "$text"
+  [ "$output" = bye ]
+  is_closed
+  run -0 service <<<"$text"
+  [ "$output" = bye ]
+  is_closed
+}

@@ -1,0 +1,81 @@
+"""Writers for the concurrency tests: a bash script and a Python program that append until done or killed."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import cycle, islice
+from pathlib import Path
+from subprocess import Popen
+
+from tests.shell.scripts import ROOT, SHIM, bashes, environment
+
+BASH = r"""
+. "$SHIM"
+long=$(printf '%0250d' 0)
+exec 9>"$1.done"
+for ((n = 0; n < $2; n += 2)); do
+  name=$1-$n-${long:0:n % 200}
+  record_service_stage_start "$name"
+  printf '%s start\n' "$name" >&9
+  if ((n % 50)); then record_service_stage_success; else record_service_stage_failure; fi
+  printf '%s end\n' "$name" >&9
+done
+"""
+
+PYTHON = r"""
+import os, sys
+from service_record.entry import Entry, Phase
+from service_record.records import Records
+
+name, count = sys.argv[1], int(sys.argv[2])
+writer = Records(os.environ["SERVICE_RECORDS_DIR"]).writer("service")
+done = os.open(f"{name}.done", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+for n in range(count):
+    stage = f"{name}-{n - n % 2}"
+    phase = Phase.STAGE_END if n % 2 else Phase.STAGE_START
+    message = "m" * (n * 37 % 3700)
+    now = "2026-11-21T01:00:00.000Z"
+    if writer.append(Entry(timestamp=now, phase=phase, stage=stage, pid=os.getpid(), error_message=message)):
+        os.write(done, f"{stage} {phase.split()[1]}\n".encode())
+"""
+
+
+def prepare(directory: Path) -> None:
+    """Put the programs, and a journalctl that has three kilobytes to say, into the directory."""
+    directory.joinpath("shim.sh").symlink_to(SHIM)
+    directory.joinpath("writer.sh").write_text(BASH)
+    directory.joinpath("writer.py").write_text(PYTHON)
+    journalctl = directory / "journalctl"
+    journalctl.write_text(f"#!/bin/sh\necho {'j' * 3000}\n")
+    journalctl.chmod(0o755)
+
+
+def commands() -> Iterator[tuple[str, ...]]:
+    """Yield for ever the command of a bash writer, then that of a Python writer; each bash in its turn."""
+    for bash in cycle(bashes()):
+        yield str(bash.path), "writer.sh"
+        yield sys.executable, "writer.py"
+
+
+@contextmanager
+def writers(directory: Path, names: list[str], entries: int) -> Iterator[list[Popen[bytes]]]:
+    """Run one writer for each name, half of them bash and half Python; kill at the end what still runs."""
+    surroundings = environment(directory)
+    surroundings |= {"PATH": f"{directory}:{surroundings['PATH']}", "PYTHONPATH": str(ROOT)}
+    surroundings |= {"INVOCATION_ID": "0123456789abcdef" * 2}
+    running = [
+        Popen([*command, name, str(entries)], cwd=directory, env=surroundings)
+        for name, command in zip(names, islice(commands(), len(names)), strict=True)
+    ]
+    try:
+        yield running
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+
+
+def acknowledged(directory: Path) -> set[str]:
+    """Return what the writers say they have written, `STAGE start` or `STAGE end`; a torn line is none."""
+    said = "".join(path.read_text() for path in directory.glob("*.done"))
+    return {line.rstrip("\n") for line in said.splitlines(keepends=True) if line.endswith("\n")}

@@ -1,0 +1,79 @@
+"""Many writers of one record, bash and Python, lose nothing; a killed one tears at most its last entry."""
+
+import random
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from service_record.entry import Entry, Malformed
+from service_record.layout import read_entries
+from tests.shell.scripts import read_record
+from tests.shell.writers import acknowledged, prepare, writers
+
+WRITERS = 64
+ENTRIES = 500
+KILLS = 200
+AT_ONCE = 8
+
+
+def record_of(directory: Path) -> Path:
+    return directory / "records" / "service.json"
+
+
+def stages_of(entries: list[Entry]) -> Counter[str]:
+    """Count what the entries say of stages, as the writers say it: `STAGE start`, `STAGE end`."""
+    return Counter(
+        f"{entry.stage} {entry.phase.split()[1]}" for entry in entries if entry.phase.startswith("stage")
+    )
+
+
+@pytest.mark.slow
+def test_every_entry_of_many_writers_is_there_once_and_whole(tmp_path: Path) -> None:
+    prepare(tmp_path)
+
+    with writers(tmp_path, [f"w{n}" for n in range(WRITERS)], ENTRIES) as running:
+        assert [process.wait() for process in running] == [0] * WRITERS
+
+    entries, damaged = read_record(record_of(tmp_path))
+    stages = Counter(f"{entry['stage']} {entry['phase'].split()[1]}" for entry in entries if "stage" in entry)
+    lengths = [len(line) for line in record_of(tmp_path).read_bytes().split(b"\n") if line]
+    assert not damaged
+    assert not any("dropped" in entry for entry in entries)
+    assert stages == Counter(acknowledged(tmp_path))
+    assert stages.total() == WRITERS * ENTRIES
+    assert min(lengths) < 300
+    assert 3500 < max(lengths) < 4096
+
+
+@pytest.mark.slow
+def test_killed_writers_tear_at_most_the_entry_that_they_were_writing(tmp_path: Path) -> None:
+    prepare(tmp_path)
+    chance = random.Random(20261121)
+
+    for batch in range(KILLS // AT_ONCE):
+        names = [f"b{batch}w{n}" for n in range(AT_ONCE)]
+        with writers(tmp_path, names, 1_000_000) as running:
+            for name, process in zip(names, running, strict=True):
+                await_first_entry(tmp_path / f"{name}.done")
+                time.sleep(chance.uniform(0, 0.02))
+                process.kill()
+
+    with record_of(tmp_path).open("rb") as stream:
+        pieces = list(read_entries(stream))
+    entries = [piece for piece in pieces if isinstance(piece, Entry)]
+    torn = [piece for piece in pieces if isinstance(piece, Malformed)]
+    stages = stages_of(entries)
+    assert len(torn) <= KILLS
+    assert all(piece.text.startswith('{"timestamp":'[: len(piece.text)]) for piece in torn)
+    assert acknowledged(tmp_path) <= stages.keys()
+    assert set(stages.values()) == {1}
+
+
+def await_first_entry(done: Path) -> None:
+    """Wait until a writer says that it has written an entry."""
+    deadline = time.monotonic() + 20
+    while not (done.exists() and done.stat().st_size):
+        assert time.monotonic() < deadline, f"{done.name}: the writer has written nothing"
+        time.sleep(0.002)

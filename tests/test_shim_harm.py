@@ -1,0 +1,233 @@
+"""First, do no harm: when nothing can be written, the service prints and ends as it does without the shim."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from tests.shell.scripts import ABSENT, SHIM, Bash, Completed, bashes, read_record, run_script
+
+STRICT = "set -euoE pipefail\n"
+STAGES = '. "$SHIM"\nrecord_service_stage_start one\necho working\nrecord_service_stage_success\n'
+LAST_STAGE = "record_service_stage_start two\necho again >&2\n"
+
+SERVICES = {
+    "healthy": STAGES + LAST_STAGE + "record_service_stage_success\n",
+    "healthy and strict": STRICT + STAGES + LAST_STAGE + "record_service_stage_success\n",
+    "failing": STRICT + STAGES + LAST_STAGE + "test -e /nowhere\n",
+    "exiting": STRICT + STAGES + LAST_STAGE + "exit 3\n",
+    "stopped": STAGES + LAST_STAGE + "kill -TERM $$\nsleep 3\n",
+    "with a failed stage": STRICT + STAGES + LAST_STAGE + "record_service_stage_failure\n",
+    "with an EXIT trap": STRICT + "trap 'echo \"leaving $?\"' EXIT\n" + STAGES + LAST_STAGE + "(exit 4)\n",
+    "with an ERR trap": STRICT + "trap 'echo \"failed $?\"' ERR\n" + STAGES + LAST_STAGE + "(exit 5)\n",
+    "misusing": STRICT
+    + STAGES.replace("record_service_stage_success", "")
+    + "record_service_stage_success\n",
+    "in POSIX mode": "set -o posix\n" + STRICT + STAGES + LAST_STAGE + "exit 3\n",
+}
+
+each_bash = pytest.mark.parametrize("bash", bashes(), ids=str)
+each_service = pytest.mark.parametrize("service", SERVICES.values(), ids=SERVICES)
+needs_strace = pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
+needs_mount = pytest.mark.skipif(
+    subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode != 0,
+    reason="a mount namespace of its own takes root",
+)
+
+
+def read_only(records: Path) -> None:
+    records.mkdir(mode=0o500)
+
+
+def a_file_for_the_directory(records: Path) -> None:
+    records.touch()
+
+
+def a_dangling_link_for_the_directory(records: Path) -> None:
+    records.symlink_to("nowhere/at/all")
+
+
+def a_fifo(records: Path) -> None:
+    records.mkdir()
+    os.mkfifo(records / "service.json")
+
+
+def a_directory(records: Path) -> None:
+    (records / "service.json").mkdir(parents=True)
+
+
+def a_link_to(target: str) -> Callable[[Path], None]:
+    def link(records: Path) -> None:
+        records.mkdir()
+        (records / "service.json").symlink_to(target)
+
+    return link
+
+
+OBSTACLES: dict[str, Callable[[Path], None]] = {
+    "a read-only directory": read_only,
+    "a file for the directory": a_file_for_the_directory,
+    "a dangling link for the directory": a_dangling_link_for_the_directory,
+    "a FIFO": a_fifo,
+    "a directory": a_directory,
+    "a full device": a_link_to("/dev/full"),
+    "a terminal that is none": a_link_to("/dev/tty"),
+    "a dangling link": a_link_to("nowhere/at/all"),
+    "a link out of the directory": a_link_to("../outside"),
+    "a link to itself": a_link_to("service.json"),
+}
+
+
+@pytest.fixture
+def without(bash: Bash, service: str, tmp_path_factory: pytest.TempPathFactory) -> Completed:
+    """How the service runs without the shim."""
+    return run_script(bash, service, tmp_path_factory.mktemp("without"), shim=ABSENT)
+
+
+def without_complaints(stderr: bytes) -> bytes:
+    """Leave out what the shim says of misuse, which it says whether it can write or not."""
+    return b"".join(
+        line for line in stderr.splitlines(keepends=True) if not line.startswith(b"service-record: ")
+    )
+
+
+def assert_unharmed(recorded: Completed, without: Completed) -> None:
+    """The same output and the same end."""
+    assert recorded.stdout == without.stdout
+    assert without_complaints(recorded.stderr) == without.stderr
+    assert recorded.returncode == without.returncode
+
+
+def assert_whole(completed: Completed, torn: int = 0) -> None:
+    """No line is damaged, but for what failed writes have left of their entries."""
+    assert len(completed.damaged) <= torn
+    assert all(piece.startswith(b'{"timestamp":"'[: len(piece)]) for piece in completed.damaged)
+
+
+@each_bash
+@each_service
+@pytest.mark.parametrize("obstacle", OBSTACLES.values(), ids=OBSTACLES)
+def test_an_obstacle_in_the_place_of_the_record_harms_no_service(
+    bash: Bash, service: str, obstacle: Callable[[Path], None], without: Completed, tmp_path: Path
+) -> None:
+    obstacle(tmp_path / "records")
+
+    assert_unharmed(run_script(bash, service, tmp_path), without)
+    assert not (tmp_path / "outside").exists()
+
+
+@each_bash
+@each_service
+@pytest.mark.parametrize("limit", ["-f 0", "-f 1", "-S -f 0", "-n 5", "-n 8"])
+def test_a_limit_of_the_shell_harms_no_service(bash: Bash, service: str, limit: str, tmp_path: Path) -> None:
+    limited = f"ulimit {limit}\n{service}"
+    (tmp_path / "with").mkdir()
+    (tmp_path / "without").mkdir()
+
+    recorded = run_script(bash, limited, tmp_path / "with")
+
+    assert_unharmed(recorded, run_script(bash, limited, tmp_path / "without", shim=ABSENT))
+    assert_whole(recorded, torn=1)
+
+
+@each_bash
+@each_service
+def test_a_service_without_descriptors_runs_on(bash: Bash, service: str, tmp_path: Path) -> None:
+    """With four, bash itself cannot redirect, and says so: neither can the shim hide what bash says."""
+    limited = f"ulimit -n 4\n{service}"
+    (tmp_path / "with").mkdir()
+    (tmp_path / "without").mkdir()
+
+    recorded = run_script(bash, limited, tmp_path / "with")
+    without = run_script(bash, limited, tmp_path / "without", shim=ABSENT)
+
+    assert (recorded.returncode, recorded.stdout) == (without.returncode, without.stdout)
+
+
+@each_bash
+@each_service
+@needs_mount
+@pytest.mark.parametrize("entries", range(6))
+def test_a_file_system_that_is_full_after_some_entries_harms_no_service(
+    bash: Bash, service: str, entries: int, tmp_path: Path
+) -> None:
+    """The file's last block has room for so many entries of some 300 bytes; the next is torn."""
+    room = 300 * entries + 10
+
+    recorded = run_on_a_full_file_system(bash, service, tmp_path / "with", room)
+
+    without = run_on_a_full_file_system(bash, service, tmp_path / "without", room, shim=ABSENT)
+    assert_unharmed(recorded, without)
+    assert_whole(recorded, torn=6)
+
+
+@each_bash
+@needs_mount
+def test_what_a_full_file_system_swallowed_is_counted_once_there_is_room(bash: Bash, tmp_path: Path) -> None:
+    fill = 'head -c 4096 /dev/zero >>"records/service.json" 2>/dev/null\n'
+    lost = "record_service_stage_start lost\nrecord_service_stage_success\nrm records/ballast\n"
+
+    recorded = run_on_a_full_file_system(bash, STAGES + fill + lost, tmp_path / "with", 1000)
+
+    assert [entry.get("dropped") for entry in recorded.entries] == [None, None, None, 2]
+    assert recorded.entries[-1]["phase"] == "service end"
+
+
+def run_on_a_full_file_system(
+    bash: Bash, service: str, directory: Path, room: int, shim: Path = SHIM
+) -> Completed:
+    """Run a service whose record is on a file system of its own that has so many bytes left."""
+    directory.joinpath("records").mkdir(parents=True)
+    fill = (
+        "mount -t tmpfs -o size=8k tmpfs records && head -c 4096 /dev/zero >records/ballast && "
+        r'head -c "$1" /dev/zero | tr "\0" "\n" >records/service.json && shift && "$@"; '
+        "status=$?; cp records/service.json kept.json; exit $status"
+    )
+    wrapper = ("unshare", "-m", "sh", "-c", fill, "-", str(4096 - room))
+    ended = run_script(bash, service, directory, wrapper=wrapper, shim=shim)
+    entries, damaged = read_record(directory / "kept.json")
+    return replace(ended, entries=entries, damaged=damaged)
+
+
+@each_bash
+@each_service
+@needs_strace
+@pytest.mark.parametrize("error", ["ENOSPC", "EIO", "EROFS", "EINTR"])
+def test_a_write_that_fails_harms_no_service(
+    bash: Bash, service: str, error: str, without: Completed, tmp_path: Path
+) -> None:
+    """Each write to the record in turn fails, alone and with all that follow, until a run makes fewer."""
+    for turn in count(1):
+        alone, failed = run_with_failing_writes(bash, service, tmp_path / f"{turn}", f"{error}:when={turn}")
+        following, _ = run_with_failing_writes(bash, service, tmp_path / f"{turn}+", f"{error}:when={turn}+")
+        if not failed:
+            return
+
+        for recorded in alone, following:
+            assert_unharmed(recorded, without)
+            assert_whole(recorded)
+        assert len(following.entries) == turn - 1
+        assert [entry.get("dropped", 0) for entry in alone.entries[turn - 1 : turn]] in ([1], [])
+
+
+def run_with_failing_writes(bash: Bash, service: str, directory: Path, failure: str) -> tuple[Completed, int]:
+    """Run a service whose writes to its record fail as said; return how often that was, too."""
+    directory.mkdir()
+    only = ("-P", str(directory / "records" / "service.json"), "-e", "trace=write")
+    strace = (
+        "strace",
+        "-f",
+        "-qq",
+        "-o",
+        str(directory / "trace"),
+        *only,
+        "-e",
+        f"inject=write:error={failure}",
+    )
+    recorded = run_script(bash, service, directory, wrapper=strace)
+    return recorded, directory.joinpath("trace").read_text().count("(INJECTED)")
