@@ -1,0 +1,72 @@
+"""The record of what a host's bootstrap services did.
+
+    import service_record
+
+    with service_record.service("bootkube"):
+        with service_record.stage("cvo-bootstrap"):
+            ...
+
+A name is loaded when it is first used: the command line imports this package for its parts and needs few of
+them, and a service may import it at its top whether it records or not.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from service_record.entry import Entry, Malformed, Phase, Result
+    from service_record.recorder import (
+        end_service,
+        end_stage,
+        post_command,
+        pre_command,
+        service,
+        stage,
+        start_service,
+        start_stage,
+    )
+    from service_record.recorder.failure import Failure
+    from service_record.recorder.recording import Recording, Service
+    from service_record.records import Records
+    from service_record.version import __version__
+
+__all__ = [
+    "Entry",
+    "Failure",
+    "Malformed",
+    "Phase",
+    "Recording",
+    "Records",
+    "Result",
+    "Service",
+    "__version__",
+    "end_service",
+    "end_stage",
+    "post_command",
+    "pre_command",
+    "service",
+    "stage",
+    "start_service",
+    "start_stage",
+]
+
+_HOMES = {
+    "entry": ("Entry", "Malformed", "Phase", "Result"),
+    "recorder.failure": ("Failure",),
+    "records": ("Records",),
+    "recorder.recording": ("Recording", "Service"),
+    "version": ("__version__",),
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = next((home for home, names in _HOMES.items() if name in names), "recorder")
+    found = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,147 @@
+"""What is known of a failure, from the exception, the reason or the place that tells it."""
+
+import linecache
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from types import FrameType
+from typing import Final
+
+MAX_FRAMES: Final = 16
+"""How much of a stack is told: enough to see the way, and the message keeps its room in the entry."""
+
+_MAX_CHAIN: Final = 5
+_MAX_TEXT_CHARACTERS: Final = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why a run, a command or a stage failed. What is not known is left out."""
+
+    message: str | None = None
+    """In words, oldest line first."""
+    error_line: str | None = None
+    """`LINE FUNCTION FILE` of the innermost frame; FUNCTION is `main` at top level."""
+    stack: tuple[str, ...] = ()
+    """Frames like `error_line`, innermost first, at most `MAX_FRAMES`."""
+    command: str | None = None
+    """The source line that failed, as written."""
+    exit_code: int | None = None
+    signal: str | None = None
+    """Without SIG: `TERM`."""
+
+
+def failure_of(error: BaseException) -> Failure | None:
+    """The failure that an exception tells; None for one that is none: `sys.exit(0)`.
+
+    The place is where it was raised, with the callers of the block that it left behind it. A group stands
+    where its first exception does. Only what a process is sure to end with is told of its end: the status
+    of `SystemExit`, and SIGINT for `KeyboardInterrupt`.
+    """
+    code = _exit_code(error.code) if isinstance(error, SystemExit) else None
+    if code == 0:
+        return None
+
+    return _failure_at(
+        _frames_of(_origin(error)),
+        message="\n".join(_chain(error)),
+        exit_code=code,
+        signal="INT" if isinstance(error, KeyboardInterrupt) else None,
+    )
+
+
+def failure_at(frame: FrameType | None, *, message: str | None = None, signal: str | None = None) -> Failure:
+    """A failure that no exception tells, at the line a frame is at."""
+    return _failure_at(_callers(frame), message=message, signal=signal)
+
+
+def _failure_at(
+    places: Iterator[tuple[FrameType, int]],
+    *,
+    message: str | None = None,
+    exit_code: int | None = None,
+    signal: str | None = None,
+) -> Failure:
+    stack = list(islice(places, MAX_FRAMES))
+    shown = tuple(_place(frame, line) for frame, line in stack)
+    return Failure(
+        message=message,
+        error_line=shown[0] if shown else None,
+        stack=shown,
+        command=_source(*stack[0]) if stack else None,
+        exit_code=exit_code,
+        signal=signal,
+    )
+
+
+def _exit_code(code: object) -> int:
+    """The status that the interpreter makes of `SystemExit.code`; see exit(3) for the eight bits."""
+    if code is None:
+        return 0
+    return code & 0xFF if isinstance(code, int) else 1
+
+
+def _origin(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _frames_of(error: BaseException) -> Iterator[tuple[FrameType, int]]:
+    """The frames an exception passed, innermost first, and behind them those that called the outermost."""
+    trace = error.__traceback__
+    callers = _callers(trace.tb_frame.f_back) if trace else iter(())
+    passed = []
+    while trace:
+        passed.append((trace.tb_frame, trace.tb_lineno))
+        trace = trace.tb_next
+    yield from reversed(passed)
+    yield from callers
+
+
+def _callers(frame: FrameType | None) -> Iterator[tuple[FrameType, int]]:
+    """A frame and those that called it, without the import machinery, as tracebacks leave it out."""
+    while frame:
+        if not frame.f_code.co_filename.startswith("<frozen "):
+            yield frame, frame.f_lineno
+        frame = frame.f_back
+
+
+def _place(frame: FrameType, line: int) -> str:
+    name = frame.f_code.co_name
+    return f"{line} {'main' if name == '<module>' else name} {frame.f_code.co_filename}"
+
+
+def _source(frame: FrameType, line: int) -> str | None:
+    return linecache.getline(frame.f_code.co_filename, line, frame.f_globals).strip() or None
+
+
+def _chain(error: BaseException | None) -> list[str]:
+    """The texts of an exception and of what led to it, the first cause first."""
+    texts: list[str] = []
+    while error is not None and len(texts) < _MAX_CHAIN:
+        texts.append(_text(error))
+        error = _cause(error)
+    return texts[::-1]
+
+
+def _cause(error: BaseException) -> BaseException | None:
+    if isinstance(error, BaseExceptionGroup):
+        return error.exceptions[0]
+    if error.__cause__ is not None or error.__suppress_context__:
+        return error.__cause__
+    return error.__context__
+
+
+def _text(error: BaseException) -> str:
+    """`Type: text` as a traceback has it, of a very long text the end."""
+    kind = type(error)
+    plain = kind.__module__ in {"builtins", "__main__"}
+    name = kind.__qualname__ if plain else f"{kind.__module__}.{kind.__qualname__}"
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001  # the service's own code, which need not be right
+        text = "<its text cannot be told>"
+    if len(text) > _MAX_TEXT_CHARACTERS:
+        text = "\u2026" + text[-_MAX_TEXT_CHARACTERS:]
+    return f"{name}: {text}" if text else name

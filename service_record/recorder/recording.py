@@ -1,0 +1,156 @@
+"""A run, a command or a stage in the hands of the service that it belongs to.
+
+Nothing here raises because of recording, and an exception that passes through passes unchanged.
+"""
+
+import inspect
+from contextlib import suppress
+from contextvars import ContextVar, Token
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
+
+from service_record.recorder.failure import Failure, failure_at, failure_of
+from service_record.recorder.run import Kind, Part, Run, complain
+
+if TYPE_CHECKING:
+    from service_record.recorder.sigterm import Sigterm
+
+Cause: TypeAlias = Failure | BaseException | str
+"""What tells of a failure: an exception, a reason in words, or all that is known."""
+
+
+class Recording:
+    """A run, a command or a stage while it is recorded: an entry at its start and one at its end.
+
+    As a context manager it starts with its block and ends with it: as a failure when an exception leaves
+    the block (`sys.exit(0)` is none), else as a success. It can be started again once it has ended.
+    """
+
+    def __init__(self, run: Run, part: Part) -> None:
+        self._run = run
+        self._part = part
+        self._token: Token[Recording | None] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether this process has started it and not ended it."""
+        return self._run.is_open(self._part)
+
+    def start(self) -> Self:
+        """Record the start, now. Returns the recording."""
+        if self.is_open:
+            complain(f"{self._part} is started already")
+        else:
+            self._run.start(self._part)
+        return self
+
+    def end(self, cause: Cause | None = None) -> None:
+        """Record the end, now: a success, or the failure that `cause` tells.
+
+        A reason in words stands for a failure at the line that says it.
+        """
+        if self.is_open:
+            self._finish(cause)
+        else:
+            complain(f"{self._part} is not started, or has ended already")
+
+    def stage(self, name: str) -> "Recording":
+        """A stage of this run; within a command, a stage of the command."""
+        return Recording(self._run, self._part.stage_within(name))
+
+    def pre_command(self, name: str) -> "Recording":
+        """A pre-command of this run."""
+        return Recording(self._run, Part.command(Kind.PRE_COMMAND, name))
+
+    def post_command(self, name: str) -> "Recording":
+        """A post-command of this run."""
+        return Recording(self._run, Part.command(Kind.POST_COMMAND, name))
+
+    def __str__(self) -> str:
+        return str(self._part)
+
+    def __enter__(self) -> Self:
+        self._token = _current.set(self)
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._token is not None:
+            with suppress(ValueError, RuntimeError):  # left in another context than entered, or twice
+                _current.reset(self._token)
+        if self.is_open:
+            self._finish(error)
+
+    def _finish(self, cause: Cause | None) -> None:
+        try:
+            failure = _failure(cause)
+        except Exception:  # noqa: BLE001  # what cannot be told is a failure all the same
+            failure = Failure(message=type(cause).__name__)
+        if failure is not None:
+            with suppress(Exception):  # a failure without journal lines is better than none
+                failure = self._run.with_journal(failure, cause)
+        self._run.end(self._part, failure)
+
+
+class Service(Recording):
+    """A recording that a whole run ends with: of a service, or of a command that is a process of its own.
+
+    What is still open of the run when it ends has ended with it, in the same way.
+    """
+
+    def __init__(self, run: Run, part: Part, *, record_sigterm: bool = False) -> None:
+        super().__init__(run, part)
+        self._sigterm = self._sigterm_handler() if record_sigterm else None
+
+    def start(self) -> Self:
+        _services[self] = None
+        if self._sigterm is not None:
+            self._sigterm.install()
+        return super().start()
+
+    def _sigterm_handler(self) -> "Sigterm":
+        from service_record.recorder.sigterm import Sigterm  # noqa: PLC0415  # only for those who ask for it
+
+        return Sigterm(self._end_terminated)
+
+    def _end_terminated(self, frame: FrameType | None) -> None:
+        self._run.end(self._part, failure_at(frame, signal="TERM"))  # without the journal, which takes time
+
+    def _finish(self, cause: Cause | None) -> None:
+        super()._finish(cause)
+        _services.pop(self, None)
+        if self._sigterm is not None:
+            self._sigterm.remove()
+
+
+def current() -> Recording | None:
+    """What the caller is in: the innermost recording entered in its context, else the process's service.
+
+    A new thread has a context of its own, but belongs to the same service.
+    """
+    return _current.get() or next(iter(_services), None)
+
+
+def open_services() -> list[Service]:
+    """The runs that this process has started and not ended, oldest first."""
+    return [service for service in list(_services) if service.is_open]
+
+
+def _failure(cause: Cause | None) -> Failure | None:
+    if isinstance(cause, str):
+        return failure_at(_service_frame(), message=cause)
+    return failure_of(cause) if isinstance(cause, BaseException) else cause
+
+
+def _service_frame() -> FrameType | None:
+    """Where the service stands that called us."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__") in _OURS:
+        frame = frame.f_back
+    return frame
+
+
+_OURS: Final = frozenset({"service_record.recorder", __name__})
+_current: Final[ContextVar[Recording | None]] = ContextVar("service_record", default=None)
+_services: Final[dict[Service, None]] = {}

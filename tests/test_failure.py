@@ -1,0 +1,135 @@
+"""What an exception tells of a failure."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from service_record import Failure
+from service_record.recorder.failure import MAX_FRAMES, failure_of
+
+THIS_FILE = str(Path(__file__))
+
+
+def raised(action: Callable[[], object]) -> BaseException:
+    try:
+        action()
+    except BaseException as error:  # noqa: BLE001  # SystemExit and KeyboardInterrupt are what is tested
+        return error
+    raise AssertionError("nothing was raised")
+
+
+def told(action: Callable[[], object]) -> Failure:
+    failure = failure_of(raised(action))
+    assert failure is not None
+    return failure
+
+
+def refuse() -> None:
+    raise ConnectionRefusedError("port 6443")  # the line that fails
+
+
+def give_up() -> None:
+    try:
+        refuse()
+    except OSError as error:
+        raise RuntimeError("the API did not come up") from error
+
+
+def descend(depth: int) -> None:
+    if depth == 0:
+        refuse()
+    descend(depth - 1)
+
+
+def test_the_line_is_the_innermost_and_the_command_is_what_stands_there() -> None:
+    failure = told(refuse)
+    line = refuse.__code__.co_firstlineno + 1
+
+    assert failure.error_line == f"{line} refuse {THIS_FILE}"
+    assert failure.command == 'raise ConnectionRefusedError("port 6443")  # the line that fails'
+    assert failure.message == "ConnectionRefusedError: port 6443"
+
+
+def test_the_stack_leads_from_the_failure_to_the_callers_of_what_caught_it() -> None:
+    functions = [frame.split()[1] for frame in told(refuse).stack]
+
+    expected = test_the_stack_leads_from_the_failure_to_the_callers_of_what_caught_it.__name__
+    assert functions[:4] == ["refuse", "raised", "told", expected]
+
+
+def test_a_deep_stack_is_told_by_its_innermost_frames() -> None:
+    failure = told(lambda: descend(100))
+
+    assert len(failure.stack) == MAX_FRAMES
+    assert failure.stack[0].split()[1] == "refuse"
+
+
+def test_causes_come_before_what_they_led_to() -> None:
+    message = told(give_up).message
+
+    assert message == "ConnectionRefusedError: port 6443\nRuntimeError: the API did not come up"
+
+
+def test_a_group_is_told_by_its_first_exception() -> None:
+    def fail_together() -> None:
+        raise BaseExceptionGroup("both nodes", [raised(refuse), ValueError("second")])
+
+    failure = told(fail_together)
+
+    assert failure.error_line is not None
+    assert failure.error_line.split()[1] == "refuse"
+    assert (
+        failure.message == "ConnectionRefusedError: port 6443\nExceptionGroup: both nodes (2 sub-exceptions)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "exit_code"),
+    [(3, 3), (-1, 255), (True, 1), ("no disk", 1), (2.5, 1)],
+    ids=["number", "negative", "true", "text", "anything-else"],
+)
+def test_system_exit_tells_the_status_the_process_ends_with(code: object, exit_code: int) -> None:
+    assert told(lambda: sys.exit(code)).exit_code == exit_code  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("code", [None, 0, 256], ids=["none", "zero", "eight-bits-of-zero"])
+def test_system_exit_with_status_zero_is_no_failure(code: int | None) -> None:
+    assert failure_of(raised(lambda: sys.exit(code))) is None
+
+
+def test_keyboard_interrupt_is_the_signal_that_it_stands_for() -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    failure = told(interrupt)
+
+    assert (failure.signal, failure.exit_code, failure.message) == ("INT", None, "KeyboardInterrupt")
+
+
+def test_an_exception_whose_text_cannot_be_made_is_told_all_the_same() -> None:
+    class Mute(Exception):  # noqa: N818
+        def __str__(self) -> str:
+            raise ValueError
+
+    def fail() -> None:
+        raise Mute
+
+    failure = told(fail)
+
+    assert failure.error_line is not None
+    assert failure.message is not None
+    assert failure.message.endswith("Mute: <its text cannot be told>")
+
+
+def test_a_very_long_text_keeps_its_type_and_its_end() -> None:
+    def fail() -> None:
+        raise ValueError("x" * 100_000 + "the end")
+
+    message = told(fail).message
+
+    assert message is not None
+    assert message.startswith("ValueError: \u2026xxx")
+    assert message.endswith("the end")
+    assert len(message) < 3000

@@ -1,0 +1,185 @@
+"""The functions that a service calls: whose run, command or stage each of them records."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import service_record
+from service_record import Failure
+from tests.programs import environment, recorded, run_program, story
+
+
+def test_a_process_started_by_a_service_records_stages_of_it(tmp_path: Path) -> None:
+    done = run_program(tmp_path, "\nwith service_record.stage('helper'):\n    pass\n")
+
+    assert done.stderr == ""
+    assert story(recorded(tmp_path)) == ["stage start helper", "stage end helper success"]
+
+
+def test_a_stage_outside_any_service_is_recorded_under_the_program_and_said(tmp_path: Path) -> None:
+    done = run_program(tmp_path, "\nwith service_record.stage('alone'):\n    pass\n", SERVICE_NAME="")
+
+    assert done.stderr.count("\n") == 1
+    assert "stage 'alone' is outside any service" in done.stderr
+    assert len(recorded(tmp_path)) == 2
+
+
+@pytest.mark.parametrize(
+    ("variable", "kind"), [("PRE_COMMAND", "pre-command"), ("POST_COMMAND", "post-command")]
+)
+def test_a_service_with_a_command_in_its_environment_is_that_command(
+    tmp_path: Path, variable: str, kind: str
+) -> None:
+    run_program(
+        tmp_path,
+        "\nwith service_record.service(), service_record.stage('first'):\n    pass\n",
+        **{variable: "pull"},
+    )
+
+    assert story(recorded(tmp_path)) == [
+        f"{kind} start pull",
+        "stage start pull first",
+        "stage end pull first success",
+        f"{kind} end pull success",
+    ]
+
+
+def test_commands_are_recorded_within_a_service_and_alone(tmp_path: Path) -> None:
+    run_program(
+        tmp_path,
+        """
+        with service_record.service(), service_record.pre_command("pull"), service_record.stage("layers"):
+            pass
+        with service_record.post_command("tidy"):
+            pass
+        """,
+    )
+
+    assert story(recorded(tmp_path)) == [
+        "service start",
+        "pre-command start pull",
+        "stage start pull layers",
+        "stage end pull layers success",
+        "pre-command end pull success",
+        "service end success",
+        "post-command start tidy",
+        "post-command end tidy success",
+    ]
+
+
+def test_the_plain_functions_record_the_same(tmp_path: Path) -> None:
+    run_program(
+        tmp_path,
+        """
+        service_record.start_service()
+        service_record.start_stage("first")
+        service_record.end_stage()
+        service_record.start_stage("second")
+        service_record.end_stage("the API does not answer")
+        service_record.end_service()
+        """,
+    )
+    entries = recorded(tmp_path)
+
+    assert story(entries) == [
+        "service start",
+        "stage start first",
+        "stage end first success",
+        "stage start second",
+        "stage end second failure",
+        "service end success",
+    ]
+    assert entries[4].error_message == "the API does not answer"
+    assert entries[4].error_line == f"6 main {tmp_path / 'job.py'}"
+
+
+def test_a_service_may_tell_all_it_knows_of_a_failure(tmp_path: Path) -> None:
+    run = service_record.start_service("job", directory=tmp_path / "records")
+    run.stage("first").start()
+    run.end(Failure(message="podman failed", exit_code=125))
+    entries = recorded(tmp_path)
+
+    assert story(entries)[2:] == ["stage end first failure", "service end failure"]
+    assert [(end.error_message, end.exit_code) for end in entries[2:]] == [("podman failed", 125)] * 2
+
+
+@pytest.mark.parametrize(
+    ("last", "ends", "said"),
+    [
+        ("1 / 0", ["stage end first failure", "service end failure"], "ZeroDivisionError"),
+        ("pass", [], "service-record: the service was started and never ended"),
+    ],
+    ids=["by-an-exception", "by-its-last-line"],
+)
+def test_a_program_that_ends_before_its_service(
+    tmp_path: Path, last: str, ends: list[str], said: str
+) -> None:
+    done = run_program(
+        tmp_path,
+        f"\nservice_record.start_service()\nservice_record.start_stage('first')\n{last}\n",
+    )
+
+    assert story(recorded(tmp_path))[2:] == ends
+    assert said in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("misuse", "said"),
+    [
+        ("service_record.end_stage()", "no stage is started, so none can end"),
+        ("service_record.stage('first').end()", "stage 'first' is not started, or has ended already"),
+        ("with run: pass", "the service is started already"),
+        ("with run, run: pass", "the service is started already"),
+        ("run.stage(object()).start().end()", "a stage needs a name; this one is recorded as 'unnamed'"),
+        ("service_record.stage('').start().end()", "a stage needs a name; this one is recorded as 'unnamed'"),
+        ("run.end(); service_record.end_service(); run.start()", "no service is started, so none can end"),
+    ],
+    ids=[
+        "end-without-stage",
+        "end-without-start",
+        "start-twice",
+        "start-three-times",
+        "a-thing-for-a-name",
+        "no-name",
+        "end-without-service",
+    ],
+)
+def test_misuse_is_said_in_one_line_and_the_service_goes_on(tmp_path: Path, misuse: str, said: str) -> None:
+    done = run_program(
+        tmp_path, f"\nrun = service_record.start_service()\n{misuse}\nif run.is_open: run.end()\n"
+    )
+
+    assert (done.returncode, done.stderr) == (0, f"service-record: {said}\n")
+    assert story(recorded(tmp_path))[-1] == "service end success"
+
+
+@pytest.mark.parametrize(
+    ("file", "arguments", "name"),
+    [
+        ("bootkube.py", ["bootkube.py"], "bootkube"),
+        ("bootkube", ["./bootkube"], "bootkube"),
+        ("package/__main__.py", ["-m", "package"], "package"),
+        ("job.py", ["-c", "import job"], "python"),
+    ],
+    ids=["script", "without-suffix", "package", "command"],
+)
+def test_a_service_that_nobody_names_is_named_by_its_program(
+    tmp_path: Path, file: str, arguments: list[str], name: str
+) -> None:
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text("import service_record\nwith service_record.service():\n    pass\n")
+    subprocess.run(
+        [sys.executable, *arguments], cwd=tmp_path, env=environment(tmp_path, SERVICE_NAME=""), check=True
+    )
+
+    assert story(recorded(tmp_path, name)) == ["service start", "service end success"]
+
+
+def test_importing_the_package_loads_nothing_that_is_not_used() -> None:
+    program = "import sys, service_record; print(*sorted(name for name in sys.modules if 'record' in name))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "service_record\n"
+    assert set(service_record.__all__) <= set(dir(service_record))

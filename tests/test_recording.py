@@ -1,0 +1,341 @@
+"""Runs, commands and stages as they are recorded, and that the service is the same service with it."""
+
+import asyncio
+import os
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import service_record
+from service_record import Result
+from tests.programs import recorded, run_program, story
+
+FAILED_STAGE = [
+    "service start",
+    "stage start first",
+    "stage end first failure",
+    "service end failure",
+]
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """Where services of this very process record."""
+    return tmp_path / "records"
+
+
+def test_a_service_and_its_stages_are_recorded_as_they_come(tmp_path: Path) -> None:
+    run_program(
+        tmp_path,
+        """
+        with service_record.service():
+            with service_record.stage("first"):
+                with service_record.stage("inner"):
+                    pass
+            with service_record.stage("second"):
+                pass
+        """,
+    )
+
+    assert story(recorded(tmp_path)) == [
+        "service start",
+        "stage start first",
+        "stage start inner",
+        "stage end inner success",
+        "stage end first success",
+        "stage start second",
+        "stage end second success",
+        "service end success",
+    ]
+
+
+def test_every_entry_says_whose_it_is_and_when(tmp_path: Path) -> None:
+    invocation = "c0ffee" * 5 + "00"
+    run_program(
+        tmp_path,
+        """
+        with service_record.service(), service_record.stage("first"):
+            pass
+        """,
+        INVOCATION_ID=invocation,
+    )
+    entries = recorded(tmp_path)
+
+    assert {entry.invocation_id for entry in entries} == {invocation}
+    assert len({(entry.pid, entry.boot_id) for entry in entries}) == 1
+    assert all(entry.pid and entry.uptime and entry.timestamp.endswith("Z") for entry in entries)
+    assert [bool(entry.recorder) for entry in entries] == [True, False, False, False]
+
+
+def test_an_exception_is_told_with_its_line_in_the_stage_and_in_the_service(tmp_path: Path) -> None:
+    done = run_program(
+        tmp_path,
+        """
+        def pull():
+            raise RuntimeError("no such image")
+        with service_record.service(), service_record.stage("first"):
+            pull()
+        """,
+    )
+    entries = recorded(tmp_path)
+    file = tmp_path / "job.py"
+
+    assert done.returncode == 1
+    assert story(entries) == FAILED_STAGE
+    for end in entries[2:]:
+        assert end.error_line == f"3 pull {file}"
+        assert end.stack == (f"3 pull {file}", f"5 main {file}")
+        assert end.command == 'raise RuntimeError("no such image")'
+        assert end.error_message == "RuntimeError: no such image"
+
+
+def test_a_failure_that_the_service_handles_fails_its_stage_only(tmp_path: Path) -> None:
+    run_program(
+        tmp_path,
+        """
+        with service_record.service():
+            try:
+                with service_record.stage("first"):
+                    1 / 0
+            except ZeroDivisionError:
+                pass
+        """,
+    )
+
+    assert story(recorded(tmp_path)) == [*FAILED_STAGE[:3], "service end success"]
+
+
+@pytest.mark.parametrize(
+    ("ending", "status", "end"),
+    [
+        ("pass", 0, (Result.SUCCESS, None, None)),
+        ("sys.exit()", 0, (Result.SUCCESS, None, None)),
+        ("sys.exit(3)", 3, (Result.FAILURE, 3, None)),
+        ("sys.exit('no disk')", 1, (Result.FAILURE, 1, None)),
+        ("1 / 0", 1, (Result.FAILURE, None, None)),
+        ("raise KeyboardInterrupt", -2, (Result.FAILURE, None, "INT")),
+        ("os.kill(os.getpid(), signal.SIGINT); signal.pause()", -2, (Result.FAILURE, None, "INT")),
+    ],
+    ids=["plain", "exit", "exit-3", "exit-text", "exception", "interrupt", "sigint"],
+)
+def test_each_way_to_end_is_told_and_ends_as_ever(
+    tmp_path: Path, ending: str, status: int, end: tuple[Result, int | None, str | None]
+) -> None:
+    done = run_program(tmp_path, f"\nwith service_record.service():\n    {ending}\n")
+    entry = recorded(tmp_path)[-1]
+
+    assert done.returncode == status
+    assert (entry.result, entry.exit_code, entry.signal) == end
+
+
+@pytest.mark.parametrize(
+    "ending", ["os._exit(5)", "os.kill(os.getpid(), signal.SIGKILL)", "os.execlp('true', 'true')"]
+)
+def test_an_end_that_python_does_not_see_leaves_the_run_open(tmp_path: Path, ending: str) -> None:
+    run_program(tmp_path, f"\nwith service_record.service():\n    {ending}\n")
+
+    assert story(recorded(tmp_path)) == ["service start"]
+
+
+def test_an_exception_passes_unchanged(directory: Path) -> None:
+    error = ValueError("mine")
+    with (
+        pytest.raises(ValueError, match="mine") as caught,
+        service_record.service("job", directory=directory),
+    ):
+        raise error
+
+    files = [Path(frame.path).name for frame in caught.traceback]
+    assert caught.value is error
+    assert error.__context__ is None
+    assert error.__cause__ is None
+    assert files == [Path(__file__).name]
+
+
+def test_what_is_printed_is_what_is_printed_without_recording(tmp_path: Path) -> None:
+    source = """
+        with {service}, {stage}:
+            print("working")
+            raise RuntimeError("no such image")
+        """
+    plain = source.format(service="threading.Lock()", stage="threading.Lock()")
+    with_record = source.format(service="service_record.service()", stage="service_record.stage('first')")
+    expected = run_program(tmp_path, plain)
+    done = run_program(tmp_path, with_record)
+
+    assert (done.returncode, done.stdout, done.stderr) == (
+        expected.returncode,
+        expected.stdout,
+        expected.stderr,
+    )
+
+
+DIRECTORY = "os.environ['SERVICE_RECORDS_DIR']"
+TROUBLES = {
+    "a-fifo": f"os.mkdir({DIRECTORY}); os.mkfifo({DIRECTORY} + '/job.json')",
+    "a-file-for-a-directory": f"open({DIRECTORY}, 'w').close()",
+    "no-directory": f"{DIRECTORY} = '/proc/no/such'",
+    "no-working-directory": f"os.mkdir('gone'); os.chdir('gone'); os.rmdir('../gone'); {DIRECTORY} = 'here'",
+    "no-path-and-no-name": "arguments = {'name': 3, 'directory': object()}",
+    "no-program": "sys.argv.clear(); del os.environ['SERVICE_NAME']",
+    "no-file-size": "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))",
+    "no-descriptors": "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))",
+    "closed-streams": "sys.stderr.close(); os.close(0); os.close(2)",
+    "no-standard-error": "sys.stderr = None",
+    "no-children": "os.environ['INVOCATION_ID'] = 32 * 'a'; signal.signal(signal.SIGCHLD, signal.SIG_IGN)",
+}
+
+
+@pytest.mark.parametrize("trouble", TROUBLES.values(), ids=TROUBLES)
+def test_trouble_with_recording_is_not_the_service_s(tmp_path: Path, trouble: str) -> None:
+    done = run_program(
+        tmp_path,
+        f"""
+        os.chdir({str(tmp_path)!r})
+        service, arguments = service_record.service, {{}}
+        {trouble}
+        try:
+            with service(**arguments):
+                service_record.end_stage()
+                with service_record.stage(""), service_record.pre_command(object()):
+                    raise KeyError("mine")
+        except KeyError as error:
+            os.write(1, str(error).encode())
+            os._exit(7)
+        """,
+    )
+
+    assert (done.returncode, done.stdout) == (7, "'mine'")
+    assert "Traceback" not in done.stderr
+
+
+def test_an_exception_that_cannot_say_itself_is_recorded_and_passes(tmp_path: Path) -> None:
+    done = run_program(
+        tmp_path,
+        """
+        class Mute(Exception):
+            def __str__(self):
+                raise self
+            __repr__ = __str__
+        try:
+            with service_record.service(), service_record.stage("first"):
+                raise Mute
+        except Mute:
+            sys.exit(7)
+        """,
+    )
+
+    assert done.returncode == 7
+    assert story(recorded(tmp_path)) == FAILED_STAGE
+
+
+def test_the_journal_of_the_invocation_stands_before_the_exception(tmp_path: Path) -> None:
+    journalctl = tmp_path / "journalctl"
+    journalctl.write_text(f'#!/bin/sh\necho "$*" >>{tmp_path}/asked\necho older\necho newer\n')
+    journalctl.chmod(0o755)
+    invocation = "ab" * 16
+    run_program(
+        tmp_path,
+        """
+        with service_record.service(), service_record.stage("first"):
+            raise RuntimeError("no such image")
+        """,
+        PATH=f"{tmp_path}:{os.environ['PATH']}",
+        INVOCATION_ID=invocation,
+    )
+    asked = (tmp_path / "asked").read_text().splitlines()
+
+    assert {end.error_message for end in recorded(tmp_path)[2:]} == {
+        "older\nnewer\nRuntimeError: no such image"
+    }
+    assert [line.split()[0] for line in asked] == ["--sync", "--quiet"]
+    assert f"_SYSTEMD_INVOCATION_ID={invocation}" in asked[1]
+
+
+def test_threads_find_the_service_of_their_process(directory: Path, tmp_path: Path) -> None:
+    def work(name: str) -> None:
+        for _ in range(10):
+            with service_record.stage(name):
+                pass
+
+    with service_record.service("job", directory=directory):
+        threads = [threading.Thread(target=work, args=(f"worker {number}",)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    entries = recorded(tmp_path)
+
+    assert len(entries) == 2 + 8 * 10 * 2
+    assert {entry.stage for entry in entries[1:-1]} == {f"worker {number}" for number in range(8)}
+    assert story(entries)[-1] == "service end success"
+
+
+def test_tasks_of_asyncio_record_in_the_service_that_they_were_made_in(
+    directory: Path, tmp_path: Path
+) -> None:
+    async def serve(name: str) -> None:
+        with service_record.service(name, directory=directory):
+            await asyncio.gather(work("first"), work("second"))
+
+    async def work(stage: str) -> None:
+        with service_record.stage(stage):
+            await asyncio.sleep(0.001)
+
+    async def both() -> None:
+        await asyncio.gather(serve("one"), serve("two"))
+
+    asyncio.run(both())
+
+    for service in ("one", "two"):
+        assert sorted(story(recorded(tmp_path, service))[1:-1]) == [
+            "stage end first success",
+            "stage end second success",
+            "stage start first",
+            "stage start second",
+        ]
+
+
+def test_a_cancelled_task_fails_its_stage(directory: Path, tmp_path: Path) -> None:
+    async def wait() -> None:
+        with service_record.stage("wait"):
+            await asyncio.sleep(60)
+
+    async def give_up() -> None:
+        with service_record.service("job", directory=directory), suppress(TimeoutError):
+            await asyncio.wait_for(wait(), timeout=0.01)
+
+    asyncio.run(give_up())
+    stage_end, service_end = recorded(tmp_path)[2:]
+
+    assert stage_end.result is Result.FAILURE
+    assert stage_end.error_message == "asyncio.exceptions.CancelledError"
+    assert service_end.result is Result.SUCCESS
+
+
+def test_a_forked_child_records_its_stages_and_leaves_the_rest_to_its_parent(tmp_path: Path) -> None:
+    run_program(
+        tmp_path,
+        """
+        with service_record.service(), service_record.stage("parent"):
+            child = os.fork()
+            if child == 0:
+                with service_record.stage("child"):
+                    pass
+                sys.exit(9)
+            os.waitpid(child, 0)
+        """,
+    )
+    entries = recorded(tmp_path)
+
+    assert story(entries) == [
+        "service start",
+        "stage start parent",
+        "stage start child",
+        "stage end child success",
+        "stage end parent success",
+        "service end success",
+    ]
+    assert len({entry.pid for entry in entries}) == 1

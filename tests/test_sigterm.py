@@ -1,0 +1,114 @@
+"""SIGTERM, for services that ask to have it recorded and for those that do not."""
+
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.programs import recorded, run_program, story
+
+TERMINATE_ITSELF = "os.kill(os.getpid(), signal.SIGTERM)"
+STARTED = ["service start", "stage start wait"]
+
+
+def run_terminated(directory: Path, arguments: str, before: str = "") -> subprocess.CompletedProcess[str]:
+    return run_program(
+        directory,
+        f"""
+        {before}
+        with service_record.service({arguments}):
+            with service_record.stage("wait"):
+                {TERMINATE_ITSELF}
+                signal.pause()
+        """,
+    )
+
+
+def test_sigterm_is_not_touched_unless_asked(tmp_path: Path) -> None:
+    done = run_terminated(tmp_path, "")
+
+    assert done.returncode == -signal.SIGTERM
+    assert story(recorded(tmp_path)) == STARTED
+
+
+def test_sigterm_ends_what_is_open_where_it_stood_and_kills_as_ever(tmp_path: Path) -> None:
+    done = run_terminated(tmp_path, "record_sigterm=True")
+    stage_end, service_end = recorded(tmp_path)[2:]
+
+    assert done.returncode == -signal.SIGTERM
+    assert story([stage_end, service_end]) == ["stage end wait failure", "service end failure"]
+    assert stage_end.signal == service_end.signal == "TERM"
+    assert service_end.error_line == f"5 main {tmp_path / 'job.py'}"
+    assert service_end.command == TERMINATE_ITSELF
+
+
+@pytest.mark.parametrize(
+    ("before", "status"),
+    [
+        ("signal.signal(signal.SIGTERM, lambda *_: os._exit(7))", 7),
+        ("signal.signal(signal.SIGTERM, lambda *_: sys.exit(8))", 8),
+    ],
+    ids=["that-leaves-at-once", "that-raises"],
+)
+def test_a_handler_of_the_service_stays_in_charge(tmp_path: Path, before: str, status: int) -> None:
+    assert run_terminated(tmp_path, "record_sigterm=True", before).returncode == status
+
+
+def test_a_service_that_ignores_sigterm_goes_on_ignoring_it(tmp_path: Path) -> None:
+    done = run_program(
+        tmp_path,
+        """
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        with service_record.service(record_sigterm=True):
+            os.kill(os.getpid(), signal.SIGTERM)
+        """,
+    )
+
+    assert done.returncode == 0
+    assert story(recorded(tmp_path)) == ["service start", "service end success"]
+
+
+def test_the_default_is_back_after_the_service(tmp_path: Path) -> None:
+    done = run_program(
+        tmp_path,
+        """
+        with service_record.service(record_sigterm=True):
+            during = signal.getsignal(signal.SIGTERM)
+        print(callable(during), signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)
+        """,
+    )
+
+    assert done.stdout == "True True\n"
+
+
+def test_a_forked_child_that_is_terminated_does_not_end_the_run(tmp_path: Path) -> None:
+    done = run_program(
+        tmp_path,
+        """
+        with service_record.service(record_sigterm=True):
+            child = os.fork()
+            if child == 0:
+                os.kill(os.getpid(), signal.SIGTERM)
+            print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        """,
+    )
+
+    assert done.stdout == f"{-signal.SIGTERM}\n"
+    assert story(recorded(tmp_path)) == ["service start", "service end success"]
+
+
+def test_in_a_thread_the_service_runs_as_if_it_had_not_asked(tmp_path: Path) -> None:
+    done = run_program(
+        tmp_path,
+        """
+        def serve():
+            with service_record.service(record_sigterm=True):
+                print(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)
+        thread = threading.Thread(target=serve)
+        thread.start()
+        thread.join()
+        """,
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
