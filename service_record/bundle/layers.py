@@ -1,0 +1,191 @@
+"""What archives are wrapped in: compressions, told by their first bytes and taken off while they are read."""
+
+import bz2
+import lzma
+import sys
+import tarfile
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol, TypeAlias
+
+from service_record.bundle.limits import Budget, Limits
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+HEAD_BYTES: Final = tarfile.BLOCKSIZE
+"""What is_packed() must see to be sure."""
+CHUNK_BYTES: Final = 1 << 16
+
+_TAR_MAGIC: Final = slice(257, 262)
+_DAMAGES: Final = (OSError, EOFError, zlib.error, lzma.LZMAError, zstd.ZstdError)
+"""What damaged data and unreadable files raise."""
+
+Pull: TypeAlias = Callable[[int], bytes]
+"""At most so many bytes from where the last call ended; none at the end. May raise one of `_DAMAGES`."""
+
+
+class Layer:
+    """A stream whose first bytes can be looked at. Where its data is damaged it ends, and says why."""
+
+    def __init__(self, pull: Pull, budget: Budget, around: "Layer | None" = None) -> None:
+        self._pull = pull
+        self._around = around
+        self._ahead = b""
+        self.budget = budget
+        self.damage = ""
+        self.depth: int = around.depth + 1 if around else 0
+        """How many layers are around it."""
+
+    @property
+    def head(self) -> bytes:
+        self._ahead = self.read(HEAD_BYTES)
+        return self._ahead
+
+    @property
+    def reason(self) -> str:
+        """The damage that ended it: its own, else that of what is around it."""
+        return self.damage or (self._around.reason if self._around else "")
+
+    def read(self, size: int = CHUNK_BYTES) -> bytes:
+        """So many bytes, fewer only at the end. Raises LimitError when the archive has had its share."""
+        parts = [self._ahead[:size]]
+        self._ahead = self._ahead[size:]
+        missing = size - len(parts[0])
+        while missing and (data := self._more(missing)):
+            parts.append(data)
+            missing -= len(data)
+        return b"".join(parts)
+
+    def _more(self, size: int) -> bytes:
+        if self.damage:
+            return b""
+        try:
+            data = self._pull(min(size, CHUNK_BYTES))
+        except _DAMAGES as error:
+            self.damage = self.reason or str(error)
+            return b""
+        self.budget.read(len(data))
+        return data
+
+
+def peeled(layer: Layer) -> Layer:
+    """What is in the compressions around it, as far as the limit of layers goes."""
+    while layer.depth < layer.budget.limits.layers and (new := _decoder(layer.head)):
+        layer = Layer(_Decoded(layer, new).pull, layer.budget, layer)
+    return layer
+
+
+def is_packed(head: bytes) -> bool:
+    """Whether a stream that begins so is an archive or compressed."""
+    return is_tar(head) or _decoder(head) is not None
+
+
+def is_tar(head: bytes) -> bool:
+    """Also one whose first header is damaged, or so old that it has no magic number; see tar(5)."""
+    if head[_TAR_MAGIC] == b"ustar":
+        return True
+    try:
+        tarfile.TarInfo.frombuf(head[:HEAD_BYTES], "utf-8", "backslashreplace")
+    except tarfile.HeaderError:
+        return False
+    return True
+
+
+class _Decoder(Protocol):
+    """What the decoders of bz2, lzma and zstd have in common."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def needs_input(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int = -1) -> bytes: ...
+
+
+class _GzipDecoder:
+    """zlib's decoder with the face of the others. `gzip` reads a header byte by byte, however long it is."""
+
+    def __init__(self) -> None:
+        self._zlib = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+        self._has_output = False
+
+    @property
+    def eof(self) -> bool:
+        return self._zlib.eof
+
+    @property
+    def needs_input(self) -> bool:
+        return not self._zlib.unconsumed_tail and not self._has_output
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._zlib.unused_data
+
+    def decompress(self, data: bytes, max_length: int = 0) -> bytes:
+        output = self._zlib.decompress(self._zlib.unconsumed_tail + data, max_length)
+        self._has_output = len(output) == max_length
+        return output
+
+
+class _Decoded:
+    """Compressed streams one after another, as their programs write them when several files are joined."""
+
+    def __init__(self, layer: Layer, new: Callable[[Limits], _Decoder]) -> None:
+        self._layer = layer
+        self._new = new
+        self._decoder = new(layer.budget.limits)
+        self._input = b""
+
+    def pull(self, size: int) -> bytes:
+        data = b""
+        while not data and self._has_more():
+            data = self._decoder.decompress(self._input, size)
+            self._input = b""
+        return data
+
+    def _has_more(self) -> bool:
+        """Whether there is something to decode; zeros may fill up the file behind a stream."""
+        if self._decoder.eof:
+            self._input = self._decoder.unused_data.lstrip(b"\0") or self._layer.read().lstrip(b"\0")
+            if not self._input:
+                return False
+            self._decoder = self._new(self._layer.budget.limits)
+        elif self._decoder.needs_input:
+            self._input = self._layer.read()
+            if not self._input:
+                raise EOFError("the compressed data has no end")
+        return True
+
+
+def _new_gzip(_limits: Limits) -> _Decoder:
+    return _GzipDecoder()
+
+
+def _new_bz2(_limits: Limits) -> _Decoder:
+    return bz2.BZ2Decompressor()
+
+
+def _new_xz(limits: Limits) -> _Decoder:
+    return lzma.LZMADecompressor(memlimit=limits.decoder_bytes)
+
+
+def _new_zstd(_limits: Limits) -> _Decoder:
+    """zstd's own default refuses windows of more than 128 MiB."""
+    return zstd.ZstdDecompressor()
+
+
+_DECODERS: Final[Mapping[bytes, Callable[[Limits], _Decoder]]] = {
+    b"\x1f\x8b\x08": _new_gzip,
+    b"BZh": _new_bz2,
+    b"\xfd7zXZ\0": _new_xz,
+    b"\x28\xb5\x2f\xfd": _new_zstd,
+}
+"""First bytes of a file -> what decodes it."""
+
+
+def _decoder(head: bytes) -> Callable[[Limits], _Decoder] | None:
+    return next((decoder for magic, decoder in _DECODERS.items() if head.startswith(magic)), None)

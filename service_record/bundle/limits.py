@@ -1,0 +1,73 @@
+"""How much of an archive is read, so that none, however made, takes the reader's time or memory for long."""
+
+from dataclasses import dataclass
+from typing import Final
+
+_KIB: Final = 1 << 10
+_MIB: Final = 1 << 20
+_GIB: Final = 1 << 30
+
+
+class LimitError(Exception):
+    """Which limit an archive goes beyond, in one line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What is read at most. Each is far beyond a real bundle, and within reach of a small machine."""
+
+    read_bytes: int = 4 * _GIB
+    """Of all layers together, compressed or not. 4 MiB of gzip can unpack to as much, in some seconds."""
+    members: int = 200_000
+    """Of all archives together, headers of headers too. A million of empty ones pack to a megabyte or two."""
+    records: int = 10_000
+    """A host has some hundred units; each record takes a place in the output."""
+    record_bytes: int = 64 * _MIB
+    """Of one record: 16384 entries of the greatest length, or half a million of a usual one."""
+    kept_bytes: int = 256 * _MIB
+    """Of all records, which are held in memory: archives are read in one pass, and nothing goes to disk."""
+    layers: int = 8
+    """Archives and compressions in one another. A log bundle that assisted-service hands out has three."""
+    header_bytes: int = 64 * _KIB
+    """Of the extended header of a member. A path has at most 4 KiB on Linux."""
+    decoder_bytes: int = 256 * _MIB
+    """Of memory for unpacking; `xz -9` needs 65 MiB, and a file can ask for 4 GiB."""
+
+
+@dataclass(slots=True)
+class Budget:
+    """What an archive has taken so far. Each method raises LimitError when that is more than its limit."""
+
+    limits: Limits
+    read_bytes: int = 0
+    members: int = 0
+    records: int = 0
+    kept_bytes: int = 0
+
+    def read(self, size: int) -> None:
+        self.read_bytes += size
+        if self.read_bytes > self.limits.read_bytes:
+            raise LimitError(f"more than {shown(self.limits.read_bytes)} to read")
+
+    def meet_member(self) -> None:
+        self.members += 1
+        if self.members > self.limits.members:
+            raise LimitError(f"more than {self.limits.members} members")
+
+    def meet_record(self) -> None:
+        self.records += 1
+        if self.records > self.limits.records:
+            raise LimitError(f"more than {self.limits.records} records")
+
+    def keep(self, size: int) -> None:
+        self.kept_bytes += size
+        if self.kept_bytes > self.limits.kept_bytes:
+            raise LimitError(f"more than {shown(self.limits.kept_bytes)} of records")
+
+
+def shown(size: int) -> str:
+    """A limit for people: `4 GiB`."""
+    for unit, name in ((_GIB, "GiB"), (_MIB, "MiB"), (_KIB, "KiB")):
+        if size >= unit and size % unit == 0:
+            return f"{size // unit} {name}"
+    return f"{size} bytes"

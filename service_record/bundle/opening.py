@@ -1,0 +1,203 @@
+"""Reading bundles: the records in an archive, whatever it is packed in, without a file being made."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import BufferedReader, BytesIO
+from typing import Final
+
+from service_record.bundle.layers import CHUNK_BYTES, Layer, Pull, is_packed, is_tar, peeled
+from service_record.bundle.limits import Budget, LimitError, Limits, shown
+from service_record.bundle.tar import Member, TarError, damage_of, members
+from service_record.entry import Entry, Malformed
+from service_record.layout import read_entries
+
+RECORD_DIRECTORIES: Final = ("bootstrap/services", "var/log/openshift")
+"""Where records are in a log bundle, and in what agent-gather makes, below whatever directory."""
+
+_RECORD: Final = re.compile(
+    rf"(?:.*/)?(?:{'|'.join(RECORD_DIRECTORIES)})/([^/.][^/]*)\.json(\.tmp)?", re.DOTALL
+)
+_CLOSING: Final = b"] \t\r\n"
+_MAX_LEFT_OUT: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A part of an archive that was not read, or not to its end."""
+
+    path: str
+    """Of the member, through the archives around it; empty for the archive itself."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """The bytes of one record."""
+
+    path: str
+    """Of the member, through the archives around it."""
+    data: bytes
+    written: int
+    """When its file was last written, in seconds since 1970."""
+    damage: str = ""
+    """Why its end is missing."""
+
+    def pieces(self) -> Iterator[Entry | Malformed]:
+        """Its entries and what is damaged between them; behind them, that its end is missing."""
+        yield from read_entries(BytesIO(self.data))
+        if self.damage:
+            yield Malformed(self.data.count(b"\n") + 1, self.path, self.damage)
+
+    def continues(self, other: "Record") -> bool:
+        """Whether it is a later copy of the same record, to which only entries were added."""
+        return self.data.startswith(other.data.rstrip(_CLOSING))
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """What was read of an archive."""
+
+    records: dict[str, Record]
+    """Service -> its record."""
+    left_out: tuple[LeftOut, ...]
+    unfinished: frozenset[str] = frozenset()
+    """Services with a file beside theirs that upstream's shim was about to put in its place."""
+    unpacked: bytes | None = None
+    """The content when it is no archive, only compressed."""
+
+
+def open_bundle(stream: BufferedReader, limits: Limits | None = None) -> Bundle:
+    """The records in an archive, in the order of their services' names.
+
+    Nothing in it raises: what is damaged, harmful or beyond a limit is left out, and told. Of two copies of a
+    service's record the later in the archive counts.
+    """
+    reading = _Reading(Layer(stream.read1, Budget(limits or Limits())))
+    reading.read()
+    return reading.bundle()
+
+
+class _Reading:
+    """One pass through an archive."""
+
+    def __init__(self, outermost: Layer) -> None:
+        self._outermost = outermost
+        self._records: dict[str, Record] = {}
+        self._unfinished: set[str] = set()
+        self._left_out: list[LeftOut] = []
+        self._untold = 0
+        self._unpacked: bytes | None = None
+
+    def bundle(self) -> Bundle:
+        left_out = self._left_out
+        if self._untold:
+            left_out = [*left_out, LeftOut("", f"and {self._untold} more")]
+        unfinished = frozenset(self._unfinished)
+        return Bundle(dict(sorted(self._records.items())), tuple(left_out), unfinished, self._unpacked)
+
+    def read(self) -> None:
+        try:
+            layer = peeled(self._outermost)
+            if is_tar(layer.head):
+                self._archive(layer, "")
+            elif is_packed(layer.head):
+                self._leave_out("", _too_deep(layer))
+            else:
+                self._only_compressed(layer)
+        except LimitError as error:
+            self._leave_out("", f"{error}; the rest was not read")
+
+    def _only_compressed(self, layer: Layer) -> None:
+        self._unpacked, has_more = _first_of(layer.read, layer.budget)
+        if has_more or layer.damage:
+            self._leave_out("", _too_long(layer.budget.limits) if has_more else layer.damage)
+
+    def _archive(self, layer: Layer, path: str) -> None:
+        """All members, and then the end, where a compression has its checksum."""
+        try:
+            for member in members(layer):
+                self._member(member, layer, _join(path, member.name))
+            while layer.read():
+                pass
+        except TarError as error:
+            self._leave_out(path, str(error))
+            return
+        if layer.damage:
+            self._leave_out(path, layer.damage)
+
+    def _member(self, member: Member, layer: Layer, path: str) -> None:
+        found = _RECORD.fullmatch(member.name)
+        if found is None:
+            if member.size and not member.kind:
+                self._nested(Layer(member.read, layer.budget, layer), path)
+        elif refusal := _refusal(member):
+            self._leave_out(path, refusal)
+        elif found[2]:
+            self._unfinished.add(found[1])
+        else:
+            layer.budget.meet_record()
+            self._keep(found[1], _record(member, layer, path))
+
+    def _nested(self, outside: Layer, path: str) -> None:
+        """An archive in the archive. What is only compressed is no bundle, and is not read."""
+        layer = peeled(outside)
+        if is_tar(layer.head) and layer.depth < layer.budget.limits.layers:
+            self._archive(layer, path)
+        elif is_packed(layer.head):
+            self._leave_out(path, _too_deep(layer))
+        elif layer.damage:
+            self._leave_out(path, layer.damage)
+
+    def _keep(self, service: str, record: Record) -> None:
+        before = self._records.get(service)
+        if before is None or record.continues(before):
+            self._records[service] = record
+        elif not before.continues(record):
+            self._leave_out(before.path, f"a later record of the same service is in {record.path}")
+            self._records[service] = record
+
+    def _leave_out(self, path: str, reason: str) -> None:
+        if not path or len(self._left_out) < _MAX_LEFT_OUT:  # what ends the whole archive is always told
+            self._left_out.append(LeftOut(path, reason))
+        else:
+            self._untold += 1
+
+
+def _refusal(member: Member) -> str:
+    """Why a member is not read although it is named like a record; empty when it is."""
+    if member.name.startswith("/") or ".." in member.name.split("/"):
+        return "refused: its name leads out of the archive"
+    return f"refused: {member.kind}, not a plain file" if member.kind else ""
+
+
+def _record(member: Member, layer: Layer, path: str) -> Record:
+    data, has_more = _first_of(member.read, layer.budget)
+    damage = ""
+    if has_more:
+        damage = _too_long(layer.budget.limits)
+    elif member.is_cut:
+        damage = damage_of(layer)
+    return Record(path=path, data=data, written=member.written, damage=damage)
+
+
+def _first_of(pull: Pull, budget: Budget) -> tuple[bytes, bool]:
+    """As much of a record as is read, and whether there is more of it."""
+    limit = budget.limits.record_bytes
+    data = bytearray()
+    while len(data) <= limit and (chunk := pull(CHUNK_BYTES)):
+        budget.keep(len(chunk))
+        data += chunk
+    return bytes(data[:limit]), len(data) > limit
+
+
+def _too_long(limits: Limits) -> str:
+    return f"only the first {shown(limits.record_bytes)} of a record are read"
+
+
+def _too_deep(layer: Layer) -> str:
+    return f"not read: more than {layer.budget.limits.layers} archives and compressions in one another"
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}: {name}" if path else name

@@ -1,0 +1,92 @@
+"""Making bundles: the records of a host as every reader of OpenShift's log bundles takes them."""
+
+import gzip
+import tarfile
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from io import BytesIO
+from typing import BinaryIO, Final, TypeAlias
+
+from service_record.entry import Entry, Malformed
+from service_record.export import FORMS
+from service_record.writer import record_name
+
+_LEVEL: Final = 6
+_FILE_MODE: Final = 0o640
+_UPSTREAMS: Final = {
+    name.casefold()
+    for name in (
+        *("timestamp", "preCommand", "postCommand", "stage"),
+        *("phase", "result", "errorLine", "errorMessage"),
+    )
+}
+
+_Records: TypeAlias = Iterable[tuple[str, Iterable[Entry | Malformed]]]
+
+
+def pack(records: _Records, stream: BinaryIO, at: datetime) -> None:
+    """Write a gzipped tar archive with `log-bundle-<time>/bootstrap/services/<service>.json` for each record.
+
+    `at` is an aware time. The same pieces at the same time make the same bytes. A file is as old as its last
+    entry. What is damaged is in `<service>.json.damaged` beside its record, which is whole without it.
+    """
+    directory = f"log-bundle-{at.astimezone(UTC):%Y%m%d%H%M%S}/bootstrap/services"
+    with (
+        gzip.GzipFile(
+            filename="", mode="wb", compresslevel=_LEVEL, fileobj=stream, mtime=at.timestamp()
+        ) as packed,
+        tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as archive,
+    ):
+        taken: set[str] = set()
+        for service, pieces in sorted(records, key=lambda record: record[0]):
+            path = f"{directory}/{_name(service, taken)}.json"
+            entries, damaged = _sorted_out(pieces)
+            written = entries[-1].time if entries else at
+            _add(archive, path, b"".join(FORMS["array"](entries)), written)
+            if damaged:
+                _add(archive, f"{path}.damaged", _as_text(damaged), written)
+
+
+def _name(service: str, taken: set[str]) -> str:
+    """A name that upstream's reader takes, and that no other service of the bundle has."""
+    name = record_name(service)
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    return name
+
+
+def _sorted_out(pieces: Iterable[Entry | Malformed]) -> tuple[list[Entry], list[Malformed]]:
+    entries: list[Entry] = []
+    damaged: list[Malformed] = []
+    for piece in pieces:
+        if isinstance(piece, Entry):
+            entries.append(_unambiguous(piece))
+        else:
+            damaged.append(piece)
+    return entries, damaged
+
+
+def _unambiguous(entry: Entry) -> Entry:
+    """The entry without unknown fields that upstream's reader, which ignores case, takes for its own."""
+    if not any(name.casefold() in _UPSTREAMS for name in entry.extra):
+        return entry
+    extra = {
+        f"x-{name}" if name.casefold() in _UPSTREAMS else name: found for name, found in entry.extra.items()
+    }
+    return replace(entry, extra=extra)
+
+
+def _as_text(damaged: Sequence[Malformed]) -> bytes:
+    """Each piece below a line that says where it stood and why it is not an entry."""
+    told = (f"line {piece.line}: {piece.reason}\n{piece.text}\n" for piece in damaged)
+    return "".join(told).encode(errors="backslashreplace")
+
+
+def _add(archive: tarfile.TarFile, path: str, data: bytes, written: datetime) -> None:
+    member = tarfile.TarInfo(path)
+    member.size = len(data)
+    member.mtime = max(int(written.timestamp()), 0)
+    member.mode = _FILE_MODE
+    archive.addfile(member, BytesIO(data))

@@ -1,0 +1,185 @@
+"""The members of a tar archive, read in one pass from a stream that may be damaged or made to do harm.
+
+The standard library reads each header. It does not walk from one to the next here: `tarfile` takes a damaged
+header for the end of the archive, keeps every member in memory, and follows extended headers without a limit.
+The formats are those of pax(1) and of tar(5): ustar, pax, GNU and the one before them.
+"""
+
+import re
+import tarfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from service_record.bundle.layers import CHUNK_BYTES, Layer
+
+_BLOCK: Final = tarfile.BLOCKSIZE
+_END: Final = bytes(_BLOCK)
+_ERRORS: Final = "backslashreplace"
+
+_FILES: Final = {tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE}
+_OTHERS: Final[Mapping[bytes, str]] = {
+    tarfile.LNKTYPE: "a hard link",
+    tarfile.SYMTYPE: "a symbolic link",
+    tarfile.CHRTYPE: "a device",
+    tarfile.BLKTYPE: "a device",
+    tarfile.DIRTYPE: "a directory",
+    tarfile.FIFOTYPE: "a FIFO",
+}
+"""Kinds without data, whatever size their header names."""
+_SPARSE: Final = "a sparse file"
+_LONG_NAME: Final = tarfile.GNUTYPE_LONGNAME
+_PAX: Final = {tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE}
+_PAX_LENGTH: Final = re.compile(rb"([1-9]\d{0,6}) ")
+_MAX_PAX_RECORDS: Final = 64
+"""Bounds the time that a header takes; one of a real file has a few."""
+_IGNORED: Final = {tarfile.GNUTYPE_LONGLINK, tarfile.XGLTYPE}
+"""Headers of headers that say nothing of a member's name or size."""
+_SPARSE_MORE_FOLLOW: Final = (482, 504)
+"""Where the flag is in an old GNU sparse header, and in each block of its continuation."""
+
+
+class TarError(Exception):
+    """Why an archive cannot be read any further, in one line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Header:
+    name: str
+    size: int
+    kind: str
+    written: int
+
+
+class Member:
+    """One member, whose data is there until the next is asked for."""
+
+    def __init__(self, header: _Header, layer: Layer) -> None:
+        self.name = header.name
+        self.kind = header.kind
+        """What it is instead of a plain file; empty for one."""
+        self.size = header.size
+        self.written = header.written
+        """When its file was last written, in seconds since 1970."""
+        self._layer = layer
+        self._left = header.size
+        self._padding = -header.size % _BLOCK
+
+    def read(self, size: int) -> bytes:
+        """At most so many bytes; none at its end, which `is_cut` may be too early."""
+        data = self._layer.read(min(size, self._left))
+        self._left -= len(data)
+        return data
+
+    @property
+    def is_cut(self) -> bool:
+        """Once its data has been read: whether some of it is missing."""
+        return self._left > 0
+
+    def skip(self) -> None:
+        while self.read(CHUNK_BYTES):
+            pass
+        if self.is_cut:
+            raise TarError(damage_of(self._layer))
+        self._layer.read(self._padding)
+
+
+def members(layer: Layer) -> Iterator[Member]:
+    """Every member up to the end of the archive. Raises TarError where it is damaged."""
+    while header := _header(layer):
+        member = Member(header, layer)
+        yield member
+        member.skip()
+
+
+def damage_of(layer: Layer) -> str:
+    """Why a layer ended before its archive did."""
+    return layer.reason or "the archive has no end: the rest is missing"
+
+
+def _header(layer: Layer) -> _Header | None:
+    """What the headers of the next member say; None at the end of the archive."""
+    name, pax = "", dict[str, str]()
+    while (block := _block(layer)) != _END:
+        layer.budget.meet_member()
+        info = _parsed(block)
+        if info.type == _LONG_NAME:
+            name = _data(layer, info.size).partition(b"\0")[0].decode(errors=_ERRORS)
+        elif info.type in _PAX:
+            pax = _pax_records(_data(layer, info.size))
+        elif info.type in _IGNORED:
+            _data(layer, info.size)
+        else:
+            if info.type == tarfile.GNUTYPE_SPARSE:
+                _skip_sparse_map(layer, block)
+            return _merged(info, name, pax)
+    return None
+
+
+def _block(layer: Layer) -> bytes:
+    block = layer.read(_BLOCK)
+    if len(block) < _BLOCK:
+        raise TarError(damage_of(layer))
+    return block
+
+
+def _parsed(block: bytes) -> tarfile.TarInfo:
+    try:
+        info = tarfile.TarInfo.frombuf(block, "utf-8", _ERRORS)
+    except tarfile.HeaderError as error:
+        raise TarError(f"a damaged header: {error}") from None
+    if info.size < 0:
+        raise TarError("a damaged header: negative size")
+    return info
+
+
+def _data(layer: Layer, size: int) -> bytes:
+    """What an extended header holds."""
+    limit = layer.budget.limits.header_bytes
+    if size > limit:
+        raise TarError(f"an extended header of {size} bytes; at most {limit} are read")
+    data = layer.read(size)
+    if len(data) < size:
+        raise TarError(damage_of(layer))
+    layer.read(-size % _BLOCK)
+    return data
+
+
+def _pax_records(data: bytes) -> dict[str, str]:
+    """Lines of `LENGTH NAME=VALUE`, where the length counts the whole line; see pax(1)."""
+    records: dict[str, str] = {}
+    start = 0
+    while found := _PAX_LENGTH.match(data, start):
+        end = start + int(found[1])
+        name, equals, value = data[found.end() : end - 1].partition(b"=")
+        if not equals or data[end - 1 : end] != b"\n" or len(records) == _MAX_PAX_RECORDS:
+            break
+        records[name.decode(errors=_ERRORS)] = value.decode(errors=_ERRORS)
+        start = end
+    if data[start:].strip(b"\0"):
+        raise TarError("a damaged extended header")
+    return records
+
+
+def _skip_sparse_map(layer: Layer, block: bytes) -> None:
+    first, then = _SPARSE_MORE_FOLLOW
+    has_more = block[first]
+    while has_more:
+        layer.budget.meet_member()
+        has_more = _block(layer)[then]
+
+
+def _merged(info: tarfile.TarInfo, name: str, pax: Mapping[str, str]) -> _Header:
+    """The member's own header, overruled by those before it."""
+    is_sparse = info.type == tarfile.GNUTYPE_SPARSE or any(key.startswith("GNU.sparse.") for key in pax)
+    is_file = info.type in _FILES
+    kind = _SPARSE if is_sparse else "" if is_file else _OTHERS.get(info.type, "of an unknown type")
+    size = pax.get("size", str(info.size))
+    if not (size.isascii() and size.isdigit() and len(size) <= len(str(1 << 63))):
+        raise TarError("a damaged extended header: size")
+    return _Header(
+        name=pax.get("GNU.sparse.name") or pax.get("path") or name or info.name,
+        size=0 if info.type in _OTHERS else int(size),
+        kind=kind,
+        written=int(info.mtime),
+    )

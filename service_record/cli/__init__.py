@@ -1,0 +1,93 @@
+"""The command line: one module per verb, imported when the verb runs."""
+
+import importlib
+import os
+import sys
+from typing import Final
+
+import click
+
+from service_record.version import __version__
+
+VERBS: Final = {
+    "export": "Write records as a JSON array or as JSON Lines, and lose nothing.",
+    "run": "Run CMD as a recorded service or stage, and end as it ends.",
+    "show": "Show what services did, failures first.",
+    "validate": "Say what is damaged in records, and save what is whole.",
+}
+"""Verb -> its summary, which its own help begins with; `service_record.cli.<verb>` has its `command`."""
+
+FAILED: Final = 1
+UNREADABLE: Final = 3
+DAMAGED: Final = 4
+_INTERRUPTED: Final = 130
+_CLOSED_PIPE: Final = 141
+
+
+class Verbs(click.Group):
+    """A group that knows its verbs without importing them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = importlib.import_module(f"service_record.cli.{cmd_name}").command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchCommand as error:
+            raise click.NoSuchCommand(error.command_name, possibilities=list(VERBS), ctx=ctx) from None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the verb; what the system does to it becomes an exit code and at most one line."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except KeyboardInterrupt:
+            ctx.exit(_INTERRUPTED)
+        except BrokenPipeError:
+            _drop_output()
+            ctx.exit(_CLOSED_PIPE)
+        except OSError as error:
+            click.echo(f"Error: {told(error)}", err=True)
+            ctx.exit(UNREADABLE)
+        return result
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="service-record")
+def main() -> None:
+    """Record what services do, and show what came of it.
+
+    \b
+    Examples:
+      service-record show                    what ran here, failures first
+      service-record show bootkube           one service
+      service-record show --from DIR         records copied from another host
+      service-record run --stage pull -- CMD
+    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+
+
+def _drop_output() -> None:
+    """Keep the interpreter from writing, at its exit, what nobody reads any more."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+
+
+def told(error: OSError) -> str:
+    """What the system refused, for people, in one line."""
+    from service_record.display.text import visible  # noqa: PLC0415  # only where something is refused
+
+    advice = "; try as root" if isinstance(error, PermissionError) else ""
+    where = f"{os.fsdecode(error.filename)}: " if error.filename else ""
+    return visible(f"{where}{error.strerror or error}{advice}")

@@ -1,0 +1,102 @@
+"""`service-record export`: records in a form that other programs read."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+import click
+
+from service_record.cli import DAMAGED
+from service_record.cli.opening import opened
+from service_record.cli.options import source_options
+from service_record.cli.output import check_new, write_new
+from service_record.display.text import count, visible
+from service_record.entry import Entry
+from service_record.export import FORMS
+from service_record.records import Records
+from service_record.source import Piece
+
+_MAX_PLACES: Final = 10
+
+
+@click.command("export")
+@click.argument("services", metavar="[SERVICE]...", nargs=-1)
+@click.option(
+    "--to",
+    "form",
+    type=click.Choice(list(FORMS)),
+    required=True,
+    help="array: one JSON array, as OpenShift's tools read it; jsonl: an entry on each line.",
+)
+@source_options
+@click.option(
+    "--directory",
+    metavar="OUT",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write SERVICE.json of each there, instead of one service to standard output.",
+)
+def command(*, services: tuple[str, ...], form: str, places: tuple[str, ...], directory: Path | None) -> None:
+    """Write records as a JSON array or as JSON Lines, and lose nothing.
+
+    \b
+    Examples:
+      service-record export --to array bootkube > bootkube.json
+      service-record export --to jsonl --from /mnt/logs --directory lines
+      service-record export --to array --from - < record.json | jq .
+    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    source = opened(places, services)
+    records = [
+        (name, _Entries(name, pieces)) for name, pieces in source.records if name in services or not services
+    ]
+    if directory is not None:
+        _write_files(records, form, directory)
+    elif len(records) == 1:
+        sys.stdout.buffer.writelines(FORMS[form](records[0][1]))
+    else:
+        names = ", ".join(visible(name) for name, _ in records)
+        raise click.UsageError(
+            f"one service fits standard output: name one, or give --directory; there are: {names}"
+        )
+    damaged = [entries for _, entries in records if entries.left_out]
+    for entries in damaged:
+        click.echo(entries.told_damage(), err=True)
+    if damaged:
+        raise click.exceptions.Exit(DAMAGED)
+
+
+class _Entries:
+    """The entries of a record, read once, and what was left out of them."""
+
+    def __init__(self, service: str, pieces: Iterable[Piece]) -> None:
+        self._service = service
+        self._pieces = pieces
+        self._places: list[str] = []
+        self.left_out = 0
+
+    def __iter__(self) -> Iterator[Entry]:
+        for piece in self._pieces:
+            if isinstance(piece, Entry):
+                yield piece
+                continue
+            self.left_out += 1
+            if self.left_out <= _MAX_PLACES:
+                self._places.append(f"line {piece.line} ({visible(piece.reason)})")
+
+    def told_damage(self) -> str:
+        """How much was left out, and where that stands, in one line."""
+        rest = self.left_out - len(self._places)
+        places = ", ".join([*self._places, *([f"and {rest} more"] if rest else [])])
+        return f"{visible(self._service)}: {count(self.left_out, 'damaged piece')} left out: {places}"
+
+
+def _write_files(records: list[tuple[str, _Entries]], form: str, directory: Path) -> None:
+    """One file for each service, or none where one of them may not be made."""
+    paths = [Records(directory).path(name) for name, _ in records]
+    for path in paths:
+        check_new(path)
+        if paths.count(path) > 1:
+            raise click.UsageError(f"several services would be {visible(str(path))}; export them one by one")
+    directory.mkdir(parents=True, exist_ok=True)
+    for path, (_, entries) in zip(paths, records, strict=True):
+        write_new(path, FORMS[form](entries))

@@ -1,0 +1,30 @@
+"""Opening what a verb was told to read, with refusals of one line."""
+
+from collections.abc import Sequence
+
+import click
+
+from service_record.cli import UNREADABLE
+from service_record.display.text import visible
+from service_record.source import Source, SourceError, open_source
+
+
+class Unreadable(click.ClickException):
+    """Nothing to read there, or not readable."""
+
+    exit_code = UNREADABLE
+
+
+def opened(places: Sequence[str], services: Sequence[str]) -> Source:
+    """The source at these places; it has a record of each of these services."""
+    try:
+        source = open_source(places)
+    except SourceError as error:
+        raise Unreadable(visible(str(error))) from None
+    for part in source.left_out:
+        click.echo(f"Warning: {visible(part)}", err=True)
+    unknown = set(services) - {name for name, _ in source.records}
+    if unknown:
+        known = ", ".join(visible(name) for name, _ in source.records)
+        raise Unreadable(f"no record of {', '.join(sorted(unknown))} in {source.name}; there are: {known}")
+    return source

@@ -1,0 +1,98 @@
+"""`service-record run`: any command as a recorded service, command or stage."""
+
+import shlex
+
+import click
+
+from service_record.cli.child import Child, die_of, signal_name
+from service_record.recorder.failure import Failure
+from service_record.recorder.recording import Recording, Service
+from service_record.recorder.run import Kind, Part, Run, complain_if_outside, own_part, surrounding_service
+from service_record.version import __version__
+
+_NOT_EXECUTABLE = 126
+_NOT_FOUND = 127
+_SIGNAL_BASE = 128
+
+
+@click.command("run", context_settings={"allow_interspersed_args": False})
+@click.option("--service", metavar="NAME", help="Record a run of this service.")
+@click.option("--stage", metavar="NAME", help="Record a stage: of that run, or of the service around.")
+@click.option("--pre-command", metavar="NAME", help="Record a pre-command of the service instead of a run.")
+@click.option("--post-command", metavar="NAME", help="Record a post-command of the service instead of a run.")
+@click.argument("arguments", metavar="CMD...", nargs=-1, required=True, type=click.UNPROCESSED)
+def command(
+    service: str | None,
+    stage: str | None,
+    pre_command: str | None,
+    post_command: str | None,
+    arguments: tuple[str, ...],
+) -> None:
+    """Run CMD as a recorded service or stage, and end as it ends.
+
+    Without --service the name is $SERVICE_NAME, else the systemd unit's, else CMD's. With --stage alone a
+    stage of the service around is recorded, as in a script that records itself.
+    """
+    if pre_command and post_command:
+        raise click.UsageError("--pre-command and --post-command exclude each other")
+
+    run = Run(service or surrounding_service() or arguments[0], recorder=f"run/{__version__}")
+    whole = _part(pre_command, post_command)
+    if stage is None:
+        recordings: list[Recording] = [Service(run, whole)]
+    elif service or pre_command or post_command:
+        recordings = [Service(run, whole), Recording(run, whole.stage_within(stage))]
+    else:
+        part = whole.stage_within(stage)
+        complain_if_outside(part, run)
+        recordings = [Recording(run, part)]
+    _end_as(_recorded(recordings, arguments))
+
+
+def _part(pre_command: str | None, post_command: str | None) -> Part:
+    if pre_command:
+        return Part.command(Kind.PRE_COMMAND, pre_command, whole=True)
+    if post_command:
+        return Part.command(Kind.POST_COMMAND, post_command, whole=True)
+    return own_part()
+
+
+def _recorded(recordings: list[Recording], arguments: tuple[str, ...]) -> int:
+    """How the command ended: its exit status, or minus the number of its signal."""
+    child = Child()
+    for recording in recordings:
+        recording.start()
+    message = None
+    try:
+        ended = child.run(arguments)
+    except (OSError, ValueError) as error:
+        ended, message = _not_started(arguments[0], error)
+    recordings[0].end(_failure(ended, message, arguments))
+    if message is not None:
+        click.echo(f"service-record run: {message}", err=True)
+    return ended
+
+
+def _not_started(program: str, error: OSError | ValueError) -> tuple[int, str]:
+    """The exit status and the reason, as a shell has them; see "Exit Status" in bash(1)."""
+    if isinstance(error, FileNotFoundError):
+        return _NOT_FOUND, f"{program}: command not found"
+    reason = error.strerror if isinstance(error, OSError) else error
+    return _NOT_EXECUTABLE, f"{program}: {reason}"
+
+
+def _failure(ended: int, message: str | None, arguments: tuple[str, ...]) -> Failure | None:
+    if ended == 0:
+        return None
+    return Failure(
+        message=message,
+        command=shlex.join(arguments),
+        exit_code=ended if ended > 0 else None,
+        signal=signal_name(-ended) if ended < 0 else None,
+    )
+
+
+def _end_as(ended: int) -> None:
+    if ended < 0:
+        die_of(-ended)
+    click.get_current_context().exit(ended if ended >= 0 else _SIGNAL_BASE - ended)

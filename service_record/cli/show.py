@@ -1,0 +1,123 @@
+"""`service-record show`: what services did, failures first."""
+
+import gc
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime
+
+import click
+
+from service_record.cli import FAILED
+from service_record.cli.opening import Unreadable, opened
+from service_record.cli.options import display_options, selection_options, source_options
+from service_record.cli.terminal import print_lines, view
+from service_record.display.page import View
+from service_record.display.text import Clock
+from service_record.history import History, build_history
+from service_record.history.doubts import doubted
+from service_record.history.selection import ALL_BOOTS, Selection, find_boot
+from service_record.source import Piece, liveness_for
+
+
+@click.command("show")
+@click.argument("services", metavar="[SERVICE]...", nargs=-1)
+@source_options
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "wide", "json", "jsonl", "yaml"]),
+    default="table",
+    help="table: the answer in one screen; wide: every run; the others for programs.",
+)
+@selection_options
+@display_options
+@click.option(
+    "--fail", is_flag=True, help="Exit 1 when the latest run of a service failed or was interrupted."
+)
+def command(
+    *,
+    services: tuple[str, ...],
+    places: tuple[str, ...],
+    output: str,
+    boot: str,
+    stage: str | None,
+    failed: bool,
+    since: datetime | None,
+    until: datetime | None,
+    clock: str | None,
+    color: str,
+    pager: bool,
+    fail: bool,
+) -> None:
+    """Show what services did, failures first.
+
+    \b
+    Examples:
+      service-record show                   what ran here
+      service-record show bootkube -o wide  every run of one service
+      service-record show --from -          records from standard input
+      service-record show --boot -1 --failed
+    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    gc.disable()  # nothing here forms cycles, and looking for some takes a third of the time
+    selection = Selection(services=services, stage=stage, failed=failed, since=since, until=until)
+    source = opened(places, services)
+    if output == "jsonl" and boot == ALL_BOOTS and not fail:
+        _print_entries(source.records, selection)
+        return
+    if output == "jsonl":  # each record is read once, and here needed twice
+        source = replace(source, records=tuple((name, list(pieces)) for name, pieces in source.records))
+    whole = build_history(source.records, liveness_for(source))
+    whole = doubted(whole, source.written, source.unfinished)
+    selection = replace(selection, boot_id=_boot_id(whole, boot))
+    history = selection.of(whole)
+    match output:
+        case "jsonl":
+            _print_entries(source.records, selection)
+        case "json" | "yaml":
+            _print_document(history, source.name, output)
+        case _:
+            _print_page(
+                history, source.name, output, view(Clock(clock) if clock else None), color, pager=pager
+            )
+    if fail and any(service.outcome and service.outcome.is_bad for service in history.services):
+        raise click.exceptions.Exit(FAILED)
+
+
+def _boot_id(history: History, wanted: str) -> str | None:
+    if wanted == ALL_BOOTS:
+        return None
+    try:
+        return find_boot(history.boots, wanted)
+    except LookupError as error:
+        raise Unreadable(str(error)) from None
+
+
+def _print_page(history: History, source: str, output: str, view: View, color: str, *, pager: bool) -> None:
+    if output == "wide":
+        from service_record.display.wide import wide  # noqa: PLC0415  # only what is shown
+
+        lines = wide(history, source, view)
+    else:
+        from service_record.display.table import table  # noqa: PLC0415
+
+        lines = table(history, source, view)
+    print_lines(lines, color, pager=pager)
+
+
+def _print_document(history: History, source: str, output: str) -> None:
+    from service_record.display.document import document  # noqa: PLC0415  # only what is shown
+
+    if output == "yaml":
+        from service_record.display.yaml import as_yaml as written  # noqa: PLC0415
+    else:
+        from service_record.display.machine import as_json as written  # noqa: PLC0415
+    sys.stdout.buffer.write(written(document(history, source)).encode())
+
+
+def _print_entries(records: Iterable[tuple[str, Iterable[Piece]]], selection: Selection) -> None:
+    from service_record.display.machine import write_jsonl  # noqa: PLC0415  # only what is shown
+
+    named = (record for record in records if selection.has_service(record[0]))
+    selected = ((name, filter(selection.has, pieces)) for name, pieces in named)
+    write_jsonl(selected, sys.stdout.buffer)

@@ -1,0 +1,60 @@
+"""What is known of the terminal, and how lines get there: width, colour, glyphs, pager."""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Mapping
+from io import TextIOWrapper
+from itertools import chain, islice
+from typing import Final
+
+import click
+
+from service_record.display.page import Line, View, glyphs_for, painted
+from service_record.display.text import Clock
+
+_MIN_WIDTH: Final = 60
+_FALLBACK: Final = (80, 24)
+
+
+def has_color(when: str, environment: Mapping[str, str], *, is_terminal: bool) -> bool:
+    """Whether to use colour, given `--color`; see https://no-color.org and https://force-color.org."""
+    if when != "auto":
+        return when == "always"
+    if environment.get("NO_COLOR"):
+        return False
+    if environment.get("FORCE_COLOR"):
+        return True
+    return is_terminal and environment.get("TERM") != "dumb"
+
+
+def view(clock: Clock | None) -> View:
+    """The view of standard output: local times on a terminal, UTC elsewhere, unless told otherwise."""
+    width = shutil.get_terminal_size(_FALLBACK).columns
+    natural = Clock.LOCAL if sys.stdout.isatty() else Clock.UTC
+    return View(
+        width=max(width, _MIN_WIDTH),
+        clock=clock or natural,
+        glyphs=glyphs_for(sys.stdout.encoding or "ascii"),
+    )
+
+
+def escape_what_cannot_be_encoded() -> None:
+    """Have standard output write out the characters that its encoding has not."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def print_lines(lines: Iterable[Line], color: str, *, pager: bool) -> None:
+    """Print lines; on a terminal, more of them than it has rows go to a pager."""
+    is_terminal = sys.stdout.isatty()
+    has = has_color(color, os.environ, is_terminal=is_terminal)
+    texts = painted(lines, color=has)
+    escape_what_cannot_be_encoded()
+    if is_terminal and pager:
+        screen = list(islice(texts, shutil.get_terminal_size(_FALLBACK).lines))
+        if len(screen) == shutil.get_terminal_size(_FALLBACK).lines:
+            click.echo_via_pager(chain(screen, texts), color=has)
+            return
+        texts = iter(screen)
+    sys.stdout.writelines(texts)

@@ -1,0 +1,188 @@
+"""`service-record validate`: what is damaged in records, and what is whole."""
+
+import os
+import shutil
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from io import BufferedReader, BytesIO
+from pathlib import Path
+from typing import BinaryIO, Final, cast
+
+import click
+
+from service_record.bundle import HEAD_BYTES, Bundle, is_packed, open_bundle
+from service_record.cli import DAMAGED, UNREADABLE, told
+from service_record.cli.opening import Unreadable
+from service_record.cli.output import check_new, write_new
+from service_record.cli.terminal import escape_what_cannot_be_encoded
+from service_record.conformance import Fault, examine, is_array
+from service_record.display.text import visible
+from service_record.entry import Entry
+from service_record.export import FORMS
+from service_record.records import Records
+from service_record.source import SourceError, records_directory, unfinished_beside
+
+_STANDARD_INPUT: Final = "-"
+_ONE_RECORD: Final = "--salvage takes one record, FILE"
+_UNFINISHED: Final = Fault(1, "left by a write that did not end; it may have a newer entry")
+
+
+@click.command("validate")
+@click.argument("places", metavar="FILE...", nargs=-1, required=True)
+@click.option(
+    "--salvage",
+    metavar="OUT",
+    type=click.Path(path_type=Path),
+    help="Write every whole entry of the one FILE to this new file, in its layout.",
+)
+def command(*, places: tuple[str, ...], salvage: Path | None) -> None:
+    """Say what is damaged in records, and save what is whole.
+
+    FILE is a record, a directory or bundle of records, or - for standard input. A fault is a line: file,
+    line in the file, reason. Nothing is said of a record that is whole.
+
+    \b
+    Examples:
+      service-record validate /var/log/openshift
+      service-record validate bootkube.json --salvage whole.json
+    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    if salvage is not None:
+        if len(places) != 1 or Path(places[0]).is_dir():
+            raise click.UsageError(_ONE_RECORD)
+        check_new(salvage)
+    escape_what_cannot_be_encoded()
+    damage = _Damage()
+    are_read = [_is_read(name, damage, salvage) for name in _names(places)]
+    for leftover in _leftovers(places):
+        damage.tell(str(leftover), _UNFINISHED)
+    if not all(are_read):
+        raise click.exceptions.Exit(UNREADABLE)
+    if damage.is_found:
+        raise click.exceptions.Exit(DAMAGED)
+
+
+class _Damage:
+    """The faults that were told so far, a line each."""
+
+    def __init__(self) -> None:
+        self.is_found = False
+
+    def tell(self, name: str, fault: Fault) -> None:
+        self.is_found = True
+        click.echo(f"{visible(name)}:{fault.line}: {visible(fault.reason)}")
+
+    def told_from(self, name: str, pieces: Iterable[Entry | Fault]) -> Iterator[Entry]:
+        """The entries among the pieces; the faults are told meanwhile."""
+        for piece in pieces:
+            if isinstance(piece, Fault):
+                self.tell(name, piece)
+            else:
+                yield piece
+
+
+def _names(places: Iterable[str]) -> list[str]:
+    """The files to read, those of a directory in their order there."""
+    names = []
+    for place in places:
+        if not Path(place).is_dir():
+            names.append(place)
+            continue
+        directory = _directory(place)
+        services = Records(directory).services()
+        if not services and not _leftovers([place]):
+            raise Unreadable(f"no records in {visible(place)}: no *.json file there")
+        names += [str(directory / f"{service}.json") for service in services]
+    return names
+
+
+def _leftovers(places: Iterable[str]) -> list[Path]:
+    """What upstream's shim left beside records, or in place of them, when it was killed."""
+    found: list[Path | None] = []
+    for place in places:
+        if Path(place).is_dir():
+            found += sorted(_directory(place).glob("*.json.tmp"))
+        elif place != _STANDARD_INPUT:
+            found.append(unfinished_beside(Path(place)))
+    return [path for path in found if path is not None]
+
+
+def _directory(place: str) -> Path:
+    try:
+        return records_directory(Path(place))
+    except SourceError as error:
+        raise Unreadable(visible(str(error))) from None
+
+
+def _is_read(name: str, damage: _Damage, salvage: Path | None) -> bool:
+    """Tell the faults in a file and save its entries; False, and a line of why, if not all could be read."""
+    try:
+        with _opened(name) as stream:
+            bundle = _bundle_in(stream)
+            if bundle is None:
+                _check(name, stream, damage, salvage)
+            elif bundle.unpacked is not None:
+                _check(name, BytesIO(bundle.unpacked), damage, salvage)
+            elif salvage is not None:
+                raise click.UsageError(_ONE_RECORD)
+            else:
+                _check_bundle(name, bundle, damage)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        click.echo(f"Error: {told(error)}", err=True)
+        return False
+    return bundle is None or not _is_lacking(name, bundle)
+
+
+def _check(name: str, stream: BinaryIO, damage: _Damage, salvage: Path | None = None) -> None:
+    entries = damage.told_from(name, examine(stream))
+    if salvage is None:
+        deque(entries, maxlen=0)
+    else:
+        form = "array" if is_array(stream) else "jsonl"
+        write_new(salvage, FORMS[form](entries))
+
+
+def _check_bundle(name: str, bundle: Bundle, damage: _Damage) -> None:
+    for service, record in bundle.records.items():
+        member = f"{name}:{record.path}"
+        _check(member, BytesIO(record.data), damage)
+        if record.damage:
+            damage.tell(member, Fault(record.data.count(b"\n") + 1, record.damage))
+        if service in bundle.unfinished:
+            damage.tell(f"{member}.tmp", _UNFINISHED)
+
+
+def _is_lacking(name: str, bundle: Bundle) -> bool:
+    """Whether a bundle could not be read, or not all of it; what is missing is said."""
+    for part in bundle.left_out:
+        where = ": ".join(filter(None, (name, part.path, part.reason)))
+        click.echo(f"Error: {visible(where)}", err=True)
+    if not bundle.records and bundle.unpacked is None:
+        click.echo(f"Error: {visible(name)}: an archive without records", err=True)
+        return True
+    return bool(bundle.left_out)
+
+
+@contextmanager
+def _opened(name: str) -> Iterator[BufferedReader]:
+    """The bytes of a record; what can be read only once is kept in a file meanwhile."""
+    is_file = name != _STANDARD_INPUT
+    with Path(name).open("rb") if is_file else os.fdopen(sys.stdin.fileno(), "rb", closefd=False) as stream:
+        if stream.seekable():
+            yield stream
+            return
+        with tempfile.TemporaryFile() as kept:
+            shutil.copyfileobj(stream, kept)
+            kept.seek(0)
+            yield cast("BufferedReader", kept)
+
+
+def _bundle_in(stream: BufferedReader) -> Bundle | None:
+    """What a packed file has in it; None for any other, which is at its beginning afterwards."""
+    head = stream.read(HEAD_BYTES)
+    stream.seek(0)
+    return open_bundle(stream) if is_packed(head) else None

@@ -1,0 +1,81 @@
+"""Whether a record is as a writer leaves it: JSON Lines or one closed array, and nothing but entries in it.
+
+Our reader takes much more than that; other programs do not.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO, Final
+
+import orjson
+
+from service_record.entry import Entry, Malformed
+from service_record.layout import BYTE_ORDER_MARK, read_entries
+
+_HEAD_BYTES: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong with a record, and where."""
+
+    line: int
+    """From 1."""
+    reason: str
+
+
+def examine(stream: BinaryIO) -> Iterator[Entry | Fault]:
+    """Every entry of a record and every fault, in the order of the file; the stream must be seekable.
+
+    Where all pieces are entries, the first place that a strict reader of the file's layout refuses is the
+    fault. For that an array is held in memory, as those readers hold it.
+    """
+    is_whole = True
+    for piece in read_entries(stream):
+        if isinstance(piece, Malformed):
+            is_whole = False
+            yield Fault(piece.line, piece.reason)
+        else:
+            yield piece
+    fault = _departure(stream) if is_whole else None
+    if fault is not None:
+        yield fault
+
+
+def is_array(stream: BinaryIO) -> bool:
+    """Whether a record begins as an array; the stream is at its beginning afterwards."""
+    stream.seek(0)
+    head = stream.read(_HEAD_BYTES).removeprefix(BYTE_ORDER_MARK)
+    stream.seek(0)
+    return head.lstrip().startswith(b"[")
+
+
+def _departure(stream: BinaryIO) -> Fault | None:
+    array = is_array(stream)
+    if stream.read(len(BYTE_ORDER_MARK)) == BYTE_ORDER_MARK:
+        return Fault(1, "a byte order mark, which JSON has not")
+    stream.seek(0)
+    return _departure_from_array(stream.read()) if array else _departure_from_lines(stream)
+
+
+def _departure_from_array(content: bytes) -> Fault | None:
+    try:
+        orjson.loads(content)
+    except orjson.JSONDecodeError as error:
+        return Fault(error.lineno, f"not one closed JSON array: {error.msg}")
+    return None
+
+
+def _departure_from_lines(stream: BinaryIO) -> Fault | None:
+    is_empty = True
+    for number, line in enumerate(stream, 1):
+        if not line.strip():
+            continue
+        is_empty = False
+        try:
+            value = orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            return Fault(number, f"not JSON Lines: {error.msg}")
+        if not isinstance(value, dict):
+            return Fault(number, "not JSON Lines: an array")
+    return Fault(1, "empty: nothing was ever written, or all of it is lost") if is_empty else None

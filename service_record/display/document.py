@@ -1,0 +1,111 @@
+"""A history as one plain document for programs; docs/cli.md describes it field by field.
+
+What is not known is left out. Times are UTC with milliseconds, durations seconds.
+"""
+
+from collections.abc import Iterable
+from typing import Final, TypeAlias
+
+from service_record.display.text import utc
+from service_record.entry import Malformed
+from service_record.history import History, ServiceHistory
+from service_record.history.facts import NOTHING, Facts, Location
+from service_record.history.outcome import Command, Run, Span, Stage
+
+_SCHEMA_VERSION: Final = 1
+
+Document: TypeAlias = dict[str, object]
+
+
+def document(history: History, source: str) -> Document:
+    """The document of `show --output json` and `yaml`."""
+    return {
+        "version": _SCHEMA_VERSION,
+        "source": source,
+        "boots": list(history.boots),
+        "services": [_service(service) for service in history.services],
+    }
+
+
+def malformed_document(piece: Malformed) -> Document:
+    return {"line": piece.line, "text": piece.text, "reason": piece.reason}
+
+
+def _service(service: ServiceHistory) -> Document:
+    return {
+        "service": service.name,
+        **_known(outcome=service.outcome and service.outcome.value),
+        "runs": [_run(run) for run in service.runs],
+        "malformed": [malformed_document(piece) for piece in service.malformed],
+        **_known(utcOffset=service.utc_offset and round(service.utc_offset.total_seconds())),
+        **_known(unfinished=service.is_unfinished or None),
+    }
+
+
+def _run(run: Run) -> Document:
+    return {
+        "attempt": run.attempt,
+        **_span(run),
+        "firstEntry": utc(run.first_entry),
+        "lastEntry": utc(run.last_entry),
+        **_known(inStage=run.in_stage, inCommand=run.in_command, bootId=run.boot_id),
+        **_known(invocationId=run.invocation_id, pid=run.pid, recorder=run.recorder),
+        **_known(dropped=run.dropped or None),
+        **_facts(run.facts),
+        "commands": [_command(command) for command in run.commands],
+        "stages": _stages(run.stages),
+    }
+
+
+def _command(command: Command) -> Document:
+    return {
+        "kind": "pre-command" if command.is_before else "post-command",
+        "name": command.name,
+        **_span(command),
+        **_known(inStage=command.in_stage, pid=command.pid),
+        **_facts(command.facts),
+        "stages": _stages(command.stages),
+    }
+
+
+def _stages(stages: Iterable[Stage]) -> list[Document]:
+    return [
+        {"name": stage.name, "depth": stage.depth, **_span(stage), **_facts(stage.facts)} for stage in stages
+    ]
+
+
+def _span(span: Span) -> Document:
+    document: Document = {"outcome": span.outcome.value}
+    if span.started is not None:
+        document["started"] = utc(span.started)
+    if span.ended is not None:
+        document["ended"] = utc(span.ended)
+    if span.duration is not None:
+        document["duration"] = span.duration
+    return document
+
+
+def _facts(facts: Facts) -> Document:
+    if facts == NOTHING:
+        return {}
+    return {
+        "facts": _known(
+            location=_location(facts.location) if facts.location else None,
+            approximate=facts.is_approximate or None,
+            command=facts.command,
+            stack=[_location(frame) for frame in facts.stack] or None,
+            exitCode=facts.exit_code,
+            signal=facts.signal,
+            serviceResult=facts.service_result,
+            message=facts.message,
+            truncated=facts.is_truncated or None,
+        )
+    }
+
+
+def _location(location: Location) -> Document:
+    return _known(line=location.line, function=location.function or None, file=location.file)
+
+
+def _known(**fields: object) -> Document:
+    return {name: value for name, value in fields.items() if value is not None}

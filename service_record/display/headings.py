@@ -1,0 +1,47 @@
+"""One line of a run: what it came to, and when."""
+
+from collections.abc import Iterator
+
+from rich.cells import cell_len
+
+from service_record.display.page import Ink, Line, View
+from service_record.display.phrases import ending, glyph, headline, ink, name
+from service_record.display.text import count, cut, duration, moment, wrap
+from service_record.history.outcome import Outcome, Run
+
+
+def title(run: Run, view: View) -> Line:
+    """`✗ bootkube failed in stage cvo-bootstrap`, in one line."""
+    color = ink(run.outcome)
+    service = cut(name(run.service), view.width // 2, view.glyphs.cut)
+    told = cut(headline(run), view.width - cell_len(service) - len("✗  "), view.glyphs.cut)
+    return (f"{glyph(run.outcome, view.glyphs)} ", color), (service, Ink.STRONG), (f" {told}", color)
+
+
+def when(run: Run, view: View) -> str:
+    """How and when it ended: `attempt 3, exit 1 after 2m 3s, 2026-11-21 03:12:05Z`."""
+    parts = [f"attempt {run.attempt}"] if run.attempt > 1 else []
+    if run.outcome is Outcome.RUNNING:
+        parts.append(f"started {moment(run.first_entry, view.clock, view.now)}")
+    elif run.outcome is Outcome.INTERRUPTED:
+        parts.append(f"last entry {moment(run.last_entry, view.clock, view.now)}")
+    else:
+        parts += [_end(run), moment(run.ended or run.last_entry, view.clock, view.now)]
+    if run.started is None:
+        parts.append("no start recorded")
+    if run.dropped:
+        parts.append(f"{count(run.dropped, 'entry', 'entries')} lost")
+    return ", ".join(filter(None, parts))
+
+
+def when_lines(run: Run, view: View, indent: int) -> Iterator[Line]:
+    """`when` in lines of its own."""
+    for row in wrap(when(run, view), view.width - indent):
+        yield ((" " * indent + row, Ink.PLAIN),)
+
+
+def _end(run: Run) -> str:
+    how = ending(run.facts) if run.outcome.is_bad else ""
+    if run.duration is None:
+        return how
+    return f"{how} after {duration(run.duration)}".lstrip()

@@ -1,0 +1,46 @@
+"""Documents and entries as JSON and JSON Lines: lossless, and safe to look at on a terminal."""
+
+import json
+from collections.abc import Iterable
+from typing import IO, Final
+
+import jsonlines
+import orjson
+
+from service_record.display.document import malformed_document
+from service_record.display.text import escaped
+from service_record.entry import Entry, Malformed
+
+_DELETE: Final = b"\x7f"
+
+
+def as_json(document: object) -> str:
+    """A document as indented JSON."""
+    return encoded(document, orjson.OPT_INDENT_2) + "\n"
+
+
+def write_jsonl(records: Iterable[tuple[str, Iterable[Entry | Malformed]]], stream: IO[bytes]) -> None:
+    """Write each piece as it is read, on a line of its own, `service` first.
+
+    A piece that is not an entry becomes `{"service": ..., "malformed": {"line", "text", "reason"}}`.
+    """
+    with jsonlines.Writer(stream, dumps=encoded) as writer:
+        for service, pieces in records:
+            for piece in pieces:
+                writer.write({"service": service} | _fields(piece))
+
+
+def _fields(piece: Entry | Malformed) -> dict[str, object]:
+    return piece.to_json() if isinstance(piece, Entry) else {"malformed": malformed_document(piece)}
+
+
+def encoded(value: object, option: int = 0) -> str:
+    """A value as JSON in one line, in which nothing acts on a terminal; `option` is one of orjson's."""
+    try:
+        raw = orjson.dumps(value, option=option)
+    except TypeError:  # a lone surrogate, or an integer of more than 64 bits
+        raw = json.dumps(value, indent=2 if option else None).encode()
+    text = raw.decode()
+    if raw.isascii() and _DELETE not in raw:
+        return text
+    return escaped(text)

@@ -1,0 +1,92 @@
+"""What stands above and below the services: how many came to what, and what could not be read."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Final
+
+from service_record.display.page import BLANK, Ink, Line, View
+from service_record.display.phrases import VERBS, ink, name
+from service_record.display.text import count, cut, visible, wrap, zone
+from service_record.entry import Malformed
+from service_record.history import History, ServiceHistory
+
+_MAX_PIECES: Final = 3
+_INDENT: Final = 2
+
+
+def summary(history: History, source: str, view: View) -> Iterator[Line]:
+    """`3 services: 1 failed, 2 succeeded`, and where that was read."""
+    if history.services:
+        yield (count(len(history.services), "service"), Ink.STRONG), *_counts(history)
+    else:
+        yield (("no run matches", Ink.STRONG),)
+    parts = [visible(source)]
+    if history.boots:
+        parts.append(count(len(history.boots), "boot"))
+    damaged = sum(len(service.malformed) for service in history.services)
+    if damaged:
+        parts.append(f"{count(damaged, 'damaged piece')}")
+    for row in wrap(", ".join(parts), view.width):
+        yield ((row, Ink.FAINT),)
+
+
+def _counts(history: History) -> Line:
+    """`: 1 failed, 2 succeeded`, worst first."""
+    outcomes = Counter(service.outcome for service in history.services)
+    told = [
+        (f"{outcomes[outcome]} {verb}", ink(outcome)) for outcome, verb in VERBS.items() if outcomes[outcome]
+    ]
+    if outcomes[None]:
+        told.append((f"{outcomes[None]} without a run", Ink.FAINT))
+    separators = [(": ", Ink.PLAIN), *[(", ", Ink.PLAIN)] * len(told)]
+    return tuple(chain.from_iterable(zip(separators, told, strict=False)))
+
+
+def damages(history: History, view: View, *, whole: bool = False) -> Iterator[Line]:
+    """What speaks against each record, and its pieces that are not entries: the first few, or all of them."""
+    for service in history.services:
+        doubts = list(_doubts(service))
+        if not doubts and not service.malformed:
+            continue
+        yield BLANK
+        yield _damage_title(service, view)
+        for doubt in doubts:
+            yield from _indented(doubt, Ink.PLAIN, view)
+        yield from _pieces(service.malformed, view, whole=whole)
+
+
+def _doubts(service: ServiceHistory) -> Iterator[str]:
+    if not service.runs and not service.malformed:
+        yield "no entry in it"
+    if service.utc_offset is not None:
+        yield f"times seem to be those of {zone(service.utc_offset)}, although labelled UTC"
+    if service.is_unfinished:
+        yield f"{visible(service.name)}.json.tmp lies beside it, from a write that did not end"
+
+
+def _pieces(pieces: Sequence[Malformed], view: View, *, whole: bool) -> Iterator[Line]:
+    limit = None if whole else _MAX_PIECES
+    for piece in pieces[:limit]:
+        yield from _indented(_told(piece, view, whole=whole), Ink.PLAIN, view)
+    rest = len(pieces) - _MAX_PIECES
+    if not whole and rest > 0:
+        yield from _indented(f"and {rest} more, shown by --output wide", Ink.FAINT, view)
+
+
+def _told(piece: Malformed, view: View, *, whole: bool) -> str:
+    text = visible(piece.text) if whole else cut(visible(piece.text), view.width // 2, view.glyphs.cut)
+    return f"line {piece.line}: {visible(piece.reason)}: {text}"
+
+
+def _indented(text: str, color: Ink, view: View) -> Iterator[Line]:
+    for row in wrap(text, view.width - _INDENT):
+        yield ((" " * _INDENT + row, color),)
+
+
+def _damage_title(service: ServiceHistory, view: View) -> Line:
+    lead, told = f"{view.glyphs.damaged} ", " record"
+    if service.malformed:
+        told += f": {count(len(service.malformed), 'damaged piece')}"
+    label = cut(name(service.name), view.width - len(lead) - len(told), view.glyphs.cut)
+    return (lead, Ink.WORRYING), (label, Ink.STRONG), (told, Ink.WORRYING)

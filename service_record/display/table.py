@@ -1,0 +1,121 @@
+"""The answer in one screen: what failed, in which stage, at which line, with what it said last."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from rich.cells import cell_len
+
+from service_record.display.details import details, labelled
+from service_record.display.headings import title, when, when_lines
+from service_record.display.page import BLANK, Ink, Line, View
+from service_record.display.phrases import VERBS, headline, ink, name
+from service_record.display.repeats import Repeat, repeats
+from service_record.display.stages import stage_lines
+from service_record.display.summary import damages, summary
+from service_record.display.text import count, moment, wrap
+from service_record.history import History, ServiceHistory
+from service_record.history.outcome import Outcome, Run
+
+_INDENT: Final = 2
+_MAX_EARLIER: Final = 3
+
+
+def table(history: History, source: str, view: View) -> Iterator[Line]:
+    """The lines of the default output of `show`."""
+    yield from summary(history, source, view)
+    stories = sorted((_Story(s, _bad_end(s)) for s in history.services if s.runs), key=_urgency)
+    for story in stories:
+        if story.bad is not None:
+            yield BLANK
+            yield from _told_in_full(story, story.bad, view)
+    calm = [story for story in stories if story.bad is None]
+    if calm:
+        yield BLANK
+    for story in calm:
+        yield from _told_in_short(story, view)
+    yield from damages(history, view)
+
+
+@dataclass(frozen=True, slots=True)
+class _Story:
+    """One service, and the bad end of it that wants telling in full."""
+
+    service: ServiceHistory
+    bad: Run | None
+
+
+def _bad_end(service: ServiceHistory) -> Run | None:
+    """The last run that came to an end, when that was a bad one."""
+    ended = (run for run in reversed(service.runs) if run.outcome is not Outcome.RUNNING)
+    last = next(ended, None)
+    return last if last is not None and last.outcome.is_bad else None
+
+
+def _urgency(story: _Story) -> tuple[int, float]:
+    """The worst outcomes first, and of those the one that happened first: others may follow from it."""
+    run = story.service.runs[-1]
+    return list(VERBS).index(run.outcome), (story.bad or run).last_entry.timestamp()
+
+
+def _told_in_full(story: _Story, bad: Run, view: View) -> Iterator[Line]:
+    latest = story.service.runs[-1]
+    yield title(latest, view)
+    yield from when_lines(latest, view, _INDENT)
+    if latest is not bad:
+        yield from labelled(
+            "before", [(f"{headline(bad)}, {when(bad, view)}", ink(bad.outcome))], view, _INDENT
+        )
+    yield from details(bad.facts, view, _INDENT)
+    yield from stage_lines(bad.stages, view, _INDENT)
+    same, others = _repeats(story.service, bad)
+    if same.count > 1:
+        first = moment(same.first.last_entry, view.clock, view.now)
+        yield from labelled("repeated", [(f"{same.count} times, first {first}", Ink.PLAIN)], view, _INDENT)
+    yield from _earlier([repeat for repeat in others if repeat.last is not latest], view)
+
+
+def _told_in_short(story: _Story, view: View) -> Iterator[Line]:
+    run = story.service.runs[-1]
+    same, others = _repeats(story.service, run)
+    notes = [when(run, view)]
+    if same.count > 1:
+        first = moment(same.first.last_entry, view.clock, view.now)
+        notes.append(f"{view.glyphs.times}{same.count} since {first}")
+    handled = [stage for stage in run.stages if stage.outcome.is_bad]
+    if handled:
+        notes.append(f"went on after {count(len(handled), 'failure')} of stage {name(handled[-1].name)}")
+    yield from _beside(title(run, view), ", ".join(notes), view)
+    yield from _earlier(others, view)
+
+
+def _beside(line: Line, notes: str, view: View) -> Iterator[Line]:
+    """The notes behind the line when there is room, and else below it."""
+    taken = sum(cell_len(text) for text, _ in line)
+    if taken + _INDENT + cell_len(notes) <= view.width:
+        yield *line, (" " * _INDENT + notes, Ink.FAINT)
+        return
+    yield line
+    for row in wrap(notes, view.width - _INDENT):
+        yield ((" " * _INDENT + row, Ink.FAINT),)
+
+
+def _repeats(service: ServiceHistory, run: Run) -> tuple[Repeat, list[Repeat]]:
+    """The runs that came to the same as this one, and the others, latest first."""
+    found = repeats(service.runs)
+    same = next(repeat for repeat in found if repeat.last is run)
+    return same, [repeat for repeat in reversed(found) if repeat is not same]
+
+
+def _earlier(others: list[Repeat], view: View) -> Iterator[Line]:
+    texts = [(_in_short(repeat, view), Ink.PLAIN) for repeat in others[:_MAX_EARLIER]]
+    if len(others) > len(texts):
+        texts.append((f"and {len(others) - len(texts)} other ends, shown by --output wide", Ink.FAINT))
+    yield from labelled("earlier", texts, view, _INDENT)
+
+
+def _in_short(repeat: Repeat, view: View) -> str:
+    times = [moment(repeat.last.last_entry, view.clock, view.now)]
+    if repeat.count > 1:
+        times = [f"first {moment(repeat.first.last_entry, view.clock, view.now)}", f"last {times[0]}"]
+    return f"{count(repeat.count, 'run')} {headline(repeat.last)}, {', '.join(times)}"

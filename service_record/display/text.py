@@ -1,0 +1,107 @@
+"""Texts, times and durations as people read them, safe to print whatever they hold."""
+
+import re
+import textwrap
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from functools import lru_cache
+from typing import Final
+
+from rich.cells import cell_len, chop_cells, set_cell_size
+
+UNSEEN: Final = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+"""C1 controls, on which terminals act, bidirectional overrides, and marks that nobody sees."""
+
+_UNSAFE: Final = re.compile(f"{UNSEEN.pattern}|[\x00-\x1f\ud800-\udfff\U000e0000-\U000e007f]")
+_MINUTE: Final = 60
+_HOUR: Final = 60 * _MINUTE
+_DAY: Final = 24 * _HOUR
+
+
+class Clock(StrEnum):
+    """How times are shown."""
+
+    UTC = "utc"
+    LOCAL = "local"
+    RELATIVE = "relative"
+
+
+def visible(text: str) -> str:
+    r"""The text with what would act on a terminal written out: `\x1b`, `\u202e`. A tab is four blanks."""
+    if text.isascii() and text.isprintable():
+        return text
+    return _UNSAFE.sub(_written_out, text.replace("\t", "    "))
+
+
+def _written_out(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    if code <= 0xFF:  # noqa: PLR2004
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # noqa: PLR2004
+
+
+def escaped(document: str) -> str:
+    r"""A document of JSON or YAML in which nothing is unseen: `\u202e`. Only quoted texts may hold such."""
+    return UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", document)
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of a message, each visible."""
+    return [visible(line.removesuffix("\r")) for line in text.rstrip("\n").split("\n")]
+
+
+@lru_cache(maxsize=256)  # a run that fails again says the same again
+def wrap(text: str, width: int) -> tuple[str, ...]:
+    """The text in lines of at most `width` cells, between words where there are any."""
+    if cell_len(text) <= width:
+        return (text,)
+    if text.isascii():
+        return tuple(textwrap.wrap(text, width, replace_whitespace=False, break_on_hyphens=False))
+    return tuple(chop_cells(text, width))
+
+
+def cut(text: str, width: int, mark: str) -> str:
+    """The text in one line of at most `width` cells, ending in `mark` when it was longer."""
+    if cell_len(text) <= width:
+        return text
+    return set_cell_size(text, max(width - len(mark), 0)) + mark
+
+
+def count(number: int, thing: str, things: str = "") -> str:
+    """A number of things: `1 run`, `12 runs`, `2 entries`."""
+    return f"{number} {thing}" if number == 1 else f"{number} {things or thing + 's'}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds in at most two units: `0.12s`, `9.5s`, `2m 3s`, `1h 5m`, `3d 4h`."""
+    if seconds < 1:
+        return f"{seconds:.2f}s"
+    if round(seconds, 1) < _MINUTE:
+        return f"{seconds:.1f}s"
+    whole = round(seconds)
+    if whole < _HOUR:
+        return f"{whole // _MINUTE}m {whole % _MINUTE}s"
+    if whole < _DAY:
+        return f"{whole // _HOUR}h {whole % _HOUR // _MINUTE}m"
+    return f"{whole // _DAY}d {whole % _DAY // _HOUR}h"
+
+
+def moment(time: datetime, clock: Clock, now: datetime) -> str:
+    """A time: `2026-11-21 03:12:05Z`, with the offset of this host's zone, or `3m 2s ago`."""
+    if clock is Clock.UTC:
+        return utc(time, "seconds").replace("T", " ")
+    if clock is Clock.LOCAL:
+        return time.astimezone().isoformat(" ", "seconds")
+    passed = (now - time).total_seconds()
+    return f"{duration(passed)} ago" if passed >= 0 else f"in {duration(-passed)}"
+
+
+def zone(offset: timedelta) -> str:
+    """An offset from UTC: `UTC-05:00`."""
+    minutes = round(offset.total_seconds() / _MINUTE)
+    return f"UTC{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}"
+
+
+def utc(time: datetime, precision: str = "milliseconds") -> str:
+    """A time in UTC as RFC 3339 writes it."""
+    return time.astimezone(UTC).isoformat(timespec=precision).removesuffix("+00:00") + "Z"

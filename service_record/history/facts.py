@@ -1,0 +1,89 @@
+"""What is known of an end, gathered from the entries that tell it. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from service_record.entry import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A place in a script or program."""
+
+    line: int | None
+    """None where the record has none that can be believed."""
+    function: str
+    file: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is known of an end. Of a failure, where it happened and what was said."""
+
+    location: Location | None = None
+    is_approximate: bool = False
+    """True when `location` is only the nearest call site known."""
+    command: str | None = None
+    stack: tuple[Location, ...] = ()
+    """Innermost first; its first frame is `location`."""
+    exit_code: int | None = None
+    signal: str | None = None
+    service_result: str | None = None
+    message: str | None = None
+    """What was said last, oldest line first: in the journal, and behind that by the exception."""
+    is_truncated: bool = False
+
+
+NOTHING: Final = Facts()
+
+
+def gather_facts(ends: Sequence[Entry]) -> Facts:
+    """The facts of one end that several entries tell: what is known later counts.
+
+    The exit status or signal told last is how it ended. What was told before without a signal does not
+    explain one.
+    """
+    if not ends:
+        return NOTHING
+    death = next((end for end in reversed(ends) if end.signal or end.exit_code is not None), ends[-1])
+    telling = [end for end in ends if end.signal] if death.signal else ends
+    located = _last_with("error_line", telling)
+    said = _last_with("error_message", telling)
+    return Facts(
+        location=_location(located.error_line, _has_upstreams_line(located)),
+        is_approximate=located.error_line_approximate,
+        command=_last_with("command", telling).command,
+        stack=tuple(filter(None, map(_location, located.stack))),
+        exit_code=death.exit_code,
+        signal=_signal(telling) if death.signal else None,
+        service_result=_last_with("service_result", ends).service_result,
+        message=said.error_message,
+        is_truncated=said.truncated,
+    )
+
+
+def _signal(ends: Sequence[Entry]) -> str | None:
+    """The signal that was named last; `unknown` when none was."""
+    return next((end.signal for end in reversed(ends) if end.signal != "unknown"), ends[-1].signal)
+
+
+def _last_with(attribute: str, ends: Sequence[Entry]) -> Entry:
+    if len(ends) == 1:
+        return ends[0]
+    return next((end for end in reversed(ends) if getattr(end, attribute) is not None), ends[-1])
+
+
+def _has_upstreams_line(entry: Entry) -> bool:
+    """True where upstream's shim filled in the line: its EXIT trap sees line 1 whatever failed."""
+    return entry.uptime is None and entry.pid is None and (entry.error_line or "").startswith("1 ")
+
+
+def _location(frame: str | None, is_line_unknown: bool = False) -> Location | None:
+    """The place that `LINE FUNCTION FILE` names; the file may contain spaces."""
+    if frame is None:
+        return None
+    line, function, file = (*frame.split(" ", 2), "", "")[:3]
+    if not line.isdecimal() or not file:
+        return Location(None, "", frame)
+    return Location(None if is_line_unknown else int(line), function, file)

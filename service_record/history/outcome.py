@@ -1,0 +1,78 @@
+"""What entries come to: outcomes, and the runs, commands and stages that have them. Values only."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from service_record.history.facts import NOTHING, Facts
+
+
+class Outcome(StrEnum):
+    """What a run, stage or command came to, as read."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+    RUNNING = "running"
+    INTERRUPTED = "interrupted"
+    """It has no end, and it cannot be running any more."""
+
+    @property
+    def is_bad(self) -> bool:
+        return self in {Outcome.FAILURE, Outcome.INTERRUPTED}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """What has a beginning, an end and an outcome. Times are aware; a lost start or end is None."""
+
+    outcome: Outcome
+    started: datetime | None
+    ended: datetime | None
+    duration: float | None
+    """Seconds, by uptime within a boot and by the clock otherwise; None when the clock went backwards."""
+    facts: Facts = NOTHING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage(Span):
+    """One execution of a named part of a run or command."""
+
+    name: str
+    depth: int = 0
+    """How many stages it is nested in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command(Span):
+    """One execution of a pre- or post-command."""
+
+    name: str
+    is_before: bool
+    """True for a pre-command, False for a post-command."""
+    pid: int | None = None
+    stages: tuple[Stage, ...] = ()
+    in_stage: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run(Span):
+    """One invocation of a service."""
+
+    service: str
+    attempt: int
+    """From 1 within its boot."""
+    first_entry: datetime
+    last_entry: datetime
+    boot_id: str | None = None
+    invocation_id: str | None = None
+    pid: int | None = None
+    recorder: str | None = None
+    commands: tuple[Command, ...] = ()
+    stages: tuple[Stage, ...] = ()
+    """In the order of their starts."""
+    in_stage: str | None = None
+    """The stage that it is in, was interrupted in or failed in."""
+    in_command: str | None = None
+    """Likewise the pre- or post-command."""
+    dropped: int = 0
+    """How many of its entries could not be written."""

@@ -1,0 +1,192 @@
+"""Which entry belongs to which run, command and stage of one service: one pass, in the order of the record.
+
+Pure. What the spans it finds come to is the business of `history`.
+"""
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from service_record.entry import Entry, Malformed, Phase
+from service_record.history.spans import Activity, CommandSpan, RunSpan
+
+_Identity: TypeAlias = tuple[str | None, int | None, str | None]
+
+
+class Pairing:
+    """The runs of one service, as its pieces come in by `add`."""
+
+    def __init__(self) -> None:
+        self.runs: list[RunSpan] = []
+        self.malformed: list[Malformed] = []
+        self.boots: dict[str, str] = {}
+        """Boot id -> timestamp of its first entry, in the order of appearance."""
+        self._by_identity: dict[_Identity, RunSpan] = {}
+        self._by_invocation: dict[str, RunSpan] = {}
+        self._current: dict[int, RunSpan] = {}
+        """The open runs that no later one has superseded, by their numbers."""
+
+    def add(self, entry: Entry) -> None:
+        if entry.boot_id and entry.boot_id not in self.boots:
+            self.boots[entry.boot_id] = entry.timestamp
+        match entry.phase:
+            case Phase.STAGE_START:
+                self._activity(entry).start_stage(entry)
+            case Phase.STAGE_END:
+                self._activity(entry).end_stage(entry)
+            case Phase.SERVICE_START:
+                self._start(entry)
+            case Phase.SERVICE_END:
+                self._end(entry)
+            case Phase.PRE_COMMAND_START | Phase.POST_COMMAND_START:
+                self._start_command(entry)
+            case Phase.PRE_COMMAND_END | Phase.POST_COMMAND_END:
+                self._end_command(entry)
+
+    def _start(self, entry: Entry) -> None:
+        run = self._run_started_by(entry)
+        if run is None:
+            run = self._new_run(entry)
+        if run.start is None:
+            run.start = entry
+            self._by_identity[_identity(entry)] = run
+        self._touch(run, entry)
+
+    def _run_started_by(self, entry: Entry) -> RunSpan | None:
+        """A run that was there before its `service start`: one with pre-commands, or one sourced twice.
+
+        Upstream's shim, sourced twice, starts its run twice within one second and names no run.
+        """
+        if _is_anonymous(entry):
+            run = self.runs[-1] if self.runs else None
+            twice = run is not None and run.start is not None and run.start.timestamp == entry.timestamp
+            return run if run is not None and not run.ends and (run.is_pending or twice) else None
+        same = self._by_identity.get(_identity(entry))
+        if same is not None and not same.ends:
+            return same
+        pending = self._by_invocation.get(entry.invocation_id or "")
+        return pending if pending is not None and pending.is_pending else None
+
+    def _end(self, entry: Entry) -> None:
+        run = self._run_of(entry) or self._new_run(entry)
+        run.ends.append(entry)
+        self._touch(run, entry)
+        self._current.pop(run.number, None)
+
+    def _activity(self, entry: Entry) -> Activity:
+        """What a stage belongs to: the command that the entry names, or else the run."""
+        name = entry.pre_command or entry.post_command
+        if name is not None:
+            return self._command(entry, name)
+        run = self._run_of(entry) or self._new_run(entry)
+        self._touch(run, entry)
+        return run
+
+    def _run_of(self, entry: Entry) -> RunSpan | None:
+        """The run of an entry that starts none.
+
+        A program that records a stage from a process of its own (`service-record run --stage`) shares the
+        invocation with the run, and outside systemd only the boot. An end must know its run better.
+        """
+        if _is_anonymous(entry):
+            return self.runs[-1] if self.runs and not self.runs[-1].ends else None
+        run = self._by_identity.get(_identity(entry))
+        if run is not None:
+            return run
+        if entry.invocation_id is None:
+            return None if entry.phase is Phase.SERVICE_END else self._current_of_boot(entry.boot_id)
+        run = self._by_invocation.get(entry.invocation_id)
+        if run is not None and entry.phase is Phase.SERVICE_END:
+            return run if run.is_pending or entry.pid is None else None
+        return run
+
+    def _current_of_boot(self, boot_id: str | None) -> RunSpan | None:
+        return next((run for run in reversed(self._current.values()) if run.first.boot_id == boot_id), None)
+
+    def _start_command(self, entry: Entry) -> None:
+        before = entry.phase is Phase.PRE_COMMAND_START
+        name = (entry.pre_command if before else entry.post_command) or ""
+        run = self._run_around(entry, name, before=before) or self._new_run(entry)
+        run.commands.append(CommandSpan(first=entry, last=entry, start=entry, name=name, before=before))
+        self._touch(run, entry)
+
+    def _end_command(self, entry: Entry) -> None:
+        name = entry.pre_command if entry.phase is Phase.PRE_COMMAND_END else entry.post_command
+        self._command(entry, name or "").ends.append(entry)
+
+    def _command(self, entry: Entry, name: str) -> CommandSpan:
+        """The open command that an entry names; one whose start was lost is made here."""
+        before = entry.post_command is None and entry.phase is not Phase.POST_COMMAND_END
+        run = self._latest_run(entry)
+        command = run.open_command(name, before=before) if run is not None else None
+        if run is None or command is None:
+            run = self._run_around(entry, name, before=before) or self._new_run(entry)
+            command = CommandSpan(first=entry, last=entry, start=None, name=name, before=before)
+            run.commands.append(command)
+        command.last = entry
+        self._touch(run, entry)
+        return command
+
+    def _latest_run(self, entry: Entry) -> RunSpan | None:
+        """The latest run of the entry's invocation; where it names none, of its boot."""
+        if entry.invocation_id is not None:
+            return self._by_invocation.get(entry.invocation_id)
+        run = self.runs[-1] if self.runs else None
+        return run if run is not None and run.first.boot_id == entry.boot_id else None
+
+    def _run_around(self, entry: Entry, name: str, *, before: bool) -> RunSpan | None:
+        """The run that a command which starts now is part of.
+
+        Without an invocation, a pre-command is the first thing of a new run unless the latest run has had
+        nothing but other pre-commands.
+        """
+        run = self._latest_run(entry)
+        if run is None or entry.invocation_id is not None or not before:
+            return run
+        is_again = any(command.is_called(name, before=before) for command in run.commands)
+        return run if run.is_pending and not is_again else None
+
+    def _new_run(self, entry: Entry) -> RunSpan:
+        if self.runs and self.runs[-1].ends:
+            self.runs[-1].superseded = True
+        run = RunSpan(first=entry, last=entry, start=None, number=len(self.runs))
+        self.runs.append(run)
+        if not _is_anonymous(entry):
+            self._by_identity[_identity(entry)] = run
+        if entry.invocation_id is not None:
+            self._by_invocation[entry.invocation_id] = run
+        self._supersede(entry.invocation_id)
+        return run
+
+    def _supersede(self, invocation_id: str | None) -> None:
+        """Mark the open runs of other invocations: systemd runs one at a time of a unit."""
+        for number, run in list(self._current.items()):
+            if invocation_id is None or run.first.invocation_id != invocation_id:
+                run.superseded = True
+                del self._current[number]
+
+    def _touch(self, run: RunSpan, entry: Entry) -> None:
+        run.last = entry
+        run.dropped += entry.dropped
+        if not run.ends:
+            run.superseded = False
+            self._current[run.number] = run
+
+
+def pair(pieces: Iterable[Entry | Malformed]) -> Pairing:
+    """The runs in the pieces of one service's record."""
+    pairing = Pairing()
+    for piece in pieces:
+        if isinstance(piece, Malformed):
+            pairing.malformed.append(piece)
+        else:
+            pairing.add(piece)
+    return pairing
+
+
+def _is_anonymous(entry: Entry) -> bool:
+    """True for upstream's entries, which name neither their process nor their invocation."""
+    return entry.pid is None and entry.invocation_id is None
+
+
+def _identity(entry: Entry) -> _Identity:
+    return entry.invocation_id, entry.pid, entry.boot_id

@@ -1,0 +1,220 @@
+"""Where records are read from: a directory, files, bundles or standard input, with one face for all."""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from io import BufferedReader, BytesIO
+from itertools import chain
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from service_record import systemd
+from service_record.bundle import RECORD_DIRECTORIES, Bundle, is_packed, looked_into, open_bundle
+from service_record.entry import Entry, Malformed
+from service_record.history.liveness import Liveness
+from service_record.layout import read_entries
+from service_record.records import Records
+
+_STANDARD_INPUT: Final = "-"
+
+Piece: TypeAlias = Entry | Malformed
+
+_ZIP: Final = b"PK\x03\x04"
+_REUSE_SLACK: Final = 1.0  # seconds; a program starts before it records
+
+
+class SourceError(Exception):
+    """Why nothing can be read there, and what to do, in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Records to read, each once."""
+
+    name: str
+    """For people: where they are."""
+    records: tuple[tuple[str, Iterable[Piece]], ...]
+    """Service and its pieces, read as they are asked for."""
+    is_home: bool = False
+    """True for the records directory of this host."""
+    written: Mapping[str, float] = field(default_factory=dict)
+    """Service and when its file was last written, where that is known, in seconds since 1970."""
+    unfinished: frozenset[str] = frozenset()
+    """Services with a file beside theirs that upstream's shim was about to put in its place."""
+    is_snapshot: bool = False
+    """True for a bundle: what runs without an end in it was running when it was made."""
+    left_out: tuple[str, ...] = ()
+    """What of an archive was not read, and why, a line each."""
+
+
+def open_source(places: Sequence[str] = ()) -> Source:
+    """The records in these directories, files and bundles, `-` being standard input; by default this host's.
+
+    A stream that names the `service` of its entries, as `show --output jsonl` writes it, holds as many
+    records. Raises OSError when a place cannot be read, SourceError when there is no record in it.
+    """
+    if not places:
+        return _directory(Records().directory, is_home=True)
+    sources = [_place(place) for place in places]
+    return sources[0] if len(sources) == 1 else _joined(sources)
+
+
+def liveness_for(source: Source) -> Liveness:
+    """What this host can tell of the runs in a source that have no end: of a bundle's, nothing."""
+    if source.is_snapshot:
+        return Liveness()
+    return Liveness(systemd.boot_id(), source.is_home, is_alive)
+
+
+def is_alive(pid: int, uptime: float | None) -> bool | None:
+    """Whether the process of that pid, there at that uptime of this boot, still is; see proc_pid_stat(5).
+
+    A process that started later has only inherited the number. None when /proc does not tell.
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except FileNotFoundError:
+        return False if Path("/proc/self/stat").exists() else None
+    except OSError:
+        return None
+    fields = stat.rpartition(")")[2].split()
+    state, started = fields[0], int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    return state not in {"Z", "X"} and (uptime is None or started <= uptime + _REUSE_SLACK)
+
+
+def _place(place: str) -> Source:
+    if place == _STANDARD_INPUT:
+        return _stream("standard input", "stdin", os.fdopen(sys.stdin.fileno(), "rb", closefd=False))
+    path = Path(place)
+    if path.is_dir():
+        return _bundle_or_directory(path)
+    return _stream(place, path.name.removesuffix(".json"), path.open("rb"))
+
+
+def _bundle_or_directory(path: Path) -> Source:
+    """The records in a directory, or in the bundle that was unpacked to it."""
+    directory = records_directory(path)
+    is_home = directory.resolve() == Records().directory.resolve()
+    source = _directory(directory, is_home=is_home)
+    return replace(source, is_snapshot=directory != path and not is_home)
+
+
+def records_directory(path: Path) -> Path:
+    """Where the bundle in a directory has its records; the directory itself when there is none in it."""
+    for below in ("", "*/"):
+        found = [place for layout in RECORD_DIRECTORIES for place in path.glob(below + layout)]
+        if len(found) > 1:
+            names = ", ".join(str(place) for place in sorted(found))
+            raise SourceError(f"several bundles in {path}: give one of {names}")
+        if found:
+            return found[0]
+        if Records(path).services():
+            break
+    return path
+
+
+def _directory(path: Path, *, is_home: bool) -> Source:
+    records = Records(path)
+    services = records.services()
+    if not services:
+        found = "no *.json file there" if path.is_dir() else "no such directory"
+        raise SourceError(
+            f"no records in {path}: {found}; services make them when they first record, "
+            "and --from names another directory or file"
+        )
+    files = {service: path / f"{service}.json" for service in services}
+    return Source(
+        str(path),
+        tuple((service, records.read(service)) for service in services),
+        is_home,
+        {service: file.stat().st_mtime for service, file in files.items()},
+        frozenset(service for service, file in files.items() if unfinished_beside(file)),
+    )
+
+
+def unfinished_beside(record: Path) -> Path | None:
+    """What upstream's shim was about to put in a record's place, and left there when it was killed."""
+    path = record.with_name(f"{record.name}.tmp")
+    try:
+        return path if path.is_file() else None
+    except OSError:  # too long a name to have any beside it
+        return None
+
+
+def _stream(name: str, service: str, stream: BufferedReader) -> Source:
+    """The records in an open file, which is read while they are."""
+    head, stream = looked_into(stream)
+    if head.startswith(_ZIP):
+        raise SourceError(f"{name}: a zip archive, which is not read; unpack it, and give its directory")
+    if not is_packed(head):
+        return _of_pieces(name, service, _closing(stream))
+    with stream:
+        return _of_bundle(name, service, open_bundle(stream))
+
+
+def _of_bundle(name: str, service: str, bundle: Bundle) -> Source:
+    """The records of an archive; one that is only compressed may hold those of several services."""
+    left_out = tuple(": ".join(filter(None, (name, part.path, part.reason))) for part in bundle.left_out)
+    if bundle.unpacked is not None:
+        pieces = read_entries(BytesIO(bundle.unpacked))
+        source = _of_pieces(name, Path(service).stem.removesuffix(".json"), pieces)
+        return replace(source, left_out=left_out)
+    if not bundle.records:
+        layouts = " nor ".join(f"{layout}/*.json" for layout in RECORD_DIRECTORIES)
+        raise SourceError("; ".join([f"no records in {name}: an archive with neither {layouts}", *left_out]))
+    return Source(
+        name,
+        tuple((known, record.pieces()) for known, record in bundle.records.items()),
+        written={known: record.written for known, record in bundle.records.items()},
+        unfinished=bundle.unfinished,
+        is_snapshot=True,
+        left_out=left_out,
+    )
+
+
+def _of_pieces(name: str, service: str, pieces: Iterator[Piece]) -> Source:
+    """The record of a service, or those of all services that its entries name."""
+    first = next(pieces, None)
+    if first is None:
+        return Source(name, ((service, iter(())),))
+    whole = chain([first], pieces)
+    if _service_in(first) is None:
+        return Source(name, ((service, whole),))
+    return Source(name, tuple((known, iter(own)) for known, own in _by_service(whole, service).items()))
+
+
+def _closing(stream: BufferedReader) -> Iterator[Piece]:
+    with stream:
+        yield from read_entries(stream)
+
+
+def _by_service(pieces: Iterator[Piece], service: str) -> dict[str, list[Piece]]:
+    """The pieces of each service; one that names none belongs with the piece before it."""
+    records: dict[str, list[Piece]] = {}
+    for piece in pieces:
+        service = _service_in(piece) or service
+        records.setdefault(service, []).append(piece)
+    return records
+
+
+def _service_in(piece: Piece) -> str | None:
+    name = piece.extra.get("service") if isinstance(piece, Entry) else None
+    return name if isinstance(name, str) else None
+
+
+def _joined(sources: Sequence[Source]) -> Source:
+    """Several sources as one; a service in more than one has one record, in the order given."""
+    records: dict[str, Iterable[Piece]] = {}
+    for service, pieces in chain.from_iterable(source.records for source in sources):
+        records[service] = chain(records.get(service, ()), pieces)
+    name = ", ".join(source.name for source in sources)
+    return Source(
+        name,
+        tuple(records.items()),
+        any(source.is_home for source in sources),
+        dict(chain.from_iterable(source.written.items() for source in sources)),
+        frozenset[str]().union(*(source.unfinished for source in sources)),
+        all(source.is_snapshot for source in sources),
+        tuple(chain.from_iterable(source.left_out for source in sources)),
+    )

@@ -1,0 +1,78 @@
+"""Control groups made for one test, so that several machines may run side by side; cgroups(7)."""
+
+import contextlib
+import os
+import signal
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def systemd() -> list[Path]:
+    """Where systemd sorts its processes: version 2, and version 1's named hierarchy where there is one."""
+    return _mounted("cgroup2", "name=systemd")
+
+
+def memory() -> list[Path]:
+    """Where version 1 limits memory and lets us; empty where version 2 does or nothing can."""
+    return [path for path in _mounted("memory") if os.access(path, os.W_OK)]
+
+
+def is_delegated(controller: str) -> bool:
+    """Whether version 2 hands this controller on to groups that we make."""
+    switches = [path / "cgroup.subtree_control" for path in _mounted("cgroup2")]
+    return any(controller in switch.read_text().split() for switch in switches)
+
+
+def _mounted(*words: str) -> list[Path]:
+    """Where control groups are mounted whose filesystem type or options have one of these words."""
+    found = []
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        mount, _, filesystem = line.partition(" - ")
+        kind, _, options = filesystem.split(" ", 2)
+        if kind.startswith("cgroup") and {kind, *options.split(",")} & set(words):
+            found.append(Path(mount.split(" ")[4]))
+    return found
+
+
+@contextlib.contextmanager
+def groups(hierarchies: list[Path]) -> Iterator[list[Path]]:
+    """Make a new group in each of the hierarchies; end what is in it and remove it afterwards."""
+    name = f"service-record-{uuid.uuid4().hex}"
+    made = [hierarchy / name for hierarchy in hierarchies]
+    try:
+        for path in made:
+            path.mkdir()
+        yield made
+    finally:
+        for path in made:
+            _remove(path)
+
+
+def pull_the_plug(groups: list[Path]) -> None:
+    """Kill every process of these groups and below: version 2 does so at once, version 1 one by one."""
+    for path in groups:
+        switch = path / "cgroup.kill"
+        if switch.exists():
+            switch.write_text("1")
+            continue
+        for processes in path.rglob("cgroup.procs"):
+            for pid in processes.read_text().split():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
+
+
+def _remove(path: Path) -> None:
+    """A group is busy until its last dead process is gone, some milliseconds after it was killed."""
+    pull_the_plug([path])
+    deadline = time.monotonic() + 5
+    while path.exists():
+        try:
+            for directory in sorted(path.rglob("*/"), reverse=True):
+                directory.rmdir()
+            path.rmdir()
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)

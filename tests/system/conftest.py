@@ -1,0 +1,29 @@
+"""Machines to boot; every test of this directory needs one."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.system.machine import Machine, why_not
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    obstacle = why_not()
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker("system")
+            if obstacle is not None:
+                item.add_marker(pytest.mark.skip(reason=obstacle))
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def shared_machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
+    """A machine for the tests of one module, which boot it once."""
+    return Machine(tmp_path_factory.mktemp("machine"))

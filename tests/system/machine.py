@@ -1,0 +1,216 @@
+"""A real systemd and journald in about a second: systemd-nspawn boots the host's own /usr with an empty root.
+
+systemd-nspawn(1), systemd.unit(5) for SuccessAction=, cgroups(7) for what a boot needs of the host.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from service_record.entry import Entry
+from service_record.history import build_history
+from service_record.history.outcome import Run
+from service_record.records import Records
+from tests.system import cgroup
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SHIM = REPOSITORY / "shell" / "bootstrap-service-record.sh"
+EXIT_HELPER = REPOSITORY / "shell" / "service-record-exit.sh"
+DROP_IN = REPOSITORY / "units" / "10-service-record.conf"
+ENTER = 'for group in $GROUPS; do echo 0 >"$group/cgroup.procs" || exit; done; exec "$@"'
+
+FINISH = """\
+[Unit]
+SuccessAction=exit
+FailureAction=exit
+[Service]
+Type=oneshot
+TimeoutStartSec=60
+ExecStart=/bin/bash /observed/scenario
+StandardOutput=file:/observed/output
+StandardError=inherit
+"""
+
+# `rest` returns when none of the units runs any more or is about to.
+PRELUDE = """\
+start() { systemctl start "$@" || :; }
+rest() {
+  local unit
+  for unit; do
+    until [[ $(systemctl show --property=ActiveState --value "$unit") == @(inactive|failed) ]]; do
+      sleep 0.05
+    done
+  done
+}
+power_loss() { touch /observed/power-loss; sleep infinity; }
+"""
+
+BASH_HEAD = """\
+#!/usr/bin/env bash
+set -euoE pipefail
+. /usr/local/bin/bootstrap-service-record.sh
+"""
+
+PYTHON_HEAD = """\
+#!/venv/bin/python
+import service_record
+"""
+
+
+def why_not() -> str | None:
+    """Say why no machine can be booted here; None when one can be."""
+    if os.geteuid() != 0:
+        return "not root"
+    if shutil.which("systemd-nspawn") is None:
+        return "systemd-nspawn is not installed"
+    namespaces = subprocess.run(
+        ["unshare", "--mount", "--pid", "--fork", "true"], check=False, capture_output=True
+    )
+    if namespaces.returncode != 0 or not all(os.access(path, os.W_OK) for path in cgroup.systemd()):
+        return "this root may make no namespaces or control groups, so no machine can be had here"
+    return None
+
+
+class BootError(Exception):
+    """The machine did not come up, or its scenario did not end; the text is what its console said."""
+
+
+class Machine:
+    """One machine, booted as often as needed: its units, programs and records stay, its boot id does not."""
+
+    def __init__(self, root: Path) -> None:
+        self.records = Records(root / "records")
+        self._units = root / "units"
+        self._programs = root / "programs"
+        self._observed = root / "observed"
+        self._console = self._observed / "console"
+        self._binds: list[str] = []
+        for directory in (self.records.directory, self._units, self._programs, self._observed):
+            directory.mkdir()
+        (self._units / "finish.service").write_text(FINISH)
+        for program in (SHIM, EXIT_HELPER, *_python_to_lend()):
+            shutil.copy(program, self._programs)
+
+    def unit(self, name: str, *settings: str) -> None:
+        """Add NAME.service with these lines in its [Service] section; StartLimit lines belong to [Unit]."""
+        limits = [setting for setting in settings if setting.startswith("StartLimit")]
+        service = [setting for setting in settings if setting not in limits]
+        lines = ["[Unit]", *limits, "[Service]", *service, ""]
+        (self._units / f"{name}.service").write_text("\n".join(lines))
+
+    def program(self, name: str, text: str) -> None:
+        """Add the executable /usr/local/bin/NAME."""
+        path = self._programs / name
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def bash_service(self, name: str, body: str, *settings: str) -> None:
+        """Add a service with a script that the shim records, NAME.sh; BODY begins in line 4."""
+        self.program(f"{name}.sh", BASH_HEAD + textwrap.dedent(body))
+        self.unit(name, f"ExecStart=/usr/local/bin/{name}.sh", *settings)
+
+    def python_service(self, name: str, body: str, *settings: str) -> None:
+        """Add a service with a program that imports the library, NAME.py."""
+        self.program(f"{name}.py", PYTHON_HEAD + textwrap.dedent(body))
+        self.unit(name, f"ExecStart=/usr/local/bin/{name}.py", *settings)
+
+    def drop_in(self, unit: str = "") -> None:
+        """Install the drop-in for one unit, or for every service of the machine."""
+        directory = self._units / f"{unit}.service.d" if unit else self._units / "service.d"
+        directory.mkdir()
+        shutil.copy(DROP_IN, directory)
+
+    def bind(self, host: Path, inside: str) -> None:
+        """Give the machine a directory of the host, writable."""
+        self._binds.append(f"--bind={host}:{inside}")
+
+    def boot(self, scenario: str, *, seconds: float = 60) -> str:
+        """Boot, run the scenario, power off; return what the scenario printed.
+
+        The scenario is bash, with the functions of PRELUDE. After `power_loss` every process is gone at once;
+        nothing shuts down.
+        """
+        output = self._observed / "output"
+        output.unlink(missing_ok=True)
+        (self._observed / "power-loss").unlink(missing_ok=True)
+        (self._observed / "scenario").write_text(PRELUDE + scenario)
+        with cgroup.groups(cgroup.systemd()) as groups:
+            self._run(groups, seconds)
+        if not output.exists():
+            raise BootError(self._console.read_text(errors="replace"))
+        return output.read_text()
+
+    def _run(self, groups: list[Path], seconds: float) -> None:
+        environment = {"GROUPS": " ".join(map(str, groups)), "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"}
+        with (
+            self._console.open("wb") as console,
+            subprocess.Popen(
+                ["sh", "-c", ENTER, "sh", *self._nspawn()],
+                env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"} | environment,
+                stdin=subprocess.DEVNULL,
+                stdout=console,
+                stderr=subprocess.STDOUT,
+            ) as process,
+        ):
+            deadline = time.monotonic() + seconds
+            while process.poll() is None and not self._power_is_lost() and time.monotonic() < deadline:
+                time.sleep(0.02)
+            in_time = process.poll() is not None or self._power_is_lost()
+            cgroup.pull_the_plug(groups)
+        if not in_time:
+            raise BootError(f"its scenario did not end within {seconds} s")
+
+    def _power_is_lost(self) -> bool:
+        return (self._observed / "power-loss").exists()
+
+    def _nspawn(self) -> Iterator[str]:
+        yield from ("systemd-nspawn", "--quiet", "--boot", "--directory=/", "--volatile=yes")
+        yield from ("--register=no", "--keep-unit", "--private-network", "--console=pipe")
+        yield f"--machine=service-record-{uuid.uuid4().hex[:12]}"
+        yield f"--bind-ro={self._units}:/run/systemd/system"
+        yield f"--bind-ro={self._programs}:/usr/local/bin"
+        yield f"--bind={self.records.directory}:/var/log/openshift"
+        yield f"--bind={self._observed}:/observed"
+        yield f"--bind-ro={REPOSITORY}:/src"
+        yield f"--bind-ro={sys.prefix}:/venv"
+        if not sys.base_prefix.startswith("/usr"):
+            yield f"--bind-ro={sys.base_prefix}"
+        yield from self._binds
+        yield from ("systemd.firstboot=off", "systemd.unit=finish.service", "systemd.show_status=no")
+        yield "systemd.setenv=PYTHONPATH=/src"
+
+    def entries(self, service: str) -> list[Entry]:
+        """Every entry of a service, in order; damage is a failure of the test."""
+        pieces = list(self.records.read(service))
+        assert not [piece for piece in pieces if not isinstance(piece, Entry)]
+        return [piece for piece in pieces if isinstance(piece, Entry)]
+
+    def phases(self, service: str) -> list[str]:
+        """What the entries of a service mark, in order, with the names of stages and commands."""
+        return [" ".join(filter(None, (entry.phase, _name(entry)))) for entry in self.entries(service)]
+
+    def runs(self, service: str) -> tuple[Run, ...]:
+        """What the record of a service comes to."""
+        return build_history([(service, self.records.read(service))]).services[0].runs
+
+    def show(self, *arguments: str) -> str:
+        """What `service-record show` prints of this machine's records, read on the host."""
+        program = Path(sys.executable).with_name("service-record")
+        command = [str(program), "show", "--from", str(self.records.directory), *arguments]
+        return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def _python_to_lend() -> list[Path]:
+    """The interpreter, where it stands in the directory that the machine's programs will hide."""
+    interpreter = Path(sys.executable).resolve()
+    return [interpreter] if interpreter.parent == Path("/usr/local/bin") else []
+
+
+def _name(entry: Entry) -> str | None:
+    return entry.stage or entry.pre_command or entry.post_command

@@ -1,0 +1,122 @@
+"""Pre- and post-commands, and services that systemd starts again and again."""
+
+import pytest
+
+from service_record.history.outcome import Outcome
+from tests.system.machine import Machine
+
+ATTEMPTS = 3
+PRE_COMMAND = """\
+#!/usr/bin/env bash
+set -euo pipefail
+PRE_COMMAND=prepare
+. /usr/local/bin/bootstrap-service-record.sh
+{}
+"""
+POST_COMMAND = """\
+#!/usr/bin/env bash
+POST_COMMAND=tidy-up
+. /usr/local/bin/bootstrap-service-record.sh
+true
+"""
+
+
+@pytest.fixture(scope="module")
+def machine(shared_machine: Machine) -> Machine:
+    shared_machine.program("prepare", PRE_COMMAND.format("true"))
+    shared_machine.program("prepare-in-vain", PRE_COMMAND.format("ls /no/such/file"))
+    shared_machine.program("tidy-up", POST_COMMAND)
+    around = "ExecStopPost=tidy-up"
+    shared_machine.bash_service("prepared", "true", "ExecStartPre=prepare", around)
+    shared_machine.bash_service("unprepared", "true", "ExecStartPre=prepare-in-vain", around)
+    shared_machine.bash_service("killed", "kill -KILL $$", "ExecStartPre=prepare", around)
+    shared_machine.unit("unaware", "ExecStart=sh -c 'echo going; exit 3'", "ExecStartPre=prepare")
+    shared_machine.unit("unaware-unprepared", "ExecStart=true", "ExecStartPre=ls /no/such/file")
+    again = ("Restart=on-failure", "RestartSec=20ms", f"StartLimitBurst={ATTEMPTS}")
+    shared_machine.bash_service("again", "record_service_stage_start work\nls /no/such/file", *again)
+    services = ("prepared", "unprepared", "killed", "unaware", "unaware-unprepared", "again")
+    for service in services:
+        shared_machine.drop_in(service)
+    shared_machine.boot(f"start {' '.join(services)}; rest {' '.join(services)}")
+    return shared_machine
+
+
+def test_commands_are_recorded_around_their_service(machine: Machine) -> None:
+    assert machine.phases("prepared") == [
+        "pre-command start prepare",
+        "pre-command end prepare",
+        "service start",
+        "service end",
+        "post-command start tidy-up",
+        "post-command end tidy-up",
+    ]
+
+
+def test_commands_and_their_service_are_one_run(machine: Machine) -> None:
+    (run,) = machine.runs("prepared")
+
+    assert run.outcome is Outcome.SUCCESS
+    assert [command.name for command in run.commands] == ["prepare", "tidy-up"]
+
+
+def test_a_failed_pre_command_is_the_failure_of_a_service_that_never_started(machine: Machine) -> None:
+    (run,) = machine.runs("unprepared")
+
+    assert run.outcome is Outcome.FAILURE
+    assert run.in_command == "prepare"
+    assert run.facts.location is not None
+    assert run.facts.location.line == 5
+    assert run.facts.message is not None
+    assert "/no/such/file" in run.facts.message
+
+
+def test_a_killed_service_is_closed_although_it_has_a_post_command(machine: Machine) -> None:
+    (run,) = machine.runs("killed")
+
+    assert run.outcome is Outcome.FAILURE
+    assert run.facts.signal == "KILL"
+    assert [command.outcome for command in run.commands] == [Outcome.SUCCESS, Outcome.SUCCESS]
+
+
+def test_a_service_that_knows_nothing_of_us_is_recorded_beside_its_command_that_does(
+    machine: Machine,
+) -> None:
+    (run,) = machine.runs("unaware")
+
+    assert run.outcome is Outcome.FAILURE
+    assert run.facts.exit_code == 3
+    assert run.facts.message == "going"
+    assert [command.outcome for command in run.commands] == [Outcome.SUCCESS]
+    assert [
+        entry.pid for entry in machine.entries("unaware") if entry.phase.is_end and not entry.pre_command
+    ] == [run.pid]
+
+
+def test_a_service_that_was_never_started_is_recorded_without_a_process(machine: Machine) -> None:
+    assert machine.phases("unaware-unprepared") == ["service start", "service end"]
+    assert {entry.pid for entry in machine.entries("unaware-unprepared")} == {None}
+    (run,) = machine.runs("unaware-unprepared")
+    assert run.outcome is Outcome.FAILURE
+    assert run.facts.service_result == "exit-code"
+
+
+def test_every_attempt_up_to_the_start_limit_is_a_run(machine: Machine) -> None:
+    runs = machine.runs("again")
+
+    assert [run.attempt for run in runs] == list(range(1, ATTEMPTS + 1))
+    assert {run.outcome for run in runs} == {Outcome.FAILURE}
+    assert len({run.invocation_id for run in runs}) == ATTEMPTS
+
+
+def test_a_failure_has_the_journal_lines_of_its_own_attempt(machine: Machine) -> None:
+    for run in machine.runs("again"):
+        assert run.facts.message is not None
+        assert run.facts.message.count("/no/such/file") == 1
+
+
+def test_show_says_that_the_attempts_were_alike(machine: Machine) -> None:
+    shown = machine.show("again")
+
+    assert "work" in shown
+    assert f"{ATTEMPTS}" in shown
+    assert "/usr/local/bin/again.sh" in shown

@@ -1,0 +1,127 @@
+"""Every way in which systemd sees a recorded service end, each in a service of one boot."""
+
+import json
+from dataclasses import dataclass
+
+import pytest
+
+from service_record.history.outcome import Outcome
+from tests.system.machine import Machine
+
+FOREVER = "record_service_stage_start waiting; sleep infinity"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Death:
+    """A service, and what its record has to say of its end; the words of $SERVICE_RESULT: systemd.exec(5)."""
+
+    body: str
+    settings: tuple[str, ...] = ()
+    outcome: Outcome = Outcome.FAILURE
+    exit_code: int | None = None
+    signal: str | None = None
+    service_result: str | None = None
+    stage: str | None = "waiting"
+
+
+DEATHS = {
+    "success": Death(
+        body="record_service_stage_start first; record_service_stage_success",
+        outcome=Outcome.SUCCESS,
+        exit_code=0,
+        stage=None,
+    ),
+    "failure-in-a-stage": Death(body="record_service_stage_start waiting; bash -c 'exit 5'", exit_code=5),
+    "exit": Death(body="exit 7", exit_code=7, stage=None),
+    "sigkill": Death(
+        body="record_service_stage_start waiting; kill -KILL $$", signal="KILL", service_result="signal"
+    ),
+    "crash-of-bash": Death(
+        body="record_service_stage_start waiting; bash -c 'kill -SEGV $PPID; sleep infinity'",
+        settings=("LimitCORE=0",),
+        signal="SEGV",
+        service_result="signal",
+    ),
+    "stopped": Death(body=FOREVER, signal="TERM"),
+    "start-timeout": Death(
+        body=FOREVER,
+        settings=("Type=notify", "TimeoutStartSec=1s"),
+        signal="TERM",
+        service_result="timeout",
+    ),
+    "watchdog": Death(
+        body=f"systemd-notify --ready; {FOREVER}",
+        settings=("Type=notify", "NotifyAccess=all", "WatchdogSec=1s", "LimitCORE=0"),
+        signal="ABRT",
+        service_result="watchdog",
+    ),
+    "exec-of-a-success": Death(body="exec true", outcome=Outcome.SUCCESS, exit_code=0, stage=None),
+    "exec-of-a-failure": Death(
+        body="record_service_stage_start waiting; exec bash -c 'exit 9'",
+        exit_code=9,
+        service_result="exit-code",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def machine(shared_machine: Machine) -> Machine:
+    for name, death in DEATHS.items():
+        shared_machine.bash_service(name, death.body, *death.settings)
+        shared_machine.drop_in(name)
+    shared_machine.boot(f"""
+        start {" ".join(DEATHS)}
+        until grep -q '"stage start"' /var/log/openshift/stopped.json; do sleep 0.05; done
+        systemctl stop stopped
+        rest {" ".join(DEATHS)}
+    """)
+    return shared_machine
+
+
+@pytest.mark.parametrize("name", DEATHS)
+def test_the_record_says_how_it_ended(machine: Machine, name: str) -> None:
+    death = DEATHS[name]
+
+    (run,) = machine.runs(name)
+
+    assert run.outcome is death.outcome
+    assert run.facts.signal == death.signal
+    if death.exit_code is not None:
+        assert run.facts.exit_code == death.exit_code
+    if death.service_result is not None:
+        assert run.facts.service_result == death.service_result
+
+
+@pytest.mark.parametrize("name", DEATHS)
+def test_the_record_says_in_which_stage_it_ended(machine: Machine, name: str) -> None:
+    (run,) = machine.runs(name)
+
+    assert run.in_stage == DEATHS[name].stage
+
+
+@pytest.mark.parametrize("name", DEATHS)
+def test_a_run_starts_once_and_has_an_end(machine: Machine, name: str) -> None:
+    phases = machine.phases(name)
+
+    assert phases[0] == "service start"
+    assert phases.count("service start") == 1
+    assert phases[-1].startswith("service end")
+
+
+def test_show_tells_them_apart_in_json(machine: Machine) -> None:
+    shown = json.loads(machine.show("--output", "json"))
+
+    outcomes = {service["service"]: service["outcome"] for service in shown["services"]}
+    assert outcomes == {name: str(death.outcome) for name, death in DEATHS.items()}
+
+
+@pytest.mark.parametrize("name", [name for name, death in DEATHS.items() if death.outcome is Outcome.FAILURE])
+def test_show_tells_a_person_how_it_ended(machine: Machine, name: str) -> None:
+    death = DEATHS[name]
+
+    shown = machine.show(name)
+
+    assert name in shown
+    assert (death.signal or f"exit {death.exit_code}") in shown
+    if death.stage is not None:
+        assert death.stage in shown

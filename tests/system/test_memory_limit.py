@@ -1,0 +1,64 @@
+"""Services killed because they need more memory than they may have.
+
+systemd hears of the kernel's kill from version 2 of the control groups. Where version 1 limits memory, the
+service enters a group of the test's own with such a limit, and systemd knows of a SIGKILL only.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from service_record.history.outcome import Outcome
+from tests.system import cgroup
+from tests.system.machine import Machine
+
+LIMIT = 64 << 20
+BODY = """
+record_service_stage_start fill-memory
+[[ ! -e /limit/cgroup.procs ]] || echo $$ >/limit/cgroup.procs
+filler=$(head --bytes=256M /dev/zero | tr '\\0' x)
+record_service_stage_success
+"""
+
+# systemd-oomd(8) leaves its mark on a control group before it kills what is in it.
+MARKED = """
+import os, signal
+group = open("/proc/self/cgroup").read().rpartition("::")[2].strip()
+with service_record.service(), service_record.stage("fill-memory"):
+    os.setxattr(f"/sys/fs/cgroup{group}", "user.oomd_ooms", b"1")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture
+def limit(machine: Machine) -> Iterator[str]:
+    """Make the limit, and say what $SERVICE_RESULT will be."""
+    machine.bash_service("greedy", BODY, f"MemoryMax={LIMIT}", "MemorySwapMax=0", "OOMPolicy=continue")
+    hierarchies = cgroup.memory()
+    if not hierarchies and not cgroup.is_delegated("memory"):
+        pytest.skip("memory limits cannot be had here")
+    with cgroup.groups(hierarchies) as groups:
+        for group in groups:
+            (group / "memory.limit_in_bytes").write_text(str(LIMIT))
+            machine.bind(group, "/limit")
+        yield "signal" if groups else "oom-kill"
+
+
+def test_a_kill_at_the_memory_limit_ends_the_run_as_a_failure(machine: Machine, limit: str) -> None:
+    machine.drop_in("greedy")
+    machine.boot("start greedy; rest greedy")
+
+    (run,) = machine.runs("greedy")
+    assert (run.outcome, run.in_stage) == (Outcome.FAILURE, "fill-memory")
+    assert run.facts.signal == "KILL"
+    assert run.facts.service_result == limit
+
+
+def test_a_kill_by_the_oom_daemon_is_called_so(machine: Machine) -> None:
+    machine.python_service("greedy", MARKED)
+    machine.drop_in("greedy")
+    machine.boot("start greedy; rest greedy")
+
+    (run,) = machine.runs("greedy")
+    assert (run.outcome, run.in_stage) == (Outcome.FAILURE, "fill-memory")
+    assert (run.facts.signal, run.facts.service_result) == ("KILL", "oom-kill")

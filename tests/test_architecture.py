@@ -1,0 +1,116 @@
+"""Imports point one way, as docs/architecture.md draws it, and recording needs the standard library only."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import service_record
+
+PACKAGE = Path(service_record.__file__).parent
+
+PARTS = {
+    "format": {"entry", "fields", "line", "version"},
+    "layout": {"conformance", "layout", "salvage"},
+    "records": {"records", "writer"},
+    "systemd": {"systemd"},
+    "recorder": {"recorder"},
+    "history": {"history"},
+    "bundle": {"bundle"},
+    "source": {"source"},
+    "display": {"display"},
+    "export": {"export"},
+    "cli": {"cli"},
+}
+MAY_IMPORT = {
+    "format": set(),
+    "layout": {"format"},
+    "records": {"format", "layout"},
+    "systemd": set(),
+    "recorder": {"format", "records", "systemd"},
+    "history": {"format"},
+    "bundle": {"format", "layout", "records", "export"},
+    "source": {"format", "layout", "records", "systemd", "history", "bundle"},
+    "display": {"format", "history"},
+    "export": {"format", "display"},
+    "cli": set(PARTS) - {"cli"},
+}
+PURE = {"format", "layout", "history", "display", "export"}
+DOORS = {"os", "pathlib", "shutil", "signal", "socket", "subprocess", "sys"}
+
+modules = pytest.mark.parametrize(
+    "path", [pytest.param(path, id=str(path.relative_to(PACKAGE))) for path in sorted(PACKAGE.rglob("*.py"))]
+)
+
+
+def part_of(path: Path) -> str:
+    """The part a module of the package belongs to; the package itself is the public face of them all."""
+    name = path.relative_to(PACKAGE).with_suffix("").parts[0]
+    if name == "__init__":
+        return "public"
+    return next((part for part, names in PARTS.items() if name in names), f"no part has a module {name}")
+
+
+def imported(path: Path) -> Iterator[str]:
+    """The full names of all a module imports, wherever in it."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: a relative import"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def imported_parts(path: Path) -> set[str]:
+    names = [name.split(".")[1] for name in imported(path) if name.startswith("service_record.")]
+    return {part for part, members in PARTS.items() for name in names if name in members}
+
+
+@modules
+def test_every_module_has_a_part_and_imports_only_what_that_part_may(path: Path) -> None:
+    part = part_of(path)
+    allowed = set(PARTS) - {"cli"} if part == "public" else MAY_IMPORT.get(part)
+    assert allowed is not None, part
+    assert imported_parts(path) - {part} <= allowed
+
+
+@modules
+def test_a_pure_module_imports_no_way_out(path: Path) -> None:
+    if part_of(path) in PURE:
+        assert DOORS.isdisjoint(name.split(".")[0] for name in imported(path))
+
+
+def test_the_parts_depend_on_one_another_in_no_circle() -> None:
+    settled: set[str] = set()
+    while settled != set(PARTS):
+        free = {part for part, needs in MAY_IMPORT.items() if needs <= settled}
+        assert free - settled, f"a circle among {set(PARTS) - settled}"
+        settled |= free
+
+
+def test_a_recorded_service_does_not_load_what_it_may_never_need() -> None:
+    program = f"""
+import sys
+sys.path.append({str(PACKAGE.parent)!r})
+import service_record
+service_record.service("job")
+print(*sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-IS", "-c", program], capture_output=True, text=True, check=True)
+    assert {"pathlib", "signal", "subprocess", "traceback"}.isdisjoint(done.stdout.split())
+
+
+def test_recording_imports_nothing_but_the_standard_library() -> None:
+    program = """
+import sys
+before = set(sys.modules)
+import service_record
+recorder = [getattr(service_record, name) for name in service_record.__all__]
+service_record.Records("/nowhere").writer("job")
+print(*{name.partition(".")[0] for name in set(sys.modules) - before} - set(sys.stdlib_module_names))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["service_record"]

@@ -1,0 +1,193 @@
+"""Bundles as upstream's readers want them and as upstream's tools make them."""
+
+import io
+import json
+import re
+import tarfile
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service_record.bundle import pack
+from service_record.entry import Entry, Malformed, Phase
+from tests.archives import COMPRESSIONS, SERVICES, Layout, found, member, opened, reasons, record, tar
+from tests.builders import array, entry, failed_run, upstream_entry
+from tests.strategies import entries
+
+AT = datetime(2026, 11, 21, 2, tzinfo=UTC)
+UPSTREAMS_PATH = re.compile(r"/bootstrap/services/([^.]+)\.json$")
+UPSTREAMS_TEXTS = {
+    *("timestamp", "precommand", "postcommand", "stage"),
+    *("phase", "result", "errorline", "errormessage"),
+}
+
+compressions = pytest.mark.parametrize("compress", COMPRESSIONS.values(), ids=COMPRESSIONS)
+
+
+def packed(**records: Iterable[Entry | Malformed]) -> bytes:
+    archive = io.BytesIO()
+    pack(records.items(), archive, AT)
+    return archive.getvalue()
+
+
+def read_strictly(archive: bytes) -> dict[str, list[dict[str, object]]]:
+    """The records as upstream's analyzer reads them, which refuses more than it has to."""
+    records = {}
+    with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as tar_file:
+        for info in tar_file:
+            file = tar_file.extractfile(info)
+            if file and (matched := UPSTREAMS_PATH.search(info.name)):
+                text = file.read().decode()
+                assert text.startswith("[")
+                records[matched[1]] = json.loads(text)
+    for one in records.values():
+        for fields in one:
+            assert all(isinstance(found, str) for name, found in fields.items() if is_upstreams(name))
+    return records
+
+
+def is_upstreams(name: str) -> bool:
+    """Go matches the names of fields whatever their case."""
+    return name.casefold() in UPSTREAMS_TEXTS
+
+
+def test_a_packed_record_is_a_closed_array_where_upstreams_reader_looks() -> None:
+    run = failed_run(error_message="no such image")
+    assert read_strictly(packed(bootkube=run)) == {"bootkube": [one.to_json() for one in run]}
+
+
+@given(st.lists(entries(), max_size=4))
+def test_whatever_is_packed_satisfies_a_strict_reader_and_comes_back(written: list[Entry]) -> None:
+    archive = packed(job=written)
+    assert len(read_strictly(archive)["job"]) == len(written)
+    assert found(opened(archive)) == {"job": [one.phase for one in written]}
+
+
+def test_the_last_entry_decides_as_it_did_before() -> None:
+    (*_, last) = read_strictly(packed(job=failed_run()))["job"]
+    assert (last["phase"], last["result"]) == ("service end", "failure")
+
+
+def test_a_bundle_is_the_same_bytes_when_it_is_packed_again_at_the_same_time() -> None:
+    assert packed(b=failed_run(), a=[entry()]) == packed(a=[entry()], b=failed_run())
+
+
+def test_names_that_upstreams_reader_would_not_take_are_made_safe_and_stay_apart() -> None:
+    archive = io.BytesIO()
+    pack([("kube.let", [entry()]), ("kube_let", []), ("../../etc/x", [])], archive, AT)
+    assert sorted(read_strictly(archive.getvalue())) == ["kube_let", "kube_let_", "x"]
+
+
+def test_an_unknown_field_that_upstream_would_take_for_its_own_is_renamed() -> None:
+    (fields,) = read_strictly(packed(job=[entry(extra={"STAGE": 3, "Other": 4})]))["job"]
+    assert (fields["x-STAGE"], fields["Other"], "STAGE" in fields) == (3, 4, False)
+
+
+def test_what_is_damaged_is_packed_beside_its_record() -> None:
+    archive = packed(job=[entry(), Malformed(2, "half an ent", "a damaged entry")])
+    assert len(read_strictly(archive)["job"]) == 1
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar_file:
+        file = tar_file.extractfile("log-bundle-20261121020000/bootstrap/services/job.json.damaged")
+        assert file is not None
+        assert file.read() == b"line 2: a damaged entry\nhalf an ent\n"
+
+
+@compressions
+def test_a_bundle_is_read_however_it_is_packed(compress: Callable[[bytes], bytes]) -> None:
+    archive = tar(record("bootkube", upstream_entry()), member("log-bundle-1/gather.log", b"..."))
+    assert found(opened(compress(archive))) == {"bootkube": ["service start"]}
+    assert opened(compress(archive)).left_out == ()
+
+
+@pytest.mark.parametrize(
+    "below",
+    [
+        "log-bundle-20261121010510/bootstrap/services",
+        "log-bundle-bootstrap/bootstrap/services",
+        "./log-bundle-20261121010510/bootstrap/services",
+        "bootstrap/services",
+        "agent-gather/var/log/openshift",
+    ],
+)
+@pytest.mark.parametrize("layout", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_records_are_found_below_whatever_directory(below: str, layout: Layout) -> None:
+    data = array(entry())
+    archive = tar(member(f"{below}/job.json", data, layout=layout, mtime=1795223170.25))
+    assert found(opened(archive)) == {"job": ["service start"]}
+
+
+@pytest.mark.parametrize("layout", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT], ids=["gnu", "pax"])
+def test_names_too_long_for_a_header_are_read_from_the_one_before(layout: Layout) -> None:
+    path = "long/" * 60 + f"{SERVICES}/job.json"
+    bundle = opened(tar(member(path, array(entry()), layout=layout)))
+    assert bundle.records["job"].path == path
+
+
+def test_an_archive_that_python_writes_is_read_too() -> None:
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w:xz", format=tarfile.PAX_FORMAT) as tar_file:
+        for name in ("gather.log", "ünïcode/bootstrap/services/jöb.json"):
+            data = array(entry())
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar_file.addfile(info, io.BytesIO(data))
+    assert found(opened(archive.getvalue())) == {"jöb": ["service start"]}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["job.json.bak", ".job.json", "sub/job.json", "job.txt", "job.json/x"],
+)
+def test_what_is_not_named_like_a_record_is_none(name: str) -> None:
+    assert opened(tar(member(f"{SERVICES}/{name}", array(entry())))).records == {}
+
+
+def test_what_a_write_left_that_did_not_end_is_known_as_such() -> None:
+    bundle = opened(tar(record("job", entry()), member(f"{SERVICES}/job.json.tmp", b"[")))
+    assert (list(bundle.records), bundle.unfinished) == (["job"], frozenset({"job"}))
+
+
+@compressions
+def test_a_bundle_in_an_archive_is_found(compress: Callable[[bytes], bytes]) -> None:
+    inner = compress(tar(record("bootkube", entry())))
+    archive = tar(member("cluster_bootstrap_host.tar.gz", inner), member("cluster_events.json", b"[]"))
+    bundle = opened(archive)
+    assert found(bundle) == {"bootkube": ["service start"]}
+    assert bundle.records["bootkube"].path == f"cluster_bootstrap_host.tar.gz: {SERVICES}/bootkube.json"
+    assert bundle.left_out == ()
+
+
+def test_the_later_of_two_records_of_a_service_counts_and_the_other_is_told() -> None:
+    bundle = opened(
+        tar(record("job", entry()), record("job", entry(Phase.SERVICE_END), below="b/" + SERVICES))
+    )
+    assert found(bundle) == {"job": ["service end"]}
+    assert reasons(bundle) == [
+        (f"{SERVICES}/job.json", f"a later record of the same service is in b/{SERVICES}/job.json")
+    ]
+
+
+@pytest.mark.parametrize("order", [1, -1], ids=["longer last", "longer first"])
+def test_of_two_copies_of_one_record_the_longer_counts(order: int) -> None:
+    copies = [record("job", *failed_run()[:2], below="agent-gather/var/log/openshift")]
+    copies += [record("job", *failed_run())]
+    bundle = opened(tar(*copies[::order]))
+    assert len(found(bundle)["job"]) == 4
+    assert bundle.left_out == ()
+
+
+def test_a_file_that_is_only_compressed_is_unpacked() -> None:
+    for compress in COMPRESSIONS.values():
+        if compress is not bytes:
+            assert opened(compress(array(entry()))).unpacked == array(entry())
+
+
+def test_compressed_streams_behind_one_another_are_one(tmp_path: Path) -> None:
+    archive = tar(record("job", entry()))
+    for name, compress in COMPRESSIONS.items():
+        parts = [compress(archive[:700]), compress(archive[700:])]
+        assert found(opened(b"".join(parts))) == {"job": ["service start"]}, name

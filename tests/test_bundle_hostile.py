@@ -1,0 +1,250 @@
+"""Archives that are damaged, or made to do harm: what is whole in them is read, and the rest is told."""
+
+import gzip
+import lzma
+import tarfile
+import time
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service_record.bundle.limits import Limits
+from tests.archives import COMPRESSIONS, SERVICES, found, header, member, opened, reasons, record, tar
+from tests.builders import array, entry, failed_run
+
+JOB = f"{SERVICES}/job.json"
+WHOLE = record("whole", entry())
+KEPT = {"whole": ["service start"]}
+
+compressions = pytest.mark.parametrize("compress", COMPRESSIONS.values(), ids=COMPRESSIONS)
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        (tarfile.SYMTYPE, "a symbolic link"),
+        (tarfile.LNKTYPE, "a hard link"),
+        (tarfile.CHRTYPE, "a device"),
+        (tarfile.BLKTYPE, "a device"),
+        (tarfile.FIFOTYPE, "a FIFO"),
+        (tarfile.DIRTYPE, "a directory"),
+        (tarfile.GNUTYPE_SPARSE, "a sparse file"),
+        (b"?", "of an unknown type"),
+    ],
+    ids=["symlink", "hardlink", "character", "block", "fifo", "directory", "sparse", "unknown"],
+)
+def test_what_is_no_plain_file_is_refused(kind: bytes, told: str) -> None:
+    bundle = opened(tar(header(JOB, type=kind, linkname="/etc/shadow"), WHOLE))
+    assert found(bundle) == KEPT
+    assert reasons(bundle) == [(JOB, f"refused: {told}, not a plain file")]
+
+
+def test_a_link_has_no_data_whatever_its_header_says() -> None:
+    assert found(opened(tar(header("link", 10**9, type=tarfile.SYMTYPE), WHOLE))) == KEPT
+
+
+@pytest.mark.parametrize("name", [f"/{JOB}", f"../{JOB}", f"a/../{JOB}", "/var/log/openshift/job.json"])
+def test_a_name_that_leads_out_of_the_archive_is_refused(name: str) -> None:
+    bundle = opened(tar(member(name, array(entry())), WHOLE))
+    assert found(bundle) == KEPT
+    assert reasons(bundle) == [(name, "refused: its name leads out of the archive")]
+
+
+def test_a_sparse_file_of_pax_is_refused_under_its_own_name() -> None:
+    told = {"GNU.sparse.major": "1", "GNU.sparse.name": JOB, "GNU.sparse.realsize": str(2**60)}
+    sparse = member("GNUSparseFile.1/job.json", b"0\n", layout=tarfile.PAX_FORMAT, pax_headers=told)
+    assert reasons(opened(tar(sparse, WHOLE))) == [(JOB, "refused: a sparse file, not a plain file")]
+
+
+def test_the_map_of_an_old_sparse_file_is_stepped_over() -> None:
+    block = bytearray(header("holes", 512, type=tarfile.GNUTYPE_SPARSE))
+    block[482] = 1
+    block[148:156] = b"%06o\0 " % (sum(block[:148]) + sum(block[156:]) + 8 * ord(" "))
+    more, last = bytes(504) + b"\1" + bytes(7), bytes(512)
+    assert found(opened(tar(bytes(block) + more + last + bytes(512), WHOLE))) == KEPT
+
+
+@pytest.mark.parametrize("name", ["a\nb", "\x1b[31mred", "\u202egnp", "\udcff"])
+def test_a_name_of_any_characters_is_the_services(name: str) -> None:
+    raw = tarfile.TarInfo(f"{SERVICES}/{name}.json").tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
+    shown = name.replace("\udcff", "\\xff")
+    assert list(opened(tar(raw)).records) == [shown]
+
+
+@compressions
+@pytest.mark.parametrize("share", [0.5, 0.9, 0.99])
+def test_of_a_truncated_archive_what_is_there_is_kept(
+    compress: Callable[[bytes], bytes], share: float
+) -> None:
+    runs = [
+        one for at in range(300) for one in failed_run(at=20 * at, error_message=f"{hash((at, share)):x}")
+    ]
+    archive = compress(tar(WHOLE, record("job", *runs)))
+    bundle = opened(archive[: int(len(archive) * share)])
+    assert reasons(bundle)
+    *_, damage = found(bundle).get("job", [""])
+    assert damage == "" or damage == reasons(bundle)[0][1]
+    if compress is bytes or compress is gzip.compress:
+        assert found(bundle)["whole"] == ["service start"]
+        assert found(bundle)["job"].count("service start") > 100 * share
+
+
+def test_a_record_that_is_cut_off_says_so_at_its_end() -> None:
+    archive = tar(record("job", *failed_run()))
+    *read, torn, cut = found(opened(archive[:800]))["job"]
+    assert (read, torn) == (["service start"], "a damaged entry")
+    assert cut == "the archive has no end: the rest is missing"
+
+
+def test_a_damaged_header_ends_the_archive_and_is_told() -> None:
+    archive = bytearray(tar(WHOLE, record("job", entry())))
+    archive[len(WHOLE) + 5] ^= 1
+    bundle = opened(bytes(archive))
+    assert (found(bundle), reasons(bundle)) == (KEPT, [("", "a damaged header: bad checksum")])
+
+
+def test_a_wrong_checksum_behind_the_last_member_is_told() -> None:
+    archive = bytearray(gzip.compress(tar(WHOLE)))
+    archive[-8] ^= 1
+    bundle = opened(bytes(archive))
+    assert found(bundle) == KEPT
+    assert len(bundle.left_out) == 1
+    assert "incorrect data check" in bundle.left_out[0].reason
+
+
+@pytest.mark.parametrize(
+    "extended",
+    [b"12 path=", b"999999 path=a\n", b"x", b"3 =", b"20 size=-12345678901\n", b"9 size=a\n"],
+)
+def test_a_damaged_extended_header_ends_the_archive_and_is_told(extended: bytes) -> None:
+    bundle = opened(tar(WHOLE, member("pax", extended, type=tarfile.XHDTYPE), member(JOB)))
+    assert found(bundle) == KEPT
+    assert "a damaged extended header" in bundle.left_out[0].reason
+
+
+def test_a_damaged_archive_in_an_archive_takes_nothing_else_with_it() -> None:
+    inner = gzip.compress(tar(record("job", *failed_run()), member("noise", bytes(range(256)) * 40)))
+    bundle = opened(tar(member("inner.tar.gz", inner[:-40]), WHOLE))
+    assert set(found(bundle)) == {"job", "whole"}
+    assert [path for path, _ in reasons(bundle)] == ["inner.tar.gz"]
+
+
+@pytest.mark.parametrize(
+    ("archive", "limit", "told"),
+    [
+        (
+            gzip.compress(tar(WHOLE, member("zeros", bytes(1 << 20)))),
+            {"read_bytes": 1 << 18},
+            "256 KiB to read",
+        ),
+        (tar(WHOLE, *[member("m")] * 20), {"members": 10}, "10 members"),
+        (tar(WHOLE, *[member(f"l{n}", b"a", type=b"L") for n in range(20)]), {"members": 10}, "10 members"),
+        (tar(WHOLE, *[record(f"r{n}") for n in range(20)]), {"records": 1}, "1 records"),
+        (tar(WHOLE, record("job", *failed_run())), {"kept_bytes": 700}, "700 bytes of records"),
+    ],
+    ids=["bytes", "members", "headers", "records", "kept bytes"],
+)
+def test_beyond_a_limit_nothing_more_is_read(archive: bytes, limit: dict[str, int], told: str) -> None:
+    bundle = opened(archive, **limit)
+    assert found(bundle) == KEPT
+    assert reasons(bundle)[-1] == ("", f"more than {told}; the rest was not read")
+
+
+def test_of_a_record_that_is_too_long_the_beginning_is_read() -> None:
+    bundle = opened(tar(record("job", *failed_run()), WHOLE), record_bytes=300)
+    assert found(bundle)["whole"] == ["service start"]
+    assert found(bundle)["job"] == [
+        *["service start", "a damaged entry"],
+        "only the first 300 bytes of a record are read",
+    ]
+
+
+def test_archives_are_followed_into_one_another_only_so_far() -> None:
+    archive = tar(record("deep", entry()))
+    for _ in range(Limits().layers):
+        archive = tar(member("inner", archive))
+    bundle = opened(tar(member("outer", archive), WHOLE))
+    assert found(bundle) == KEPT
+    assert "more than 8 archives and compressions in one another" in bundle.left_out[0].reason
+
+
+def test_an_archive_compressed_over_and_over_is_told_to_be_so() -> None:
+    archive = tar(WHOLE)
+    for _ in range(20):
+        archive = gzip.compress(archive)
+    assert reasons(opened(archive)) == [
+        ("", "not read: more than 8 archives and compressions in one another")
+    ]
+
+
+def test_what_asks_for_too_much_memory_to_unpack_is_refused() -> None:
+    filters = [{"id": lzma.FILTER_LZMA2, "dict_size": 16 << 20}]
+    bundle = opened(lzma.compress(tar(WHOLE), filters=filters), decoder_bytes=1 << 20)
+    assert reasons(bundle) == [("", "Memory usage limit exceeded")]
+
+
+@pytest.mark.parametrize("size", [65537, 2**40])
+def test_an_extended_header_of_any_size_is_not_read(size: int) -> None:
+    bundle = opened(tar(WHOLE, header("x", size, type=tarfile.XHDTYPE), member(JOB)))
+    assert found(bundle) == KEPT
+    assert f"an extended header of {size} bytes" in bundle.left_out[0].reason
+
+
+def test_a_negative_size_is_a_damaged_header() -> None:
+    bundle = opened(tar(WHOLE, header(JOB, -512)))
+    assert reasons(bundle) == [("", "a damaged header: negative size")]
+
+
+def test_of_many_refusals_the_first_are_told_and_the_others_counted() -> None:
+    links = [header(f"{SERVICES}/{n}.json", type=tarfile.SYMTYPE) for n in range(50)]
+    told = reasons(opened(tar(*links)))
+    assert (len(told), told[-1]) == (21, ("", "and 30 more"))
+
+
+def test_what_ends_the_archive_is_told_behind_however_many_refusals() -> None:
+    links = [header(f"{SERVICES}/{n}.json", type=tarfile.SYMTYPE) for n in range(50)]
+    *_, ended, rest = reasons(opened(b"".join(links)))
+    assert (ended, rest) == (("", "the archive has no end: the rest is missing"), ("", "and 30 more"))
+
+
+def test_a_million_members_take_seconds_and_are_not_all_read() -> None:
+    some = header("f") * 1000
+    archive = gzip.compress(some * 1000, compresslevel=1)
+    before = time.monotonic()
+    bundle = opened(archive)
+    assert time.monotonic() - before < 60
+    assert reasons(bundle) == [("", "more than 200000 members; the rest was not read")]
+
+
+SMALL = tar(
+    WHOLE,
+    record("job", *failed_run()),
+    member("inner.tar.gz", gzip.compress(tar(record("inner", entry())))),
+    member("x" * 200, b"long", layout=tarfile.PAX_FORMAT),
+)
+
+
+@given(
+    st.sampled_from(list(COMPRESSIONS)),
+    st.lists(st.tuples(st.floats(0, 0.999), st.integers(1, 255)), max_size=4),
+    st.floats(0.2, 1),
+)
+def test_no_damage_raises(name: str, flips: list[tuple[float, int]], share: float) -> None:
+    archive = bytearray(COMPRESSIONS[name](SMALL))
+    for place, bits in flips:
+        archive[int(place * len(archive))] ^= bits
+    bundle = opened(bytes(archive[: int(share * len(archive))]))
+    if not flips and share == 1:
+        assert set(found(bundle)) == {"inner", "job", "whole"}
+    else:
+        assert set(found(bundle)) <= set(bundle.records)
+
+
+@given(st.binary(max_size=1500))
+def test_no_header_raises(data: bytes) -> None:
+    block = bytearray((header("x", 512) + data)[:512].ljust(512, b"\0"))
+    block[: len(data)] = data[:512]
+    block[148:156] = b"%06o\0 " % (sum(block[:148]) + sum(block[156:512]) + 8 * ord(" "))
+    opened(tar(WHOLE, bytes(block[:512]), data, WHOLE))

@@ -1,0 +1,87 @@
+"""The command line as a whole: its verbs, its help and how it ends."""
+
+import signal
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import click
+import pytest
+
+from service_record.cli import VERBS
+from service_record.version import __version__
+from tests.builders import entry, write_lines
+from tests.command_line import PROGRAM, environment, service_record
+
+
+def test_help_lists_the_verbs_without_importing_any() -> None:
+    code = "import sys; from service_record.cli import main; main(['--help'], standalone_mode=False);"
+    code += "print([name for name in sys.modules if name.startswith('service_record.')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    *listing, modules = done.stdout.splitlines()
+    for verb, summary in VERBS.items():
+        assert any(line.split() == [verb, *summary.split()] for line in listing)
+    assert modules == "['service_record.version', 'service_record.cli']"
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_summary_of_a_verb_is_where_its_own_help_begins(verb: str) -> None:
+    command = import_module(f"service_record.cli.{verb}").command
+    assert isinstance(command, click.Command)
+    assert (command.name, (command.help or "").splitlines()[0]) == (verb, VERBS[verb])
+    assert verb in service_record(verb, "--help").out
+
+
+def test_it_knows_its_version() -> None:
+    assert service_record("--version").out == f"service-record, version {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["shwo"], "Did you mean 'show'?"),
+        (["show", "--otput"], "--output"),
+        (["show", "--output", "xml"], "'xml' is not one of"),
+        (["show", "--since", "later"], "'later' is no time; times are like"),
+    ],
+    ids=["verb", "option", "choice", "time"],
+)
+def test_what_was_mistyped_is_a_usage_error_that_helps(arguments: list[str], expected: str) -> None:
+    answer = service_record(*arguments)
+    assert (answer.status, answer.out) == (2, "")
+    assert expected in answer.err
+
+
+def test_an_unreadable_record_is_one_line(tmp_path: Path) -> None:
+    write_lines(tmp_path / "job.json", entry())
+    answer = service_record("show", "--from", tmp_path / "job.json" / "deeper")
+    assert answer.status == 3
+    assert answer.err == f"Error: {tmp_path}/job.json/deeper: Not a directory\n"
+
+
+@pytest.mark.parametrize("output", ["table", "jsonl"])
+def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path, output: str) -> None:
+    write_lines(tmp_path / "job.json", *[entry(error_message="x" * 3000)] * 100)
+    show = f"{sys.executable} -c '{PROGRAM[2].replace(chr(39), chr(34))}' show -o {output} --from {tmp_path}"
+    script = f"{show} | exec 0<&-; printf '%s' ${{PIPESTATUS[0]}}"
+    done = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, env=environment(), check=True
+    )
+    assert (done.stdout, done.stderr) == ("141", "")
+
+
+def test_an_interrupt_ends_it_with_130_and_no_traceback() -> None:
+    with subprocess.Popen(
+        [*PROGRAM, "show", "--from", "-"],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(PYTHONVERBOSE=""),
+    ) as show:
+        assert show.stdin is not None
+        assert show.stderr is not None
+        show.stdin.write(b"x" * 100_000)  # more than a pipe holds: it is reading when this returns
+        show.stdin.flush()
+        show.send_signal(signal.SIGINT)
+        _, errors = show.communicate()
+    assert (show.returncode, errors) == (130, b"")

@@ -1,0 +1,156 @@
+"""The forms for programs: nothing lost, nothing that acts on a terminal."""
+
+import io
+import json
+import re
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import yaml
+
+from service_record.display.document import document
+from service_record.display.machine import as_json, write_jsonl
+from service_record.display.yaml import as_yaml
+from service_record.entry import Entry, Malformed, Phase
+from service_record.history import History, build_history
+from tests.builders import entry, failed_run
+
+TROUBLE = "\x00\x1b[31m\x7f\x85\x9b\u202e\u2066 \"quoted\" \\ 'single' # : - 完了 \U0001f600\ttab"
+MESSAGES = {
+    "lines": "one\n  two: [\n# three",
+    "leading blank": "  one\ntwo",
+    "empty first": "\none",
+    "trailing newline": "one\n",
+    "trouble": f"{TROUBLE}\n{TROUBLE}",
+    "words": "null",
+    "empty line": "one\n\nthree",
+}
+
+
+def failed(message: str) -> dict[str, object]:
+    run = failed_run("pull", error_message=message, stack=("12 main /a b.sh",), command=TROUBLE)
+    return document(build_history([("job", [*run, Malformed(7, TROUBLE, "torn")])]), "/var/log/openshift")
+
+
+@pytest.mark.parametrize("message", MESSAGES.values(), ids=MESSAGES)
+def test_json_and_yaml_give_the_document_back(message: str) -> None:
+    whole = failed(message)
+    assert json.loads(as_json(whole)) == whole
+    assert yaml.safe_load(as_yaml(whole)) == whole
+
+
+@pytest.mark.parametrize("form", [as_json, as_yaml])
+def test_nothing_in_them_acts_on_a_terminal(form: type[str]) -> None:
+    text = form(failed(MESSAGES["trouble"]))
+    assert [character for character in "\x00\x1b\x7f\x85\x9b\u202e\u2066" if character in text] == []
+
+
+def test_a_message_of_several_lines_reads_as_such_in_yaml() -> None:
+    written = as_yaml(failed("cannot open “完了”:\n\n- it: is not there"))
+    lines = [line.strip() for line in written.splitlines()]
+    start = lines.index("message: |-")
+    assert lines[start + 1 : start + 4] == ["cannot open “完了”:", "", "- it: is not there"]
+
+
+def test_yaml_has_the_fields_in_the_order_of_json_each_written_out() -> None:
+    whole = failed("why")
+    assert names_in_order(yaml.compose(as_yaml(whole))) == names_in_order(yaml.compose(as_json(whole)))
+    assert "&" not in as_yaml(whole)
+
+
+def names_in_order(node: yaml.Node | None) -> list[str]:
+    if isinstance(node, yaml.MappingNode):
+        return [name for key, value in node.value for name in (key.value, *names_in_order(value))]
+    inner = node.value if isinstance(node, yaml.SequenceNode) else []
+    return [name for item in inner for name in names_in_order(item)]
+
+
+def test_a_name_that_is_not_utf_8_is_in_yaml_all_the_same() -> None:
+    whole = {"source": "\udcff", "text": "a\n完了"}
+    assert yaml.safe_load(as_yaml(whole)) == whole
+
+
+def test_the_document_has_the_facts_under_their_names_on_disk() -> None:
+    (service,) = json.loads(as_json(failed("why")))["services"]
+    assert service["service"] == "job"
+    assert service["outcome"] == "failure"
+    assert service["malformed"] == [{"line": 7, "text": TROUBLE, "reason": "torn"}]
+    (run,) = service["runs"]
+    location = {"line": 12, "function": "main", "file": "/usr/local/bin/job.sh"}
+    assert run.pop("stages") == [
+        {
+            "name": "pull",
+            "depth": 0,
+            "outcome": "failure",
+            "started": "2026-11-21T01:05:11.000Z",
+            "ended": "2026-11-21T01:05:20.000Z",
+            "duration": 9.0,
+            "facts": run["facts"],
+        }
+    ]
+    assert run == {
+        "attempt": 1,
+        "outcome": "failure",
+        "started": "2026-11-21T01:05:10.000Z",
+        "ended": "2026-11-21T01:05:20.000Z",
+        "duration": 10.0,
+        "firstEntry": "2026-11-21T01:05:10.000Z",
+        "lastEntry": "2026-11-21T01:05:20.000Z",
+        "inStage": "pull",
+        "bootId": "b0" * 16,
+        "invocationId": "1f" * 16,
+        "pid": 4711,
+        "recorder": "bash/0.1.0",
+        "facts": {
+            "location": location,
+            "command": TROUBLE,
+            "stack": [{"line": 12, "function": "main", "file": "/a b.sh"}],
+            "exitCode": 1,
+            "message": "why",
+        },
+        "commands": [],
+    }
+
+
+def test_every_field_is_documented() -> None:
+    entries: list[Entry | Malformed] = [
+        entry(Phase.PRE_COMMAND_START, pre_command="p"),
+        entry(Phase.STAGE_START, pre_command="p", stage="s"),
+        entry(Phase.PRE_COMMAND_END, pre_command="p"),
+        *failed_run(signal="KILL", service_result="watchdog", error_line_approximate=True, dropped=1),
+        entry(Phase.SERVICE_END, 11, truncated=True, error_message="m", command="c", stack=("1 a b",)),
+        Malformed(1, "x", "y"),
+    ]
+    documented = set(re.findall(r"`(\w+)`", Path(__file__).parents[1].joinpath("docs/cli.md").read_text()))
+    (service,) = build_history([("job", entries)]).services
+    doubted = replace(service, utc_offset=timedelta(hours=1), is_unfinished=True)
+    assert names_in(document(History((doubted,)), "here")) <= documented
+
+
+def names_in(value: object) -> set[str]:
+    if isinstance(value, dict):
+        return set(value).union(*map(names_in, value.values()))
+    return set().union(*map(names_in, value)) if isinstance(value, list) else set()
+
+
+def written(*pieces: Entry | Malformed) -> list[dict[str, object]]:
+    stream = io.BytesIO()
+    write_jsonl([("job", pieces)], stream)
+    assert b"\x9b" not in stream.getvalue().replace("完了".encode(), b"")
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_json_lines_have_each_piece_as_it_was_read_with_its_service() -> None:
+    start = entry(stage=TROUBLE, extra={"ours": [1]})
+    assert written(start, Malformed(2, "{\x9b", "torn"), entry(Phase.SERVICE_END, 1)) == [
+        {"service": "job"} | start.to_json(),
+        {"service": "job", "malformed": {"line": 2, "text": "{\x9b", "reason": "torn"}},
+        {"service": "job"} | entry(Phase.SERVICE_END, 1).to_json(),
+    ]
+
+
+@pytest.mark.parametrize("odd", ["\udc80", 2**80], ids=["lone surrogate", "huge number"])
+def test_what_the_fast_encoder_refuses_is_written_all_the_same(odd: object) -> None:
+    assert written(entry(extra={"odd": odd}))[0]["odd"] == odd

@@ -1,0 +1,105 @@
+"""Texts, times and durations as people read them."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from service_record.display.page import ASCII, Glyphs, Ink, glyphs_for, painted
+from service_record.display.text import Clock, cut, duration, lines_of, moment, utc, visible, wrap
+
+NOON = datetime(2026, 11, 21, 12, 0, 0, 250_000, UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("\x1b[31mred", r"\x1b[31mred"),
+        ("bell\x07", r"bell\x07"),
+        ("a\nb", r"a\x0ab"),
+        ("\x9b31m", r"\x9b31m"),
+        ("\x7f", r"\x7f"),
+        ("evil\u202egpj", r"evil\u202egpj"),
+        ("\u2066x\u2069", r"\u2066x\u2069"),
+        ("\udc80", r"\udc80"),
+        ("\U000e0041", r"\U000e0041"),
+        ("a\tb", "a    b"),
+        ("žluťoučký 完了 …", "žluťoučký 完了 …"),
+    ],
+    ids=[
+        "escape",
+        "bell",
+        "newline",
+        "C1",
+        "delete",
+        "override",
+        "isolate",
+        "surrogate",
+        "tag",
+        "tab",
+        "plain",
+    ],
+)
+def test_what_acts_on_a_terminal_is_written_out(text: str, expected: str) -> None:
+    assert visible(text) == expected
+
+
+def test_a_message_is_split_at_its_newlines_only() -> None:
+    assert lines_of("one\r\ntwo\u2028half\n") == ["one", r"two\u2028half"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (0.004, "0.00s"),
+        (0.5, "0.50s"),
+        (9.96, "10.0s"),
+        (59.96, "1m 0s"),
+        (123, "2m 3s"),
+        (3600, "1h 0m"),
+        (86_399, "23h 59m"),
+        (100_000, "1d 3h"),
+    ],
+)
+def test_a_duration_has_at_most_two_units(seconds: float, expected: str) -> None:
+    assert duration(seconds) == expected
+
+
+def test_times_are_shown_by_the_clock_asked_for() -> None:
+    later = NOON + timedelta(minutes=3)
+    assert moment(NOON, Clock.UTC, later) == "2026-11-21 12:00:00Z"
+    assert moment(NOON, Clock.RELATIVE, later) == "3m 0s ago"
+    assert moment(later, Clock.RELATIVE, NOON) == "in 3m 0s"
+    local = moment(NOON, Clock.LOCAL, later)
+    assert datetime.fromisoformat(local) == NOON.replace(microsecond=0)
+
+
+def test_machine_times_are_utc_whatever_the_offset() -> None:
+    there = NOON.astimezone(timezone(timedelta(hours=5, minutes=30)))
+    assert utc(there) == "2026-11-21T12:00:00.250Z"
+
+
+@pytest.mark.parametrize(
+    "text", ["word " * 20, "x" * 95, "完了" * 30], ids=["words", "one word", "wide cells"]
+)
+def test_wrapping_keeps_to_the_width_and_loses_nothing(text: str) -> None:
+    rows = wrap(text, 20)
+    assert all(len(row) <= 20 and len(row.encode()) <= 60 for row in rows)
+    assert "".join(rows).replace(" ", "") == text.replace(" ", "")
+
+
+def test_a_cut_text_is_marked_and_fits() -> None:
+    assert cut("abcdef", 6, "…") == "abcdef"
+    assert cut("abcdefg", 6, "…") == "abcde…"
+    assert cut("abcdefg", 6, "...") == "abc..."
+
+
+def test_glyphs_are_ascii_where_the_encoding_has_no_others() -> None:
+    assert glyphs_for("utf-8") == Glyphs()
+    assert glyphs_for("ascii") == glyphs_for("latin-1") == glyphs_for("no such") == ASCII
+
+
+def test_colour_is_all_that_tells_a_painted_line_from_a_plain_one() -> None:
+    line = (("✗ ", Ink.BAD), ("job", Ink.STRONG), (" failed", Ink.PLAIN))
+    (plain,), (colored,) = painted([line], color=False), painted([line], color=True)
+    assert plain == "✗ job failed\n"
+    assert colored == "\x1b[1;31m✗ \x1b[0m\x1b[1mjob\x1b[0m failed\n"

@@ -1,0 +1,76 @@
+"""What the files speak against: local time taken for UTC, and writes that did not end."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+import pytest
+
+from service_record.entry import Entry
+from service_record.history import build_history
+from service_record.history.doubts import doubted, utc_offset
+from tests.builders import START, entry, upstream_entry
+
+WRITTEN = START.timestamp()
+HOUR = timedelta(hours=1)
+
+
+@pytest.mark.parametrize(
+    ("ahead", "offset"),
+    [
+        (-5 * HOUR, -5 * HOUR),
+        (5.5 * HOUR, 5.5 * HOUR),
+        (-9.5 * HOUR - timedelta(seconds=119), -9.5 * HOUR),
+        (12.75 * HOUR + timedelta(seconds=119), 12.75 * HOUR),
+        (0.5 * HOUR, 0.5 * HOUR),
+        (14 * HOUR, 14 * HOUR),
+        (timedelta(), None),
+        (-timedelta(seconds=90), None),
+        (0.25 * HOUR, None),
+        (-5 * HOUR - timedelta(seconds=121), None),
+        (15 * HOUR, None),
+        (-13 * HOUR, None),
+        (timedelta(days=300), None),
+    ],
+    ids=str,
+)
+def test_a_zone_is_known_by_quarter_hours_between_the_clock_and_the_file(
+    ahead: timedelta, offset: timedelta | None
+) -> None:
+    assert utc_offset(START + ahead, WRITTEN) == offset
+
+
+@pytest.mark.parametrize("written", [-1e300, 1e300, 2.0**63, 0.0])
+def test_an_absurd_time_of_a_file_tells_nothing(written: float) -> None:
+    assert utc_offset(START, written) is None
+
+
+def offsets(records: Mapping[str, Entry], written: Mapping[str, float]) -> dict[str, timedelta | None]:
+    history = doubted(build_history((name, [one]) for name, one in records.items()), written, ())
+    return {service.name: service.utc_offset for service in history.services}
+
+
+def test_times_of_upstream_are_doubted_and_ours_are_not() -> None:
+    records = {"upstreams": upstream_entry(), "ours": entry(), "unknown": upstream_entry()}
+    five_later = WRITTEN + 5 * 3600
+    assert offsets(records, {"upstreams": five_later, "ours": five_later}) == {
+        "upstreams": -5 * HOUR,
+        "ours": None,
+        "unknown": None,
+    }
+
+
+@pytest.mark.parametrize("other", [5 * 3600 + 600, 3600, 0], ids=["copied", "another-zone", "right"])
+def test_files_that_disagree_tell_nothing_of_the_zone(other: int) -> None:
+    records = {"one": upstream_entry(), "two": upstream_entry()}
+    assert offsets(records, {"one": WRITTEN + 5 * 3600, "two": WRITTEN + other}) == {"one": None, "two": None}
+
+
+def test_a_record_without_entries_does_not_count() -> None:
+    history = build_history([("empty", []), ("one", [upstream_entry()])])
+    written = {"empty": WRITTEN, "one": WRITTEN - 3600}
+    assert [service.utc_offset for service in doubted(history, written, ()).services] == [None, HOUR]
+
+
+def test_what_lies_beside_a_record_is_known_of_it() -> None:
+    history = doubted(build_history([("one", [entry()]), ("two", [entry()])]), {}, {"two"})
+    assert [service.is_unfinished for service in history.services] == [False, True]

@@ -1,0 +1,161 @@
+"""`service-record export`: the same entries in another form, and what was left out of them."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service_record.entry import Entry, Phase
+from service_record.export import FORMS
+from service_record.layout import read_entries
+from tests.builders import array, entry, failed_run, upstream_entry, write_array, write_lines
+from tests.command_line import service_record
+from tests.strategies import RECORD_BYTES, entries
+
+UNKNOWN = {"ours": {"deep": [1, {"a": None}]}, "zero": -0.0, "\u202e": "\x7f\x9b"}
+LONG = entry(Phase.STAGE_END, 2, stage="s" * 300, command="c" * 300, error_message="m" * 9000, extra=UNKNOWN)
+RUN = [*failed_run(), LONG]
+FIRST_FIELDS = ["timestamp", "stage", "phase", "result", "errorLine"]
+
+forms = pytest.mark.parametrize("form", FORMS)
+
+
+def exported(form: str, *written: Entry) -> bytes:
+    return b"".join(FORMS[form](written))
+
+
+def read(content: bytes) -> list[object]:
+    return list(read_entries(io.BytesIO(content)))
+
+
+def test_an_array_is_one_that_plain_json_takes_with_upstreams_fields_first(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "job.json", *failed_run())
+    answer = service_record("export", "--to", "array", "--from", path)
+    assert (answer.status, answer.err) == (0, "")
+    assert json.loads(answer.out) == [written.to_json() for written in failed_run()]
+    assert list(json.loads(answer.out)[-2])[:5] == FIRST_FIELDS
+
+
+def test_lines_have_an_entry_each_and_no_other_structure() -> None:
+    lines = exported("jsonl", *RUN).splitlines()
+    assert [json.loads(line) for line in lines] == [written.to_json() for written in RUN]
+
+
+@pytest.mark.parametrize(("form", "expected"), [("array", b"[]\n"), ("jsonl", b"")])
+def test_a_record_without_entries_is_one_without_entries(form: str, expected: bytes) -> None:
+    assert exported(form) == expected
+
+
+@forms
+def test_nothing_is_cut_and_unknown_fields_stay(form: str) -> None:
+    assert read(exported(form, *RUN)) == RUN
+
+
+@forms
+@given(st.lists(entries(), max_size=4))
+def test_entries_that_were_read_are_the_same_when_they_are_read_again(
+    form: str, written: list[Entry]
+) -> None:
+    known = read(array(*written))  # what a file cannot hold, such as lone surrogates, is gone from here on
+    once = exported(form, *known)  # type: ignore[arg-type]
+    assert read(once) == known
+    for other in FORMS:
+        there = exported(other, *read(once))  # type: ignore[arg-type]
+        assert exported(form, *read(there)) == once  # type: ignore[arg-type]
+
+
+@forms
+@given(RECORD_BYTES)
+def test_whatever_the_reader_takes_can_be_exported(form: str, content: bytes) -> None:
+    whole = [piece for piece in read(content) if isinstance(piece, Entry)]
+    again = exported(form, *whole)
+    assert read(again) == whole
+    assert form == "jsonl" or isinstance(json.loads(again), list)
+
+
+@forms
+def test_nothing_in_it_acts_on_a_terminal(form: str) -> None:
+    hostile = "\x1b[2J\x7f\x85\x9b\u202e"
+    content = exported(form, entry(error_message=hostile, extra={hostile: hostile}))
+    assert [character for character in hostile[:1] + hostile[4:] if character in content.decode()] == []
+
+
+def test_there_and_back_again_it_is_the_same_file(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "job.json", *failed_run())
+    as_array = service_record("export", "--to", "array", "--from", path).out
+    back = service_record("export", "--to", "jsonl", "--from", "-", stdin=as_array.encode()).out
+    assert back.encode() == path.read_bytes()
+
+
+def test_several_services_become_a_file_each(tmp_path: Path) -> None:
+    write_lines(tmp_path / "one.json", entry())
+    write_array(tmp_path / "kube.let.json", upstream_entry())
+    out = tmp_path / "new" / "out"
+    answer = service_record("export", "--to", "array", "--from", tmp_path, "--directory", out)
+    assert (answer.status, answer.out, answer.err) == (0, "", "")
+    assert {path.name: json.loads(path.read_bytes()) for path in out.iterdir()} == {
+        "one.json": [entry().to_json()],
+        "kube_let.json": [upstream_entry().to_json()],
+    }
+    assert (out / "one.json").stat().st_mode & 0o007 == 0
+
+
+def test_only_the_services_that_were_named_are_exported(tmp_path: Path) -> None:
+    for name in ("one", "two", "three"):
+        write_lines(tmp_path / f"{name}.json", entry(extra={"name": name}))
+    answer = service_record("export", "--to", "jsonl", "two", "--from", tmp_path)
+    assert json.loads(answer.out)["name"] == "two"
+    answer = service_record("export", "one", "two", "--to", "jsonl", "--from", tmp_path)
+    assert (answer.status, answer.out) == (2, "")
+    assert "give --directory; there are: one, two" in answer.err
+
+
+def test_a_name_from_elsewhere_does_not_lead_out_of_the_directory(tmp_path: Path) -> None:
+    stream = entry(extra={"service": "../../escaped"}).to_line()
+    out = tmp_path / "a" / "b"
+    answer = service_record("export", "--to", "jsonl", "--from", "-", "--directory", out, stdin=stream)
+    assert answer.status == 0
+    assert [path.relative_to(tmp_path) for path in tmp_path.rglob("*.json")] == [Path("a/b/escaped.json")]
+
+
+@pytest.mark.parametrize("names", [("a.b", "a_b"), ("job", "taken")], ids=["same-name", "taken"])
+def test_where_one_file_cannot_be_made_none_is(tmp_path: Path, names: tuple[str, str]) -> None:
+    source, out = tmp_path / "in", tmp_path / "out"
+    source.mkdir()
+    out.mkdir()
+    for name in names:
+        write_lines(source / f"{name}.json", entry())
+    (out / "taken.json").write_text("precious")
+    answer = service_record("export", "--to", "array", "--from", source, "--directory", out)
+    assert (answer.status, answer.out) == (2, "")
+    assert [(path.name, path.read_text()) for path in out.iterdir()] == [("taken.json", "precious")]
+
+
+def test_the_records_of_this_host_get_no_others_among_them(tmp_path: Path) -> None:
+    (tmp_path / "live").mkdir()
+    path = write_lines(tmp_path / "job.json", entry())
+    arguments = "export", "--to", "jsonl", "--from", path, "--directory", tmp_path / "live"
+    answer = service_record(*arguments, SERVICE_RECORDS_DIR=str(tmp_path / "live"))
+    assert answer.status == 2
+    assert "would be a record of this host" in answer.err
+    assert list((tmp_path / "live").iterdir()) == []
+
+
+@forms
+def test_damaged_pieces_are_left_out_and_said_to_be(tmp_path: Path, form: str) -> None:
+    path = write_lines(tmp_path / "job.json", entry(), b"{torn\x1b\n", entry(at=1), b"\0\0\0\n")
+    answer = service_record("export", "--to", form, "--from", path)
+    assert answer.status == 4
+    assert read(answer.out.encode()) == [entry(), entry(at=1)]
+    assert answer.err == "job: 2 damaged pieces left out: line 2 (a damaged entry), line 4 (3 NUL bytes)\n"
+
+
+def test_much_damage_is_said_in_one_line(tmp_path: Path) -> None:
+    damage = [piece for _ in range(12) for piece in (b"oops\n", entry())]
+    answer = service_record("export", "--to", "jsonl", "--from", write_lines(tmp_path / "job.json", *damage))
+    assert answer.err.count("\n") == 1
+    assert answer.err.startswith("job: 12 damaged pieces left out: line 1 (not an entry), line 3 ")
+    assert answer.err.endswith("line 19 (not an entry), and 2 more\n")

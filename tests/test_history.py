@@ -1,0 +1,410 @@
+"""What entries come to: which belong together, and what each run, stage and command ended as."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from service_record.entry import Entry, Malformed, Phase, Result
+from service_record.history import build_history
+from service_record.history.facts import Location
+from service_record.history.liveness import Liveness, boots_in_order
+from service_record.history.outcome import Outcome, Run
+from tests.builders import BOOT_ID, PID, entry, failed_run, upstream_entry
+
+FAILURE = {"result": Result.FAILURE}
+OTHER_BOOT = "c1" * 16
+OTHER_INVOCATION = "2e" * 16
+
+
+def runs(*entries: Entry, liveness: Liveness | None = None) -> list[Run]:
+    return list(build_history([("job", entries)], liveness).services[0].runs)
+
+
+def run(*entries: Entry, liveness: Liveness | None = None) -> Run:
+    (only,) = runs(*entries, liveness=liveness)
+    return only
+
+
+def as_started_by(entries: list[Entry], pid: int, **fields: object) -> list[Entry]:
+    return [replace(one, pid=pid, **fields) for one in entries]  # type: ignore[arg-type]
+
+
+def test_a_failed_run_knows_its_stage_its_line_and_its_exit_status() -> None:
+    failed = run(*failed_run("second", stack=("12 main /usr/local/bin/job.sh",)))
+    assert (failed.outcome, failed.in_stage, failed.duration) == (Outcome.FAILURE, "second", 10)
+    assert failed.facts.location == Location(12, "main", "/usr/local/bin/job.sh")
+    assert failed.facts.stack == (failed.facts.location,)
+    assert failed.facts.exit_code == 1
+    assert (failed.recorder, failed.attempt, failed.pid, failed.boot_id) == ("bash/0.1.0", 1, PID, BOOT_ID)
+
+
+def test_a_file_name_with_blanks_is_one_file() -> None:
+    failed = run(entry(), entry(Phase.SERVICE_END, 1, error_line="7 f /opt/my script.sh", **FAILURE))
+    assert failed.facts.location == Location(7, "f", "/opt/my script.sh")
+
+
+def test_a_failed_stage_that_the_service_went_on_after_is_not_blamed() -> None:
+    failed = run(
+        entry(),
+        entry(Phase.STAGE_START, 1, stage="check"),
+        entry(Phase.STAGE_END, 2, stage="check", **FAILURE),
+        entry(Phase.STAGE_START, 3, stage="pull"),
+        entry(Phase.STAGE_END, 4, stage="pull"),
+        entry(Phase.SERVICE_END, 5, **FAILURE),
+    )
+    assert failed.in_stage is None
+    assert [stage.outcome for stage in failed.stages] == [Outcome.FAILURE, Outcome.SUCCESS]
+
+
+def test_a_failure_within_a_stage_that_succeeds_is_not_blamed() -> None:
+    failed = run(
+        entry(),
+        entry(Phase.STAGE_START, 1, stage="outer"),
+        entry(Phase.STAGE_START, 2, stage="inner"),
+        entry(Phase.STAGE_END, 3, stage="inner", **FAILURE),
+        entry(Phase.STAGE_END, 4, stage="outer"),
+        entry(Phase.SERVICE_END, 5, **FAILURE),
+    )
+    assert failed.in_stage is None
+
+
+def test_of_stages_that_fail_one_after_the_other_the_last_is_blamed() -> None:
+    stages = [
+        entry(phase, at, stage=name, result=result)
+        for at, name in enumerate(["check", "pull"])
+        for phase, result in [(Phase.STAGE_START, None), (Phase.STAGE_END, Result.FAILURE)]
+    ]
+    assert run(entry(), *stages, entry(Phase.SERVICE_END, 5, **FAILURE)).in_stage == "pull"
+
+
+def test_the_line_of_a_failed_stage_does_not_explain_a_signal() -> None:
+    *start, _ = failed_run("pull")
+    assert run(*start, entry(Phase.SERVICE_END, 11, **FAILURE)).facts.location is not None
+    assert run(*start, entry(Phase.SERVICE_END, 11, signal="KILL", **FAILURE)).facts.location is None
+
+
+def test_the_innermost_of_the_stages_that_fail_together_is_blamed() -> None:
+    line = {"error_line": "3 inner job.py"}
+    failed = run(
+        entry(),
+        entry(Phase.STAGE_START, 1, stage="outer"),
+        entry(Phase.STAGE_START, 2, stage="inner"),
+        entry(Phase.STAGE_END, 3, stage="inner", **FAILURE, **line),
+        entry(Phase.STAGE_END, 3, stage="outer", **FAILURE, **line),
+        entry(Phase.SERVICE_END, 3, **FAILURE, **line),
+    )
+    assert failed.in_stage == "inner"
+    assert [(stage.name, stage.depth) for stage in failed.stages] == [("outer", 0), ("inner", 1)]
+
+
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [(Result.SUCCESS, Outcome.SUCCESS), (Result.FAILURE, Outcome.FAILURE)],
+    ids=str,
+)
+def test_a_stage_left_open_comes_to_what_its_run_came_to(result: Result, expected: Outcome) -> None:
+    (stage,) = run(
+        entry(), entry(Phase.STAGE_START, 1, stage="a"), entry(Phase.SERVICE_END, 4, result=result)
+    ).stages
+    assert (stage.outcome, stage.ended, stage.duration) == (expected, None, 3)
+
+
+def test_overlapping_stages_of_one_name_each_end_once() -> None:
+    stages = run(
+        entry(),
+        entry(Phase.STAGE_START, 1, stage="pull"),
+        entry(Phase.STAGE_START, 2, stage="pull"),
+        entry(Phase.STAGE_END, 3, stage="pull"),
+        entry(Phase.STAGE_END, 9, stage="pull"),
+        entry(Phase.SERVICE_END, 10),
+    ).stages
+    assert [stage.duration for stage in stages] == [8, 1]
+
+
+def test_runs_that_interleave_are_kept_apart() -> None:
+    one = as_started_by(failed_run("one"), 1, invocation_id=OTHER_INVOCATION)
+    two = as_started_by(failed_run("two"), 2)
+    mixed = [piece for pair in zip(one, two, strict=True) for piece in pair]
+    assert [(r.pid, r.in_stage, r.outcome) for r in runs(*mixed)] == [
+        (1, "one", Outcome.FAILURE),
+        (2, "two", Outcome.FAILURE),
+    ]
+
+
+def test_programs_within_one_invocation_share_their_attempt() -> None:
+    child = [entry(at=1, pid=2), entry(Phase.SERVICE_END, 2, pid=2)]
+    parent, inner = runs(entry(pid=1), *child, entry(Phase.SERVICE_END, 3, pid=1))
+    assert (parent.attempt, inner.attempt, parent.duration, inner.duration) == (1, 1, 3, 1)
+
+
+def test_attempts_count_from_one_in_each_boot() -> None:
+    pids = enumerate([BOOT_ID, BOOT_ID, OTHER_BOOT])
+    starts = [entry(at=n, pid=n, boot_id=boot, invocation_id=None) for n, boot in pids]
+    assert [r.attempt for r in runs(*starts)] == [1, 2, 1]
+
+
+def test_a_stage_recorded_by_another_process_of_the_invocation_belongs_to_its_run() -> None:
+    stage = [entry(Phase.STAGE_START, 1, stage="a", pid=9), entry(Phase.STAGE_END, 2, stage="a", pid=9)]
+    assert [s.name for s in run(entry(), *stage, entry(Phase.SERVICE_END, 3)).stages] == ["a"]
+
+
+def test_what_the_exit_helper_adds_amends_the_run() -> None:
+    unknown = entry(Phase.SERVICE_END, 5, signal="unknown", error_line="3 main f.sh", **FAILURE)
+    known = entry(Phase.SERVICE_END, 6, signal="TERM", service_result="signal", **FAILURE)
+    ended = run(entry(), unknown, known)
+    assert (ended.facts.signal, ended.facts.service_result) == ("TERM", "signal")
+    assert ended.facts.location == Location(3, "main", "f.sh")
+    assert ended.duration == 5
+
+
+def test_a_signal_that_systemd_saw_corrects_a_success_and_what_was_open_in_it() -> None:
+    wrong = entry(Phase.SERVICE_END, 5, exit_code=0)
+    right = entry(Phase.SERVICE_END, 6, signal="TERM", service_result="timeout", **FAILURE)
+    ended = run(entry(), entry(Phase.STAGE_START, 1, stage="wait"), wrong, right)
+    (stage,) = ended.stages
+    assert (ended.outcome, ended.in_stage, stage.outcome) == (Outcome.FAILURE, "wait", Outcome.FAILURE)
+    assert (ended.facts.signal, ended.facts.service_result) == ("TERM", "timeout")
+    assert ended.facts.exit_code is None
+
+
+PLACE = {"error_line": "3 main f.sh", "command": "pull", "stack": ("3 main f.sh",), "exit_code": 1}
+
+
+@pytest.mark.parametrize(
+    ("later", "explained"),
+    [({"exit_code": 9}, True), ({"service_result": "oom-kill"}, True), ({"signal": "KILL"}, False)],
+    ids=["status", "systemd's result", "signal"],
+)
+def test_what_is_known_of_an_end_stays_when_it_is_amended_unless_a_signal_explains_it(
+    later: dict[str, object], explained: bool
+) -> None:
+    ends = [entry(Phase.SERVICE_END, at, **FAILURE, **more) for at, more in ((5, PLACE), (6, later))]
+    facts = run(entry(), *ends).facts
+    assert (facts.location is not None, facts.command is not None, bool(facts.stack)) == (explained,) * 3
+    assert facts.exit_code == (later.get("exit_code", 1) if explained else None)
+
+
+def test_a_signal_that_the_service_survived_is_not_how_it_ended() -> None:
+    interrupted = entry(Phase.STAGE_END, 2, stage="ask", signal="INT", **FAILURE)
+    ended = entry(Phase.SERVICE_END, 3, exit_code=1, **FAILURE)
+    facts = run(entry(), entry(Phase.STAGE_START, 1, stage="ask"), interrupted, ended).facts
+    assert (facts.signal, facts.exit_code) == (None, 1)
+
+
+def test_an_unknown_signal_does_not_hide_a_known_one() -> None:
+    ends = [entry(Phase.SERVICE_END, 5, signal=signal, **FAILURE) for signal in ("TERM", "unknown")]
+    assert run(entry(), *ends).facts.signal == "TERM"
+
+
+def test_systemd_contradicts_a_success() -> None:
+    contradiction = entry(Phase.SERVICE_END, 2, service_result="oom-kill", **FAILURE)
+    assert run(entry(), entry(Phase.SERVICE_END, 1), contradiction).outcome is Outcome.FAILURE
+
+
+def test_an_end_without_a_start_is_a_run_without_a_start() -> None:
+    lost = run(entry(Phase.SERVICE_END, 3, **FAILURE))
+    assert (lost.started, lost.outcome, lost.duration) == (None, Outcome.FAILURE, None)
+
+
+def test_lost_entries_are_counted() -> None:
+    assert run(entry(), entry(Phase.STAGE_START, 1, stage="a", dropped=2), entry(dropped=1)).dropped == 3
+
+
+def test_damaged_pieces_are_kept_beside_the_runs() -> None:
+    damage = Malformed(2, "{", "torn")
+    service = build_history([("job", [entry(), damage, entry(Phase.SERVICE_END, 1)])]).services[0]
+    assert (len(service.runs), service.malformed) == (1, (damage,))
+
+
+def test_durations_survive_a_clock_step() -> None:
+    end = replace(entry(Phase.SERVICE_END, 7), timestamp="1999-01-01T00:00:00Z")
+    assert run(entry(), end).duration == 7
+    assert run(replace(entry(), uptime=None), end).duration is None
+
+
+@pytest.mark.parametrize(
+    ("alive", "expected"),
+    [(True, Outcome.RUNNING), (False, Outcome.INTERRUPTED), (None, Outcome.RUNNING)],
+    ids=["alive", "gone", "unknown"],
+)
+def test_the_process_tells_running_from_interrupted(alive: bool | None, expected: Outcome) -> None:
+    asked = []
+
+    def is_alive(pid: int, uptime: float | None) -> bool | None:
+        asked.append((pid, uptime))
+        return alive
+
+    assert run(entry(), liveness=Liveness(BOOT_ID, is_alive=is_alive)).outcome is expected
+    assert asked == [(PID, 60)]
+
+
+def test_a_process_of_another_boot_is_not_asked_for() -> None:
+    def is_alive(_pid: int, _uptime: float | None) -> bool | None:
+        raise AssertionError
+
+    assert run(entry(), liveness=Liveness(OTHER_BOOT, is_alive=is_alive)).outcome is Outcome.RUNNING
+
+
+def test_a_run_of_an_earlier_boot_of_this_host_is_interrupted() -> None:
+    liveness = Liveness(OTHER_BOOT, is_at_home=True)
+    assert run(entry(), liveness=liveness).outcome is Outcome.INTERRUPTED
+
+
+def test_a_later_boot_interrupts_the_runs_of_every_service() -> None:
+    later = [entry(at=500, boot_id=OTHER_BOOT)]
+    history = build_history([("early", [entry()]), ("late", later)])
+    assert [s.outcome for s in history.services] == [Outcome.INTERRUPTED, Outcome.RUNNING]
+    assert history.boots == (BOOT_ID, OTHER_BOOT)
+
+
+def test_a_later_run_interrupts_the_one_before_and_its_stage() -> None:
+    first, second = runs(
+        entry(), entry(Phase.STAGE_START, 1, stage="a"), entry(at=9, pid=2, invocation_id=OTHER_INVOCATION)
+    )
+    assert (first.outcome, first.in_stage, first.stages[0].outcome) == (
+        Outcome.INTERRUPTED,
+        "a",
+        Outcome.INTERRUPTED,
+    )
+    assert second.outcome is Outcome.RUNNING
+
+
+def test_a_run_that_goes_on_beside_a_later_one_is_running() -> None:
+    beside = entry(at=5, pid=2, invocation_id=OTHER_INVOCATION)
+    first, _ = runs(entry(), beside, entry(Phase.STAGE_START, 6, stage="a"))
+    assert first.outcome is Outcome.RUNNING
+
+
+def command(phase: Phase, at: float, name: str = "prepare", **fields: object) -> Entry:
+    field = "pre_command" if phase.startswith("pre") else "post_command"
+    return entry(phase, at, pid=99, **{field: name}, **fields)
+
+
+def test_a_pre_command_is_part_of_the_run_that_follows() -> None:
+    whole = run(
+        command(Phase.PRE_COMMAND_START, 0),
+        entry(Phase.STAGE_START, 1, stage="unpack", pre_command="prepare", pid=99),
+        entry(Phase.STAGE_END, 2, stage="unpack", pre_command="prepare", pid=99),
+        command(Phase.PRE_COMMAND_END, 3),
+        *[entry(at=4), entry(Phase.SERVICE_END, 9)],
+    )
+    (before,) = whole.commands
+    assert (before.name, before.is_before, before.duration) == ("prepare", True, 3)
+    assert [stage.name for stage in before.stages] == ["unpack"]
+    assert (whole.outcome, whole.duration, whole.stages) == (Outcome.SUCCESS, 5, ())
+
+
+def test_a_service_whose_pre_command_fails_has_failed_in_it() -> None:
+    line = {"error_line": "4 main prepare.sh"}
+    failed = run(command(Phase.PRE_COMMAND_START, 0), command(Phase.PRE_COMMAND_END, 1, **FAILURE, **line))
+    assert (failed.outcome, failed.in_command, failed.started) == (Outcome.FAILURE, "prepare", None)
+    assert failed.facts.location == Location(4, "main", "prepare.sh")
+
+
+@pytest.mark.parametrize("result", Result)
+@pytest.mark.parametrize(
+    ("before", "outcome"),
+    [
+        ([command(Phase.PRE_COMMAND_END, 1, **FAILURE)], Outcome.FAILURE),
+        ([], Outcome.INTERRUPTED),
+    ],
+    ids=["failed", "interrupted"],
+)
+def test_a_pre_command_decides_although_a_post_command_came_after_it(
+    before: list[Entry], outcome: Outcome, result: Result
+) -> None:
+    after = [
+        command(Phase.POST_COMMAND_START, 2, "sweep"),
+        command(Phase.POST_COMMAND_END, 3, "sweep", result=result),
+    ]
+    whole = run(command(Phase.PRE_COMMAND_START, 0), *before, *after)
+    assert (whole.outcome, whole.in_command) == (outcome, "prepare")
+
+
+def test_of_a_run_that_recorded_only_commands_a_failed_post_command_is_the_failure() -> None:
+    commands = [
+        *(command(Phase.PRE_COMMAND_START, 0), command(Phase.PRE_COMMAND_END, 1)),
+        *(
+            command(Phase.POST_COMMAND_START, 2, "sweep"),
+            command(Phase.POST_COMMAND_END, 3, "sweep", **FAILURE),
+        ),
+        *(command(Phase.POST_COMMAND_START, 4, "log"), command(Phase.POST_COMMAND_END, 5, "log")),
+    ]
+    whole = run(*commands)
+    assert (whole.outcome, whole.in_command) == (Outcome.FAILURE, "sweep")
+
+
+def test_a_failed_pre_command_that_systemd_ignores_leaves_a_success() -> None:
+    commands = command(Phase.PRE_COMMAND_START, 0), command(Phase.PRE_COMMAND_END, 1, **FAILURE)
+    assert run(*commands, entry(at=2), entry(Phase.SERVICE_END, 3)).outcome is Outcome.SUCCESS
+
+
+def test_a_failed_post_command_makes_a_failure_of_the_run() -> None:
+    failed = run(
+        *[entry(), entry(Phase.SERVICE_END, 1, exit_code=0)],
+        *[
+            command(Phase.POST_COMMAND_START, 2, "sweep"),
+            command(Phase.POST_COMMAND_END, 3, "sweep", exit_code=4, **FAILURE),
+        ],
+    )
+    assert (failed.outcome, failed.in_command, failed.duration) == (Outcome.FAILURE, "sweep", 1)
+    assert failed.facts.exit_code == 4
+
+
+def test_a_post_command_without_an_end_is_interrupted_by_the_next_run() -> None:
+    sweep = command(Phase.POST_COMMAND_START, 2, "sweep")
+    first, _ = runs(entry(), entry(Phase.SERVICE_END, 1), sweep, entry(at=9, invocation_id=OTHER_INVOCATION))
+    assert [c.outcome for c in first.commands] == [Outcome.INTERRUPTED]
+    assert first.outcome is Outcome.SUCCESS
+
+
+def test_each_try_of_a_failing_pre_command_is_a_run_also_without_ids() -> None:
+    one = [
+        upstream_entry(Phase.PRE_COMMAND_START, 0, pre_command="pause"),
+        upstream_entry(Phase.PRE_COMMAND_END, 1, pre_command="pause", **FAILURE),
+    ]
+    assert [r.outcome for r in runs(*one, *one)] == [Outcome.FAILURE, Outcome.FAILURE]
+
+
+def upstream_run(at: float, **end: object) -> list[Entry]:
+    return [upstream_entry(at=at), upstream_entry(Phase.SERVICE_END, at + 5, **end)]
+
+
+def test_upstreams_runs_pair_in_order() -> None:
+    found = runs(*upstream_run(0, **FAILURE), *upstream_run(10))
+    assert [(r.outcome, r.attempt, r.duration) for r in found] == [
+        (Outcome.FAILURE, 1, 5),
+        (Outcome.SUCCESS, 2, 5),
+    ]
+
+
+def test_upstreams_script_that_is_sourced_twice_starts_one_run() -> None:
+    assert len(runs(upstream_entry(), *upstream_run(0))) == 1
+
+
+def test_upstreams_run_without_an_end_is_interrupted_by_the_next() -> None:
+    assert [r.outcome for r in runs(upstream_entry(), *upstream_run(10))] == [
+        Outcome.INTERRUPTED,
+        Outcome.SUCCESS,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("make", "line"), [(upstream_entry, None), (entry, 1)], ids=["upstream's guess", "ours"]
+)
+def test_line_1_is_believed_only_of_a_recorder_that_knows_it(
+    make: Callable[..., Entry], line: int | None
+) -> None:
+    failed = run(make(), make(Phase.SERVICE_END, 5, error_line="1 inner job.sh", **FAILURE))
+    assert failed.facts.location == Location(line, "inner", "job.sh")
+
+
+def test_boots_follow_each_record_though_the_clock_was_wrong_at_boot() -> None:
+    one = {"a": "2026-01-01T00:00:00Z", "b": "1970-01-01T00:00:09Z"}
+    other = {"b": "1970-01-01T00:00:10Z", "c": "2026-01-03T00:00:00Z"}
+    assert boots_in_order([other, one]) == ("a", "b", "c")
+
+
+def test_records_that_contradict_each_other_fall_back_to_the_clock() -> None:
+    assert boots_in_order([{"b": "2", "a": "1"}, {"a": "1", "b": "2"}]) == ("a", "b")

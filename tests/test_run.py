@@ -1,0 +1,216 @@
+"""`service-record run`: a command with its record, which nobody can tell from the command alone."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.programs import environment, recorded, story
+
+RUN = [sys.executable, "-c", "from service_record.cli import main; main()", "run"]
+TRAPS = "trap 'echo {signal}; exit 9' {signal}; echo ready; while :; do sleep 0.01; done"
+"""A script that says when it can be signalled, and which signal it got."""
+
+
+def run(directory: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*RUN, *arguments],
+        env=environment(directory, **more),
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def start(directory: Path, *arguments: str) -> subprocess.Popen[str]:
+    """The command, started and ready: it has printed its first line."""
+    process = subprocess.Popen(
+        [*RUN, *arguments], env=environment(directory), stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def test_a_command_is_a_run_of_the_service(tmp_path: Path) -> None:
+    done = run(tmp_path, "--", "true")
+    entries = recorded(tmp_path)
+
+    assert done.returncode == 0
+    assert story(entries) == ["service start", "service end success"]
+    assert entries[0].recorder is not None
+    assert entries[0].recorder.startswith("run/")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--stage", "first"], ["stage start first", "stage end first failure"]),
+        (
+            ["--service", "job", "--stage", "first"],
+            [
+                "service start",
+                "stage start first",
+                "stage end first failure",
+                "service end failure",
+            ],
+        ),
+        (["--pre-command", "pull"], ["pre-command start pull", "pre-command end pull failure"]),
+        (
+            ["--post-command", "tidy", "--stage", "first"],
+            [
+                "post-command start tidy",
+                "stage start tidy first",
+                "stage end tidy first failure",
+                "post-command end tidy failure",
+            ],
+        ),
+    ],
+    ids=["stage", "service-and-stage", "pre-command", "post-command-and-stage"],
+)
+def test_options_say_what_the_command_is(tmp_path: Path, options: list[str], told: list[str]) -> None:
+    run(tmp_path, *options, "--", "false")
+
+    assert story(recorded(tmp_path)) == told
+
+
+def test_a_command_in_a_pre_command_s_environment_is_a_stage_of_it(tmp_path: Path) -> None:
+    run(tmp_path, "--stage", "first", "true", PRE_COMMAND="pull")
+
+    assert story(recorded(tmp_path)) == ["stage start pull first", "stage end pull first success"]
+
+
+def test_without_a_service_around_the_program_names_it(tmp_path: Path) -> None:
+    run(tmp_path, "/bin/true", SERVICE_NAME="")
+
+    assert story(recorded(tmp_path, "true")) == ["service start", "service end success"]
+
+
+@pytest.mark.parametrize("status", [0, 1, 2, 126, 127, 255])
+def test_the_exit_status_is_the_command_s(tmp_path: Path, status: int) -> None:
+    done = run(tmp_path, "--", "sh", "-c", f"exit {status}")
+    end = recorded(tmp_path)[-1]
+
+    assert done.returncode == status
+    assert done.stderr == ""
+    assert (end.exit_code, end.command) == ((status, f"sh -c 'exit {status}'") if status else (None, None))
+
+
+@pytest.mark.parametrize("name", ["KILL", "TERM", "INT", "SEGV", "PIPE", "USR1"])
+def test_a_command_killed_by_a_signal_takes_run_with_it(tmp_path: Path, name: str) -> None:
+    done = run(tmp_path, "--", "sh", "-c", f"ulimit -c 0; kill -{name} $$")
+    end = recorded(tmp_path)[-1]
+
+    assert done.returncode == -signal.Signals[f"SIG{name}"]
+    assert (end.signal, end.exit_code) == (name, None)
+
+
+@pytest.mark.parametrize("name", ["TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "WINCH", "ALRM", "RTMIN"])
+def test_a_signal_sent_to_run_reaches_the_command(tmp_path: Path, name: str) -> None:
+    process = start(tmp_path, "--", "bash", "-c", TRAPS.format(signal=name))
+    process.send_signal(signal.Signals[f"SIG{name}"])
+    printed, _ = process.communicate(timeout=30)
+
+    assert (process.returncode, printed) == (9, f"{name}\n")
+    assert recorded(tmp_path)[-1].exit_code == 9
+
+
+def test_a_command_that_a_signal_does_not_kill_goes_on(tmp_path: Path) -> None:
+    process = start(tmp_path, "--", "bash", "-c", "trap '' TERM; echo ready; read -t 0.3 <> <(:); echo done")
+    process.terminate()
+    printed, _ = process.communicate(timeout=30)
+
+    assert (process.returncode, printed) == (0, "done\n")
+
+
+def test_the_terminal_s_interrupt_reaches_the_command_once(tmp_path: Path) -> None:
+    counts = "trap 'echo caught' INT; echo ready; for i in 1 2 3 4 5; do sleep 0.1; done; exit 4"
+    process, terminal = pty.fork()
+    if process == 0:
+        os.execve(sys.executable, [*RUN, "--", "bash", "-c", counts], environment(tmp_path))
+    printed = b""
+    while b"ready" not in printed:
+        printed += os.read(terminal, 1000)
+    os.write(terminal, b"\x03")
+    status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    printed += os.read(terminal, 1000)
+    os.close(terminal)
+
+    assert status == 4
+    assert printed.count(b"caught") == 1
+
+
+def test_the_command_has_the_streams_and_the_process_group_of_run(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*RUN, "--", "bash", "-c", "cat; echo error >&2; ps -o pgid= -p $$ -p $PPID | uniq | wc -l"],
+        env=environment(tmp_path),
+        check=False,
+        input="typed\n",
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert (done.stdout, done.stderr) == ("typed\n1\n", "error\n")
+
+
+def test_the_command_starts_with_no_signal_blocked_or_ignored(tmp_path: Path) -> None:
+    done = run(tmp_path, "--", "sed", "-n", "s/^Sig\\(Blk\\|Ign\\):.//p", "/proc/self/status")
+    standard = [int(mask, 16) & 0x7FFFFFFF for mask in done.stdout.split()]
+
+    assert standard == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("program", "status", "message"),
+    [
+        ("no-such-command", 127, "no-such-command: command not found"),
+        ("/etc/passwd", 126, "/etc/passwd: Permission denied"),
+        ("/", 126, "/: Permission denied"),
+    ],
+    ids=["not-found", "not-executable", "a-directory"],
+)
+def test_a_command_that_cannot_be_started_is_a_failure(
+    tmp_path: Path, program: str, status: int, message: str
+) -> None:
+    done = run(tmp_path, "--stage", "first", "--service", "job", "--", program)
+    end = recorded(tmp_path)[-1]
+
+    assert (done.returncode, done.stderr) == (status, f"service-record run: {message}\n")
+    assert (end.phase, end.exit_code, end.error_message) == ("service end", status, message)
+
+
+def test_options_after_the_command_are_the_command_s(tmp_path: Path) -> None:
+    done = run(tmp_path, "echo", "--service", "other", "--", "-n")
+
+    assert done.stdout == "--service other -- -n\n"
+    assert story(recorded(tmp_path)) == ["service start", "service end success"]
+
+
+def test_a_record_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
+    done = run(tmp_path, "--", "sh", "-c", "echo out; exit 3", SERVICE_RECORDS_DIR="/proc/no/such")
+
+    assert (done.returncode, done.stdout, done.stderr) == (3, "out\n", "")
+
+
+def test_a_killed_run_leaves_its_record_open(tmp_path: Path) -> None:
+    process = start(tmp_path, "--", "sh", "-c", "echo ready; exec sleep 0.2")
+    process.kill()
+    process.wait()
+
+    assert story(recorded(tmp_path)) == ["service start"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["--pre-command", "a", "--post-command", "b", "true"], ["--no-such-option", "true"]],
+    ids=["no-command", "two-commands", "unknown-option"],
+)
+def test_misuse_runs_nothing(tmp_path: Path, arguments: list[str]) -> None:
+    assert run(tmp_path, *arguments).returncode == 2
+    assert not (tmp_path / "records").exists()

@@ -1,0 +1,293 @@
+"""`service-record show`, as it is started and on real files."""
+
+import errno
+import json
+import os
+import pty
+import subprocess
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from service_record import systemd
+from service_record.cli.moments import parse_moment
+from service_record.cli.terminal import has_color
+from service_record.entry import Phase
+from tests.builders import START, array, entry, failed_run, upstream_entry, write_array, write_lines
+from tests.command_line import PROGRAM, environment, service_record
+
+OTHER_BOOT = "c1" * 16
+FAILED = ("job", "failure", "b0" * 16)
+SUCCEEDED = ("job", "success", OTHER_BOOT)
+RUNNING = ("other", "running", OTHER_BOOT)
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Path:
+    """Two boots of a host: in the first `job` fails, in the second it succeeds and `other` is running."""
+    again = [entry(at=1000), entry(Phase.STAGE_START, 1001, stage="last"), entry(Phase.SERVICE_END, 1005)]
+    write_lines(tmp_path / "job.json", *failed_run(), *[replace(one, boot_id=OTHER_BOOT) for one in again])
+    write_array(tmp_path / "other.json", entry(at=1000, boot_id=OTHER_BOOT))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("", [FAILED, SUCCEEDED, RUNNING]),
+        ("job", [FAILED, SUCCEEDED]),
+        ("--failed", [FAILED]),
+        ("--boot 0", [SUCCEEDED, RUNNING]),
+        ("--boot -1", [FAILED]),
+        ("--boot 1", [FAILED]),
+        ("--boot c1c1", [SUCCEEDED, RUNNING]),
+        ("--boot all other", [RUNNING]),
+        ("--stage second", [FAILED]),
+        ("--stage absent", []),
+        ("--since 2026-11-21T01:06:00Z", [SUCCEEDED, RUNNING]),
+        ("--until 2026-11-20T20:06:00", [FAILED]),
+        ("--since @1795223160", [SUCCEEDED, RUNNING]),
+    ],
+)
+def test_what_is_asked_for_is_shown(
+    records: Path, arguments: str, expected: list[tuple[str, str, str]]
+) -> None:
+    answer = service_record("show", "--output", "json", "--from", records, *arguments.split())
+    found = [
+        (service["service"], run["outcome"], run["bootId"])
+        for service in json.loads(answer.out)["services"]
+        for run in service["runs"]
+    ]
+    assert (found, answer.status) == (expected, 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("", ["service start", "stage start", "stage end", "service end", "service start"]),
+        ("--stage second", ["stage start", "stage end"]),
+        ("--failed", ["stage end", "service end"]),
+        ("--boot -1 --until 2026-11-21T01:05:12Z", ["service start", "stage start"]),
+    ],
+)
+def test_entries_are_selected_one_by_one(tmp_path: Path, arguments: str, expected: list[str]) -> None:
+    path = write_lines(tmp_path / "job.json", *failed_run(), entry(at=99, boot_id=OTHER_BOOT))
+    answer = service_record("show", "--output", "jsonl", "--from", path, *arguments.split())
+    assert [json.loads(line)["phase"] for line in answer.out.splitlines()] == expected
+
+
+@pytest.mark.parametrize(
+    ("boot", "message"),
+    [("7", "no boot 7: the records know 2"), ("ffff", "no boots begin with ffff"), ("-2", "no boot -2")],
+)
+def test_an_unknown_boot_is_nothing_to_read(records: Path, boot: str, message: str) -> None:
+    answer = service_record("show", "--from", records, "--boot", boot)
+    assert answer.status == 3
+    assert message in answer.err
+
+
+def test_an_unknown_service_is_answered_with_those_there_are(records: Path) -> None:
+    answer = service_record("show", "--from", records, "jbo")
+    assert (answer.status, answer.out) == (3, "")
+    assert answer.err == f"Error: no record of jbo in {records}; there are: job, other\n"
+
+
+def test_an_empty_directory_says_what_it_looked_for_and_what_to_do(tmp_path: Path) -> None:
+    answer = service_record("show", SERVICE_RECORDS_DIR=str(tmp_path))
+    assert (answer.status, answer.out, answer.err.count("\n")) == (3, "", 1)
+    assert f"no records in {tmp_path}: no *.json file there" in answer.err
+    assert "--from" in answer.err
+
+
+@pytest.mark.parametrize(("service", "status"), [("job", 0), ("bad", 1), ("killed", 1)])
+@pytest.mark.parametrize("output", ["table", "jsonl"])
+def test_with_fail_the_exit_code_is_that_of_the_latest_runs(
+    records: Path, service: str, status: int, output: str
+) -> None:
+    write_lines(records / "bad.json", *failed_run())
+    write_lines(records / "killed.json", entry())  # the other boot, of which other records know, came later
+    answer = service_record("show", service, "--fail", "--output", output, "--from", records)
+    assert answer.status == status
+    assert service_record("show", service, "--output", output, "--from", records).status == 0
+
+
+def test_what_one_host_prints_another_reads_from_standard_input(records: Path) -> None:
+    printed = service_record("show", "--output", "jsonl", "--from", records).out
+    shown = service_record("show", "--from", "-", stdin=printed.encode()).out
+    assert shown.splitlines()[1] == "standard input, 2 boots"
+    assert shown.splitlines()[2:] == service_record("show", "--from", records).out.splitlines()[2:]
+
+
+def test_damage_is_shown_and_hides_nothing(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "job.json", *failed_run(), b'{"timestamp": "2026\x1b[2J\n', entry(at=60))
+    answer = service_record("show", "--from", path)
+    assert answer.status == 0
+    assert "1 damaged piece" in answer.out
+    assert "line 5: " in answer.out
+    assert r"2026\x1b[2J" in answer.out
+    assert "failed in stage second" in answer.out
+
+
+FIVE_HOURS = 5 * 3600
+LOCAL = "times seem to be those of UTC-05:00, although labelled UTC"
+
+
+@pytest.mark.parametrize(
+    ("content", "later", "beside", "told", "fields"),
+    [
+        pytest.param(array(upstream_entry()), 60, "other.json", None, {}, id="nothing"),
+        pytest.param(b"", 0, "other.json", "no entry in it", {}, id="zero-bytes"),
+        pytest.param(
+            array(upstream_entry()), FIVE_HOURS, "other.json", LOCAL, {"utcOffset": -FIVE_HOURS}, id="zone"
+        ),
+        pytest.param(
+            array(upstream_entry()),
+            0,
+            "job.json.tmp",
+            "job.json.tmp lies beside",
+            {"unfinished": True},
+            id="tmp",
+        ),
+    ],
+)
+def test_what_speaks_against_a_record_of_upstream_is_shown(
+    tmp_path: Path, *, content: bytes, later: float, beside: str, told: str | None, fields: dict[str, object]
+) -> None:
+    record = tmp_path / "job.json"
+    record.write_bytes(content)
+    write_array(tmp_path / beside, entry())
+    os.utime(record, (0, START.timestamp() + later))
+    page = service_record("show", "--from", tmp_path).out
+    assert page.partition("! ")[2].startswith(f"job record\n  {told}" if told else "")
+    assert ("! " in page) is (told is not None)
+    services = json.loads(service_record("show", "-o", "json", "--from", tmp_path).out)["services"]
+    assert {name: services[0][name] for name in ("unfinished", "utcOffset") if name in services[0]} == fields
+
+
+def test_a_process_that_is_gone_is_interrupted_and_one_that_is_there_is_running(tmp_path: Path) -> None:
+    boot: dict[str, Any] = {"boot_id": systemd.boot_id(), "uptime": systemd.uptime()}
+    with subprocess.Popen(["/bin/true"]) as gone:
+        gone.wait()
+    write_lines(tmp_path / "gone.json", entry(pid=gone.pid, **boot))
+    write_lines(tmp_path / "here.json", entry(pid=os.getpid(), **boot))
+    page = service_record("show", "--from", tmp_path).out
+    assert "▲ gone interrupted" in page
+    assert "● here running" in page
+
+
+def test_yaml_is_the_same_document_as_json(records: Path) -> None:
+    outputs = [service_record("show", "--from", records, "-o", form).out for form in ("json", "yaml")]
+    assert json.loads(outputs[0]) == yaml.safe_load(outputs[1])
+
+
+def test_times_are_utc_in_a_pipe_unless_told_otherwise(records: Path) -> None:
+    assert "2026-11-21 01:05:20Z" in service_record("show", "--from", records, "-o", "wide").out
+    assert (
+        "2026-11-20 20:05:20-05:00" in service_record("show", "--from", records, "-o", "wide", "--local").out
+    )
+    assert (
+        "2026-11-21T01:05:20.000Z" in service_record("show", "--from", records, "-o", "json", "--local").out
+    )
+
+
+def test_an_encoding_without_glyphs_gets_ascii(records: Path) -> None:
+    write_lines(records / "bad.json", *failed_run("完了"))
+    page = service_record("show", "--from", records, PYTHONIOENCODING="ascii").out
+    assert page.isascii()
+    assert r"x bad failed in stage \u5b8c\u4e86" in page
+
+
+def on_a_terminal(*arguments: object, **variables: str) -> str:
+    """What appears on a terminal of 24 rows and 80 columns."""
+    leader, follower = pty.openpty()
+    with subprocess.Popen(
+        [*PROGRAM, *map(str, arguments)],
+        stdin=follower,
+        stdout=follower,
+        env=environment(LINES="24", COLUMNS="80", **variables),
+    ):
+        os.close(follower)
+        shown = b"".join(iter(lambda: _read(leader), b""))
+    os.close(leader)
+    return shown.decode().replace("\r\n", "\n")
+
+
+def _read(leader: int) -> bytes:
+    try:
+        return os.read(leader, 65536)
+    except OSError as error:
+        if error.errno != errno.EIO:  # Linux says so when the other side is closed
+            raise
+        return b""
+
+
+def test_on_a_terminal_there_is_colour_and_local_time_and_no_pager_for_one_screen(records: Path) -> None:
+    page = on_a_terminal("show", "--from", records, "--failed", PAGER="false")
+    assert "\x1b[1;31m✗ \x1b[0m\x1b[1mjob\x1b[0m" in page
+    assert "2026-11-20 20:05:20-05:00" in page
+
+
+@pytest.mark.parametrize("variables", [{"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
+def test_colour_can_be_refused(records: Path, variables: dict[str, str]) -> None:
+    page = on_a_terminal("show", "--from", records, **variables)
+    assert "✗ job failed" in page or "✓ job succeeded" in page
+    assert "\x1b" not in page
+
+
+def test_more_than_a_screen_goes_through_the_pager(records: Path) -> None:
+    many = [replace(one, pid=pid) for pid in range(9) for one in failed_run()]
+    write_lines(records / "job.json", *many)
+    arguments = "show", "--from", records, "-o", "wide"
+    assert on_a_terminal(*arguments, PAGER="sed s/failed/PAGED/").count("PAGED") > 8
+    assert "PAGED" not in on_a_terminal(*arguments, "--no-pager", PAGER="sed s/failed/PAGED/")
+
+
+@pytest.mark.parametrize(
+    ("when", "variables", "is_terminal", "expected"),
+    [
+        ("auto", {}, True, True),
+        ("auto", {}, False, False),
+        ("auto", {"FORCE_COLOR": "1"}, False, True),
+        ("auto", {"NO_COLOR": "1", "FORCE_COLOR": "1"}, True, False),
+        ("auto", {"NO_COLOR": ""}, True, True),
+        ("auto", {"TERM": "dumb"}, True, False),
+        ("always", {"NO_COLOR": "1"}, False, True),
+        ("never", {"FORCE_COLOR": "1"}, True, False),
+    ],
+)
+def test_whether_there_is_colour(
+    when: str, variables: dict[str, str], is_terminal: bool, expected: bool
+) -> None:
+    assert has_color(when, variables, is_terminal=is_terminal) is expected
+
+
+NOW = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("now", NOW),
+        ("today", NOW.replace(hour=0, minute=0)),
+        ("yesterday", NOW.replace(day=20, hour=0, minute=0)),
+        ("10m", NOW - timedelta(minutes=10)),
+        ("-1h", NOW - timedelta(hours=1)),
+        ("1h30m ago", NOW - timedelta(minutes=90)),
+        ("2d 4h", NOW - timedelta(hours=52)),
+        ("@1795223160.5", datetime(2026, 11, 21, 1, 6, 0, 500_000, UTC)),
+        ("2026-11-21T03:12+02:00", datetime(2026, 11, 21, 1, 12, tzinfo=UTC)),
+        ("2026-11-21", datetime(2026, 11, 21).astimezone()),  # midnight here is what is meant
+    ],
+)
+def test_a_moment_can_be_typed_in_many_ways(text: str, expected: datetime) -> None:
+    assert parse_moment(text, NOW) == expected
+
+
+@pytest.mark.parametrize("text", ["", "later", "10", "@", "@nan", "1x", "99999999999d", "2026-13-01"])
+def test_what_is_no_moment_is_refused(text: str) -> None:
+    with pytest.raises((ValueError, OverflowError)):
+        parse_moment(text, NOW)

@@ -1,0 +1,276 @@
+"""Where records can be read from, and what is said where they cannot."""
+
+import bz2
+import gzip
+import json
+import lzma
+import os
+import re
+import subprocess
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from service_record import systemd
+from service_record.bundle import looked_into
+from service_record.entry import Entry, Phase
+from service_record.source import Source, SourceError, is_alive, liveness_for, open_source
+from tests.archives import SERVICES, WRITTEN, header, record, tar
+from tests.builders import entry, failed_run, write_array, write_lines
+from tests.command_line import PROGRAM, environment, service_record
+
+
+def read(source: Source) -> dict[str, list[Phase]]:
+    return {
+        name: [piece.phase for piece in pieces if isinstance(piece, Entry)] for name, pieces in source.records
+    }
+
+
+def test_a_directory_has_one_record_for_each_service(tmp_path: Path) -> None:
+    write_lines(tmp_path / "one.json", entry())
+    write_array(tmp_path / "two.json", entry(), entry(Phase.SERVICE_END, 1))
+    (tmp_path / "two.json.tmp").write_text("half")
+    assert read(open_source([str(tmp_path)])) == {
+        "one": [Phase.SERVICE_START],
+        "two": [Phase.SERVICE_START, Phase.SERVICE_END],
+    }
+
+
+def test_a_directory_tells_when_a_record_was_written_and_of_which_a_write_did_not_end(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        os.utime(write_lines(tmp_path / f"{name}.json", entry()), (0, 10**9))
+    (tmp_path / "two.json.tmp").touch()
+    (tmp_path / "three").mkdir()
+    os.utime(write_lines(tmp_path / "three" / "one.json", entry()), (0, 2 * 10**9))
+    source = open_source([str(tmp_path), str(tmp_path / "three")])
+    assert source.written == {"one": 2e9, "two": 1e9}
+    assert source.unfinished == {"two"}
+
+
+def test_a_record_with_a_name_of_upstreams_is_read_like_any_other(tmp_path: Path) -> None:
+    write_array(tmp_path / "kube.let.json", entry())
+    write_array(tmp_path / "kube_let.json", entry(), entry(Phase.SERVICE_END, 1))
+    assert read(open_source([str(tmp_path)])) == {
+        "kube.let": [Phase.SERVICE_START],
+        "kube_let": [Phase.SERVICE_START, Phase.SERVICE_END],
+    }
+
+
+def test_without_a_place_it_is_this_hosts_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_lines(tmp_path / "job.json", entry())
+    monkeypatch.setenv("SERVICE_RECORDS_DIR", str(tmp_path))
+    source = open_source()
+    assert (source.name, source.is_home) == (str(tmp_path), True)
+    assert open_source([str(tmp_path)]).is_home
+    assert not open_source([str(tmp_path / "job.json")]).is_home
+
+
+def test_a_file_is_the_record_of_the_service_it_is_named_after(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "job.json", entry())
+    assert read(open_source([str(path)])) == {"job": [Phase.SERVICE_START]}
+
+
+def test_several_places_are_read_as_one_each_service_in_the_order_given(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    old = write_lines(tmp_path / "old" / "job.json", entry())
+    new = write_lines(tmp_path / "job.json", entry(Phase.SERVICE_END, 1))
+    other = write_lines(tmp_path / "other.json", entry())
+    assert read(open_source([str(old), str(new), str(other)])) == {
+        "job": [Phase.SERVICE_START, Phase.SERVICE_END],
+        "other": [Phase.SERVICE_START],
+    }
+
+
+def test_a_stream_that_names_its_services_holds_a_record_of_each(tmp_path: Path) -> None:
+    named = [entry(extra={"service": name}) for name in ("b", "a", "b")]
+    path = write_lines(tmp_path / "all.jsonl", *named)
+    assert read(open_source([str(path)])) == {"b": [Phase.SERVICE_START] * 2, "a": [Phase.SERVICE_START]}
+
+
+def test_an_empty_file_is_a_record_without_a_run(tmp_path: Path) -> None:
+    path = tmp_path / "job.json"
+    path.touch()
+    assert read(open_source([str(path)])) == {"job": []}
+
+
+BUNDLE = gzip.compress(
+    tar(
+        record("bootkube", *failed_run(), entry(at=60, boot_id="c1" * 16)),
+        record("earlier", entry()),
+        header(f"{SERVICES}/link.json", type=tarfile.SYMTYPE, linkname="/etc/shadow"),
+    )
+)
+
+
+@pytest.mark.parametrize("name", ["log-bundle.tar.gz", "bundle", "record.json"])
+def test_a_bundle_is_told_by_its_content(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(BUNDLE)
+    source = open_source([str(tmp_path / name)])
+    assert (source.name, source.is_home) == (str(tmp_path / name), False)
+    assert source.left_out == (
+        f"{tmp_path / name}: {SERVICES}/link.json: refused: a symbolic link, not a plain file",
+    )
+    assert source.written == {"bootkube": WRITTEN, "earlier": WRITTEN}
+    assert list(read(source)) == ["bootkube", "earlier"]
+
+
+@pytest.mark.parametrize("slice_bytes", [1, 300, 10**6])
+def test_a_bundle_is_read_from_standard_input_in_whatever_slices(slice_bytes: int) -> None:
+    with subprocess.Popen(
+        [*PROGRAM, "show", "--from", "-"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+    ) as shown:
+        assert shown.stdin is not None
+        for start in range(0, len(BUNDLE), slice_bytes):
+            shown.stdin.write(BUNDLE[start : start + slice_bytes])
+            shown.stdin.flush()
+        out, err = shown.communicate(timeout=60)
+    assert out.decode().startswith("2 services: 1 interrupted, 1 running\nstandard input, 2 boots\n")
+    assert err.decode() == (
+        f"Warning: standard input: {SERVICES}/link.json: refused: a symbolic link, not a plain file\n"
+    )
+
+
+def test_a_line_from_a_pipe_is_not_kept_waiting_for_more() -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as stream, os.fdopen(writing, "wb", buffering=0) as pipe:
+        pipe.write(b'{"phase":')
+        assert looked_into(stream)[0] == b'{"phase":'
+        pipe.write(b'"x"}\n')
+        assert stream.readline() == b'{"phase":"x"}\n'
+
+
+def test_a_bundle_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "bundle").write_bytes(BUNDLE)
+    command = [*PROGRAM, "show", "--from", "bundle"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment(TMPDIR=str(tmp_path)), capture_output=True, check=True
+    )
+    assert b"bootkube" in done.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["bundle"]
+
+
+def test_what_runs_in_the_latest_boot_of_a_bundle_was_running_then_whatever_runs_here() -> None:
+    gone = entry(boot_id=systemd.boot_id(), pid=2**22 + 1)
+    archive = tar(record("now", gone), record("then", entry(at=-1000)))
+    answer = service_record("show", "--output", "json", "--from", "-", stdin=archive)
+    outcomes = {one["service"]: one["outcome"] for one in json.loads(answer.out)["services"]}
+    assert outcomes == {"now": "running", "then": "interrupted"}
+
+
+@pytest.mark.parametrize(
+    "below",
+    [
+        "bootstrap/services",
+        "log-bundle-20261121010510/bootstrap/services",
+        "log-bundle-bootstrap/bootstrap/services",
+        "agent-gather/var/log/openshift",
+    ],
+)
+def test_a_bundle_that_was_unpacked_is_found_in_its_directory(tmp_path: Path, below: str) -> None:
+    (tmp_path / below).mkdir(parents=True)
+    write_array(tmp_path / below / "bootkube.json", entry())
+    source = open_source([str(tmp_path)])
+    assert read(source) == {"bootkube": [Phase.SERVICE_START]}
+    assert (source.name, source.is_snapshot) == (str(tmp_path / below), True)
+
+
+def test_of_several_bundles_in_a_directory_none_is_chosen(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name / "bootstrap" / "services").mkdir(parents=True)
+    with pytest.raises(SourceError, match=r"several bundles.*give one of .*/a/bootstrap.*/b/bootstrap"):
+        open_source([str(tmp_path)])
+
+
+def test_records_beside_a_bundle_are_those_of_the_directory(tmp_path: Path) -> None:
+    (tmp_path / "log-bundle-1" / "bootstrap" / "services").mkdir(parents=True)
+    write_lines(tmp_path / "job.json", entry())
+    source = open_source([str(tmp_path)])
+    assert (list(read(source)), source.is_snapshot) == (["job"], False)
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
+def test_a_compressed_record_is_read(tmp_path: Path, compress: Callable[[bytes], bytes]) -> None:
+    path = tmp_path / "job.json.z"
+    path.write_bytes(compress(entry().to_line()))
+    assert read(open_source([str(path)])) == {"job": [Phase.SERVICE_START]}
+
+
+def test_a_compressed_stream_holds_the_records_that_it_names(tmp_path: Path) -> None:
+    lines = b"".join(entry(extra={"service": name}).to_line() for name in ("b", "a"))
+    (tmp_path / "all.jsonl.gz").write_bytes(gzip.compress(lines))
+    assert list(read(open_source([str(tmp_path / "all.jsonl.gz")]))) == ["b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (tar(header("etc/motd")), "an archive with neither bootstrap/services/*.json nor"),
+        (gzip.compress(tar(header("etc/motd")))[:-10], "ended before|no end"),
+        (b"PK\x03\x04", "a zip archive, which is not read; unpack it"),
+    ],
+    ids=["without records", "truncated", "zip"],
+)
+def test_an_archive_with_nothing_to_read_says_why_in_one_line(
+    tmp_path: Path, content: bytes, told: str
+) -> None:
+    path = tmp_path / "bundle"
+    path.write_bytes(content)
+    answer = service_record("show", "--from", path)
+    assert (answer.status, answer.out, answer.err.count("\n")) == (3, "", 1)
+    assert re.search(told.replace("*", "[*]"), answer.err)
+
+
+def test_control_characters_in_the_names_of_an_archive_do_not_reach_the_terminal() -> None:
+    link = header(f"{SERVICES}/\x1b[2J.json", type=tarfile.SYMTYPE)
+    answer = service_record("show", "--from", "-", stdin=tar(link, record("\x1b[31mred\n", entry())))
+    assert "\x1b" not in answer.out + answer.err
+    assert "\\x1b[31mred" in answer.out
+    assert "\\x1b[2J" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("absent", "No such file or directory"), ("empty", r"no \*\.json file there")],
+)
+def test_a_place_without_records_is_named_in_one_line(tmp_path: Path, name: str, expected: str) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises((SourceError, FileNotFoundError), match=expected) as caught:
+        open_source([str(tmp_path / name)])
+    assert str(tmp_path / name) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_default_directory_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SERVICE_RECORDS_DIR", str(tmp_path / "absent"))
+    with pytest.raises(SourceError, match=r"no such directory.*--from"):
+        open_source()
+
+
+def test_this_process_is_alive_and_one_that_ended_is_not() -> None:
+    with subprocess.Popen(["/bin/sleep", "60"]) as sleep:
+        assert is_alive(sleep.pid, systemd.uptime())
+        sleep.kill()
+        os.waitid(os.P_PID, sleep.pid, os.WEXITED | os.WNOWAIT)
+        assert not is_alive(sleep.pid, systemd.uptime()), "a zombie has ended"
+    assert not is_alive(sleep.pid, systemd.uptime())
+
+
+def test_a_pid_that_another_process_inherited_is_not_the_one_recorded() -> None:
+    now = systemd.uptime()
+    assert now is not None
+    with subprocess.Popen(["/bin/sleep", "60"]) as sleep:
+        assert is_alive(sleep.pid, now + 5)
+        assert not is_alive(sleep.pid, now - 60)
+        sleep.kill()
+
+
+def test_only_the_hosts_own_directory_rules_other_boots_out(tmp_path: Path) -> None:
+    write_lines(tmp_path / "job.json", *failed_run())
+    liveness = liveness_for(open_source([str(tmp_path)]))
+    assert (liveness.boot_id, liveness.is_at_home) == (systemd.boot_id(), False)

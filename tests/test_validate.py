@@ -1,0 +1,287 @@
+"""`service-record validate`: what is wrong, where, and what can be saved."""
+
+import gzip
+import io
+import json
+import os
+import tarfile
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service_record.conformance import Fault, examine
+from service_record.entry import Entry, Malformed
+from service_record.layout import read_entries
+from tests.builders import array, failed_run, upstream_entry, write_array
+from tests.command_line import service_record
+from tests.strategies import RECORD_BYTES
+
+UPSTREAM = [upstream_entry(at=at) for at in range(3)]
+LINES = b"".join(written.to_line() for written in failed_run())
+ARRAY = array(*UPSTREAM)
+TORN = LINES[: len(LINES) // 2]
+UNCLOSED = ARRAY.rstrip().removesuffix(b"]")
+
+
+def faults(content: bytes) -> list[Fault]:
+    return [piece for piece in examine(io.BytesIO(content)) if isinstance(piece, Fault)]
+
+
+def entries(content: bytes) -> list[Entry]:
+    return [piece for piece in read_entries(io.BytesIO(content)) if isinstance(piece, Entry)]
+
+
+WHOLE = {
+    "lines": LINES,
+    "blank-lines": b"\n" + LINES + b"\n\n" + LINES,
+    "no-last-newline": LINES.rstrip(),
+    "crlf": LINES.replace(b"\n", b"\r\n"),
+    "array": ARRAY,
+    "array-behind-blanks": b" \n" + ARRAY,
+    "array-on-one-line": ARRAY.replace(b"\n", b""),
+    "empty-array": b"[]\n",
+}
+
+
+@pytest.mark.parametrize("content", WHOLE.values(), ids=WHOLE)
+def test_a_whole_record_in_either_layout_has_no_fault(content: bytes) -> None:
+    assert faults(content) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "reason"),
+    [
+        pytest.param(b"", 1, "empty: nothing was ever written, or all of it is lost", id="zero-bytes"),
+        pytest.param(b"\n \n", 1, "empty: nothing was ever written, or all of it is lost", id="blank"),
+        pytest.param(b"[", 1, "not one closed JSON array: unexpected end of data", id="bracket"),
+        pytest.param(
+            UNCLOSED,
+            ARRAY.count(b"\n"),
+            "not one closed JSON array: unexpected end of data",
+            id="array-cut-between-entries",
+        ),
+        pytest.param(
+            ARRAY + ARRAY,
+            ARRAY.count(b"\n") + 1,
+            "not one closed JSON array: unexpected content after document",
+            id="two-arrays",
+        ),
+        pytest.param(
+            ARRAY + LINES,
+            ARRAY.count(b"\n") + 1,
+            "not one closed JSON array: unexpected content after document",
+            id="lines-behind-an-array",
+        ),
+        pytest.param(
+            LINES + b"[" + LINES, 5, "not JSON Lines: unexpected end of data", id="array-behind-lines"
+        ),
+        pytest.param(LINES + b"[]\n", 5, "not JSON Lines: an array", id="compact-array-behind-lines"),
+        pytest.param(LINES[:-1] + LINES, 4, "not JSON Lines: unexpected content after document", id="glued"),
+        pytest.param(b"\xef\xbb\xbf" + LINES, 1, "a byte order mark, which JSON has not", id="bom-lines"),
+        pytest.param(b"\xef\xbb\xbf" + ARRAY, 1, "a byte order mark, which JSON has not", id="bom-array"),
+        pytest.param(LINES + TORN.splitlines()[-1], 5, "a damaged entry", id="torn-tail"),
+        pytest.param(LINES + b"\0" * 7, 5, "7 NUL bytes", id="nul-bytes"),
+        pytest.param(LINES + b'{"phase":"x"}', 5, 'phase: unknown word "x"', id="not-an-entry"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_line(content: bytes, line: int, reason: str) -> None:
+    assert faults(content) == [Fault(line, reason)]
+
+
+@given(RECORD_BYTES)
+def test_every_entry_and_every_damaged_piece_is_told_whatever_the_content(content: bytes) -> None:
+    pieces = list(read_entries(io.BytesIO(content)))
+    examined = list(examine(io.BytesIO(content)))
+    damage = [piece for piece in pieces if isinstance(piece, Malformed)]
+    told = [Fault(piece.line, piece.reason) if isinstance(piece, Malformed) else piece for piece in pieces]
+    assert examined[: len(told)] == told
+    assert len(examined) == len(told) or (not damage and isinstance(examined[-1], Fault))
+    assert all(0 < piece.line <= content.count(b"\n") + 1 for piece in examined if isinstance(piece, Fault))
+
+
+@pytest.mark.parametrize(
+    "verb",
+    ["validate {records}", "export --to array --from {records} --directory {out}", "show --from {records}"],
+)
+@settings(max_examples=5)
+@given(contents=st.lists(RECORD_BYTES, min_size=1, max_size=20))
+def test_no_content_is_more_than_damage(verb: str, contents: list[bytes]) -> None:
+    with TemporaryDirectory() as directory:
+        records, out = Path(directory, "records"), Path(directory, "out")
+        records.mkdir()
+        for number, content in enumerate(contents):
+            (records / f"{number}.json").write_bytes(content)
+        answer = service_record(*verb.format(records=records, out=out).split())
+        assert answer.status in {0, 4}, answer.err
+        assert "Error" not in answer.err
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Path:
+    """A directory of upstream's: a whole record, a damaged one, and what a killed shim left."""
+    directory = tmp_path / "live"
+    directory.mkdir()
+    write_array(directory / "whole.json", *UPSTREAM)
+    (directory / "bad.json").write_bytes(b"oops\x1b[2J\n" + LINES + b"{torn\n")
+    (directory / "bad.json.tmp").write_bytes(UNCLOSED)
+    return directory
+
+
+def test_a_whole_record_is_nothing_to_talk_of(live: Path) -> None:
+    answer = service_record("validate", live / "whole.json")
+    assert (answer.status, answer.out, answer.err) == (0, "", "")
+
+
+def test_faults_are_a_line_each_with_file_and_line(live: Path) -> None:
+    answer = service_record("validate", live / "whole.json", live / "bad.json")
+    assert (answer.status, answer.err) == (4, "")
+    assert answer.out.splitlines() == [
+        f"{live}/bad.json:1: not an entry",
+        f"{live}/bad.json:6: a damaged entry",
+        f"{live}/bad.json.tmp:1: left by a write that did not end; it may have a newer entry",
+    ]
+
+
+def test_of_a_directory_every_record_is_checked(live: Path) -> None:
+    (live / "empty.json").touch()
+    (live / "lost.json.tmp").touch()
+    places = [line.split(": ")[0] for line in service_record("validate", live).out.splitlines()]
+    names = ["bad.json:1", "bad.json:6", "empty.json:1", "bad.json.tmp:1", "lost.json.tmp:1"]
+    assert places == [f"{live}/{name}" for name in names]
+
+
+@pytest.mark.parametrize(("content", "status"), [(LINES, 0), (ARRAY, 0), (ARRAY + ARRAY, 4), (b"", 4)])
+def test_standard_input_is_checked_like_a_file(content: bytes, status: int) -> None:
+    answer = service_record("validate", "-", stdin=content)
+    assert (answer.status, answer.err) == (status, "")
+    assert [line.partition(":")[0] for line in answer.out.splitlines()] == (["-"] if status else [])
+
+
+def test_of_a_bundle_every_record_is_checked(live: Path, tmp_path: Path) -> None:
+    services = "log-bundle-1/bootstrap/services"
+    with tarfile.open(tmp_path / "bundle.tar.gz", "w:gz") as tar:
+        tar.add(live, services)
+    with tarfile.open(tmp_path / "bundle.tar.gz") as tar:
+        tar.extractall(tmp_path, filter="data")
+    expected = service_record("validate", live).out
+    packed = service_record("validate", tmp_path / "bundle.tar.gz")
+    assert (packed.status, packed.err) == (4, "")
+    assert packed.out == expected.replace(str(live), f"{tmp_path}/bundle.tar.gz:{services}")
+    unpacked = service_record("validate", tmp_path / "log-bundle-1")
+    assert unpacked.out == expected.replace(str(live), f"{tmp_path}/{services}")
+
+
+def test_a_bundle_that_is_cut_is_not_all_that_was_in_it(live: Path, tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "bundle.tar", "w") as tar:
+        tar.add(live / "whole.json", "bootstrap/services/whole.json")
+        tar.add(live / "bad.json", "bootstrap/services/bad.json")
+    cut = (tmp_path / "bundle.tar").read_bytes()[: 3 * 512 + 100]
+    answer = service_record("validate", "-", stdin=cut)
+    assert answer.status == 3
+    assert answer.err.startswith("Error: -: ")
+
+
+def test_what_was_compressed_is_checked_and_saved_like_a_record(tmp_path: Path) -> None:
+    (tmp_path / "job.json.gz").write_bytes(gzip.compress(UNCLOSED))
+    answer = service_record("validate", tmp_path / "job.json.gz", "--salvage", tmp_path / "saved")
+    assert (answer.status, answer.err) == (4, "")
+    assert answer.out.endswith(": not one closed JSON array: unexpected end of data\n")
+    assert entries((tmp_path / "saved").read_bytes()) == UPSTREAM
+
+
+def test_a_bundle_cannot_be_saved_as_one_record(live: Path, tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "bundle.tar", "w") as tar:
+        tar.add(live / "bad.json", "bootstrap/services/bad.json")
+    answer = service_record("validate", tmp_path / "bundle.tar", "--salvage", tmp_path / "saved")
+    assert (answer.status, answer.out, (tmp_path / "saved").exists()) == (2, "", False)
+
+
+def test_one_that_cannot_be_read_does_not_keep_the_others_from_being_checked(live: Path) -> None:
+    answer = service_record("validate", live / "absent.json", live / "bad.json")
+    assert (answer.status, len(answer.out.splitlines())) == (3, 3)
+    assert answer.err == f"Error: {live}/absent.json: No such file or directory\n"
+
+
+def test_a_directory_without_records_is_nothing_to_read(tmp_path: Path) -> None:
+    answer = service_record("validate", tmp_path)
+    assert (answer.status, answer.err) == (3, f"Error: no records in {tmp_path}: no *.json file there\n")
+
+
+def test_a_name_may_be_as_long_as_names_can_be(tmp_path: Path) -> None:
+    record = tmp_path / f"{'n' * 250}.json"
+    record.write_bytes(LINES)
+    for verb in (["validate"], ["show", "--from"]):
+        assert service_record(*verb, tmp_path).status == service_record(*verb, record).status == 0
+
+
+def test_of_several_bundles_in_a_directory_one_has_to_be_named(tmp_path: Path) -> None:
+    for bundle in ("one", "two"):
+        (tmp_path / bundle / "bootstrap" / "services").mkdir(parents=True)
+    answer = service_record("validate", tmp_path)
+    assert (answer.status, answer.err.count("\n")) == (3, 1)
+    assert f"{tmp_path}/one/bootstrap/services" in answer.err
+
+
+def test_names_do_not_act_on_the_terminal_nor_break_lines(tmp_path: Path) -> None:
+    name = os.fsencode(tmp_path) + b"/a\n\x1b[2J\xff.json"
+    Path(os.fsdecode(name)).touch()
+    answer = service_record("validate", tmp_path, "absent\n\x1b", PYTHONIOENCODING="ascii")
+    assert answer.out.startswith(f"{tmp_path}/a\\x0a\\x1b[2J\\udcff.json:1: empty")
+    assert answer.err == "Error: absent\\x0a\\x1b: No such file or directory\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (LINES + b"{torn\n" + LINES, LINES + LINES),
+        (LINES + ARRAY, None),
+        (UNCLOSED, None),
+        (ARRAY + TORN, None),
+    ],
+    ids=["lines", "array-behind-lines", "unclosed-array", "torn-lines-behind-an-array"],
+)
+def test_every_whole_entry_is_saved_in_the_layout_of_the_file(
+    tmp_path: Path, content: bytes, expected: bytes | None
+) -> None:
+    record, out = tmp_path / "job.json", tmp_path / "out" / "saved.json"
+    out.parent.mkdir()
+    record.write_bytes(content)
+    assert service_record("validate", record, "--salvage", out).status == 4
+    assert record.read_bytes() == content
+    assert entries(out.read_bytes()) == entries(content)
+    assert faults(out.read_bytes()) == []
+    assert expected is None or out.read_bytes() == expected
+    assert out.read_bytes()[:1] == content[:1]
+
+
+def test_what_is_whole_can_be_saved_too(live: Path, tmp_path: Path) -> None:
+    answer = service_record("validate", live / "whole.json", "--salvage", tmp_path / "saved")
+    assert answer.status == 0
+    assert json.loads((tmp_path / "saved").read_bytes()) == [written.to_json() for written in UPSTREAM]
+
+
+@pytest.mark.parametrize("out", ["bad.json", "whole.json", "link", "new.json"])
+def test_nothing_is_overwritten_and_the_hosts_records_get_no_other_among_them(live: Path, out: str) -> None:
+    (live / "link").symlink_to(live / "absent")
+    before = {path.name: path.read_bytes() for path in live.glob("*.json*")}
+    arguments = "validate", live / "bad.json", "--salvage", live / out
+    answer = service_record(*arguments, SERVICE_RECORDS_DIR=str(live))
+    assert (answer.status, answer.out) == (2, "")
+    assert {path.name: path.read_bytes() for path in live.glob("*.json*")} == before
+    assert not (live / "absent").exists()
+
+
+def test_nothing_is_left_of_what_cannot_be_saved(live: Path, tmp_path: Path) -> None:
+    assert service_record("validate", live / "absent.json", "--salvage", tmp_path / "out").status == 3
+    assert not (tmp_path / "out").exists()
+    assert service_record("validate", live / "bad.json", "--salvage", tmp_path / "none" / "out").status == 3
+
+
+@pytest.mark.parametrize("places", [["."], ["a.json", "b.json"]], ids=["directory", "two-files"])
+def test_only_one_record_is_saved_at_a_time(places: list[str]) -> None:
+    answer = service_record("validate", *places, "--salvage", "out")
+    assert answer.status == 2
+    assert "--salvage takes one record" in answer.err
