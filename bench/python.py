@@ -1,0 +1,113 @@
+"""What recording costs in Python, and what the command line costs to start and to show a long record."""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+
+from bench.rounds import medians, wall
+from bench.shell import ENTRY
+from bench.table import Row, duration
+from service_record.entry import Entry
+from service_record.records import Records
+from service_record.writer import Writer
+
+APPENDS = 2_000
+IMPORTS_PER_ROUND = 5
+SHOWN = 100_000
+IMPORT_LIMIT = 25e-3
+HELP_LIMIT = 150e-3
+SHOW_LIMIT = 2.0
+
+COMMAND = Path(sys.executable).with_name("service-record")
+
+
+def rows(root: Path) -> Iterator[Row]:
+    """Measure in a directory of our own."""
+    record = root / "shown" / "some.json"
+    record.parent.mkdir()
+    record.write_text("".join(f"{json.dumps(entry)}\n" for entry in runs(SHOWN)))
+    measures: Mapping[str, Callable[[], float]] = {
+        "append": partial(append, Records(root).writer("append")),
+        "os.write": partial(bare_write, root / "bare.json"),
+        "import": partial(start, "import service_record"),
+        "recorder": partial(start, "from service_record import service, stage"),
+        "python": partial(start, "pass"),
+        "help": partial(wall, COMMAND, "--help"),
+        "show": partial(wall, COMMAND, "show", "--from", record.parent),
+    }
+    seconds = medians(measures)
+
+    yield Row(
+        what="python: one entry",
+        seconds=seconds["append"],
+        against="bare os.write",
+        reference=seconds["os.write"],
+    )
+    yield imported("import service_record", seconds["import"], seconds["python"], IMPORT_LIMIT)
+    yield imported("with all that records", seconds["recorder"], seconds["python"])
+    yield limited("service-record --help", seconds["help"], HELP_LIMIT)
+    yield limited(f"service-record show: table, {SHOWN:,} entries", seconds["show"], SHOW_LIMIT)
+
+
+def imported(what: str, seconds: float, python: float, limit: float | None = None) -> Row:
+    added = seconds - python
+    return Row(
+        what=f"python: {what}",
+        seconds=added,
+        against="python -c pass",
+        reference=python,
+        limit=duration(limit) if limit else "",
+        holds=added <= limit if limit else None,
+    )
+
+
+def runs(entries: int) -> Iterator[dict[str, object]]:
+    """That many entries of a service that is started again and again: of ten each, every fourth run fails."""
+    for number in range(entries // 10):
+        run = ENTRY | {"pid": 1000 + number}
+        failure = {"result": "failure", "errorLine": "7 main run.sh", "exitCode": 1, "command": "false"}
+        ended = failure if number % 4 == 0 else {"result": "success"}
+        service = {key: value for key, value in run.items() if key != "stage"}
+        yield service | {"phase": "service start", "recorder": "bash/0.1.0"}
+        for stage in ("render", "pull", "wait", "join"):
+            yield run | {"stage": stage}
+            yield (
+                run
+                | {"stage": stage, "phase": "stage end"}
+                | (ended if stage == "join" else {"result": "success"})
+            )
+        yield service | {"phase": "service end"} | ended
+
+
+def limited(what: str, seconds: float, limit: float) -> Row:
+    return Row(what=what, seconds=seconds, limit=duration(limit), holds=seconds <= limit)
+
+
+def append(writer: Writer) -> float:
+    """Seconds of one append by the library."""
+    entry = Entry.from_json(ENTRY)
+    begun = time.perf_counter()
+    for _ in range(APPENDS):
+        writer.append(entry)
+    return (time.perf_counter() - begun) / APPENDS
+
+
+def bare_write(path: Path) -> float:
+    """Seconds of one write of an entry's bytes to a file that stays open."""
+    line = Entry.from_json(ENTRY).to_line()
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    begun = time.perf_counter()
+    for _ in range(APPENDS):
+        os.write(descriptor, line)
+    spent = time.perf_counter() - begun
+    os.close(descriptor)
+    return spent / APPENDS
+
+
+def start(code: str) -> float:
+    """Seconds of a Python that runs this and ends."""
+    return min(wall(sys.executable, "-c", code) for _ in range(IMPORTS_PER_ROUND))

@@ -1,0 +1,26 @@
+"""Medians of rounds: in each round everything is measured once, so that a busy moment hits all alike."""
+
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from statistics import median
+from typing import TypeVar
+
+ROUNDS = 5
+Key = TypeVar("Key")
+
+
+def medians(measures: Mapping[Key, Callable[[], float]], rounds: int = ROUNDS) -> dict[Key, float]:
+    """Call each measure once per round; return the median of what each returned."""
+    results: dict[Key, list[float]] = {key: [] for key in measures}
+    for _ in range(rounds):
+        for key, measure in measures.items():
+            results[key].append(measure())
+    return {key: median(values) for key, values in results.items()}
+
+
+def wall(*command: object, environment: Mapping[str, str] | None = None) -> float:
+    """Seconds until a command has ended; what it prints is read and thrown away."""
+    begun = time.perf_counter()
+    subprocess.run(list(map(str, command)), check=True, stdout=subprocess.DEVNULL, env=environment)
+    return time.perf_counter() - begun

@@ -1,0 +1,175 @@
+"""What an entry of the shim costs, against a bare append and against jq rewriting an array."""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+
+from bench.rounds import medians
+from bench.table import Row, duration
+
+BENCH = Path(__file__).resolve().parent
+SIZES = (0, 1_000, 10_000, 100_000)
+STAGES = 500
+"""Recorded in one go; two entries each."""
+REWRITES = 3
+"""jq rewrites the file so often in one go."""
+FAILURES = 50
+
+BARE = "bare `printf >>`"
+REWRITE = "jq rewriting an array"
+ENTRY_LIMIT = 150e-6
+FLOOR_LIMIT = 12
+CHEAPER_THAN_REWRITE = {0: 100, 100_000: 2_000}
+SOURCING_LIMIT = 5e-3
+MESSAGE_BYTES = 3_000
+
+INVOCATION_ID = "fedcba9876543210fedcba9876543210"
+ENTRY: dict[str, object] = {
+    "timestamp": "2026-11-21T01:05:10.123Z",
+    "stage": "wait-for-api",
+    "phase": "stage start",
+    "bootId": "0123456789abcdef0123456789abcdef",
+    "invocationId": INVOCATION_ID,
+    "pid": 1234,
+    "uptime": 123.45,
+}
+
+Seconds = Mapping[tuple[str, int], float]
+"""What was measured, by name and by how many entries stood in the file before."""
+
+
+def rows(root: Path) -> Iterator[Row]:
+    """Measure in a directory of our own."""
+    seconds = measured(Shim(root))
+    yield from entry_rows(seconds)
+    yield from rewrite_rows(seconds)
+    yield Row(
+        what=f"shim: a failure with {MESSAGE_BYTES:,} bytes of journal",
+        seconds=seconds["failure", 0],
+        against="journalctl, and " + BARE,
+        reference=seconds["bare failure", 0],
+    )
+    yield Row(
+        what="shim: sourcing it, with the first entry",
+        seconds=seconds["sourcing", 0],
+        limit=duration(SOURCING_LIMIT),
+        holds=seconds["sourcing", 0] <= SOURCING_LIMIT,
+    )
+
+
+def measured(shim: "Shim") -> Seconds:
+    measures = {
+        ("sourcing", 0): shim.sourcing,
+        ("failure", 0): shim.failure,
+        ("bare failure", 0): shim.bare_failure,
+        ("looking", 0): shim.looking,
+    }
+    for size in SIZES:
+        shim.fill(size)
+        measures["entry", size] = partial(shim.entry, size)
+        measures["bare", size] = partial(shim.bare, size)
+        if shutil.which("jq"):
+            measures["rewrite", size] = partial(shim.rewrite, size)
+    return medians(measures)
+
+
+def entry_rows(seconds: Seconds) -> Iterator[Row]:
+    for size in SIZES:
+        entry, bare = seconds["entry", size], seconds["bare", size]
+        yield Row(
+            what=f"shim: one entry after {size:,}",
+            seconds=entry,
+            against=BARE,
+            reference=bare,
+            limit=f"{duration(ENTRY_LIMIT)} or {FLOOR_LIMIT} x",
+            holds=entry <= max(ENTRY_LIMIT, FLOOR_LIMIT * bare),
+        )
+    yield Row(
+        what="shim: one entry, a trap possible",
+        seconds=seconds["looking", 0],
+        against=BARE,
+        reference=seconds["bare", 0],
+    )
+
+
+def rewrite_rows(seconds: Seconds) -> Iterator[Row]:
+    for size in SIZES:
+        entry, rewrite = seconds["entry", size], seconds.get(("rewrite", size))
+        if rewrite is None:
+            continue
+        factor = CHEAPER_THAN_REWRITE.get(size)
+        yield Row(
+            what=f"shim: one entry after {size:,}",
+            seconds=entry,
+            against=REWRITE,
+            reference=rewrite,
+            limit=f"1/{factor:,}" if factor else "",
+            holds=rewrite >= factor * entry if factor else None,
+        )
+
+
+class Shim:
+    """The scripts of this directory, run where a service of the right size is already recorded."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        programs = root / "programs"
+        programs.mkdir()
+        journal = programs / "journalctl"
+        lines = "\n".join(["x" * (MESSAGE_BYTES // 3 - 1)] * 3)
+        journal.write_text(f"#!/bin/sh\nprintf '%s\\n' '{lines}'\n")
+        journal.chmod(0o755)
+        self._environment = os.environ | {
+            "SERVICE_RECORDS_DIR": str(root),
+            "INVOCATION_ID": INVOCATION_ID,
+            "PATH": f"{programs}:{BENCH.parent / 'shell'}:{os.environ['PATH']}",
+        }
+        (root / "new.json").touch()
+
+    def fill(self, size: int) -> None:
+        """Record that many entries, in either layout."""
+        (self._root / f"lines-{size}.json").write_text(f"{json.dumps(ENTRY)}\n" * size)
+        array = json.dumps([{key: ENTRY[key] for key in ("timestamp", "stage", "phase")}] * size, indent=2)
+        (self._root / f"array-{size}.json").write_text(array + "\n")
+
+    def sourcing(self) -> float:
+        return self._run("shim.bash", "0", service="new")[0] / 1e6
+
+    def entry(self, size: int) -> float:
+        return self._run("shim.bash", STAGES, service=f"lines-{size}")[1] / 1e6 / STAGES / 2
+
+    def looking(self) -> float:
+        """As `entry`, where the script cannot tell that no trap is set: bash has read another file."""
+        seconds = self._run("shim.bash", STAGES, service="new", BASH_ENV="/dev/null")[1]
+        return seconds / 1e6 / STAGES / 2
+
+    def bare(self, size: int) -> float:
+        path = self._root / f"lines-{size}.json"
+        text = json.dumps(ENTRY)
+        return self._run("floor.bash", path, text, 2 * STAGES)[0] / 1e6 / STAGES / 2
+
+    def rewrite(self, size: int) -> float:
+        path = self._root / f"array-{size}.json"
+        return self._run("rewrite.bash", path, REWRITES)[0] / 1e6 / REWRITES
+
+    def failure(self) -> float:
+        return self._run("failure.bash", FAILURES, service="failure")[0] / 1e6 / FAILURES
+
+    def bare_failure(self) -> float:
+        text = "x" * MESSAGE_BYTES
+        path = self._root / "bare-failure.json"
+        return self._run("floor.bash", path, text, FAILURES, "journal")[0] / 1e6 / FAILURES
+
+    def _run(self, script: str, *arguments: object, service: str = "", **environment: str) -> list[int]:
+        finished = subprocess.run(
+            ["bash", BENCH / script, *map(str, arguments)],
+            env=self._environment | {"SERVICE_NAME": service} | environment,
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        return [int(number) for number in finished.stdout.split()]

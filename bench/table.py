@@ -1,0 +1,59 @@
+"""What was measured, as one table."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+HEAD = ("what", "median", "compared with", "its median", "ratio", "limit", "holds")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One measured thing beside what it is compared with."""
+
+    what: str
+    seconds: float
+    against: str = ""
+    reference: float | None = None
+    """Seconds of what it is compared with, measured in the same rounds."""
+    limit: str = ""
+    """The promise, in words."""
+    holds: bool | None = None
+
+    def cells(self) -> tuple[str, ...]:
+        reference = "" if self.reference is None else duration(self.reference)
+        ratio = "" if self.reference is None else times(self.seconds, self.reference)
+        holds = {True: "yes", False: "**no**", None: ""}[self.holds]
+        return (self.what, duration(self.seconds), self.against, reference, ratio, self.limit, holds)
+
+
+def duration(seconds: float) -> str:
+    """Three digits with the unit that suits them."""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} us"
+
+
+def times(seconds: float, reference: float) -> str:
+    """How many times dearer or cheaper than the reference."""
+    if seconds >= reference:
+        return f"{seconds / reference:.1f} x"
+    return f"1/{reference / seconds:,.0f}"
+
+
+def markdown(rows: list[Row]) -> str:
+    """The table with its columns aligned, so that it reads as well on a terminal."""
+    cells = [HEAD, *(row.cells() for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    head, *body = ("| " + " | ".join(map(str.ljust, line, widths)) + " |" for line in cells)
+    rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
+    return "\n".join([head, rule, *body])
+
+
+def replace_between(path: Path, name: str, text: str) -> None:
+    """Put the text between a page's comments `<!-- NAME -->` and `<!-- /NAME -->`."""
+    head, begin, rest = path.read_text().partition(f"<!-- {name} -->\n")
+    _, end, tail = rest.partition(f"<!-- /{name} -->")
+    if not begin or not end:
+        raise ValueError(f"{path}: no <!-- {name} --> and <!-- /{name} --> to write between")
+    path.write_text(f"{head}{begin}{text}\n{end}{tail}")
