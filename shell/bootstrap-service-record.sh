@@ -188,7 +188,8 @@ __sr_append_first() {
     builtin return
   fi
   # The last line may be torn: ours is not to end up in it.
-  builtin printf '%s%s\n' "${__sr_first:+$'\n'}" "$__sr_line" >>"${__sr[path]}" && __sr[torn]=
+  [[ ! -s ${__sr[path]} ]] || __sr_first=$'\n'
+  builtin printf '%s%s\n' "$__sr_first" "$__sr_line" >>"${__sr[path]}" && __sr[torn]=
 }
 
 # The array layout: one closed array at every moment. Under a lock on descriptor 3, which ends with its holder, the entry is
@@ -240,14 +241,15 @@ __sr_find_bracket() {
 # A writer was killed, or had no lock. What stands behind the last place that is surely whole is looked at line by line:
 # entries go into the array with ours; of the rest, <record>.damaged keeps a copy before it is written over.
 __sr_mend() {
-  builtin local __sr_one=''
+  builtin local __sr_one='' __sr_end=''
   builtin local -a __sr_text
   __sr_before=
-  for __sr_one in $'\n]' $'},\n' $'\n  }\n' $'}]\n'; do
-    __sr_one=${__sr_tail%"$__sr_one"*}${__sr_one%%[],]*}
-    [[ $__sr_one == *\} && ${#__sr_one} -gt ${#__sr_before} && ${#__sr_one} -le ${#__sr_tail} ]] && __sr_before=$__sr_one
+  for __sr_end in $'}\n]' $'},\n' $'\n  }\n' $'}]\n'; do # the third as upstream indents
+    [[ $__sr_tail == *"$__sr_end"* ]] || builtin continue
+    __sr_one=${__sr_tail%"$__sr_end"*}${__sr_end%%\}*}\}
+    ((${#__sr_one} <= ${#__sr_before})) || __sr_before=$__sr_one
   done
-  [[ $__sr_before || ${#__sr_tail} != "$__sr_size" ]] || __sr_before=[
+  [[ $__sr_before || ${#__sr_tail} != "$__sr_size" || $__sr_tail != \[* ]] || __sr_before=[
   [[ $__sr_before ]] || builtin return 1
   builtin mapfile -t __sr_text <<<"${__sr_tail:${#__sr_before}}"
   for __sr_one in "${__sr_text[@]}"; do
