@@ -9,6 +9,7 @@ import subprocess
 import tarfile
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -22,6 +23,8 @@ from tests.upstream_reader import Judgement, UpstreamReader
 SUCCEEDED = Judgement(starts=1, successful=True)
 FAILED = 125
 """How what stands for a program fails."""
+USER = 65534
+"""Nobody in particular."""
 EVERYTHING = (
     ("release-image", "release-image-download"),
     ("crio-configure", "crio-configure"),
@@ -326,6 +329,31 @@ def test_jq_reads_what_is_recorded_exported_and_packed(host: BootstrapHost, tmp_
         documents = [json.loads(line) for line in printed.stdout.splitlines()]
         entries = documents[0] if isinstance(documents[0], list) else documents
         assert entries == [entry.to_json() for entry in host.entries(path.stem)]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="to be somebody else takes root")
+def test_a_user_gathers_arrays_who_is_root_only_to_copy_them(bash: Bash) -> None:
+    """As upstream does: user core looks for the records and packs the copies, root copies."""
+    with TemporaryDirectory() as place:
+        directory = Path(place)
+        directory.chmod(0o755)
+        host = BootstrapHost(directory, bash, "array")
+        run_everything(host)
+
+        found = as_user("sh", "-c", 'printf "%s\\n" "$1"/*', "sh", host.records).decode().split()
+        services = directory / "artifacts" / "bootstrap" / "services"
+        services.mkdir(parents=True)
+        subprocess.run(["cp", "-r", *found, services], check=True)
+        bundle = as_user("tar", "-cz", "-C", directory / "artifacts", ".")
+
+    assert UpstreamReader.of_bundle(bundle).complaint() is None
+
+
+def as_user(*command: str | Path) -> bytes:
+    """What the command says when somebody runs it who is not root, and in none of root's groups."""
+    return subprocess.run(
+        command, user=USER, group=USER, extra_groups=[], capture_output=True, check=True
+    ).stdout
 
 
 @pytest.mark.parametrize("begun", [array(upstream_entry()), b"[]\n"], ids=["with an entry", "empty"])
