@@ -133,13 +133,16 @@ def test_the_stage_is_that_of_the_failed_stage_right_before_the_end() -> None:
     assert judged(failed_run("second")).failing_stage == "second"
 
 
-def test_any_entry_between_takes_the_stage_away() -> None:
-    """So does a second end, with which our exit helper amends the first."""
-    amendment = entry(Phase.SERVICE_END, 10, result=Result.FAILURE, signal="TERM", error_message="stopped")
+@pytest.mark.parametrize("stage", [None, "second"])
+def test_a_second_end_puts_the_stage_that_it_names_in_the_place_of_the_one_before(stage: str | None) -> None:
+    """So our exit helper, which amends an end with what systemd knows, names the stage again."""
+    amendment = entry(
+        Phase.SERVICE_END, 10, stage=stage, result=Result.FAILURE, signal="TERM", error_message="stopped"
+    )
 
     judgement = judged([*failed_run("second"), amendment])
 
-    assert (judgement.failing_stage, judgement.last_error) == ("", "stopped")
+    assert (judgement.failing_stage, judgement.last_error) == (stage or "", "stopped")
 
 
 def test_a_hanging_attempt_is_blamed_on_the_stage_of_an_earlier_one() -> None:

@@ -32,10 +32,16 @@ UNITS = {
         *(f"ExecStart={PROGRAMS}/bootkube.sh", "Restart=on-failure", "RestartSec=20ms"),
         "Environment=FAIL_AT=render-api FAIL_TIMES=1",
     ),
+    "stopped": (f"ExecStart={PROGRAMS}/bootkube.sh", "Environment=HANG_AT=render-api"),
     "agent": ("Type=oneshot", f"ExecStartPre={PROGRAMS}/extract-agent.sh", "ExecStart=true"),
 }
 STARTED_ONCE = sorted(UNITS.keys() - {"bootkube"})
-ENDED_WELL = sorted(UNITS.keys() - {"kubelet"})
+ENDED_WELL = sorted(UNITS.keys() - {"kubelet", "stopped"})
+STOP_IN_STAGE = """
+start stopped
+until grep --quiet api-bootstrap /var/log/openshift/stopped.json; do sleep 0.02; done
+systemctl stop stopped
+"""
 
 
 @pytest.fixture(scope="module", params=LAYOUTS)
@@ -57,8 +63,10 @@ def machine(layout: str, tmp_path_factory: pytest.TempPathFactory) -> Machine:
         service_d = directory / "units" / "service.d"
         service_d.mkdir()
         shutil.copy(ARRAY_DROP_IN, service_d)
-    others = " ".join(UNITS.keys() - {"kubelet", "release-image"})
-    machine.boot(f"start kubelet; systemctl stop kubelet; start release-image {others}; rest {others}")
+    others = " ".join(UNITS.keys() - {"kubelet", "stopped", "release-image"})
+    machine.boot(
+        f"start kubelet; systemctl stop kubelet; {STOP_IN_STAGE} start release-image {others}; rest {others}"
+    )
     return machine
 
 
@@ -89,6 +97,16 @@ def test_bootkube_that_systemd_started_again_is_two_attempts_and_a_success(upstr
     assert judgement.last_error.splitlines()[-1] == "podman: error: render-api failed"
     assert upstream.attempts("bootkube") == 2
     assert upstream.complaint() is None
+
+
+def test_a_service_that_systemd_stopped_in_a_stage_has_failed_in_that_to_upstream_too(
+    upstream: UpstreamReader, machine: Machine
+) -> None:
+    judgement = upstream.judge("stopped")
+
+    assert (judgement.successful, judgement.failing_stage) == (False, "api-bootstrap")
+    assert [entry.signal for entry in service_ends(machine, "stopped")][-1] == "TERM"
+    assert machine.runs("stopped")[0].in_stage == "api-bootstrap"
 
 
 def test_a_service_that_systemd_stopped_is_no_success(upstream: UpstreamReader, machine: Machine) -> None:
