@@ -38,7 +38,13 @@ for ((n = 2; n <= COUNT; n++)); do
 done
 kill -KILL $$
 """
-HOLD = "import fcntl, sys; fcntl.flock(open(sys.argv[1]), fcntl.LOCK_EX); print(); sys.stdin.read()"
+HOLD = """
+import fcntl, sys
+record = open(sys.argv[1])
+fcntl.flock(record, fcntl.LOCK_EX)
+print(flush=True)
+sys.stdin.read()
+"""
 
 
 class ArrayWriter(Protocol):
