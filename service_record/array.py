@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import re
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +16,9 @@ from itertools import islice
 from time import monotonic, sleep
 from typing import Final
 
+_KEEP: Final = (
+    os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+)
 _BLANK: Final = b" \t\r\n"
 _BLOCK_BYTES: Final = 1024
 _SPARE_BYTES: Final = 1024
@@ -191,8 +195,10 @@ def _room(descriptor: int, size: int, needed: int) -> int | None:
 
 
 def _keep(descriptor: int, offset: int, size: int, copy: str) -> None:
-    damaged = os.open(copy, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    damaged = os.open(copy, _KEEP, 0o644)
     try:
+        if not stat.S_ISREG(os.fstat(damaged).st_mode):
+            raise OSError(f"{copy}: not a regular file")
         content = os.pread(descriptor, size - offset, offset)
         if os.write(damaged, content) != len(content):
             raise OSError(f"{copy}: only part of what is damaged could be kept")

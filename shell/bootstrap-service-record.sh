@@ -188,7 +188,7 @@ __sr_append_first() {
   fi
   if [[ ${__sr_first:-${__sr[layout]}} == @(\[|array) ]]; then
     __sr_put_in_array 3<>"${__sr[path]}" || __sr_park
-    builtin return
+    builtin return "$?" # without it, in a trap, that of the service's last command
   fi
   # The last line may be torn: ours is not to end up in it.
   [[ ! -s ${__sr[path]} ]] || __sr_first=$'\n'
@@ -264,9 +264,12 @@ __sr_mend() {
     fi
   done
   [[ ! ${__sr_entries[*]} ]] || builtin printf -v __sr_kept ',\n%s' "${__sr_entries[@]}"
-  [[ ! $__sr_damaged ]] || (
+  [[ $__sr_damaged ]] || builtin return 0
+  __sr_one=${__sr[path]}.damaged
+  [[ ! -L $__sr_one && (-f $__sr_one || ! -e $__sr_one) ]] || builtin return 1 # a FIFO would block for ever
+  (
     builtin umask 0133
-    builtin command -p tail -c "+$((__sr_from + 1))" </proc/self/fd/3 >>"${__sr[path]}.damaged"
+    builtin command -p tail -c "+$((__sr_from + 1))" </proc/self/fd/3 >>"$__sr_one"
   )
 }
 
