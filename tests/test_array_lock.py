@@ -133,8 +133,31 @@ def test_what_was_kept_without_a_program_is_taken_in_once_it_is_there(bash: Bash
         assert len(elements(writer.append(tmp_path)[0])) == len(BEFORE) + 4 + number
 
 
-def run_without(missing: Sequence[str], bash: Bash, directory: Path, shim: Path) -> Completed:
-    """Run the service where these programs cannot be run: `command -p` finds them whatever PATH says."""
-    hide = 'for name in $1; do for at in /bin /usr/bin; do mount --bind /dev/null "$at/$name"; done; done; '
-    wrapper = ("unshare", "-m", "sh", "-c", hide + 'shift; exec "$@"', "-", " ".join(missing))
-    return run_script(bash, SERVICE, directory, ARRAY, wrapper=wrapper, shim=shim)
+@each_bash
+@needs_mount
+@pytest.mark.parametrize("program", ["flock", "tail", "dd"])
+@pytest.mark.parametrize("signal", ["KILL", "SEGV", "TERM"])
+def test_a_program_that_is_killed_harms_no_service(
+    bash: Bash, program: str, signal: str, tmp_path: Path
+) -> None:
+    tmp_path.joinpath("without").mkdir()
+    killed = tmp_path / "killed"
+    killed.write_text(f"#!/bin/sh\nkill -{signal} $$\n")
+    killed.chmod(0o755)
+    record = put(tmp_path, CLOSED)
+
+    recorded = run_without([program], bash, tmp_path, SHIM, instead=killed)
+
+    unrecorded = run_without([program], bash, tmp_path / "without", ABSENT, instead=killed)
+    assert recorded.behaviour == unrecorded.behaviour
+    phases = [line["phase"] for line in parked_in(record.read_bytes())]
+    assert phases == ["service start", "stage start", "stage end", "service end"]
+
+
+def run_without(
+    missing: Sequence[str], bash: Bash, directory: Path, shim: Path, instead: Path = Path("/dev/null")
+) -> Completed:
+    """Run the service where something else stands for these programs, whatever PATH says."""
+    hide = 'for name in $1; do for at in /bin /usr/bin; do mount --bind "$2" "$at/$name"; done; done; '
+    run = ("unshare", "-m", "sh", "-c", hide + 'shift 2; exec "$@"', "-", " ".join(missing), str(instead))
+    return run_script(bash, SERVICE, directory, ARRAY, wrapper=run, shim=shim)
