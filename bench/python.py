@@ -21,6 +21,7 @@ SHOWN = 100_000
 IMPORT_LIMIT = 25e-3
 HELP_LIMIT = 150e-3
 SHOW_LIMIT = 2.0
+ANALYZE_LIMIT = 1.5
 
 COMMAND = Path(sys.executable).with_name("service-record")
 
@@ -38,6 +39,7 @@ def rows(root: Path) -> Iterator[Row]:
         "python": partial(start, "pass"),
         "help": partial(wall, COMMAND, "--help"),
         "show": partial(wall, COMMAND, "show", "--from", record.parent),
+        "analyze": partial(wall, COMMAND, "analyze", "--from", record.parent),
     }
     seconds = medians(measures)
 
@@ -51,6 +53,7 @@ def rows(root: Path) -> Iterator[Row]:
     yield imported("with all that records", seconds["recorder"], seconds["python"])
     yield limited("service-record --help", seconds["help"], HELP_LIMIT)
     yield limited(f"service-record show: table, {SHOWN:,} entries", seconds["show"], SHOW_LIMIT)
+    yield limited(f"service-record analyze: {SHOWN:,} entries", seconds["analyze"], ANALYZE_LIMIT)
 
 
 def imported(what: str, seconds: float, python: float, limit: float | None = None) -> Row:

@@ -437,10 +437,17 @@ def test_a_known_symptom_is_no_root_and_what_has_a_cause_of_its_own_does_not_fol
 def test_causes_are_asked_with_what_is_known() -> None:
     asked: list[Evidence] = []
     diagnosis(a=attempts(3), b=failed_run(), explain=asked.append)
-    assert [(one.kind, one.service, one.stage) for one in asked] == [
-        ("restart-loop", "a", "pull"),
-        ("failed", "b", "second"),
+    assert [(set(one.kinds), one.service, one.stage) for one in asked] == [
+        ({"restart-loop"}, "a", "pull"),
+        ({"failed"}, "b", "second"),
     ]
+
+
+def test_a_boot_loop_of_power_losses_is_known_as_both() -> None:
+    asked: list[Evidence] = []
+    record = in_boots([running("join", n * 100) for n in range(4)])
+    diagnose(history(a=record), now=at(400), explain=asked.append)
+    assert [set(one.kinds) for one in asked] == [{"boot-loop", "rebooted"}]
 
 
 def test_a_stage_that_took_much_longer_than_in_a_good_run_is_slow() -> None:
