@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from bench.rounds import medians, wall
-from bench.shell import ENTRY
+from bench.shell import ARRAY_SIZES, ENTRY, array_of
 from bench.table import Row, duration
 from service_record.entry import Entry
 from service_record.records import Records
@@ -18,6 +18,7 @@ from service_record.writer import Writer
 APPENDS = 2_000
 IMPORTS_PER_ROUND = 5
 SHOWN = 100_000
+ARRAY_LIMIT = 100e-6
 IMPORT_LIMIT = 25e-3
 HELP_LIMIT = 150e-3
 SHOW_LIMIT = 2.0
@@ -31,8 +32,11 @@ def rows(root: Path) -> Iterator[Row]:
     record = root / "shown" / "some.json"
     record.parent.mkdir()
     record.write_text("".join(f"{json.dumps(entry)}\n" for entry in runs(SHOWN)))
+    for size in ARRAY_SIZES:
+        (root / f"array_{size}.json").write_text(array_of(size))
     measures: Mapping[str, Callable[[], float]] = {
         "append": partial(append, Records(root).writer("append")),
+        **{f"array {size}": partial(append, Records(root).writer(f"array_{size}")) for size in ARRAY_SIZES},
         "os.write": partial(bare_write, root / "bare.json"),
         "import": partial(start, "import service_record"),
         "recorder": partial(start, "from service_record import service, stage"),
@@ -49,6 +53,15 @@ def rows(root: Path) -> Iterator[Row]:
         against="bare os.write",
         reference=seconds["os.write"],
     )
+    for size in ARRAY_SIZES:
+        yield Row(
+            what=f"python: one entry in an array of {size:,}",
+            seconds=seconds[f"array {size}"],
+            against="bare os.write",
+            reference=seconds["os.write"],
+            limit=duration(ARRAY_LIMIT),
+            holds=seconds[f"array {size}"] <= ARRAY_LIMIT,
+        )
     yield imported("import service_record", seconds["import"], seconds["python"], IMPORT_LIMIT)
     yield imported("with all that records", seconds["recorder"], seconds["python"])
     yield limited("service-record --help", seconds["help"], HELP_LIMIT)

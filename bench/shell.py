@@ -18,10 +18,13 @@ STAGES = 500
 REWRITES = 3
 """jq rewrites the file so often in one go."""
 FAILURES = 50
+ARRAY_STAGES = 25
+ARRAY_SIZES = (0, 100_000)
 
 BARE = "bare `printf >>`"
 REWRITE = "jq rewriting an array"
 ENTRY_LIMIT = 150e-6
+ARRAY_LIMIT = 6e-3
 FLOOR_LIMIT = 12
 CHEAPER_THAN_REWRITE = {0: 100, 100_000: 2_000}
 SOURCING_LIMIT = 5e-3
@@ -47,6 +50,7 @@ def rows(root: Path) -> Iterator[Row]:
     seconds = measured(Shim(root))
     yield from entry_rows(seconds)
     yield from rewrite_rows(seconds)
+    yield from array_rows(seconds)
     yield Row(
         what=f"shim: a failure with {MESSAGE_BYTES:,} bytes of journal",
         seconds=seconds["failure", 0],
@@ -74,6 +78,8 @@ def measured(shim: "Shim") -> Seconds:
         measures["bare", size] = partial(shim.bare, size)
         if shutil.which("jq"):
             measures["rewrite", size] = partial(shim.rewrite, size)
+        if size in ARRAY_SIZES:
+            measures["array", size] = partial(shim.array, size)
     return medians(measures)
 
 
@@ -112,6 +118,24 @@ def rewrite_rows(seconds: Seconds) -> Iterator[Row]:
         )
 
 
+def array_rows(seconds: Seconds) -> Iterator[Row]:
+    for size in ARRAY_SIZES:
+        rewrite = seconds.get(("rewrite", size))
+        yield Row(
+            what=f"shim: one entry in an array of {size:,}",
+            seconds=seconds["array", size],
+            against=REWRITE if rewrite else "",
+            reference=rewrite,
+            limit=duration(ARRAY_LIMIT),
+            holds=seconds["array", size] <= ARRAY_LIMIT,
+        )
+
+
+def array_of(size: int) -> str:
+    """A record in the array layout with that many entries."""
+    return "[\n" + ",\n".join([json.dumps(ENTRY)] * size) + "\n]\n"
+
+
 class Shim:
     """The scripts of this directory, run where a service of the right size is already recorded."""
 
@@ -135,12 +159,16 @@ class Shim:
         (self._root / f"lines-{size}.json").write_text(f"{json.dumps(ENTRY)}\n" * size)
         array = json.dumps([{key: ENTRY[key] for key in ("timestamp", "stage", "phase")}] * size, indent=2)
         (self._root / f"array-{size}.json").write_text(array + "\n")
+        (self._root / f"ours-{size}.json").write_text(array_of(size))
 
     def sourcing(self) -> float:
         return self._run("shim.bash", "0", service="new")[0] / 1e6
 
     def entry(self, size: int) -> float:
         return self._run("shim.bash", STAGES, service=f"lines-{size}")[1] / 1e6 / STAGES / 2
+
+    def array(self, size: int) -> float:
+        return self._run("shim.bash", ARRAY_STAGES, service=f"ours-{size}")[1] / 1e6 / ARRAY_STAGES / 2
 
     def looking(self) -> float:
         """As `entry`, where the script cannot tell that no trap is set: bash has read another file."""

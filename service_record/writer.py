@@ -1,11 +1,12 @@
 """Appending to a record: one file for each service, made by the first entry of it.
 
+A file keeps the layout it has; $SERVICE_RECORDS_LAYOUT, `lines` or `array`, chooses that of a new one.
+
 It needs the standard library only, and little of that: it is loaded by every service that is recorded.
 """
 
 import os
 import stat
-from contextlib import suppress
 from dataclasses import replace
 from threading import RLock
 from typing import Final, TypeAlias
@@ -13,15 +14,23 @@ from typing import Final, TypeAlias
 from service_record.entry import MAX_LINE_BYTES, Entry
 
 _DEFAULT_DIRECTORY: Final = "/var/log/openshift"
-_DIRECTORY_MODE: Final = 0o750
 _FILE_MODE: Final = 0o640
+_DIRECTORY_MODE: Final = 0o750
+_EVERYBODYS_FILE_MODE: Final = 0o644
+_EVERYBODYS_DIRECTORY_MODE: Final = 0o755
 SUFFIX: Final = ".json"
+DAMAGED_SUFFIX: Final = ".damaged"
+"""Behind the name of a record: where a writer keeps what it found in the place of an array's end."""
 
 AnyPath: TypeAlias = str | os.PathLike[str]
 
 _MAX_NAME_BYTES: Final = 200
 _SEPARATE: Final = b"\n"
-_APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+_EMPTY_ARRAY: Final = b"[\n]\n"
+_SAFE: Final = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+_APPEND: Final = os.O_WRONLY | os.O_APPEND | _SAFE
+_PATIENCE_SECONDS: Final = (2.0, 0.1)
+"""How long the lock of an array is waited for: at first, and after that was in vain."""
 
 
 def default_directory() -> str:
@@ -53,14 +62,14 @@ def _is_control(character: str) -> bool:
 
 
 class Writer:
-    """Appends entries to one file in the lines layout; never raises, never blocks on what is not a file.
+    """Appends entries to one file; never raises, never blocks on what is not a file.
 
     Threads may share a writer, a forked child may go on with its copy, and any number of processes may
-    append to one file: each entry is one write on a descriptor opened for appending, and kept only for it.
+    append to one file. The file is open only while an entry is written.
     """
 
     def __init__(self, path: AnyPath) -> None:
-        self._path = path
+        self._path = os.fspath(path)
         self._begin()
 
     def _begin(self) -> None:
@@ -68,13 +77,11 @@ class Writer:
         self._lock = RLock()  # reentrant: a signal handler may append while its own thread does
         self._dropped = 0
         self._tail_is_ours = False
+        self._is_in_array = False
+        self._patience = _PATIENCE_SECONDS[0]
 
     def append(self, entry: Entry) -> bool:
-        """Whether the entry is in the file, whole. One that is not is counted in the next that is.
-
-        An entry gets a line of its own even behind a torn tail: the first of this writer, and the first after
-        a failure, begin with a newline when the file is not empty.
-        """
+        """Whether the entry is in the file, whole. One that is not is counted in the next that is."""
         if self._process != os.getpid():
             self._begin()  # the parent's lock may be held for ever here, and its count is the parent's
         with self._lock:
@@ -85,16 +92,40 @@ class Writer:
                 self._tail_is_ours = False
                 return False
             self._dropped = 0
-            self._tail_is_ours = True
             return True
 
     def _write(self, entry: Entry) -> None:
+        """Write to the end of the array if the file is one; otherwise, and where that fails, a line."""
+        if self._tail_is_ours:
+            self._write_line(entry, at_a_torn_tail=False)
+            return
+
+        first = self._first_byte()
+        if first == b"[" and self._write_in_array(entry):
+            return
+        self._write_line(entry, at_a_torn_tail=bool(first))
+        self._tail_is_ours = first != b"["
+
+    def _first_byte(self) -> bytes:
+        """What tells the layout of the file, which is made if it is missing; nothing if it is empty."""
+        array = os.environ.get("SERVICE_RECORDS_LAYOUT") == "array"
+        try:
+            descriptor = open_regular(self._path, os.O_RDONLY | _SAFE)
+        except FileNotFoundError:
+            descriptor = _create(self._path, is_array=array)
+        except PermissionError:
+            return _SEPARATE  # to be written to, perhaps: in lines, behind an end that is not known
+        try:
+            return os.read(descriptor, 1) or (b"[" if array else b"")
+        finally:
+            os.close(descriptor)
+
+    def _write_line(self, entry: Entry, *, at_a_torn_tail: bool) -> None:
+        """One write on a descriptor opened for appending; behind a torn tail a newline goes first."""
+        separator = _SEPARATE if at_a_torn_tail else b""
+        line = separator + entry.to_line(MAX_LINE_BYTES - len(separator))
         descriptor = self._open()
         try:
-            if self._tail_is_ours or os.fstat(descriptor).st_size == 0:
-                line = entry.to_line()
-            else:
-                line = _SEPARATE + entry.to_line(MAX_LINE_BYTES - len(_SEPARATE))
             if os.write(descriptor, line) != len(line):
                 raise OSError(f"{self._path}: only part of an entry could be written")
         finally:
@@ -104,18 +135,54 @@ class Writer:
         try:
             return open_regular(self._path, _APPEND)
         except FileNotFoundError:
-            return _create(self._path)
+            os.close(_create(self._path, is_array=False))
+            return open_regular(self._path, _APPEND)
+
+    def _write_in_array(self, entry: Entry) -> bool:
+        if self._is_in_array:  # a signal handler, on top of just this
+            return False
+        was_written = False
+        self._is_in_array = True
+        try:
+            was_written = self._extend_array(entry.to_line(MAX_LINE_BYTES))
+        finally:
+            self._is_in_array = False
+            self._patience = _PATIENCE_SECONDS[not was_written]
+        return was_written
+
+    def _extend_array(self, line: bytes) -> bool:
+        from service_record import array  # noqa: PLC0415  # most services record in lines
+
+        try:
+            descriptor = open_regular(self._path, os.O_RDWR | _SAFE)
+        except OSError:
+            return False
+        try:
+            array.append(descriptor, line.rstrip(), copy=self._path + DAMAGED_SUFFIX, patience=self._patience)
+        except (OSError, array.ArrayError):
+            return False
+        finally:
+            os.close(descriptor)
+        return True
 
 
-def _create(path: AnyPath) -> int:
-    """A descriptor of a new file, in a new directory if need be; their modes are ours whatever the umask."""
+def _create(path: str, *, is_array: bool) -> int:
+    """A descriptor of a new file, in a new directory if need be; their modes are ours whatever the umask.
+
+    Everybody may read arrays: OpenShift's gather looks for them, and packs copies of them, as a user like any
+    other.
+    """
     directory = os.path.dirname(path)
     if not os.path.exists(directory):
         os.makedirs(directory, exist_ok=True)
-        os.chmod(directory, _DIRECTORY_MODE)
-    descriptor = open_regular(path, _APPEND | os.O_CREAT)
-    with suppress(OSError):  # another user's writer may just have made it
-        os.fchmod(descriptor, _FILE_MODE)
+        os.chmod(directory, _EVERYBODYS_DIRECTORY_MODE if is_array else _DIRECTORY_MODE)
+    try:
+        descriptor = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | _SAFE)
+    except FileExistsError:  # another writer has just made it
+        return open_regular(path, os.O_RDONLY | _SAFE)
+    os.fchmod(descriptor, _EVERYBODYS_FILE_MODE if is_array else _FILE_MODE)
+    os.write(descriptor, _EMPTY_ARRAY if is_array else b"")
+    os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor
 
 

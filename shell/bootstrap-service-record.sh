@@ -155,7 +155,7 @@ __sr_explain() { # ERROR_LINE MESSAGE; adds them to __sr_line, and to __sr_facts
 # One entry: one line, at most 4096 bytes with its newlines, for that much bash writes with one write(2). The file is opened
 # each time, so that its removal or rotation and a fork are none of our concern.
 __sr_append() { # PHASE [RESULT [ERROR_LINE MESSAGE FACTS]]; FACTS and __sr[last] are JSON members
-  builtin local __sr_time="${__sr[time]:-${EPOCHREALTIME-}}" __sr_fraction='' __sr_line='' __sr_newline='' __sr_facts="${5-}"
+  builtin local __sr_time="${__sr[time]:-${EPOCHREALTIME-}}" __sr_fraction='' __sr_line='' __sr_facts="${5-}"
   builtin local -a __sr_text
   if [[ $__sr_time == *[.,]* ]]; then # a comma in some locales
     __sr_fraction=.${__sr_time: -6:3}
@@ -170,15 +170,125 @@ __sr_append() { # PHASE [RESULT [ERROR_LINE MESSAGE FACTS]]; FACTS and __sr[last
   builtin mapfile -t -n 1 __sr_text </proc/uptime
   __sr_answer=${__sr[uptime]:-${__sr_text[0]%% *}}
   __sr_line+="$__sr_facts${__sr[identity]}${__sr_answer:+",\"uptime\":$__sr_answer"}${__sr[last]}}"
-  # The last line may be torn: ours is not to end up in it.
-  [[ ${__sr[torn]} && -s ${__sr[path]} ]] && __sr_newline=$'\n'
   if [[ -f ${__sr[path]} && ! -L ${__sr[path]} ]] || __sr_create "${__sr[path]}" &&
-    builtin printf '%s%s\n' "$__sr_newline" "$__sr_line" >>"${__sr[path]}"; then
-    __sr[torn]='' __sr[dropped]=0 __sr[last]=''
+    if [[ ${__sr[torn]} ]]; then __sr_append_first; else builtin printf '%s\n' "$__sr_line" >>"${__sr[path]}"; fi; then
+    __sr[dropped]=0 __sr[last]=''
   else
     __sr[torn]=1 __sr[dropped]=$((__sr[dropped] + 1))
     __sr[last]=",\"dropped\":${__sr[dropped]}"
   fi
+}
+
+# The first of this writer, and the first after a failure, look at what is there. A file keeps its layout.
+__sr_append_first() {
+  builtin local __sr_first=''
+  [[ ! -s ${__sr[path]} ]] || builtin read -r -N 1 __sr_first <"${__sr[path]}"
+  if [[ ${__sr_first:-${__sr[layout]}} == @(\[|array) ]]; then
+    __sr_put_in_array 3<>"${__sr[path]}" || __sr_park
+    builtin return
+  fi
+  # The last line may be torn: ours is not to end up in it.
+  [[ ! -s ${__sr[path]} ]] || __sr_first=$'\n'
+  builtin printf '%s%s\n' "$__sr_first" "$__sr_line" >>"${__sr[path]}" && __sr[torn]=
+}
+
+# The array layout: one closed array at every moment. Under a lock on descriptor 3, which ends with its holder, the entry is
+# written over the closing bracket by one write of dd. The room for it is there before, and 1024 blanks to spare: so a full disk
+# tears nothing, and a reader that finds the file longer between two reads has only blanks to add.
+__sr_put_in_array() {
+  builtin local LC_ALL=C TMPDIR=/dev/shm __sr_try=0 __sr_tail='' __sr_size=0 __sr_before='' __sr_kept='' __sr_damaged='' __sr_patience="${__sr[patience]}"
+  __sr[patience]=0.1 # who had to give up shall not wait that long each time
+  builtin command -p flock -w "$__sr_patience" 3 || builtin return 1
+  __sr[patience]=2
+  for __sr_try in 1 2 3; do # a line parked while the file grew: look again
+    __sr_kept='' __sr_damaged=''
+    __sr_look 8192 && __sr_find_bracket || { __sr_look 1048576 && __sr_mend; } || builtin return 1
+    __sr_put_text && builtin return 0
+  done
+  builtin return 1
+}
+
+# The tail of the file, and the size it had then, which is where tail has left the descriptor.
+__sr_look() { # BYTES
+  builtin local -a __sr_text
+  __sr_text=()
+  {
+    if (($1 > 8192)); then
+      __sr_tail=$(builtin command -p tail -c "$1" <&4 | builtin command -p tr '\000' '\n' && builtin printf .)
+    else
+      __sr_tail=$(builtin command -p tail -c "$1" <&4 && builtin printf .)
+    fi
+    builtin mapfile -t -n 1 __sr_text </proc/self/fdinfo/4
+  } 4</proc/self/fd/3
+  [[ $__sr_tail == *. && ${__sr_text[0]-} == pos:* ]] || builtin return 1
+  __sr_tail=${__sr_tail%.}
+  __sr_size=${__sr_text[0]##*[!0-9]}
+  ((${#__sr_tail} == (__sr_size < $1 ? __sr_size : $1))) || {
+    __sr_damaged=1 # NULs, which bash has dropped
+    builtin return 1
+  }
+}
+
+# Sets __sr_before to the tail up to the last entry's end. Nothing but white space may stand behind it and the bracket.
+__sr_find_bracket() {
+  __sr_before=${__sr_tail%]*}
+  [[ $__sr_tail ]] || builtin return 0
+  [[ $__sr_before != "$__sr_tail" && ${__sr_tail:${#__sr_before}+1} != *[!$' \t\r\n']* ]] || builtin return 1
+  while [[ $__sr_before == *[$' \t\r\n'] ]]; do __sr_before=${__sr_before%?}; done
+  [[ $__sr_before == *[\[\}] ]]
+}
+
+# A writer was killed, or had no lock. What stands behind the last place that is surely whole is looked at line by line:
+# entries go into the array with ours; of the rest, <record>.damaged keeps a copy before it is written over.
+__sr_mend() {
+  builtin local __sr_one='' __sr_end=''
+  builtin local -a __sr_text
+  __sr_before=
+  for __sr_end in $'}\n]' $'},\n' $'\n  }\n' $'}]\n'; do # the third as upstream indents
+    [[ $__sr_tail == *"$__sr_end"* ]] || builtin continue
+    __sr_one=${__sr_tail%"$__sr_end"*}${__sr_end%%\}*}\}
+    ((${#__sr_one} <= ${#__sr_before})) || __sr_before=$__sr_one
+  done
+  [[ $__sr_before || ${#__sr_tail} != "$__sr_size" || $__sr_tail != \[* ]] || __sr_before=[
+  [[ $__sr_before ]] || builtin return 1
+  builtin mapfile -t __sr_text <<<"${__sr_tail:${#__sr_before}}"
+  for __sr_one in "${__sr_text[@]}"; do
+    __sr_one=${__sr_one#"${__sr_one%%[!$' \t\r,']*}"}
+    __sr_one=${__sr_one%"${__sr_one##*[!] $'\t\r',]}"}
+    if [[ $__sr_one == '{"timestamp":"'*\} && ${__sr_one#?} != *'{"timestamp":'* ]]; then
+      __sr_kept+=$',\n'$__sr_one
+    elif [[ $__sr_one && $__sr_one != '[' ]]; then
+      __sr_damaged=1
+    fi
+  done
+  [[ ! $__sr_damaged ]] || (
+    builtin umask 0133
+    builtin command -p tail -c "+$((__sr_size - ${#__sr_tail} + ${#__sr_before} + 1))" </proc/self/fd/3 >>"${__sr[path]}.damaged"
+  )
+}
+
+__sr_put_text() {
+  builtin local -a __sr_text
+  builtin local __sr_from=$((__sr_size - ${#__sr_tail} + ${#__sr_before})) __sr_new="$__sr_kept"$',\n'"$__sr_line"$'\n]' __sr_more=0
+  [[ $__sr_before == *\} ]] || __sr_new=${__sr_new#,}
+  [[ $__sr_before ]] || __sr_new=[$__sr_new
+  __sr_more=$(((__sr_from + ${#__sr_new} + 2048) / 1024 * 1024 - __sr_size)) # to a multiple of 1024
+  if ((__sr_more > 0)); then
+    {
+      builtin printf '%*s\n' $((__sr_more - 1)) '' >&4 || builtin return 1
+      builtin mapfile -t -n 1 __sr_text </proc/self/fdinfo/4
+    } 4>>/proc/self/fd/3
+    __sr_size=$((__sr_size + __sr_more))
+    [[ ${__sr_text[0]##*[!0-9]} == "$__sr_size" ]] || builtin return 1
+  fi
+  builtin printf -v __sr_new '%-*s' $((__sr_size - __sr_from - 1)) "$__sr_new"
+  builtin command -p dd of=/proc/self/fd/3 bs=$((__sr_size - __sr_from)) iflag=fullblock conv=notrunc oflag=seek_bytes \
+    seek="$__sr_from" status=none <<<"$__sr_new"
+}
+
+# No lock in time, no flock or dd, no end to be found: a line behind the array, which the next writer that can takes in.
+__sr_park() {
+  builtin printf '\n%s\n' "$__sr_line" >>"${__sr[path]}"
 }
 
 # RFC 3339 in UTC, or, where TZ is readonly, in local time that says so. Kept for a minute: each change of TZ has bash make
@@ -192,10 +302,17 @@ __sr_minute() { # MINUTES since 1970
 }
 
 # Anything else in the file's place is left alone: a FIFO would block for ever. The subshell keeps the service's umask.
+# Everybody may read arrays: OpenShift's gather looks for them, and packs copies of them, as a user like any other.
 __sr_create() { # PATH
+  builtin local __sr_directory_mode=0750 __sr_umask=0137
+  [[ ${__sr[layout]} != array ]] || __sr_directory_mode=0755 __sr_umask=0133
   [[ ! -e $1 && ! -L $1 ]] || builtin return 1
-  [[ -d ${1%/*} ]] || builtin command -p mkdir -p -m 0750 -- "${1%/*}"
-  (builtin umask 0137 && builtin true >>"$1")
+  [[ -d ${1%/*} ]] || builtin command -p mkdir -p -m "$__sr_directory_mode" -- "${1%/*}"
+  (
+    builtin umask "$__sr_umask"
+    builtin set -C # two may get here at once
+    if [[ ${__sr[layout]} == array ]]; then builtin printf '[\n]\n' >"$1"; else builtin true >"$1"; fi
+  ) || [[ -f $1 && ! -L $1 ]]
 }
 
 # `set -e` ends the shell only after ERR ran, at that very line; a handled failure never gets here. ERR is silent at `exit`,
@@ -731,6 +848,7 @@ __sr_begin() {
   builtin declare -gA __sr
   __sr=(
     [kind]=service [command]='' [stage]='' [ended]='' [torn]=1 [dropped]=0 [last]='' [note]=''
+    [layout]="${SERVICE_RECORDS_LAYOUT-}" [patience]=2 # of an empty file; and seconds, for its lock
     [minute]=-1 [clock]='' [zone]=''
     [time]='' [uptime]='' # of an entry that is not of now: service-record-exit.sh
     [sees_exit]='' [exit_line]='' [err_ends]='' [err_status]='' [err_command]='' [err_pipe]='' [err]=''

@@ -15,7 +15,7 @@ PACKAGE = Path(service_record.__file__).parent
 PARTS = {
     "format": {"entry", "fields", "line", "version"},
     "layout": {"conformance", "layout", "salvage"},
-    "records": {"records", "writer"},
+    "records": {"records", "writer", "array"},
     "systemd": {"systemd"},
     "recorder": {"recorder"},
     "history": {"history"},

@@ -23,7 +23,7 @@ BATS = Path(sys.executable).with_name("bats")
 CASE = re.compile(r'^@test "(.*)" \{', re.MULTILINE)
 PLAN = re.compile(r"^1\.\.(\d+)$", re.MULTILINE)
 REPORT = re.compile(r"^(ok|not ok) \d+ (.*?)(?: # skip ?(.*))?$")
-RUN_SECONDS = float(os.environ.get("BATS_RUN_SECONDS", "100"))
+RUN_SECONDS = float(os.environ.get("BATS_RUN_SECONDS", "600"))
 """How long one file may take under one bash; the cases that it has not reported by then have failed."""
 
 

@@ -63,16 +63,3 @@ END
   [ "$(grep -c '"timestamp":.*}$' records/service.json)" -eq 3 ]
   [ "$(grep -v '^{"timestamp":"torn$' records/service.json | grep -c '"dropped":1')" -eq 1 ]
 }
-
-@test "a file of the array layout is not appended to as lines" {
-  mkdir records
-  printf '[\n{"timestamp":"2026-11-21T01:00:00Z","phase":"service start"}\n]\n' >records/service.json
-  cp records/service.json before
-  script array.sh <<'END'
-. "$SHIM"
-END
-  run -0 service array.sh
-  [ "$output" = "" ]
-  head -c "$(stat -c %s before)" records/service.json | cmp - before
-  [ "$(tail -n +4 records/service.json | grep -c '^{"timestamp":.*}$')" -eq 2 ]
-}

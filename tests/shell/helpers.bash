@@ -22,7 +22,7 @@ script() { # <name>
 
 # Runs a script as a service. A test adds to the array `surroundings` what else the script finds in its environment.
 service() { # <script> [argument...]
-  timeout -k 1 20 env -i "${surroundings[@]}" "$TEST_BASH" "$@"
+  timeout -k 1 60 env -i "${surroundings[@]}" "$TEST_BASH" "$@"
 }
 
 # Runs a script with the shim and without it, and fails unless both end and print the same. What it printed is in

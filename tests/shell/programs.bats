@@ -75,9 +75,9 @@ END
   [ "$(traced write,writev,pwrite64 "on the record" stages.sh)" -eq 4 ]
 }
 
-@test "of the entries already there, none is read" {
+@test "of the entries already there, only the beginning is read, and once" {
   mkdir records
   stages
   service stages.sh
-  [ "$(traced read,pread64,readv,mmap,sendfile "on the record" stages.sh)" -eq 0 ]
+  [ "$(traced read,pread64,readv,mmap,sendfile "on the record" stages.sh)" -eq 1 ]
 }

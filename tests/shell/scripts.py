@@ -90,7 +90,7 @@ def run_script(
     name: str = "service.sh",
     how: str = "file",
     wrapper: tuple[str, ...] = (),
-    timeout: float = 30,
+    timeout: float = 120,
 ) -> Completed:
     """Run the script in the directory and read what it recorded as `service`.
 

@@ -15,7 +15,7 @@ service_in() { # <shell code>
   script state.sh <<END
 . "\$SHIM"
 record_service_stage_start waiting
-child() { "\$BASH" -c ': >ready; exec sleep 3'; }
+child() { "\$BASH" -c ': >ready; exec sleep 30'; }
 $1
 echo survived
 record_service_stage_success
@@ -73,7 +73,7 @@ END
   script state.sh <<'END'
 . "$SHIM"
 record_service_stage_start waiting
-"$BASH" -c ': >ready; exec sleep 3'
+"$BASH" -c ': >ready; exec sleep 30'
 END
   interrupted_alike TERM shell group
 }
@@ -83,7 +83,7 @@ END
 . "$SHIM"
 main() {
   record_service_stage_start waiting
-  until false; do "$BASH" -c ': >ready; exec sleep 3'; done
+  until false; do "$BASH" -c ': >ready; exec sleep 30'; done
 }
 main
 END
@@ -136,7 +136,7 @@ END
 . "$SHIM"
 trap 'echo stopping; exit 143' TERM
 record_service_stage_start waiting
-sleep 3 &
+sleep 30 &
 : >ready
 wait "$!"
 echo survived
@@ -176,7 +176,7 @@ END
 @test "a service that ends well with children still running is a success" {
   script state.sh <<'END'
 . "$SHIM"
-sleep 3 >/dev/null 2>&1 &
+sleep 30 >/dev/null 2>&1 &
 (sleep 0.2; : >ready) &
 wait "$!"
 END

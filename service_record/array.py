@@ -1,0 +1,165 @@
+"""The array layout, for writing: one closed JSON array, extended in place of its closing bracket.
+
+The rules, which a shell writer follows too, are in docs/record-format.md, "The array layout". It needs the
+standard library only, and is loaded by a service whose record has this layout.
+"""
+
+import fcntl
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import monotonic, sleep
+from typing import Final
+
+_BLANK: Final = b" \t\r\n"
+_BLOCK_BYTES: Final = 1024
+_SPARE_BYTES: Final = 1024
+_TAIL_BYTES: Final = 8 << 10
+_FAR_TAIL_BYTES: Final = 1 << 20
+_LOOKS: Final = 3
+_PAUSE_SECONDS: Final = (0.00005, 0.002)
+_WHOLE_UP_TO_HERE: Final = re.compile(rb"(\}),\n|(\})\n\]|\n  (\})\n|(\})\]\n")
+_BEGINNING: Final = b'{"timestamp":"'
+
+
+class ArrayError(Exception):
+    """The array could not be extended: no lock in time, no end found, or others were always faster."""
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """Where the last entry of an array ends, and what stands behind it that is no bracket."""
+
+    offset: int
+    is_first: bool
+    """Whether no entry stands before it."""
+    entries: tuple[bytes, ...] = ()
+    is_damaged: bool = False
+
+
+def append(descriptor: int, line: bytes, *, copy: str, patience: float) -> None:
+    """Write an entry, as one line of JSON, over the closing bracket of the array open as `descriptor`.
+
+    The descriptor must be open for reading and writing, and not for appending. Bytes that are no entries and
+    stand where the array should end are kept in the file `copy` first. The lock is waited for `patience`
+    seconds. Raises ArrayError or OSError, and then has changed nothing but the blanks at the end.
+    """
+    with _locked(descriptor, patience):
+        for _ in range(_LOOKS):
+            size = os.fstat(descriptor).st_size
+            end = _look(descriptor, size)
+            if end.is_damaged:
+                _keep(descriptor, end.offset, size, copy)
+            text = _text(end, line)
+            room = _room(descriptor, size, end.offset + len(text) + 1)
+            if room is None:
+                continue
+            content = text.ljust(room - end.offset - 1) + b"\n"
+            if os.pwrite(descriptor, content, end.offset) != len(content):
+                raise OSError("only part of an entry could be written")
+            return
+    raise ArrayError("the file grew at each look")
+
+
+@contextmanager
+def _locked(descriptor: int, patience: float) -> Iterator[None]:
+    """Hold the file's lock, flock(2). It is polled: a thread cannot bound how long it waits in the kernel."""
+    deadline = monotonic() + patience
+    pause, longest = _PAUSE_SECONDS
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            if monotonic() >= deadline:
+                raise ArrayError("another writer kept the lock") from None
+        sleep(pause)
+        pause = min(2 * pause, longest)
+    try:
+        yield
+    finally:
+        # A child forked by another thread meanwhile shares the lock until it is released, not only closed.
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+def _look(descriptor: int, size: int) -> _End:
+    """Where the array ends, in the last bytes of the file or, where those do not tell, in more of them."""
+    tail = _tail(descriptor, size, _TAIL_BYTES)
+    end = _closed_end(tail, size - len(tail))
+    if end is None:
+        tail = _tail(descriptor, size, _FAR_TAIL_BYTES)
+        end = _mended_end(tail, size - len(tail))
+    if end is None:
+        raise ArrayError("no end of an entry was found")
+    return end
+
+
+def _tail(descriptor: int, size: int, length: int) -> bytes:
+    start = max(0, size - length)
+    return os.pread(descriptor, size - start, start)
+
+
+def _closed_end(tail: bytes, start: int) -> _End | None:
+    """The end of an array with nothing but white space around its bracket; None where it is otherwise."""
+    text = tail.rstrip(_BLANK)
+    before = text.removesuffix(b"]").rstrip(_BLANK)
+    if not text and start == 0:
+        return _End(0, is_first=True)
+    if text.endswith(b"]") and before.endswith((b"}", b"[")):
+        return _End(start + len(before), is_first=before.endswith(b"["))
+    return None
+
+
+def _mended_end(tail: bytes, start: int) -> _End | None:
+    """The last place that is surely whole, and the entries behind it; None where there is no such place."""
+    place = max((match.end(match.lastindex or 0) for match in _WHOLE_UP_TO_HERE.finditer(tail)), default=0)
+    is_first = place == 0
+    if is_first and (start or not tail.startswith(b"[")):
+        return None
+    place = place or len(b"[")
+    pieces = [line.lstrip(_BLANK + b",").rstrip(_BLANK + b",]") for line in tail[place:].split(b"\n")]
+    pieces = [piece for piece in pieces if piece not in (b"", b"[")]
+    entries = tuple(filter(_is_entry, pieces))
+    return _End(start + place, is_first, entries, is_damaged=len(entries) < len(pieces))
+
+
+def _is_entry(piece: bytes) -> bool:
+    if not piece.startswith(_BEGINNING):
+        return False
+    try:
+        return isinstance(json.loads(piece), dict)
+    except ValueError:
+        return False
+
+
+def _text(end: _End, line: bytes) -> bytes:
+    opening = b"[" if end.offset == 0 else b"" if end.is_first else b","
+    return opening + b"\n" + b",\n".join([*end.entries, line]) + b"\n]"
+
+
+def _room(descriptor: int, size: int, needed: int) -> int | None:
+    """The size of the file once it has room for what is needed; None when it grew by other lines, too.
+
+    The room is there before it is used, and some to spare: a full disk then tears nothing, and a reader that
+    finds the file longer between two reads has only blanks to add.
+    """
+    if needed + _SPARE_BYTES <= size:
+        return size
+    wanted = -(-(needed + _SPARE_BYTES) // _BLOCK_BYTES) * _BLOCK_BYTES
+    blanks = b" " * (wanted - size - 1) + b"\n"
+    if os.pwritev(descriptor, [blanks], 0, os.RWF_APPEND) != len(blanks):
+        raise OSError("only part of the room for an entry could be made")
+    return wanted if os.fstat(descriptor).st_size == wanted else None
+
+
+def _keep(descriptor: int, offset: int, size: int, copy: str) -> None:
+    damaged = os.open(copy, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    try:
+        content = os.pread(descriptor, size - offset, offset)
+        if os.write(damaged, content) != len(content):
+            raise OSError(f"{copy}: only part of what is damaged could be kept")
+    finally:
+        os.close(damaged)
