@@ -144,6 +144,13 @@ def test_a_cause_comes_before_a_symptom_in_the_same_message() -> None:
     assert (cause.name, cause.line) == ("disk-full", "no space left on device")
 
 
+def test_symptoms_are_tried_last_wherever_they_stand() -> None:
+    rules = "- {name: a, says: a, message: x, symptom: true}\n- {name: b, says: b, message: x}\n"
+    cause = explained(failed("x"), rules)
+    assert cause is not None
+    assert (cause.name, cause.is_symptom) == ("b", False)
+
+
 RULE = """\
 - name: lab-mirror
   says: the mirror of the lab is down

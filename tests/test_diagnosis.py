@@ -384,6 +384,17 @@ def test_boots_that_get_further_each_time_are_no_loop() -> None:
     assert found.verdict is Verdict.RUNNING
 
 
+def test_boots_that_fail_later_each_time_are_no_loop() -> None:
+    def fails_after(stage: str, at: float) -> list[Entry]:
+        done = [entry(Phase.STAGE_START, at, stage=stage), entry(Phase.STAGE_END, at + 1, stage=stage)]
+        return [entry(at=at), *done, entry(Phase.SERVICE_END, at + 9, **FAILURE)]
+
+    record = in_boots([fails_after(stage, n * 100) for n, stage in enumerate(["one", "two", "three"])])
+    assert diagnosis(a=record).verdict is Verdict.FAILED
+    record = in_boots([fails_after("one", n * 100) for n in range(3)])
+    assert diagnosis(a=record).verdict is Verdict.LOOPING
+
+
 def test_a_host_that_is_just_booted_now_and_then_is_no_boot_loop() -> None:
     found = diagnosis(450, a=in_boots([running(None, n * 100) for n in range(5)]))
     assert found.verdict is Verdict.RUNNING
