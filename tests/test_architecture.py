@@ -19,6 +19,7 @@ PARTS = {
     "systemd": {"systemd"},
     "recorder": {"recorder"},
     "history": {"history"},
+    "diagnosis": {"diagnosis"},
     "bundle": {"bundle"},
     "source": {"source"},
     "display": {"display"},
@@ -32,13 +33,14 @@ MAY_IMPORT = {
     "systemd": set(),
     "recorder": {"format", "records", "systemd"},
     "history": {"format"},
+    "diagnosis": {"format", "history"},
     "bundle": {"format", "layout", "records", "export"},
     "source": {"format", "layout", "records", "systemd", "history", "bundle"},
-    "display": {"format", "history"},
+    "display": {"format", "history", "diagnosis"},
     "export": {"format", "display"},
     "cli": set(PARTS) - {"cli"},
 }
-PURE = {"format", "layout", "history", "display", "export"}
+PURE = {"format", "layout", "history", "diagnosis", "display", "export"}
 DOORS = {"os", "pathlib", "shutil", "signal", "socket", "subprocess", "sys"}
 
 modules = pytest.mark.parametrize(
