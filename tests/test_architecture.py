@@ -105,6 +105,18 @@ print(*sys.modules)
     assert {"pathlib", "signal", "subprocess", "traceback"}.isdisjoint(done.stdout.split())
 
 
+def test_showing_does_not_load_what_only_judging_needs() -> None:
+    program = """
+import sys
+from service_record.cli import main
+main(["show", "--from", "-"], standalone_mode=False)
+print(*sys.modules)
+"""
+    line = b'{"timestamp": "2026-11-21T01:05:10Z", "phase": "service start"}'
+    done = subprocess.run([sys.executable, "-c", program], input=line, capture_output=True, check=True)
+    assert {"re2", "yaml", "service_record.diagnosis"}.isdisjoint(done.stdout.decode().split())
+
+
 def test_recording_imports_nothing_but_the_standard_library() -> None:
     program = """
 import sys

@@ -3,11 +3,9 @@
 from datetime import UTC, datetime
 
 from service_record import systemd
-from service_record.cli.opening import Unreadable
 from service_record.diagnosis.now import Now, latest_entry
 from service_record.history import History, build_history
 from service_record.history.doubts import doubted
-from service_record.history.selection import ALL_BOOTS, find_boot
 from service_record.source import Source, liveness_for
 
 
@@ -16,20 +14,10 @@ def history_of(source: Source) -> History:
     return doubted(build_history(source.records, liveness_for(source)), source.written, source.unfinished)
 
 
-def now_of(source: Source, history: History) -> Now:
-    """The present, for what this host recorded itself since it booted; else the last entry there is."""
+def now_for(history: History, source: Source) -> Now:
+    """The present, where the records are those of this host as it runs; elsewhere the latest entry."""
     boot_id = systemd.boot_id()
     is_here = source.is_home or (boot_id is not None and boot_id in history.boots)
     if source.is_snapshot or not is_here:
         return latest_entry(history)
     return Now(time=datetime.now(UTC), boot_id=boot_id, uptime=systemd.uptime())
-
-
-def boot_called(history: History, wanted: str) -> str | None:
-    """The id of the boot that a person names; None for all of them."""
-    if wanted == ALL_BOOTS:
-        return None
-    try:
-        return find_boot(history.boots, wanted)
-    except LookupError as error:
-        raise Unreadable(str(error)) from None

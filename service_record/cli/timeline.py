@@ -8,7 +8,8 @@ import click
 
 from service_record.cli.opening import opened
 from service_record.cli.options import display_options, selection_options, source_options
-from service_record.cli.reading import boot_called, history_of, now_of
+from service_record.cli.reading import history_of, now_for
+from service_record.cli.selecting import selected_boot
 from service_record.cli.terminal import print_lines, view
 from service_record.display.text import Clock
 from service_record.display.timeline import Chart, charts
@@ -59,7 +60,7 @@ def command(
     whole = history_of(source)
     selection = Selection(
         services=services,
-        boot_id=boot_called(whole, boot),
+        boot_id=selected_boot(whole, boot),
         stage=stage,
         failed=failed,
         since=since,
@@ -67,7 +68,7 @@ def command(
     )
     history = selection.of(whole)
     is_apart = output == "wide"
-    found = charts(history, now_of(source, whole), apart=is_apart, by_duration=by_duration)
+    found = charts(history, now_for(whole, source), apart=is_apart, by_duration=by_duration)
     if output in {"table", "wide"}:
         from service_record.display.timeline.page import timeline_page  # noqa: PLC0415  # only what is shown
 

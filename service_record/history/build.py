@@ -67,8 +67,10 @@ def _latest_boot(boots: tuple[str, ...], liveness: Liveness) -> str | None:
 
 
 def _service(name: str, pairing: Pairing, presence: Presence) -> ServiceHistory:
-    attempts = _attempts(pairing.runs)
-    runs = (_run(name, span, attempt, presence) for span, attempt in zip(pairing.runs, attempts, strict=True))
+    attempts = list(_attempts(pairing.runs))
+    runs = (
+        _run(name, span, attempt, presence) for span, attempt in zip(pairing.drain(), attempts, strict=True)
+    )
     return ServiceHistory(name, tuple(runs), tuple(pairing.malformed))
 
 
