@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from service_record import systemd
-from service_record.bundle import RECORD_DIRECTORIES, Bundle, is_packed, looked_into, open_bundle
+from service_record.bundle import RECORD_DIRECTORIES, Bundle, LeftOut, is_packed, looked_into, open_bundle
 from service_record.entry import Entry, Malformed
 from service_record.history.liveness import Liveness
 from service_record.layout import read_entries
@@ -44,8 +44,8 @@ class Source:
     """Services with a file beside theirs that upstream's shim was about to put in its place."""
     is_snapshot: bool = False
     """True for a bundle: what runs without an end in it was running when it was made."""
-    left_out: tuple[str, ...] = ()
-    """What of an archive was not read, and why, a line each."""
+    left_out: tuple[LeftOut, ...] = ()
+    """What of an archive was not read, its place being in the path."""
 
 
 def open_source(places: Sequence[str] = ()) -> Source:
@@ -155,14 +155,15 @@ def _stream(name: str, service: str, stream: BufferedReader) -> Source:
 
 def _of_bundle(name: str, service: str, bundle: Bundle) -> Source:
     """The records of an archive; one that is only compressed may hold those of several services."""
-    left_out = tuple(": ".join(filter(None, (name, part.path, part.reason))) for part in bundle.left_out)
+    left_out = tuple(part.within(name) for part in bundle.left_out)
     if bundle.unpacked is not None:
         pieces = read_entries(BytesIO(bundle.unpacked))
         source = _of_pieces(name, Path(service).stem.removesuffix(".json"), pieces)
         return replace(source, left_out=left_out)
     if not bundle.records:
         layouts = " nor ".join(f"{layout}/*.json" for layout in RECORD_DIRECTORIES)
-        raise SourceError("; ".join([f"no records in {name}: an archive with neither {layouts}", *left_out]))
+        nothing = f"no records in {name}: an archive with neither {layouts}"
+        raise SourceError("; ".join([nothing, *map(str, left_out)]))
     return Source(
         name,
         tuple((known, record.pieces()) for known, record in bundle.records.items()),

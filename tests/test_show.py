@@ -1,10 +1,12 @@
 """`service-record show`, as it is started and on real files."""
 
 import errno
+import gzip
 import json
 import os
 import pty
 import subprocess
+import tarfile
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,6 +19,7 @@ from service_record import systemd
 from service_record.cli.moments import parse_moment
 from service_record.cli.terminal import has_color
 from service_record.entry import Phase
+from tests.archives import SERVICES, header, record, tar
 from tests.builders import START, array, entry, failed_run, upstream_entry, write_array, write_lines
 from tests.command_line import PROGRAM, environment, service_record
 
@@ -177,6 +180,21 @@ def test_a_process_that_is_gone_is_interrupted_and_one_that_is_there_is_running(
     page = service_record("show", "--from", tmp_path).out
     assert "▲ gone interrupted" in page
     assert "● here running" in page
+
+
+def test_a_document_says_what_of_a_bundle_was_left_out(records: Path, tmp_path: Path) -> None:
+    link = header(f"{SERVICES}/\x1b.json", type=tarfile.SYMTYPE)
+    cut = gzip.compress(tar(record("job", *failed_run()), link))[:-4]
+    (tmp_path / "bundle").write_bytes(cut)
+    told = [
+        (f"{tmp_path}/bundle: {SERVICES}/\x1b.json", "refused: a symbolic link, not a plain file"),
+        (f"{tmp_path}/bundle", "the compressed data has no end"),
+    ]
+    for place in (records, tmp_path / "bundle"):
+        answer = service_record("show", "--output", "json", "--from", place)
+        left_out = [(part["path"], part["reason"]) for part in json.loads(answer.out)["leftOut"]]
+        assert left_out == (told if place.is_file() else [])
+        assert "\x1b" not in answer.out + answer.err
 
 
 def test_yaml_is_the_same_document_as_json(records: Path) -> None:

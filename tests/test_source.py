@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from service_record import systemd
-from service_record.bundle import looked_into
+from service_record.bundle import LeftOut, looked_into
 from service_record.entry import Entry, Phase
 from service_record.source import Source, SourceError, is_alive, liveness_for, open_source
 from tests.archives import SERVICES, WRITTEN, header, record, tar
@@ -110,7 +110,7 @@ def test_a_bundle_is_told_by_its_content(tmp_path: Path, name: str) -> None:
     source = open_source([str(tmp_path / name)])
     assert (source.name, source.is_home) == (str(tmp_path / name), False)
     assert source.left_out == (
-        f"{tmp_path / name}: {SERVICES}/link.json: refused: a symbolic link, not a plain file",
+        LeftOut(f"{tmp_path / name}: {SERVICES}/link.json", "refused: a symbolic link, not a plain file"),
     )
     assert source.written == {"bootkube": WRITTEN, "earlier": WRITTEN}
     assert list(read(source)) == ["bootkube", "earlier"]

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BufferedReader, BytesIO
 from typing import Final
 
@@ -29,6 +29,13 @@ class LeftOut:
     path: str
     """Of the member, through the archives around it; empty for the archive itself."""
     reason: str
+
+    def __str__(self) -> str:
+        return _join(self.path, self.reason)
+
+    def within(self, place: str) -> "LeftOut":
+        """The same with the place of the archive in its path."""
+        return replace(self, path=": ".join(filter(None, (place, self.path))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

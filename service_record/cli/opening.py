@@ -22,7 +22,7 @@ def opened(places: Sequence[str], services: Sequence[str]) -> Source:
     except SourceError as error:
         raise Unreadable(visible(str(error))) from None
     for part in source.left_out:
-        click.echo(f"Warning: {visible(part)}", err=True)
+        click.echo(f"Warning: {visible(str(part))}", err=True)
     unknown = set(services) - {name for name, _ in source.records}
     if unknown:
         known = ", ".join(visible(name) for name, _ in source.records)

@@ -17,7 +17,7 @@ from service_record.display.text import Clock
 from service_record.history import History, build_history
 from service_record.history.doubts import doubted
 from service_record.history.selection import ALL_BOOTS, Selection, find_boot
-from service_record.source import Piece, liveness_for
+from service_record.source import Piece, Source, liveness_for
 
 
 @click.command("show")
@@ -75,7 +75,7 @@ def command(
         case "jsonl":
             _print_entries(source.records, selection)
         case "json" | "yaml":
-            _print_document(history, source.name, output)
+            _print_document(history, source, output)
         case _:
             _print_page(
                 history, source.name, output, view(Clock(clock) if clock else None), color, pager=pager
@@ -105,14 +105,15 @@ def _print_page(history: History, source: str, output: str, view: View, color: s
     print_lines(lines, color, pager=pager)
 
 
-def _print_document(history: History, source: str, output: str) -> None:
+def _print_document(history: History, source: Source, output: str) -> None:
     from service_record.display.document import document  # noqa: PLC0415  # only what is shown
 
     if output == "yaml":
         from service_record.display.yaml import as_yaml as written  # noqa: PLC0415
     else:
         from service_record.display.machine import as_json as written  # noqa: PLC0415
-    sys.stdout.buffer.write(written(document(history, source)).encode())
+    left_out = [(part.path, part.reason) for part in source.left_out]
+    sys.stdout.buffer.write(written(document(history, source.name, left_out)).encode())
 
 
 def _print_entries(records: Iterable[tuple[str, Iterable[Piece]]], selection: Selection) -> None:

@@ -159,8 +159,7 @@ def _check_bundle(name: str, bundle: Bundle, damage: _Damage) -> None:
 def _is_lacking(name: str, bundle: Bundle) -> bool:
     """Whether a bundle could not be read, or not all of it; what is missing is said."""
     for part in bundle.left_out:
-        where = ": ".join(filter(None, (name, part.path, part.reason)))
-        click.echo(f"Error: {visible(where)}", err=True)
+        click.echo(f"Error: {visible(str(part.within(name)))}", err=True)
     if not bundle.records and bundle.unpacked is None:
         click.echo(f"Error: {visible(name)}: an archive without records", err=True)
         return True

@@ -17,11 +17,12 @@ _SCHEMA_VERSION: Final = 1
 Document: TypeAlias = dict[str, object]
 
 
-def document(history: History, source: str) -> Document:
-    """The document of `show --output json` and `yaml`."""
+def document(history: History, source: str, left_out: Iterable[tuple[str, str]] = ()) -> Document:
+    """The document of `show --output json` and `yaml`; paths and reasons are of what was not read."""
     return {
         "version": _SCHEMA_VERSION,
         "source": source,
+        "leftOut": [{"path": path, "reason": reason} for path, reason in left_out],
         "boots": list(history.boots),
         "services": [_service(service) for service in history.services],
     }
