@@ -155,6 +155,14 @@ LOCAL = "times seem to be those of UTC-05:00, although labelled UTC"
             {"unfinished": True},
             id="tmp",
         ),
+        pytest.param(
+            array(upstream_entry()),
+            0,
+            "job.json.damaged",
+            "job.json.damaged lies beside it, with what was damaged in it\n",
+            {"damagedCopy": True},
+            id="damaged",
+        ),
     ],
 )
 def test_what_speaks_against_a_record_of_upstream_is_shown(
@@ -168,7 +176,8 @@ def test_what_speaks_against_a_record_of_upstream_is_shown(
     assert page.partition("! ")[2].startswith(f"job record\n  {told}" if told else "")
     assert ("! " in page) is (told is not None)
     services = json.loads(service_record("show", "-o", "json", "--from", tmp_path).out)["services"]
-    assert {name: services[0][name] for name in ("unfinished", "utcOffset") if name in services[0]} == fields
+    doubts = "unfinished", "utcOffset", "damagedCopy"
+    assert {name: services[0][name] for name in doubts if name in services[0]} == fields
 
 
 def test_a_process_that_is_gone_is_interrupted_and_one_that_is_there_is_running(tmp_path: Path) -> None:

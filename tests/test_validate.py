@@ -153,6 +153,25 @@ def test_of_a_directory_every_record_is_checked(live: Path) -> None:
     assert places == [f"{live}/{name}" for name in names]
 
 
+def test_a_damaged_copy_beside_a_record_is_noted_and_is_no_fault(tmp_path: Path) -> None:
+    directory = tmp_path / "log-bundle-1" / "bootstrap" / "services"
+    directory.mkdir(parents=True)
+    write_array(directory / "job.json", *UPSTREAM)
+    (directory / "job.json.damaged").write_bytes(TORN)
+    with tarfile.open(tmp_path / "bundle", "w:gz") as tar:
+        tar.add(directory, "bootstrap/services")
+    places = {
+        directory: f"{directory}/job.json.damaged",
+        directory / "job.json": f"{directory}/job.json.damaged",
+        tmp_path / "log-bundle-1": f"{directory}/job.json.damaged",
+        tmp_path / "bundle": f"{tmp_path}/bundle:bootstrap/services/job.json.damaged",
+    }
+    for place, copy in places.items():
+        answer = service_record("validate", place)
+        assert (answer.status, answer.out) == (0, "")
+        assert answer.err == f"Note: {copy}: what was damaged in the record beside it\n"
+
+
 @pytest.mark.parametrize(("content", "status"), [(LINES, 0), (ARRAY, 0), (ARRAY + ARRAY, 4), (b"", 4)])
 def test_standard_input_is_checked_like_a_file(content: bytes, status: int) -> None:
     answer = service_record("validate", "-", stdin=content)

@@ -68,7 +68,7 @@ def command(
     if output == "jsonl":  # each record is read once, and here needed twice
         source = replace(source, records=tuple((name, list(pieces)) for name, pieces in source.records))
     whole = build_history(source.records, liveness_for(source))
-    whole = doubted(whole, source.written, source.unfinished)
+    whole = doubted(whole, source.written, source.unfinished, source.damaged)
     selection = replace(selection, boot_id=_boot_id(whole, boot))
     history = selection.of(whole)
     match output:

@@ -39,7 +39,7 @@ def _service(service: ServiceHistory) -> Document:
         "runs": [_run(run) for run in service.runs],
         "malformed": [malformed_document(piece) for piece in service.malformed],
         **_known(utcOffset=service.utc_offset and round(service.utc_offset.total_seconds())),
-        **_known(unfinished=service.is_unfinished or None),
+        **_known(unfinished=service.is_unfinished or None, damagedCopy=service.has_damaged_copy or None),
     }
 
 
