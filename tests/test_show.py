@@ -99,6 +99,15 @@ def test_an_unknown_service_is_answered_with_those_there_are(records: Path) -> N
     assert answer.err == f"Error: no record of jbo in {records}; there are: job, other\n"
 
 
+def test_what_is_asked_for_and_where_does_not_act_on_the_terminal(tmp_path: Path) -> None:
+    place = tmp_path / "\x1b[2J"
+    place.mkdir()
+    write_lines(place / "job.json", entry())
+    answer = service_record("show", "--from", place, "\u202ebo\n")
+    assert answer.status == 3
+    assert answer.err == (f"Error: no record of \\u202ebo\\x0a in {tmp_path}/\\x1b[2J; there are: job\n")
+
+
 def test_an_empty_directory_says_what_it_looked_for_and_what_to_do(tmp_path: Path) -> None:
     answer = service_record("show", SERVICE_RECORDS_DIR=str(tmp_path))
     assert (answer.status, answer.out, answer.err.count("\n")) == (3, "", 1)

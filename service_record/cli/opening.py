@@ -25,6 +25,7 @@ def opened(places: Sequence[str], services: Sequence[str]) -> Source:
         click.echo(f"Warning: {visible(str(part))}", err=True)
     unknown = set(services) - {name for name, _ in source.records}
     if unknown:
-        known = ", ".join(visible(name) for name, _ in source.records)
-        raise Unreadable(f"no record of {', '.join(sorted(unknown))} in {source.name}; there are: {known}")
+        known = ", ".join(name for name, _ in source.records)
+        missing = f"no record of {', '.join(sorted(unknown))} in {source.name}; there are: {known}"
+        raise Unreadable(visible(missing))
     return source
