@@ -67,9 +67,10 @@ def names_in_order(node: yaml.Node | None) -> list[str]:
     return [name for item in inner for name in names_in_order(item)]
 
 
-def test_a_name_that_is_not_utf_8_is_in_yaml_all_the_same() -> None:
-    whole = {"source": "\udcff", "text": "a\n完了"}
-    assert yaml.safe_load(as_yaml(whole)) == whole
+@pytest.mark.parametrize("loader", [yaml.SafeLoader, getattr(yaml, "CSafeLoader", yaml.SafeLoader)])
+def test_a_name_that_is_not_utf_8_is_in_yaml_as_every_reader_takes_it(loader: type[yaml.SafeLoader]) -> None:
+    written = as_yaml({"source": "/a\udcff", "text": "a\n完了", "odd": "\ud800"})
+    assert yaml.load(written, loader) == {"source": r"/a\xff", "text": "a\n完了", "odd": "\ufffd"}
 
 
 def test_the_document_has_the_facts_under_their_names_on_disk() -> None:
