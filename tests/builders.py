@@ -68,7 +68,7 @@ def array(*entries: Entry) -> bytes:
 
 
 def our_array(*entries: Entry, behind: Iterable[Entry] = ()) -> bytes:
-    """The array layout of our own writers: an entry to a line, then blanks, and what could not wait behind it."""
+    """The array layout of our own writers: an entry to a line, blanks, and what came too late for it."""
     lines = b",\n".join(entry.to_line().removesuffix(b"\n") for entry in entries)
     closed = b"[\n" + lines + b"\n]\n"
     blanks = b" " * (-len(closed) % 1024)
