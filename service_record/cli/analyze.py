@@ -12,9 +12,9 @@ import click
 from service_record.cli import FAILED, TIMED_OUT, told
 from service_record.cli.durations import Duration
 from service_record.cli.judging import Judging, judging
-from service_record.cli.opening import Unreadable, opened
+from service_record.cli.opening import Unreadable, history_of, opened
 from service_record.cli.options import display_options, period_options, source_options
-from service_record.cli.reading import now_for
+from service_record.cli.present import now_for
 from service_record.cli.selecting import selected_boot
 from service_record.cli.terminal import print_lines, view
 from service_record.cli.waiting import wait_for
@@ -22,11 +22,9 @@ from service_record.diagnosis import Diagnosis, Verdict
 from service_record.diagnosis.now import Now, latest_entry
 from service_record.display.page import Glyphs, View
 from service_record.display.text import Clock, visible
-from service_record.history import History, build_history
-from service_record.history.doubts import doubted
+from service_record.history import History
 from service_record.history.selection import Selection
 from service_record.records import Records
-from service_record.source import liveness_for
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
@@ -120,8 +118,7 @@ class _Request:
 
     def answer(self) -> _Answer:
         source = opened(self.places, self.services)
-        whole = build_history(source.records, liveness_for(source))
-        whole = doubted(whole, source.written, source.unfinished)
+        whole = history_of(source)
         selection = Selection(
             services=self.services,
             boot_id=selected_boot(whole, self.boot),
