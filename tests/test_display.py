@@ -189,6 +189,22 @@ def test_what_speaks_against_a_record_is_said(form: Callable[[History, str, View
     assert "  new.json.tmp lies beside it, from a write that did not end\n" in page
 
 
+def test_times_of_several_records_that_are_not_utc_are_doubted_once() -> None:
+    local = [ServiceHistory(name, (), utc_offset=timedelta(hours=2)) for name in ("one", "two", "three")]
+    page = text(History(tuple(local)))
+    assert page.count("times seem") == 1
+    assert (
+        "! 3 records\n  times seem to be those of UTC+02:00, although labelled UTC: one, two, three\n" in page
+    )
+
+
+def test_a_long_line_of_a_message_is_shown_to_its_end() -> None:
+    said = f"Error: {'initializing source: ' * 20}no such host"
+    page = text(history(job=failed_run("pull", error_message=said)))
+    assert "message  │ Error: initializing" in page
+    assert "no such host" in " ".join(page.replace("│", "").split())
+
+
 def test_what_could_not_be_written_is_said() -> None:
     assert "2 entries lost" in text(history(job=[entry(), entry(Phase.SERVICE_END, 1, dropped=2)]))
 
