@@ -10,6 +10,7 @@ import click
 from service_record.version import __version__
 
 VERBS: Final = {
+    "analyze": "Say what is wrong with a host, and why: the root cause first.",
     "export": "Write records as a JSON array or as JSON Lines, and lose nothing.",
     "run": "Run CMD as a recorded service or stage, and end as it ends.",
     "show": "Show what services did, failures first.",
@@ -20,6 +21,7 @@ VERBS: Final = {
 FAILED: Final = 1
 UNREADABLE: Final = 3
 DAMAGED: Final = 4
+TIMED_OUT: Final = 124
 _INTERRUPTED: Final = 130
 _CLOSED_PIPE: Final = 141
 
@@ -74,6 +76,7 @@ def main() -> None:
       service-record show                    what ran here, failures first
       service-record show bootkube           one service
       service-record show --from DIR         records copied from another host
+      service-record analyze                 what is wrong here, and why
       service-record run --stage pull -- CMD
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
 

@@ -31,6 +31,11 @@ def malformed_document(piece: Malformed) -> Document:
     return {"line": piece.line, "text": piece.text, "reason": piece.reason}
 
 
+def facts_document(facts: Facts) -> Document:
+    """What is known of an end, below `facts`; nothing when that is nothing."""
+    return _facts(facts)
+
+
 def _service(service: ServiceHistory) -> Document:
     return {
         "service": service.name,

@@ -19,12 +19,7 @@ def repeats(runs: Iterable[Run]) -> list[Repeat]:
     """The runs of a service by what they came to, the kind seen last coming last."""
     found: dict[Hashable, Repeat] = {}
     for run in runs:
-        kind = _kind(run)
+        kind = run.came_to
         before = found.pop(kind, None)
         found[kind] = Repeat(before.first, run, before.count + 1) if before else Repeat(run, run, 1)
     return list(found.values())
-
-
-def _kind(run: Run) -> Hashable:
-    facts = run.facts
-    return run.outcome, run.in_stage, run.in_command, facts.location, facts.exit_code, facts.signal

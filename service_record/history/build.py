@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from service_record.entry import Entry, Malformed, Result
+from service_record.history.clock import ClockReadings, ClockStep
 from service_record.history.facts import NOTHING, gather_facts
 from service_record.history.liveness import Liveness, Presence, boots_in_order
 from service_record.history.outcome import Command, Outcome, Run, Stage
@@ -40,6 +41,8 @@ class History:
     services: tuple[ServiceHistory, ...]
     boots: tuple[str, ...] = ()
     """Boot ids, oldest first."""
+    clock_steps: tuple[ClockStep, ...] = ()
+    """Where the clock was set while the host ran."""
 
 
 def build_history(
@@ -50,7 +53,11 @@ def build_history(
     pairings = [(name, pair(pieces)) for name, pieces in records]
     boots = boots_in_order(pairing.boots for _, pairing in pairings)
     presence = Presence(liveness, _latest_boot(boots, liveness))
-    return History(tuple(_service(name, pairing, presence) for name, pairing in pairings), boots)
+    clock = ClockReadings()
+    for _, pairing in pairings:
+        clock.add(pairing.runs)
+    services = tuple(_service(name, pairing, presence) for name, pairing in pairings)
+    return History(services, boots, clock.steps())
 
 
 def _latest_boot(boots: tuple[str, ...], liveness: Liveness) -> str | None:
@@ -60,8 +67,10 @@ def _latest_boot(boots: tuple[str, ...], liveness: Liveness) -> str | None:
 
 
 def _service(name: str, pairing: Pairing, presence: Presence) -> ServiceHistory:
-    attempts = _attempts(pairing.runs)
-    runs = (_run(name, span, attempt, presence) for span, attempt in zip(pairing.runs, attempts, strict=True))
+    attempts = list(_attempts(pairing.runs))
+    runs = (
+        _run(name, span, attempt, presence) for span, attempt in zip(pairing.drain(), attempts, strict=True)
+    )
     return ServiceHistory(name, tuple(runs), tuple(pairing.malformed))
 
 
@@ -94,8 +103,10 @@ def _run(service: str, span: RunSpan, attempt: int, presence: Presence) -> Run:
         ended=end.time if end else None,
         duration=_duration(span.start, end),
         facts=gather_facts(_run_evidence(span, command, stage)),
+        uptime=_uptime(span.start),
         first_entry=span.first.time,
         last_entry=span.last.time,
+        last_uptime=span.last.uptime,
         boot_id=identified.boot_id,
         invocation_id=identified.invocation_id,
         pid=identified.pid,
@@ -154,6 +165,7 @@ def _command(span: CommandSpan, run: RunSpan, presence: Presence) -> Command:
         ended=end.time if end else None,
         duration=_duration(span.start, end),
         facts=gather_facts(_evidence(span, stage)),
+        uptime=_uptime(span.start),
         pid=span.first.pid,
         stages=tuple(_stage(stage, outcome, end) for stage in span.stages),
         in_stage=stage.name if stage else None,
@@ -181,6 +193,7 @@ def _stage(span: StageSpan, around: Outcome, end_around: Entry | None) -> Stage:
         ended=end.time if end else None,
         duration=_duration(span.start, end or end_around),
         facts=gather_facts([end]) if end and end.result is Result.FAILURE else NOTHING,
+        uptime=_uptime(span.start),
     )
 
 
@@ -222,6 +235,10 @@ def _of_result(end: Entry) -> Outcome:
 def _recorded_outcome(activity: Activity) -> Outcome | None:
     """What an activity says itself that it came to; what it said last counts."""
     return _of_result(activity.ends[-1]) if activity.ends else None
+
+
+def _uptime(start: Entry | None) -> float | None:
+    return start.uptime if start else None
 
 
 def _duration(start: Entry | None, end: Entry | None) -> float | None:

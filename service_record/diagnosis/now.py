@@ -1,0 +1,54 @@
+"""The moment as of which running services are judged. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from service_record.history import History, ServiceHistory
+from service_record.history.outcome import Run, Span
+
+_BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Now:
+    """A moment by the clock, and by the uptime of one boot."""
+
+    time: datetime
+    boot_id: str | None = None
+    uptime: float | None = None
+    is_latest_entry: bool = False
+    """True when nothing later than the records is known: what runs has run at least as long."""
+
+    def since(self, span: Span, run: Run, service: ServiceHistory) -> float | None:
+        """Seconds since a span of a run began; by uptime within a boot. None when that is not known."""
+        if span.uptime is not None and self.uptime is not None and run.boot_id == self.boot_id:
+            seconds = self.uptime - span.uptime
+        elif span.started is not None:
+            seconds = (self.time - true_time(span.started, service)).total_seconds()
+        else:
+            return None
+        return round(seconds, 3) if seconds >= 0 else None
+
+
+def latest_entry(history: History) -> Now:
+    """The moment of the last entry of the latest boot: what is known of records of another host."""
+    runs = [(run, service) for service in history.services for run in service.runs]
+    if history.boots:
+        runs = [pair for pair in runs if pair[0].boot_id in {None, history.boots[-1]}]
+    return Now(
+        time=max((true_time(run.last_entry, service) for run, service in runs), default=_BEGINNING),
+        boot_id=history.boots[-1] if history.boots else None,
+        uptime=_latest_uptime(run for run, _ in runs),
+        is_latest_entry=True,
+    )
+
+
+def true_time(recorded: datetime, service: ServiceHistory) -> datetime:
+    """A time of a record, put right where the record labels local times as UTC."""
+    return recorded - (service.utc_offset or timedelta())
+
+
+def _latest_uptime(runs: Iterable[Run]) -> float | None:
+    return max((run.last_uptime for run in runs if run.last_uptime is not None), default=None)
