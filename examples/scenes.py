@@ -6,7 +6,8 @@ from typing import Final
 from examples.host import Host
 
 UPSTREAM: Final = "upstream"
-_PREPARE: Final = "start crio-configure release-image kubelet"
+_PREPARE: Final = "start crio-configure release-image kubelet; await recorded kubelet 'service start'"
+_WAIT: Final = "start approve-csr; await recorded approve-csr wait-for-api"
 _HALF_AN_HOUR: Final = 33 * 60
 
 
@@ -15,8 +16,8 @@ def good(host: Host) -> None:
     host.services("crio-configure", "release-image", "kubelet", "bootkube", "approve-csr", "report-progress")
     host.boot(f"""
         {_PREPARE}
-        start bootkube approve-csr
-        await test -e /run/kube-apiserver
+        {_WAIT}
+        start bootkube; await test -e /run/kube-apiserver
         start report-progress; rest bootkube approve-csr report-progress
         gather
     """)
@@ -28,7 +29,8 @@ def failed_stage(host: Host) -> None:
     host.service("bootkube", trouble="dns")
     host.boot(f"""
         {_PREPARE}
-        start approve-csr bootkube; rest bootkube
+        {_WAIT}
+        start bootkube; rest bootkube
         start report-progress; rest report-progress
         gather
     """)
@@ -42,7 +44,8 @@ def stuck(host: Host) -> None:
     host.boot(
         f"""
         {_PREPARE}
-        start bootkube approve-csr; await recorded bootkube wait-for-etcd
+        {_WAIT}
+        start bootkube; await recorded bootkube wait-for-etcd
         start report-progress
         sleep {_HALF_AN_HOUR}
         gather
@@ -59,7 +62,8 @@ def restart_loop(host: Host) -> None:
     )
     host.boot(f"""
         {_PREPARE}
-        start bootkube approve-csr; await recorded bootkube 'service end' 6
+        {_WAIT}
+        start bootkube; await recorded bootkube 'service end' 6
         gather
     """)
 
@@ -82,7 +86,8 @@ def oom(host: Host) -> None:
     host.service("bootkube", trouble="memory")
     host.boot(f"""
         {_PREPARE}
-        start approve-csr bootkube; oomd bootkube; rest bootkube
+        {_WAIT}
+        start bootkube; oomd bootkube; rest bootkube
         gather
     """)
 
@@ -96,7 +101,7 @@ def power_loss(host: Host) -> None:
     host.service("install-to-disk", "ConditionPathExists=!/var/lib/install-to-disk/started")
     host.boot("""
         start crio-configure release-image install-to-disk
-        await recorded install-to-disk write-image; sleep 2
+        await recorded install-to-disk write-image
         power_loss
     """)
     host.boot("""

@@ -21,7 +21,7 @@ from service_record.display.sentences import (
 )
 from service_record.display.stages import stage_lines
 from service_record.display.summary import summary
-from service_record.display.text import count, cut, moment, visible, wrap
+from service_record.display.text import count, cut, cut_within, moment, visible, wrap
 from service_record.history import History
 
 _INDENT: Final = 2
@@ -109,7 +109,7 @@ def _cause(trouble: Trouble, view: View) -> Iterator[Line]:
     if cause.explains is not None:
         texts.append((visible(cause.explains.strip()), Ink.PLAIN))
     if cause.line is not None:
-        texts.append((f"known by: {cut(visible(cause.line), view.width * 2, view.glyphs.cut)}", Ink.FAINT))
+        texts.append((f"known by: {cut_within(visible(cause.line), view.width * 2, view.glyphs.cut)}", Ink.FAINT))
     yield from labelled("cause", texts, view, _INDENT)
 
 
