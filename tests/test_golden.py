@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.golden.outputs import GOLDEN, PLACE, REPOSITORY, TABLES, golden_files, output, sources, table
+from tests.golden.outputs import GOLDEN, PLACE, REPOSITORY, TABLES, golden_files, said, sources, table
 
 EXPECTED = dict(golden_files())
 
@@ -24,7 +24,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.parametrize("path", EXPECTED, ids=lambda path: str(path.relative_to(GOLDEN)))
 def test_an_output_on_an_example_is_what_its_golden_file_has(path: Path) -> None:
-    golden, now = path.read_text(), output(*EXPECTED[path])
+    golden, now = path.read_text(), said(path, EXPECTED[path])
     if golden != now:
         name = str(path.relative_to(REPOSITORY))
         lines = golden.splitlines(keepends=True), now.splitlines(keepends=True)

@@ -14,6 +14,7 @@ VERBS: Final = {
     "export": "Write records as a JSON array or as JSON Lines, and lose nothing.",
     "run": "Run CMD as a recorded service or stage, and end as it ends.",
     "show": "Show what services did, failures first.",
+    "timeline": "Show when services and their stages ran, as bars over each boot.",
     "validate": "Say what is damaged in records, and save what is whole.",
 }
 """Verb -> its summary, which its own help begins with; `service_record.cli.<verb>` has its `command`."""

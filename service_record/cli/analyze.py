@@ -11,9 +11,10 @@ import click
 
 from service_record.cli import FAILED, TIMED_OUT, told
 from service_record.cli.durations import Duration
-from service_record.cli.judging import Judging, judging, now_for
+from service_record.cli.judging import Judging, judging
 from service_record.cli.opening import Unreadable, opened
 from service_record.cli.options import display_options, period_options, source_options
+from service_record.cli.reading import now_for
 from service_record.cli.selecting import selected_boot
 from service_record.cli.terminal import print_lines, view
 from service_record.cli.waiting import wait_for

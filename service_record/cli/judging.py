@@ -2,23 +2,20 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
 from typing import Final, TypeVar
 
 import click
 
-from service_record import systemd
 from service_record.cli.opening import opened
 from service_record.diagnosis import Diagnosis, diagnose
 from service_record.diagnosis.budget import BudgetFile, Budgets, read_budgets
 from service_record.diagnosis.causes import Causes, Rule, read_rules
-from service_record.diagnosis.now import Now, latest_entry
+from service_record.diagnosis.now import Now
 from service_record.diagnosis.placed import FileError
 from service_record.display.text import visible
 from service_record.history import History, build_history
-from service_record.source import Source
 
 _T = TypeVar("_T")
 _BUILT_IN: Final = "causes.yaml"
@@ -51,15 +48,6 @@ def judging(budget: Path | None, baseline: str | None, rules: Sequence[Path]) ->
     known: list[Rule] = [rule for path in rules for rule in _read(path, read_rules)]
     built_in = resources.files("service_record.diagnosis").joinpath(_BUILT_IN).read_text(encoding="utf-8")
     return Judging(Budgets(file=file, baseline=good), Causes([*known, *read_rules(built_in, _BUILT_IN)]))
-
-
-def now_for(history: History, source: Source) -> Now:
-    """The present, where the records are those of this host as it runs; elsewhere the latest entry."""
-    boot_id = systemd.boot_id()
-    is_here = source.is_home or (boot_id is not None and boot_id in history.boots)
-    if source.is_snapshot or not is_here:
-        return latest_entry(history)
-    return Now(time=datetime.now(UTC), boot_id=boot_id, uptime=systemd.uptime())
 
 
 def _read(path: Path, read: Callable[[str, str], _T]) -> _T:

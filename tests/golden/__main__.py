@@ -3,11 +3,11 @@
 import sys
 
 from bench.table import replace_between
-from tests.golden.outputs import GOLDEN, REPOSITORY, TABLES, golden_files, output, table
+from tests.golden.outputs import GOLDEN, REPOSITORY, TABLES, golden_files, said, table
 
 expected = dict(golden_files())
 for path, arguments in expected.items():
-    text = output(*arguments)
+    text = said(path, arguments)
     if not path.exists() or path.read_text() != text:
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)

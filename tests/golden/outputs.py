@@ -1,8 +1,9 @@
-"""Every output of the reading verbs on every example of docs/examples, whatever this host's clock and zone."""
+"""Every output of the reading verbs on every example, whatever this host's clock and zone are."""
 
 import contextlib
 import gc
 import os
+import re
 from collections.abc import Iterator
 from importlib import import_module
 from io import BytesIO, TextIOWrapper
@@ -21,8 +22,12 @@ GOLDEN: Final = REPOSITORY / "tests" / "golden"
 TABLES: Final = (("docs/examples/README.md", ("show", "analyze")), ("docs/analyze.md", ("analyze",)))
 """Pages with a table of the examples, and the verbs whose first lines it has."""
 
-_VERBS: Final = ("show", "analyze")
+_VERBS: Final = ("show", "analyze", "timeline")
 _FORMS: Final = {"table": ".txt", "wide": "-wide.txt"}
+_MORE: Final = {
+    "timeline-by-duration.txt": ("timeline", "--by-duration"),
+    "timeline-200-columns.txt": ("timeline",),
+}
 _PAGE: Final = 80
 _UNWRAPPED: Final = 400
 
@@ -40,6 +45,14 @@ def golden_files() -> Iterator[tuple[Path, tuple[str, ...]]]:
             for form in _forms(verb):
                 suffix = _FORMS.get(form, f".{form}")
                 yield GOLDEN / name / f"{verb}{suffix}", (verb, "--output", form, "--from", source)
+        for file, arguments in _MORE.items():
+            yield GOLDEN / name / file, (*arguments, "--from", source)
+
+
+def said(path: Path, arguments: tuple[str, ...]) -> str:
+    """What belongs into a golden file, as wide as its name says, and 80 columns otherwise."""
+    width = re.search(r"-(\d+)-columns", path.name)
+    return output(*arguments, width=int(width[1]) if width else _PAGE)
 
 
 def output(*arguments: str, width: int = _PAGE) -> str:

@@ -1,0 +1,93 @@
+"""`service-record timeline`: when everything ran, as bars."""
+
+import gc
+import sys
+from datetime import datetime
+
+import click
+
+from service_record.cli.opening import opened
+from service_record.cli.options import display_options, selection_options, source_options
+from service_record.cli.reading import history_of, now_for
+from service_record.cli.selecting import selected_boot
+from service_record.cli.terminal import print_lines, view
+from service_record.display.text import Clock
+from service_record.display.timeline import Chart, charts
+from service_record.history import History
+from service_record.history.selection import Selection
+
+
+@click.command("timeline")
+@click.argument("services", metavar="[SERVICE]...", nargs=-1)
+@source_options
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "wide", "json", "jsonl", "yaml"]),
+    default="table",
+    help="table: a row for each service and stage; wide: runs that ended differently apart; "
+    "the others for programs.",
+)
+@click.option("--by-duration", is_flag=True, help="What took longest first.")
+@selection_options
+@display_options
+def command(
+    *,
+    services: tuple[str, ...],
+    places: tuple[str, ...],
+    output: str,
+    by_duration: bool,
+    boot: str,
+    stage: str | None,
+    failed: bool,
+    since: datetime | None,
+    until: datetime | None,
+    clock: str | None,
+    color: str,
+    pager: bool,
+) -> None:
+    """Show when services and their stages ran, as bars over each boot.
+
+    \b
+    Examples:
+      service-record timeline                       the latest boots of this host
+      service-record timeline --boot 0 bootkube     one service in the latest boot
+      service-record timeline --by-duration         what took longest first
+      service-record timeline --from bundle.tar.gz
+    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    gc.disable()  # nothing here forms cycles
+    source = opened(places, services)
+    whole = history_of(source)
+    selection = Selection(
+        services=services,
+        boot_id=selected_boot(whole, boot),
+        stage=stage,
+        failed=failed,
+        since=since,
+        until=until,
+    )
+    history = selection.of(whole)
+    is_apart = output == "wide"
+    found = charts(history, now_for(whole, source), apart=is_apart, by_duration=by_duration)
+    if output in {"table", "wide"}:
+        from service_record.display.timeline.page import timeline_page  # noqa: PLC0415  # only what is shown
+
+        seen = view(Clock(clock) if clock else None)
+        lines = timeline_page(history, source.name, found, seen, wide=is_apart, flat=by_duration)
+        print_lines(lines, color, pager=pager)
+    else:
+        sys.stdout.buffer.write(_written(history, source.name, found, output).encode())
+
+
+def _written(_history: History, source: str, found: list[Chart], output: str) -> str:
+    """The timeline for programs."""
+    from service_record.display.machine import as_json, encoded  # noqa: PLC0415  # only what is shown
+    from service_record.display.timeline.document import row_documents, timeline_document  # noqa: PLC0415
+
+    if output == "jsonl":
+        return "".join(encoded(row) + "\n" for row in row_documents(found))
+    if output == "yaml":
+        from service_record.display.yaml import as_yaml  # noqa: PLC0415
+
+        return as_yaml(timeline_document(found, source))
+    return as_json(timeline_document(found, source))
