@@ -76,7 +76,7 @@ def _in_full(trouble: Trouble, view: View, *, whole: bool) -> Iterator[Line]:
     yield from _listed("since", _since(trouble, view), view)
     if trouble.overrun is not None:
         yield from _listed("budget", [budget_sentence(trouble.overrun.budget)], view)
-    yield from _cause(trouble, view)
+    yield from _cause(trouble, view, whole=whole)
     yield from details(trouble.facts, view, _INDENT, whole=whole)
     yield from stage_lines(run.stages, view, _INDENT)
     yield from _listed("next", [visible(command) for command in next_commands(trouble)], view)
@@ -101,7 +101,7 @@ def _since(trouble: Trouble, view: View) -> Iterator[str]:
         yield "it runs again now, and has got no further yet"
 
 
-def _cause(trouble: Trouble, view: View) -> Iterator[Line]:
+def _cause(trouble: Trouble, view: View, *, whole: bool) -> Iterator[Line]:
     cause = trouble.cause
     if cause is None:
         return
@@ -109,7 +109,9 @@ def _cause(trouble: Trouble, view: View) -> Iterator[Line]:
     if cause.explains is not None:
         texts.append((visible(cause.explains.strip()), Ink.PLAIN))
     if cause.line is not None:
-        texts.append((f"known by: {cut_within(visible(cause.line), view.width * 2, view.glyphs.cut)}", Ink.FAINT))
+        line = visible(cause.line)
+        known_by = line if whole else cut_within(line, view.width * 2, view.glyphs.cut)
+        texts.append((f"known by: {known_by}", Ink.FAINT))
     yield from labelled("cause", texts, view, _INDENT)
 
 
