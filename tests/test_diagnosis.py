@@ -288,6 +288,65 @@ def test_what_a_boot_interrupted_counts_until_the_next_boot_is_at_work() -> None
     assert diagnosis(200, a=before, b=attempt(2, running(None, 100))).verdict is Verdict.RUNNING
 
 
+def test_what_failed_in_an_earlier_boot_and_may_come_again_is_history_that_is_still_open() -> None:
+    before = attempt(1, failed_run("join"), boot_id=BOOTS[0])
+    found = diagnosis(200, a=before, b=attempt(2, running(None, 100)))
+    assert (found.verdict, found.root) == (Verdict.RUNNING, None)
+    (past,) = found.recovered
+    assert (past.service, past.last.in_stage, past.is_open) == ("a", "join", True)
+
+
+def program(pid: int, start: float, end: float | None, result: str = Result.SUCCESS) -> list[Entry]:
+    """The run of one of the programs of an invocation."""
+    entries = [entry(at=start, pid=pid)]
+    return entries if end is None else [*entries, entry(Phase.SERVICE_END, end, pid=pid, result=result)]
+
+
+def in_order(*entries: list[Entry]) -> list[Entry]:
+    return sorted((one for each in entries for one in each), key=lambda one: one.timestamp)
+
+
+@pytest.mark.parametrize(
+    ("record", "verdict"),
+    [
+        pytest.param(
+            in_order(program(1, 0, 9, Result.FAILURE), program(2, 1, 2)), Verdict.FAILED, id="around-failed"
+        ),
+        pytest.param(in_order(program(1, 0, None), program(2, 1, 2)), Verdict.RUNNING, id="around-runs"),
+        pytest.param(
+            in_order(program(1, 0, None), program(2, 1, 2, Result.FAILURE)),
+            Verdict.RUNNING,
+            id="inner-failed",
+        ),
+        pytest.param(
+            in_order(program(1, 0, 9), program(2, 1, 2, Result.FAILURE)), Verdict.SUCCEEDED, id="handled"
+        ),
+        pytest.param(
+            in_order(program(1, 0, 3), program(2, 4, 5, Result.FAILURE)),
+            Verdict.FAILED,
+            id="one-after-the-other",
+        ),
+    ],
+)
+def test_of_the_programs_of_one_invocation_the_last_to_end_decides(
+    record: list[Entry], verdict: Verdict
+) -> None:
+    assert diagnosis(60, a=record).verdict is verdict
+    outcome = history(a=record).services[0].outcome
+    assert outcome is not None
+    assert outcome.is_bad is (verdict is Verdict.FAILED)
+
+
+def test_restarts_of_several_programs_are_a_loop() -> None:
+    each = in_order(program(1, 0, 9, Result.FAILURE), program(2, 1, 2))
+    record = [
+        replace(one, invocation_id=f"{n:032x}", pid=(one.pid or 0) + n * 10) for n in range(3) for one in each
+    ]
+    loop = root(diagnosis(a=record)).loop
+    assert loop is not None
+    assert loop.count == 3
+
+
 def in_boots(ends: Sequence[list[Entry]]) -> list[Entry]:
     """One run in each boot."""
     return [
@@ -341,6 +400,12 @@ def test_the_earliest_failure_is_the_root_cause_and_the_later_follow() -> None:
     assert found.verdict is Verdict.FAILED
     assert root(found).service == "a-later"  # it began to fail the same way before
     assert [trouble.service for trouble in found.followers] == ["c-stuck", "b-first"]
+
+
+def test_a_clock_that_goes_back_does_not_turn_the_order_round() -> None:
+    ahead = failed_run("pull", 20 + 5 * HOUR, uptime=UPTIME + 30)
+    later = failed_run("join", 40, uptime=UPTIME + 50)
+    assert root(diagnosis(a=later, b=[replace(one, uptime=UPTIME + 30) for one in ahead])).service == "b"
 
 
 def test_waiting_is_a_symptom_of_a_failure_even_when_it_began_before() -> None:

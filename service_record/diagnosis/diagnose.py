@@ -1,8 +1,7 @@
 """The diagnosis of a host: each service judged, the boots together, and the root cause picked. Pure."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from operator import attrgetter
 from typing import TypeAlias, TypedDict
 
 from service_record.diagnosis.budget import Budgets
@@ -19,7 +18,7 @@ from service_record.diagnosis.findings import (
     Verdict,
 )
 from service_record.diagnosis.loops import boot_loop, distinct_messages
-from service_record.diagnosis.now import Now, latest_entry
+from service_record.diagnosis.now import Now, boot_times, latest_entry
 from service_record.diagnosis.services import Circumstances, judge
 from service_record.diagnosis.slow import slow
 from service_record.history import History
@@ -42,18 +41,23 @@ def diagnose(
     around = Circumstances(
         now or latest_entry(history), budgets or Budgets(), history.boots[-1] if history.boots else None
     )
-    judged = [judge(service, around) for service in history.services if service.runs]
-    if not any(service.runs for service in history.services):
+    services = [replace(service, runs=service.attempts) for service in history.services if service.runs]
+    if not services:
         return None
+    judged = [judge(service, around) for service in services]
     running = tuple(found for found in judged if isinstance(found, Running))
     troubles = [found for found in judged if isinstance(found, Trouble)]
-    troubles = _explained(_of_now(_with_boot_loop(troubles, history), running, around), explain)
+    troubles, past = _of_now(_with_boot_loop(troubles, history), running, around)
     baseline = around.budgets.baseline
     return Diagnosis(
-        **_ordered(troubles, Verdict.RUNNING if running else Verdict.SUCCEEDED),
+        **_ordered(
+            _explained(troubles, explain),
+            boot_times(history),
+            without=Verdict.RUNNING if running else Verdict.SUCCEEDED,
+        ),
         running=running,
-        recovered=tuple(found for found in judged if isinstance(found, Recovered)),
-        slow=slow(history, baseline, around.now) if baseline else (),
+        recovered=(*(found for found in judged if isinstance(found, Recovered)), *map(_open, past)),
+        slow=slow(services, baseline, around.now) if baseline else (),
         damaged=tuple(_damaged(history)),
         clock=clock_findings(history),
     )
@@ -68,16 +72,20 @@ class _Order(TypedDict):
     others: tuple[Trouble, ...]
 
 
-def _ordered(troubles: list[Trouble], without: Verdict) -> _Order:
-    """The root cause first; without any trouble the verdict is the one given."""
-    if not troubles:
+def _ordered(troubles: Iterable[Trouble], boots: Mapping[str | None, float], *, without: Verdict) -> _Order:
+    """The root cause first: what is no symptom of something else, and of that what began earliest.
+
+    Without any trouble the verdict is the one given.
+    """
+    by_time = sorted(troubles, key=lambda trouble: _began(trouble, boots))
+    if not by_time:
         return _Order(verdict=without, root=None, followers=(), others=())
-    root, *rest = sorted(troubles, key=_precedence)
-    following = [trouble for trouble in rest if _follows(trouble, root)]
+    root = min(by_time, key=_is_symptom)
+    rest = [trouble for trouble in by_time if trouble is not root]
     return _Order(
         verdict=root.kind,
         root=root,
-        followers=tuple(sorted(following, key=attrgetter("since"))),
+        followers=tuple(trouble for trouble in rest if _follows(trouble, root)),
         others=tuple(trouble for trouble in rest if not _follows(trouble, root)),
     )
 
@@ -108,16 +116,20 @@ def _with_boot_loop(troubles: list[Trouble], history: History) -> list[Trouble]:
 
 def _of_now(
     troubles: Iterable[Trouble], running: tuple[Running, ...], around: Circumstances
-) -> list[Trouble]:
-    """The troubles that count: while the latest boot goes on, what ended in an earlier one may come again."""
+) -> tuple[list[Trouble], list[Trouble]]:
+    """The troubles that count, and those of earlier boots that may come again while the latest goes on."""
     goes_on = any(found.run.boot_id == around.latest_boot for found in running)
-    return [
-        trouble
-        for trouble in troubles
-        if not goes_on
-        or trouble.run.boot_id in {None, around.latest_boot}
-        or (trouble.loop is not None and trouble.loop.of is LoopOf.BOOTS)
-    ]
+    counting: list[Trouble] = []
+    past: list[Trouble] = []
+    for trouble in troubles:
+        is_boot_loop = trouble.loop is not None and trouble.loop.of is LoopOf.BOOTS
+        is_of_now = trouble.run.boot_id in {None, around.latest_boot}
+        (counting if is_of_now or is_boot_loop or not goes_on else past).append(trouble)
+    return counting, past
+
+
+def _open(trouble: Trouble) -> Recovered:
+    return Recovered(service=trouble.service, count=trouble.count, last=trouble.run, is_open=True)
 
 
 def _explained(troubles: Iterable[Trouble], explain: Explain | None) -> list[Trouble]:
@@ -138,9 +150,12 @@ def evidence_of(trouble: Trouble) -> Evidence:
     )
 
 
-def _precedence(trouble: Trouble) -> tuple[bool, float]:
-    """Root causes first: what is no symptom of something else, and of that what began earliest."""
-    return _is_symptom(trouble), trouble.since.timestamp()
+def _began(trouble: Trouble, boots: Mapping[str | None, float]) -> float:
+    """When a trouble began, by the uptime of its boot, which no step of the clock touches."""
+    boot = boots.get(trouble.run.boot_id)
+    if boot is None or trouble.since_uptime is None:
+        return trouble.since.timestamp()
+    return boot + trouble.since_uptime
 
 
 def _is_symptom(trouble: Trouble) -> bool:

@@ -72,6 +72,8 @@ class Trouble:
     stage: str | None
     since: datetime
     """When this began: the first of the failures that are alike, or the start of what is stuck."""
+    since_uptime: float | None = None
+    """The same in seconds since the boot of `run`, where that is known."""
     count: int = 1
     """How many runs in a row ended like this one."""
     loop: Loop | None = None
@@ -99,12 +101,14 @@ class Running:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """Failures that a later attempt made good: history, not cause."""
+    """Failures that are history, not cause."""
 
     service: str
     count: int
     last: Run
     """The last run that failed or was interrupted."""
+    is_open: bool = False
+    """True when no later attempt has made it good: it was in an earlier boot, and the latest is at work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

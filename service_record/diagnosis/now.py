@@ -32,6 +32,19 @@ class Now:
         return round(seconds, 3) if seconds >= 0 else None
 
 
+def boot_times(history: History) -> dict[str | None, float]:
+    """Boot id -> the time of the boot in seconds since 1970, by the clock as it was at the last entry.
+
+    With it, uptimes of different boots compare, whatever the clock did meanwhile.
+    """
+    latest: dict[str | None, tuple[float, float]] = {}
+    for service in history.services:
+        for run in service.runs:
+            if run.last_uptime is not None and run.last_uptime >= latest.get(run.boot_id, (0.0, 0.0))[0]:
+                latest[run.boot_id] = (run.last_uptime, run.last_entry.timestamp())
+    return {boot_id: time - uptime for boot_id, (uptime, time) in latest.items()}
+
+
 def latest_entry(history: History) -> Now:
     """The moment of the last entry of the latest boot: what is known of records of another host."""
     runs = [(run, service) for service in history.services for run in service.runs]

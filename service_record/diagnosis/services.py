@@ -31,9 +31,9 @@ class Circumstances:
 
 
 def judge(service: ServiceHistory, around: Circumstances) -> Trouble | Running | Recovered | None:
-    """What is to be said of a service that has runs; None when it ended well at its first attempt.
+    """What is to be said of a service that has runs, one for each attempt; None when all ended well.
 
-    It is judged by its latest run. What a later attempt made good is no trouble.
+    It is judged by the latest. What a later attempt made good is no trouble.
     """
     run = service.runs[-1]
     streak = latest_streak(service.runs)
@@ -65,6 +65,7 @@ def _ended(service: ServiceHistory, streak: Streak, around: Circumstances) -> Tr
         facts=run.facts,
         stage=run.in_stage,
         since=true_time(streak.first.ended or streak.first.last_entry, service),
+        since_uptime=streak.first.last_uptime,
         count=len(streak.runs),
         is_rebooted=is_interrupted and run.boot_id is not None and run.boot_id != around.latest_boot,
     )
@@ -79,6 +80,7 @@ def _restart_loop(service: ServiceHistory, streak: Streak, *, is_running: bool) 
         facts=streak.last.facts,
         stage=streak.last.in_stage,
         since=true_time(streak.first.ended or streak.first.last_entry, service),
+        since_uptime=streak.first.last_uptime,
         count=len(streak.runs),
         loop=Loop(of=LoopOf.RESTARTS, count=len(streak.runs), messages=messages),
         is_running=is_running,
@@ -109,6 +111,7 @@ def _stage_loop(service: ServiceHistory, run: Run, around: Circumstances) -> Tro
         facts=failed[0].facts,
         stage=failed[0].name,
         since=true_time(since, service),
+        since_uptime=failed[-1].uptime,
         loop=Loop(
             of=LoopOf.STAGE,
             count=len(failed),
@@ -132,6 +135,7 @@ def _stuck(service: ServiceHistory, run: Run, around: Circumstances) -> Trouble 
             facts=run.facts,
             stage=name if what == "stage" else None,
             since=true_time(span.started, service),
+            since_uptime=span.uptime,
             overrun=Overrun(what=what, name=name, seconds=seconds, budget=budget, is_least=is_least),
             is_running=True,
         )

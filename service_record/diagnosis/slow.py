@@ -1,6 +1,6 @@
 """What took much longer than in a good run. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from service_record.diagnosis.budget import runs_of, successful
@@ -15,9 +15,9 @@ LEAST_SECONDS: Final = 5.0
 """Both have to be exceeded: twice a moment is no delay, and five seconds of an hour are none."""
 
 
-def slow(history: History, baseline: History, now: Now) -> tuple[Slow, ...]:
+def slow(services: Iterable[ServiceHistory], baseline: History, now: Now) -> tuple[Slow, ...]:
     """The stages, and then the whole runs, of each service's latest run that were slow; the slowest first."""
-    found = [slow for service in history.services if service.runs for slow in _of(service, baseline, now)]
+    found = [slow for service in services for slow in _of(service, baseline, now)]
     return tuple(sorted(found, key=lambda slow: slow.usual - slow.seconds))
 
 

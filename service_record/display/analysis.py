@@ -54,7 +54,7 @@ def analysis(
     if whole:
         for trouble in (*diagnosis.followers, *diagnosis.others):
             yield BLANK
-            yield ((visible(trouble_sentence(trouble)), Ink.STRONG),)
+            yield from (((row, Ink.STRONG),) for row in wrap(trouble_sentence(trouble), view.width))
             yield from _in_full(trouble, view, whole=True)
 
 

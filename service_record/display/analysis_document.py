@@ -146,7 +146,7 @@ def _recovered(recovered: Recovered) -> Document:
     return {
         "service": recovered.service,
         "count": recovered.count,
-        **_known(stage=recovered.last.in_stage),
+        **_known(stage=recovered.last.in_stage, open=recovered.is_open or None),
         "run": _run(recovered.last),
     }
 

@@ -75,7 +75,8 @@ def how(facts: Facts) -> str:
     """How and where it ended: `exit 1 of "podman run" at /usr/local/bin/a.sh:12 in main`."""
     words = ending(facts)
     if facts.command is not None:
-        words = f'{words} of "{visible(facts.command)}"'.lstrip()
+        told = f'"{visible(facts.command)}"'
+        words = f"{words} of {told}" if words else f"{told} failed"
     if facts.location is not None:
         words = f"{words} at {place(facts.location)}".lstrip()
     return words
@@ -121,7 +122,8 @@ def recovered_sentence(recovered: Recovered) -> str:
     run = recovered.last
     verb = "failed" if run.outcome is Outcome.FAILURE else "was interrupted"
     place = whereabouts(run) or " outside stages"
-    return f"{name(run.service)} {verb} {count(recovered.count, 'time')}, last{place}"
+    told = f"{name(run.service)} {verb} {count(recovered.count, 'time')}, last{place}"
+    return f"{told}, in an earlier boot, and did not run since" if recovered.is_open else told
 
 
 def slow_sentence(slow: Slow) -> str:

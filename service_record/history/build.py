@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from service_record.entry import Entry, Malformed, Result
-from service_record.history.clock import ClockReadings, ClockStep
+from service_record.history.attempts import attempts
+from service_record.history.clock import ClockStep, clock_steps
 from service_record.history.facts import NOTHING, gather_facts
 from service_record.history.liveness import Liveness, Presence, boots_in_order
 from service_record.history.outcome import Command, Outcome, Run, Stage
@@ -29,9 +30,14 @@ class ServiceHistory:
     """True when the file that was to replace the record lies beside it, from a write that did not end."""
 
     @property
+    def attempts(self) -> tuple[Run, ...]:
+        """The runs that stand for each attempt: of several programs in one invocation only one."""
+        return tuple(attempts(self.runs))
+
+    @property
     def outcome(self) -> Outcome | None:
-        """That of the latest run; None when there is none."""
-        return self.runs[-1].outcome if self.runs else None
+        """That of the latest attempt; None when there is none."""
+        return self.attempts[-1].outcome if self.runs else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +59,8 @@ def build_history(
     pairings = [(name, pair(pieces)) for name, pieces in records]
     boots = boots_in_order(pairing.boots for _, pairing in pairings)
     presence = Presence(liveness, _latest_boot(boots, liveness))
-    clock = ClockReadings()
-    for _, pairing in pairings:
-        clock.add(pairing.runs)
-    services = tuple(_service(name, pairing, presence) for name, pairing in pairings)
-    return History(services, boots, clock.steps())
+    steps = clock_steps(pairing.runs for _, pairing in pairings)
+    return History(tuple(_service(name, pairing, presence) for name, pairing in pairings), boots, steps)
 
 
 def _latest_boot(boots: tuple[str, ...], liveness: Liveness) -> str | None:
@@ -67,9 +70,9 @@ def _latest_boot(boots: tuple[str, ...], liveness: Liveness) -> str | None:
 
 
 def _service(name: str, pairing: Pairing, presence: Presence) -> ServiceHistory:
-    attempts = list(_attempts(pairing.runs))
+    numbers = list(_attempts(pairing.runs))
     runs = (
-        _run(name, span, attempt, presence) for span, attempt in zip(pairing.drain(), attempts, strict=True)
+        _run(name, span, attempt, presence) for span, attempt in zip(pairing.drain(), numbers, strict=True)
     )
     return ServiceHistory(name, tuple(runs), tuple(pairing.malformed))
 
@@ -103,7 +106,7 @@ def _run(service: str, span: RunSpan, attempt: int, presence: Presence) -> Run:
         ended=end.time if end else None,
         duration=_duration(span.start, end),
         facts=gather_facts(_run_evidence(span, command, stage)),
-        uptime=_uptime(span.start),
+        uptime=span.start.uptime if span.start else None,
         first_entry=span.first.time,
         last_entry=span.last.time,
         last_uptime=span.last.uptime,
@@ -165,7 +168,7 @@ def _command(span: CommandSpan, run: RunSpan, presence: Presence) -> Command:
         ended=end.time if end else None,
         duration=_duration(span.start, end),
         facts=gather_facts(_evidence(span, stage)),
-        uptime=_uptime(span.start),
+        uptime=span.start.uptime if span.start else None,
         pid=span.first.pid,
         stages=tuple(_stage(stage, outcome, end) for stage in span.stages),
         in_stage=stage.name if stage else None,
@@ -193,7 +196,7 @@ def _stage(span: StageSpan, around: Outcome, end_around: Entry | None) -> Stage:
         ended=end.time if end else None,
         duration=_duration(span.start, end or end_around),
         facts=gather_facts([end]) if end and end.result is Result.FAILURE else NOTHING,
-        uptime=_uptime(span.start),
+        uptime=span.start.uptime if span.start else None,
     )
 
 
@@ -235,10 +238,6 @@ def _of_result(end: Entry) -> Outcome:
 def _recorded_outcome(activity: Activity) -> Outcome | None:
     """What an activity says itself that it came to; what it said last counts."""
     return _of_result(activity.ends[-1]) if activity.ends else None
-
-
-def _uptime(start: Entry | None) -> float | None:
-    return start.uptime if start else None
 
 
 def _duration(start: Entry | None, end: Entry | None) -> float | None:

@@ -1,6 +1,6 @@
 """Steps of a host's clock: where its time and its uptime disagree about how much has passed. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -29,35 +29,30 @@ class ClockStep:
     """How far the clock was set: negative when back."""
 
 
-class ClockReadings:
-    """Pairs of time and uptime, of all services; only those around a step are kept."""
+def clock_steps(records: Iterable[Iterable[RunSpan]]) -> tuple[ClockStep, ...]:
+    """The steps in each boot, in the order of uptime, that the runs of all services tell together."""
+    boots: dict[str | None, list[_Reading]] = {}
+    for runs in records:
+        for boot_id, reading in _edges(runs):
+            boots.setdefault(boot_id, []).append(reading)
+    return tuple(step for boot_id, readings in boots.items() for step in _steps(boot_id, readings))
 
-    def __init__(self) -> None:
-        self._boots: dict[str | None, list[_Reading]] = {}
 
-    def add(self, runs: Iterable[RunSpan]) -> None:
-        """Take the readings of one service's runs, in the order of the record."""
-        last: dict[str | None, tuple[_Reading, bool]] = {}
-        for run in runs:
-            for entry in (run.first, run.last):
-                if entry.uptime is None:
-                    continue
-                reading = _reading(entry, entry.uptime)
-                before, is_kept = last.get(entry.boot_id, (None, True))
-                is_news = before is None or abs(reading.ahead - before.ahead) >= LEAST_STEP
-                if is_news:
-                    kept = self._boots.setdefault(entry.boot_id, [])
-                    if before is not None and not is_kept:
-                        kept.append(before)
-                    kept.append(reading)
-                last[entry.boot_id] = (reading, is_news)
-        for boot_id, (reading, is_kept) in last.items():
-            if not is_kept:
-                self._boots[boot_id].append(reading)
-
-    def steps(self) -> tuple[ClockStep, ...]:
-        """The steps in each boot, in the order of uptime."""
-        return tuple(step for boot_id, kept in self._boots.items() for step in _steps(boot_id, kept))
+def _edges(runs: Iterable[RunSpan]) -> Iterator[tuple[str | None, "_Reading"]]:
+    """The readings of one service around each step, and the first and last of each boot: all it takes."""
+    last: dict[str | None, tuple[_Reading, bool]] = {}
+    for entry in (entry for run in runs for entry in (run.first, run.last)):
+        if entry.uptime is None:
+            continue
+        reading = _reading(entry, entry.uptime)
+        before, is_told = last.get(entry.boot_id, (None, True))
+        is_edge = before is None or abs(reading.ahead - before.ahead) >= LEAST_STEP
+        if is_edge:
+            if before is not None and not is_told:
+                yield entry.boot_id, before
+            yield entry.boot_id, reading
+        last[entry.boot_id] = (reading, is_edge)
+    yield from ((boot_id, reading) for boot_id, (reading, is_told) in last.items() if not is_told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +68,7 @@ def _reading(entry: Entry, uptime: float) -> _Reading:
     return _Reading(uptime, time, time.timestamp() - uptime)
 
 
-def _steps(boot_id: str | None, readings: Iterable[_Reading]) -> Iterable[ClockStep]:
+def _steps(boot_id: str | None, readings: Iterable[_Reading]) -> Iterator[ClockStep]:
     for before, after in pairwise(sorted(readings, key=attrgetter("uptime"))):
         seconds = after.ahead - before.ahead
         if abs(seconds) >= LEAST_STEP:
