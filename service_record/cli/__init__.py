@@ -11,6 +11,7 @@ from service_record.version import __version__
 
 VERBS: Final = {
     "analyze": "Say what is wrong with a host, and why: the root cause first.",
+    "diff": "Compare the records of a bad host with those of a good one.",
     "export": "Write records as a JSON array or as JSON Lines, and lose nothing.",
     "run": "Run CMD as a recorded service or stage, and end as it ends.",
     "show": "Show what services did, failures first.",

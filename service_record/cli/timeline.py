@@ -12,8 +12,7 @@ from service_record.cli.reading import history_of, now_for
 from service_record.cli.selecting import selected_boot
 from service_record.cli.terminal import print_lines, view
 from service_record.display.text import Clock
-from service_record.display.timeline import Chart, charts
-from service_record.history import History
+from service_record.display.timeline import charts
 from service_record.history.selection import Selection
 
 
@@ -76,18 +75,8 @@ def command(
         lines = timeline_page(history, source.name, found, seen, wide=is_apart, flat=by_duration)
         print_lines(lines, color, pager=pager)
     else:
-        sys.stdout.buffer.write(_written(history, source.name, found, output).encode())
+        from service_record.display.programs import written  # noqa: PLC0415
+        from service_record.display.timeline.document import row_documents, timeline_document  # noqa: PLC0415
 
-
-def _written(_history: History, source: str, found: list[Chart], output: str) -> str:
-    """The timeline for programs."""
-    from service_record.display.machine import as_json, encoded  # noqa: PLC0415  # only what is shown
-    from service_record.display.timeline.document import row_documents, timeline_document  # noqa: PLC0415
-
-    if output == "jsonl":
-        return "".join(encoded(row) + "\n" for row in row_documents(found))
-    if output == "yaml":
-        from service_record.display.yaml import as_yaml  # noqa: PLC0415
-
-        return as_yaml(timeline_document(found, source))
-    return as_json(timeline_document(found, source))
+        document = timeline_document(found, source.name)
+        sys.stdout.buffer.write(written(document, row_documents(found), output).encode())
