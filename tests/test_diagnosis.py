@@ -10,11 +10,12 @@ from service_record.diagnosis import Diagnosis, Verdict, diagnose
 from service_record.diagnosis.budget import Basis, BudgetFile, Budgets
 from service_record.diagnosis.diagnose import Explain
 from service_record.diagnosis.evidence import Evidence, KnownCause
-from service_record.diagnosis.findings import BackwardBoot, LoopOf, Trouble, UnsetClock
+from service_record.diagnosis.findings import BackwardBoot, LocalTimes, LoopOf, Trouble, UnsetClock
 from service_record.diagnosis.now import Now
 from service_record.entry import Entry, Malformed, Phase, Result
 from service_record.history import History, build_history
 from service_record.history.clock import ClockStep
+from service_record.history.doubts import doubted
 from service_record.history.liveness import Liveness
 from tests.builders import BOOT_ID, START, UPTIME, entry, failed_run, upstream_entry
 
@@ -469,6 +470,20 @@ def test_damage_is_told_and_decides_nothing() -> None:
         ("b", 0, None, 3, False),
         ("c", 0, None, 0, True),
     ]
+
+
+def test_a_record_beside_which_a_write_did_not_end_is_damaged() -> None:
+    found = diagnose(doubted(history(a=succeeded(), b=succeeded()), {}, {"b"}))
+    assert found is not None
+    assert [(d.service, d.is_unfinished) for d in found.damaged] == [("b", True)]
+
+
+def test_records_with_local_times_are_told_together() -> None:
+    runs = [upstream_entry(), upstream_entry(Phase.SERVICE_END, 5)]
+    written = {name: runs[-1].time.timestamp() + 5 * 3600 for name in "ab"}
+    found = diagnose(doubted(history(a=runs, b=runs, c=succeeded()), written, ()))
+    assert found is not None
+    assert found.clock == (LocalTimes(services=("a", "b"), utc_offset=timedelta(hours=-5)),)
 
 
 def test_a_clock_that_was_set_meanwhile_is_told() -> None:

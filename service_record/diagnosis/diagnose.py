@@ -176,11 +176,12 @@ def _damaged(history: History) -> Iterator[Damaged]:
     for service in history.services:
         lost = sum(run.dropped for run in service.runs)
         is_empty = not service.runs and not service.malformed
-        if service.malformed or lost or is_empty:
+        if service.malformed or lost or is_empty or service.is_unfinished:
             yield Damaged(
                 service=service.name,
                 pieces=len(service.malformed),
                 line=service.malformed[0].line if service.malformed else None,
                 lost=lost,
                 is_empty=is_empty,
+                is_unfinished=service.is_unfinished,
             )

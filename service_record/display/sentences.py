@@ -10,6 +10,7 @@ from service_record.diagnosis.findings import (
     ClockFinding,
     Damaged,
     Diagnosis,
+    LocalTimes,
     LoopOf,
     Recovered,
     Running,
@@ -19,7 +20,7 @@ from service_record.diagnosis.findings import (
     Verdict,
 )
 from service_record.display.phrases import ending, headline, name, place, whereabouts
-from service_record.display.text import Clock, count, duration, moment, utc, visible
+from service_record.display.text import Clock, count, duration, moment, utc, visible, zone
 from service_record.history.facts import Facts
 from service_record.history.outcome import Outcome, Run
 
@@ -141,6 +142,8 @@ def damaged_sentence(damaged: Damaged) -> str:
         parts.append(f"{count(damaged.pieces, 'damaged piece')}, the first at line {damaged.line}")
     if damaged.lost:
         parts.append(f"{count(damaged.lost, 'entry', 'entries')} could not be written")
+    if damaged.is_unfinished:
+        parts.append("a write did not end, whose file lies beside it")
     return f"{name(damaged.service)}: {'; '.join(parts)}"
 
 
@@ -149,6 +152,9 @@ def clock_sentence(finding: ClockFinding) -> str:
     match finding:
         case UnsetClock():
             return f"never set: {name(finding.service)} has times of {utc(finding.time, 'seconds')}"
+        case LocalTimes():
+            services = ", ".join(map(name, finding.services))
+            return f"times seem to be those of {zone(finding.utc_offset)}, although labelled UTC: {services}"
         case BackwardBoot():
             boot = visible(finding.boot_id[:8])
             times = f"at {_short(finding.time)}, the one before it at {_short(finding.earlier)}"

@@ -42,11 +42,16 @@ def golden_files() -> Iterator[tuple[Path, tuple[str, ...]]]:
     """Each golden file, and the arguments of what it is the output of."""
     for name, source in sources().items():
         for verb in _VERBS:
-            for form in _forms(verb):
-                suffix = _FORMS.get(form, f".{form}")
-                yield GOLDEN / name / f"{verb}{suffix}", (verb, "--output", form, "--from", source)
+            yield from _of_verb(name, verb, "--from", source)
         for file, arguments in _MORE.items():
             yield GOLDEN / name / file, (*arguments, "--from", source)
+        yield from _of_verb(name, "diff", sources()["good"], source)
+
+
+def _of_verb(name: str, verb: str, *arguments: str) -> Iterator[tuple[Path, tuple[str, ...]]]:
+    for form in _forms(verb):
+        suffix = _FORMS.get(form, f".{form}")
+        yield GOLDEN / name / f"{verb}{suffix}", (verb, *arguments, "--output", form)
 
 
 def said(path: Path, arguments: tuple[str, ...]) -> str:
