@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from examples.host import Host, keep, keep_packed
-from examples.scenes import EXAMPLES, UPSTREAM
+from examples.scenes import EXAMPLES, PACKED
 from tests.system.machine import REPOSITORY, BootError, why_not
 
 KEPT: Final = REPOSITORY / "docs" / "examples"
@@ -16,9 +16,9 @@ KEPT: Final = REPOSITORY / "docs" / "examples"
 def make(name: str, into: Path = KEPT) -> None:
     """Run the host of one example, and keep its records."""
     with tempfile.TemporaryDirectory(prefix="service-record-example-") as root:
-        host = Host(Path(root), is_like_upstream=name == UPSTREAM)
+        host = Host(Path(root), is_like_upstream=name in PACKED)
         EXAMPLES[name](host)
-        if name == UPSTREAM:
+        if name in PACKED:
             keep_packed(host.gathered, into / f"{name}.tar.gz")
         else:
             keep(host.gathered, into / name)
@@ -33,13 +33,17 @@ def main(names: list[str]) -> None:
     if obstacle is not None:
         sys.exit(f"examples: no systemd to boot here: {obstacle}")
     wanted = sorted(names or EXAMPLES, key=lambda name: name != "stuck")
+    failed = []
     with ThreadPoolExecutor(2) as pool:
         for name, made in [(name, pool.submit(make, name)) for name in wanted]:
             try:
                 made.result()
             except BootError as error:
-                sys.exit(f"examples: {name}: the machine did not come up: {error}")
-            sys.stderr.write(f"{name}\n")
+                failed.append(f"examples: {name}: {error}")
+            else:
+                sys.stderr.write(f"{name}\n")
+    if failed:
+        sys.exit("\n".join(failed))
 
 
 if __name__ == "__main__":

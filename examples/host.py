@@ -40,7 +40,7 @@ class Host:
     """
 
     def __init__(self, root: Path, *, is_like_upstream: bool = False) -> None:
-        self.machine = Machine(root, is_its_own_clock=True)
+        self.machine = Machine(root, is_its_own_clock=Path("/proc/self/ns/time").exists())
         self.gathered = root / "gathered"
         self.gathered.mkdir()
         self.machine.bind(self.gathered, "/gathered")

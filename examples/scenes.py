@@ -5,7 +5,6 @@ from typing import Final
 
 from examples.host import Host
 
-UPSTREAM: Final = "upstream"
 _PREPARE: Final = "start crio-configure release-image kubelet; await recorded kubelet 'service start'"
 _WAIT: Final = "start approve-csr; await recorded approve-csr wait-for-api"
 _HALF_AN_HOUR: Final = 33 * 60
@@ -100,12 +99,13 @@ def power_loss(host: Host) -> None:
     host.services("crio-configure", "release-image")
     host.service("install-to-disk", "ConditionPathExists=!/var/lib/install-to-disk/started")
     host.boot("""
-        start crio-configure release-image install-to-disk
-        await recorded install-to-disk write-image
+        start crio-configure release-image
+        start install-to-disk; await recorded install-to-disk write-image
         power_loss
     """)
     host.boot("""
-        start crio-configure release-image install-to-disk
+        start crio-configure release-image
+        start install-to-disk
         gather
     """)
 
@@ -131,6 +131,9 @@ EXAMPLES: Final[dict[str, Callable[[Host], None]]] = {
     "boot-loop": boot_loop,
     "oom": oom,
     "power-loss": power_loss,
-    UPSTREAM: upstream,
+    "upstream": upstream,
 }
 """Name -> what happens."""
+
+PACKED: Final = frozenset({"upstream"})
+"""Those recorded as upstream does, and kept as a bundle: what they show is in the times of the files, too."""

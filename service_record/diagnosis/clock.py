@@ -1,4 +1,4 @@
-"""What speaks against the clock of a host: it was set while the host ran, or never, or went back, or is not UTC. Pure."""
+"""What speaks against the clock of a host: set while the host ran, or never, gone back, or local. Pure."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -15,7 +15,7 @@ _NOTHING_RECORDED_BEFORE: Final = datetime(2021, 1, 1, tzinfo=UTC)
 
 
 def clock_findings(history: History) -> tuple[ClockFinding, ...]:
-    """Local times, steps of the clock, times of a clock that was never set, and boots before the boot before them."""
+    """Local times, times of a clock that was never set, its steps, and boots before the boot before them."""
     steps = (step for step in history.clock_steps if abs(step.seconds) >= WORTH_TELLING)
     return (*_local(history), *_unset(history), *steps, *_backward(history))
 

@@ -2,18 +2,16 @@
 
 import contextlib
 import gc
-import os
 import re
 from collections.abc import Iterator
 from importlib import import_module
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Final
-from unittest.mock import patch
 
-import click
+import pytest
 
-from examples.scenes import EXAMPLES
+from examples.scenes import EXAMPLES, PACKED
 from service_record.cli import main
 
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
@@ -34,8 +32,8 @@ _UNWRAPPED: Final = 400
 
 def sources() -> dict[str, str]:
     """Example -> what to give `--from`: its directory, or its bundle, from the repository."""
-    found = {name: next(PLACE.glob(f"{name}*"), PLACE / name) for name in EXAMPLES}
-    return {name: str(path.relative_to(REPOSITORY)) for name, path in found.items()}
+    places = {name: PLACE / (f"{name}.tar.gz" if name in PACKED else name) for name in EXAMPLES}
+    return {name: str(path.relative_to(REPOSITORY)) for name, path in places.items()}
 
 
 def golden_files() -> Iterator[tuple[Path, tuple[str, ...]]]:
@@ -65,11 +63,12 @@ def output(*arguments: str, width: int = _PAGE) -> str:
     written = BytesIO()
     text = TextIOWrapper(written, encoding="utf-8")
     with (
-        contextlib.chdir(REPOSITORY),
+        pytest.MonkeyPatch.context() as terminal,
         contextlib.redirect_stdout(text),
-        patch.dict(os.environ, {"COLUMNS": str(width), "NO_COLOR": "1"}),
-        contextlib.suppress(click.exceptions.Exit),
     ):
+        terminal.chdir(REPOSITORY)
+        terminal.setenv("COLUMNS", str(width))
+        terminal.setenv("NO_COLOR", "1")
         main([*arguments, "--utc"], standalone_mode=False)
     text.flush()
     gc.enable()  # verbs that end with their process leave it off
