@@ -39,10 +39,11 @@ examples: $(READY) ## run the hosts of docs/examples anew (half an hour); EXAMPL
 bashes: ## fetch other versions of bash for `make test` into .cache/bashes (Debian, as root)
 	@.ci/bashes
 
-install: ## install shim, exit helper and drop-in below DESTDIR; PREFIX=/usr/local
+install: ## install shim, exit helper and drop-ins below DESTDIR; PREFIX=/usr/local
 	@install -D -m 0755 -t '$(DESTDIR)$(PREFIX)/bin' shell/bootstrap-service-record.sh shell/service-record-exit.sh
 	@sed 's|/usr/local/bin|$(PREFIX)/bin|' units/10-service-record.conf | \
 		install -D -m 0644 /dev/stdin '$(DESTDIR)$(DROP_INS)/10-service-record.conf'
+	@install -m 0644 -t '$(DESTDIR)$(DROP_INS)' units/20-service-record-array.conf
 	@echo 'Installed. To have systemd close the records of every service, link'
 	@echo '$(DROP_INS)/10-service-record.conf into /etc/systemd/system/service.d/'
 

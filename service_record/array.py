@@ -156,7 +156,7 @@ def _room(descriptor: int, size: int, needed: int) -> int | None:
 
 
 def _keep(descriptor: int, offset: int, size: int, copy: str) -> None:
-    damaged = os.open(copy, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640)
+    damaged = os.open(copy, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     try:
         content = os.pread(descriptor, size - offset, offset)
         if os.write(damaged, content) != len(content):

@@ -262,7 +262,7 @@ __sr_mend() {
     fi
   done
   [[ ! $__sr_damaged ]] || (
-    builtin umask 0137
+    builtin umask 0133
     builtin command -p tail -c "+$((__sr_size - ${#__sr_tail} + ${#__sr_before} + 1))" </proc/self/fd/3 >>"${__sr[path]}.damaged"
   )
 }
@@ -302,11 +302,14 @@ __sr_minute() { # MINUTES since 1970
 }
 
 # Anything else in the file's place is left alone: a FIFO would block for ever. The subshell keeps the service's umask.
+# Everybody may read arrays: OpenShift's gather looks for them, and packs copies of them, as a user like any other.
 __sr_create() { # PATH
+  builtin local __sr_directory_mode=0750 __sr_umask=0137
+  [[ ${__sr[layout]} != array ]] || __sr_directory_mode=0755 __sr_umask=0133
   [[ ! -e $1 && ! -L $1 ]] || builtin return 1
-  [[ -d ${1%/*} ]] || builtin command -p mkdir -p -m 0750 -- "${1%/*}"
+  [[ -d ${1%/*} ]] || builtin command -p mkdir -p -m "$__sr_directory_mode" -- "${1%/*}"
   (
-    builtin umask 0137
+    builtin umask "$__sr_umask"
     builtin set -C # two may get here at once
     if [[ ${__sr[layout]} == array ]]; then builtin printf '[\n]\n' >"$1"; else builtin true >"$1"; fi
   ) || [[ -f $1 && ! -L $1 ]]

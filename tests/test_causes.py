@@ -91,17 +91,21 @@ ENDED = {
     "own-timeout": Facts(exit_code=124),
 }
 OTHERWISE = {
-    "host-went-down": Evidence(kind="rebooted", service="job", facts=Facts()),
-    "vanished": Evidence(kind="interrupted", service="job", facts=Facts()),
-    "stuck-download": Evidence(kind="stuck", service="job", stage="pull-release-image", facts=Facts()),
-    "stuck-etcd": Evidence(kind="stuck", service="job", stage="wait-for-etcd", facts=Facts()),
-    "stuck-api": Evidence(kind="stuck", service="job", stage="cvo-bootstrap", facts=Facts()),
+    "host-went-down": Evidence(kinds=frozenset({"rebooted"}), service="job", facts=Facts()),
+    "vanished": Evidence(kinds=frozenset({"interrupted"}), service="job", facts=Facts()),
+    "stuck-download": Evidence(
+        kinds=frozenset({"stuck"}), service="job", stage="pull-release-image", facts=Facts()
+    ),
+    "stuck-etcd": Evidence(kinds=frozenset({"stuck"}), service="job", stage="wait-for-etcd", facts=Facts()),
+    "stuck-api": Evidence(kinds=frozenset({"stuck"}), service="job", stage="cvo-bootstrap", facts=Facts()),
 }
 
 
 def failed(message: str | None = None, **facts: object) -> Evidence:
     whole = Facts(message=message, **({"exit_code": 1} | facts))  # type: ignore[arg-type]
-    return Evidence(kind="failed", service="job", stage="pull", invocation_id="1f" * 16, facts=whole)
+    return Evidence(
+        kinds=frozenset({"failed"}), service="job", stage="pull", invocation_id="1f" * 16, facts=whole
+    )
 
 
 def explained(evidence: Evidence, rules: str | None = None) -> KnownCause | None:
@@ -111,7 +115,10 @@ def explained(evidence: Evidence, rules: str | None = None) -> KnownCause | None
 
 EXAMPLES = {
     **{name: failed(f"Doing it\n{said}\nGiving up") for name, said in SAID.items()},
-    **{name: Evidence(kind="failed", service="job", facts=facts) for name, facts in ENDED.items()},
+    **{
+        name: Evidence(kinds=frozenset({"failed"}), service="job", facts=facts)
+        for name, facts in ENDED.items()
+    },
     **OTHERWISE,
 }
 
@@ -135,6 +142,13 @@ def test_a_cause_comes_before_a_symptom_in_the_same_message() -> None:
     cause = explained(failed("dial tcp 1.2.3.4:6443: connect: connection refused\nno space left on device"))
     assert cause is not None
     assert (cause.name, cause.line) == ("disk-full", "no space left on device")
+
+
+def test_symptoms_are_tried_last_wherever_they_stand() -> None:
+    rules = "- {name: a, says: a, message: x, symptom: true}\n- {name: b, says: b, message: x}\n"
+    cause = explained(failed("x"), rules)
+    assert cause is not None
+    assert (cause.name, cause.is_symptom) == ("b", False)
 
 
 RULE = """\
@@ -174,7 +188,8 @@ def test_a_rule_of_ones_own_fills_in_what_it_found() -> None:
         pytest.param(failed("mirror a is gone", exit_code=3), id="exit"),
         pytest.param(failed("mirror is well"), id="message"),
         pytest.param(
-            Evidence(kind="failed", service="jobs", facts=failed("mirror a is gone").facts), id="service"
+            Evidence(kinds=frozenset({"failed"}), service="jobs", facts=failed("mirror a is gone").facts),
+            id="service",
         ),
     ],
 )

@@ -23,7 +23,7 @@ def run(start: float, end: float, ahead: float = 0, ahead_at_end: float | None =
 
 
 def test_a_clock_that_goes_on_has_no_step() -> None:
-    assert steps(a=[*run(0, 5), *run(100, 9000, 0.4)], b=run(50, 60, 0.2)) == ()
+    assert steps(a=[*run(0, 5), *run(100, 9000, 1.5)], b=run(50, 60, 0.7)) == ()
 
 
 def test_a_step_is_told_once_with_the_closest_entries_of_any_service() -> None:

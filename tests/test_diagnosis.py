@@ -385,6 +385,17 @@ def test_boots_that_get_further_each_time_are_no_loop() -> None:
     assert found.verdict is Verdict.RUNNING
 
 
+def test_boots_that_fail_later_each_time_are_no_loop() -> None:
+    def fails_after(stage: str, at: float) -> list[Entry]:
+        done = [entry(Phase.STAGE_START, at, stage=stage), entry(Phase.STAGE_END, at + 1, stage=stage)]
+        return [entry(at=at), *done, entry(Phase.SERVICE_END, at + 9, **FAILURE)]
+
+    record = in_boots([fails_after(stage, n * 100) for n, stage in enumerate(["one", "two", "three"])])
+    assert diagnosis(a=record).verdict is Verdict.FAILED
+    record = in_boots([fails_after("one", n * 100) for n in range(3)])
+    assert diagnosis(a=record).verdict is Verdict.LOOPING
+
+
 def test_a_host_that_is_just_booted_now_and_then_is_no_boot_loop() -> None:
     found = diagnosis(450, a=in_boots([running(None, n * 100) for n in range(5)]))
     assert found.verdict is Verdict.RUNNING
@@ -438,10 +449,17 @@ def test_a_known_symptom_is_no_root_and_what_has_a_cause_of_its_own_does_not_fol
 def test_causes_are_asked_with_what_is_known() -> None:
     asked: list[Evidence] = []
     diagnosis(a=attempts(3), b=failed_run(), explain=asked.append)
-    assert [(one.kind, one.service, one.stage) for one in asked] == [
-        ("restart-loop", "a", "pull"),
-        ("failed", "b", "second"),
+    assert [(set(one.kinds), one.service, one.stage) for one in asked] == [
+        ({"restart-loop"}, "a", "pull"),
+        ({"failed"}, "b", "second"),
     ]
+
+
+def test_a_boot_loop_of_power_losses_is_known_as_both() -> None:
+    asked: list[Evidence] = []
+    record = in_boots([running("join", n * 100) for n in range(4)])
+    diagnose(history(a=record), now=at(400), explain=asked.append)
+    assert [set(one.kinds) for one in asked] == [{"boot-loop", "rebooted"}]
 
 
 def test_a_stage_that_took_much_longer_than_in_a_good_run_is_slow() -> None:

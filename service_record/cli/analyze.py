@@ -77,7 +77,11 @@ def command(
     if baseline == "-" and "-" in places:
         raise click.UsageError("standard input holds one of --from and --baseline, not both")
     request = _Request(places, services, boot, since, until, judging(budget, baseline, rules))
-    seen = _waited(request, timeout) if wait else request.answer()
+    if wait:
+        seen = _waited(request, timeout)
+    else:
+        gc.disable()  # nothing here forms cycles, and looking for some takes a third of the time
+        seen = request.answer()
     if seen.diagnosis is None:
         raise Unreadable(seen.refusal)
     _print(seen.diagnosis, seen, output, Clock(clock) if clock else None, color, pager=pager)
@@ -110,7 +114,6 @@ class _Request:
     judging: Judging
 
     def answer(self) -> _Answer:
-        gc.disable()  # nothing here forms cycles, and looking for some takes a third of the time
         source = opened(self.places, self.services)
         whole = build_history(source.records, liveness_for(source))
         whole = doubted(whole, source.written, source.unfinished)
@@ -122,7 +125,6 @@ class _Request:
         )
         history = selection.of(whole)
         found = self.judging.diagnosis(history, now_for(whole, source))
-        gc.enable()
         return _Answer(source.name, history, found, "" if found else f"no run to judge in {source.name}")
 
     def answer_so_far(self) -> _Answer:

@@ -41,13 +41,13 @@ class Rule:
     patterns: Mapping[str, tuple[_Pattern, ...]] = field(default_factory=dict)
     words: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
-    def cause(self, evidence: Evidence) -> KnownCause | None:
-        """The cause as it applies; None when the rule does not fit."""
-        words = _words(evidence)
-        if any(words[name] not in wanted for name, wanted in self.words.items()):
+    def cause(
+        self, evidence: Evidence, words: Mapping[str, Collection[str]], texts: Mapping[str, bytes]
+    ) -> KnownCause | None:
+        """The cause as it applies to the evidence, which has these words and texts; None when it does not."""
+        if any(wanted.isdisjoint(words[name]) for name, wanted in self.words.items()):
             return None
         found: dict[str, _Match] = {}
-        texts = _texts(evidence)
         for name, patterns in self.patterns.items():
             match = _first(patterns, texts[name])
             if match is None:
@@ -72,7 +72,8 @@ class Causes:
 
     def explain(self, evidence: Evidence) -> KnownCause | None:
         """The cause that the first fitting rule knows."""
-        causes = (rule.cause(evidence) for rule in self._rules)
+        words, texts = _words(evidence), _texts(evidence)
+        causes = (rule.cause(evidence, words, texts) for rule in self._rules)
         return next((cause for cause in causes if cause is not None), None)
 
 
@@ -146,10 +147,14 @@ def _command(value: Value, known: Collection[str]) -> str:
     return command
 
 
-def _words(evidence: Evidence) -> dict[str, str | None]:
+def _words(evidence: Evidence) -> dict[str, Collection[str]]:
     facts = evidence.facts
-    exit_code = None if facts.exit_code is None else str(facts.exit_code)
-    return {"kind": evidence.kind, "exit": exit_code, "signal": facts.signal, "systemd": facts.service_result}
+    return {
+        "kind": evidence.kinds,
+        "exit": () if facts.exit_code is None else (str(facts.exit_code),),
+        "signal": () if facts.signal is None else (facts.signal,),
+        "systemd": () if facts.service_result is None else (facts.service_result,),
+    }
 
 
 def _texts(evidence: Evidence) -> dict[str, bytes]:

@@ -22,6 +22,7 @@ from service_record.diagnosis.now import Now, boot_times, latest_entry
 from service_record.diagnosis.services import Circumstances, judge
 from service_record.diagnosis.slow import slow
 from service_record.history import History
+from service_record.history.outcome import Outcome
 
 Explain: TypeAlias = Callable[[Evidence], KnownCause | None]
 
@@ -109,7 +110,7 @@ def _with_boot_loop(troubles: list[Trouble], history: History) -> list[Trouble]:
             messages=distinct_messages(run.facts.message for run in ends),
             boots=tuple(run.boot_id for run in ends if run.boot_id is not None),
         ),
-        is_rebooted=last.boot_id != history.boots[-1],
+        is_rebooted=last.outcome is Outcome.INTERRUPTED and last.boot_id != history.boots[-1],
     )
     return [loop, *(trouble for trouble in troubles if trouble.service != last.service)]
 
@@ -140,9 +141,11 @@ def _explained(troubles: Iterable[Trouble], explain: Explain | None) -> list[Tro
 
 def evidence_of(trouble: Trouble) -> Evidence:
     """What a rule of known causes is held against."""
-    kind = "rebooted" if trouble.is_rebooted else str(trouble.kind)
+    kinds = {f"{trouble.loop.of}-loop" if trouble.loop else str(trouble.kind)}
+    if trouble.is_rebooted:
+        kinds = kinds - {"interrupted"} | {"rebooted"}
     return Evidence(
-        kind=f"{trouble.loop.of}-loop" if trouble.loop else kind,
+        kinds=frozenset(kinds),
         service=trouble.service,
         stage=trouble.stage,
         invocation_id=trouble.run.invocation_id,

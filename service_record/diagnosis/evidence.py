@@ -17,8 +17,8 @@ _TELLING: Final = (
 class Evidence:
     """What a rule of known causes is held against."""
 
-    kind: str
-    """One of `KINDS`."""
+    kinds: frozenset[str]
+    """Which of `KINDS` it is."""
     service: str
     stage: str | None = None
     invocation_id: str | None = None

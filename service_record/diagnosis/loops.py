@@ -60,9 +60,7 @@ def failing_executions(run: Run) -> list[Stage]:
     latest, is_last = _last_failure(run.stages)
     if latest is None or not is_last:
         return []
-    failed = list(_alike(latest, reversed(run.stages)))
-    running = {s.name for s in run.stages if s.outcome is Outcome.RUNNING and s.depth == latest.depth}
-    return failed if running <= {latest.name} else []
+    return list(_alike(latest, reversed(run.stages)))
 
 
 def _last_failure(stages: Sequence[Stage]) -> tuple[Stage | None, bool]:

@@ -1,6 +1,5 @@
 """The moment as of which running services are judged. Pure."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -47,13 +46,18 @@ def boot_times(history: History) -> dict[str | None, float]:
 
 def latest_entry(history: History) -> Now:
     """The moment of the last entry of the latest boot: what is known of records of another host."""
-    runs = [(run, service) for service in history.services for run in service.runs]
-    if history.boots:
-        runs = [pair for pair in runs if pair[0].boot_id in {None, history.boots[-1]}]
+    boot_id = history.boots[-1] if history.boots else None
+    last: list[datetime] = []
+    uptimes: list[float] = []
+    for service in history.services:
+        runs = [run for run in service.runs if run.boot_id is None or run.boot_id == boot_id]
+        if runs:
+            last.append(true_time(max(run.last_entry for run in runs), service))
+            uptimes += (run.last_uptime for run in runs if run.last_uptime is not None)
     return Now(
-        time=max((true_time(run.last_entry, service) for run, service in runs), default=_BEGINNING),
-        boot_id=history.boots[-1] if history.boots else None,
-        uptime=_latest_uptime(run for run, _ in runs),
+        time=max(last, default=_BEGINNING),
+        boot_id=boot_id,
+        uptime=max(uptimes, default=None),
         is_latest_entry=True,
     )
 
@@ -61,7 +65,3 @@ def latest_entry(history: History) -> Now:
 def true_time(recorded: datetime, service: ServiceHistory) -> datetime:
     """A time of a record, put right where the record labels local times as UTC."""
     return recorded - (service.utc_offset or timedelta())
-
-
-def _latest_uptime(runs: Iterable[Run]) -> float | None:
-    return max((run.last_uptime for run in runs if run.last_uptime is not None), default=None)

@@ -5,7 +5,7 @@ from typing import Final
 
 from service_record.diagnosis.commands import next_commands
 from service_record.diagnosis.findings import Diagnosis, LoopOf, Trouble, Verdict
-from service_record.display.details import details, labelled
+from service_record.display.details import LABEL_WIDTH, details, labelled
 from service_record.display.headings import when
 from service_record.display.page import BLANK, Ink, Line, View
 from service_record.display.phrases import name
@@ -79,7 +79,16 @@ def _in_full(trouble: Trouble, view: View, *, whole: bool) -> Iterator[Line]:
     yield from _cause(trouble, view, whole=whole)
     yield from details(trouble.facts, view, _INDENT, whole=whole)
     yield from stage_lines(run.stages, view, _INDENT)
-    yield from _listed("next", [visible(command) for command in next_commands(trouble)], view)
+    yield from _commands(next_commands(trouble))
+
+
+def _commands(commands: Iterable[str]) -> Iterator[Line]:
+    """A command a line, however long: one that is broken cannot be pasted."""
+    label = "next"
+    for command in commands:
+        lead = (" " * _INDENT, Ink.PLAIN), (label.ljust(LABEL_WIDTH), Ink.FAINT)
+        yield *lead, (visible(command), Ink.PLAIN)
+        label = ""
 
 
 def _since(trouble: Trouble, view: View) -> Iterator[str]:
