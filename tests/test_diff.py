@@ -19,7 +19,7 @@ from service_record.diagnosis.comparison import (
     Tolerance,
     compare,
 )
-from service_record.diagnosis.failures import NewFailure
+from service_record.diagnosis.failures import Failure
 from service_record.diagnosis.now import latest_entry
 from service_record.diagnosis.steps import Step
 from service_record.display.comparison import comparison_page
@@ -128,7 +128,7 @@ def test_a_stage_that_fails_is_told_though_its_run_goes_on() -> None:
     bad = [entry(), *stage("a", 0), failed, entry(Phase.SERVICE_END, 2)]
     ended, failure = compared(run(("a", 1)), bad).differences
     assert ended == StepEnded(named("a"), Outcome.FAILURE)
-    assert isinstance(failure, NewFailure)
+    assert isinstance(failure, Failure)
     assert (failure.step, failure.signature) == (named("a"), "no")
 
 
@@ -138,21 +138,21 @@ def test_a_failure_is_known_by_its_message_without_what_differs_each_time() -> N
     assert not compared(good, bad).differs
     other = failed_run(at=100, error_message="no space left on device")
     (failure,) = compared(good, [*bad, *attempt(3, other), *attempt(4, other)]).differences
-    assert isinstance(failure, NewFailure)
+    assert isinstance(failure, Failure)
     assert (failure.signature, failure.count) == ("no space left on device", 2)
 
 
 def test_a_failure_without_a_message_is_known_by_its_end() -> None:
     assert not compared(failed_run(), failed_run(at=100)).differs
     (failure,) = compared(failed_run(), failed_run(exit_code=None, signal="KILL")).differences
-    assert isinstance(failure, NewFailure)
+    assert isinstance(failure, Failure)
     assert failure.facts.signal == "KILL"
 
 
 def test_failures_of_earlier_attempts_count() -> None:
     bad = [*attempt(1, failed_run("a", error_message="no route")), *attempt(2, run(("a", 1), at=50))]
     (failure,) = compared(run(("a", 1)), bad).differences
-    assert isinstance(failure, NewFailure)
+    assert isinstance(failure, Failure)
 
 
 def test_the_last_run_that_is_over_is_compared_or_else_the_last() -> None:

@@ -275,7 +275,7 @@ def test_round_times_are_short(seconds: float, text: str) -> None:
 
 
 def test_heads_follow_the_clock_that_is_wanted() -> None:
-    assert ", 1h 1m ago; times since then" in drawn(
+    assert "from 1h 1m ago; times since then" in drawn(
         history(job=failed_run()), replace(VIEW, clock=Clock.RELATIVE)
     )
 

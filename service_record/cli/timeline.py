@@ -2,6 +2,7 @@
 
 import gc
 import sys
+from dataclasses import replace
 from datetime import datetime
 
 import click
@@ -11,6 +12,7 @@ from service_record.cli.options import display_options, selection_options, sourc
 from service_record.cli.reading import history_of, now_for
 from service_record.cli.selecting import selected_boot
 from service_record.cli.terminal import print_lines, view
+from service_record.display.page import Glyphs
 from service_record.display.text import Clock
 from service_record.display.timeline import charts
 from service_record.history.selection import Selection
@@ -22,10 +24,10 @@ from service_record.history.selection import Selection
 @click.option(
     "-o",
     "--output",
-    type=click.Choice(["table", "wide", "json", "jsonl", "yaml"]),
+    type=click.Choice(["table", "wide", "json", "jsonl", "yaml", "html"]),
     default="table",
     help="table: a row for each service and stage; wide: runs that ended differently apart; "
-    "the others for programs.",
+    "html: a page in one file; the others for programs.",
 )
 @click.option("--by-duration", is_flag=True, help="What took longest first.")
 @selection_options
@@ -68,12 +70,17 @@ def command(
     history = selection.of(whole)
     is_apart = output == "wide"
     found = charts(history, now_for(whole, source), apart=is_apart, by_duration=by_duration)
+    seen = view(Clock(clock) if clock else None)
     if output in {"table", "wide"}:
         from service_record.display.timeline.page import timeline_page  # noqa: PLC0415  # only what is shown
 
-        seen = view(Clock(clock) if clock else None)
         lines = timeline_page(history, source.name, found, seen, wide=is_apart, flat=by_duration)
         print_lines(lines, color, pager=pager)
+    elif output == "html":
+        from service_record.display.html.timeline import timeline_html  # noqa: PLC0415
+
+        page = timeline_html(history, source.name, found, replace(seen, glyphs=Glyphs()), flat=by_duration)
+        sys.stdout.buffer.write(page.encode())
     else:
         from service_record.display.programs import written  # noqa: PLC0415
         from service_record.display.timeline.document import row_documents, timeline_document  # noqa: PLC0415

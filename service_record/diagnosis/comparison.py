@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from service_record.diagnosis.failures import NewFailure, new_failures
+from service_record.diagnosis.failures import Failure, new_failures
 from service_record.diagnosis.now import Now
 from service_record.diagnosis.steps import Step, longest, moved, steps_of
 from service_record.history import History, ServiceHistory
@@ -78,7 +78,7 @@ class Slower:
     is_running: bool
 
 
-Difference: TypeAlias = Ended | StepEnded | Missing | Added | Moved | Slower | NewFailure
+Difference: TypeAlias = Ended | StepEnded | Missing | Added | Moved | Slower | Failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

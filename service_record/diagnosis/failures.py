@@ -1,4 +1,4 @@
-"""Failures by what they say and where: which of them are new. Pure."""
+"""The failures of a service, each told once, by what it says and where. Pure."""
 
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from service_record.history.outcome import Outcome, Run, Span
 
 
 @dataclass(frozen=True, slots=True)
-class NewFailure:
-    """A failure that only the bad runs have."""
+class Failure:
+    """What failed alike: in the same step, with the same signature."""
 
     step: Step | None
     """What failed; None for the run itself."""
@@ -20,26 +20,33 @@ class NewFailure:
     facts: Facts
     """Of the latest."""
     count: int
+    last: Run
+    """The latest run that it happened in."""
 
 
-def new_failures(good: Iterable[Run], bad: Iterable[Run]) -> list[NewFailure]:
-    """The failures of the bad runs with a signature that none of the good runs has there, the earliest first.
+def new_failures(good: Iterable[Run], bad: Iterable[Run]) -> list[Failure]:
+    """The failures of the bad runs that none of the good runs has; the earliest first."""
+    known = _by_kind(good)
+    return [failure for kind, failure in _by_kind(bad).items() if kind not in known]
 
-    Those without a message are told apart by exit status and signal.
-    """
-    known = {_kind(step, facts) for run in good for step, facts in _failures(run)}
-    found: dict[Hashable, NewFailure] = {}
-    for run in bad:
+
+def failures_of(runs: Iterable[Run]) -> list[Failure]:
+    """The failures of all these runs, the earliest first; those of stages that a run survived, too."""
+    return list(_by_kind(runs).values())
+
+
+def _by_kind(runs: Iterable[Run]) -> dict[Hashable, Failure]:
+    found: dict[Hashable, Failure] = {}
+    for run in runs:
         for step, facts in _failures(run):
             kind = _kind(step, facts)
-            if kind in known:
-                continue
             count = found[kind].count + 1 if kind in found else 1
-            found[kind] = NewFailure(step, signature(facts.message or ""), facts, count)
-    return list(found.values())
+            found[kind] = Failure(step, signature(facts.message or ""), facts, count, run)
+    return found
 
 
 def _kind(step: Step | None, facts: Facts) -> Hashable:
+    """What is the same of failures that are alike; without a message these are exit status and signal."""
     if facts.message:
         return step, signature(facts.message)
     return step, facts.exit_code, facts.signal

@@ -13,7 +13,7 @@ from service_record.diagnosis.comparison import (
     Slower,
     StepEnded,
 )
-from service_record.diagnosis.failures import NewFailure
+from service_record.diagnosis.failures import Failure
 from service_record.diagnosis.steps import Step
 from service_record.display.details import details, labelled
 from service_record.display.headings import when
@@ -80,7 +80,7 @@ def _service(one: ServiceComparison, view: View) -> Iterator[Line]:
             texts.append((f"and {len(told) - _MAX_TOLD} more, shown by --output json", Ink.FAINT))
         yield from labelled(label, texts, view, _INDENT)
     for failure in one.differences:
-        if isinstance(failure, NewFailure):
+        if isinstance(failure, Failure):
             yield from labelled("failure", [(_failure(failure, view), Ink.WORRYING)], view, _INDENT)
             yield from details(failure.facts, view, _INDENT)
 
@@ -137,7 +137,7 @@ def _place(after: Step | None) -> str:
     return f"after {step_name(after)}" if after is not None else "first"
 
 
-def _failure(failure: NewFailure, view: View) -> str:
+def _failure(failure: Failure, view: View) -> str:
     where = f"of {step_name(failure.step)}" if failure.step is not None else "of the run"
     times = f" {view.glyphs.times}{failure.count}" if failure.count > 1 else ""
     how = ending(failure.facts)

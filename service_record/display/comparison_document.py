@@ -14,7 +14,7 @@ from service_record.diagnosis.comparison import (
     StepEnded,
     Tolerance,
 )
-from service_record.diagnosis.failures import NewFailure
+from service_record.diagnosis.failures import Failure
 from service_record.diagnosis.steps import Step
 from service_record.display.document import Document, facts_document
 from service_record.display.text import utc
@@ -95,7 +95,7 @@ def _told(difference: Difference, one: ServiceComparison) -> tuple[str, Document
             told = "moved", {"after": _known(**places)}
         case Slower(_, seconds, good_seconds, is_running):
             told = "slower", {"good": good_seconds, "bad": seconds, **_known(running=is_running or None)}
-        case NewFailure(_, signature, facts, count):
+        case Failure(_, signature, facts, count):
             told = "failure", {"signature": signature, "count": count, **facts_document(facts)}
     return told
 

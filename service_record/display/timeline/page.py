@@ -48,7 +48,8 @@ def timeline_page(
 
 
 def _chart(chart: Chart, boots: int, view: View, *, wide: bool, flat: bool) -> Iterator[Line]:
-    for text in _headings(chart, boots, view):
+    first, *notes = chart_notes(chart, view)
+    for text in (f"{boot_title(chart, boots)}, {first}", *notes):
         for line in wrap(text, view.width):
             yield ((line, Ink.FAINT),)
     labels = [_label(row, view.glyphs, flat=flat) for row in chart.rows]
@@ -67,13 +68,16 @@ def _chart(chart: Chart, boots: int, view: View, *, wide: bool, flat: bool) -> I
         )
 
 
-def _headings(chart: Chart, boots: int, view: View) -> Iterator[str]:
-    begun = moment(chart.clock.time(0), view.clock, view.now)
-    if chart.boot_id is not None:
-        by = "" if chart.clock.is_by_uptime else ", by the clock"
-        yield f"boot {chart.number} of {boots}, {name(chart.boot_id)[:8]}, {begun}; times since then{by}"
-    else:
-        yield f"from {begun}; times since then, by the clock"
+def boot_title(chart: Chart, boots: int) -> str:
+    """`boot 1 of 3`; `all runs` where none names its boot."""
+    return f"boot {chart.number} of {boots}" if chart.boot_id is not None else "all runs"
+
+
+def chart_notes(chart: Chart, view: View) -> Iterator[str]:
+    """What offsets count from, and what the clock did meanwhile."""
+    boot = f"{name(chart.boot_id)[:8]}, " if chart.boot_id is not None else ""
+    by = "" if chart.clock.is_by_uptime else ", by the clock"
+    yield f"{boot}from {moment(chart.clock.time(0), view.clock, view.now)}; times since then{by}"
     for step in chart.clock_steps:
         way = "ahead" if step.seconds > 0 else "back"
         yield f"clock set {duration(abs(step.seconds))} {way}, before {offset(round(step.uptime))}"
