@@ -429,7 +429,11 @@ def test_waiting_is_a_symptom_of_a_failure_even_when_it_began_before() -> None:
 def known(evidence: Evidence) -> KnownCause | None:
     """Causes named by the message, one beginning with `symptom` being one."""
     said = evidence.facts.message
-    return KnownCause(name=said, says=said, is_symptom=said.startswith("symptom")) if said else None
+    if not said:
+        return None
+    return KnownCause(
+        name=said, says=said, is_symptom=said.startswith("symptom"), is_last=said.startswith("symptom: last")
+    )
 
 
 def test_a_known_symptom_is_no_root_and_what_has_a_cause_of_its_own_does_not_follow() -> None:
@@ -444,6 +448,18 @@ def test_a_known_symptom_is_no_root_and_what_has_a_cause_of_its_own_does_not_fol
     assert root(found).service == "b"
     assert [trouble.service for trouble in found.followers] == ["a", "d", "e"]
     assert [trouble.service for trouble in found.others] == ["c"]
+
+
+def test_a_symptom_that_comes_of_others_is_no_root_however_early_it_began() -> None:
+    found = diagnosis(
+        HOUR,
+        a=failed_run(at=0, error_message="symptom: last"),
+        b=running("wait", 600),
+        c=failed_run(at=900, error_message="symptom"),
+        explain=known,
+    )
+    assert root(found).service == "b"
+    assert [trouble.service for trouble in found.followers] == ["a", "c"]
 
 
 def test_causes_are_asked_with_what_is_known() -> None:
