@@ -17,7 +17,7 @@ from service_record.display.wide import wide
 from service_record.entry import Entry, Malformed, Phase, Result
 from service_record.history import History, ServiceHistory, build_history
 from service_record.history.liveness import Liveness
-from tests.builders import START, entry, failed_run
+from tests.builders import START, entry, failed_run, upstream_entry
 
 VIEW = View(width=80, now=START + timedelta(hours=1))
 STACK = ("123 bootstrap /usr/local/bin/bootkube.sh", "456 main /usr/local/bin/bootkube.sh")
@@ -211,6 +211,18 @@ def test_a_long_line_of_a_message_is_shown_to_its_end() -> None:
     page = text(history(job=failed_run("pull", error_message=said)))
     assert "message  │ Error: initializing" in page
     assert "no such host" in " ".join(page.replace("│", "").split())
+
+
+@pytest.mark.parametrize(("took", "told"), [(0, "<1s"), (1, "1s"), (59, "59s"), (90, "1m 30s")])
+def test_durations_by_a_clock_of_whole_seconds_have_no_fractions(took: int, told: str) -> None:
+    stages = [
+        upstream_entry(Phase.STAGE_START, stage="pull"),
+        upstream_entry(Phase.STAGE_END, took, stage="pull"),
+    ]
+    page = text(history(job=[upstream_entry(), *stages, upstream_entry(Phase.SERVICE_END, took)]))
+    assert f"after {told}, " in page
+    everything = "".join(painted(wide(history(job=stages), "here", VIEW), color=False))
+    assert f" {told}  2026-11-21 01:05:10Z" in everything
 
 
 def test_what_could_not_be_written_is_said() -> None:

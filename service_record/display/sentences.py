@@ -19,7 +19,7 @@ from service_record.diagnosis.findings import (
     UnsetClock,
     Verdict,
 )
-from service_record.display.phrases import ending, headline, name, place, whereabouts
+from service_record.display.phrases import ending, headline, lasted, name, place, whereabouts
 from service_record.display.text import Clock, count, duration, moment, utc, visible, zone
 from service_record.history.facts import Facts
 from service_record.history.outcome import Outcome, Run
@@ -107,7 +107,7 @@ def running_sentence(running: Running) -> str:
     run = running.run
     words = name(run.service) + whereabouts(run)
     if running.seconds is not None and (running.seconds > 0 or not running.is_least):
-        words += f" for {'at least ' if running.is_least else ''}{duration(running.seconds)}"
+        words += f" for {'at least ' if running.is_least else ''}{lasted(run, running.seconds)}"
     notes = [f"attempt {run.attempt}"] if run.attempt > 1 else []
     if running.before is not None:
         notes.append(f"before: {headline(running.before)}{_because(running.before)}")

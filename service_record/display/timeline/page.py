@@ -6,7 +6,7 @@ from typing import Final
 from rich.cells import cell_len, set_cell_size
 
 from service_record.display.page import BLANK, Glyphs, Ink, Line, View
-from service_record.display.phrases import glyph, ink, name
+from service_record.display.phrases import glyph, ink, lasted, name
 from service_record.display.summary import damages, summary
 from service_record.display.text import count, cut, duration, moment, wrap
 from service_record.display.timeline.axis import offset
@@ -87,7 +87,7 @@ def took(bar: Bar) -> str:
     """`9.5s`; `9.5s+` where it took longer, or may have."""
     if bar.seconds is None:
         return ""
-    return duration(bar.seconds) + ("" if bar.is_whole else "+")
+    return lasted(bar.span, bar.seconds) + ("" if bar.is_whole else "+")
 
 
 def row_name(row: Row, *, flat: bool = False) -> str:
