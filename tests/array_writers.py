@@ -97,9 +97,10 @@ class Shim:
     """A script that sources the shim, under one bash."""
 
     bash: Bash
+    options: str = ""
 
     def __str__(self) -> str:
-        return str(self.bash)
+        return f"{self.bash}{self.options and '-posix'}"
 
     def append(
         self,
@@ -113,7 +114,7 @@ class Shim:
         place = Path(tempfile.mkdtemp(dir=directory, prefix="script-"))
         env = {"COUNT": str(count), "STAGE": stage, "SERVICE_RECORDS_DIR": str(directory / "records")}
         env |= {**journal(place, message), **layout}
-        ended = run_script(self.bash, SCRIPT, place, env)
+        ended = run_script(self.bash, self.options + SCRIPT, place, env)
         assert (ended.returncode, ended.stdout, ended.stderr) == (-9, b"", b"")
         return [place.joinpath(f"{number}.state").read_bytes() for number in range(1, count + 1)]
 
@@ -128,7 +129,7 @@ def journal(place: Path, message: str) -> dict[str, str]:
     return {"PATH": f"{place}:{os.environ['PATH']}", "INVOCATION_ID": "1f" * 16}
 
 
-WRITERS: list[ArrayWriter] = [Library(), *map(Shim, bashes())]
+WRITERS: list[ArrayWriter] = [Library(), *map(Shim, bashes()), Shim(bashes()[0], "set -o posix\n")]
 each_writer = pytest.mark.parametrize("writer", WRITERS, ids=str)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import textwrap
 from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
@@ -249,7 +250,7 @@ def test_ticks_are_round(begin: float, end: float, most: int, expected: list[flo
     assert ticks(begin, end, most) == expected
 
 
-@given(st.floats(0, 1e8), st.floats(0.01, 1e8), st.integers(1, 30))
+@given(st.floats(0, 1e8), st.floats(0.01, 1e8) | st.just(1e15), st.integers(1, 30))
 def test_ticks_are_on_the_axis_and_even(begin: float, span: float, most: int) -> None:
     found = ticks(begin, begin + span, most)
     steps = {round(later - earlier, 3) for earlier, later in pairwise(found)}
@@ -350,3 +351,10 @@ def test_a_boot_that_is_not_there_is_refused_in_one_line(tmp_path: Path) -> None
     write_lines(tmp_path / "job.json", *failed_run())
     answer = service_record("timeline", "--from", tmp_path, "--boot", "7")
     assert (answer.status, answer.err) == (3, "Error: no boot 7: the records know 1\n")
+
+
+@pytest.mark.parametrize(("document", "golden"), [("timeline", "timeline-80"), ("diff", "diff-80")])
+def test_the_documents_show_the_pages_as_they_are(document: str, golden: str) -> None:
+    docs = Path(__file__).parents[1] / "docs"
+    page = textwrap.indent((GOLDEN / f"{golden}.txt").read_text(), "    ")
+    assert page in (docs / f"{document}.md").read_text()

@@ -1,5 +1,6 @@
 """`service-record diff`: what a bad host did differently from a good one."""
 
+import gc
 import sys
 
 import click
@@ -66,6 +67,7 @@ def command(
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     if good == bad == "-":
         raise click.UsageError("standard input is one source: name a directory, file or bundle for the other")
+    gc.disable()  # nothing here forms cycles
     sources = opened([good], ()), opened([bad], ())
     before, after = history_of(sources[0]), history_of(sources[1])
     unknown = set(services) - {service.name for history in (before, after) for service in history.services}

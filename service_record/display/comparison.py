@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from rich.cells import cell_len
+
 from service_record.diagnosis.comparison import (
     Added,
     Difference,
@@ -105,7 +107,7 @@ def _title(one: ServiceComparison, view: View) -> Line:
         has_ended = any(isinstance(each, Ended) for each in one.differences)
         told = headline(one.bad) + (f"; good: {headline(one.good)}" if has_ended else "")
     service = cut(name(one.service), view.width // 2, view.glyphs.cut)
-    room = view.width - len(f"{mark} ") - len(service) - 1
+    room = view.width - len(f"{mark}  ") - cell_len(service)
     return (f"{mark} ", color), (service, Ink.STRONG), (f" {cut(told, room, view.glyphs.cut)}", color)
 
 

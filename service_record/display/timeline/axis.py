@@ -40,7 +40,10 @@ def round_begin(begin: float, end: float) -> float:
 
 def _step(span: float, most: int) -> float:
     """The least step of which `most` are no shorter than the span."""
-    return _STEPS[min(bisect_left(_STEPS, span / max(most, 1)), len(_STEPS) - 1)]
+    wanted = span / max(most, 1)
+    if wanted > _STEPS[-1]:
+        return _STEPS[-1] * ceil(wanted / _STEPS[-1])
+    return _STEPS[bisect_left(_STEPS, wanted)]
 
 
 def offset(seconds: float) -> str:

@@ -4,10 +4,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from operator import itemgetter
+from typing import Final
 
 from service_record.diagnosis.now import Now, true_time
 from service_record.history import ServiceHistory
 from service_record.history.outcome import Outcome, Run, Span
+
+_LONGEST: Final = 1e10
+"""Seconds, some 300 years. A record may have any number."""
+
+
+def believable(seconds: float | None) -> float | None:
+    """An uptime or duration, where it can be one."""
+    return seconds if seconds is not None and 0 <= seconds <= _LONGEST else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,14 +37,15 @@ class BootClock:
         What was interrupted ended at the last entry of its run, or later: nobody knows. The beginning is None
         when it was lost, but a run began with its first entry at the latest.
         """
-        start = span.uptime if self.is_by_uptime else None
+        start = believable(span.uptime) if self.is_by_uptime else None
         begun = run.first_entry if span is run and span.started is None else span.started
         if start is None and begun is not None:
             start = self.by_clock(begun, run, service)
         if span.outcome is Outcome.RUNNING:
             return start, None
-        if start is not None and span.duration is not None:
-            return start, start + span.duration
+        duration = believable(span.duration)
+        if start is not None and duration is not None:
+            return start, start + duration
         end = span.ended or (run.last_entry if span.outcome is Outcome.INTERRUPTED or span is run else None)
         if end is None:
             return start, start
@@ -46,8 +56,9 @@ class BootClock:
 
     def by_clock(self, time: datetime, run: Run, service: ServiceHistory) -> float:
         """An offset from a time; measured from the last entry of the run, where that has an uptime."""
-        if self.is_by_uptime and run.last_uptime is not None:
-            return run.last_uptime - (run.last_entry - time).total_seconds()
+        uptime = believable(run.last_uptime) if self.is_by_uptime else None
+        if uptime is not None:
+            return uptime - (run.last_entry - time).total_seconds()
         return (true_time(time, service) - self.zero).total_seconds()
 
 
@@ -56,7 +67,8 @@ def boot_clock(runs: Sequence[tuple[Run, ServiceHistory]], boot_id: str | None, 
 
     The boot was when the run that recorded last says: clocks are set while hosts start, and are right later.
     """
-    known = [(run.last_uptime, run, service) for run, service in runs if run.last_uptime is not None]
+    uptimes = ((believable(run.last_uptime), run, service) for run, service in runs)
+    known = [(uptime, run, service) for uptime, run, service in uptimes if uptime is not None]
     if known:
         uptime, run, service = max(known, key=itemgetter(0))
         zero = true_time(run.last_entry, service) - timedelta(seconds=uptime)
@@ -69,6 +81,7 @@ def boot_clock(runs: Sequence[tuple[Run, ServiceHistory]], boot_id: str | None, 
 
 
 def _now(clock: BootClock, now: Now) -> float:
-    if clock.is_by_uptime and now.uptime is not None:
-        return now.uptime
+    uptime = believable(now.uptime)
+    if clock.is_by_uptime and uptime is not None:
+        return uptime
     return (now.time - clock.zero).total_seconds()

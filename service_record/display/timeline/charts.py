@@ -13,7 +13,7 @@ from typing import TypeAlias
 from service_record.diagnosis.now import Now, true_time
 from service_record.display.repeats import alike
 from service_record.display.timeline.axis import round_begin
-from service_record.display.timeline.bootclock import BootClock, boot_clock
+from service_record.display.timeline.bootclock import BootClock, believable, boot_clock
 from service_record.history import History, ServiceHistory
 from service_record.history.clock import ClockStep
 from service_record.history.outcome import Command, Outcome, Run, Span, Stage
@@ -134,7 +134,8 @@ def _boot_then(run: Run, service: ServiceHistory, begun: Mapping[str | None, flo
 
 
 def _steps(history: History, boot_id: str | None) -> tuple[ClockStep, ...]:
-    return tuple(step for step in history.clock_steps if step.boot_id == boot_id)
+    steps = (step for step in history.clock_steps if step.boot_id == boot_id)
+    return tuple(step for step in steps if believable(step.uptime) and believable(abs(step.seconds)))
 
 
 def _chart(boot_id: str | None, number: int, placed: Sequence[_Placed], now: Now, *, apart: bool) -> Chart:
@@ -210,7 +211,7 @@ def _stages(stages: Iterable[Stage], command: str, depth: int) -> Iterator[tuple
 
 def _bar(span: Span, run: Run, service: ServiceHistory, clock: BootClock) -> Bar:
     start, end = clock.offsets(span, run, service)
-    seconds = span.duration
+    seconds = believable(span.duration)
     if seconds is None and start is not None:
         known = end if end is not None else clock.now
         seconds = round(max(known - start, 0.0), 3) if known is not None and known != start else None

@@ -19,7 +19,7 @@ MAX_BOOTS: Final = 3
 
 _INDENT: Final = 2
 _MAX_NESTING: Final = 4
-_TOOK_WIDTH: Final = 8
+_LEAST_TOOK: Final = 8
 _GAP: Final = "  "
 _LEAST_BARS: Final = 20
 
@@ -54,16 +54,18 @@ def _chart(chart: Chart, boots: int, view: View, *, wide: bool, flat: bool) -> I
             yield ((line, Ink.FAINT),)
     labels = [_label(row, view.glyphs, flat=flat) for row in chart.rows]
     times = [_started(row, view) if wide else "" for row in chart.rows]
-    fixed = _TOOK_WIDTH + max(map(cell_len, times)) + len(_GAP)
+    lasted = [took(row.longest) for row in chart.rows]
+    took_width = max(_LEAST_TOOK, *(len(each) + 1 for each in lasted))
+    fixed = took_width + max(map(cell_len, times)) + len(_GAP)
     room = min(max(map(_width, labels)), max(view.width * 3 // 8, 24), view.width - fixed - _LEAST_BARS)
     scale = scale_for(chart.begin, chart.end, max(view.width - room - fixed, _LEAST_BARS))
     what = "longest" if any(len(row.bars) > 1 for row in chart.rows) else "took"
-    yield (f"{what:>{room + _TOOK_WIDTH}}".ljust(room + fixed), Ink.FAINT), *axis_line(scale, view.glyphs)
-    for row, label, time in zip(chart.rows, labels, times, strict=True):
+    yield (f"{what:>{room + took_width}}".ljust(room + fixed), Ink.FAINT), *axis_line(scale, view.glyphs)
+    for row, label, longest, time in zip(chart.rows, labels, lasted, times, strict=True):
         yield (
             *_fitted(label, room, view.glyphs),
-            (f"{took(row.longest):>{_TOOK_WIDTH}}", Ink.PLAIN),
-            (set_cell_size(time, fixed - _TOOK_WIDTH), Ink.FAINT),
+            (f"{longest:>{took_width}}", Ink.PLAIN),
+            (set_cell_size(time, fixed - took_width), Ink.FAINT),
             *bar_line(row.bars, scale, view.glyphs),
         )
 
