@@ -109,7 +109,11 @@ BOOTS = [
     [
         pytest.param(succeeded(), [], "✓ succeeded: nothing is wrong", 0, id="succeeded"),
         pytest.param(
-            WAITING, succeeded(50), "● running: job in stage wait for at least 54.0s", 0, id="running"
+            WAITING,
+            succeeded(50),
+            "● running: job in stage wait for at least 54.0s; nothing is wrong so far",
+            0,
+            id="running",
         ),
         pytest.param(
             WAITING,

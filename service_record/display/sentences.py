@@ -35,7 +35,8 @@ def verdict_sentence(diagnosis: Diagnosis) -> str:
         return "succeeded: nothing is wrong"
     first = max(diagnosis.running, key=lambda running: running.seconds or 0)
     rest = len(diagnosis.running) - 1
-    return f"running: {running_sentence(first)}" + (f", and {rest} more" if rest else "")
+    more = f", and {rest} more" if rest else ""
+    return f"running: {running_sentence(first)}{more}; nothing is wrong so far"
 
 
 def _extent(trouble: Trouble) -> str:
