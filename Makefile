@@ -2,13 +2,14 @@
 
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fuzz bench bashes install clean
+.PHONY: help demo test golden check fuzz bench examples bashes install clean
 
 DESTDIR =
 PREFIX = /usr/local
 DROP_INS = $(PREFIX)/share/service-record
 PYTEST_ARGS =
 SECONDS = 600
+EXAMPLES =
 
 READY = .venv/.ready
 PYTHON = .venv/bin/python
@@ -24,6 +25,9 @@ demo: $(READY) ## record a failing bootstrap and show what failed, where, and wh
 test: $(READY) ## run every test; PYTEST_ARGS='-k name' for some of them
 	@SERVICE_RECORD_BASHES='$(BASHES)' $(PYTHON) -m pytest $(PYTEST_ARGS)
 
+golden: $(READY) ## write what every output says of every example into tests/golden anew
+	@$(PYTHON) -m tests.golden
+
 check: $(READY) ## style, types, shell and units, a line each
 	@.ci/check
 
@@ -32,6 +36,9 @@ fuzz: $(READY) ## read hostile records and archives for SECONDS=600, and print h
 
 bench: $(READY) ## measure what recording costs, and rewrite the table in docs/performance.md
 	@$(PYTHON) -m bench
+
+examples: $(READY) ## run the hosts of docs/examples anew (half an hour); EXAMPLES='good oom' for some of them
+	@$(PYTHON) -m examples $(EXAMPLES)
 
 bashes: ## fetch other versions of bash for `make test` into .cache/bashes (Debian, as root)
 	@.ci/bashes

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import textwrap
 from collections.abc import Sequence
@@ -84,6 +85,17 @@ def test_the_cause_is_in_the_first_line_and_its_evidence_below(records: Path) ->
     assert textwrap.indent(PAGE.format(directory="/var/log/openshift"), "    ") in manual
 
 
+def test_what_a_cause_is_known_by_is_shown_to_its_end_and_in_the_wide_form_whole(tmp_path: Path) -> None:
+    said = f"Error: {'initializing source: ' * 20}manifest unknown"
+    write_lines(tmp_path / "job.json", *failed_run(error_message=said))
+    page, wide = ("".join(analyze(tmp_path, "-o", form).out.split()) for form in ("table", "wide"))
+    known_by = re.search("knownby:(.*?)at/usr", page)
+    assert known_by is not None
+    assert known_by[1].endswith("manifestunknown")
+    assert len(known_by[1]) < len(said) / 2
+    assert f"knownby:{said.replace(' ', '')}at" in wide
+
+
 WAITING = [entry(), entry(Phase.STAGE_START, 1, stage="wait")]
 RESTARTS = [replace(one, pid=n, invocation_id=f"{n:032x}") for n in range(3) for one in failed_run(at=n * 20)]
 BOOTS = [
@@ -98,7 +110,11 @@ BOOTS = [
     [
         pytest.param(succeeded(), [], "✓ succeeded: nothing is wrong", 0, id="succeeded"),
         pytest.param(
-            WAITING, succeeded(50), "● running: job in stage wait for at least 54.0s", 0, id="running"
+            WAITING,
+            succeeded(50),
+            "● running: job in stage wait for at least 54.0s; nothing is wrong so far",
+            0,
+            id="running",
         ),
         pytest.param(
             WAITING,

@@ -97,6 +97,9 @@ OTHERWISE = {
         kinds=frozenset({"stuck"}), service="job", stage="pull-release-image", facts=Facts()
     ),
     "stuck-etcd": Evidence(kinds=frozenset({"stuck"}), service="job", stage="wait-for-etcd", facts=Facts()),
+    "stuck-waiting-for-api": Evidence(
+        kinds=frozenset({"stuck"}), service="job", stage="wait-for-api", facts=Facts()
+    ),
     "stuck-api": Evidence(kinds=frozenset({"stuck"}), service="job", stage="cvo-bootstrap", facts=Facts()),
 }
 
@@ -149,6 +152,15 @@ def test_symptoms_are_tried_last_wherever_they_stand() -> None:
     cause = explained(failed("x"), rules)
     assert cause is not None
     assert (cause.name, cause.is_symptom) == ("b", False)
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"), [("false", (False, False)), ("true", (True, False)), ("last", (True, True))]
+)
+def test_a_symptom_may_come_of_other_symptoms_too(word: str, meant: tuple[bool, bool]) -> None:
+    cause = explained(failed("x"), f"- {{name: a, says: a, message: x, symptom: {word}}}\n")
+    assert cause is not None
+    assert (cause.is_symptom, cause.is_last) == meant
 
 
 RULE = """\
@@ -231,7 +243,7 @@ def test_what_a_journal_says_does_no_harm_when_it_is_pasted(host: str, command: 
         ),
         ("- name: a\n  says: b\n  kind: broken", "own.yaml:3: no kind 'broken'; kinds are boot-loop, failed"),
         ("- name: a\n  says: b\n  exit: one", "own.yaml:3: 'one' is no exit status"),
-        ("- name: a\n  says: b\n  exit: 1\n  symptom: maybe", "own.yaml:4: `symptom` is true or false"),
+        ("- name: a\n  says: b\n  exit: 1\n  symptom: maybe", "own.yaml:4: `symptom` is true, false or last"),
         ("- name: a\n  says: b\n  exit: 1\n  next: ls {dir}", "own.yaml:4: nothing is called {dir} here"),
         (
             "- name: a\n  says: b\n  exit: 1\n- name: a\n  says: b\n  exit: 1",

@@ -10,11 +10,12 @@ from service_record.diagnosis import Diagnosis, Verdict, diagnose
 from service_record.diagnosis.budget import Basis, BudgetFile, Budgets
 from service_record.diagnosis.diagnose import Explain
 from service_record.diagnosis.evidence import Evidence, KnownCause
-from service_record.diagnosis.findings import BackwardBoot, LoopOf, Trouble, UnsetClock
+from service_record.diagnosis.findings import BackwardBoot, LocalTimes, LoopOf, Trouble, UnsetClock
 from service_record.diagnosis.now import Now
 from service_record.entry import Entry, Malformed, Phase, Result
 from service_record.history import History, build_history
 from service_record.history.clock import ClockStep
+from service_record.history.doubts import doubted
 from service_record.history.liveness import Liveness
 from tests.builders import BOOT_ID, START, UPTIME, entry, failed_run, upstream_entry
 
@@ -428,7 +429,11 @@ def test_waiting_is_a_symptom_of_a_failure_even_when_it_began_before() -> None:
 def known(evidence: Evidence) -> KnownCause | None:
     """Causes named by the message, one beginning with `symptom` being one."""
     said = evidence.facts.message
-    return KnownCause(name=said, says=said, is_symptom=said.startswith("symptom")) if said else None
+    if not said:
+        return None
+    return KnownCause(
+        name=said, says=said, is_symptom=said.startswith("symptom"), is_last=said.startswith("symptom: last")
+    )
 
 
 def test_a_known_symptom_is_no_root_and_what_has_a_cause_of_its_own_does_not_follow() -> None:
@@ -443,6 +448,18 @@ def test_a_known_symptom_is_no_root_and_what_has_a_cause_of_its_own_does_not_fol
     assert root(found).service == "b"
     assert [trouble.service for trouble in found.followers] == ["a", "d", "e"]
     assert [trouble.service for trouble in found.others] == ["c"]
+
+
+def test_a_symptom_that_comes_of_others_is_no_root_however_early_it_began() -> None:
+    found = diagnosis(
+        HOUR,
+        a=failed_run(at=0, error_message="symptom: last"),
+        b=running("wait", 600),
+        c=failed_run(at=900, error_message="symptom"),
+        explain=known,
+    )
+    assert root(found).service == "b"
+    assert [trouble.service for trouble in found.followers] == ["a", "c"]
 
 
 def test_causes_are_asked_with_what_is_known() -> None:
@@ -487,6 +504,20 @@ def test_damage_is_told_and_decides_nothing() -> None:
         ("b", 0, None, 3, False),
         ("c", 0, None, 0, True),
     ]
+
+
+def test_a_record_beside_which_a_write_did_not_end_is_damaged() -> None:
+    found = diagnose(doubted(history(a=succeeded(), b=succeeded()), {}, {"b"}))
+    assert found is not None
+    assert [(d.service, d.is_unfinished) for d in found.damaged] == [("b", True)]
+
+
+def test_records_with_local_times_are_told_together() -> None:
+    runs = [upstream_entry(), upstream_entry(Phase.SERVICE_END, 5)]
+    written = {name: runs[-1].time.timestamp() + 5 * 3600 for name in "ab"}
+    found = diagnose(doubted(history(a=runs, b=runs, c=succeeded()), written, ()))
+    assert found is not None
+    assert found.clock == (LocalTimes(services=("a", "b"), utc_offset=timedelta(hours=-5)),)
 
 
 def test_a_clock_that_was_set_meanwhile_is_told() -> None:

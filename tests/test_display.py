@@ -17,7 +17,7 @@ from service_record.display.wide import wide
 from service_record.entry import Entry, Malformed, Phase, Result
 from service_record.history import History, ServiceHistory, build_history
 from service_record.history.liveness import Liveness
-from tests.builders import START, entry, failed_run
+from tests.builders import START, entry, failed_run, upstream_entry
 
 VIEW = View(width=80, now=START + timedelta(hours=1))
 STACK = ("123 bootstrap /usr/local/bin/bootkube.sh", "456 main /usr/local/bin/bootkube.sh")
@@ -195,6 +195,34 @@ def test_what_speaks_against_a_record_is_said(form: Callable[[History, str, View
     assert "! none record\n  no entry in it\n\n" in page
     assert "! late record: 1 damaged piece\n  times seem to be those of UTC-09:30, although labelled" in page
     assert "  new.json.tmp lies beside it, from a write that did not end\n" in page
+
+
+def test_times_of_several_records_that_are_not_utc_are_doubted_once() -> None:
+    local = [ServiceHistory(name, (), utc_offset=timedelta(hours=2)) for name in ("one", "two", "three")]
+    page = text(History(tuple(local)))
+    assert page.count("times seem") == 1
+    assert (
+        "! 3 records\n  times seem to be those of UTC+02:00, although labelled UTC: one, two, three\n" in page
+    )
+
+
+def test_a_long_line_of_a_message_is_shown_to_its_end() -> None:
+    said = f"Error: {'initializing source: ' * 20}no such host"
+    page = text(history(job=failed_run("pull", error_message=said)))
+    assert "message  │ Error: initializing" in page
+    assert "no such host" in " ".join(page.replace("│", "").split())
+
+
+@pytest.mark.parametrize(("took", "told"), [(0, "<1s"), (1, "1s"), (59, "59s"), (90, "1m 30s")])
+def test_durations_by_a_clock_of_whole_seconds_have_no_fractions(took: int, told: str) -> None:
+    stages = [
+        upstream_entry(Phase.STAGE_START, stage="pull"),
+        upstream_entry(Phase.STAGE_END, took, stage="pull"),
+    ]
+    page = text(history(job=[upstream_entry(), *stages, upstream_entry(Phase.SERVICE_END, took)]))
+    assert f"after {told}, " in page
+    everything = "".join(painted(wide(history(job=stages), "here", VIEW), color=False))
+    assert f" {told}  2026-11-21 01:05:10Z" in everything
 
 
 def test_what_could_not_be_written_is_said() -> None:

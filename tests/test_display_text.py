@@ -3,9 +3,10 @@
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
+from rich.cells import cell_len
 
 from service_record.display.page import ASCII, Glyphs, Ink, glyphs_for, painted
-from service_record.display.text import Clock, cut, duration, lines_of, moment, utc, visible, wrap
+from service_record.display.text import Clock, cut, cut_within, duration, lines_of, moment, utc, visible, wrap
 
 NOON = datetime(2026, 11, 21, 12, 0, 0, 250_000, UTC)
 
@@ -85,6 +86,23 @@ def test_wrapping_keeps_to_the_width_and_loses_nothing(text: str) -> None:
     rows = wrap(text, 20)
     assert all(len(row) <= 20 and len(row.encode()) <= 60 for row in rows)
     assert "".join(rows).replace(" ", "") == text.replace(" ", "")
+
+
+def test_a_text_with_other_letters_is_wrapped_between_words_too() -> None:
+    assert wrap("größer als erlaubt…", 12) == ("größer als", "erlaubt…")
+
+
+@pytest.mark.parametrize("text", ["x" * 99, "完了" * 30, "é完" * 30])
+def test_a_text_cut_within_keeps_its_beginning_and_more_of_its_end(text: str) -> None:
+    shown = cut_within(f"Error: {text}: no such host", 40, "…")
+    assert shown.startswith("Error: ")
+    assert shown.endswith(f"{text[-2:]}: no such host")
+    assert shown.count("…") == 1
+    assert 38 <= cell_len(shown) <= 40
+
+
+def test_a_text_that_fits_is_not_cut_within() -> None:
+    assert cut_within("abcdef", 6, "…") == "abcdef"
 
 
 def test_a_cut_text_is_marked_and_fits() -> None:

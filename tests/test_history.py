@@ -379,8 +379,13 @@ def test_upstreams_runs_pair_in_order() -> None:
     ]
 
 
-def test_upstreams_script_that_is_sourced_twice_starts_one_run() -> None:
-    assert len(runs(upstream_entry(), *upstream_run(0))) == 1
+@pytest.mark.parametrize("later", [0, 1], ids=["in one second", "as the second changes"])
+def test_upstreams_script_that_is_sourced_twice_starts_one_run(later: int) -> None:
+    assert len(runs(upstream_entry(), *upstream_run(later))) == 1
+
+
+def test_upstreams_script_that_starts_two_seconds_later_was_started_anew() -> None:
+    assert len(runs(upstream_entry(), *upstream_run(2))) == 2
 
 
 def test_upstreams_run_without_an_end_is_interrupted_by_the_next() -> None:

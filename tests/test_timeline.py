@@ -201,6 +201,7 @@ def test_only_the_latest_boots_are_on_one_page() -> None:
     boots = [replace(one, boot_id=f"{n:032x}") for n in range(1, 6) for one in failed_run(at=1000.0 * n)]
     page = drawn(history(job=boots))
     assert "2 earlier boots left out" in page
+    assert "1 earlier boot left out" in drawn(history(job=boots[4:]))
     assert re.findall(r"^boot \d of 5", page, re.MULTILINE) == ["boot 3 of 5", "boot 4 of 5", "boot 5 of 5"]
     assert len(re.findall(r"^boot \d of 5", drawn(history(job=boots), apart=True), re.MULTILINE)) == 5
 
@@ -213,6 +214,16 @@ def test_upstreams_entries_are_placed_by_the_clock() -> None:
         START + timedelta(seconds=10),
         [("failure", 0, 30)],
     )
+
+
+def test_a_run_of_upstream_begins_with_its_start_and_not_with_its_pre_commands() -> None:
+    before = {"pre_command": "pause"}
+    commands = [
+        upstream_entry(Phase.PRE_COMMAND_START, 10, **before),
+        upstream_entry(Phase.PRE_COMMAND_END, 14, **before),
+    ]
+    run = [*commands, upstream_entry(at=15), upstream_entry(Phase.SERVICE_END, 40)]
+    assert [told(row) for row in only(history(job=run)).rows] == [[("success", 5, 30)], [("success", 0, 4)]]
 
 
 def test_a_run_that_names_no_boot_is_placed_in_the_boot_that_was_then() -> None:

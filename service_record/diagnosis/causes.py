@@ -21,6 +21,8 @@ _Match: TypeAlias = Any
 _MAX_BYTES: Final = 1 << 16
 """What is looked at of a message: its end."""
 _MAX_VALUE: Final = 200
+_LAST: Final = "last"
+"""Of `symptom`: it comes of other symptoms, too."""
 _PATTERNS: Final[tuple[str, ...]] = ("service", "stage", "command", "message")
 _WORDS: Final[tuple[str, ...]] = ("kind", "exit", "signal", "systemd")
 _FIELDS: Final = ("name", "says", "explains", "symptom", "next", *_PATTERNS, *_WORDS)
@@ -37,6 +39,7 @@ class Rule:
     says: str
     explains: str | None = None
     is_symptom: bool = False
+    is_last: bool = False
     next: tuple[str, ...] = ()
     patterns: Mapping[str, tuple[_Pattern, ...]] = field(default_factory=dict)
     words: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -60,6 +63,7 @@ class Rule:
             explains=self.explains,
             commands=tuple(_filled(self.next, values)),
             is_symptom=self.is_symptom,
+            is_last=self.is_last,
             line=_line(found["message"], texts["message"]) if "message" in found else None,
         )
 
@@ -112,11 +116,19 @@ def _rule(value: Value) -> Rule:
         name=fields["name"].text("`name`"),
         says=fields["says"].text("`says`"),
         explains=fields["explains"].text("`explains`") if "explains" in fields else None,
-        is_symptom="symptom" in fields and fields["symptom"].flag("`symptom`"),
+        is_symptom="symptom" in fields and _symptom(fields["symptom"]) != "false",
+        is_last="symptom" in fields and _symptom(fields["symptom"]) == _LAST,
         next=tuple(_command(one, known) for one in commands),
         patterns=patterns,
         words=words,
     )
+
+
+def _symptom(value: Value) -> str:
+    word = value.text("`symptom`").lower()
+    if word not in {"true", "false", _LAST}:
+        raise value.fault("`symptom` is true, false or last")
+    return word
 
 
 def _pattern(value: Value, name: str) -> _Pattern:

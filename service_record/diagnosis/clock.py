@@ -1,11 +1,11 @@
-"""What speaks against the clock of a host: it was set while the host ran, or never, or went back. Pure."""
+"""What speaks against the clock of a host: set while the host ran, or never, gone back, or local. Pure."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Final
 
-from service_record.diagnosis.findings import BackwardBoot, ClockFinding, UnsetClock
+from service_record.diagnosis.findings import BackwardBoot, ClockFinding, LocalTimes, UnsetClock
 from service_record.history import History
 
 WORTH_TELLING: Final = 10.0
@@ -15,9 +15,19 @@ _NOTHING_RECORDED_BEFORE: Final = datetime(2021, 1, 1, tzinfo=UTC)
 
 
 def clock_findings(history: History) -> tuple[ClockFinding, ...]:
-    """Steps of the clock, times of a clock that was never set, and boots before the boot before them."""
+    """Local times, times of a clock that was never set, its steps, and boots before the boot before them."""
     steps = (step for step in history.clock_steps if abs(step.seconds) >= WORTH_TELLING)
-    return (*_unset(history), *steps, *_backward(history))
+    return (*_local(history), *_unset(history), *steps, *_backward(history))
+
+
+def _local(history: History) -> Iterator[LocalTimes]:
+    """Those of all records together, which are of one host, or of several where these were joined."""
+    zones: dict[timedelta, list[str]] = {}
+    for service in history.services:
+        if service.utc_offset is not None:
+            zones.setdefault(service.utc_offset, []).append(service.name)
+    for offset, services in zones.items():
+        yield LocalTimes(services=tuple(services), utc_offset=offset)
 
 
 def _unset(history: History) -> Iterator[UnsetClock]:

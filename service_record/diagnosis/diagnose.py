@@ -74,14 +74,14 @@ class _Order(TypedDict):
 
 
 def _ordered(troubles: Iterable[Trouble], boots: Mapping[str | None, float], *, without: Verdict) -> _Order:
-    """The root cause first: what is no symptom of something else, and of that what began earliest.
+    """The root cause first: what is no symptom of something else, or the least, and of that the earliest.
 
     Without any trouble the verdict is the one given.
     """
     by_time = sorted(troubles, key=lambda trouble: _began(trouble, boots))
     if not by_time:
         return _Order(verdict=without, root=None, followers=(), others=())
-    root = min(by_time, key=_is_symptom)
+    root = min(by_time, key=lambda trouble: (_is_symptom(trouble), _is_last(trouble)))
     rest = [trouble for trouble in by_time if trouble is not root]
     return _Order(
         verdict=root.kind,
@@ -168,6 +168,11 @@ def _is_symptom(trouble: Trouble) -> bool:
     return trouble.kind is Verdict.STUCK
 
 
+def _is_last(trouble: Trouble) -> bool:
+    """What waits for the API begins to wait early, and waits for whatever keeps the API from coming up."""
+    return trouble.cause is not None and trouble.cause.is_last
+
+
 def _follows(trouble: Trouble, root: Trouble) -> bool:
     """Whether the root may explain a trouble: one whose own cause is unknown, or with the same."""
     if trouble.cause is None or _is_symptom(trouble):
@@ -179,11 +184,12 @@ def _damaged(history: History) -> Iterator[Damaged]:
     for service in history.services:
         lost = sum(run.dropped for run in service.runs)
         is_empty = not service.runs and not service.malformed
-        if service.malformed or lost or is_empty:
+        if service.malformed or lost or is_empty or service.is_unfinished:
             yield Damaged(
                 service=service.name,
                 pieces=len(service.malformed),
                 line=service.malformed[0].line if service.malformed else None,
                 lost=lost,
                 is_empty=is_empty,
+                is_unfinished=service.is_unfinished,
             )

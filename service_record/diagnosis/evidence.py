@@ -44,6 +44,8 @@ class KnownCause:
     """What to run next, filled in and safe to paste."""
     is_symptom: bool = False
     """True where something else has usually gone wrong before."""
+    is_last: bool = False
+    """True of a symptom that comes of other symptoms, too, whenever it began."""
     line: str | None = None
     """The line of the message that the rule knows it by; None where it was no line."""
 

@@ -1,7 +1,7 @@
 """What a diagnosis consists of: findings with their evidence, and the verdict of the host. Values only."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from service_record.diagnosis.budget import Budget
@@ -137,6 +137,8 @@ class Damaged:
     """Entries that its recorder could not write."""
     is_empty: bool
     """True when it has no entry at all."""
+    is_unfinished: bool = False
+    """True when a write of upstream's shim beside it did not end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +159,15 @@ class BackwardBoot:
     """The time of the boot before."""
 
 
-ClockFinding = ClockStep | UnsetClock | BackwardBoot
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalTimes:
+    """Times that are labelled UTC, and seem to be those of a zone."""
+
+    services: tuple[str, ...]
+    utc_offset: timedelta
+
+
+ClockFinding = ClockStep | UnsetClock | BackwardBoot | LocalTimes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,6 @@ import yaml
 _FAST: Final[type[Any]] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # absent where libyaml is
 _NULL: Final = "tag:yaml.org,2002:null"
 _DEEPEST: Final = 20
-_FLAGS: Final = {"true": True, "false": False}
 
 
 class FileError(ValueError):
@@ -58,12 +57,6 @@ class Value:
     def texts(self, what: str) -> list["Value"]:
         """One text, or a list of them."""
         return self.items(what) if isinstance(self.node, yaml.SequenceNode) else [self]
-
-    def flag(self, what: str) -> bool:
-        word = self.text(what).lower()
-        if word not in _FLAGS:
-            raise self.fault(f"{what} is true or false")
-        return _FLAGS[word]
 
 
 def document(text: str, path: str) -> Value | None:

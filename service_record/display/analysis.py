@@ -21,7 +21,7 @@ from service_record.display.sentences import (
 )
 from service_record.display.stages import stage_lines
 from service_record.display.summary import summary
-from service_record.display.text import count, cut, moment, visible, wrap
+from service_record.display.text import count, cut, cut_within, moment, visible, wrap
 from service_record.history import History
 
 _INDENT: Final = 2
@@ -76,7 +76,7 @@ def _in_full(trouble: Trouble, view: View, *, whole: bool) -> Iterator[Line]:
     yield from _listed("since", since(trouble, view), view)
     if trouble.overrun is not None:
         yield from _listed("budget", [budget_sentence(trouble.overrun.budget)], view)
-    yield from _cause(trouble, view)
+    yield from _cause(trouble, view, whole=whole)
     yield from details(trouble.facts, view, _INDENT, whole=whole)
     yield from stage_lines(run.stages, view, _INDENT)
     yield from _commands(next_commands(trouble))
@@ -110,7 +110,7 @@ def since(trouble: Trouble, view: View) -> Iterator[str]:
         yield "it runs again now, and has got no further yet"
 
 
-def _cause(trouble: Trouble, view: View) -> Iterator[Line]:
+def _cause(trouble: Trouble, view: View, *, whole: bool) -> Iterator[Line]:
     cause = trouble.cause
     if cause is None:
         return
@@ -118,7 +118,9 @@ def _cause(trouble: Trouble, view: View) -> Iterator[Line]:
     if cause.explains is not None:
         texts.append((visible(cause.explains.strip()), Ink.PLAIN))
     if cause.line is not None:
-        texts.append((f"known by: {cut(visible(cause.line), view.width * 2, view.glyphs.cut)}", Ink.FAINT))
+        line = visible(cause.line)
+        known_by = line if whole else cut_within(line, view.width * 2, view.glyphs.cut)
+        texts.append((f"known by: {known_by}", Ink.FAINT))
     yield from labelled("cause", texts, view, _INDENT)
 
 

@@ -13,6 +13,7 @@ from service_record.diagnosis.findings import (
     ClockFinding,
     Damaged,
     Diagnosis,
+    LocalTimes,
     Recovered,
     Running,
     Slow,
@@ -166,6 +167,7 @@ def _damaged(damaged: Damaged) -> Document:
         "service": damaged.service,
         "pieces": damaged.pieces,
         **_known(line=damaged.line, lost=damaged.lost or None, empty=damaged.is_empty or None),
+        **_known(unfinished=damaged.is_unfinished or None),
     }
 
 
@@ -173,6 +175,9 @@ def _clock(finding: ClockFinding) -> Document:
     match finding:
         case UnsetClock():
             return {"what": "unset", "service": finding.service, "time": utc(finding.time)}
+        case LocalTimes():
+            offset = finding.utc_offset.total_seconds()
+            return {"what": "local", "services": list(finding.services), "utcOffset": round(offset)}
         case BackwardBoot():
             times = {"time": utc(finding.time), "earlier": utc(finding.earlier)}
             return {"what": "back", "bootId": finding.boot_id, **times}

@@ -5,7 +5,7 @@ from typing import Final
 
 from service_record.display.page import Ink, Line, View
 from service_record.display.phrases import place
-from service_record.display.text import count, cut, lines_of, visible, wrap
+from service_record.display.text import count, cut_within, lines_of, visible, wrap
 from service_record.history.facts import Facts
 
 LABEL_WIDTH: Final = 9
@@ -13,7 +13,7 @@ LABEL_WIDTH: Final = 9
 _MAX_FRAMES: Final = 5
 _MAX_MESSAGE_LINES: Final = 10
 _MAX_MESSAGE_ROWS: Final = 4
-"""How often one line of a message is continued."""
+"""How many rows one line of a message has, where it is not wanted whole."""
 
 
 def details(facts: Facts, view: View, indent: int, *, whole: bool = False) -> Iterator[Line]:
@@ -56,7 +56,8 @@ def _message(message: str, view: View, indent: int, *, whole: bool) -> Iterator[
     room = max(view.width - indent - LABEL_WIDTH - 2, 20)
     lines = lines_of(message)
     if not whole:
-        lines = [cut(line, room * _MAX_MESSAGE_ROWS, view.glyphs.cut) for line in lines[-_MAX_MESSAGE_LINES:]]
+        width = room * _MAX_MESSAGE_ROWS
+        lines = [cut_within(line, width, view.glyphs.cut) for line in lines[-_MAX_MESSAGE_LINES:]]
     label = "message"
     for line in lines:
         for row in wrap(line, room):

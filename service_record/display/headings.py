@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from rich.cells import cell_len
 
 from service_record.display.page import Ink, Line, View
-from service_record.display.phrases import ending, glyph, headline, ink, name
-from service_record.display.text import count, cut, duration, moment, wrap
+from service_record.display.phrases import ending, glyph, headline, ink, lasted, name
+from service_record.display.text import count, cut, moment, wrap
 from service_record.history.outcome import Outcome, Run
 
 
@@ -44,4 +44,4 @@ def _end(run: Run) -> str:
     how = ending(run.facts) if run.outcome.is_bad else ""
     if run.duration is None:
         return how
-    return f"{how} after {duration(run.duration)}".lstrip()
+    return f"{how} after {lasted(run)}".lstrip()

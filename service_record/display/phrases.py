@@ -3,9 +3,9 @@
 from typing import Final
 
 from service_record.display.page import Glyphs, Ink
-from service_record.display.text import visible
+from service_record.display.text import duration, visible
 from service_record.history.facts import Facts, Location
-from service_record.history.outcome import Command, Outcome, Run, Stage
+from service_record.history.outcome import Command, Outcome, Run, Span, Stage
 
 VERBS: Final = {
     Outcome.FAILURE: "failed",
@@ -21,6 +21,7 @@ _INKS: Final = {
     Outcome.RUNNING: Ink.BUSY,
     Outcome.SUCCESS: Ink.GOOD,
 }
+_MINUTE: Final = 60.0
 _ORDINARY_RESULTS: Final = {None, "success", "exit-code", "signal", "core-dump"}
 """$SERVICE_RESULT values that say no more than exit status and signal do; see systemd.exec(5)."""
 
@@ -51,6 +52,20 @@ def kind(span: Stage | Command) -> str:
     if isinstance(span, Stage):
         return "stage"
     return "pre-command" if span.is_before else "post-command"
+
+
+def lasted(span: Span, seconds: float | None = None) -> str:
+    """How long a span took, or took so far when that is given; empty when it is not known.
+
+    In whole seconds where the clock of its recorder had no others, as that of upstream's shim.
+    """
+    known = span.duration if seconds is None else seconds
+    if known is None:
+        return ""
+    is_rough = span.uptime is None and span.started is not None and not span.started.microsecond
+    if not is_rough or not known.is_integer() or known >= _MINUTE:
+        return duration(known)
+    return f"{known:.0f}s" if known else "<1s"
 
 
 def name(text: str) -> str:

@@ -10,6 +10,7 @@ from service_record.diagnosis.findings import (
     ClockFinding,
     Damaged,
     Diagnosis,
+    LocalTimes,
     LoopOf,
     Recovered,
     Running,
@@ -18,8 +19,8 @@ from service_record.diagnosis.findings import (
     UnsetClock,
     Verdict,
 )
-from service_record.display.phrases import ending, headline, name, place, whereabouts
-from service_record.display.text import Clock, count, duration, moment, utc, visible
+from service_record.display.phrases import ending, headline, lasted, name, place, whereabouts
+from service_record.display.text import Clock, count, duration, moment, utc, visible, zone
 from service_record.history.facts import Facts
 from service_record.history.outcome import Outcome, Run
 
@@ -34,7 +35,8 @@ def verdict_sentence(diagnosis: Diagnosis) -> str:
         return "succeeded: nothing is wrong"
     first = max(diagnosis.running, key=lambda running: running.seconds or 0)
     rest = len(diagnosis.running) - 1
-    return f"running: {running_sentence(first)}" + (f", and {rest} more" if rest else "")
+    more = f", and {rest} more" if rest else ""
+    return f"running: {running_sentence(first)}{more}; nothing is wrong so far"
 
 
 def _extent(trouble: Trouble) -> str:
@@ -106,7 +108,7 @@ def running_sentence(running: Running) -> str:
     run = running.run
     words = name(run.service) + whereabouts(run)
     if running.seconds is not None and (running.seconds > 0 or not running.is_least):
-        words += f" for {'at least ' if running.is_least else ''}{duration(running.seconds)}"
+        words += f" for {'at least ' if running.is_least else ''}{lasted(run, running.seconds)}"
     notes = [f"attempt {run.attempt}"] if run.attempt > 1 else []
     if running.before is not None:
         notes.append(f"before: {headline(running.before)}{_because(running.before)}")
@@ -141,6 +143,8 @@ def damaged_sentence(damaged: Damaged) -> str:
         parts.append(f"{count(damaged.pieces, 'damaged piece')}, the first at line {damaged.line}")
     if damaged.lost:
         parts.append(f"{count(damaged.lost, 'entry', 'entries')} could not be written")
+    if damaged.is_unfinished:
+        parts.append("a write did not end, whose file lies beside it")
     return f"{name(damaged.service)}: {'; '.join(parts)}"
 
 
@@ -149,6 +153,9 @@ def clock_sentence(finding: ClockFinding) -> str:
     match finding:
         case UnsetClock():
             return f"never set: {name(finding.service)} has times of {utc(finding.time, 'seconds')}"
+        case LocalTimes():
+            services = ", ".join(map(name, finding.services))
+            return f"times seem to be those of {zone(finding.utc_offset)}, although labelled UTC: {services}"
         case BackwardBoot():
             boot = visible(finding.boot_id[:8])
             times = f"at {_short(finding.time)}, the one before it at {_short(finding.earlier)}"

@@ -7,8 +7,8 @@ from rich.cells import cell_len
 
 from service_record.display.details import LABEL_WIDTH
 from service_record.display.page import Ink, Line, View
-from service_record.display.phrases import glyph, ink, name
-from service_record.display.text import cut, duration
+from service_record.display.phrases import glyph, ink, lasted, name
+from service_record.display.text import cut
 from service_record.history.outcome import Outcome, Stage
 
 _MAX_SHOWN: Final = 6
@@ -45,9 +45,9 @@ def _item(same: Sequence[Stage], view: View) -> Line:
     last = same[-1]
     mark = (f"{glyph(last.outcome, view.glyphs)} ", ink(last.outcome))
     label = cut(name(last.name), view.width // 2, view.glyphs.cut)
-    lasted = f" {duration(last.duration)}" if last.duration is not None else ""
+    took = f" {lasted(last)}".rstrip()
     times = f" {view.glyphs.times}{len(same)}" if len(same) > 1 else ""
-    return mark, (label, Ink.PLAIN), (lasted + times, Ink.FAINT)
+    return mark, (label, Ink.PLAIN), (took + times, Ink.FAINT)
 
 
 def _rows(items: Sequence[Line], width: int) -> Iterator[Line]:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from itertools import chain
 from typing import Final
 
@@ -45,8 +46,12 @@ def _counts(history: History) -> Line:
 
 def damages(history: History, view: View, *, whole: bool = False) -> Iterator[Line]:
     """What speaks against each record, and its pieces that are not entries: the first few, or all of them."""
+    local = [service for service in history.services if service.utc_offset is not None]
+    if len(local) > 1:
+        yield BLANK
+        yield from _all_local(local, view)
     for service in history.services:
-        doubts = list(_doubts(service))
+        doubts = list(_doubts(service, is_zone_told=len(local) > 1))
         if not doubts and not service.malformed:
             continue
         yield BLANK
@@ -56,11 +61,22 @@ def damages(history: History, view: View, *, whole: bool = False) -> Iterator[Li
         yield from _pieces(service.malformed, view, whole=whole)
 
 
-def _doubts(service: ServiceHistory) -> Iterator[str]:
+def _all_local(services: Sequence[ServiceHistory], view: View) -> Iterator[Line]:
+    """That of several records; they are of one host, which has one zone."""
+    yield ((f"{view.glyphs.damaged} {count(len(services), 'record')}", Ink.WORRYING),)
+    names = ", ".join(name(service.name) for service in services)
+    yield from _indented(f"{_local(services[0].utc_offset)}: {names}", Ink.PLAIN, view)
+
+
+def _local(offset: timedelta | None) -> str:
+    return f"times seem to be those of {zone(offset or timedelta())}, although labelled UTC"
+
+
+def _doubts(service: ServiceHistory, *, is_zone_told: bool) -> Iterator[str]:
     if not service.runs and not service.malformed:
         yield "no entry in it"
-    if service.utc_offset is not None:
-        yield f"times seem to be those of {zone(service.utc_offset)}, although labelled UTC"
+    if service.utc_offset is not None and not is_zone_told:
+        yield _local(service.utc_offset)
     if service.is_unfinished:
         yield f"{visible(service.name)}.json.tmp lies beside it, from a write that did not end"
     if service.has_damaged_copy:

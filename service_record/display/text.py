@@ -55,7 +55,7 @@ def wrap(text: str, width: int) -> tuple[str, ...]:
     """The text in lines of at most `width` cells, between words where there are any."""
     if cell_len(text) <= width:
         return (text,)
-    if text.isascii():
+    if text.isascii() or all(cell_len(character) == 1 for character in text):
         return tuple(textwrap.wrap(text, width, replace_whitespace=False, break_on_hyphens=False))
     return tuple(chop_cells(text, width))
 
@@ -65,6 +65,20 @@ def cut(text: str, width: int, mark: str) -> str:
     if cell_len(text) <= width:
         return text
     return set_cell_size(text, max(width - len(mark), 0)) + mark
+
+
+def cut_within(text: str, width: int, mark: str) -> str:
+    """The text in one line of at most `width` cells, with `mark` for its middle when it was longer.
+
+    A quarter of it is the beginning: programs that say why they failed come to the point at the end.
+    """
+    if cell_len(text) <= width:
+        return text
+    head = set_cell_size(text, width // 4)
+    tail = text[-(width - cell_len(head) - cell_len(mark)) :]
+    while cell_len(head) + cell_len(mark) + cell_len(tail) > width:
+        tail = tail[1:]
+    return f"{head}{mark}{tail}"
 
 
 def count(number: int, thing: str, things: str = "") -> str:

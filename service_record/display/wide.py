@@ -8,9 +8,9 @@ from rich.cells import set_cell_size
 from service_record.display.details import details, labelled
 from service_record.display.headings import title, when_lines
 from service_record.display.page import BLANK, Ink, Line, View
-from service_record.display.phrases import ending, glyph, ink, kind, name
+from service_record.display.phrases import ending, glyph, ink, kind, lasted, name
 from service_record.display.summary import damages, summary
-from service_record.display.text import cut, duration, moment, visible
+from service_record.display.text import cut, moment, visible
 from service_record.history import History
 from service_record.history.facts import NOTHING
 from service_record.history.outcome import Command, Run, Stage
@@ -64,12 +64,11 @@ def _span(span: Stage | Command, view: View, indent: int) -> Line:
     """`✓ stage first    1.2s  2026-11-21 01:05:10Z`."""
     known = span.started or span.ended
     at = moment(known, view.clock, view.now) if known else ""
-    lasted = duration(span.duration) if span.duration is not None else ""
     room = min(view.width // 2, view.width - len(f"✓  {'':8}  {at}")) - indent
     what = cut(f"{kind(span)} {name(span.name)}", room, view.glyphs.cut)
     return (
         (f"{' ' * indent}{glyph(span.outcome, view.glyphs)} ", ink(span.outcome)),
-        (f"{set_cell_size(what, room)} {lasted:>8}  ", Ink.PLAIN),
+        (f"{set_cell_size(what, room)} {lasted(span):>8}  ", Ink.PLAIN),
         (at, Ink.FAINT),
     )
 

@@ -4,12 +4,16 @@ Pure. What the spans it finds come to is the business of `history`.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import TypeAlias
+from datetime import timedelta
+from typing import Final, TypeAlias
 
 from service_record.entry import Entry, Malformed, Phase
 from service_record.history.spans import Activity, CommandSpan, RunSpan
 
 _Identity: TypeAlias = tuple[str | None, int | None, str | None]
+
+_SOURCED_AGAIN: Final = timedelta(seconds=1)
+"""How far apart upstream's shim, sourced twice, starts its run: at once, but its clock has whole seconds."""
 
 
 class Pairing:
@@ -63,12 +67,13 @@ class Pairing:
     def _run_started_by(self, entry: Entry) -> RunSpan | None:
         """A run that was there before its `service start`: one with pre-commands, or one sourced twice.
 
-        Upstream's shim, sourced twice, starts its run twice within one second and names no run.
+        Upstream's shim, sourced twice, starts its run twice, and names no run.
         """
         if _is_anonymous(entry):
             run = self.runs[-1] if self.runs else None
-            twice = run is not None and run.start is not None and run.start.timestamp == entry.timestamp
-            return run if run is not None and not run.ends and (run.is_pending or twice) else None
+            if run is None or run.ends:
+                return None
+            return run if run.is_pending or _starts_again(run, entry) else None
         same = self._by_identity.get(_identity(entry))
         if same is not None and not same.ends:
             return same
@@ -190,6 +195,10 @@ def pair(pieces: Iterable[Entry | Malformed]) -> Pairing:
         else:
             pairing.add(piece)
     return pairing
+
+
+def _starts_again(run: RunSpan, entry: Entry) -> bool:
+    return run.start is not None and timedelta() <= entry.time - run.start.time <= _SOURCED_AGAIN
 
 
 def _is_anonymous(entry: Entry) -> bool:

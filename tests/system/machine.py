@@ -24,6 +24,7 @@ SHIM = REPOSITORY / "shell" / "bootstrap-service-record.sh"
 EXIT_HELPER = REPOSITORY / "shell" / "service-record-exit.sh"
 DROP_IN = REPOSITORY / "units" / "10-service-record.conf"
 ENTER = 'for group in $GROUPS; do echo 0 >"$group/cgroup.procs" || exit; done; exec "$@"'
+UNIT_SETTINGS = ("StartLimit", "Condition", "Description")
 
 FINISH = """\
 [Unit]
@@ -31,7 +32,7 @@ SuccessAction=exit
 FailureAction=exit
 [Service]
 Type=oneshot
-TimeoutStartSec=60
+TimeoutStartSec=infinity
 ExecStart=/bin/bash /observed/scenario
 StandardOutput=file:/observed/output
 StandardError=inherit
@@ -84,8 +85,10 @@ class BootError(Exception):
 class Machine:
     """One machine, booted as often as needed: its units, programs and records stay, its boot id does not."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, is_its_own_clock: bool = False) -> None:
+        """Make the machine's directories in ROOT. With a clock of its own its uptime begins with its boot."""
         self.records = Records(root / "records")
+        self._is_its_own_clock = is_its_own_clock
         self._units = root / "units"
         self._programs = root / "programs"
         self._observed = root / "observed"
@@ -98,10 +101,10 @@ class Machine:
             shutil.copy(program, self._programs)
 
     def unit(self, name: str, *settings: str) -> None:
-        """Add NAME.service with these lines in its [Service] section; StartLimit lines belong to [Unit]."""
-        limits = [setting for setting in settings if setting.startswith("StartLimit")]
-        service = [setting for setting in settings if setting not in limits]
-        lines = ["[Unit]", *limits, "[Service]", *service, ""]
+        """Add NAME.service with these lines in its [Service] section, or in [Unit] where they belong."""
+        unit = [setting for setting in settings if setting.startswith(UNIT_SETTINGS)]
+        service = [setting for setting in settings if setting not in unit]
+        lines = ["[Unit]", *unit, "[Service]", *service, ""]
         (self._units / f"{name}.service").write_text("\n".join(lines))
 
     def program(self, name: str, text: str) -> None:
@@ -170,6 +173,9 @@ class Machine:
         return (self._observed / "power-loss").exists()
 
     def _nspawn(self) -> Iterator[str]:
+        if self._is_its_own_clock:  # time_namespaces(7)
+            up, awake = int(time.clock_gettime(time.CLOCK_BOOTTIME)), int(time.monotonic())
+            yield from ("unshare", "--time", "--fork", f"--boottime=-{up}", f"--monotonic=-{awake}")
         yield from ("systemd-nspawn", "--quiet", "--boot", "--directory=/", "--volatile=yes")
         yield from ("--register=no", "--keep-unit", "--private-network", "--console=pipe")
         yield f"--machine=service-record-{uuid.uuid4().hex[:12]}"

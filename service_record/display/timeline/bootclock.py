@@ -38,7 +38,7 @@ class BootClock:
         when it was lost, but a run began with its first entry at the latest.
         """
         start = believable(span.uptime) if self.is_by_uptime else None
-        begun = run.first_entry if span is run else span.started
+        begun = run.first_entry if span is run and span.started is None else span.started
         if start is None and begun is not None:
             start = self.by_clock(begun, run, service)
         if span.outcome is Outcome.RUNNING:

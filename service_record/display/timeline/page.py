@@ -6,9 +6,9 @@ from typing import Final
 from rich.cells import cell_len, set_cell_size
 
 from service_record.display.page import BLANK, Glyphs, Ink, Line, View
-from service_record.display.phrases import glyph, ink, name
+from service_record.display.phrases import glyph, ink, lasted, name
 from service_record.display.summary import damages, summary
-from service_record.display.text import cut, duration, moment, wrap
+from service_record.display.text import count, cut, duration, moment, wrap
 from service_record.display.timeline.axis import offset
 from service_record.display.timeline.bars import axis_line, bar_line, scale_for
 from service_record.display.timeline.charts import Bar, Chart, Kind, Row
@@ -37,9 +37,8 @@ def timeline_page(
     yield from summary(history, source, view)
     shown = found if wide else found[-MAX_BOOTS:]
     if len(shown) < len(found):
-        left_out = (
-            f"{len(found) - len(shown)} earlier boots left out: --boot 1 shows the first, --output wide all"
-        )
+        left_out = count(len(found) - len(shown), "earlier boot")
+        left_out += " left out: --boot 1 shows the first, --output wide all"
         for row in wrap(left_out, view.width):
             yield ((row, Ink.FAINT),)
     for chart in shown:
@@ -90,7 +89,7 @@ def took(bar: Bar) -> str:
     """`9.5s`; `9.5s+` where it took longer, or may have."""
     if bar.seconds is None:
         return ""
-    return duration(bar.seconds) + ("" if bar.is_whole else "+")
+    return lasted(bar.span, bar.seconds) + ("" if bar.is_whole else "+")
 
 
 def row_name(row: Row, *, flat: bool = False) -> str:

@@ -1,0 +1,18 @@
+"""`make golden`: write every golden file and the tables of examples anew, and say which have changed."""
+
+import sys
+
+from bench.table import replace_between
+from tests.golden.outputs import GOLDEN, REPOSITORY, TABLES, golden_files, said, table
+
+expected = dict(golden_files())
+for path, arguments in expected.items():
+    text = said(path, arguments)
+    if not path.exists() or path.read_text() != text:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        sys.stderr.write(f"{path.relative_to(REPOSITORY)}\n")
+for left in {path for path in GOLDEN.glob("*/*") if path.parent.name != "__pycache__"} - set(expected):
+    left.unlink()
+for page, verbs in TABLES:
+    replace_between(REPOSITORY / page, "examples", table(verbs))

@@ -1,0 +1,40 @@
+"""The hosts of docs/examples, run again, come to the same as when their records were kept."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from examples.__main__ import make
+from examples.scenes import EXAMPLES
+from tests.golden.outputs import output, sources
+
+TOO_LONG = {"stuck"}
+SLOW = {"restart-loop"}
+
+
+def verdict(source: str) -> dict[str, object]:
+    """What is wrong, without what differs from run to run."""
+    found = json.loads(output("analyze", "--output", "json", "--from", source))
+    root = found.get("root", {})
+    return {
+        "verdict": found["verdict"],
+        "where": (root.get("service"), root.get("stage"), root.get("facts", {}).get("location")),
+        "cause": root.get("cause", {}).get("name"),
+        "loop": root.get("loop", {}).get("count"),
+    }
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else [])
+        for name in EXAMPLES
+        if name not in TOO_LONG
+    ],
+)
+def test_an_example_made_anew_has_the_same_cause(name: str, tmp_path: Path) -> None:
+    make(name, tmp_path)
+
+    (made,) = tmp_path.iterdir()
+    assert verdict(str(made)) == verdict(sources()[name])

@@ -1,0 +1,49 @@
+"""Every output on every example is what the golden files have; `make golden` writes those anew."""
+
+import difflib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.golden.outputs import GOLDEN, PLACE, REPOSITORY, TABLES, golden_files, said, sources, table
+
+EXPECTED = dict(golden_files())
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A host in another zone than that in which the files were written."""
+    monkeypatch.setenv("TZ", "Asia/Kathmandu")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.parametrize("path", EXPECTED, ids=lambda path: str(path.relative_to(GOLDEN)))
+def test_an_output_on_an_example_is_what_its_golden_file_has(path: Path) -> None:
+    golden, now = path.read_text(), said(path, EXPECTED[path])
+    if golden != now:
+        name = str(path.relative_to(REPOSITORY))
+        lines = golden.splitlines(keepends=True), now.splitlines(keepends=True)
+        changes = "".join(difflib.unified_diff(*lines, name, "now"))
+        pytest.fail(f"{changes}\nIf that is what it should say: make golden", pytrace=False)
+
+
+def test_every_example_and_every_golden_file_is_one_that_is_made() -> None:
+    kept = {f"docs/examples/{path.name}" for path in PLACE.iterdir() if path.suffix != ".md"}
+    assert kept == set(sources().values())
+    assert {path for path in GOLDEN.glob("*/*") if path.suffix != ".pyc"} == set(EXPECTED)
+
+
+@pytest.mark.parametrize(("page", "verbs"), TABLES, ids=[page for page, _ in TABLES])
+def test_a_page_has_the_first_lines_of_every_example(page: str, verbs: tuple[str, ...]) -> None:
+    text = (REPOSITORY / page).read_text()
+    assert f"<!-- examples -->\n{table(verbs)}\n<!-- /examples -->" in text, "make golden writes it"
+
+
+def test_the_page_of_the_examples_says_how_each_was_made() -> None:
+    text = (PLACE / "README.md").read_text()
+    assert [name for name in sources() if f"\n- **{name}**" not in text] == []
