@@ -11,6 +11,7 @@ from service_record.version import __version__
 
 VERBS: Final = {
     "export": "Write records as a JSON array or as JSON Lines, and lose nothing.",
+    "follow": "Show entries as they come.",
     "run": "Run CMD as a recorded service or stage, and end as it ends.",
     "show": "Show what services did, failures first.",
     "validate": "Say what is damaged in records, and save what is whole.",
