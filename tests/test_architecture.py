@@ -37,7 +37,7 @@ MAY_IMPORT = {
     "bundle": {"format", "layout", "records", "export"},
     "source": {"format", "layout", "records", "systemd", "history", "bundle"},
     "display": {"format", "history"},
-    "export": {"format", "display"},
+    "export": {"format", "history", "display"},
     "cli": set(PARTS) - {"cli"},
 }
 PURE = {"format", "layout", "history", "display", "export"}

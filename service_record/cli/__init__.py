@@ -10,7 +10,7 @@ import click
 from service_record.version import __version__
 
 VERBS: Final = {
-    "export": "Write records as a JSON array or as JSON Lines, and lose nothing.",
+    "export": "Write records in a form that other programs read.",
     "follow": "Show entries as they come.",
     "run": "Run CMD as a recorded service or stage, and end as it ends.",
     "show": "Show what services did, failures first.",

@@ -86,21 +86,22 @@ def _span(span: Span) -> Document:
 
 
 def _facts(facts: Facts) -> Document:
-    if facts == NOTHING:
-        return {}
-    return {
-        "facts": _known(
-            location=_location(facts.location) if facts.location else None,
-            approximate=facts.is_approximate or None,
-            command=facts.command,
-            stack=[_location(frame) for frame in facts.stack] or None,
-            exitCode=facts.exit_code,
-            signal=facts.signal,
-            serviceResult=facts.service_result,
-            message=facts.message,
-            truncated=facts.is_truncated or None,
-        )
-    }
+    return {} if facts == NOTHING else {"facts": facts_document(facts)}
+
+
+def facts_document(facts: Facts) -> Document:
+    """What is known of an end, without what is not."""
+    return _known(
+        location=_location(facts.location) if facts.location else None,
+        approximate=facts.is_approximate or None,
+        command=facts.command,
+        stack=[_location(frame) for frame in facts.stack] or None,
+        exitCode=facts.exit_code,
+        signal=facts.signal,
+        serviceResult=facts.service_result,
+        message=facts.message,
+        truncated=facts.is_truncated or None,
+    )
 
 
 def _location(location: Location) -> Document:
