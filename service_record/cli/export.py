@@ -10,7 +10,7 @@ import click
 
 from service_record.cli import DAMAGED
 from service_record.cli.opening import opened
-from service_record.cli.options import source_options
+from service_record.cli.options import service_argument, source_options
 from service_record.cli.output import check_new, write_new
 from service_record.display.text import count, visible
 from service_record.entry import Entry
@@ -23,7 +23,7 @@ _TRACES: Final = ("chrome-trace", "otlp")
 
 
 @click.command("export")
-@click.argument("services", metavar="[SERVICE]...", nargs=-1)
+@service_argument
 @click.option(
     "--to",
     "form",

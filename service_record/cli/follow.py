@@ -9,6 +9,8 @@ from typing import Final, TypeAlias
 import click
 import jsonlines
 
+from service_record.cli.completion import complete_stages
+from service_record.cli.options import service_argument
 from service_record.cli.terminal import paint, view
 from service_record.display.entries import Ticker
 from service_record.display.machine import encoded, piece_document
@@ -38,7 +40,7 @@ class LineCount(click.ParamType[int | None]):
 
 
 @click.command("follow")
-@click.argument("services", metavar="[SERVICE]...", nargs=-1)
+@service_argument
 @click.option(
     "--from",
     "directory",
@@ -57,7 +59,9 @@ class LineCount(click.ParamType[int | None]):
     default="table",
     help="table: a line for each entry; wide: failures in full; jsonl: for programs.",
 )
-@click.option("--stage", metavar="NAME", help="Only the entries of this stage.")
+@click.option(
+    "--stage", metavar="NAME", shell_complete=complete_stages, help="Only the entries of this stage."
+)
 @click.option("--failed", is_flag=True, help="Only failures.")
 @click.option("--utc", "clock", flag_value="utc", help="Times in UTC.")
 @click.option("--local", "clock", flag_value="local", help="Times of this host's zone.")

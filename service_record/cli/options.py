@@ -5,9 +5,17 @@ from typing import Any, TypeAlias
 
 import click
 
+from service_record.cli.completion import complete_services, complete_stages
 from service_record.cli.moments import Moment
 
 _Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def service_argument(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Which services: `services`; all when none is named."""
+    return click.argument("services", metavar="[SERVICE]...", nargs=-1, shell_complete=complete_services)(
+        function
+    )
 
 
 def source_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -30,7 +38,12 @@ def selection_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--boot", metavar="ID|N|all", default="all", help="Of one boot: 0 the latest, -1 the one before."
         ),
-        click.option("--stage", metavar="NAME", help="Runs with this stage, and of their stages only this."),
+        click.option(
+            "--stage",
+            metavar="NAME",
+            shell_complete=complete_stages,
+            help="Runs with this stage, and of their stages only this.",
+        ),
         click.option("--failed", is_flag=True, help="What failed or was interrupted."),
         click.option("--since", type=Moment(), help="Still recorded then or later: 10m, today, ISO 8601."),
         click.option("--until", type=Moment(), help="Begun then or before."),
