@@ -22,6 +22,7 @@ ARRAY_LIMIT = 100e-6
 IMPORT_LIMIT = 25e-3
 HELP_LIMIT = 150e-3
 SHOW_LIMIT = 2.0
+ANALYZE_LIMIT = 1.5
 
 COMMAND = Path(sys.executable).with_name("service-record")
 
@@ -42,6 +43,7 @@ def rows(root: Path) -> Iterator[Row]:
         "python": partial(start, "pass"),
         "help": partial(wall, COMMAND, "--help"),
         "show": partial(wall, COMMAND, "show", "--from", record.parent),
+        "analyze": partial(wall, COMMAND, "analyze", "--from", record.parent),
     }
     seconds = medians(measures)
 
@@ -64,6 +66,7 @@ def rows(root: Path) -> Iterator[Row]:
     yield imported("with all that records", seconds["recorder"], seconds["python"])
     yield limited("service-record --help", seconds["help"], HELP_LIMIT)
     yield limited(f"service-record show: table, {SHOWN:,} entries", seconds["show"], SHOW_LIMIT)
+    yield limited(f"service-record analyze: {SHOWN:,} entries", seconds["analyze"], ANALYZE_LIMIT)
 
 
 def imported(what: str, seconds: float, python: float, limit: float | None = None) -> Row:

@@ -8,21 +8,28 @@ import fcntl
 import json
 import os
 import re
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from time import monotonic, sleep
 from typing import Final
 
+_KEEP: Final = (
+    os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+)
 _BLANK: Final = b" \t\r\n"
 _BLOCK_BYTES: Final = 1024
 _SPARE_BYTES: Final = 1024
 _TAIL_BYTES: Final = 8 << 10
 _FAR_TAIL_BYTES: Final = 1 << 20
+_TAIL_LINES: Final = 8192
+"""How far back, with `_FAR_TAIL_BYTES`, the end of the array is looked for: a service waits for it."""
 _LOOKS: Final = 3
 _PAUSE_SECONDS: Final = (0.00005, 0.002)
-_WHOLE_UP_TO_HERE: Final = re.compile(rb"(\}),\n|(\})\n\]|\n  (\})\n|(\})\]\n")
-_BEGINNING: Final = b'{"timestamp":"'
+_OPENED: Final = re.compile(rb"\[[][ \t\r]*(\n|$)")
+_BEGINNING: Final = b'{"timestamp":'
 
 
 class ArrayError(Exception):
@@ -103,36 +110,68 @@ def _tail(descriptor: int, size: int, length: int) -> bytes:
 
 
 def _closed_end(tail: bytes, start: int) -> _End | None:
-    """The end of an array with nothing but white space around its bracket; None where it is otherwise."""
+    """The end of an array with nothing but white space around its bracket; None where it is otherwise.
+
+    The bracket stands on a line of its own: one right behind a brace may be part of a torn text.
+    """
     text = tail.rstrip(_BLANK)
-    before = text.removesuffix(b"]").rstrip(_BLANK)
+    opened = text.removesuffix(b"]")
+    before = opened.rstrip(_BLANK)
     if not text and start == 0:
         return _End(0, is_first=True)
-    if text.endswith(b"]") and before.endswith((b"}", b"[")):
-        return _End(start + len(before), is_first=before.endswith(b"["))
+    if start == 0 and before == b"[":
+        return _End(len(before), is_first=True)
+    if text.endswith(b"]") and before.endswith(b"}") and opened.endswith(b"\n"):
+        return _End(start + len(before), is_first=False)
     return None
 
 
 def _mended_end(tail: bytes, start: int) -> _End | None:
     """The last place that is surely whole, and the entries behind it; None where there is no such place."""
-    place = max((match.end(match.lastindex or 0) for match in _WHOLE_UP_TO_HERE.finditer(tail)), default=0)
+    place = _whole_place(tail)
     is_first = place == 0
-    if is_first and (start or not tail.startswith(b"[")):
+    if is_first and (start or not _OPENED.match(tail)):
         return None
     place = place or len(b"[")
-    pieces = [line.lstrip(_BLANK + b",").rstrip(_BLANK + b",]") for line in tail[place:].split(b"\n")]
-    pieces = [piece for piece in pieces if piece not in (b"", b"[")]
+    pieces = [line.strip(_BLANK).strip(b",") for line in tail[place:].split(b"\n")]
+    pieces = [piece for piece in pieces if piece not in (b"", b"[", b"]")]
     entries = tuple(filter(_is_entry, pieces))
     return _End(start + place, is_first, entries, is_damaged=len(entries) < len(pieces))
 
 
+def _whole_place(tail: bytes) -> int:
+    """The offset behind the last brace that surely ends an entry of the array; 0 if there is none."""
+    begin = len(tail) + 1
+    is_closed_here = False
+    for line in islice(reversed(tail.split(b"\n")), _TAIL_LINES):
+        begin -= len(line) + 1
+        text = line.rstrip(_BLANK)
+        brace = text.removesuffix(b",").removesuffix(b"]").rstrip(_BLANK)
+        if text and brace.endswith(b"}") and (is_closed_here or _ends_entry(text, brace)):
+            return begin + len(brace)
+        if text:
+            is_closed_here = text == b"]"
+    return 0
+
+
+def _ends_entry(text: bytes, brace: bytes) -> bool:
+    """Whether a line ends an entry of the array, which one that was parked behind the array does not."""
+    if brace == b"  }":  # as jq indents it
+        return True
+    latest = brace[max(0, brace.rfind(_BEGINNING)) :].removeprefix(b"[")
+    return text != brace and _is_json(b"[" + latest + b"]")
+
+
 def _is_entry(piece: bytes) -> bool:
-    if not piece.startswith(_BEGINNING):
-        return False
+    return piece.startswith(_BEGINNING) and _is_json(piece)
+
+
+def _is_json(text: bytes) -> bool:
     try:
-        return isinstance(json.loads(piece), dict)
-    except ValueError:
+        json.loads(text)
+    except (ValueError, RecursionError):
         return False
+    return True
 
 
 def _text(end: _End, line: bytes) -> bytes:
@@ -156,8 +195,10 @@ def _room(descriptor: int, size: int, needed: int) -> int | None:
 
 
 def _keep(descriptor: int, offset: int, size: int, copy: str) -> None:
-    damaged = os.open(copy, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640)
+    damaged = os.open(copy, _KEEP, 0o644)
     try:
+        if not stat.S_ISREG(os.fstat(damaged).st_mode):
+            raise OSError(f"{copy}: not a regular file")
         content = os.pread(descriptor, size - offset, offset)
         if os.write(damaged, content) != len(content):
             raise OSError(f"{copy}: only part of what is damaged could be kept")

@@ -14,8 +14,10 @@ from typing import Final, TypeAlias
 from service_record.entry import MAX_LINE_BYTES, Entry
 
 _DEFAULT_DIRECTORY: Final = "/var/log/openshift"
-_DIRECTORY_MODE: Final = 0o750
 _FILE_MODE: Final = 0o640
+_DIRECTORY_MODE: Final = 0o750
+_EVERYBODYS_FILE_MODE: Final = 0o644
+_EVERYBODYS_DIRECTORY_MODE: Final = 0o755
 SUFFIX: Final = ".json"
 DAMAGED_SUFFIX: Final = ".damaged"
 """Behind the name of a record: where a writer keeps what it found in the place of an array's end."""
@@ -110,7 +112,7 @@ class Writer:
         try:
             descriptor = open_regular(self._path, os.O_RDONLY | _SAFE)
         except FileNotFoundError:
-            descriptor = _create(self._path, _EMPTY_ARRAY if array else b"")
+            descriptor = _create(self._path, is_array=array)
         except PermissionError:
             return _SEPARATE  # to be written to, perhaps: in lines, behind an end that is not known
         try:
@@ -133,7 +135,7 @@ class Writer:
         try:
             return open_regular(self._path, _APPEND)
         except FileNotFoundError:
-            os.close(_create(self._path, b""))
+            os.close(_create(self._path, is_array=False))
             return open_regular(self._path, _APPEND)
 
     def _write_in_array(self, entry: Entry) -> bool:
@@ -164,18 +166,22 @@ class Writer:
         return True
 
 
-def _create(path: str, content: bytes) -> int:
-    """A descriptor of a new file, in a new directory if need be; their modes are ours whatever the umask."""
+def _create(path: str, *, is_array: bool) -> int:
+    """A descriptor of a new file, in a new directory if need be; their modes are ours whatever the umask.
+
+    Everybody may read arrays: OpenShift's gather looks for them, and packs copies of them, as a user like any
+    other.
+    """
     directory = os.path.dirname(path)
     if not os.path.exists(directory):
         os.makedirs(directory, exist_ok=True)
-        os.chmod(directory, _DIRECTORY_MODE)
+        os.chmod(directory, _EVERYBODYS_DIRECTORY_MODE if is_array else _DIRECTORY_MODE)
     try:
         descriptor = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | _SAFE)
     except FileExistsError:  # another writer has just made it
         return open_regular(path, os.O_RDONLY | _SAFE)
-    os.fchmod(descriptor, _FILE_MODE)
-    os.write(descriptor, content)
+    os.fchmod(descriptor, _EVERYBODYS_FILE_MODE if is_array else _FILE_MODE)
+    os.write(descriptor, _EMPTY_ARRAY if is_array else b"")
     os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor
 

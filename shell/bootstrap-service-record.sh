@@ -182,25 +182,30 @@ __sr_append() { # PHASE [RESULT [ERROR_LINE MESSAGE FACTS]]; FACTS and __sr[last
 # The first of this writer, and the first after a failure, look at what is there. A file keeps its layout.
 __sr_append_first() {
   builtin local __sr_first=''
-  [[ ! -s ${__sr[path]} ]] || builtin read -r -N 1 __sr_first <"${__sr[path]}"
+  if [[ -s ${__sr[path]} ]]; then
+    builtin read -r -n 1 -d '' __sr_first <"${__sr[path]}"
+    __sr_first=${__sr_first:-$'\n'} # of a NUL, bash shows nothing
+  fi
   if [[ ${__sr_first:-${__sr[layout]}} == @(\[|array) ]]; then
     __sr_put_in_array 3<>"${__sr[path]}" || __sr_park
-    builtin return
+    builtin return "$?" # without it, in a trap, that of the service's last command
   fi
   # The last line may be torn: ours is not to end up in it.
-  builtin printf '%s%s\n' "${__sr_first:+$'\n'}" "$__sr_line" >>"${__sr[path]}" && __sr[torn]=
+  [[ ! -s ${__sr[path]} ]] || __sr_first=$'\n'
+  builtin printf '%s%s\n' "$__sr_first" "$__sr_line" >>"${__sr[path]}" && __sr[torn]=
 }
 
 # The array layout: one closed array at every moment. Under a lock on descriptor 3, which ends with its holder, the entry is
 # written over the closing bracket by one write of dd. The room for it is there before, and 1024 blanks to spare: so a full disk
 # tears nothing, and a reader that finds the file longer between two reads has only blanks to add.
 __sr_put_in_array() {
-  builtin local LC_ALL=C TMPDIR=/dev/shm __sr_try=0 __sr_tail='' __sr_size=0 __sr_before='' __sr_kept='' __sr_damaged='' __sr_patience="${__sr[patience]}"
+  builtin local LC_ALL=C TMPDIR=/dev/shm __sr_try=0 __sr_tail='' __sr_size=0 __sr_from=0 __sr_joint='' __sr_kept='' __sr_nuls=''
+  builtin local __sr_patience="${__sr[patience]}"
   __sr[patience]=0.1 # who had to give up shall not wait that long each time
   builtin command -p flock -w "$__sr_patience" 3 || builtin return 1
   __sr[patience]=2
   for __sr_try in 1 2 3; do # a line parked while the file grew: look again
-    __sr_kept='' __sr_damaged=''
+    __sr_kept=''
     __sr_look 8192 && __sr_find_bracket || { __sr_look 1048576 && __sr_mend; } || builtin return 1
     __sr_put_text && builtin return 0
   done
@@ -213,7 +218,7 @@ __sr_look() { # BYTES
   __sr_text=()
   {
     if (($1 > 8192)); then
-      __sr_tail=$(builtin command -p tail -c "$1" <&4 | builtin command -p tr '\000' '\n' && builtin printf .)
+      __sr_tail=$(builtin command -p tail -c "$1" <&4 | builtin command -p tr '\000' ' ' && builtin printf .)
     else
       __sr_tail=$(builtin command -p tail -c "$1" <&4 && builtin printf .)
     fi
@@ -222,54 +227,121 @@ __sr_look() { # BYTES
   [[ $__sr_tail == *. && ${__sr_text[0]-} == pos:* ]] || builtin return 1
   __sr_tail=${__sr_tail%.}
   __sr_size=${__sr_text[0]##*[!0-9]}
-  ((${#__sr_tail} == (__sr_size < $1 ? __sr_size : $1))) || {
-    __sr_damaged=1 # NULs, which bash has dropped
-    builtin return 1
-  }
+  (($1 > 8192 || ${#__sr_tail} >= (__sr_size < $1 ? __sr_size : $1))) || __sr_nuls=1 # which bash has dropped
+  ((${#__sr_tail} == (__sr_size < $1 ? __sr_size : $1)))
 }
 
-# Sets __sr_before to the tail up to the last entry's end. Nothing but white space may stand behind it and the bracket.
+# Where the last entry ends: __sr_from; and what goes between it and the next: __sr_joint. The bracket stands on a line of its
+# own, for one right behind a brace may be part of a torn text, and there is nothing but white space around it.
 __sr_find_bracket() {
-  __sr_before=${__sr_tail%]*}
-  [[ $__sr_tail ]] || builtin return 0
+  builtin local __sr_before="${__sr_tail%]*}" __sr_indent=''
+  __sr_from=0 __sr_joint='['
+  [[ $__sr_tail || $__sr_size != 0 ]] || builtin return 0
   [[ $__sr_before != "$__sr_tail" && ${__sr_tail:${#__sr_before}+1} != *[!$' \t\r\n']* ]] || builtin return 1
+  __sr_indent=${__sr_before##*$'\n'}
   while [[ $__sr_before == *[$' \t\r\n'] ]]; do __sr_before=${__sr_before%?}; done
-  [[ $__sr_before == *[\[\}] ]]
+  __sr_from=$((__sr_size - ${#__sr_tail} + ${#__sr_before})) __sr_joint=
+  [[ $__sr_before != '[' || $__sr_from != 1 ]] || builtin return 0
+  __sr_joint=,
+  [[ $__sr_before == *\} && $__sr_indent != *[!$' \t\r']* ]]
 }
 
 # A writer was killed, or had no lock. What stands behind the last place that is surely whole is looked at line by line:
 # entries go into the array with ours; of the rest, <record>.damaged keeps a copy before it is written over.
 __sr_mend() {
-  builtin local __sr_one=''
-  builtin local -a __sr_text
-  __sr_before=
-  for __sr_one in $'\n]' $'},\n' $'\n  }\n' $'}]\n'; do
-    __sr_one=${__sr_tail%"$__sr_one"*}${__sr_one%%[],]*}
-    [[ $__sr_one == *\} && ${#__sr_one} -gt ${#__sr_before} && ${#__sr_one} -le ${#__sr_tail} ]] && __sr_before=$__sr_one
-  done
-  [[ $__sr_before || ${#__sr_tail} != "$__sr_size" ]] || __sr_before=[
-  [[ $__sr_before ]] || builtin return 1
-  builtin mapfile -t __sr_text <<<"${__sr_tail:${#__sr_before}}"
-  for __sr_one in "${__sr_text[@]}"; do
-    __sr_one=${__sr_one#"${__sr_one%%[!$' \t\r,']*}"}
-    __sr_one=${__sr_one%"${__sr_one##*[!] $'\t\r',]}"}
-    if [[ $__sr_one == '{"timestamp":"'*\} && ${__sr_one#?} != *'{"timestamp":'* ]]; then
-      __sr_kept+=$',\n'$__sr_one
-    elif [[ $__sr_one && $__sr_one != '[' ]]; then
+  builtin local __sr_index=0 __sr_one='' __sr_skipped=0 __sr_damaged="$__sr_nuls"
+  builtin local -a __sr_text __sr_entries
+  __sr_entries=()
+  builtin mapfile -t __sr_text <<<"$__sr_tail"
+  __sr_find_whole || builtin return 1
+  for __sr_one in "${__sr_text[@]:__sr_index}"; do
+    __sr_trim
+    ((__sr_skipped)) || __sr_one=${__sr_one#"${__sr_one%%[!$' \t\r,']*}"} __sr_one=${__sr_one%,}
+    if [[ $__sr_one == '{"timestamp":'*\} && ${__sr_one#?} != *'{"timestamp":'* ]] && __sr_is_whole "$__sr_one"; then
+      __sr_entries+=("$__sr_one")
+    elif [[ $__sr_one && $__sr_one != [][] ]]; then
       __sr_damaged=1
     fi
   done
-  [[ ! $__sr_damaged ]] || (
-    builtin umask 0137
-    builtin command -p tail -c "+$((__sr_size - ${#__sr_tail} + ${#__sr_before} + 1))" </proc/self/fd/3 >>"${__sr[path]}.damaged"
+  [[ ! ${__sr_entries[*]} ]] || builtin printf -v __sr_kept ',\n%s' "${__sr_entries[@]}"
+  [[ $__sr_damaged ]] || builtin return 0
+  __sr_one=${__sr[path]}.damaged
+  [[ ! -L $__sr_one && (-f $__sr_one || ! -e $__sr_one) ]] || builtin return 1 # a FIFO would block for ever
+  (
+    builtin umask 0133
+    builtin command -p tail -c "+$((__sr_from + 1))" </proc/self/fd/3 >>"$__sr_one"
   )
+}
+
+# Sets __sr_from and __sr_joint, and in __sr_text the line from __sr_index on to what stands behind that place. From the end,
+# line by line: the service waits, and a pattern over all of it takes bash many seconds.
+__sr_find_whole() {
+  builtin local __sr_closed='' __sr_brace='' __sr_end="$((__sr_size + 1))" __sr_least="$((${#__sr_text[@]} - 8192))"
+  for ((__sr_index = ${#__sr_text[@]} - 1; __sr_index >= 0 && __sr_index >= __sr_least; __sr_index--)); do
+    __sr_one=${__sr_text[__sr_index]}
+    __sr_end=$((__sr_end - ${#__sr_one} - 1))
+    [[ $__sr_one == *[!$' \t\r']* ]] || builtin continue
+    __sr_trim
+    __sr_brace=${__sr_one%[],]}
+    while [[ $__sr_brace == *[$' \t\r'] ]]; do __sr_brace=${__sr_brace%?}; done
+    if [[ $__sr_brace == *\} ]] && __sr_ends_entry; then
+      __sr_from=$((__sr_end + __sr_skipped + ${#__sr_brace})) __sr_joint=,
+      __sr_text[__sr_index]=${__sr_text[__sr_index]:__sr_skipped+${#__sr_one}}
+      builtin return 0
+    fi
+    __sr_closed=''
+    [[ $__sr_one != ']' ]] || __sr_closed=1
+  done
+  ((__sr_index < 0 && __sr_size == ${#__sr_tail})) || builtin return 1
+  [[ ${__sr_text[0]} == '['* && ${__sr_text[0]} != *[!][$' \t\r']* ]] || builtin return 1
+  __sr_from=1 __sr_joint='' __sr_index=0
+  __sr_text[0]=''
+}
+
+# Whether a line ends an entry of the array, as one that was parked behind the array does not; two blanks are jq's.
+__sr_ends_entry() {
+  builtin local __sr_rest=''
+  [[ ! $__sr_closed && $__sr_brace != '  }' ]] || builtin return 0
+  [[ $__sr_brace != "$__sr_one" ]] || builtin return 1
+  __sr_rest=${__sr_brace##*'{"timestamp":'}
+  if [[ $__sr_rest != "$__sr_brace" ]]; then
+    __sr_is_whole "{$__sr_rest"
+  else
+    ((! __sr_skipped)) && __sr_is_whole "$__sr_brace"
+  fi
+}
+
+# Cuts __sr_one at its end by the blanks, of which there may be very many, and at its beginning by __sr_skipped: no entry is
+# that long, and patterns on long texts are slow.
+__sr_trim() {
+  builtin local __sr_many=0
+  for __sr_many in 65536 4096 256 16 1; do
+    while ((${#__sr_one} >= __sr_many)) && [[ ${__sr_one: -__sr_many} != *[!$' \t\r']* ]]; do
+      __sr_one=${__sr_one:0:${#__sr_one}-__sr_many}
+    done
+  done
+  __sr_skipped=$((${#__sr_one} > 16384 ? ${#__sr_one} - 16384 : 0))
+  __sr_one=${__sr_one:__sr_skipped}
+}
+
+__sr_is_whole() { # TEXT; whether it ends outside of a string, with no brace open
+  builtin local __sr_rest="$1" __sr_plain=''
+  __sr_rest=${__sr_rest//\\\\/}
+  __sr_rest=${__sr_rest//\\\"/}
+  while [[ $__sr_rest == *\"*\"* ]]; do
+    __sr_plain+=${__sr_rest%%\"*}
+    __sr_rest=${__sr_rest#*\"*\"}
+  done
+  __sr_plain+=$__sr_rest
+  __sr_rest=${__sr_plain//[!\{]/}
+  __sr_plain=${__sr_plain//[!\}\"]/}
+  [[ $__sr_plain != *\"* && ${#__sr_plain} == "${#__sr_rest}" ]]
 }
 
 __sr_put_text() {
   builtin local -a __sr_text
-  builtin local __sr_from=$((__sr_size - ${#__sr_tail} + ${#__sr_before})) __sr_new="$__sr_kept"$',\n'"$__sr_line"$'\n]' __sr_more=0
-  [[ $__sr_before == *\} ]] || __sr_new=${__sr_new#,}
-  [[ $__sr_before ]] || __sr_new=[$__sr_new
+  builtin local __sr_new="$__sr_kept"$',\n'"$__sr_line"$'\n]' __sr_more=0
+  [[ $__sr_joint == , ]] || __sr_new=$__sr_joint${__sr_new#,}
   __sr_more=$(((__sr_from + ${#__sr_new} + 2048) / 1024 * 1024 - __sr_size)) # to a multiple of 1024
   if ((__sr_more > 0)); then
     {
@@ -300,11 +372,14 @@ __sr_minute() { # MINUTES since 1970
 }
 
 # Anything else in the file's place is left alone: a FIFO would block for ever. The subshell keeps the service's umask.
+# Everybody may read arrays: OpenShift's gather looks for them, and packs copies of them, as a user like any other.
 __sr_create() { # PATH
+  builtin local __sr_directory_mode=0750 __sr_umask=0137
+  [[ ${__sr[layout]} != array ]] || __sr_directory_mode=0755 __sr_umask=0133
   [[ ! -e $1 && ! -L $1 ]] || builtin return 1
-  [[ -d ${1%/*} ]] || builtin command -p mkdir -p -m 0750 -- "${1%/*}"
+  [[ -d ${1%/*} ]] || builtin command -p mkdir -p -m "$__sr_directory_mode" -- "${1%/*}"
   (
-    builtin umask 0137
+    builtin umask "$__sr_umask"
     builtin set -C # two may get here at once
     if [[ ${__sr[layout]} == array ]]; then builtin printf '[\n]\n' >"$1"; else builtin true >"$1"; fi
   ) || [[ -f $1 && ! -L $1 ]]

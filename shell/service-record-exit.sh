@@ -14,7 +14,7 @@ __sr_pid=$BASHPID
 # shellcheck source=shell/bootstrap-service-record.sh
 . "${BASH_SOURCE[0]%/*}/bootstrap-service-record.sh" || exit 0
 
-declare -A kind=() command=() boot=() result=() signal=() stages=() process=()
+declare -A kind=() command=() boot=() result=() signal=() stages=() failed=() process=()
 pids=()
 
 # Reads this invocation's entries into the arrays above, each by pid. Only our writers' lines have an invocation id, and in
@@ -33,10 +33,12 @@ read_invocation() { # PATH
     "stage start")
       read_member stage "$line"
       stages[$pid]+=$value$'\n'
+      failed[$pid]=
       ;;
     "stage end")
       read_member stage "$line"
       close_stage "$pid" "$value"
+      read_failed_stage "$pid" "$line"
       ;;
     *" end") read_end "$pid" "$line" ;;
     esac
@@ -45,7 +47,7 @@ read_invocation() { # PATH
 
 read_start() { # PID LINE; whether it is the start or, that one lost, the first that is left
   [[ ${kind[$1]-} ]] || pids+=("$1")
-  kind[$1]=service command[$1]='' result[$1]='' signal[$1]='' stages[$1]=''
+  kind[$1]=service command[$1]='' result[$1]='' signal[$1]='' stages[$1]='' failed[$1]=''
   read_command "$1" "$2" preCommand pre-command
   read_command "$1" "$2" postCommand post-command
   read_member bootId "$2"
@@ -65,6 +67,13 @@ read_end() { # PID LINE
   read_member signal "$2"
   signal[$1]=$value
   stages[$1]=
+}
+
+read_failed_stage() { # PID LINE; the stage that fails right before its run does
+  local name="$value"
+  read_member result "$2"
+  failed[$1]=
+  [[ $value != failure ]] || failed[$1]=$name
 }
 
 read_member() { # NAME LINE; sets value, without the quotes of a string
@@ -138,12 +147,15 @@ close_run() { # PID
   __sr_append "${__sr[kind]} end" "$end_result" '' "$message" "$facts"
 }
 
-# What the run said of its end stands beside what systemd saw of the same process: a reader takes the later for more.
+# What the run said of its end stands beside what systemd saw of the same process: a reader takes the later for more. It
+# names the stage that failed with the run, for upstream's analyzer takes that from the entry right before the last one.
 amend_run() { # PID
   [[ $1 == "${process[ExecMainPID]-}" && ${EXIT_CODE-} != exited ]] || return 0
   [[ ${signal[$1]} == unknown || ${result[$1]} == success ]] || return 0
   write_as "$1"
+  __sr[stage]=${failed[$1]}
   __sr_append "${__sr[kind]} end" "$end_result" '' "$message" "$facts"
+  __sr[stage]=
 }
 
 # The service knows nothing of us, or never came as far as its script: it started when systemd says that it did.

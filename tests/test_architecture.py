@@ -20,6 +20,7 @@ PARTS = {
     "systemd": {"systemd"},
     "recorder": {"recorder"},
     "history": {"history"},
+    "diagnosis": {"diagnosis"},
     "bundle": {"bundle"},
     "source": {"source"},
     "display": {"display"},
@@ -34,13 +35,14 @@ MAY_IMPORT = {
     "systemd": set(),
     "recorder": {"format", "records", "systemd"},
     "history": {"format"},
+    "diagnosis": {"format", "history"},
     "bundle": {"format", "layout", "records", "export"},
     "source": {"format", "layout", "records", "systemd", "history", "bundle"},
-    "display": {"format", "history"},
+    "display": {"format", "history", "diagnosis"},
     "export": {"format", "history", "display"},
     "cli": set(PARTS) - {"cli"},
 }
-PURE = {"format", "layout", "history", "display", "export"}
+PURE = {"format", "layout", "history", "diagnosis", "display", "export"}
 DOORS = {"os", "pathlib", "shutil", "signal", "socket", "subprocess", "sys"}
 
 modules = pytest.mark.parametrize(
@@ -103,6 +105,18 @@ print(*sys.modules)
 """
     done = subprocess.run([sys.executable, "-IS", "-c", program], capture_output=True, text=True, check=True)
     assert {"pathlib", "signal", "subprocess", "traceback"}.isdisjoint(done.stdout.split())
+
+
+def test_showing_does_not_load_what_only_judging_needs() -> None:
+    program = """
+import sys
+from service_record.cli import main
+main(["show", "--from", "-"], standalone_mode=False)
+print(*sys.modules)
+"""
+    line = b'{"timestamp": "2026-11-21T01:05:10Z", "phase": "service start"}'
+    done = subprocess.run([sys.executable, "-c", program], input=line, capture_output=True, check=True)
+    assert {"re2", "yaml", "service_record.diagnosis"}.isdisjoint(done.stdout.decode().split())
 
 
 def test_recording_imports_nothing_but_the_standard_library() -> None:

@@ -103,6 +103,14 @@ def test_a_service_that_succeeded_at_last_is_told_in_short() -> None:
     assert "message" not in page
 
 
+def test_a_program_that_a_service_started_does_not_stand_for_it() -> None:
+    started = [entry(at=1, pid=9), entry(Phase.SERVICE_END, 2, pid=9)]
+    failed = history(job=[entry(), *started, entry(Phase.SERVICE_END, 5, result=Result.FAILURE, exit_code=1)])
+    assert "✗ job failed\n  exit 1 after 5.0s" in text(failed)
+    assert "● job running  started" in text(history(job=[entry(), *started]))
+    assert "pid 9" in "".join(painted(wide(failed, "here", VIEW), color=False))
+
+
 def test_failures_come_first_the_earliest_of_them_on_top() -> None:
     fine = [entry(), entry(Phase.SERVICE_END, 1)]
     page = text(

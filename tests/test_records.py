@@ -62,6 +62,18 @@ def test_the_first_entry_makes_directory_and_file_for_owner_and_group(tmp_path: 
     assert stat.S_IMODE(records.path("job").stat().st_mode) == 0o640
 
 
+def test_the_first_entry_of_an_array_makes_them_for_everybody_to_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SERVICE_RECORDS_LAYOUT", "array")
+    records = Records(tmp_path / "new")
+
+    assert records.writer("job").append(entry())
+
+    assert stat.S_IMODE(records.directory.stat().st_mode) == 0o755
+    assert stat.S_IMODE(records.path("job").stat().st_mode) == 0o644
+
+
 def test_entries_are_read_back_in_the_order_of_their_appending(records: Records) -> None:
     written = [entry("stage start", at, stage=f"stage {at}") for at in range(5)]
     writer = records.writer("job")

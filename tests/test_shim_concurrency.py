@@ -10,7 +10,7 @@ import pytest
 from service_record.entry import Entry, Malformed
 from service_record.layout import read_entries
 from tests.shell.scripts import read_record
-from tests.shell.writers import acknowledged, prepare, writers
+from tests.shell.writers import acknowledged, await_first_entry, prepare, writers
 
 WRITERS = 64
 ENTRIES = 500
@@ -69,11 +69,3 @@ def test_killed_writers_tear_at_most_the_entry_that_they_were_writing(tmp_path: 
     assert all(piece.text.startswith('{"timestamp":'[: len(piece.text)]) for piece in torn)
     assert acknowledged(tmp_path) <= stages.keys()
     assert set(stages.values()) == {1}
-
-
-def await_first_entry(done: Path) -> None:
-    """Wait until a writer says that it has written an entry."""
-    deadline = time.monotonic() + 20
-    while not (done.exists() and done.stat().st_size):
-        assert time.monotonic() < deadline, f"{done.name}: the writer has written nothing"
-        time.sleep(0.002)

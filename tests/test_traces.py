@@ -109,7 +109,7 @@ def test_each_service_is_a_process_with_a_slice_for_what_ran_and_a_mark_for_what
         ("bootkube failed: exit 1", 10_000_000),
         ("stage second failed: exit 1", 10_000_000),
     ]
-    assert failures[0]["args"]["location"] == {
+    assert failures[0]["args"]["facts"]["location"] == {
         "line": 12,
         "function": "main",
         "file": "/usr/local/bin/job.sh",

@@ -10,10 +10,13 @@ import click
 from service_record.version import __version__
 
 VERBS: Final = {
+    "analyze": "Say what is wrong with a host, and why: the root cause first.",
+    "diff": "Compare the records of a bad host with those of a good one.",
     "export": "Write records in a form that other programs read.",
     "follow": "Show entries as they come.",
     "run": "Run CMD as a recorded service or stage, and end as it ends.",
     "show": "Show what services did, failures first.",
+    "timeline": "Show when services and their stages ran, as bars over each boot.",
     "validate": "Say what is damaged in records, and save what is whole.",
 }
 """Verb -> its summary, which its own help begins with; `service_record.cli.<verb>` has its `command`."""
@@ -21,6 +24,7 @@ VERBS: Final = {
 FAILED: Final = 1
 UNREADABLE: Final = 3
 DAMAGED: Final = 4
+TIMED_OUT: Final = 124
 _INTERRUPTED: Final = 130
 _CLOSED_PIPE: Final = 141
 
@@ -75,6 +79,7 @@ def main() -> None:
       service-record show                    what ran here, failures first
       service-record show bootkube           one service
       service-record show --from DIR         records copied from another host
+      service-record analyze                 what is wrong here, and why
       service-record run --stage pull -- CMD
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
 

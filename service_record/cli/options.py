@@ -1,7 +1,7 @@
 """The options that reading verbs share."""
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import click
 
@@ -9,6 +9,14 @@ from service_record.cli.completion import complete_services, complete_stages
 from service_record.cli.moments import Moment
 
 _Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+_BOOT: Final = click.option(
+    "--boot", metavar="ID|N|all", default="all", help="Of one boot: 0 the latest, -1 the one before."
+)
+_PERIOD: Final = (
+    click.option("--since", type=Moment(), help="Still recorded then or later: 10m, today, ISO 8601."),
+    click.option("--until", type=Moment(), help="Begun then or before."),
+)
 
 
 def service_argument(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -35,9 +43,7 @@ def source_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def selection_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Which runs: `boot`, `stage`, `failed`, `since`, `until`."""
     return _all(
-        click.option(
-            "--boot", metavar="ID|N|all", default="all", help="Of one boot: 0 the latest, -1 the one before."
-        ),
+        _BOOT,
         click.option(
             "--stage",
             metavar="NAME",
@@ -45,9 +51,13 @@ def selection_options(function: Callable[..., Any]) -> Callable[..., Any]:
             help="Runs with this stage, and of their stages only this.",
         ),
         click.option("--failed", is_flag=True, help="What failed or was interrupted."),
-        click.option("--since", type=Moment(), help="Still recorded then or later: 10m, today, ISO 8601."),
-        click.option("--until", type=Moment(), help="Begun then or before."),
+        *_PERIOD,
     )(function)
+
+
+def period_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Which runs, by when they were: `boot`, `since`, `until`."""
+    return _all(_BOOT, *_PERIOD)(function)
 
 
 def display_options(function: Callable[..., Any]) -> Callable[..., Any]:

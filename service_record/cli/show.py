@@ -9,14 +9,15 @@ from datetime import datetime
 import click
 
 from service_record.cli import FAILED
-from service_record.cli.opening import Unreadable, opened
+from service_record.cli.opening import opened
 from service_record.cli.options import display_options, selection_options, service_argument, source_options
+from service_record.cli.selecting import selected_boot
 from service_record.cli.terminal import print_lines, view
 from service_record.display.page import View
 from service_record.display.text import Clock
 from service_record.history import History, build_history
 from service_record.history.doubts import doubted
-from service_record.history.selection import ALL_BOOTS, Selection, find_boot
+from service_record.history.selection import ALL_BOOTS, Selection
 from service_record.source import Piece, liveness_for
 
 
@@ -69,7 +70,7 @@ def command(
         source = replace(source, records=tuple((name, list(pieces)) for name, pieces in source.records))
     whole = build_history(source.records, liveness_for(source))
     whole = doubted(whole, source.written, source.unfinished)
-    selection = replace(selection, boot_id=_boot_id(whole, boot))
+    selection = replace(selection, boot_id=selected_boot(whole, boot))
     history = selection.of(whole)
     match output:
         case "jsonl":
@@ -82,15 +83,6 @@ def command(
             )
     if fail and any(service.outcome and service.outcome.is_bad for service in history.services):
         raise click.exceptions.Exit(FAILED)
-
-
-def _boot_id(history: History, wanted: str) -> str | None:
-    if wanted == ALL_BOOTS:
-        return None
-    try:
-        return find_boot(history.boots, wanted)
-    except LookupError as error:
-        raise Unreadable(str(error)) from None
 
 
 def _print_page(history: History, source: str, output: str, view: View, color: str, *, pager: bool) -> None:

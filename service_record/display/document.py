@@ -31,6 +31,11 @@ def malformed_document(piece: Malformed) -> Document:
     return {"line": piece.line, "text": piece.text, "reason": piece.reason}
 
 
+def facts_document(facts: Facts) -> Document:
+    """What is known of an end, below `facts`; nothing when that is nothing."""
+    return _facts(facts)
+
+
 def _service(service: ServiceHistory) -> Document:
     return {
         "service": service.name,
@@ -86,22 +91,21 @@ def _span(span: Span) -> Document:
 
 
 def _facts(facts: Facts) -> Document:
-    return {} if facts == NOTHING else {"facts": facts_document(facts)}
-
-
-def facts_document(facts: Facts) -> Document:
-    """What is known of an end, without what is not."""
-    return _known(
-        location=_location(facts.location) if facts.location else None,
-        approximate=facts.is_approximate or None,
-        command=facts.command,
-        stack=[_location(frame) for frame in facts.stack] or None,
-        exitCode=facts.exit_code,
-        signal=facts.signal,
-        serviceResult=facts.service_result,
-        message=facts.message,
-        truncated=facts.is_truncated or None,
-    )
+    if facts == NOTHING:
+        return {}
+    return {
+        "facts": _known(
+            location=_location(facts.location) if facts.location else None,
+            approximate=facts.is_approximate or None,
+            command=facts.command,
+            stack=[_location(frame) for frame in facts.stack] or None,
+            exitCode=facts.exit_code,
+            signal=facts.signal,
+            serviceResult=facts.service_result,
+            message=facts.message,
+            truncated=facts.is_truncated or None,
+        )
+    }
 
 
 def _location(location: Location) -> Document:

@@ -38,10 +38,20 @@ class Glyphs:
     gutter: str = "│"
     cut: str = "…"
     times: str = "×"  # noqa: RUF001
+    bar: str = "━"
+    ongoing: str = "→"
 
 
 ASCII: Final = Glyphs(
-    success="+", failure="x", running="*", interrupted="-", gutter="|", cut="...", times="x"
+    success="+",
+    failure="x",
+    running="*",
+    interrupted="-",
+    gutter="|",
+    cut="...",
+    times="x",
+    bar="=",
+    ongoing=">",
 )
 
 

@@ -17,14 +17,15 @@ class Repeat:
 
 def repeats(runs: Iterable[Run]) -> list[Repeat]:
     """The runs of a service by what they came to, the kind seen last coming last."""
-    found: dict[Hashable, Repeat] = {}
+    return [Repeat(same[0], same[-1], len(same)) for same in alike(runs)]
+
+
+def alike(runs: Iterable[Run]) -> list[list[Run]]:
+    """Likewise, with all the runs of each kind, in their order."""
+    found: dict[Hashable, list[Run]] = {}
     for run in runs:
-        kind = _kind(run)
-        before = found.pop(kind, None)
-        found[kind] = Repeat(before.first, run, before.count + 1) if before else Repeat(run, run, 1)
+        kind = run.came_to
+        same = found.pop(kind, [])
+        same.append(run)
+        found[kind] = same
     return list(found.values())
-
-
-def _kind(run: Run) -> Hashable:
-    facts = run.facts
-    return run.outcome, run.in_stage, run.in_command, facts.location, facts.exit_code, facts.signal

@@ -1,6 +1,6 @@
 """The answer in one screen: what failed, in which stage, at which line, with what it said last."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,7 +14,7 @@ from service_record.display.repeats import Repeat, repeats
 from service_record.display.stages import stage_lines
 from service_record.display.summary import damages, summary
 from service_record.display.text import count, moment, wrap
-from service_record.history import History, ServiceHistory
+from service_record.history import History
 from service_record.history.outcome import Outcome, Run
 
 _INDENT: Final = 2
@@ -24,7 +24,8 @@ _MAX_EARLIER: Final = 3
 def table(history: History, source: str, view: View) -> Iterator[Line]:
     """The lines of the default output of `show`."""
     yield from summary(history, source, view)
-    stories = sorted((_Story(s, _bad_end(s)) for s in history.services if s.runs), key=_urgency)
+    services = (service.attempts for service in history.services if service.runs)
+    stories = sorted((_Story(attempts, _bad_end(attempts)) for attempts in services), key=_urgency)
     for story in stories:
         if story.bad is not None:
             yield BLANK
@@ -41,25 +42,25 @@ def table(history: History, source: str, view: View) -> Iterator[Line]:
 class _Story:
     """One service, and the bad end of it that wants telling in full."""
 
-    service: ServiceHistory
+    attempts: Sequence[Run]
     bad: Run | None
 
 
-def _bad_end(service: ServiceHistory) -> Run | None:
-    """The last run that came to an end, when that was a bad one."""
-    ended = (run for run in reversed(service.runs) if run.outcome is not Outcome.RUNNING)
+def _bad_end(attempts: Sequence[Run]) -> Run | None:
+    """The last attempt that came to an end, when that was a bad one."""
+    ended = (run for run in reversed(attempts) if run.outcome is not Outcome.RUNNING)
     last = next(ended, None)
     return last if last is not None and last.outcome.is_bad else None
 
 
 def _urgency(story: _Story) -> tuple[int, float]:
     """The worst outcomes first, and of those the one that happened first: others may follow from it."""
-    run = story.service.runs[-1]
+    run = story.attempts[-1]
     return list(VERBS).index(run.outcome), (story.bad or run).last_entry.timestamp()
 
 
 def _told_in_full(story: _Story, bad: Run, view: View) -> Iterator[Line]:
-    latest = story.service.runs[-1]
+    latest = story.attempts[-1]
     yield title(latest, view)
     yield from when_lines(latest, view, _INDENT)
     if latest is not bad:
@@ -68,7 +69,7 @@ def _told_in_full(story: _Story, bad: Run, view: View) -> Iterator[Line]:
         )
     yield from details(bad.facts, view, _INDENT)
     yield from stage_lines(bad.stages, view, _INDENT)
-    same, others = _repeats(story.service, bad)
+    same, others = _repeats(story.attempts, bad)
     if same.count > 1:
         first = moment(same.first.last_entry, view.clock, view.now)
         yield from labelled("repeated", [(f"{same.count} times, first {first}", Ink.PLAIN)], view, _INDENT)
@@ -76,8 +77,8 @@ def _told_in_full(story: _Story, bad: Run, view: View) -> Iterator[Line]:
 
 
 def _told_in_short(story: _Story, view: View) -> Iterator[Line]:
-    run = story.service.runs[-1]
-    same, others = _repeats(story.service, run)
+    run = story.attempts[-1]
+    same, others = _repeats(story.attempts, run)
     notes = [when(run, view)]
     if same.count > 1:
         first = moment(same.first.last_entry, view.clock, view.now)
@@ -100,9 +101,9 @@ def _beside(line: Line, notes: str, view: View) -> Iterator[Line]:
         yield ((" " * _INDENT + row, Ink.FAINT),)
 
 
-def _repeats(service: ServiceHistory, run: Run) -> tuple[Repeat, list[Repeat]]:
+def _repeats(attempts: Sequence[Run], run: Run) -> tuple[Repeat, list[Repeat]]:
     """The runs that came to the same as this one, and the others, latest first."""
-    found = repeats(service.runs)
+    found = repeats(attempts)
     same = next(repeat for repeat in found if repeat.last is run)
     return same, [repeat for repeat in reversed(found) if repeat is not same]
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from service_record.entry import Entry, Malformed, Result
+from service_record.history.attempts import attempts
+from service_record.history.clock import ClockStep, clock_steps
 from service_record.history.facts import NOTHING, gather_facts
 from service_record.history.liveness import Liveness, Presence, boots_in_order
 from service_record.history.outcome import Command, Outcome, Run, Stage
@@ -28,9 +30,14 @@ class ServiceHistory:
     """True when the file that was to replace the record lies beside it, from a write that did not end."""
 
     @property
+    def attempts(self) -> tuple[Run, ...]:
+        """The runs that stand for each attempt: of several programs in one invocation only one."""
+        return tuple(attempts(self.runs))
+
+    @property
     def outcome(self) -> Outcome | None:
-        """That of the latest run; None when there is none."""
-        return self.runs[-1].outcome if self.runs else None
+        """That of the latest attempt; None when there is none."""
+        return self.attempts[-1].outcome if self.runs else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +47,8 @@ class History:
     services: tuple[ServiceHistory, ...]
     boots: tuple[str, ...] = ()
     """Boot ids, oldest first."""
+    clock_steps: tuple[ClockStep, ...] = ()
+    """Where the clock was set while the host ran."""
 
 
 def build_history(
@@ -50,7 +59,8 @@ def build_history(
     pairings = [(name, pair(pieces)) for name, pieces in records]
     boots = boots_in_order(pairing.boots for _, pairing in pairings)
     presence = Presence(liveness, _latest_boot(boots, liveness))
-    return History(tuple(_service(name, pairing, presence) for name, pairing in pairings), boots)
+    steps = clock_steps(pairing.runs for _, pairing in pairings)
+    return History(tuple(_service(name, pairing, presence) for name, pairing in pairings), boots, steps)
 
 
 def _latest_boot(boots: tuple[str, ...], liveness: Liveness) -> str | None:
@@ -60,8 +70,10 @@ def _latest_boot(boots: tuple[str, ...], liveness: Liveness) -> str | None:
 
 
 def _service(name: str, pairing: Pairing, presence: Presence) -> ServiceHistory:
-    attempts = _attempts(pairing.runs)
-    runs = (_run(name, span, attempt, presence) for span, attempt in zip(pairing.runs, attempts, strict=True))
+    numbers = list(_attempts(pairing.runs))
+    runs = (
+        _run(name, span, attempt, presence) for span, attempt in zip(pairing.drain(), numbers, strict=True)
+    )
     return ServiceHistory(name, tuple(runs), tuple(pairing.malformed))
 
 
@@ -94,8 +106,10 @@ def _run(service: str, span: RunSpan, attempt: int, presence: Presence) -> Run:
         ended=end.time if end else None,
         duration=_duration(span.start, end),
         facts=gather_facts(_run_evidence(span, command, stage)),
+        uptime=span.start.uptime if span.start else None,
         first_entry=span.first.time,
         last_entry=span.last.time,
+        last_uptime=span.last.uptime,
         boot_id=identified.boot_id,
         invocation_id=identified.invocation_id,
         pid=identified.pid,
@@ -154,6 +168,7 @@ def _command(span: CommandSpan, run: RunSpan, presence: Presence) -> Command:
         ended=end.time if end else None,
         duration=_duration(span.start, end),
         facts=gather_facts(_evidence(span, stage)),
+        uptime=span.start.uptime if span.start else None,
         pid=span.first.pid,
         stages=tuple(_stage(stage, outcome, end) for stage in span.stages),
         in_stage=stage.name if stage else None,
@@ -181,6 +196,7 @@ def _stage(span: StageSpan, around: Outcome, end_around: Entry | None) -> Stage:
         ended=end.time if end else None,
         duration=_duration(span.start, end or end_around),
         facts=gather_facts([end]) if end and end.result is Result.FAILURE else NOTHING,
+        uptime=span.start.uptime if span.start else None,
     )
 
 

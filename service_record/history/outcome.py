@@ -1,5 +1,6 @@
 """What entries come to: outcomes, and the runs, commands and stages that have them. Values only."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -31,6 +32,8 @@ class Span:
     duration: float | None
     """Seconds, by uptime within a boot and by the clock otherwise; None when the clock went backwards."""
     facts: Facts = NOTHING
+    uptime: float | None = None
+    """Seconds from the boot of the host to `started`, where that is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +66,8 @@ class Run(Span):
     """From 1 within its boot."""
     first_entry: datetime
     last_entry: datetime
+    last_uptime: float | None = None
+    """Of its last entry."""
     boot_id: str | None = None
     invocation_id: str | None = None
     pid: int | None = None
@@ -76,3 +81,9 @@ class Run(Span):
     """Likewise the pre- or post-command."""
     dropped: int = 0
     """How many of its entries could not be written."""
+
+    @property
+    def came_to(self) -> Hashable:
+        """What is the same of runs that came to the same end in the same place."""
+        facts = self.facts
+        return self.outcome, self.in_stage, self.in_command, facts.location, facts.exit_code, facts.signal

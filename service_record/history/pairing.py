@@ -3,7 +3,7 @@
 Pure. What the spans it finds come to is the business of `history`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 from service_record.entry import Entry, Malformed, Phase
@@ -41,6 +41,15 @@ class Pairing:
                 self._start_command(entry)
             case Phase.PRE_COMMAND_END | Phase.POST_COMMAND_END:
                 self._end_command(entry)
+
+    def drain(self) -> Iterator[RunSpan]:
+        """The runs, each forgotten as it is handed out: the entries of a long record take much memory."""
+        self._by_identity.clear()
+        self._by_invocation.clear()
+        self._current.clear()
+        self.runs.reverse()
+        while self.runs:
+            yield self.runs.pop()
 
     def _start(self, entry: Entry) -> None:
         run = self._run_started_by(entry)

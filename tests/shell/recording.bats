@@ -226,6 +226,19 @@ END
   [ "$(stat -c %a records/service.json)" = 640 ]
 }
 
+@test "the directory and the file of an array are made for everybody to read, as OpenShift's gather does" {
+  script modes.sh <<'END'
+umask 077
+. "$SHIM"
+umask
+END
+  surroundings+=(SERVICE_RECORDS_LAYOUT=array)
+  run -0 service modes.sh
+  [ "$output" = 0077 ]
+  [ "$(stat -c %a records)" = 755 ]
+  [ "$(stat -c %a records/service.json)" = 644 ]
+}
+
 @test "a directory that is there keeps its mode" {
   mkdir -m 0700 records
   script modes.sh <<<'. "$SHIM"'

@@ -1,13 +1,14 @@
 """Writers for the concurrency tests: a bash script and a Python program that append until done or killed."""
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import cycle, islice
 from pathlib import Path
 from subprocess import Popen
 
-from tests.shell.scripts import ROOT, SHIM, bashes, environment
+from tests.shell.scripts import ROOT, SHIM, bashes, environment, kill_group
 
 BASH = r"""
 . "$SHIM"
@@ -33,7 +34,8 @@ done = os.open(f"{name}.done", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
 for n in range(count):
     stage = f"{name}-{n - n % 2}"
     phase = Phase.STAGE_END if n % 2 else Phase.STAGE_START
-    message = "m" * (n * 37 % 3700)
+    longest = int(os.environ["LONGEST_MESSAGE"])
+    message = "m" * (n * 37 % longest if n % 50 else 3600)
     now = "2026-11-21T01:00:00.000Z"
     if writer.append(Entry(timestamp=now, phase=phase, stage=stage, pid=os.getpid(), error_message=message)):
         os.write(done, f"{stage} {phase.split()[1]}\n".encode())
@@ -58,20 +60,27 @@ def commands() -> Iterator[tuple[str, ...]]:
 
 
 @contextmanager
-def writers(directory: Path, names: list[str], entries: int) -> Iterator[list[Popen[bytes]]]:
-    """Run one writer for each name, half of them bash and half Python; kill at the end what still runs."""
+def writers(
+    directory: Path, names: list[str], entries: int, layout: str = "lines", longest: int = 3700
+) -> Iterator[list[Popen[bytes]]]:
+    """Run one writer for each name, half of them bash and half Python; kill at the end what still runs.
+
+    Each has a process group of its own. Of a Python writer's messages each 50th has 3600 bytes, the
+    others have fewer than `longest`.
+    """
     surroundings = environment(directory)
     surroundings |= {"PATH": f"{directory}:{surroundings['PATH']}", "PYTHONPATH": str(ROOT)}
-    surroundings |= {"INVOCATION_ID": "0123456789abcdef" * 2}
+    surroundings |= {"INVOCATION_ID": "0123456789abcdef" * 2, "LONGEST_MESSAGE": str(longest)}
+    surroundings |= {"SERVICE_RECORDS_LAYOUT": layout}
     running = [
-        Popen([*command, name, str(entries)], cwd=directory, env=surroundings)
+        Popen([*command, name, str(entries)], cwd=directory, env=surroundings, start_new_session=True)
         for name, command in zip(names, islice(commands(), len(names)), strict=True)
     ]
     try:
         yield running
     finally:
         for process in running:
-            process.kill()
+            kill_group(process.pid)
             process.wait()
 
 
@@ -79,3 +88,11 @@ def acknowledged(directory: Path) -> set[str]:
     """Return what the writers say they have written, `STAGE start` or `STAGE end`; a torn line is none."""
     said = "".join(path.read_text() for path in directory.glob("*.done"))
     return {line.rstrip("\n") for line in said.splitlines(keepends=True) if line.endswith("\n")}
+
+
+def await_first_entry(done: Path) -> None:
+    """Wait until a writer says that it has written an entry."""
+    deadline = time.monotonic() + 60
+    while not (done.exists() and done.stat().st_size):
+        assert time.monotonic() < deadline, f"{done.name}: the writer has written nothing"
+        time.sleep(0.002)

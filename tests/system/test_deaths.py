@@ -8,6 +8,7 @@ import pytest
 from service_record.history.outcome import Outcome
 from tests.system.machine import Machine
 
+ARRAY = "Environment=SERVICE_RECORDS_LAYOUT=array"
 FOREVER = "record_service_stage_start waiting; sleep infinity"
 
 
@@ -61,6 +62,19 @@ DEATHS = {
         exit_code=9,
         service_result="exit-code",
     ),
+    "success-in-an-array": Death(
+        body="record_service_stage_start first; record_service_stage_success",
+        settings=(ARRAY,),
+        outcome=Outcome.SUCCESS,
+        exit_code=0,
+        stage=None,
+    ),
+    "sigkill-in-an-array": Death(
+        body="record_service_stage_start waiting; kill -KILL $$",
+        settings=(ARRAY,),
+        signal="KILL",
+        service_result="signal",
+    ),
 }
 
 
@@ -106,6 +120,13 @@ def test_a_run_starts_once_and_has_an_end(machine: Machine, name: str) -> None:
     assert phases[0] == "service start"
     assert phases.count("service start") == 1
     assert phases[-1].startswith("service end")
+
+
+@pytest.mark.parametrize("name", [name for name, death in DEATHS.items() if ARRAY in death.settings])
+def test_a_record_in_the_array_layout_is_one_closed_array(machine: Machine, name: str) -> None:
+    entries = json.loads(machine.records.path(name).read_bytes())
+
+    assert [entry["phase"] for entry in entries] == [entry.phase for entry in machine.entries(name)]
 
 
 def test_show_tells_them_apart_in_json(machine: Machine) -> None:

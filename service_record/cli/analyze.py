@@ -1,0 +1,180 @@
+"""`service-record analyze`: what is wrong with a host, and why."""
+
+import gc
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from service_record.cli import FAILED, TIMED_OUT, told
+from service_record.cli.durations import Duration
+from service_record.cli.judging import Judging, judging
+from service_record.cli.opening import Unreadable, opened
+from service_record.cli.options import display_options, period_options, service_argument, source_options
+from service_record.cli.reading import now_for
+from service_record.cli.selecting import selected_boot
+from service_record.cli.terminal import print_lines, view
+from service_record.cli.waiting import wait_for
+from service_record.diagnosis import Diagnosis, Verdict
+from service_record.display.text import Clock, visible
+from service_record.history import History, build_history
+from service_record.history.doubts import doubted
+from service_record.history.selection import Selection
+from service_record.records import Records
+from service_record.source import liveness_for
+
+_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+
+
+@click.command("analyze")
+@service_argument
+@source_options
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "wide", "json", "jsonl", "yaml"]),
+    default="table",
+    help="table: the answer in one screen; wide: every trouble in full; the others for programs.",
+)
+@click.option("--wait", is_flag=True, help="Wait until nothing runs any more, or something is wrong.")
+@click.option("--timeout", type=Duration(), help="With --wait: give up after 90s, 10m, 1h30m, and exit 124.")
+@click.option("--budget", metavar="FILE", type=_FILE, help="How long stages may take; else learned, or 30m.")
+@click.option("--baseline", metavar="SOURCE", help="Records of a good run, to be slow against.")
+@click.option("--rules", metavar="FILE", type=_FILE, multiple=True, help="More known causes; repeatable.")
+@period_options
+@display_options
+def command(
+    *,
+    services: tuple[str, ...],
+    places: tuple[str, ...],
+    output: str,
+    wait: bool,
+    timeout: float | None,
+    budget: Path | None,
+    baseline: str | None,
+    rules: tuple[Path, ...],
+    boot: str,
+    since: datetime | None,
+    until: datetime | None,
+    clock: str | None,
+    color: str,
+    pager: bool,
+) -> None:
+    """Say what is wrong with a host, and why: the root cause first.
+
+    \b
+    Examples:
+      service-record analyze                     this host
+      service-record analyze --from bundle.tar.gz
+      service-record analyze bootkube --wait --timeout 30m
+      service-record analyze --baseline good.tar.gz --from bad.tar.gz
+    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    if timeout is not None and not wait:
+        raise click.UsageError("--timeout needs --wait")
+    if baseline == "-" and "-" in places:
+        raise click.UsageError("standard input holds one of --from and --baseline, not both")
+    request = _Request(places, services, boot, since, until, judging(budget, baseline, rules))
+    if wait:
+        seen = _waited(request, timeout)
+    else:
+        gc.disable()  # nothing here forms cycles, and looking for some takes a third of the time
+        seen = request.answer()
+    if seen.diagnosis is None:
+        raise Unreadable(seen.refusal)
+    _print(seen.diagnosis, seen, output, Clock(clock) if clock else None, color, pager=pager)
+    if wait and seen.diagnosis.verdict is Verdict.RUNNING:
+        raise click.exceptions.Exit(TIMED_OUT)
+    if seen.diagnosis.verdict.is_bad:
+        raise click.exceptions.Exit(FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What one look at the records came to."""
+
+    source: str
+    history: History
+    diagnosis: Diagnosis | None
+    refusal: str = ""
+    """Why there is no diagnosis, in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What was asked for."""
+
+    places: Sequence[str]
+    services: Sequence[str]
+    boot: str
+    since: datetime | None
+    until: datetime | None
+    judging: Judging
+
+    def answer(self) -> _Answer:
+        source = opened(self.places, self.services)
+        whole = build_history(source.records, liveness_for(source))
+        whole = doubted(whole, source.written, source.unfinished)
+        selection = Selection(
+            services=self.services,
+            boot_id=selected_boot(whole, self.boot),
+            since=self.since,
+            until=self.until,
+        )
+        history = selection.of(whole)
+        found = self.judging.diagnosis(history, now_for(whole, source))
+        return _Answer(source.name, history, found, "" if found else f"no run to judge in {source.name}")
+
+    def answer_so_far(self) -> _Answer:
+        """Likewise; where nothing can be read yet, that is why there is no diagnosis."""
+        try:
+            return self.answer()
+        except Unreadable as error:
+            return _Answer("", History(()), None, error.message)
+        except FileNotFoundError as error:
+            return _Answer("", History(()), None, told(error))
+
+    def directory(self) -> Path:
+        """The directory that is waited for; a usage error where it is none."""
+        directory = Path(self.places[0]) if self.places else Records().directory
+        if len(self.places) > 1 or (directory.exists() and not directory.is_dir()) or "-" in self.places:
+            raise click.UsageError("--wait needs one directory of records that a host writes")
+        return directory
+
+
+def _waited(request: _Request, timeout: float | None) -> _Answer:
+    """The answer once something has come of it; the latest one when that takes too long."""
+    seen = wait_for(request.answer_so_far, _is_over, request.directory(), timeout)
+    if seen.diagnosis is None:
+        click.echo(f"Error: {visible(seen.refusal)}", err=True)
+        raise click.exceptions.Exit(TIMED_OUT)
+    return seen
+
+
+def _is_over(seen: _Answer) -> bool:
+    return seen.diagnosis is not None and seen.diagnosis.verdict is not Verdict.RUNNING
+
+
+def _print(
+    diagnosis: Diagnosis, seen: _Answer, output: str, clock: Clock | None, color: str, *, pager: bool
+) -> None:
+    if output in {"table", "wide"}:
+        from service_record.display.analysis import analysis  # noqa: PLC0415  # only what is shown
+
+        lines = analysis(diagnosis, seen.history, seen.source, view(clock), whole=output == "wide")
+        print_lines(lines, color, pager=pager)
+        return
+    from service_record.display.analysis_document import analysis_document, analysis_lines  # noqa: PLC0415
+    from service_record.display.machine import as_json, encoded  # noqa: PLC0415
+
+    if output == "jsonl":
+        text = "".join(f"{encoded(line)}\n" for line in analysis_lines(diagnosis, seen.source))
+    elif output == "json":
+        text = as_json(analysis_document(diagnosis, seen.source))
+    else:
+        from service_record.display.yaml import as_yaml  # noqa: PLC0415
+
+        text = as_yaml(analysis_document(diagnosis, seen.source))
+    sys.stdout.buffer.write(text.encode())

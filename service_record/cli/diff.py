@@ -1,0 +1,93 @@
+"""`service-record diff`: what a bad host did differently from a good one."""
+
+import gc
+import sys
+
+import click
+
+from service_record.cli import FAILED
+from service_record.cli.durations import Duration
+from service_record.cli.opening import Unreadable, opened
+from service_record.cli.options import display_options
+from service_record.cli.reading import history_of, now_for
+from service_record.cli.terminal import print_lines, view
+from service_record.diagnosis.comparison import FLOOR, RATIO, Tolerance, compare
+from service_record.display.text import Clock, visible
+
+
+@click.command("diff")
+@click.argument("good", metavar="GOOD")
+@click.argument("bad", metavar="BAD")
+@click.option("--service", "services", metavar="NAME", multiple=True, help="Only this one; repeatable.")
+@click.option(
+    "--ratio",
+    type=click.FloatRange(min=1),
+    default=RATIO,
+    show_default=True,
+    help="Slower is what took longer than so many times.",
+)
+@click.option(
+    "--floor",
+    type=Duration(),
+    default=f"{FLOOR:g}s",
+    show_default=True,
+    help="And longer by more than this: 90s, 2m, 0.5s.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json", "jsonl", "yaml"]),
+    default="table",
+    help="table: for people; jsonl: a line for each difference.",
+)
+@display_options
+def command(
+    *,
+    good: str,
+    bad: str,
+    services: tuple[str, ...],
+    ratio: float,
+    floor: float,
+    output: str,
+    clock: str | None,
+    color: str,
+    pager: bool,
+) -> None:
+    """Compare the records of a bad host with those of a good one.
+
+    GOOD and BAD are directories, files or bundles; one of them may be - for standard input. Of each service
+    the last run that is over is compared, or else the last; failures are those of all its runs.
+
+    Exits with 0 when nothing differs that matters, and with 1 otherwise.
+
+    \b
+    Examples:
+      service-record diff good.tar.gz bad.tar.gz
+      service-record diff /mnt/good /var/log/openshift --ratio 3
+    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    if good == bad == "-":
+        raise click.UsageError("standard input is one source: name a directory, file or bundle for the other")
+    gc.disable()  # nothing here forms cycles
+    sources = opened([good], ()), opened([bad], ())
+    before, after = history_of(sources[0]), history_of(sources[1])
+    unknown = set(services) - {service.name for history in (before, after) for service in history.services}
+    if unknown:
+        raise Unreadable(visible(f"no record of {', '.join(sorted(unknown))} in either"))
+    tolerance = Tolerance(ratio, floor)
+    found = compare(before, after, now_for(after, sources[1]), tolerance, services)
+    if output == "table":
+        from service_record.display.comparison import comparison_page  # noqa: PLC0415  # only what is shown
+
+        names = (sources[0].name, before), (sources[1].name, after)
+        print_lines(comparison_page(found, *names, view(Clock(clock) if clock else None)), color, pager=pager)
+    else:
+        from service_record.display.comparison_document import (  # noqa: PLC0415
+            comparison_document,
+            difference_documents,
+        )
+        from service_record.display.programs import written  # noqa: PLC0415
+
+        document = comparison_document(found, sources[0].name, sources[1].name, tolerance)
+        sys.stdout.buffer.write(written(document, difference_documents(found), output).encode())
+    if any(one.differs for one in found):
+        raise click.exceptions.Exit(FAILED)

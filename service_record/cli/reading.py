@@ -1,0 +1,23 @@
+"""What verbs read of a source: its history, and the moment as of which that is judged."""
+
+from datetime import UTC, datetime
+
+from service_record import systemd
+from service_record.diagnosis.now import Now, latest_entry
+from service_record.history import History, build_history
+from service_record.history.doubts import doubted
+from service_record.source import Source, liveness_for
+
+
+def history_of(source: Source) -> History:
+    """The history that the records of a source tell, with what speaks against them."""
+    return doubted(build_history(source.records, liveness_for(source)), source.written, source.unfinished)
+
+
+def now_for(history: History, source: Source) -> Now:
+    """The present, where the records are those of this host as it runs; elsewhere the latest entry."""
+    boot_id = systemd.boot_id()
+    is_here = source.is_home or (boot_id is not None and boot_id in history.boots)
+    if source.is_snapshot or not is_here:
+        return latest_entry(history)
+    return Now(time=datetime.now(UTC), boot_id=boot_id, uptime=systemd.uptime())

@@ -1,0 +1,89 @@
+"""`service-record timeline`: when everything ran, as bars."""
+
+import gc
+import sys
+from dataclasses import replace
+from datetime import datetime
+
+import click
+
+from service_record.cli.opening import opened
+from service_record.cli.options import display_options, selection_options, service_argument, source_options
+from service_record.cli.reading import history_of, now_for
+from service_record.cli.selecting import selected_boot
+from service_record.cli.terminal import print_lines, view
+from service_record.display.page import Glyphs
+from service_record.display.text import Clock
+from service_record.display.timeline import charts
+from service_record.history.selection import Selection
+
+
+@click.command("timeline")
+@service_argument
+@source_options
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "wide", "json", "jsonl", "yaml", "html"]),
+    default="table",
+    help="table: a row for each service and stage; wide: runs that ended differently apart; "
+    "html: a page in one file; the others for programs.",
+)
+@click.option("--by-duration", is_flag=True, help="What took longest first.")
+@selection_options
+@display_options
+def command(
+    *,
+    services: tuple[str, ...],
+    places: tuple[str, ...],
+    output: str,
+    by_duration: bool,
+    boot: str,
+    stage: str | None,
+    failed: bool,
+    since: datetime | None,
+    until: datetime | None,
+    clock: str | None,
+    color: str,
+    pager: bool,
+) -> None:
+    """Show when services and their stages ran, as bars over each boot.
+
+    \b
+    Examples:
+      service-record timeline                       the latest boots of this host
+      service-record timeline --boot 0 bootkube     one service in the latest boot
+      service-record timeline --by-duration         what took longest first
+      service-record timeline --from bundle.tar.gz
+    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    gc.disable()  # nothing here forms cycles
+    source = opened(places, services)
+    whole = history_of(source)
+    selection = Selection(
+        services=services,
+        boot_id=selected_boot(whole, boot),
+        stage=stage,
+        failed=failed,
+        since=since,
+        until=until,
+    )
+    history = selection.of(whole)
+    is_apart = output == "wide"
+    found = charts(history, now_for(whole, source), apart=is_apart, by_duration=by_duration)
+    seen = view(Clock(clock) if clock else None)
+    if output in {"table", "wide"}:
+        from service_record.display.timeline.page import timeline_page  # noqa: PLC0415  # only what is shown
+
+        lines = timeline_page(history, source.name, found, seen, wide=is_apart, flat=by_duration)
+        print_lines(lines, color, pager=pager)
+    elif output == "html":
+        from service_record.display.html.timeline import timeline_html  # noqa: PLC0415
+
+        page = timeline_html(history, source.name, found, replace(seen, glyphs=Glyphs()), flat=by_duration)
+        sys.stdout.buffer.write(page.encode())
+    else:
+        from service_record.display.programs import written  # noqa: PLC0415
+        from service_record.display.timeline.document import row_documents, timeline_document  # noqa: PLC0415
+
+        document = timeline_document(found, source.name)
+        sys.stdout.buffer.write(written(document, row_documents(found), output).encode())

@@ -1,0 +1,6 @@
+"""What is wrong with a host, from its history: findings and the verdict, root cause first. Pure."""
+
+from service_record.diagnosis.diagnose import diagnose
+from service_record.diagnosis.findings import Diagnosis, Verdict
+
+__all__ = ["Diagnosis", "Verdict", "diagnose"]

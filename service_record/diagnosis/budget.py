@@ -1,0 +1,145 @@
+"""How long a stage may take: from a budget file, from executions that succeeded, or by default. Pure."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import chain
+from typing import Final
+
+from service_record.diagnosis.placed import Value, document
+from service_record.history import History
+from service_record.history.outcome import Command, Outcome, Run, Stage
+
+DEFAULT_SECONDS: Final = 30 * 60.0
+"""What a stage may take of which nothing is known: the longest that OpenShift waits for one of its own."""
+LEAST_LEARNED: Final = 5 * 60.0
+TIMES_LONGEST: Final = 3
+
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_DURATION: Final = re.compile(r"(?:(\d{1,9}(?:\.\d{1,3})?)([smhd]?))(?: ?(\d{1,9})([smhd]))?", re.ASCII)
+
+
+class Basis(StrEnum):
+    """What a budget comes from."""
+
+    FILE = "file"
+    BASELINE = "baseline"
+    EARLIER = "earlier"
+    DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """How many seconds something may take, and how that is known."""
+
+    seconds: float
+    basis: Basis
+    executions: int = 0
+    """How many successful ones it was learned from."""
+    longest: float | None = None
+    """Seconds that the longest of them took."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetFile:
+    """What a budget file asks for, in seconds."""
+
+    stage: float | None = None
+    """For every stage that is not named."""
+    runs: Mapping[str, float] = field(default_factory=dict)
+    """Service -> its whole run."""
+    stages: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    """Service and stage, or pre- or post-command."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budgets:
+    """The budgets of a host's services."""
+
+    file: BudgetFile = field(default_factory=BudgetFile)
+    baseline: History | None = None
+
+    def of_run(self, service: str) -> Budget | None:
+        """A run has a budget only when the file gives one: some services are made to run for ever."""
+        seconds = self.file.runs.get(service)
+        return None if seconds is None else Budget(seconds=seconds, basis=Basis.FILE)
+
+    def of_stage(self, service: str, stage: str, runs: Iterable[Run]) -> Budget:
+        """The budget of a stage or command, given the runs of its service."""
+        seconds = self.file.stages.get((service, stage))
+        if seconds is not None:
+            return Budget(seconds=seconds, basis=Basis.FILE)
+        learned = (
+            _learned(stage, runs, Basis.EARLIER),
+            _learned(stage, runs_of(self.baseline, service), Basis.BASELINE),
+        )
+        known = [budget for budget in learned if budget is not None]
+        if known:
+            return max(known, key=lambda budget: budget.seconds)
+        if self.file.stage is not None:
+            return Budget(seconds=self.file.stage, basis=Basis.FILE)
+        return Budget(seconds=DEFAULT_SECONDS, basis=Basis.DEFAULT)
+
+
+def runs_of(history: History | None, service: str) -> tuple[Run, ...]:
+    """The runs of a service; none where there is no such history or service."""
+    services = history.services if history else ()
+    return next((found.runs for found in services if found.name == service), ())
+
+
+def successful(name: str, runs: Iterable[Run]) -> list[float]:
+    """How many seconds each successful execution of a stage or command took."""
+    spans = (span for run in runs for span in _called(name, run) if span.outcome is Outcome.SUCCESS)
+    return [span.duration for span in spans if span.duration is not None]
+
+
+def _called(name: str, run: Run) -> Iterable[Stage | Command]:
+    spans: Iterable[Stage | Command] = chain(run.stages, run.commands, *(c.stages for c in run.commands))
+    return (span for span in spans if span.name == name)
+
+
+def _learned(name: str, runs: Iterable[Run], basis: Basis) -> Budget | None:
+    took = successful(name, runs)
+    if not took:
+        return None
+    longest = max(took)
+    seconds = max(TIMES_LONGEST * longest, LEAST_LEARNED)
+    return Budget(seconds=seconds, basis=basis, executions=len(took), longest=longest)
+
+
+def parse_duration(text: str) -> float:
+    """The seconds that a person means: `90`, `90s`, `5m`, `1h30m`, `1.5h`. ValueError when that is none."""
+    found = _DURATION.fullmatch(text.strip())
+    if not found:
+        raise ValueError(f"{text!r} is no duration; durations are like 90s, 5m, 1h30m")
+    number, unit, more, smaller = found.groups()
+    if more and not unit:
+        raise ValueError(f"{text!r} is no duration; durations are like 90s, 5m, 1h30m")
+    return float(number) * _UNITS[unit or "s"] + (int(more) * _UNITS[smaller] if more else 0)
+
+
+def read_budgets(text: str, path: str) -> BudgetFile:
+    """The budgets in the text of a file, whose form is in docs/analyze.md. Raises FileError."""
+    root = document(text, path)
+    if root is None:
+        return BudgetFile()
+    top = root.fields("a budget file", ("stage", "services"))
+    runs: dict[str, float] = {}
+    stages: dict[tuple[str, str], float] = {}
+    services = top["services"].fields("`services`") if "services" in top else {}
+    for service, value in services.items():
+        own = value.fields("a service", ("run", "stages"))
+        if "run" in own:
+            runs[service] = _seconds(own["run"])
+        named = own["stages"].fields("`stages`") if "stages" in own else {}
+        stages |= {(service, stage): _seconds(limit) for stage, limit in named.items()}
+    return BudgetFile(stage=_seconds(top["stage"]) if "stage" in top else None, runs=runs, stages=stages)
+
+
+def _seconds(value: Value) -> float:
+    text = value.text("a budget")
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise value.fault(str(error)) from None

@@ -1,0 +1,221 @@
+"""Known causes: rules that know a trouble by its message and its end, and say in plain words what it is.
+
+Patterns are matched by RE2, in time linear in the text whatever the pattern: messages come from anywhere, and
+rules from whoever wrote them. This module alone needs it.
+"""
+
+import re
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import re2
+
+from service_record.diagnosis.evidence import KINDS, Evidence, KnownCause
+from service_record.diagnosis.placed import FileError, Value, document
+
+_Pattern: TypeAlias = Any  # re2 has no types
+_Match: TypeAlias = Any
+
+_MAX_BYTES: Final = 1 << 16
+"""What is looked at of a message: its end."""
+_MAX_VALUE: Final = 200
+_PATTERNS: Final[tuple[str, ...]] = ("service", "stage", "command", "message")
+_WORDS: Final[tuple[str, ...]] = ("kind", "exit", "signal", "systemd")
+_FIELDS: Final = ("name", "says", "explains", "symptom", "next", *_PATTERNS, *_WORDS)
+_GIVEN: Final = frozenset({"service", "unit", "stage", "invocation"})
+"""What every rule may put into a command, where it is known."""
+_PLACEHOLDER: Final = re.compile(r"(?<![${])\{([a-z]+)\}(?!\})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One cause and what it is known by; all of that has to fit, and of each one of the alternatives."""
+
+    name: str
+    says: str
+    explains: str | None = None
+    is_symptom: bool = False
+    next: tuple[str, ...] = ()
+    patterns: Mapping[str, tuple[_Pattern, ...]] = field(default_factory=dict)
+    words: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    def cause(
+        self, evidence: Evidence, words: Mapping[str, Collection[str]], texts: Mapping[str, bytes]
+    ) -> KnownCause | None:
+        """The cause as it applies to the evidence, which has these words and texts; None when it does not."""
+        if any(wanted.isdisjoint(words[name]) for name, wanted in self.words.items()):
+            return None
+        found: dict[str, _Match] = {}
+        for name, patterns in self.patterns.items():
+            match = _first(patterns, texts[name])
+            if match is None:
+                return None
+            found[name] = match
+        values = _given(evidence) | _groups(found.values())
+        return KnownCause(
+            name=self.name,
+            says=self.says,
+            explains=self.explains,
+            commands=tuple(_filled(self.next, values)),
+            is_symptom=self.is_symptom,
+            line=_line(found["message"], texts["message"]) if "message" in found else None,
+        )
+
+
+class Causes:
+    """Rules in the order in which they are tried: those that came first, and causes before symptoms."""
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self._rules = sorted(rules, key=lambda rule: rule.is_symptom)
+
+    def explain(self, evidence: Evidence) -> KnownCause | None:
+        """The cause that the first fitting rule knows."""
+        words, texts = _words(evidence), _texts(evidence)
+        causes = (rule.cause(evidence, words, texts) for rule in self._rules)
+        return next((cause for cause in causes if cause is not None), None)
+
+
+def read_rules(text: str, path: str) -> tuple[Rule, ...]:
+    """The rules in the text of a file, whose form is in docs/analyze.md. Raises FileError, with the line."""
+    root = document(text, path)
+    rules: dict[str, Rule] = {}
+    for value in root.items("rules") if root is not None else ():
+        rule = _rule(value)
+        if rule.name in rules:
+            raise value.fault(f"a rule is called {rule.name!r} already")
+        rules[rule.name] = rule
+    return tuple(rules.values())
+
+
+def _rule(value: Value) -> Rule:
+    fields = value.fields("a rule", _FIELDS)
+    for required in ("name", "says"):
+        if required not in fields:
+            raise value.fault(f"a rule needs `{required}`")
+    patterns = {
+        name: tuple(_pattern(one, name) for one in fields[name].texts(f"`{name}`"))
+        for name in _PATTERNS
+        if name in fields
+    }
+    words = {
+        name: frozenset(_word(one, name) for one in fields[name].texts(f"`{name}`"))
+        for name in _WORDS
+        if name in fields
+    }
+    if not patterns and not words:
+        raise value.fault(f"a rule needs something to be known by: {', '.join((*_PATTERNS, *_WORDS))}")
+    known = _GIVEN.union(*(_names(pattern) for each in patterns.values() for pattern in each))
+    commands = fields["next"].texts("`next`") if "next" in fields else []
+    return Rule(
+        name=fields["name"].text("`name`"),
+        says=fields["says"].text("`says`"),
+        explains=fields["explains"].text("`explains`") if "explains" in fields else None,
+        is_symptom="symptom" in fields and fields["symptom"].flag("`symptom`"),
+        next=tuple(_command(one, known) for one in commands),
+        patterns=patterns,
+        words=words,
+    )
+
+
+def _pattern(value: Value, name: str) -> _Pattern:
+    options = re2.Options()
+    options.case_sensitive = False
+    options.log_errors = False
+    try:
+        return re2.compile(value.text(f"a pattern of `{name}`").encode(), options)
+    except re2.error as error:
+        reason = error.args[0] if error.args else ""
+        raise value.fault(f"not a pattern of RE2: {_decoded(reason)}") from None
+
+
+def _word(value: Value, name: str) -> str:
+    word = value.text(f"`{name}`")
+    if name == "kind" and word not in KINDS:
+        raise value.fault(f"no kind {word!r}; kinds are {', '.join(sorted(KINDS))}")
+    if name == "exit" and not word.isdecimal():
+        raise value.fault(f"{word!r} is no exit status")
+    return word.removeprefix("SIG") if name == "signal" else word
+
+
+def _command(value: Value, known: Collection[str]) -> str:
+    command = value.text("a command of `next`")
+    unknown = set(_PLACEHOLDER.findall(command)) - set(known)
+    if unknown:
+        raise value.fault(f"nothing is called {{{min(unknown)}}} here; there are {', '.join(sorted(known))}")
+    return command
+
+
+def _words(evidence: Evidence) -> dict[str, Collection[str]]:
+    facts = evidence.facts
+    return {
+        "kind": evidence.kinds,
+        "exit": () if facts.exit_code is None else (str(facts.exit_code),),
+        "signal": () if facts.signal is None else (facts.signal,),
+        "systemd": () if facts.service_result is None else (facts.service_result,),
+    }
+
+
+def _texts(evidence: Evidence) -> dict[str, bytes]:
+    texts = {
+        "service": evidence.service,
+        "stage": evidence.stage,
+        "command": evidence.facts.command,
+        "message": evidence.facts.message,
+    }
+    return {name: (text or "")[-_MAX_BYTES:].encode(errors="replace") for name, text in texts.items()}
+
+
+def _first(patterns: Sequence[_Pattern], text: bytes) -> _Match | None:
+    if not text:
+        return None
+    return next(filter(None, (pattern.search(text) for pattern in patterns)), None)
+
+
+def _names(pattern: _Pattern) -> list[str]:
+    return [_decoded(name) for name in pattern.groupindex]
+
+
+def _decoded(name: bytes | str) -> str:
+    return name.decode(errors="replace") if isinstance(name, bytes) else name
+
+
+def _given(evidence: Evidence) -> dict[str, str]:
+    given = {
+        "service": evidence.service,
+        "unit": f"{evidence.service}.service",
+        "stage": evidence.stage,
+        "invocation": evidence.invocation_id,
+    }
+    return {name: value for name, value in given.items() if value}
+
+
+def _groups(matches: Iterable[_Match]) -> dict[str, str]:
+    return {
+        _decoded(name): _decoded(value)
+        for match in matches
+        for name, value in match.groupdict().items()
+        if value
+    }
+
+
+def _filled(commands: Iterable[str], values: Mapping[str, str]) -> Iterator[str]:
+    """The commands whose every placeholder has a value that is safe to paste into a shell."""
+    safe = {name: shlex.quote(value) for name, value in values.items() if _is_safe(value)}
+    for command in commands:
+        if set(_PLACEHOLDER.findall(command)) <= safe.keys():
+            yield _PLACEHOLDER.sub(lambda found: safe[found[1]], command)
+
+
+def _is_safe(value: str) -> bool:
+    return value.isprintable() and len(value) <= _MAX_VALUE and not value.startswith("-")
+
+
+def _line(match: _Match, text: bytes) -> str:
+    begin = text.rfind(b"\n", 0, match.start()) + 1
+    end = text.find(b"\n", match.end())
+    return text[begin : end if end >= 0 else None].decode(errors="replace").strip()
+
+
+__all__ = ["Causes", "FileError", "Rule", "read_rules"]

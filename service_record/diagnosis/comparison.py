@@ -1,0 +1,182 @@
+"""What a bad history does differently from a good one, service by service. Pure.
+
+Of each service one run is compared: the last that is over, or else the last. Failures are those of all runs.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from service_record.diagnosis.failures import Failure, new_failures
+from service_record.diagnosis.now import Now
+from service_record.diagnosis.steps import Step, longest, moved, steps_of
+from service_record.history import History, ServiceHistory
+from service_record.history.outcome import Outcome, Run, Span
+
+RATIO: Final = 2.0
+FLOOR: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """What is not slow yet: twice a moment is no delay, nor are five seconds of an hour."""
+
+    ratio: float = RATIO
+    floor: float = FLOOR
+    """Seconds."""
+
+    def is_slower(self, bad: float, good: float) -> bool:
+        return bad > good * self.ratio and bad - good > self.floor
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A run came to something else, or in another place."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepEnded:
+    """A step that succeeded in the good run did not, although its run may have gone on."""
+
+    step: Step
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A step of the good run only."""
+
+    step: Step
+    is_unreached: bool
+    """True when the bad run ended, or is, before the place of the step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """A step of the bad run only."""
+
+    step: Step
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A step in another place of the order."""
+
+    step: Step
+    after: Step | None
+    """What it follows in the bad run; None when it is the first."""
+    good_after: Step | None
+
+
+@dataclass(frozen=True, slots=True)
+class Slower:
+    """A step, or the whole run, that took much longer."""
+
+    step: Step | None
+    seconds: float
+    good_seconds: float
+    is_running: bool
+
+
+Difference: TypeAlias = Ended | StepEnded | Missing | Added | Moved | Slower | Failure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceComparison:
+    """One service in both histories; a run is None where the service has none."""
+
+    service: str
+    good: Run | None
+    bad: Run | None
+    good_runs: int = 0
+    """How many there are."""
+    bad_runs: int = 0
+    differences: tuple[Difference, ...] = ()
+
+    @property
+    def differs(self) -> bool:
+        return bool(self.differences) or (self.good is None) is not (self.bad is None)
+
+
+def compare(
+    good: History, bad: History, now: Now, tolerance: Tolerance, services: Collection[str] = ()
+) -> tuple[ServiceComparison, ...]:
+    """The services of both histories, those named or all, by name; `now` is the moment of the bad one."""
+    sides = [{service.name: service for service in history.services} for history in (good, bad)]
+    names = sorted(sides[0].keys() | sides[1].keys())
+    return tuple(
+        _compared(sides[0].get(name), sides[1].get(name), name, now, tolerance)
+        for name in names
+        if name in services or not services
+    )
+
+
+def run_of(service: ServiceHistory | None) -> Run | None:
+    """The run that is compared: the last that is over, or else the last."""
+    runs = service.runs if service is not None else ()
+    over = (run for run in reversed(runs) if run.outcome is not Outcome.RUNNING)
+    return next(over, runs[-1] if runs else None)
+
+
+def _compared(
+    good: ServiceHistory | None, bad: ServiceHistory | None, name: str, now: Now, tolerance: Tolerance
+) -> ServiceComparison:
+    runs = run_of(good), run_of(bad)
+    differences: list[Difference] = []
+    if bad is not None:
+        if runs[0] is not None and runs[1] is not None:
+            differences += _differences(runs[0], runs[1], bad, now, tolerance)
+        differences += new_failures(good.runs if good is not None else (), bad.runs)
+    return ServiceComparison(
+        service=name,
+        good=runs[0],
+        bad=runs[1],
+        good_runs=len(good.runs) if good is not None else 0,
+        bad_runs=len(bad.runs) if bad is not None else 0,
+        differences=tuple(differences),
+    )
+
+
+def _differences(
+    good: Run, bad: Run, service: ServiceHistory, now: Now, tolerance: Tolerance
+) -> Iterator[Difference]:
+    if bad.outcome is not Outcome.SUCCESS and _end(bad) != _end(good):
+        yield Ended()
+    before, after = steps_of(good), steps_of(bad)
+    yield from _step_ends(good, bad)
+    common = [step for step in before if step in after]
+    last = list(before).index(common[-1]) if common else -1
+    for place, step in enumerate(before):
+        if step not in after:
+            yield Missing(step, bad.outcome is not Outcome.SUCCESS and place > last)
+    yield from (Added(step) for step in after if step not in before)
+    for step, follows, followed in moved(common, [step for step in after if step in before]):
+        yield Moved(step, follows, followed)
+    yield from _slower(good, bad, service, now, tolerance)
+
+
+def _end(run: Run) -> tuple[Outcome, str | None, str | None]:
+    return run.outcome, run.in_stage, run.in_command
+
+
+def _step_ends(good: Run, bad: Run) -> Iterator[StepEnded]:
+    """The steps that went wrong, without the one that the end of the run tells of."""
+    before = steps_of(good)
+    for step, spans in steps_of(bad).items():
+        if step not in before or step.name in {bad.in_stage, bad.in_command}:
+            continue
+        outcome = spans[-1].outcome
+        if outcome is not Outcome.SUCCESS and before[step][-1].outcome is Outcome.SUCCESS:
+            yield StepEnded(step, outcome)
+
+
+def _slower(good: Run, bad: Run, service: ServiceHistory, now: Now, tolerance: Tolerance) -> Iterator[Slower]:
+    """The steps and then the run, as measured by what succeeded in the good run."""
+    before = steps_of(good)
+    of_run: tuple[Step | None, list[Span]] = (None, [bad])
+    for step, spans in [*steps_of(bad).items(), of_run]:
+        usual = [good] if step is None else before.get(step, [])
+        known = [s.duration for s in usual if s.outcome is Outcome.SUCCESS and s.duration is not None]
+        found = longest(spans, bad, service, now)
+        if known and found is not None and tolerance.is_slower(found.seconds, max(known)):
+            yield Slower(step, found.seconds, max(known), found.is_running)

@@ -1,0 +1,178 @@
+"""What a diagnosis consists of: findings with their evidence, and the verdict of the host. Values only."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from service_record.diagnosis.budget import Budget
+from service_record.diagnosis.evidence import KnownCause
+from service_record.history.clock import ClockStep
+from service_record.history.facts import Facts
+from service_record.history.outcome import Run
+
+
+class Verdict(StrEnum):
+    """What a host came to; the first four are bad."""
+
+    FAILED = "failed"
+    LOOPING = "looping"
+    STUCK = "stuck"
+    INTERRUPTED = "interrupted"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+
+    @property
+    def is_bad(self) -> bool:
+        return self not in {Verdict.RUNNING, Verdict.SUCCEEDED}
+
+
+class LoopOf(StrEnum):
+    """What a loop repeats."""
+
+    RESTARTS = "restart"
+    STAGE = "stage"
+    BOOTS = "boot"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loop:
+    """The same failure again and again."""
+
+    of: LoopOf
+    count: int
+    messages: int
+    """How many signatures the latest messages have: 1 when the same is said each time, 0 when nothing is."""
+    boots: tuple[str, ...] = ()
+    """Of a boot loop: the boots that got no further, oldest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overrun:
+    """What runs longer than it may."""
+
+    what: str
+    """`stage`, `pre-command`, `post-command` or `run`."""
+    name: str
+    seconds: float
+    budget: Budget
+    is_least: bool
+    """True when `seconds` ends with the last entry known, so that it may be much more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """Something wrong with a service that decides the verdict: failed, looping, stuck or interrupted."""
+
+    kind: Verdict
+    service: str
+    run: Run
+    """The run to look at: of a loop the last that ended."""
+    facts: Facts
+    """What is known of the failure: those of the run, or of the stage that loops."""
+    stage: str | None
+    since: datetime
+    """When this began: the first of the failures that are alike, or the start of what is stuck."""
+    since_uptime: float | None = None
+    """The same in seconds since the boot of `run`, where that is known."""
+    count: int = 1
+    """How many runs in a row ended like this one."""
+    loop: Loop | None = None
+    overrun: Overrun | None = None
+    is_rebooted: bool = False
+    """True when a boot of the host interrupted it."""
+    is_running: bool = False
+    """True when the service runs again, or still."""
+    cause: KnownCause | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A service that runs, and nothing is wrong so far."""
+
+    run: Run
+    stage: str | None
+    seconds: float | None
+    """How long it is in that stage; without one, how long it runs."""
+    is_least: bool
+    budget: Budget | None
+    before: Run | None
+    """The run before it, when that failed or was interrupted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovered:
+    """Failures that are history, not cause."""
+
+    service: str
+    count: int
+    last: Run
+    """The last run that failed or was interrupted."""
+    is_open: bool = False
+    """True when no later attempt has made it good: it was in an earlier boot, and the latest is at work."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slow:
+    """What took much longer than in the good run it is compared with."""
+
+    service: str
+    stage: str | None
+    """None for the whole run."""
+    seconds: float
+    usual: float
+    is_running: bool
+    """True while it goes on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Damaged:
+    """What a record lacks."""
+
+    service: str
+    pieces: int
+    """Pieces that are not entries."""
+    line: int | None
+    """Where the first of them begins."""
+    lost: int
+    """Entries that its recorder could not write."""
+    is_empty: bool
+    """True when it has no entry at all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnsetClock:
+    """Times before this format existed: the clock was never set."""
+
+    service: str
+    time: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackwardBoot:
+    """A boot whose times are before those of the boot before it."""
+
+    boot_id: str
+    time: datetime
+    earlier: datetime
+    """The time of the boot before."""
+
+
+ClockFinding = ClockStep | UnsetClock | BackwardBoot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """What is wrong with a host, root cause first."""
+
+    verdict: Verdict
+    root: Trouble | None = None
+    """The earliest trouble that explains the others."""
+    followers: tuple[Trouble, ...] = ()
+    """What may follow from it, in the order in which it began."""
+    others: tuple[Trouble, ...] = ()
+    """What has a cause of its own."""
+    running: tuple[Running, ...] = ()
+    recovered: tuple[Recovered, ...] = ()
+    slow: tuple[Slow, ...] = ()
+    damaged: tuple[Damaged, ...] = ()
+    clock: tuple[ClockFinding, ...] = ()

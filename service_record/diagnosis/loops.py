@@ -1,0 +1,143 @@
+"""What repeats: restarts, a stage within a run, and boots that end alike and get no further. Pure."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice, takewhile
+from typing import Final
+
+from service_record.diagnosis.signature import signature
+from service_record.history import History
+from service_record.history.outcome import Outcome, Run, Stage
+
+LEAST: Final = 3
+"""How often the same has to happen to be a loop."""
+LEAST_STAGE_SECONDS: Final = 60.0
+"""How long a stage has to fail again and again: services poll for a while, and are right to."""
+
+_MAX_MESSAGES: Final = 100
+_DEEPEST: Final = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Streak:
+    """Runs in a row, in one boot, that ended in the same place in the same way; the latest first."""
+
+    runs: tuple[Run, ...]
+
+    @property
+    def last(self) -> Run:
+        return self.runs[0]
+
+    @property
+    def first(self) -> Run:
+        return self.runs[-1]
+
+    @property
+    def is_loop(self) -> bool:
+        return len(self.runs) >= LEAST
+
+
+def latest_streak(runs: Sequence[Run]) -> Streak | None:
+    """How the last run that ended did so, and those before it alike; None when it ended well, or none did."""
+    ended = (run for run in reversed(runs) if run.outcome is not Outcome.RUNNING)
+    last = next(ended, None)
+    if last is None or not last.outcome.is_bad:
+        return None
+    alike = takewhile(lambda run: run.boot_id == last.boot_id and run.came_to == last.came_to, ended)
+    return Streak((last, *alike))
+
+
+def distinct_messages(messages: Iterable[str | None]) -> int:
+    """How many signatures the latest messages have."""
+    return len({signature(message) for message in islice(messages, _MAX_MESSAGES) if message})
+
+
+def failing_executions(run: Run) -> list[Stage]:
+    """The executions of the stage that a run tries again and again, all failed; the latest first.
+
+    Empty when the last thing that ended in the run is not such a failure.
+    """
+    latest, is_last = _last_failure(run.stages)
+    if latest is None or not is_last:
+        return []
+    return list(_alike(latest, reversed(run.stages)))
+
+
+def _last_failure(stages: Sequence[Stage]) -> tuple[Stage | None, bool]:
+    """The stage that failed last, and whether nothing beside or around it has succeeded since."""
+    succeeded = _DEEPEST
+    for stage in reversed(stages):
+        if stage.outcome is Outcome.FAILURE:
+            return stage, succeeded > stage.depth
+        if stage.outcome is Outcome.SUCCESS:
+            succeeded = min(succeeded, stage.depth)
+    return None, False
+
+
+def _alike(latest: Stage, backwards: Iterable[Stage]) -> Iterator[Stage]:
+    """The failures of the same stage, up to another at its level, or a success."""
+    for stage in backwards:
+        is_other = stage.depth == latest.depth and stage.name != latest.name
+        if is_other or (stage.depth <= latest.depth and stage.outcome is Outcome.SUCCESS):
+            return
+        if stage.name == latest.name and stage.outcome is Outcome.FAILURE:
+            yield stage
+
+
+@dataclass(slots=True)
+class _Boot:
+    """How far a boot got, and how it ended."""
+
+    boot_id: str
+    reached: set[tuple[str, str]] = field(default_factory=set)
+    """Services and stages that succeeded."""
+    bad: Run | None = None
+    """The last run that failed, or that was interrupted in a stage."""
+    is_running: bool = False
+
+    def add(self, run: Run) -> None:
+        if run.outcome is Outcome.SUCCESS:
+            self.reached.add((run.service, ""))
+        self.reached.update((run.service, s.name) for s in run.stages if s.outcome is Outcome.SUCCESS)
+        self.is_running |= run.outcome is Outcome.RUNNING
+        is_end = run.outcome is Outcome.FAILURE or (
+            run.outcome is Outcome.INTERRUPTED and run.in_stage is not None
+        )
+        if is_end and (self.bad is None or run.last_entry >= self.bad.last_entry):
+            self.bad = run
+
+
+def boot_loop(history: History) -> tuple[Run, ...]:
+    """The last bad run of each of the latest boots that got no further than the one before; the oldest first.
+
+    Empty when there are fewer than `LEAST` such boots in a row. A boot that goes on breaks the row only when
+    it has got further already.
+    """
+    if len(history.boots) < LEAST:
+        return ()
+    boots = _boots(history)
+    if boots[-1].is_running or boots[-1].bad is None:
+        if not boots[-1].is_running or not boots[-1].reached <= boots[-2].reached:
+            return ()
+        boots.pop()
+    row = list(_no_further(boots))
+    return tuple(reversed(row)) if len(row) >= LEAST else ()
+
+
+def _boots(history: History) -> list[_Boot]:
+    boots = {boot_id: _Boot(boot_id) for boot_id in history.boots}
+    for service in history.services:
+        for run in service.runs:
+            if run.boot_id in boots:
+                boots[run.boot_id].add(run)
+    return list(boots.values())
+
+
+def _no_further(boots: Sequence[_Boot]) -> Iterator[Run]:
+    """The bad runs of the boots at the end that got no further, the latest first."""
+    later: _Boot | None = None
+    for boot in reversed(boots):
+        if boot.bad is None or (later is not None and not later.reached <= boot.reached):
+            return
+        yield boot.bad
+        later = boot

@@ -1,0 +1,183 @@
+"""What is wrong with one service now: failed, looping, stuck, interrupted, or nothing so far. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from service_record.diagnosis.budget import Budget, Budgets
+from service_record.diagnosis.findings import Loop, LoopOf, Overrun, Recovered, Running, Trouble, Verdict
+from service_record.diagnosis.loops import (
+    LEAST,
+    LEAST_STAGE_SECONDS,
+    Streak,
+    distinct_messages,
+    failing_executions,
+    latest_streak,
+)
+from service_record.diagnosis.now import Now, true_time
+from service_record.history import ServiceHistory
+from service_record.history.outcome import Command, Outcome, Run, Span, Stage
+
+_SURELY_LONGER: Final = 60.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What services are judged by."""
+
+    now: Now
+    budgets: Budgets
+    latest_boot: str | None = None
+
+
+def judge(service: ServiceHistory, around: Circumstances) -> Trouble | Running | Recovered | None:
+    """What is to be said of a service that has runs, one for each attempt; None when all ended well.
+
+    It is judged by the latest. What a later attempt made good is no trouble.
+    """
+    run = service.runs[-1]
+    streak = latest_streak(service.runs)
+    if run.outcome is Outcome.SUCCESS:
+        return recovered(service)
+    if run.outcome is not Outcome.RUNNING:
+        return _ended(service, streak or Streak((run,)), around)
+    looping = streak is not None and streak.is_loop and streak.first.boot_id == run.boot_id
+    if streak is not None and looping and not _got_further(run, streak.last, service, around.now):
+        return _restart_loop(service, streak, is_running=True)
+    return _stage_loop(service, run, around) or _stuck(service, run, around) or _running(service, run, around)
+
+
+def recovered(service: ServiceHistory) -> Recovered | None:
+    """The failures in the record of a service, as history; None where there are none."""
+    bad = [run for run in service.runs if run.outcome.is_bad]
+    return Recovered(service=service.name, count=len(bad), last=bad[-1]) if bad else None
+
+
+def _ended(service: ServiceHistory, streak: Streak, around: Circumstances) -> Trouble:
+    run = streak.last
+    if streak.is_loop:
+        return _restart_loop(service, streak, is_running=False)
+    is_interrupted = run.outcome is Outcome.INTERRUPTED
+    return Trouble(
+        kind=Verdict.INTERRUPTED if is_interrupted else Verdict.FAILED,
+        service=service.name,
+        run=run,
+        facts=run.facts,
+        stage=run.in_stage,
+        since=true_time(streak.first.ended or streak.first.last_entry, service),
+        since_uptime=streak.first.last_uptime,
+        count=len(streak.runs),
+        is_rebooted=is_interrupted and run.boot_id is not None and run.boot_id != around.latest_boot,
+    )
+
+
+def _restart_loop(service: ServiceHistory, streak: Streak, *, is_running: bool) -> Trouble:
+    messages = distinct_messages(run.facts.message for run in streak.runs)
+    return Trouble(
+        kind=Verdict.LOOPING,
+        service=service.name,
+        run=streak.last,
+        facts=streak.last.facts,
+        stage=streak.last.in_stage,
+        since=true_time(streak.first.ended or streak.first.last_entry, service),
+        since_uptime=streak.first.last_uptime,
+        count=len(streak.runs),
+        loop=Loop(of=LoopOf.RESTARTS, count=len(streak.runs), messages=messages),
+        is_running=is_running,
+    )
+
+
+def _got_further(run: Run, failed: Run, service: ServiceHistory, now: Now) -> bool:
+    """Whether a run has passed the place where those before it failed: its stage, or else their duration."""
+    if failed.in_stage is not None:
+        return any(s.name == failed.in_stage and s.outcome is Outcome.SUCCESS for s in run.stages)
+    lasted = now.since(run, run, service)
+    return lasted is not None and failed.duration is not None and lasted > failed.duration + _SURELY_LONGER
+
+
+def _stage_loop(service: ServiceHistory, run: Run, around: Circumstances) -> Trouble | None:
+    """The stage that a run tries again and again without success, for long enough to be worth telling."""
+    failed = failing_executions(run)
+    if len(failed) < LEAST:
+        return None
+    lasted = around.now.since(failed[-1], run, service)
+    since = failed[-1].ended or failed[-1].started
+    if lasted is None or lasted < LEAST_STAGE_SECONDS or since is None:
+        return None
+    return Trouble(
+        kind=Verdict.LOOPING,
+        service=service.name,
+        run=run,
+        facts=failed[0].facts,
+        stage=failed[0].name,
+        since=true_time(since, service),
+        since_uptime=failed[-1].uptime,
+        loop=Loop(
+            of=LoopOf.STAGE,
+            count=len(failed),
+            messages=distinct_messages(stage.facts.message for stage in failed),
+        ),
+        is_running=True,
+    )
+
+
+def _stuck(service: ServiceHistory, run: Run, around: Circumstances) -> Trouble | None:
+    """The innermost stage, command or else the run itself that runs longer than its budget."""
+    for span, what, name, budget in _budgeted(service, run, around.budgets):
+        seconds = around.now.since(span, run, service)
+        if seconds is None or seconds <= budget.seconds or span.started is None:
+            continue
+        is_least = around.now.is_latest_entry
+        return Trouble(
+            kind=Verdict.STUCK,
+            service=service.name,
+            run=run,
+            facts=run.facts,
+            stage=name if what == "stage" else None,
+            since=true_time(span.started, service),
+            since_uptime=span.uptime,
+            overrun=Overrun(what=what, name=name, seconds=seconds, budget=budget, is_least=is_least),
+            is_running=True,
+        )
+    return None
+
+
+def _budgeted(service: ServiceHistory, run: Run, budgets: Budgets) -> Iterator[tuple[Span, str, str, Budget]]:
+    """What runs and has a budget: spans, what and how they are called; the innermost first."""
+    for span in running_spans(run):
+        what = "stage" if isinstance(span, Stage) else "pre-command" if span.is_before else "post-command"
+        yield span, what, span.name, budgets.of_stage(service.name, span.name, service.runs)
+    whole = budgets.of_run(service.name)
+    if whole is not None:
+        yield run, "run", service.name, whole
+
+
+def running_spans(run: Run) -> Iterator[Stage | Command]:
+    """The stages and commands of a run that are running, the innermost first."""
+    for stage in reversed(run.stages):
+        if stage.outcome is Outcome.RUNNING:
+            yield stage
+    for command in reversed(run.commands):
+        if command.outcome is Outcome.RUNNING:
+            yield from (stage for stage in reversed(command.stages) if stage.outcome is Outcome.RUNNING)
+            yield command
+
+
+def _running(service: ServiceHistory, run: Run, around: Circumstances) -> Running:
+    span = next(running_spans(run), None)
+    budget = budget_of(span, service, around.budgets)
+    before = service.runs[-2] if len(service.runs) > 1 else None
+    return Running(
+        run=run,
+        stage=span.name if isinstance(span, Stage) else None,
+        seconds=around.now.since(span or run, run, service),
+        is_least=around.now.is_latest_entry,
+        budget=budget,
+        before=before if before is not None and before.outcome.is_bad else None,
+    )
+
+
+def budget_of(span: Stage | Command | None, service: ServiceHistory, budgets: Budgets) -> Budget | None:
+    if span is None:
+        return budgets.of_run(service.name)
+    return budgets.of_stage(service.name, span.name, service.runs)

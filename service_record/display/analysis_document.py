@@ -1,0 +1,191 @@
+"""A diagnosis as one plain document for programs; docs/analyze.md describes it field by field.
+
+What is not known is left out. Times are UTC with milliseconds, durations seconds.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from service_record.diagnosis.budget import Budget
+from service_record.diagnosis.commands import next_commands
+from service_record.diagnosis.findings import (
+    BackwardBoot,
+    ClockFinding,
+    Damaged,
+    Diagnosis,
+    Recovered,
+    Running,
+    Slow,
+    Trouble,
+    UnsetClock,
+)
+from service_record.display.document import Document, facts_document
+from service_record.display.sentences import trouble_sentence, verdict_sentence
+from service_record.display.text import utc
+from service_record.history.outcome import Run
+
+_SCHEMA_VERSION: Final = 1
+
+
+def analysis_document(diagnosis: Diagnosis, source: str) -> Document:
+    """The document of `analyze --output json` and `yaml`."""
+    return _head(diagnosis, source) | {
+        **_known(root=diagnosis.root and _trouble(diagnosis.root)),
+        "followers": [_trouble(trouble) for trouble in diagnosis.followers],
+        "others": [_trouble(trouble) for trouble in diagnosis.others],
+        "running": [_running(running) for running in diagnosis.running],
+        "recovered": [_recovered(recovered) for recovered in diagnosis.recovered],
+        "slow": [_slow(slow) for slow in diagnosis.slow],
+        "clock": [_clock(finding) for finding in diagnosis.clock],
+        "damaged": [_damaged(damaged) for damaged in diagnosis.damaged],
+    }
+
+
+def analysis_lines(diagnosis: Diagnosis, source: str) -> Iterator[Document]:
+    """The same as `--output jsonl` has it: the verdict first, then a line for each finding."""
+    yield _head(diagnosis, source)
+    if diagnosis.root is not None:
+        yield {"finding": "root", **_trouble(diagnosis.root)}
+    yield from ({"finding": "follower", **_trouble(trouble)} for trouble in diagnosis.followers)
+    yield from ({"finding": "other", **_trouble(trouble)} for trouble in diagnosis.others)
+    yield from ({"finding": "running", **_running(running)} for running in diagnosis.running)
+    yield from ({"finding": "recovered", **_recovered(recovered)} for recovered in diagnosis.recovered)
+    yield from ({"finding": "slow", **_slow(slow)} for slow in diagnosis.slow)
+    yield from ({"finding": "clock", **_clock(finding)} for finding in diagnosis.clock)
+    yield from ({"finding": "damaged", **_damaged(damaged)} for damaged in diagnosis.damaged)
+
+
+def _head(diagnosis: Diagnosis, source: str) -> Document:
+    return {
+        "version": _SCHEMA_VERSION,
+        "source": source,
+        "verdict": diagnosis.verdict.value,
+        "says": verdict_sentence(diagnosis),
+    }
+
+
+def _trouble(trouble: Trouble) -> Document:
+    loop, overrun, cause = trouble.loop, trouble.overrun, trouble.cause
+    return {
+        "kind": trouble.kind.value,
+        "service": trouble.service,
+        **_known(stage=trouble.stage, command=trouble.run.in_command),
+        "says": trouble_sentence(trouble),
+        "since": utc(trouble.since),
+        "count": trouble.count,
+        **_known(running=trouble.is_running or None, rebooted=trouble.is_rebooted or None),
+        **_known(
+            cause=cause
+            and _known(
+                name=cause.name,
+                says=cause.says,
+                explains=cause.explains,
+                symptom=cause.is_symptom or None,
+                line=cause.line,
+            ),
+            loop=loop
+            and {
+                "of": loop.of.value,
+                "count": loop.count,
+                "messages": loop.messages,
+                **_known(boots=list(loop.boots) or None),
+            },
+            overrun=overrun
+            and {
+                "what": overrun.what,
+                "name": overrun.name,
+                "seconds": overrun.seconds,
+                **_known(least=overrun.is_least or None),
+                "budget": _budget(overrun.budget),
+            },
+        ),
+        "run": _run(trouble.run),
+        **facts_document(trouble.facts),
+        "next": list(next_commands(trouble)),
+    }
+
+
+def _run(run: Run) -> Document:
+    return {
+        "attempt": run.attempt,
+        "outcome": run.outcome.value,
+        **_known(
+            started=run.started and utc(run.started),
+            ended=run.ended and utc(run.ended),
+            duration=run.duration,
+        ),
+        "lastEntry": utc(run.last_entry),
+        **_known(bootId=run.boot_id, invocationId=run.invocation_id, pid=run.pid),
+    }
+
+
+def _budget(budget: Budget) -> Document:
+    return {
+        "seconds": budget.seconds,
+        "from": budget.basis.value,
+        **_known(executions=budget.executions or None, longest=budget.longest),
+    }
+
+
+def _running(running: Running) -> Document:
+    return {
+        "service": running.run.service,
+        **_known(
+            stage=running.stage,
+            command=running.run.in_command,
+            seconds=running.seconds,
+            least=running.is_least or None,
+            budget=running.budget and _budget(running.budget),
+        ),
+        "run": _run(running.run),
+        **_known(before=running.before and {**_run(running.before), **facts_document(running.before.facts)}),
+    }
+
+
+def _recovered(recovered: Recovered) -> Document:
+    return {
+        "service": recovered.service,
+        "count": recovered.count,
+        **_known(stage=recovered.last.in_stage, open=recovered.is_open or None),
+        "run": _run(recovered.last),
+    }
+
+
+def _slow(slow: Slow) -> Document:
+    return {
+        "service": slow.service,
+        **_known(stage=slow.stage),
+        "seconds": slow.seconds,
+        "usual": slow.usual,
+        **_known(running=slow.is_running or None),
+    }
+
+
+def _damaged(damaged: Damaged) -> Document:
+    return {
+        "service": damaged.service,
+        "pieces": damaged.pieces,
+        **_known(line=damaged.line, lost=damaged.lost or None, empty=damaged.is_empty or None),
+    }
+
+
+def _clock(finding: ClockFinding) -> Document:
+    match finding:
+        case UnsetClock():
+            return {"what": "unset", "service": finding.service, "time": utc(finding.time)}
+        case BackwardBoot():
+            times = {"time": utc(finding.time), "earlier": utc(finding.earlier)}
+            return {"what": "back", "bootId": finding.boot_id, **times}
+        case _:
+            return {
+                "what": "step",
+                **_known(bootId=finding.boot_id),
+                "seconds": finding.seconds,
+                "uptime": finding.uptime,
+                "before": utc(finding.before),
+                "after": utc(finding.after),
+            }
+
+
+def _known(**fields: object) -> Document:
+    return {name: value for name, value in fields.items() if value is not None}

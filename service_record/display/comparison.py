@@ -1,0 +1,152 @@
+"""What a bad history does differently from a good one, for people."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rich.cells import cell_len
+
+from service_record.diagnosis.comparison import (
+    Added,
+    Difference,
+    Ended,
+    Missing,
+    Moved,
+    ServiceComparison,
+    Slower,
+    StepEnded,
+)
+from service_record.diagnosis.failures import Failure
+from service_record.diagnosis.steps import Step
+from service_record.display.details import details, labelled
+from service_record.display.headings import when
+from service_record.display.page import BLANK, Ink, Line, View
+from service_record.display.phrases import VERBS, ending, glyph, headline, ink, name
+from service_record.display.text import count, cut, duration, visible, wrap
+from service_record.history import History
+from service_record.history.outcome import Run
+
+_INDENT: Final = 2
+_MAX_TOLD: Final = 10
+"""Of one kind, in one service."""
+
+
+def comparison_page(
+    found: Sequence[ServiceComparison], good: tuple[str, History], bad: tuple[str, History], view: View
+) -> Iterator[Line]:
+    """The lines of `diff`, given both sources by name and what was read there."""
+    different = sorted((one for one in found if one.differs), key=_urgency)
+    alike = [one for one in found if not one.differs]
+    yield _summary(len(different), len(found))
+    for label, (source, history) in (("good", good), ("bad", bad)):
+        yield from labelled(label, [(_source(source, history), Ink.FAINT)], view, 0)
+    for one in different:
+        yield BLANK
+        yield from _service(one, view)
+    if alike:
+        yield BLANK
+        names = f"{view.glyphs.success} alike: {', '.join(name(one.service) for one in alike)}"
+        for row in wrap(names, view.width):
+            yield ((row, Ink.FAINT),)
+
+
+def _summary(different: int, services: int) -> Line:
+    if not different:
+        return ((f"nothing differs in {count(services, 'service')}", Ink.GOOD),)
+    verb = "differs" if different == 1 else "differ"
+    return ((f"{different} of {count(services, 'service')} {verb}", Ink.BAD),)
+
+
+def _urgency(one: ServiceComparison) -> tuple[bool, float, str]:
+    """What came to another end first, and of that what happened first: others may follow from it."""
+    has_ended = one.bad is not None and any(isinstance(each, Ended) for each in one.differences)
+    return not has_ended, one.bad.last_entry.timestamp() if one.bad and has_ended else 0.0, one.service
+
+
+def _source(source: str, history: History) -> str:
+    parts = [visible(source), count(len(history.services), "service")]
+    if history.boots:
+        parts.append(count(len(history.boots), "boot"))
+    damaged = sum(len(service.malformed) for service in history.services)
+    return ", ".join([*parts, *([count(damaged, "damaged piece")] if damaged else [])])
+
+
+def _service(one: ServiceComparison, view: View) -> Iterator[Line]:
+    yield _title(one, view)
+    for label, run, runs in (("good", one.good, one.good_runs), ("bad", one.bad, one.bad_runs)):
+        if run is not None:
+            yield from labelled(label, [(_run(run, runs, view), Ink.FAINT)], view, _INDENT)
+    for label, kinds in _SECTIONS.items():
+        told = [each for each in one.differences if isinstance(each, kinds)]
+        texts = [(_told(each, view), Ink.PLAIN) for each in told[:_MAX_TOLD]]
+        if len(told) > _MAX_TOLD:
+            texts.append((f"and {len(told) - _MAX_TOLD} more, shown by --output json", Ink.FAINT))
+        yield from labelled(label, texts, view, _INDENT)
+    for failure in one.differences:
+        if isinstance(failure, Failure):
+            yield from labelled("failure", [(_failure(failure, view), Ink.WORRYING)], view, _INDENT)
+            yield from details(failure.facts, view, _INDENT)
+
+
+_SECTIONS: Final[dict[str, type[Difference]]] = {
+    "ended": StepEnded,
+    "missing": Missing,
+    "new": Added,
+    "moved": Moved,
+    "slower": Slower,
+}
+
+
+def _title(one: ServiceComparison, view: View) -> Line:
+    if one.bad is None:
+        mark, told, color = view.glyphs.damaged, "missing: only the good records have it", Ink.WORRYING
+    elif one.good is None:
+        mark, color = glyph(one.bad.outcome, view.glyphs), ink(one.bad.outcome)
+        told = f"new: only the bad records have it; {headline(one.bad)}"
+    else:
+        mark, color = glyph(one.bad.outcome, view.glyphs), ink(one.bad.outcome)
+        has_ended = any(isinstance(each, Ended) for each in one.differences)
+        told = headline(one.bad) + (f"; good: {headline(one.good)}" if has_ended else "")
+    service = cut(name(one.service), view.width // 2, view.glyphs.cut)
+    room = view.width - len(f"{mark}  ") - cell_len(service)
+    return (f"{mark} ", color), (service, Ink.STRONG), (f" {cut(told, room, view.glyphs.cut)}", color)
+
+
+def _run(run: Run, runs: int, view: View) -> str:
+    """`3 runs, compared: attempt 3, exit 1 after 30.0s, 2026-11-21 01:06:20Z`."""
+    return f"{count(runs, 'run')}, compared: {when(run, view)}"
+
+
+def _told(difference: Difference, view: View) -> str:
+    match difference:
+        case StepEnded(step, outcome):
+            return f"{step_name(step)} {VERBS[outcome]}"
+        case Missing(step, is_unreached):
+            return step_name(step) + (" (not reached)" if is_unreached else "")
+        case Added(step):
+            return step_name(step)
+        case Moved(step, after, good_after):
+            return f"{step_name(step)} {_place(after)}; good: {_place(good_after)}"
+        case Slower(step, seconds, good_seconds, is_running):
+            times = f", {view.glyphs.times}{seconds / good_seconds:.1f}" if good_seconds else ""
+            longer = "+" if is_running else ""
+            took = f"{duration(seconds)}{longer}; good: {duration(good_seconds)}{times}"
+            return f"{step_name(step) if step is not None else 'the run'} {took}"
+        case _:
+            return ""
+
+
+def _place(after: Step | None) -> str:
+    return f"after {step_name(after)}" if after is not None else "first"
+
+
+def _failure(failure: Failure, view: View) -> str:
+    where = f"of {step_name(failure.step)}" if failure.step is not None else "of the run"
+    times = f" {view.glyphs.times}{failure.count}" if failure.count > 1 else ""
+    how = ending(failure.facts)
+    return f"new{times}, {where}" + (f", {how}" if how else "")
+
+
+def step_name(step: Step) -> str:
+    """`stage pull`, `pre-command prepare`, `stage mount of prepare`."""
+    within = f" of {name(step.command)}" if step.command is not None else ""
+    return f"{step.kind} {name(step.name)}{within}"

@@ -1,0 +1,170 @@
+"""A chart of bars as SVG, row by row.
+
+Positions are in percent of the width, so that a chart fits every screen without a script.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+from xml.etree.ElementTree import Element
+
+from service_record.display.html.chart_table import chart_table, row_id
+from service_record.display.html.elements import element
+from service_record.display.html.frame import Section
+from service_record.display.page import View
+from service_record.display.phrases import VERBS, glyph, headline
+from service_record.display.text import count
+from service_record.display.timeline.axis import offset, ticks
+from service_record.display.timeline.charts import Chart, Kind, Row
+from service_record.display.timeline.page import boot_title, chart_notes, row_name, took
+from service_record.display.timeline.thinning import Drawn, thinned
+from service_record.history.outcome import Outcome
+
+_ROOM: Final = 95.0
+"""Percent of the width that bars may take; signs stand behind them."""
+_LAST_LABEL: Final = 88.0
+"""Percent at which a tick can still have one."""
+_LEAST_WIDTH: Final = 0.15
+"""Percent."""
+_LEAST_APART: Final = 0.005
+"""Of the whole time: bars that are closer and shorter are drawn as one."""
+_MAX_TICKS: Final = 8
+_MAX_LABEL: Final = 44
+_DEEPEST: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawing:
+    """What every bar of a chart is drawn by."""
+
+    chart: Chart
+    view: View
+    ticks: tuple[float, ...]
+    targets: Mapping[str, str]
+
+    def percent(self, at: float) -> float:
+        whole = self.chart.end - self.chart.begin
+        part = (at - self.chart.begin) / whole if whole > 0 else 0.0
+        return min(max(part, 0.0), 1.0) * _ROOM
+
+
+def chart_section(chart: Chart, boots: int, targets: Mapping[str, str], view: View, *, flat: bool) -> Section:
+    """The section of a page that has one boot of so many; `targets` are where it has a service's failures."""
+    scale = tuple(ticks(chart.begin, chart.end, _MAX_TICKS))
+    drawing = _Drawing(chart, view, scale, targets)
+    rows = [_row(row, number, drawing, flat=flat) for number, row in enumerate(chart.rows)]
+    width = min(max((_label_length(row, flat=flat) for row in chart.rows), default=0), _MAX_LABEL)
+    section, title = f"boot-{chart.number}", boot_title(chart, boots)
+    return Section(
+        section,
+        title[0].upper() + title[1:],
+        [
+            *(element("p", text, class_="faint") for text in chart_notes(chart, view)),
+            element("a", "Skip the bars", class_="skip", href=f"#{section}-table"),
+            element("ul", _axis(drawing), *rows, class_="chart", style=f"--label: {width}ch"),
+            chart_table(chart, view, f"{section}-table"),
+        ],
+    )
+
+
+def patterns() -> Element:
+    """What fills bars that failed, so that not colour alone tells them; once in a page."""
+    square, stripes = (
+        element("rect", width="6", height="6"),
+        element("path", d="M-1,1l2,-2M0,6l6,-6M5,7l2,-2"),
+    )
+    size = {"width": "6", "height": "6", "patternUnits": "userSpaceOnUse"}
+    hatched = element("defs", element("pattern", square, stripes, id="hatched", **size))
+    return element("svg", hatched, width="0", height="0", aria_hidden="true")
+
+
+def _axis(drawing: _Drawing) -> Element:
+    made = element("svg")
+    for number, tick in enumerate(drawing.ticks):
+        kind = "minor" if number % 2 else "major"
+        at = f"{drawing.percent(tick):.3f}%"
+        made.append(element("line", x1=at, x2=at, y1="8", y2="24", class_=kind))
+        if drawing.percent(tick) <= _LAST_LABEL:
+            made.append(element("text", offset(tick), x=at, dx="4", y="18", class_=kind))
+    what = "longest" if any(len(row.bars) > 1 for row in drawing.chart.rows) else "took"
+    head = element("span", what, class_="took faint")
+    return element("li", element("span"), head, made, class_="axis", aria_hidden="true")
+
+
+def _row(row: Row, number: int, drawing: _Drawing, *, flat: bool) -> Element:
+    depth = 0 if flat else min(row.depth, _DEEPEST)
+    return element(
+        "li",
+        _label(row, drawing.view, flat=flat),
+        element("span", took(row.longest), class_="took"),
+        element("svg", *_grid(drawing), *_bars(row, number, drawing)),
+        class_=f"depth-{depth}",
+    )
+
+
+def _label(row: Row, view: View, *, flat: bool) -> Element:
+    text = row_name(row, flat=flat)
+    times = f" {view.glyphs.times}{len(row.bars)}" if len(row.bars) > 1 else ""
+    return element(
+        "span",
+        element("span", glyph(row.outcome, view.glyphs), class_=row.outcome.value, title=VERBS[row.outcome]),
+        " ",
+        element("span", text, class_="strong" if row.kind is Kind.SERVICE else "plain"),
+        element("span", times, class_="faint"),
+        class_="label",
+    )
+
+
+def _label_length(row: Row, *, flat: bool) -> int:
+    """In characters, with all that stands around the name."""
+    return len(row_name(row, flat=flat)) + 3 * (0 if flat else min(row.depth, _DEEPEST)) + len("✗  times")
+
+
+def _grid(drawing: _Drawing) -> Iterable[Element]:
+    places = (f"{drawing.percent(tick):.3f}%" for tick in drawing.ticks)
+    return (element("line", x1=at, x2=at, y1="0", y2="24") for at in places)
+
+
+def _bars(row: Row, number: int, drawing: _Drawing) -> Iterable[Element]:
+    chart = drawing.chart
+    least = (chart.end - chart.begin) * _LEAST_APART
+    return (_bar(drawn, row, number, drawing) for drawn in thinned(row.bars, least, chart.end))
+
+
+def _bar(drawn: Drawn, row: Row, number: int, drawing: _Drawing) -> Element:
+    """A bar that can be focused: it links to the failures of its service, or to its row of the table."""
+    target = drawing.targets.get(row.service) if drawn.outcome.is_bad else None
+    left, right = drawing.percent(drawn.begin), drawing.percent(drawn.end)
+    outcome = drawn.outcome.value
+    width = max(right - left, _LEAST_WIDTH)
+    made = element(
+        "a",
+        element("title", _described(drawn, row)),
+        element("rect", x=f"{left:.3f}%", y="6", width=f"{width:.3f}%", height="12", class_=outcome),
+        href=f"#{target or row_id(drawing.chart, number)}",
+    )
+    if not drawn.is_followed:
+        is_running = drawn.outcome is Outcome.RUNNING
+        sign = drawing.view.glyphs.ongoing if is_running else glyph(drawn.outcome, drawing.view.glyphs)
+        made.append(element("text", sign, x=f"{right:.3f}%", dx="5", y="16", class_=outcome))
+    return made
+
+
+def _described(drawn: Drawn, row: Row) -> str:
+    """A bar for those who do not see it: `bootkube, attempt 2: failed, from 2m to 2m 30s, 30.0s`."""
+    bar, what = drawn.bar, row_name(row, flat=True)
+    if drawn.count > 1:
+        several = f"{count(drawn.count, 'execution')} {VERBS[drawn.outcome]}"
+        return f"{what}: {several}, from {_seconds(drawn.begin)} to {_seconds(drawn.end)}"
+    parts = [f"{what}, attempt {bar.run.attempt}: "]
+    parts.append(headline(bar.run) if row.kind is Kind.SERVICE else VERBS[drawn.outcome])
+    parts.append(f", from {_seconds(bar.start)}" if bar.start is not None else ", start not recorded")
+    if bar.end is not None:
+        parts.append(f" to {_seconds(bar.end)}")
+    if bar.seconds is not None:
+        parts.append(f", {took(bar)}")
+    return "".join(parts)
+
+
+def _seconds(at: float) -> str:
+    return offset(round(at, 1))

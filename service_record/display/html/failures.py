@@ -1,0 +1,84 @@
+"""The failures of services, each with what its journal said."""
+
+from collections.abc import Iterator
+from typing import Final
+from xml.etree.ElementTree import Element
+
+from service_record.diagnosis.failures import Failure, failures_of
+from service_record.diagnosis.now import true_time
+from service_record.display.comparison import step_name
+from service_record.display.headings import when
+from service_record.display.html.elements import element
+from service_record.display.html.facts import facts_list
+from service_record.display.html.frame import Section
+from service_record.display.page import View
+from service_record.display.phrases import VERBS, headline, name
+from service_record.display.repeats import Repeat, repeats
+from service_record.display.text import count
+from service_record.history import History, ServiceHistory
+from service_record.history.outcome import Outcome
+
+_ID: Final = "failures"
+
+
+def failures_ids(history: History) -> dict[str, str]:
+    """Service -> where a page has its failures; of those that have some."""
+    return {
+        service.name: f"{_ID}-{number}" for number, service in enumerate(history.services) if _is_bad(service)
+    }
+
+
+def failures_section(history: History, view: View) -> Section | None:
+    """Every failure, those of stages that a run survived, too, and every interruption; None without any.
+
+    The service that failed first comes first: others may follow from it.
+    """
+    places = failures_ids(history)
+    bad = sorted((service for service in history.services if service.name in places), key=_first_end)
+    content = [
+        element("section", element("h3", name(each.name)), *_cards(each, view), id=places[each.name])
+        for each in bad
+    ]
+    return Section(_ID, "Failures", content) if content else None
+
+
+def _is_bad(service: ServiceHistory) -> bool:
+    return any(run.outcome.is_bad for run in service.runs) or bool(failures_of(service.runs))
+
+
+def _first_end(service: ServiceHistory) -> float:
+    """When the first bad run ended; of a service that survived its failures, the last."""
+    ends = (true_time(run.last_entry, service) for run in service.runs if run.outcome.is_bad)
+    return next(ends, service.runs[-1].last_entry).timestamp()
+
+
+def _cards(service: ServiceHistory, view: View) -> Iterator[Element]:
+    for failure in failures_of(service.runs):
+        yield _failure(failure, view)
+    for repeat in repeats(service.runs):
+        if repeat.last.outcome is Outcome.INTERRUPTED:
+            yield _interruption(repeat, view)
+
+
+def _failure(failure: Failure, view: View) -> Element:
+    what = step_name(failure.step) if failure.step is not None else "the service"
+    run = failure.last
+    went_on = "" if run.outcome is Outcome.FAILURE else f"; the run {VERBS[run.outcome]}"
+    times = f"{count(failure.count, 'time')}, the last: " if failure.count > 1 else ""
+    return element(
+        "article",
+        element("h4", f"{view.glyphs.failure} {what} failed", class_="failure"),
+        element("p", f"{times}{when(run, view)}{went_on}", class_="faint"),
+        facts_list(failure.facts),
+        class_="card failure",
+    )
+
+
+def _interruption(repeat: Repeat, view: View) -> Element:
+    times = f"{count(repeat.count, 'time')}, the last: " if repeat.count > 1 else ""
+    return element(
+        "article",
+        element("h4", f"{view.glyphs.interrupted} {headline(repeat.last)}", class_="interrupted"),
+        element("p", times + when(repeat.last, view), class_="faint"),
+        class_="card interrupted",
+    )

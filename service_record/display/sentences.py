@@ -1,0 +1,163 @@
+"""What a diagnosis says, in words: the same in every form."""
+
+from datetime import datetime
+from typing import Final
+
+from service_record.diagnosis.budget import TIMES_LONGEST, Basis, Budget
+from service_record.diagnosis.evidence import telling_line
+from service_record.diagnosis.findings import (
+    BackwardBoot,
+    ClockFinding,
+    Damaged,
+    Diagnosis,
+    LoopOf,
+    Recovered,
+    Running,
+    Slow,
+    Trouble,
+    UnsetClock,
+    Verdict,
+)
+from service_record.display.phrases import ending, headline, name, place, whereabouts
+from service_record.display.text import Clock, count, duration, moment, utc, visible
+from service_record.history.facts import Facts
+from service_record.history.outcome import Outcome, Run
+
+_BASES: Final = {Basis.FILE: "from the budget file", Basis.DEFAULT: "the default"}
+
+
+def verdict_sentence(diagnosis: Diagnosis) -> str:
+    """What the host came to, and why: `failed: bootkube in stage pull: the registry has no such image`."""
+    if diagnosis.root is not None:
+        return trouble_sentence(diagnosis.root)
+    if not diagnosis.running:
+        return "succeeded: nothing is wrong"
+    first = max(diagnosis.running, key=lambda running: running.seconds or 0)
+    rest = len(diagnosis.running) - 1
+    return f"running: {running_sentence(first)}" + (f", and {rest} more" if rest else "")
+
+
+def _extent(trouble: Trouble) -> str:
+    """How often it happened, or how long it lasts; empty when that is once."""
+    loop, overrun = trouble.loop, trouble.overrun
+    if overrun is not None:
+        return f"for {'at least ' if overrun.is_least else ''}{duration(overrun.seconds)}"
+    match loop and loop.of:
+        case LoopOf.RESTARTS:
+            return count(trouble.count, "attempt")
+        case LoopOf.STAGE if loop is not None:
+            return f"{count(loop.count, 'failure')} in one run"
+        case LoopOf.BOOTS if loop is not None:
+            return count(loop.count, "boot")
+    return f"{trouble.count} runs" if trouble.count > 1 else ""
+
+
+def _whereabouts(trouble: Trouble) -> str:
+    overrun = trouble.overrun
+    if overrun is not None:
+        return "" if overrun.what == "run" else f" in {overrun.what} {name(overrun.name)}"
+    if trouble.loop is not None and trouble.loop.of is LoopOf.STAGE:
+        return f" in stage {name(trouble.stage or '')}"
+    return whereabouts(trouble.run)
+
+
+def why(trouble: Trouble) -> str:
+    """The cause in a few words: the known one, or what was said of it last, or how it ended."""
+    if trouble.cause is not None:
+        return visible(trouble.cause.says)
+    if trouble.kind is Verdict.STUCK and trouble.overrun is not None:
+        return f"longer than {budget_sentence(trouble.overrun.budget)}"
+    told = telling_line(trouble.facts.message)
+    return visible(told) if told else how(trouble.facts) or "nothing was recorded of why"
+
+
+def how(facts: Facts) -> str:
+    """How and where it ended: `exit 1 of "podman run" at /usr/local/bin/a.sh:12 in main`."""
+    words = ending(facts)
+    if facts.command is not None:
+        told = f'"{visible(facts.command)}"'
+        words = f"{words} of {told}" if words else f"{told} failed"
+    if facts.location is not None:
+        words = f"{words} at {place(facts.location)}".lstrip()
+    return words
+
+
+def budget_sentence(budget: Budget) -> str:
+    """`5m 0s, from the budget file`, or what it was learned from."""
+    if budget.longest is None:
+        return f"{duration(budget.seconds)}, {_BASES[budget.basis]}"
+    of = "in the good run" if budget.basis is Basis.BASELINE else "before"
+    success = f"{count(budget.executions, 'success', 'successes')} {of}"
+    longest = duration(budget.longest)
+    if budget.seconds > TIMES_LONGEST * budget.longest:
+        return f"{duration(budget.seconds)}, the least, after {success} of at most {longest}"
+    return f"{duration(budget.seconds)}, {TIMES_LONGEST} times the longest of {success} ({longest})"
+
+
+def trouble_sentence(trouble: Trouble) -> str:
+    """A trouble in one sentence: `stuck: approve-csr in stage wait: ... (for 12m 3s)`."""
+    told = f"{trouble.kind}: {name(trouble.service)}{_whereabouts(trouble)}: {why(trouble)}"
+    extent = _extent(trouble)
+    return f"{told} ({extent})" if extent else told
+
+
+def running_sentence(running: Running) -> str:
+    """`bootkube in stage wait for 3m 2s (attempt 2; before: failed in stage pull)`."""
+    run = running.run
+    words = name(run.service) + whereabouts(run)
+    if running.seconds is not None and (running.seconds > 0 or not running.is_least):
+        words += f" for {'at least ' if running.is_least else ''}{duration(running.seconds)}"
+    notes = [f"attempt {run.attempt}"] if run.attempt > 1 else []
+    if running.before is not None:
+        notes.append(f"before: {headline(running.before)}{_because(running.before)}")
+    return f"{words} ({'; '.join(notes)})" if notes else words
+
+
+def _because(run: Run) -> str:
+    told = telling_line(run.facts.message)
+    return f": {visible(told)}" if told else ""
+
+
+def recovered_sentence(recovered: Recovered) -> str:
+    run = recovered.last
+    verb = "failed" if run.outcome is Outcome.FAILURE else "was interrupted"
+    place = whereabouts(run) or " outside stages"
+    told = f"{name(run.service)} {verb} {count(recovered.count, 'time')}, last{place}"
+    return f"{told}, in an earlier boot, and did not run since" if recovered.is_open else told
+
+
+def slow_sentence(slow: Slow) -> str:
+    what = (
+        f"stage {name(slow.stage)} of {name(slow.service)}" if slow.stage is not None else name(slow.service)
+    )
+    verb = "takes" if slow.is_running else "took"
+    ratio = f", {slow.seconds / slow.usual:.1f} times as long" if slow.usual > 0 else ""
+    return f"{what} {verb} {duration(slow.seconds)}, in the good run {duration(slow.usual)}{ratio}"
+
+
+def damaged_sentence(damaged: Damaged) -> str:
+    parts = ["no entry in it"] if damaged.is_empty else []
+    if damaged.pieces:
+        parts.append(f"{count(damaged.pieces, 'damaged piece')}, the first at line {damaged.line}")
+    if damaged.lost:
+        parts.append(f"{count(damaged.lost, 'entry', 'entries')} could not be written")
+    return f"{name(damaged.service)}: {'; '.join(parts)}"
+
+
+def clock_sentence(finding: ClockFinding) -> str:
+    """What speaks against the clock; its times are those of the records, in UTC."""
+    match finding:
+        case UnsetClock():
+            return f"never set: {name(finding.service)} has times of {utc(finding.time, 'seconds')}"
+        case BackwardBoot():
+            boot = visible(finding.boot_id[:8])
+            times = f"at {_short(finding.time)}, the one before it at {_short(finding.earlier)}"
+            return f"went back: boot {boot} begins {times}"
+        case _:
+            way = "forward" if finding.seconds > 0 else "back"
+            by = duration(abs(finding.seconds))
+            return f"set {way} by {by} between {_short(finding.before)} and {_short(finding.after)}"
+
+
+def _short(time: datetime) -> str:
+    return moment(time, Clock.UTC, time)

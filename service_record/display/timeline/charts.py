@@ -1,0 +1,226 @@
+"""A history as charts: for each boot, rows of bars, with seconds since the boot as their offsets. Pure.
+
+The one value that terminal, document and HTML are drawn from.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import chain
+from operator import attrgetter
+from typing import TypeAlias
+
+from service_record.diagnosis.now import Now, true_time
+from service_record.display.repeats import alike
+from service_record.display.timeline.axis import round_begin
+from service_record.display.timeline.bootclock import BootClock, believable, boot_clock
+from service_record.history import History, ServiceHistory
+from service_record.history.clock import ClockStep
+from service_record.history.outcome import Command, Outcome, Run, Span, Stage
+
+_Placed: TypeAlias = tuple[Run, ServiceHistory]
+_Key: TypeAlias = tuple["Kind", str, int, str]
+
+
+class Kind(StrEnum):
+    """What a row is of."""
+
+    SERVICE = "service"
+    PRE_COMMAND = "pre-command"
+    STAGE = "stage"
+    POST_COMMAND = "post-command"
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One execution, in seconds since the beginning of the chart's boot."""
+
+    start: float | None
+    """None when that was lost."""
+    end: float | None
+    """None while it is running; of what was interrupted, the last that is known of it."""
+    seconds: float | None
+    """How long it took; what is running or was interrupted took at least as long."""
+    span: Span
+    run: Run
+
+    @property
+    def outcome(self) -> Outcome:
+        return self.span.outcome
+
+    @property
+    def is_whole(self) -> bool:
+        """False when it took `seconds` or longer."""
+        return self.outcome in {Outcome.SUCCESS, Outcome.FAILURE}
+
+    @property
+    def first(self) -> float:
+        """The first offset that is known of it."""
+        return self.start if self.start is not None else self.end or 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """All executions of one service, stage or command that are drawn beside each other, in their order."""
+
+    kind: Kind
+    service: str
+    name: str
+    depth: int
+    """0 for a service, 1 for what is right in it."""
+    command: str | None = None
+    """The pre- or post-command that a stage is part of."""
+    bars: tuple[Bar, ...]
+
+    @property
+    def outcome(self) -> Outcome:
+        """That of the latest."""
+        return self.bars[-1].outcome
+
+    @property
+    def longest(self) -> Bar:
+        return max(self.bars, key=_length)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """One boot; or all runs where none names its boot."""
+
+    boot_id: str | None
+    number: int
+    """Of the boot, from 1; 0 when none is named."""
+    clock: BootClock
+    begin: float
+    end: float
+    rows: tuple[Row, ...]
+    clock_steps: tuple[ClockStep, ...] = ()
+
+
+def charts(history: History, now: Now, *, apart: bool = False, by_duration: bool = False) -> list[Chart]:
+    """The charts of a history, oldest boot first.
+
+    A row has all runs of a service; with `apart`, those that came to the same. Services are in the order of
+    their start, with what is in them below; `by_duration` puts what took longest first, whatever it is.
+    """
+    boots: dict[str | None, list[_Placed]] = {boot_id: [] for boot_id in history.boots}
+    begun: Mapping[str | None, float] = {boot_id: _begun(history, boot_id) for boot_id in history.boots}
+    for service in history.services:
+        for run in service.runs:
+            known = run.boot_id if run.boot_id in begun else _boot_then(run, service, begun)
+            boots.setdefault(known, []).append((run, service))
+    numbers: Mapping[str | None, int] = {
+        boot_id: number for number, boot_id in enumerate(history.boots, start=1)
+    }
+    found = [
+        _chart(boot_id, numbers.get(boot_id, 0), placed, now, apart=apart)
+        for boot_id, placed in boots.items()
+        if placed
+    ]
+    found = [replace(chart, clock_steps=_steps(history, chart.boot_id)) for chart in found]
+    return [replace(chart, rows=_blamed(chart.rows)) for chart in found] if by_duration else found
+
+
+def _begun(history: History, boot_id: str) -> float:
+    """When the first entry of a boot was written."""
+    times = (true_time(r.first_entry, s) for s in history.services for r in s.runs if r.boot_id == boot_id)
+    return min((time.timestamp() for time in times), default=float("inf"))
+
+
+def _boot_then(run: Run, service: ServiceHistory, begun: Mapping[str | None, float]) -> str | None:
+    """The boot that was when a run began that names none: the latest before it, or else the first."""
+    time = true_time(run.first_entry, service).timestamp()
+    before = [boot_id for boot_id, begin in begun.items() if begin <= time]
+    return before[-1] if before else next(iter(begun), None)
+
+
+def _steps(history: History, boot_id: str | None) -> tuple[ClockStep, ...]:
+    steps = (step for step in history.clock_steps if step.boot_id == boot_id)
+    return tuple(step for step in steps if believable(step.uptime) and believable(abs(step.seconds)))
+
+
+def _chart(boot_id: str | None, number: int, placed: Sequence[_Placed], now: Now, *, apart: bool) -> Chart:
+    clock = boot_clock(placed, boot_id, now)
+    rows = _all_rows(placed, clock, apart=apart)
+    bars = [bar for row in rows for bar in row.bars]
+    known = [offset for bar in bars for offset in (bar.start, bar.end) if offset is not None]
+    if clock.now is not None and any(bar.outcome is Outcome.RUNNING for bar in bars):
+        known.append(clock.now)
+    end = max([*known, clock.last])
+    begin = round_begin(min(known, default=0.0), end)
+    return Chart(boot_id=boot_id, number=number, clock=clock, begin=begin, end=end, rows=rows)
+
+
+def _all_rows(placed: Iterable[_Placed], clock: BootClock, *, apart: bool) -> tuple[Row, ...]:
+    """The rows of each service together, in the order of their starts."""
+    services: dict[str, tuple[ServiceHistory, list[Run]]] = {}
+    for run, service in placed:
+        services.setdefault(service.name, (service, []))[1].append(run)
+    blocks: list[list[Row]] = []
+    for service, runs in services.values():
+        groups = alike(runs) if apart else [runs]
+        rows = sorted((_rows(service, group, clock) for group in groups), key=_block_start)
+        blocks.append(list(chain.from_iterable(rows)))
+    blocks.sort(key=_block_start)
+    return tuple(chain.from_iterable(blocks))
+
+
+def _block_start(rows: Sequence[Row]) -> float:
+    return rows[0].bars[0].first
+
+
+def _rows(service: ServiceHistory, runs: Iterable[Run], clock: BootClock) -> list[Row]:
+    """The row of some runs of a service, and below it those of what is in them."""
+    found: dict[_Key, list[Bar]] = {}
+    for run in runs:
+        for key, span in _spans(run):
+            found.setdefault(key, []).append(_bar(span, run, service, clock))
+    rows = [
+        Row(
+            kind=kind,
+            service=service.name,
+            name=name,
+            depth=depth,
+            command=command or None,
+            bars=tuple(sorted(bars, key=attrgetter("first"))),
+        )
+        for (kind, command, depth, name), bars in found.items()
+    ]
+    return [rows[0], *sorted(rows[1:], key=lambda row: row.bars[0].first)]
+
+
+def _spans(run: Run) -> Iterator[tuple[_Key, Span]]:
+    yield (Kind.SERVICE, "", 0, run.service), run
+    for before in (True, False):
+        for command in run.commands:
+            if command.is_before is before:
+                yield from _command(command)
+        if before:
+            yield from _stages(run.stages, "", 1)
+
+
+def _command(command: Command) -> Iterator[tuple[_Key, Span]]:
+    kind = Kind.PRE_COMMAND if command.is_before else Kind.POST_COMMAND
+    yield (kind, "", 1, command.name), command
+    yield from _stages(command.stages, command.name, 2)
+
+
+def _stages(stages: Iterable[Stage], command: str, depth: int) -> Iterator[tuple[_Key, Span]]:
+    for stage in stages:
+        yield (Kind.STAGE, command, depth + stage.depth, stage.name), stage
+
+
+def _bar(span: Span, run: Run, service: ServiceHistory, clock: BootClock) -> Bar:
+    start, end = clock.offsets(span, run, service)
+    seconds = believable(span.duration)
+    if seconds is None and start is not None:
+        known = end if end is not None else clock.now
+        seconds = round(max(known - start, 0.0), 3) if known is not None and known != start else None
+    return Bar(start, end, seconds, span, run)
+
+
+def _blamed(rows: Iterable[Row]) -> tuple[Row, ...]:
+    return tuple(sorted(rows, key=lambda row: _length(row.longest), reverse=True))
+
+
+def _length(bar: Bar) -> float:
+    return bar.seconds if bar.seconds is not None else -1.0

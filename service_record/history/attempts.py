@@ -1,0 +1,23 @@
+"""Attempts: what the runs of programs that systemd started together came to. Pure."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+from service_record.history.outcome import Outcome, Run
+
+
+def attempts(runs: Iterable[Run]) -> Iterator[Run]:
+    """The run that stands for each attempt, in their order."""
+    for _, together in groupby(runs, key=lambda run: (run.boot_id, run.attempt)):
+        yield _deciding(list(together))
+
+
+def _deciding(together: Sequence[Run]) -> Run:
+    """Of the programs of one invocation, the one that goes on, or else the one that ended last.
+
+    A service that runs another recorded program ends after it; a program after its pre-commands.
+    """
+    if len(together) == 1:
+        return together[0]
+    running = next((run for run in together if run.outcome is Outcome.RUNNING), None)
+    return running or max(reversed(together), key=lambda run: run.last_entry)

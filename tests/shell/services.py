@@ -1,0 +1,93 @@
+"""Services that must run as if nothing were recorded, and what may stand in the way of their records."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.shell.scripts import Completed
+
+STRICT = "set -euoE pipefail\n"
+STAGES = '. "$SHIM"\nrecord_service_stage_start one\necho working\nrecord_service_stage_success\n'
+LAST_STAGE = "record_service_stage_start two\necho again >&2\n"
+
+SERVICES = {
+    "healthy": STAGES + LAST_STAGE + "record_service_stage_success\n",
+    "healthy and strict": STRICT + STAGES + LAST_STAGE + "record_service_stage_success\n",
+    "failing": STRICT + STAGES + LAST_STAGE + "test -e /nowhere\n",
+    "exiting": STRICT + STAGES + LAST_STAGE + "exit 3\n",
+    "stopped": STAGES + LAST_STAGE + "kill -TERM $$\nsleep 3\n",
+    "with a failed stage": STRICT + STAGES + LAST_STAGE + "record_service_stage_failure\n",
+    "with an EXIT trap": STRICT + "trap 'echo \"leaving $?\"' EXIT\n" + STAGES + LAST_STAGE + "(exit 4)\n",
+    "with an ERR trap": STRICT + "trap 'echo \"failed $?\"' ERR\n" + STAGES + LAST_STAGE + "(exit 5)\n",
+    "misusing": STRICT
+    + STAGES.replace("record_service_stage_success", "")
+    + "record_service_stage_success\n",
+    "in POSIX mode": "set -o posix\n" + STRICT + STAGES + LAST_STAGE + "exit 3\n",
+}
+
+needs_strace = pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
+needs_mount = pytest.mark.skipif(
+    subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode != 0,
+    reason="a mount namespace of its own takes root",
+)
+
+
+def read_only(records: Path) -> None:
+    records.mkdir(mode=0o500)
+
+
+def a_file_for_the_directory(records: Path) -> None:
+    records.touch()
+
+
+def a_dangling_link_for_the_directory(records: Path) -> None:
+    records.symlink_to("nowhere/at/all")
+
+
+def a_fifo(records: Path) -> None:
+    records.mkdir()
+    os.mkfifo(records / "service.json")
+
+
+def a_directory(records: Path) -> None:
+    (records / "service.json").mkdir(parents=True)
+
+
+def a_link_to(target: str) -> Callable[[Path], None]:
+    def link(records: Path) -> None:
+        records.mkdir()
+        (records / "service.json").symlink_to(target)
+
+    return link
+
+
+OBSTACLES: dict[str, Callable[[Path], None]] = {
+    "a read-only directory": read_only,
+    "a file for the directory": a_file_for_the_directory,
+    "a dangling link for the directory": a_dangling_link_for_the_directory,
+    "a FIFO": a_fifo,
+    "a directory": a_directory,
+    "a full device": a_link_to("/dev/full"),
+    "a terminal that is none": a_link_to("/dev/tty"),
+    "a dangling link": a_link_to("nowhere/at/all"),
+    "a link out of the directory": a_link_to("../outside"),
+    "a link to itself": a_link_to("service.json"),
+}
+
+
+def without_complaints(stderr: bytes) -> bytes:
+    """Leave out what the shim says of misuse, which it says whether it can write or not."""
+    return b"".join(
+        line for line in stderr.splitlines(keepends=True) if not line.startswith(b"service-record: ")
+    )
+
+
+def assert_unharmed(recorded: Completed, without: Completed) -> None:
+    """The same output and the same end."""
+    assert recorded.stdout == without.stdout
+    assert without_complaints(recorded.stderr) == without.stderr
+    assert recorded.returncode == without.returncode

@@ -1,0 +1,132 @@
+"""The patterns under a real systemd, which names them, hears them and ends them, as upstream reads them."""
+
+import shutil
+
+import pytest
+
+from service_record.entry import Entry
+from tests.bootstrap_host import LAYOUTS, install, read_by_upstream
+from tests.system.machine import REPOSITORY, Machine
+from tests.upstream_reader import UpstreamReader
+
+ARRAY_DROP_IN = REPOSITORY / "units" / "20-service-record-array.conf"
+PROGRAMS = "/usr/local/bin"
+UNITS = {
+    "release-image": (
+        *("Type=oneshot", "RemainAfterExit=yes", f"ExecStart={PROGRAMS}/release-image-download.sh"),
+        "Environment=FAIL_AT=pull FAIL_TIMES=2",
+    ),
+    "crio-configure": ("Type=oneshot", f"ExecStart={PROGRAMS}/crio-configure.sh"),
+    "chown-gatewayd-key": ("Type=oneshot", f"ExecStart={PROGRAMS}/chown-gatewayd-key.sh"),
+    "kubelet": (
+        *("Type=notify", "NotifyAccess=all", "Restart=always", "Environment=HANG_AT=run-kubelet"),
+        *(f"ExecStartPre={PROGRAMS}/kubelet-pause-image.sh", f"ExecStart={PROGRAMS}/kubelet.sh"),
+    ),
+    "approve-csr": (
+        f"ExecStart={PROGRAMS}/approve-csr.sh",
+        "Environment=FAIL_AT=clusterversion FAIL_TIMES=2",
+    ),
+    "progress": (f"ExecStart={PROGRAMS}/report-progress.sh",),
+    "install-to-disk": (f"ExecStart={PROGRAMS}/install-to-disk.sh",),
+    "bootkube": (
+        *(f"ExecStart={PROGRAMS}/bootkube.sh", "Restart=on-failure", "RestartSec=20ms"),
+        "Environment=FAIL_AT=render-api FAIL_TIMES=1",
+    ),
+    "stopped": (f"ExecStart={PROGRAMS}/bootkube.sh", "Environment=HANG_AT=render-api"),
+    "agent": ("Type=oneshot", f"ExecStartPre={PROGRAMS}/extract-agent.sh", "ExecStart=true"),
+}
+STARTED_ONCE = sorted(UNITS.keys() - {"bootkube"})
+ENDED_WELL = sorted(UNITS.keys() - {"kubelet", "stopped"})
+STOP_IN_STAGE = """
+start stopped
+until grep --quiet api-bootstrap /var/log/openshift/stopped.json; do sleep 0.02; done
+systemctl stop stopped
+"""
+
+
+@pytest.fixture(scope="module", params=LAYOUTS)
+def layout(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def machine(layout: str, tmp_path_factory: pytest.TempPathFactory) -> Machine:
+    directory = tmp_path_factory.mktemp("machine")
+    machine = Machine(directory)
+    install(directory / "programs")
+    (directory / "programs" / "systemd-notify").unlink()  # systemd has its own
+    surroundings = [f"Environment=BIN={PROGRAMS}", "WorkingDirectory=%S/%N", "StateDirectory=%N"]
+    for unit, settings in UNITS.items():
+        machine.unit(unit, *settings, *surroundings)
+        machine.drop_in(unit)
+    if layout == "array":
+        service_d = directory / "units" / "service.d"
+        service_d.mkdir()
+        shutil.copy(ARRAY_DROP_IN, service_d)
+    others = " ".join(UNITS.keys() - {"kubelet", "stopped", "release-image"})
+    machine.boot(
+        f"start kubelet; systemctl stop kubelet; {STOP_IN_STAGE} start release-image {others}; rest {others}"
+    )
+    return machine
+
+
+@pytest.fixture(scope="module")
+def upstream(machine: Machine, layout: str) -> UpstreamReader:
+    return read_by_upstream(machine.records.directory, layout)
+
+
+def test_each_unit_has_the_record_that_is_called_like_it_and_there_is_no_other(machine: Machine) -> None:
+    assert sorted(machine.records.services()) == sorted(UNITS)
+
+
+@pytest.mark.parametrize("unit", STARTED_ONCE)
+def test_a_unit_that_was_started_once_is_one_attempt(upstream: UpstreamReader, unit: str) -> None:
+    assert upstream.judge(unit).starts == 1
+    assert upstream.attempts(unit) == 1
+
+
+@pytest.mark.parametrize("unit", ENDED_WELL)
+def test_a_unit_that_ended_well_is_a_success(upstream: UpstreamReader, unit: str) -> None:
+    assert upstream.judge(unit).successful
+
+
+def test_bootkube_that_systemd_started_again_is_two_attempts_and_a_success(upstream: UpstreamReader) -> None:
+    judgement = upstream.judge("bootkube")
+
+    assert (judgement.starts, judgement.failing_stage) == (2, "api-bootstrap")
+    assert judgement.last_error.splitlines()[-1] == "podman: error: render-api failed"
+    assert upstream.attempts("bootkube") == 2
+    assert upstream.complaint() is None
+
+
+def test_a_service_that_systemd_stopped_in_a_stage_has_failed_in_that_to_upstream_too(
+    upstream: UpstreamReader, machine: Machine
+) -> None:
+    judgement = upstream.judge("stopped")
+
+    assert (judgement.successful, judgement.failing_stage) == (False, "api-bootstrap")
+    assert [entry.signal for entry in service_ends(machine, "stopped")][-1] == "TERM"
+    assert machine.runs("stopped")[0].in_stage == "api-bootstrap"
+
+
+def test_a_service_that_systemd_stopped_is_no_success(upstream: UpstreamReader, machine: Machine) -> None:
+    assert not upstream.judge("kubelet").successful
+    assert [entry.signal for entry in service_ends(machine, "kubelet")][-1] == "TERM"
+
+
+def service_ends(machine: Machine, service: str) -> list[Entry]:
+    return [entry for entry in machine.entries(service) if entry.phase == "service end"]
+
+
+def test_a_script_that_a_pre_command_runs_records_as_the_unit_and_is_its_only_run(machine: Machine) -> None:
+    told = machine.phases("agent")
+
+    assert (told[0], told[-1]) == ("service start", "service end")
+    assert "stage start pull-release-image" in told
+    assert told.count("service end") == 1
+
+
+def test_every_entry_of_an_attempt_names_the_same_invocation(machine: Machine) -> None:
+    for unit in UNITS:
+        invocations = {entry.invocation_id for entry in machine.entries(unit)}
+        assert len(invocations) == (2 if unit == "bootkube" else 1), unit

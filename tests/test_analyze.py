@@ -1,0 +1,394 @@
+"""`service-record analyze`, as it is started and on real files."""
+
+import json
+import os
+import subprocess
+import textwrap
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from service_record import Records, systemd
+from service_record.bundle import pack
+from service_record.entry import Entry, Phase, Result
+from tests.builders import BOOT_ID, START, array, entry, failed_run, upstream_entry, write_array, write_lines
+from tests.command_line import PROGRAM, Answer, environment, service_record
+
+OTHER_BOOT = "c1" * 16
+NO_IMAGE: dict[str, Any] = {
+    "exit_code": 125,
+    "command": 'podman run --quiet "$IMAGE"',
+    "error_message": "Rendering\nError: reading manifest 1 in quay.io/x: manifest unknown\nExited",
+}
+
+
+def succeeded(at: float = 0) -> list[Entry]:
+    return [entry(at=at), entry(Phase.SERVICE_END, at + 5)]
+
+
+def analyze(path: Path, *arguments: object) -> Answer:
+    return service_record("analyze", "--from", path, *arguments)
+
+
+def first_line(answer: Answer) -> str:
+    return answer.out.partition("\n")[0]
+
+
+def here(pid: int | None = None) -> dict[str, Any]:
+    """What makes an entry one of this boot, of a process that is there."""
+    return {"boot_id": systemd.boot_id(), "uptime": systemd.uptime(), "pid": pid or os.getpid()}
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Path:
+    """A host whose bootkube has no image, with a service that waits for it."""
+    write_lines(tmp_path / "bootkube.json", *failed_run("cvo-bootstrap", **NO_IMAGE))
+    write_lines(tmp_path / "approve-csr.json", entry(), entry(Phase.STAGE_START, 1, stage="wait"))
+    write_lines(tmp_path / "crio.json", *succeeded())
+    return tmp_path
+
+
+PAGE = """\
+✗ failed: bootkube in stage cvo-bootstrap: the registry has no such image
+3 services: 1 failed, 1 running, 1 succeeded
+{directory}, 1 boot
+
+  run      bootkube, exit 125 after 10.0s, 2026-11-21 01:05:20Z
+  cause    the registry has no such image (image-not-found)
+           The name, tag or digest is wrong, or the mirror lacks it.
+           known by: Error: reading manifest 1 in quay.io/x: manifest unknown
+  at       /usr/local/bin/job.sh:12 in main
+           podman run --quiet "$IMAGE"
+  message  │ Rendering
+           │ Error: reading manifest 1 in quay.io/x: manifest unknown
+           │ Exited
+  stages   ✗ cvo-bootstrap 9.0s
+  next     podman images --digests
+           cat /etc/containers/registries.conf
+           ls /etc/containers/registries.conf.d
+           journalctl _SYSTEMD_INVOCATION_ID=1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f
+
+  running  approve-csr in stage wait for at least 9.0s
+"""
+
+
+def test_the_cause_is_in_the_first_line_and_its_evidence_below(records: Path) -> None:
+    answer = analyze(records)
+    assert (answer.out, answer.err, answer.status) == (PAGE.format(directory=records), "", 1)
+    manual = Path(__file__).parents[1].joinpath("docs/analyze.md").read_text()
+    assert textwrap.indent(PAGE.format(directory="/var/log/openshift"), "    ") in manual
+
+
+WAITING = [entry(), entry(Phase.STAGE_START, 1, stage="wait")]
+RESTARTS = [replace(one, pid=n, invocation_id=f"{n:032x}") for n in range(3) for one in failed_run(at=n * 20)]
+BOOTS = [
+    replace(one, boot_id=boot * 16)
+    for n, boot in enumerate(["a1", "b2", "c3"])
+    for one in failed_run(at=n * 99)
+]
+
+
+@pytest.mark.parametrize(
+    ("record", "beside", "line", "status"),
+    [
+        pytest.param(succeeded(), [], "✓ succeeded: nothing is wrong", 0, id="succeeded"),
+        pytest.param(
+            WAITING, succeeded(50), "● running: job in stage wait for at least 54.0s", 0, id="running"
+        ),
+        pytest.param(
+            WAITING,
+            succeeded(4000),
+            "▲ stuck: job in stage wait: longer than 30m 0s, the default (for at least 1h 6m)",
+            1,
+            id="stuck",
+        ),
+        pytest.param(
+            RESTARTS,
+            [],
+            "✗ looping: job in stage second: exit 1 at /usr/local/bin/job.sh:12 in main (3",
+            1,
+            id="restart-loop",
+        ),
+        pytest.param(
+            BOOTS,
+            [],
+            "✗ looping: job in stage second: exit 1 at /usr/local/bin/job.sh:12 in main (3",
+            1,
+            id="boot-loop",
+        ),
+        pytest.param(
+            WAITING,
+            [replace(one, boot_id=OTHER_BOOT) for one in succeeded(50)],
+            "▲ interrupted: job in stage wait: the host went down meanwhile",
+            1,
+            id="interrupted",
+        ),
+        pytest.param(
+            [*failed_run(at=0), *[replace(one, pid=9, invocation_id="9" * 32) for one in succeeded(60)]],
+            [],
+            "✓ succeeded: nothing is wrong",
+            0,
+            id="recovered",
+        ),
+        pytest.param(
+            [
+                entry(),
+                entry(Phase.SERVICE_END, 9, result=Result.FAILURE, signal="KILL", service_result="oom-kill"),
+            ],
+            [],
+            "✗ failed: job: it was killed because memory ran out",
+            1,
+            id="out-of-memory",
+        ),
+        pytest.param(
+            [
+                upstream_entry(),
+                upstream_entry(
+                    Phase.SERVICE_END, 9, result=Result.FAILURE, error_message="x: no space left on device"
+                ),
+            ],
+            [],
+            "✗ failed: job: the disk is full",
+            1,
+            id="upstream",
+        ),
+    ],
+)
+def test_the_first_line_is_the_verdict_and_the_exit_code_says_it(
+    tmp_path: Path, record: Sequence[Entry], beside: Sequence[Entry], line: str, status: int
+) -> None:
+    write_lines(tmp_path / "job.json", *record)
+    if beside:
+        write_lines(tmp_path / "beside.json", *beside)
+    answer = analyze(tmp_path)
+    assert (first_line(answer), answer.status) == (line, status)
+
+
+def test_a_bundle_is_judged_like_the_directory_it_is_of(records: Path, tmp_path: Path) -> None:
+    bundle = tmp_path / "log-bundle.tar"
+    with bundle.open("wb") as stream:
+        pack([(name, Records(records).read(name)) for name in Records(records).services()], stream, START)
+    assert first_line(analyze(bundle)) == first_line(analyze(records))
+
+
+def test_other_forms_say_the_same(records: Path) -> None:
+    document = json.loads(analyze(records, "--output", "json").out)
+    assert document["verdict"] == "failed"
+    assert document["says"] == "failed: bootkube in stage cvo-bootstrap: the registry has no such image"
+    root = document["root"]
+    assert (root["service"], root["stage"], root["cause"]["name"]) == (
+        "bootkube",
+        "cvo-bootstrap",
+        "image-not-found",
+    )
+    assert (root["facts"]["exitCode"], root["facts"]["location"]["line"]) == (125, 12)
+    assert document["running"][0]["service"] == "approve-csr"
+    assert yaml.safe_load(analyze(records, "--output", "yaml").out) == document
+    lines = [json.loads(line) for line in analyze(records, "--output", "jsonl").out.splitlines()]
+    assert lines[0]["verdict"] == "failed"
+    assert [line["finding"] for line in lines[1:]] == ["root", "running"]
+    assert lines[1] == {"finding": "root"} | root
+
+
+def test_wide_tells_every_trouble_in_full(records: Path) -> None:
+    write_lines(records / "later.json", *failed_run("join", 50, error_message="join refused by nobody"))
+    assert "│ join refused" not in analyze(records).out
+    assert "│ join refused by nobody" in analyze(records, "-o", "wide").out
+
+
+def test_services_boots_and_times_narrow_what_is_judged(records: Path) -> None:
+    later = [replace(one, boot_id=OTHER_BOOT, pid=9) for one in succeeded(1000)]
+    write_lines(records / "bootkube.json", *failed_run("cvo-bootstrap", **NO_IMAGE), *later)
+    assert analyze(records, "bootkube").status == 0
+    assert analyze(records, "bootkube", "--boot", "-1").status == 1
+    assert analyze(records, "bootkube", "--until", "2026-11-21T01:06:00Z").status == 1
+    assert first_line(analyze(records, "crio")).startswith("✓")
+
+
+def test_nothing_to_judge_is_nothing_to_read(tmp_path: Path) -> None:
+    assert analyze(tmp_path).status == 3
+    (tmp_path / "job.json").write_bytes(b"")
+    answer = analyze(tmp_path)
+    assert (answer.status, answer.out, answer.err) == (3, "", f"Error: no run to judge in {tmp_path}\n")
+
+
+def test_a_budget_file_decides_what_is_stuck(records: Path, tmp_path: Path) -> None:
+    budget = tmp_path / "budget.yaml"
+    budget.write_text("services:\n  approve-csr:\n    stages:\n      wait: 5s\n")
+    answer = analyze(records, "approve-csr", "--budget", budget)
+    assert first_line(answer) == (
+        "▲ stuck: approve-csr in stage wait: longer than 5.0s, from the budget file (for"
+    )
+    assert "  budget   5.0s, from the budget file\n" in answer.out
+
+
+def documented(name: str) -> str:
+    """The file of that name in docs/analyze.md."""
+    page = Path(__file__).parents[1].joinpath("docs/analyze.md").read_text()
+    return textwrap.dedent(page[page.index(f"    # {name}") :].partition("\n\n")[0])
+
+
+def test_the_files_in_the_documentation_are_taken(records: Path, tmp_path: Path) -> None:
+    given = {"--budget": tmp_path / "budget.yaml", "--rules": tmp_path / "rules.yaml"}
+    for path in given.values():
+        path.write_text(documented(path.name))
+    refused = failed_run("pull", error_message="lookup mirror.lab on 10.0.0.1:53: no such host")
+    write_lines(records / "bootkube.json", *refused)
+    answer = analyze(records, *(part for pair in given.items() for part in pair))
+    assert first_line(answer) == "✗ failed: bootkube in stage pull: the mirror of the lab is down"
+    assert "  next     ping -c 3 mirror.lab\n" in answer.out
+
+
+def test_a_good_run_tells_what_is_slow(records: Path, tmp_path: Path) -> None:
+    good = tmp_path / "good"
+    good.mkdir()
+    pulled = [
+        entry(Phase.STAGE_START, 1, stage="cvo-bootstrap"),
+        entry(Phase.STAGE_END, 2, stage="cvo-bootstrap"),
+    ]
+    write_lines(good / "bootkube.json", entry(), *pulled, entry(Phase.SERVICE_END, 3))
+    answer = analyze(records, "--baseline", good)
+    assert "  slow     stage cvo-bootstrap of bootkube took 9.0s, in the good run 1.0s, 9.0\n" in answer.out
+
+
+def test_rules_of_ones_own_come_before_the_built_in(records: Path, tmp_path: Path) -> None:
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(
+        "- name: ours\n  says: the lab forgot to mirror\n  message: manifest unknown\n  next: ask {service}\n"
+    )
+    answer = analyze(records, "--rules", rules)
+    assert first_line(answer) == "✗ failed: bootkube in stage cvo-bootstrap: the lab forgot to mirror"
+    assert "  next     ask bootkube\n" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("option", "content", "fault"),
+    [
+        ("--rules", b"- name: a\n  says: b\n  message: '('\n", ":3: not a pattern of RE2: missing ): ("),
+        ("--rules", b"- name: \xff\n", ":1: not UTF-8"),
+        ("--budget", b"stage: later\n", ":1: 'later' is no duration; durations are like 90s, 5m, 1h30m"),
+    ],
+)
+def test_a_bad_file_is_one_line_with_its_place(
+    records: Path, tmp_path: Path, option: str, content: bytes, fault: str
+) -> None:
+    path = tmp_path / "given.yaml"
+    path.write_bytes(content)
+    answer = analyze(records, option, path)
+    assert (answer.status, answer.out, answer.err) == (2, "", f"Error: {path}{fault}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--timeout", "5m"], "--timeout needs --wait"),
+        (["--wait", "--timeout", "soon"], "'soon' is no duration"),
+        (["--budget", "absent.yaml"], "does not exist"),
+        (["--from", "-", "--baseline", "-"], "one of --from and --baseline"),
+        (["--wait", "--from", "-"], "--wait needs one directory"),
+    ],
+)
+def test_wrong_usage_is_told(records: Path, arguments: list[str], told: str) -> None:
+    answer = service_record("analyze", *arguments, SERVICE_RECORDS_DIR=str(records))
+    assert (answer.status, answer.out) == (2, "")
+    assert told in answer.err
+
+
+def test_waiting_ends_with_124_while_the_host_is_still_at_work(tmp_path: Path) -> None:
+    write_lines(tmp_path / "job.json", entry(**here()))
+    answer = analyze(tmp_path, "--wait", "--timeout", "0.2s")
+    assert answer.status == 124
+    assert first_line(answer).startswith("● running: job for ")
+
+
+def test_waiting_for_records_that_never_come_ends_with_124(tmp_path: Path) -> None:
+    answer = analyze(tmp_path / "none", "--wait", "--timeout", "0.2s")
+    assert (answer.status, answer.out) == (124, "")
+    assert answer.err.startswith("Error: ")
+    assert answer.err.count("\n") == 1
+
+
+def test_waiting_for_what_is_over_does_not_wait(records: Path) -> None:
+    (records / "approve-csr.json").unlink()
+    assert analyze(records, "--wait").status == 1
+
+
+@pytest.mark.parametrize(("result", "status"), [(Result.SUCCESS, 0), (Result.FAILURE, 1)], ids=str)
+def test_waiting_ends_when_something_comes_of_it(tmp_path: Path, result: Result, status: int) -> None:
+    directory = tmp_path / "records"  # not there yet: the wait begins before the first record
+    with subprocess.Popen(
+        [*PROGRAM, "analyze", "--wait", "--timeout", "100s", "--from", str(directory)],
+        stdout=subprocess.PIPE,
+        env=environment(),
+        text=True,
+    ) as waiting:
+        writer = Records(directory).writer("job")
+        writer.append(entry(**here(waiting.pid)))
+        writer.append(entry(Phase.SERVICE_END, result=result, **here(waiting.pid)))
+        out, _ = waiting.communicate(timeout=60)
+    assert waiting.returncode == status
+    assert out.startswith("✓ succeeded" if status == 0 else "✗ failed: job: ")
+
+
+def test_a_process_that_vanishes_ends_the_wait(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "100"]) as process:
+        write_lines(tmp_path / "job.json", entry(**here(process.pid)))
+        with subprocess.Popen(
+            [*PROGRAM, "analyze", "--wait", "--from", str(tmp_path)],
+            stdout=subprocess.PIPE,
+            env=environment(),
+            text=True,
+        ) as waiting:
+            process.kill()
+            process.wait()
+            out, _ = waiting.communicate(timeout=60)
+    assert waiting.returncode == 1
+    assert out.startswith("▲ interrupted: job: its process is gone")
+
+
+def test_what_a_journal_holds_does_not_act_on_the_terminal(tmp_path: Path) -> None:
+    record = failed_run("a\x1b[2J", error_message="fatal: \x1b[31mred\u202e manifest unknown")
+    write_lines(tmp_path / "job.json", *record)
+    for form in ("table", "wide", "json", "yaml", "jsonl"):
+        out = analyze(tmp_path, "--output", form).out
+        assert "\x1b" not in out
+        assert "\u202e" not in out
+
+
+def test_every_line_fits_the_width_and_an_encoding_without_glyphs_gets_ascii(records: Path) -> None:
+    long: dict[str, Any] = {"error_message": "error: " + "word " * 200, "command": "x" * 199}
+    write_lines(records / "long.json", *failed_run("s" * 200, -100, **long))
+    page = service_record("analyze", "--from", records, COLUMNS="80").out
+    assert max(map(len, page.splitlines())) <= 80
+    assert service_record("analyze", "--from", records, PYTHONIOENCODING="ascii").out.isascii()
+
+
+def test_arrays_of_upstream_and_damage_are_judged_too(tmp_path: Path) -> None:
+    write_array(tmp_path / "bootkube.json", *failed_run("pull", **NO_IMAGE))
+    (tmp_path / "torn.json").write_bytes(array(*succeeded())[:-40])
+    answer = analyze(tmp_path)
+    assert first_line(answer).startswith("✗ failed: bootkube in stage pull: ")
+    assert "  damaged  torn: 1 damaged piece, the first at line " in answer.out
+
+
+def test_a_clock_that_was_set_is_told(tmp_path: Path) -> None:
+    end = entry(Phase.SERVICE_END, 5000, uptime=70.0, boot_id=BOOT_ID)
+    write_lines(tmp_path / "job.json", entry(), end)
+    told = (
+        "  clock    set forward by 1h 23m between 2026-11-21 01:05:10Z and 2026-11-21\n           02:28:30Z\n"
+    )
+    assert told in analyze(tmp_path).out
+
+
+def test_thousands_of_restarts_take_one_page(tmp_path: Path) -> None:
+    entries = [
+        replace(one, pid=n, invocation_id=f"{n:032x}") for n in range(5000) for one in failed_run(at=n)
+    ]
+    write_lines(tmp_path / "job.json", *entries)
+    answer = analyze(tmp_path)
+    assert "(5000" in answer.out
+    assert answer.out.count("\n") < 24

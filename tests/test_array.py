@@ -1,0 +1,254 @@
+"""The array layout: one closed array after each entry, of either writer, whatever the file was before."""
+
+import json
+import stat
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from service_record.entry import Malformed
+from service_record.layout import read_entries
+from tests.array_files import (
+    ALL,
+    CLOSED,
+    COMPACT,
+    FIRST,
+    INDENTED,
+    JSON,
+    LAST,
+    ODD,
+    OURS,
+    ROOM,
+    SECOND,
+    THIRD,
+    THREE,
+    json_of,
+)
+from tests.array_writers import (
+    ARRAY,
+    LINES,
+    NO_LAYOUT,
+    WRITERS,
+    ArrayWriter,
+    Shim,
+    damaged_of,
+    each_writer,
+    elements,
+    is_locked,
+    put,
+    record_of,
+    spare,
+)
+from tests.builders import array, entry
+from tests.shell.scripts import bashes
+
+each_bash = pytest.mark.parametrize("shim", [Shim(bash) for bash in bashes()], ids=str)
+
+
+@each_writer
+def test_a_new_file_is_a_closed_array_after_each_entry(writer: ArrayWriter, tmp_path: Path) -> None:
+    states = writer.append(tmp_path, 9)
+
+    assert [len(elements(state)) for state in states] == [1, 2, 3, 4, 5, 6, 7, 8, 9]
+    phases = [element["phase"] for element in elements(states[-1])]
+    assert phases == ["service start", *["stage start", "stage end"] * 4]
+    assert not damaged_of(tmp_path).exists()
+
+
+@each_writer
+def test_an_entry_changes_nothing_before_it(writer: ArrayWriter, tmp_path: Path) -> None:
+    states = writer.append(tmp_path, 9)
+
+    for before, after in pairwise(states):
+        assert after.startswith(before.rstrip(b" \n").removesuffix(b"\n]"))
+
+
+@each_writer
+def test_an_entry_is_a_line_and_room_is_left_behind_the_bracket(writer: ArrayWriter, tmp_path: Path) -> None:
+    for number, state in enumerate(writer.append(tmp_path, 9), start=1):
+        assert len(state.rstrip(b" \n").split(b"\n")) == number + 2
+        assert len(state) % 1024 == 0
+        assert 1024 <= spare(state) < 1024 + 1024 + 512
+
+
+@each_writer
+def test_everybody_may_read_a_new_array(writer: ArrayWriter, tmp_path: Path) -> None:
+    writer.append(tmp_path)
+
+    assert stat.S_IMODE(record_of(tmp_path).stat().st_mode) == 0o644
+    assert stat.S_IMODE(record_of(tmp_path).parent.stat().st_mode) == 0o755
+
+
+@each_writer
+def test_the_lock_is_free_after_an_entry(writer: ArrayWriter, tmp_path: Path) -> None:
+    writer.append(tmp_path)
+
+    assert not is_locked(record_of(tmp_path))
+
+
+@each_writer
+@pytest.mark.parametrize("layout", [LINES, NO_LAYOUT, {"SERVICE_RECORDS_LAYOUT": "pyramid"}], ids=str)
+def test_a_new_file_has_lines_unless_the_environment_says_array(
+    writer: ArrayWriter, layout: dict[str, str], tmp_path: Path
+) -> None:
+    written = writer.append(tmp_path, 2, layout=layout)[-1]
+
+    assert [json.loads(line)["phase"] for line in written.splitlines()] == ["service start", "stage start"]
+
+
+@each_writer
+@pytest.mark.parametrize("layout", [LINES, NO_LAYOUT, ARRAY], ids=str)
+def test_an_array_stays_one_whatever_the_environment_says(
+    writer: ArrayWriter, layout: dict[str, str], tmp_path: Path
+) -> None:
+    put(tmp_path, CLOSED)
+
+    states = writer.append(tmp_path, 3, layout=layout)
+
+    assert [elements(state)[:4] for state in states] == [JSON] * 3
+    assert [len(elements(state)) for state in states] == [5, 6, 7]
+
+
+@each_writer
+@pytest.mark.parametrize("before", [FIRST + b"\n", b"\n" + FIRST + b"\n", b"\0\0", b"foreign\n"])
+def test_lines_stay_lines_whatever_the_environment_says(
+    writer: ArrayWriter, before: bytes, tmp_path: Path
+) -> None:
+    put(tmp_path, before)
+
+    added = writer.append(tmp_path, 2)[-1].removeprefix(before)
+
+    assert added.startswith(b"\n{")
+    assert [json.loads(line)["phase"] for line in added.splitlines()[1:]] == ["service start", "stage start"]
+
+
+EMPTY = {
+    "no byte": b"",
+    "an array": b"[]",
+    "an array and a newline": b"[]\n",
+    "an array with room": b"[\n]" + ROOM,
+    "an array with blanks": b"[ \r\n\t ]\r\n",
+    "an array on two lines": b"[\n]\n",
+    "an open array": b"[",
+    "an open array and a newline": b"[\n",
+    "white space": b"[ \n \n",
+}
+
+
+@each_writer
+@pytest.mark.parametrize("content", EMPTY.values(), ids=EMPTY)
+def test_an_empty_file_is_filled(writer: ArrayWriter, content: bytes, tmp_path: Path) -> None:
+    put(tmp_path, content)
+
+    states = writer.append(tmp_path, 2)
+
+    assert [len(elements(state)) for state in states] == [1, 2]
+    assert not damaged_of(tmp_path).exists()
+
+
+WHOLE = {
+    "ours": CLOSED,
+    "ours with room": CLOSED.rstrip() + ROOM,
+    "ours with much room": CLOSED.rstrip() + ROOM * 20,
+    "ours without a last newline": CLOSED.rstrip(),
+    "as upstream's jq prints it": INDENTED,
+    "as upstream's jq prints it, without a last newline": INDENTED.rstrip(),
+    "indented by four": json.dumps(JSON, indent=4).encode(),
+    "indented by a tab": json.dumps(JSON, indent="\t").encode(),
+    "on one line": COMPACT,
+    "on one line with a newline": COMPACT + b"\n",
+    "on one line with blanks": b"[ " + COMPACT[1:-1] + b" ]  \r\n",
+    "on one line with spaces": json.dumps(JSON).encode(),
+    "on one line in another order": json.dumps([dict(reversed(each.items())) for each in JSON]).encode(),
+    "an entry a line, the bracket behind the last": CLOSED.replace(b"\n]", b"]"),
+    "an entry a line, the bracket before the first": CLOSED.replace(b"[\n", b"["),
+    "lines with CR LF": CLOSED.replace(b"\n", b"\r\n"),
+    "indented lines with CR LF": INDENTED.replace(b"\n", b"\r\n"),
+    "blanks around the bracket": CLOSED.replace(b"\n]", b" \t\n\n\r\n]\n\n \t\n\n"),
+    "not closed": b"[\n" + ALL,
+    "not closed, and a newline": b"[\n" + ALL + b"\n",
+    "not closed, and room": b"[\n" + ALL + ROOM,
+    "not closed, and a comma": b"[\n" + ALL + b",\n",
+    "not closed, and a comma without a newline": b"[\n" + ALL + b",",
+    "not closed, as upstream's jq prints it": INDENTED.removesuffix(b"]\n"),
+    "not closed, as upstream's jq prints it, without a newline": INDENTED.removesuffix(b"\n]\n"),
+    "a line behind the bracket": b"[\n" + b",\n".join([FIRST, SECOND, THIRD]) + b"\n]\n\n" + LAST + b"\n",
+    "a line behind room": b"[\n" + b",\n".join([FIRST, SECOND, THIRD]) + b"\n]" + ROOM + b"\n" + LAST + b"\n",
+    "a line behind the only entry": b"[\n" + FIRST + b"\n]\n" + b"\n".join([SECOND, THIRD, LAST]) + b"\n",
+    "lines behind no entry": b"[\n]" + ROOM + b"\n\n".join([b"", FIRST, SECOND, THIRD, LAST]),
+    "lines behind []": b"[]\n" + b"\n\n".join([b"", FIRST, SECOND, THIRD, LAST]),
+    "lines with CR LF behind the bracket": b"[\r\n"
+    + b"\r\n".join([FIRST, b"]", SECOND, THIRD, LAST])
+    + b"\r\n",
+    "a line behind upstream's": array(*OURS[:3]) + b"\n" + LAST + b"\n",
+    "lines behind upstream's only entry": array(OURS[0]) + b"\n\n".join([b"", SECOND, THIRD, LAST, b""]),
+    "a line behind four": json.dumps(JSON[:3], indent=4).encode() + b"\n" + LAST + b"\n",
+    "a line behind one line": json.dumps(JSON[:3]).encode() + b"\n\n" + LAST + b"\n",
+    "a line behind an array that is not closed": b"[\n"
+    + b",\n".join([FIRST, SECOND, THIRD])
+    + b"\n\n"
+    + LAST
+    + b"\n",
+    "an array of lines with commas before them": b"[\n" + b"\n,".join([FIRST, SECOND, THIRD, LAST]) + b"\n",
+}
+
+
+@each_writer
+@pytest.mark.parametrize("content", WHOLE.values(), ids=WHOLE)
+def test_an_array_that_lacks_nothing_is_extended_and_no_copy_is_made(
+    writer: ArrayWriter, content: bytes, tmp_path: Path
+) -> None:
+    put(tmp_path, content)
+
+    states = writer.append(tmp_path, 2)
+
+    assert [elements(state)[:-number] for number, state in enumerate(states, start=1)] == [JSON, JSON]
+    assert not damaged_of(tmp_path).exists()
+
+
+@each_writer
+@pytest.mark.parametrize("parked", [1, 20, 2000])
+def test_parked_lines_are_taken_in_order(writer: ArrayWriter, parked: int, tmp_path: Path) -> None:
+    waiting = [entry("stage start", number, stage=f"parked {number}") for number in range(parked)]
+    put(tmp_path, CLOSED.rstrip() + ROOM + b"".join(b"\n" + each.to_line() for each in waiting))
+
+    [state] = writer.append(tmp_path)
+
+    assert elements(state)[:-1] == JSON + json_of(waiting)
+    assert not damaged_of(tmp_path).exists()
+
+
+@each_writer
+def test_texts_do_not_matter(writer: ArrayWriter, tmp_path: Path) -> None:
+    states = writer.append(tmp_path, 5, stage=ODD, message=ODD.replace("\n", " "))
+
+    assert [len(elements(state)) for state in states] == [1, 2, 3, 4, 5]
+    assert [element["stage"] for element in elements(states[-1])[1:]] == [ODD] * 4
+    assert elements(states[-1])[-1]["errorMessage"] == ODD.replace("\n", " ")
+
+
+@each_writer
+def test_the_longest_entries_go_in(writer: ArrayWriter, tmp_path: Path) -> None:
+    states = writer.append(tmp_path, 7, message="é]}" * 2000)
+
+    assert [len(elements(state)) for state in states] == [1, 2, 3, 4, 5, 6, 7]
+    assert 4000 < max(len(line) for line in states[-1].split(b"\n")) <= 4096
+
+
+def test_both_writers_go_on_with_what_the_other_has_written(tmp_path: Path) -> None:
+    for _ in range(2):
+        for writer in WRITERS:
+            state = writer.append(tmp_path, 2)[-1]
+
+    assert len(elements(state)) == 4 * len(WRITERS)
+    assert not damaged_of(tmp_path).exists()
+
+
+def test_a_reader_of_the_file_while_lines_are_parked_gets_every_entry(tmp_path: Path) -> None:
+    parked = put(tmp_path, THREE + b"\n]" + ROOM + b"\n" + LAST + b"\n")
+
+    with parked.open("rb") as stream:
+        pieces = list(read_entries(stream))
+    assert not any(isinstance(piece, Malformed) for piece in pieces)
+    assert pieces == OURS

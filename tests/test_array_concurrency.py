@@ -1,0 +1,70 @@
+"""Many writers of one array, bash and Python, lose nothing, and readers see an array meanwhile."""
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterable
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from service_record.entry import Entry
+from service_record.layout import read_entries
+from tests.array_readers import ENTRIES, LONGEST_MESSAGE, WRITERS, read_at_once, read_while
+from tests.array_writers import Json, Library, damaged_of, elements, record_of
+from tests.shell.writers import acknowledged, await_first_entry, prepare, writers
+
+KILLS = 200
+AT_ONCE = 8
+
+
+def stages_of(entries: Iterable[Json]) -> Counter[str]:
+    """Count what the entries say of stages, as the writers say it: `STAGE start`, `STAGE end`."""
+    return Counter(f"{entry['stage']} {entry['phase'].split()[1]}" for entry in entries if "stage" in entry)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_many_writers_make_one_array_and_readers_see_one_at_every_moment(tmp_path: Path) -> None:
+    prepare(tmp_path)
+    names = [f"w{number}" for number in range(WRITERS)]
+
+    with writers(tmp_path, names, ENTRIES, "array", LONGEST_MESSAGE) as running:
+        seen = read_while(running, record_of(tmp_path), read_at_once)
+        assert [process.wait() for process in running] == [0] * WRITERS
+
+    entries = elements(record_of(tmp_path).read_bytes())
+    stages = stages_of(entries)
+    assert stages == Counter(acknowledged(tmp_path))
+    assert stages.total() == WRITERS * ENTRIES
+    assert not any("dropped" in entry for entry in entries)
+    assert not damaged_of(tmp_path).exists()
+    assert seen.invalid <= max(1, seen.reads // 1000), seen
+    assert seen.shrunk == 0, seen
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_killed_writers_lose_nothing_that_they_acknowledged(tmp_path: Path) -> None:
+    """Alone, when a program that a shell has started may go on, or with their whole group."""
+    prepare(tmp_path)
+    chance = random.Random(20261121)
+
+    for batch in range(KILLS // AT_ONCE):
+        names = [f"b{batch}w{number}" for number in range(AT_ONCE)]
+        with writers(tmp_path, names, 1_000_000, "array", LONGEST_MESSAGE) as running:
+            for name, process in zip(names, running, strict=True):
+                await_first_entry(tmp_path / f"{name}.done")
+                time.sleep(chance.uniform(0, 0.02))
+                chance.choice([os.kill, os.killpg])(process.pid, signal.SIGKILL)
+
+    [state] = Library().append(tmp_path)
+    stages = stages_of(elements(state))
+    copy = damaged_of(tmp_path).read_bytes() if damaged_of(tmp_path).exists() else b""
+    torn = [piece for piece in read_entries(BytesIO(copy)) if not isinstance(piece, Entry)]
+    assert acknowledged(tmp_path) <= stages.keys()
+    assert set(stages.values()) == {1}
+    assert len(torn) <= KILLS

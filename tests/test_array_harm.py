@@ -1,0 +1,279 @@
+"""First, do no harm, in the array layout: it runs programs, and yet a service is as without it."""
+
+import os
+from collections.abc import Callable
+from io import BytesIO
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from service_record.entry import Entry
+from service_record.layout import read_entries
+from tests.array_writers import ARRAY, Json, Library, damaged_of, elements, put, record_of
+from tests.builders import failed_run
+from tests.shell.scripts import ABSENT, Bash, Completed, bashes, run_script
+from tests.shell.services import (
+    LAST_STAGE,
+    OBSTACLES,
+    SERVICES,
+    STAGES,
+    STRICT,
+    assert_unharmed,
+    needs_mount,
+    needs_strace,
+)
+
+AROUND_PROGRAMS = {
+    "with descriptors 3 and 4": "exec 3>three 4>four\n" + STAGES + "echo a >&3; echo b >&4; cat three four\n",
+    "without standard input": "exec 0<&-\n" + STRICT + STAGES + LAST_STAGE + "exit 3\n",
+    "without any standard descriptor": "exec 0<&- 1>&- 2>&-\n" + STAGES + LAST_STAGE + "exit 3\n",
+    "with functions named like programs": "dd() { echo mine; }; tail() { dd; }; flock() { dd; }\n"
+    "command() { tail; }; printf() { dd; }; read() { dd; }; mapfile() { dd; }; umask() { dd; }\n"
+    + STAGES
+    + LAST_STAGE
+    + "command; printf; exit 3\n",
+    "with children": STAGES
+    + "sleep 0.01 & child=$!\n"
+    + LAST_STAGE
+    + '[[ $! == "$child" ]] && echo same; wait -n; record_service_stage_failure; wait; exit 5\n',
+    "with job control": "set -m\n" + STAGES + LAST_STAGE + "record_service_stage_success; exit 3\n",
+    "with noclobber": "set -C\n" + STRICT + STAGES + LAST_STAGE + "umask; exit 3\n",
+    "with an own umask": "umask 077\n"
+    + STAGES
+    + LAST_STAGE
+    + "umask; ls -d TMPDIR 2>&1; echo ${TMPDIR-none}\n",
+    "with pipes that break": "set -o pipefail\n"
+    + STAGES
+    + "yes | head -1; echo ${PIPESTATUS[*]}\n"
+    + LAST_STAGE,
+}
+SOME = ["healthy and strict", "failing", "stopped", "with an EXIT trap", "with an ERR trap", "misusing"]
+ALL = SERVICES | AROUND_PROGRAMS
+RECORDED = "array with room"
+
+BEFORE = [each.to_json() for each in failed_run()]
+CLOSED = b"[\n" + b",\n".join(each.to_line().rstrip() for each in failed_run()) + b"\n]\n"
+
+each_bash = pytest.mark.parametrize("bash", bashes(), ids=str)
+each_service = pytest.mark.parametrize("service", ALL.values(), ids=ALL)
+some_services = pytest.mark.parametrize("service", [SERVICES[name] for name in SOME], ids=SOME)
+two_services = pytest.mark.parametrize("service", [SERVICES[name] for name in SOME[:2]], ids=SOME[:2])
+
+
+def read_fifo(path: Path) -> None:
+    """With a reader that stays, so that a writer could open it."""
+    os.mkfifo(path)
+    os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+
+
+def link_outside(path: Path) -> None:
+    path.symlink_to("../outside")
+
+
+each_obstacle = pytest.mark.parametrize("obstacle", [Path.mkdir, os.mkfifo, read_fifo, link_outside])
+
+
+@pytest.fixture
+def without(bash: Bash, service: str, tmp_path_factory: pytest.TempPathFactory) -> Completed:
+    """How the service runs without the shim."""
+    return run_script(bash, service, tmp_path_factory.mktemp("without"), shim=ABSENT)
+
+
+def run(bash: Bash, service: str, directory: Path, wrapper: tuple[str, ...] = ()) -> Completed:
+    return run_script(bash, service, directory, ARRAY, wrapper=wrapper)
+
+
+def readable(content: bytes) -> list[Json]:
+    """The entries of an array that may have lines behind it; nothing else may be there."""
+    pieces = list(read_entries(BytesIO(content)))
+    assert all(isinstance(piece, Entry) for piece in pieces), pieces
+    return [piece.to_json() for piece in pieces if isinstance(piece, Entry)]
+
+
+@each_bash
+@each_service
+def test_a_service_that_records_in_an_array_is_as_without(
+    bash: Bash, service: str, without: Completed, tmp_path: Path
+) -> None:
+    recorded = run(bash, service, tmp_path)
+
+    assert_unharmed(recorded, without)
+    entries = elements(record_of(tmp_path).read_bytes())
+    assert entries[-1]["phase"] == "service end"
+    assert not any("dropped" in each for each in entries)
+
+
+@each_bash
+@some_services
+@pytest.mark.parametrize("obstacle", OBSTACLES.values(), ids=OBSTACLES)
+def test_an_obstacle_in_the_place_of_the_record_harms_no_service(
+    bash: Bash, service: str, obstacle: Callable[[Path], None], without: Completed, tmp_path: Path
+) -> None:
+    obstacle(tmp_path / "records")
+
+    assert_unharmed(run(bash, service, tmp_path), without)
+    assert not (tmp_path / "outside").exists()
+
+
+@each_bash
+@two_services
+@each_obstacle
+def test_an_obstacle_in_the_place_of_the_damaged_copy_harms_no_service(
+    bash: Bash, service: str, obstacle: Callable[[Path], None], without: Completed, tmp_path: Path
+) -> None:
+    """What cannot be copied is not written over."""
+    put(tmp_path, CLOSED + b"torn")
+    obstacle(damaged_of(tmp_path))
+
+    assert_unharmed(run(bash, service, tmp_path), without)
+    assert record_of(tmp_path).read_bytes().startswith(CLOSED + b"torn")
+    assert not (tmp_path / "outside").exists()
+
+
+@each_obstacle
+def test_an_obstacle_in_the_place_of_the_damaged_copy_does_not_hold_the_library_up(
+    obstacle: Callable[[Path], None], tmp_path: Path
+) -> None:
+    put(tmp_path, CLOSED + b"torn")
+    obstacle(damaged_of(tmp_path))
+
+    [state] = Library().append(tmp_path)
+
+    assert state.startswith(CLOSED + b"torn")
+    assert not (tmp_path / "outside").exists()
+
+
+@each_bash
+@some_services
+@pytest.mark.parametrize(
+    "limit", ["-f 0", "-f 1", "-f 2", "-f 4", "-S -f 3", "-n 5", "-n 6", "-n 8", "-n 12"]
+)
+def test_a_limit_of_the_shell_harms_no_service(bash: Bash, service: str, limit: str, tmp_path: Path) -> None:
+    limited = f"ulimit {limit}\n{service}"
+    (tmp_path / "with").mkdir()
+    (tmp_path / "without").mkdir()
+
+    recorded = run(bash, limited, tmp_path / "with")
+
+    assert_unharmed(recorded, run_script(bash, limited, tmp_path / "without", shim=ABSENT))
+    if record_of(tmp_path / "with").exists():
+        readable(record_of(tmp_path / "with").read_bytes())
+
+
+@each_bash
+@two_services
+@needs_mount
+@pytest.mark.parametrize("left", [0, 1, 300, 1000, 1500, 2500, 3500])
+def test_on_a_full_file_system_the_array_stays_closed(
+    bash: Bash, service: str, left: int, without: Completed, tmp_path: Path
+) -> None:
+    """The last block of the file has so many bytes left."""
+    before = CLOSED.rstrip() + b" " * (4095 - left - len(CLOSED.rstrip())) + b"\n"
+
+    recorded, content = run_on_a_full_file_system(bash, service, tmp_path, before)
+
+    assert_unharmed(recorded, without)
+    assert elements(content)[: len(BEFORE)] == BEFORE
+
+
+@each_bash
+@needs_mount
+def test_what_a_full_file_system_swallowed_is_counted_once_there_is_room(bash: Bash, tmp_path: Path) -> None:
+    many = "for n in {1..20}; do record_service_stage_start $n; record_service_stage_success; done\n"
+    then = "cat records/service.json >full.json; rm records/ballast\n"
+
+    _, content = run_on_a_full_file_system(bash, STAGES + many + then, tmp_path, b"")
+
+    full = elements(tmp_path.joinpath("full.json").read_bytes())
+    assert elements(content)[:-1] == full
+    assert elements(content)[-1]["phase"] == "service end"
+    assert elements(content)[-1]["dropped"] == 3 + 40 - len(full) > 10
+
+
+def run_on_a_full_file_system(
+    bash: Bash, service: str, directory: Path, content: bytes
+) -> tuple[Completed, bytes]:
+    """Run a service whose record has the one block that is left; what the record holds afterwards, too."""
+    directory.joinpath("records").mkdir()
+    directory.joinpath("before.json").write_bytes(content)
+    fill = (
+        "mount -t tmpfs -o size=8k tmpfs records && head -c 4096 /dev/zero >records/ballast && "
+        'cat before.json >records/service.json && "$@"; '
+        "status=$?; cat records/service.json >kept.json; exit $status"
+    )
+    ended = run(bash, service, directory, wrapper=("unshare", "-m", "sh", "-c", fill, "-"))
+    return ended, directory.joinpath("kept.json").read_bytes()
+
+
+FAILURES = [
+    *(
+        ("write", error, turn)
+        for error in ("ENOSPC", "EIO", "EINTR")
+        for turn in ("1", "2", "1+", "2+", "4+")
+    ),
+    *(
+        ("openat", error, turn)
+        for error in ("EROFS", "EMFILE")
+        for turn in ("1", "2", "3", "4", "5", "8", "1+", "6+")
+    ),
+    *(("pread64,read", "EIO", turn) for turn in ("1", "2", "5", "1+")),
+    *(("flock,lseek", "EIO", turn) for turn in ("1", "2", "1+")),
+]
+
+
+@each_bash
+@two_services
+@needs_strace
+@pytest.mark.parametrize("existing", [b"", CLOSED], ids=["new", "array"])
+def test_a_call_that_fails_harms_no_service(
+    bash: Bash, service: str, existing: bytes, without: Completed, tmp_path: Path
+) -> None:
+    """In bash or in a program that it runs, the n-th call on the record, or all from the n-th on, fail."""
+    injected = 0
+    for calls, error, turn in FAILURES:
+        directory = tmp_path / f"{calls}-{error}-{turn}"
+        directory.mkdir()
+        if existing:
+            put(directory, existing)
+
+        recorded = run(bash, service, directory, strace(directory, calls, f"error={error}:when={turn}"))
+
+        injected += "(INJECTED)" in directory.joinpath("trace").read_text()
+        assert_unharmed(recorded, without)
+        if record_of(directory).exists():
+            found = readable(record_of(directory).read_bytes())
+            assert found[: len(BEFORE)] == BEFORE or not existing
+            assert len(found) + sum(int(str(each.get("dropped", 0))) for each in found) <= len(BEFORE) + 8
+    assert injected > len(FAILURES) // 2
+
+
+STRACE = ("strace", "-f", "--seccomp-bpf", "-qq", "-o")
+
+
+def strace(directory: Path, calls: str, failure: str) -> tuple[str, ...]:
+    """What makes calls on the record fail, by whatever name it is opened; signals are kept out of the way."""
+    names = (record_of(directory), "/proc/self/fd/3")
+    only = chain.from_iterable(("-P", str(name)) for name in names)
+    return (
+        *STRACE,
+        str(directory / "trace"),
+        *only,
+        "-e",
+        f"trace={calls}",
+        "-e",
+        f"inject={calls}:{failure}",
+    )
+
+
+@each_bash
+def test_only_a_trap_for_children_sees_the_programs(bash: Bash, tmp_path: Path) -> None:
+    """The exception that docs/shell.md names."""
+    service = "trap 'echo \"a child\"' CHLD\n" + STAGES
+
+    recorded = run(bash, service, tmp_path)
+
+    assert recorded.returncode == 0
+    assert set(recorded.stdout.splitlines()) == {b"a child", b"working"}
+    assert recorded.stderr == b""
+    assert len(elements(record_of(tmp_path).read_bytes())) == 4

@@ -1,0 +1,112 @@
+"""How long a stage may take, and what that is known from."""
+
+import pytest
+
+from service_record.diagnosis.budget import Basis, BudgetFile, Budgets, parse_duration, read_budgets
+from service_record.diagnosis.placed import FileError
+from service_record.entry import Entry, Phase, Result
+from service_record.history import History, build_history
+from tests.builders import entry
+
+FILE = """\
+# what our hosts need
+stage: 10m
+services:
+  bootkube:
+    run: 1h
+    stages:
+      cvo-bootstrap: 5m
+      "wait for etcd": 90
+  release-image: {}
+"""
+
+
+def took(*seconds: float, stage: str = "pull", result: str = Result.SUCCESS) -> list[Entry]:
+    """A run in which a stage took these times, one after the other."""
+    entries = [entry()]
+    for number, each in enumerate(seconds):
+        at = 10_000 * number
+        entries += [
+            entry(Phase.STAGE_START, at, stage=stage),
+            entry(Phase.STAGE_END, at + each, stage=stage, result=result),
+        ]
+    return entries
+
+
+def history(*entries: Entry) -> History:
+    return build_history([("job", entries)])
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90", 90), ("90s", 90), ("5m", 300), ("1h30m", 5400), ("1.5h", 5400), ("1h 5m", 3900), ("0.5", 0.5)],
+)
+def test_a_duration_can_be_written_in_many_ways(text: str, seconds: float) -> None:
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-5m", "5 minutes", "1e3", "5mm", "90 5m", "٣m"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is no duration"):
+        parse_duration(text)
+
+
+def test_a_budget_file_names_services_and_stages() -> None:
+    wanted = read_budgets(FILE, "b.yaml")
+    assert wanted == BudgetFile(
+        stage=600,
+        runs={"bootkube": 3600},
+        stages={("bootkube", "cvo-bootstrap"): 300, ("bootkube", "wait for etcd"): 90},
+    )
+    assert read_budgets("# nothing yet\n", "b.yaml") == BudgetFile()
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("stage: soon", "b.yaml:1: 'soon' is no duration; durations are like 90s, 5m, 1h30m"),
+        ("stage: 5m\nstages: {}", "b.yaml:2: a budget file has no field 'stages'; it has stage, services"),
+        ("services:\n  a:\n    run: 1m\n    run: 2m", "b.yaml:4: 'run' stands here twice"),
+        ("services:\n  a: 5m", "b.yaml:2: a service has fields, like `name: value`"),
+        ("services:\n  a:\n    stages: [x]", "b.yaml:3: `stages` has fields, like `name: value`"),
+        ("stage:", "b.yaml:1: a budget is a text, and not empty"),
+        ("stage: {", "b.yaml:2: not YAML: "),
+        ("stage: \x07", "b.yaml:1: not YAML: "),
+        ("[" * 100_000, "b.yaml:1: nested too deeply"),
+        ("- 1", "b.yaml:1: a budget file has fields, like `name: value`"),
+    ],
+)
+def test_a_bad_budget_file_is_refused_in_one_line_with_its_place(text: str, fault: str) -> None:
+    with pytest.raises(FileError) as raised:
+        read_budgets(text, "b.yaml")
+    assert str(raised.value).startswith(fault)
+    assert "\n" not in str(raised.value)
+
+
+def test_the_file_decides_then_what_succeeded_then_the_default() -> None:
+    job = history(*took(200, 400))
+    runs = job.services[0].runs
+    named = Budgets(file=BudgetFile(stage=7, stages={("job", "pull"): 5}))
+    assert (named.of_stage("job", "pull", runs).seconds, named.of_run("job")) == (5, None)
+    assert named.of_stage("job", "other", runs).seconds == 7
+    learned = Budgets().of_stage("job", "pull", runs)
+    assert (learned.seconds, learned.basis, learned.executions, learned.longest) == (
+        1200,
+        Basis.EARLIER,
+        2,
+        400,
+    )
+    default = Budgets().of_stage("job", "other", runs)
+    assert (default.seconds, default.basis) == (1800, Basis.DEFAULT)
+
+
+def test_a_short_stage_gets_some_minutes_and_a_failed_one_teaches_nothing() -> None:
+    runs = history(*took(0.1), *took(9999, stage="bad", result=Result.FAILURE)).services[0].runs
+    assert Budgets().of_stage("job", "pull", runs).seconds == 300
+    assert Budgets().of_stage("job", "bad", runs).basis is Basis.DEFAULT
+
+
+def test_a_good_run_elsewhere_teaches_as_well() -> None:
+    budgets = Budgets(baseline=history(*took(500)))
+    learned = budgets.of_stage("job", "pull", history(entry()).services[0].runs)
+    assert (learned.seconds, learned.basis) == (1500, Basis.BASELINE)

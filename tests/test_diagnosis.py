@@ -1,0 +1,509 @@
+"""What is wrong with a host: the verdict, the root cause, and what follows from it."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from service_record.diagnosis import Diagnosis, Verdict, diagnose
+from service_record.diagnosis.budget import Basis, BudgetFile, Budgets
+from service_record.diagnosis.diagnose import Explain
+from service_record.diagnosis.evidence import Evidence, KnownCause
+from service_record.diagnosis.findings import BackwardBoot, LoopOf, Trouble, UnsetClock
+from service_record.diagnosis.now import Now
+from service_record.entry import Entry, Malformed, Phase, Result
+from service_record.history import History, build_history
+from service_record.history.clock import ClockStep
+from service_record.history.liveness import Liveness
+from tests.builders import BOOT_ID, START, UPTIME, entry, failed_run, upstream_entry
+
+FAILURE = {"result": Result.FAILURE}
+BOOTS = ["a1" * 16, BOOT_ID, "c2" * 16, "d3" * 16, "e4" * 16]
+HOUR = 3600.0
+
+
+def attempt(number: int, entries: Iterable[Entry], **fields: object) -> list[Entry]:
+    """The entries as those of a run of its own."""
+    own = {"pid": number, "invocation_id": f"{number:032x}"} | fields
+    return [replace(one, **own) for one in entries]  # type: ignore[arg-type]
+
+
+def attempts(count: int, stage: str = "pull", **fields: object) -> list[Entry]:
+    """Runs that fail in a stage, one every 20 seconds, as restarts in one boot."""
+    return [one for n in range(count) for one in attempt(n, failed_run(stage, n * 20, **fields))]
+
+
+def succeeded(at: float = 0, end: float = 5) -> list[Entry]:
+    return [entry(at=at), entry(Phase.SERVICE_END, at + end)]
+
+
+def running(stage: str | None = "wait", at: float = 0) -> list[Entry]:
+    return [entry(at=at), *([entry(Phase.STAGE_START, at + 1, stage=stage)] if stage else [])]
+
+
+def history(**records: Sequence[Entry | Malformed]) -> History:
+    named = ((name.replace("_", "-"), pieces) for name, pieces in records.items())
+    return build_history(named, Liveness())
+
+
+def at(seconds: float) -> Now:
+    """The moment so many seconds after START, on the host itself."""
+    return Now(time=START + timedelta(seconds=seconds), boot_id=BOOT_ID, uptime=UPTIME + seconds)
+
+
+def diagnosis(
+    seconds: float = 60,
+    *,
+    budgets: Budgets | None = None,
+    explain: Explain | None = None,
+    **records: Sequence[Entry | Malformed],
+) -> Diagnosis:
+    found = diagnose(history(**records), now=at(seconds), budgets=budgets, explain=explain)
+    assert found is not None
+    return found
+
+
+def root(found: Diagnosis) -> Trouble:
+    assert found.root is not None
+    return found.root
+
+
+def test_a_host_whose_services_ended_well_succeeded() -> None:
+    found = diagnosis(a=succeeded(), b=succeeded())
+    assert (found.verdict, found.root, found.running) == (Verdict.SUCCEEDED, None, ())
+
+
+def test_records_without_a_run_have_no_diagnosis() -> None:
+    assert diagnose(history()) is None
+    assert diagnose(history(a=[Malformed(1, "x", "not an entry")])) is None
+
+
+def test_a_host_with_a_service_that_runs_is_running() -> None:
+    found = diagnosis(30, a=succeeded(), b=running("wait"))
+    (now,) = found.running
+    assert (found.verdict, now.run.service, now.stage, now.seconds) == (Verdict.RUNNING, "b", "wait", 29)
+    assert now.budget is not None
+    assert (now.budget.basis, now.before) == (Basis.DEFAULT, None)
+
+
+def test_a_failure_is_told_with_its_run_stage_and_facts() -> None:
+    trouble = root(diagnosis(a=failed_run("pull", exit_code=125, service_result="exit-code")))
+    assert (trouble.kind, trouble.service, trouble.stage, trouble.count) == (Verdict.FAILED, "a", "pull", 1)
+    assert (trouble.facts.exit_code, trouble.facts.service_result) == (125, "exit-code")
+    assert trouble.since == START + timedelta(seconds=10)
+
+
+def test_a_failure_that_a_later_attempt_recovered_from_is_history() -> None:
+    found = diagnosis(a=[*attempts(2), *attempt(9, succeeded(60))])
+    assert (found.verdict, found.root) == (Verdict.SUCCEEDED, None)
+    (past,) = found.recovered
+    assert (past.service, past.count, past.last.in_stage) == ("a", 2, "pull")
+
+
+def test_a_service_that_runs_again_is_running_and_tells_what_was_before() -> None:
+    found = diagnosis(90, a=[*attempts(2), *attempt(9, running("other", 60))])
+    (now,) = found.running
+    assert found.verdict is Verdict.RUNNING
+    assert now.before is not None
+    assert now.before.in_stage == "pull"
+
+
+@pytest.mark.parametrize("later", [[], attempt(9, running("pull", 60))], ids=["between", "during"])
+def test_three_restarts_that_end_alike_are_a_loop(later: list[Entry]) -> None:
+    trouble = root(diagnosis(90, a=[*attempts(3, error_message="no image at 10.0.0.5:80"), *later]))
+    assert trouble.kind is Verdict.LOOPING
+    assert trouble.loop is not None
+    assert (trouble.loop.of, trouble.loop.count, trouble.loop.messages) == (LoopOf.RESTARTS, 3, 1)
+    assert trouble.since == START + timedelta(seconds=10)
+    assert trouble.is_running is bool(later)
+
+
+def test_the_messages_of_a_loop_are_counted_by_their_signatures() -> None:
+    said = ["timed out after 5s", "timed out after 1m2s", "no space left"]
+    runs = [
+        one for n, text in enumerate(said) for one in attempt(n, failed_run(at=n * 20, error_message=text))
+    ]
+    loop = root(diagnosis(a=runs)).loop
+    assert loop is not None
+    assert (loop.count, loop.messages) == (3, 2)
+
+
+def test_attempts_that_each_get_further_are_no_loop() -> None:
+    stages = ["first", "second", "third", "third"]
+    runs = [one for n, stage in enumerate(stages) for one in attempt(n, failed_run(stage, n * 20))]
+    trouble = root(diagnosis(a=runs))
+    assert (trouble.kind, trouble.count, trouble.since) == (Verdict.FAILED, 2, START + timedelta(seconds=50))
+
+
+def test_an_attempt_that_has_passed_the_failing_stage_leaves_the_loop() -> None:
+    passed = [
+        entry(at=100),
+        entry(Phase.STAGE_START, 101, stage="pull"),
+        entry(Phase.STAGE_END, 102, stage="pull"),
+        entry(Phase.STAGE_START, 103, stage="next"),
+    ]
+    assert diagnosis(110, a=[*attempts(5), *attempt(9, passed)]).verdict is Verdict.RUNNING
+
+
+def test_an_attempt_that_outlives_those_that_failed_outside_stages_leaves_the_loop() -> None:
+    failing = [entry(), entry(Phase.SERVICE_END, 5, **FAILURE)]
+    runs = [one for n in range(3) for one in attempt(n, [replace(e) for e in failing])]
+    record = [*runs, *attempt(9, running(None, 10))]
+    assert diagnosis(60, a=record).verdict is Verdict.LOOPING
+    assert diagnosis(90, a=record).verdict is Verdict.RUNNING
+
+
+def test_failures_in_other_boots_are_no_restart_loop() -> None:
+    runs = [one for n in range(3) for one in attempt(n, failed_run(at=n * 99), boot_id=BOOTS[n % 2])]
+    found = diagnosis(a=runs)
+    assert root(found).kind is Verdict.FAILED
+
+
+def retries(count: int, stage: str = "pull", every: float = 10) -> list[Entry]:
+    """One run that tries a stage again and again, as upstream's release-image does."""
+    entries = [entry()]
+    for number in range(count):
+        entries += [
+            entry(Phase.STAGE_START, number * every, stage=stage),
+            entry(
+                Phase.STAGE_END, number * every + 1, stage=stage, error_message="no", exit_code=125, **FAILURE
+            ),
+        ]
+    return entries
+
+
+@pytest.mark.parametrize("open_stage", [[], [entry(Phase.STAGE_START, 99, stage="pull")]], ids=["no", "yes"])
+def test_a_stage_that_fails_again_and_again_within_a_run_is_a_loop(open_stage: list[Entry]) -> None:
+    trouble = root(diagnosis(100, a=[*retries(9), *open_stage]))
+    assert trouble.loop is not None
+    assert (trouble.kind, trouble.loop.of, trouble.loop.count) == (Verdict.LOOPING, LoopOf.STAGE, 9)
+    assert (trouble.stage, trouble.facts.exit_code, trouble.facts.message) == ("pull", 125, "no")
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        pytest.param(retries(2), id="twice"),
+        pytest.param(retries(20, every=1), id="for-some-seconds"),
+        pytest.param(
+            [
+                *retries(9),
+                entry(Phase.STAGE_START, 95, stage="pull"),
+                entry(Phase.STAGE_END, 96, stage="pull"),
+            ],
+            id="success-at-last",
+        ),
+        pytest.param([*retries(9), entry(Phase.STAGE_START, 95, stage="next")], id="gone-on"),
+    ],
+)
+def test_polling_is_no_loop(record: list[Entry]) -> None:
+    assert diagnosis(100 if len(record) < 30 else 40, a=record).verdict is Verdict.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("budgets", "seconds", "basis"),
+    [
+        pytest.param(Budgets(file=BudgetFile(stages={("a", "wait"): 20})), 20, Basis.FILE, id="file"),
+        pytest.param(Budgets(file=BudgetFile(stage=20)), 20, Basis.FILE, id="file-for-all"),
+        pytest.param(Budgets(), 30 * 60, Basis.DEFAULT, id="default"),
+    ],
+)
+def test_a_stage_beyond_its_budget_is_stuck_and_says_whose_budget(
+    budgets: Budgets, seconds: float, basis: Basis
+) -> None:
+    assert diagnosis(seconds + 1, budgets=budgets, a=running("wait")).verdict is Verdict.RUNNING
+    trouble = root(diagnosis(seconds + 2, budgets=budgets, a=running("wait")))
+    assert trouble.overrun is not None
+    assert (trouble.kind, trouble.stage, trouble.overrun.seconds) == (Verdict.STUCK, "wait", seconds + 1)
+    assert (trouble.overrun.budget.seconds, trouble.overrun.budget.basis) == (seconds, basis)
+    assert trouble.since == START + timedelta(seconds=1)
+
+
+def test_a_budget_is_learned_from_executions_that_succeeded() -> None:
+    good = [entry(Phase.STAGE_START, 1, stage="wait"), entry(Phase.STAGE_END, 201, stage="wait")]
+    record = [*attempt(1, [entry(), *good, entry(Phase.SERVICE_END, 202)]), *attempt(2, running("wait", 300))]
+    assert diagnosis(900, a=record).verdict is Verdict.RUNNING
+    overrun = root(diagnosis(902, a=record)).overrun
+    assert overrun is not None
+    assert (overrun.budget.basis, overrun.budget.seconds, overrun.budget.longest) == (Basis.EARLIER, 600, 200)
+
+
+def test_the_innermost_stage_beyond_its_budget_is_the_stuck_one() -> None:
+    stages = [entry(Phase.STAGE_START, 1, stage="outer"), entry(Phase.STAGE_START, 2, stage="inner")]
+    trouble = root(diagnosis(HOUR, a=[entry(), *stages]))
+    assert trouble.stage == "inner"
+
+
+def test_a_pre_command_can_be_stuck_and_a_run_only_by_a_budget_file() -> None:
+    overrun = root(diagnosis(HOUR, a=[entry(Phase.PRE_COMMAND_START, pre_command="pause")])).overrun
+    assert overrun is not None
+    assert (overrun.what, overrun.name) == ("pre-command", "pause")
+    daemon = running(None)
+    assert diagnosis(100 * HOUR, a=daemon).verdict is Verdict.RUNNING
+    limited = Budgets(file=BudgetFile(runs={"a": 60}))
+    overrun = root(diagnosis(100, budgets=limited, a=daemon)).overrun
+    assert overrun is not None
+    assert (overrun.what, overrun.seconds) == ("run", 100)
+
+
+def test_a_step_of_the_clock_makes_nothing_stuck() -> None:
+    found = diagnose(history(a=running("wait")), now=replace(at(60), time=START + timedelta(hours=9)))
+    assert found is not None
+    assert found.verdict is Verdict.RUNNING
+
+
+def test_elsewhere_the_latest_entry_of_any_service_tells_how_long_a_stage_ran_at_least() -> None:
+    found = diagnose(history(a=running("wait"), b=succeeded(HOUR)))
+    assert found is not None
+    overrun = root(found).overrun
+    assert overrun is not None
+    assert (overrun.seconds, overrun.is_least) == (HOUR + 4, True)
+
+
+def test_upstreams_entries_are_judged_by_the_clock() -> None:
+    record = [upstream_entry(), upstream_entry(Phase.STAGE_START, 1, stage="wait")]
+    assert diagnosis(600, a=record).verdict is Verdict.RUNNING
+    assert diagnosis(HOUR, a=record).verdict is Verdict.STUCK
+    local = history(a=record)
+    local = replace(local, services=(replace(local.services[0], utc_offset=timedelta(hours=-5)),))
+    found = diagnose(local, now=at(600 + 5 * HOUR))
+    assert found is not None
+    assert found.verdict is Verdict.RUNNING
+
+
+def test_a_run_without_an_end_whose_process_is_gone_is_interrupted() -> None:
+    gone = Liveness(BOOT_ID, is_at_home=True, is_alive=lambda pid, uptime: False)
+    found = diagnose(build_history([("a", running("wait"))], gone), now=at(60))
+    assert found is not None
+    trouble = root(found)
+    assert (found.verdict, trouble.stage, trouble.is_rebooted) == (Verdict.INTERRUPTED, "wait", False)
+
+
+def test_what_a_boot_interrupted_counts_until_the_next_boot_is_at_work() -> None:
+    before = attempt(1, running("wait"), boot_id=BOOTS[0])
+    later = attempt(2, succeeded(100))
+    trouble = root(diagnosis(200, a=before, b=later))
+    assert (trouble.kind, trouble.is_rebooted) == (Verdict.INTERRUPTED, True)
+    assert diagnosis(200, a=before, b=attempt(2, running(None, 100))).verdict is Verdict.RUNNING
+
+
+def test_what_failed_in_an_earlier_boot_and_may_come_again_is_history_that_is_still_open() -> None:
+    before = attempt(1, failed_run("join"), boot_id=BOOTS[0])
+    found = diagnosis(200, a=before, b=attempt(2, running(None, 100)))
+    assert (found.verdict, found.root) == (Verdict.RUNNING, None)
+    (past,) = found.recovered
+    assert (past.service, past.last.in_stage, past.is_open) == ("a", "join", True)
+
+
+def program(pid: int, start: float, end: float | None, result: str = Result.SUCCESS) -> list[Entry]:
+    """The run of one of the programs of an invocation."""
+    entries = [entry(at=start, pid=pid)]
+    return entries if end is None else [*entries, entry(Phase.SERVICE_END, end, pid=pid, result=result)]
+
+
+def in_order(*entries: list[Entry]) -> list[Entry]:
+    return sorted((one for each in entries for one in each), key=lambda one: one.timestamp)
+
+
+@pytest.mark.parametrize(
+    ("record", "verdict"),
+    [
+        pytest.param(
+            in_order(program(1, 0, 9, Result.FAILURE), program(2, 1, 2)), Verdict.FAILED, id="around-failed"
+        ),
+        pytest.param(in_order(program(1, 0, None), program(2, 1, 2)), Verdict.RUNNING, id="around-runs"),
+        pytest.param(
+            in_order(program(1, 0, None), program(2, 1, 2, Result.FAILURE)),
+            Verdict.RUNNING,
+            id="inner-failed",
+        ),
+        pytest.param(
+            in_order(program(1, 0, 9), program(2, 1, 2, Result.FAILURE)), Verdict.SUCCEEDED, id="handled"
+        ),
+        pytest.param(
+            in_order(program(1, 0, 3), program(2, 4, 5, Result.FAILURE)),
+            Verdict.FAILED,
+            id="one-after-the-other",
+        ),
+    ],
+)
+def test_of_the_programs_of_one_invocation_the_last_to_end_decides(
+    record: list[Entry], verdict: Verdict
+) -> None:
+    assert diagnosis(60, a=record).verdict is verdict
+    outcome = history(a=record).services[0].outcome
+    assert outcome is not None
+    assert outcome.is_bad is (verdict is Verdict.FAILED)
+
+
+def test_restarts_of_several_programs_are_a_loop() -> None:
+    each = in_order(program(1, 0, 9, Result.FAILURE), program(2, 1, 2))
+    record = [
+        replace(one, invocation_id=f"{n:032x}", pid=(one.pid or 0) + n * 10) for n in range(3) for one in each
+    ]
+    loop = root(diagnosis(a=record)).loop
+    assert loop is not None
+    assert loop.count == 3
+
+
+def in_boots(ends: Sequence[list[Entry]]) -> list[Entry]:
+    """One run in each boot."""
+    return [
+        one
+        for n, entries in enumerate(ends)
+        for one in attempt(n, [replace(e, timestamp=e.timestamp) for e in entries], boot_id=BOOTS[n])
+    ]
+
+
+def test_boots_that_get_no_further_are_a_boot_loop() -> None:
+    trouble = root(diagnosis(a=in_boots([failed_run("join", n * 100) for n in range(4)])))
+    assert trouble.loop is not None
+    assert (trouble.kind, trouble.loop.of, trouble.loop.count) == (Verdict.LOOPING, LoopOf.BOOTS, 4)
+    assert trouble.loop.boots == tuple(BOOTS[:4])
+    assert (trouble.service, trouble.stage) == ("a", "join")
+
+
+def test_power_losses_in_the_same_stage_are_a_boot_loop_while_the_next_boot_gets_no_further() -> None:
+    lost = [running("join", n * 100) for n in range(3)]
+    trouble = root(diagnosis(a=in_boots([*lost, running("join", 300)])))
+    assert trouble.loop is not None
+    assert (trouble.loop.of, trouble.loop.count, trouble.is_rebooted) == (LoopOf.BOOTS, 3, True)
+
+
+def test_boots_that_get_further_each_time_are_no_loop() -> None:
+    def reaches(stages: int, at: float) -> list[Entry]:
+        done = [
+            entry(phase, at + n, stage=f"s{n}")
+            for n in range(stages)
+            for phase in (Phase.STAGE_START, Phase.STAGE_END)
+        ]
+        return [entry(at=at), *done, entry(Phase.STAGE_START, at + 50, stage="last")]
+
+    found = diagnosis(450, a=in_boots([reaches(n, n * 100) for n in range(5)]))
+    assert found.verdict is Verdict.RUNNING
+
+
+def test_boots_that_fail_later_each_time_are_no_loop() -> None:
+    def fails_after(stage: str, at: float) -> list[Entry]:
+        done = [entry(Phase.STAGE_START, at, stage=stage), entry(Phase.STAGE_END, at + 1, stage=stage)]
+        return [entry(at=at), *done, entry(Phase.SERVICE_END, at + 9, **FAILURE)]
+
+    record = in_boots([fails_after(stage, n * 100) for n, stage in enumerate(["one", "two", "three"])])
+    assert diagnosis(a=record).verdict is Verdict.FAILED
+    record = in_boots([fails_after("one", n * 100) for n in range(3)])
+    assert diagnosis(a=record).verdict is Verdict.LOOPING
+
+
+def test_a_host_that_is_just_booted_now_and_then_is_no_boot_loop() -> None:
+    found = diagnosis(450, a=in_boots([running(None, n * 100) for n in range(5)]))
+    assert found.verdict is Verdict.RUNNING
+
+
+def test_the_earliest_failure_is_the_root_cause_and_the_later_follow() -> None:
+    found = diagnosis(
+        400,
+        a_later=attempts(1, "join", error_message="x") + attempt(9, failed_run("join", 300)),
+        b_first=failed_run("pull", 100),
+        c_stuck=running("wait"),
+        budgets=Budgets(file=BudgetFile(stage=60)),
+    )
+    assert found.verdict is Verdict.FAILED
+    assert root(found).service == "a-later"  # it began to fail the same way before
+    assert [trouble.service for trouble in found.followers] == ["c-stuck", "b-first"]
+
+
+def test_a_clock_that_goes_back_does_not_turn_the_order_round() -> None:
+    ahead = failed_run("pull", 20 + 5 * HOUR, uptime=UPTIME + 30)
+    later = failed_run("join", 40, uptime=UPTIME + 50)
+    assert root(diagnosis(a=later, b=[replace(one, uptime=UPTIME + 30) for one in ahead])).service == "b"
+
+
+def test_waiting_is_a_symptom_of_a_failure_even_when_it_began_before() -> None:
+    found = diagnosis(HOUR, a=running("wait"), b=failed_run("pull", 600))
+    assert (found.verdict, root(found).service) == (Verdict.FAILED, "b")
+    assert [trouble.kind for trouble in found.followers] == [Verdict.STUCK]
+
+
+def known(evidence: Evidence) -> KnownCause | None:
+    """Causes named by the message, one beginning with `symptom` being one."""
+    said = evidence.facts.message
+    return KnownCause(name=said, says=said, is_symptom=said.startswith("symptom")) if said else None
+
+
+def test_a_known_symptom_is_no_root_and_what_has_a_cause_of_its_own_does_not_follow() -> None:
+    found = diagnosis(
+        a=failed_run(at=0, error_message="symptom: api"),
+        b=failed_run(at=10, error_message="disk full"),
+        c=failed_run(at=20, error_message="certificate"),
+        d=failed_run(at=30, error_message="disk full"),
+        e=failed_run(at=40),
+        explain=known,
+    )
+    assert root(found).service == "b"
+    assert [trouble.service for trouble in found.followers] == ["a", "d", "e"]
+    assert [trouble.service for trouble in found.others] == ["c"]
+
+
+def test_causes_are_asked_with_what_is_known() -> None:
+    asked: list[Evidence] = []
+    diagnosis(a=attempts(3), b=failed_run(), explain=asked.append)
+    assert [(set(one.kinds), one.service, one.stage) for one in asked] == [
+        ({"restart-loop"}, "a", "pull"),
+        ({"failed"}, "b", "second"),
+    ]
+
+
+def test_a_boot_loop_of_power_losses_is_known_as_both() -> None:
+    asked: list[Evidence] = []
+    record = in_boots([running("join", n * 100) for n in range(4)])
+    diagnose(history(a=record), now=at(400), explain=asked.append)
+    assert [set(one.kinds) for one in asked] == [{"boot-loop", "rebooted"}]
+
+
+def test_a_stage_that_took_much_longer_than_in_a_good_run_is_slow() -> None:
+    def pulled(seconds: float, end: float) -> list[Entry]:
+        stage = [entry(Phase.STAGE_START, 1, stage="pull"), entry(Phase.STAGE_END, 1 + seconds, stage="pull")]
+        return [entry(), *stage, entry(Phase.SERVICE_END, end)]
+
+    good = Budgets(baseline=history(a=pulled(10, 12), b=pulled(1, 2)))
+    found = diagnosis(200, budgets=good, a=pulled(90, 92), b=pulled(3, 4))
+    assert [(s.service, s.stage, s.seconds, s.usual) for s in found.slow] == [
+        ("a", "pull", 90, 10),
+        ("a", None, 92, 12),
+    ]
+    assert diagnosis(200, budgets=good, a=pulled(11, 13)).slow == ()
+    (goes_on,) = diagnosis(100, budgets=good, a=running("pull")).slow
+    assert (goes_on.seconds, goes_on.is_running) == (99, True)
+
+
+def test_damage_is_told_and_decides_nothing() -> None:
+    piece = Malformed(7, "{", "a damaged entry")
+    lost = [entry(), entry(Phase.SERVICE_END, 5, dropped=3)]
+    found = diagnosis(a=[*succeeded(), piece], b=lost, c=[], d=succeeded())
+    assert found.verdict is Verdict.SUCCEEDED
+    assert [(d.service, d.pieces, d.line, d.lost, d.is_empty) for d in found.damaged] == [
+        ("a", 1, 7, 0, False),
+        ("b", 0, None, 3, False),
+        ("c", 0, None, 0, True),
+    ]
+
+
+def test_a_clock_that_was_set_meanwhile_is_told() -> None:
+    (step,) = diagnosis(a=[entry(uptime=10.0), entry(Phase.SERVICE_END, 5000, uptime=20.0)]).clock
+    assert isinstance(step, ClockStep)
+    assert step.seconds == 4990
+    assert diagnosis(a=[entry(uptime=10.0), entry(Phase.SERVICE_END, 5, uptime=20.0)]).clock == ()
+
+
+def test_a_clock_that_was_never_set_is_told() -> None:
+    (unset,) = diagnosis(a=[entry(timestamp="1970-01-01T00:00:09.000Z")]).clock
+    assert isinstance(unset, UnsetClock)
+    assert unset.service == "a"
+
+
+def test_a_boot_with_times_before_those_of_the_boot_before_is_told() -> None:
+    record = [*attempt(1, succeeded(9000), boot_id=BOOTS[0]), *attempt(2, succeeded(0))]
+    (back,) = diagnosis(a=record).clock
+    assert isinstance(back, BackwardBoot)
+    assert (back.boot_id, back.time, back.earlier) == (BOOT_ID, START, START + timedelta(seconds=9000))

@@ -1,0 +1,266 @@
+"""What a bad host did differently from a good one."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from service_record.diagnosis.comparison import (
+    Added,
+    Ended,
+    Missing,
+    Moved,
+    ServiceComparison,
+    Slower,
+    StepEnded,
+    Tolerance,
+    compare,
+)
+from service_record.diagnosis.failures import Failure
+from service_record.diagnosis.now import latest_entry
+from service_record.diagnosis.steps import Step
+from service_record.display.comparison import comparison_page
+from service_record.display.page import View, painted
+from service_record.entry import Entry, Malformed, Phase, Result
+from service_record.history import build_history
+from service_record.history.outcome import Outcome
+from service_record.layout import read_entries
+from tests.archives import SERVICES, member, tar
+from tests.builders import START, array, entry, failed_run, upstream_entry, write_lines
+from tests.command_line import service_record
+from tests.timelines import attempt, host, stage, write_host
+
+GOLDEN = Path(__file__).parent / "golden"
+LENIENT = Tolerance()
+NO_SUCH_IMAGE = "pulling quay.io/a@sha256:{} failed at 10:0{}:00: 10.0.0.{}: no such image"
+
+
+def run(*steps: tuple[str, float], at: float = 0, end: str | None = Result.SUCCESS) -> list[Entry]:
+    """A run of stages one after the other, each so many seconds long; they end with `end`, or not at all."""
+    entries, now = [entry(at=at)], at
+    for name, seconds in steps:
+        entries += stage(name, now, now + seconds)
+        now += seconds
+    return entries if end is None else [*entries, entry(Phase.SERVICE_END, now, result=Result(end))]
+
+
+def compared(
+    good: Sequence[Entry], bad: Sequence[Entry], tolerance: Tolerance = LENIENT
+) -> ServiceComparison:
+    histories = build_history([("job", good)]), build_history([("job", bad)])
+    (one,) = compare(*histories, latest_entry(histories[1]), tolerance)
+    return one
+
+
+def read(path: Path) -> list[Entry | Malformed]:
+    with path.open("rb") as stream:
+        return list(read_entries(stream))
+
+
+def named(name: str) -> Step:
+    return Step("stage", name)
+
+
+GOOD = run(("a", 1), ("b", 2), ("c", 3), ("d", 4))
+
+
+def test_a_run_that_does_the_same_does_not_differ() -> None:
+    again = run(("a", 1.5), ("b", 2), ("c", 4), ("d", 4), at=5000)
+    assert not compared(GOOD, [replace(one, boot_id="c1" * 16) for one in again]).differs
+
+
+@pytest.mark.parametrize(
+    ("bad", "expected"),
+    [
+        (run(("a", 1), ("c", 3), ("d", 4)), [Missing(named("b"), is_unreached=False)]),
+        (run(("a", 1), ("b", 2), ("x", 1), ("c", 3), ("d", 4)), [Added(named("x"))]),
+        (run(("d", 4), ("a", 1), ("b", 2), ("c", 3)), [Moved(named("d"), None, named("c"))]),
+        (run(("b", 2), ("c", 3), ("a", 1), ("d", 4)), [Moved(named("a"), named("c"), None)]),
+        (run(("a", 1), ("b", 2), ("c", 3), ("d", 10)), [Slower(named("d"), 10, 4, is_running=False)]),
+        (run(("a", 1), ("b", 2), end=None), [Ended(), *(Missing(named(n), is_unreached=True) for n in "cd")]),
+    ],
+)
+def test_what_differs_is_told_step_by_step(bad: list[Entry], expected: list[object]) -> None:
+    assert list(compared(GOOD, bad).differences) == expected
+
+
+def test_a_failed_run_did_not_reach_what_comes_after_its_failure() -> None:
+    bad = [*run(("a", 1), end=None), *failed_run("c", 1, error_message="Exited")[1:]]
+    assert list(compared(GOOD, bad).differences)[:3] == [
+        Ended(),
+        Missing(named("b"), is_unreached=False),
+        Missing(named("d"), is_unreached=True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "tolerance", "is_told"),
+    [
+        (10, 21, Tolerance(), True),
+        (10, 20, Tolerance(), False),
+        (1, 5.9, Tolerance(), False),
+        (1, 5.9, Tolerance(floor=4), True),
+        (100, 130, Tolerance(ratio=1.25), True),
+    ],
+)
+def test_slower_is_what_exceeds_ratio_and_floor(
+    good: float, bad: float, tolerance: Tolerance, is_told: bool
+) -> None:
+    found = compared(run(("a", good)), run(("a", bad)), tolerance).differences
+    expected = [Slower(step, bad, good, is_running=False) for step in (named("a"), None)]
+    assert list(found) == (expected if is_told else [])
+
+
+def test_what_still_runs_is_slower_once_it_has_taken_longer() -> None:
+    bad = [entry(), *stage("a", 0), *stage("beside", 50, 60)]
+    slower = [one for one in compared(run(("a", 1)), bad).differences if isinstance(one, Slower)]
+    assert slower == [
+        Slower(named("a"), 60, 1, is_running=True),
+        Slower(None, 60, 1, is_running=True),
+    ]
+
+
+def test_a_stage_that_fails_is_told_though_its_run_goes_on() -> None:
+    failed = entry(Phase.STAGE_END, 1, stage="a", result=Result.FAILURE, error_message="no")
+    bad = [entry(), *stage("a", 0), failed, entry(Phase.SERVICE_END, 2)]
+    ended, failure = compared(run(("a", 1)), bad).differences
+    assert ended == StepEnded(named("a"), Outcome.FAILURE)
+    assert isinstance(failure, Failure)
+    assert (failure.step, failure.signature) == (named("a"), "no")
+
+
+def test_a_failure_is_known_by_its_message_without_what_differs_each_time() -> None:
+    good = failed_run(error_message=NO_SUCH_IMAGE.format("aa11bb22cc", 1, 7))
+    bad = attempt(2, failed_run(at=100, error_message=NO_SUCH_IMAGE.format("dd33ee44ff", 2, 9)))
+    assert not compared(good, bad).differs
+    other = failed_run(at=100, error_message="no space left on device")
+    (failure,) = compared(good, [*bad, *attempt(3, other), *attempt(4, other)]).differences
+    assert isinstance(failure, Failure)
+    assert (failure.signature, failure.count) == ("no space left on device", 2)
+
+
+def test_a_failure_without_a_message_is_known_by_its_end() -> None:
+    assert not compared(failed_run(), failed_run(at=100)).differs
+    (failure,) = compared(failed_run(), failed_run(exit_code=None, signal="KILL")).differences
+    assert isinstance(failure, Failure)
+    assert failure.facts.signal == "KILL"
+
+
+def test_failures_of_earlier_attempts_count() -> None:
+    bad = [*attempt(1, failed_run("a", error_message="no route")), *attempt(2, run(("a", 1), at=50))]
+    (failure,) = compared(run(("a", 1)), bad).differences
+    assert isinstance(failure, Failure)
+
+
+def test_the_last_run_that_is_over_is_compared_or_else_the_last() -> None:
+    over = [*attempt(1, run(("a", 1))), *attempt(2, run(("a", 9), at=50)), *attempt(3, run(at=90, end=None))]
+    found = compared(GOOD, over)
+    assert (found.bad and found.bad.attempt, found.bad_runs) == (2, 3)
+    running = compared(GOOD, attempt(7, run(("a", 1), end=None)))
+    assert running.bad is not None
+    assert running.bad.outcome is Outcome.RUNNING
+
+
+def test_services_that_are_in_one_only_differ() -> None:
+    good, bad = build_history([("old", GOOD), ("both", GOOD)]), build_history([("both", GOOD), ("new", GOOD)])
+    found = compare(good, bad, latest_entry(bad), LENIENT)
+    assert [(one.service, one.differs, one.good is None, one.bad is None) for one in found] == [
+        ("both", False, False, False),
+        ("new", True, True, False),
+        ("old", True, False, True),
+    ]
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> tuple[Path, Path]:
+    """A good host and a bad one."""
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    good.mkdir()
+    bad.mkdir()
+    write_host(bad)
+    write_lines(good / "bootkube.json", *run(("api-bootstrap", 5), ("cvo-bootstrap", 5), ("done", 1), at=20))
+    write_lines(good / "crio-configure.json", *host()["crio-configure"])
+    write_lines(good / "kubelet.json", *run(at=5))
+    return good, bad
+
+
+def test_the_page_is_as_it_was_looked_at(hosts: tuple[Path, Path]) -> None:
+    good, bad = (build_history((p.stem, read(p)) for p in sorted(host.iterdir())) for host in hosts)
+    found = compare(good, bad, latest_entry(bad), LENIENT)
+    view = View(width=80, now=START + timedelta(hours=1))
+    page = "".join(painted(comparison_page(found, ("/mnt/good", good), ("/mnt/bad", bad), view), color=False))
+    assert page == (GOLDEN / "diff-80.txt").read_text()
+
+
+def test_the_exit_code_says_whether_anything_differs(hosts: tuple[Path, Path]) -> None:
+    answer = service_record("diff", *hosts)
+    assert (answer.out.splitlines()[0], answer.status) == ("3 of 4 services differ", 1)
+    answer = service_record("diff", *hosts, "--service", "crio-configure")
+    assert (answer.out.splitlines()[0], answer.status) == ("nothing differs in 1 service", 0)
+    answer = service_record("diff", hosts[1], hosts[1])
+    assert (answer.out.splitlines()[0], answer.status) == ("nothing differs in 4 services", 0)
+
+
+def test_of_very_many_differences_the_first_are_told(hosts: tuple[Path, Path]) -> None:
+    write_lines(hosts[0] / "kubelet.json", *run(*((f"stage-{n}", 1) for n in range(500))))
+    answer = service_record("diff", *hosts, "--service", "kubelet")
+    assert "and 490 more, shown by --output json" in answer.out
+    assert len(answer.out.splitlines()) < 24
+
+
+def test_programs_get_a_line_for_each_difference(hosts: tuple[Path, Path]) -> None:
+    answer = service_record("diff", *hosts, "--output", "jsonl", "--ratio", "3", "--floor", "10s")
+    lines = [json.loads(line) for line in answer.out.splitlines()]
+    assert [(line["service"], line["kind"], line.get("stage")) for line in lines] == [
+        ("approve-csr", "service-new", None),
+        ("bootkube", "outcome", None),
+        ("bootkube", "missing", "done"),
+        ("bootkube", "slower", "api-bootstrap"),
+        ("bootkube", "failure", "cvo-bootstrap"),
+        ("kubelet", "slower", None),
+    ]
+    assert (answer.status, lines[3]["good"], lines[3]["bad"]) == (1, 5.0, 19.0)
+
+
+def test_the_document_says_what_was_compared_and_how(hosts: tuple[Path, Path]) -> None:
+    told = json.loads(service_record("diff", *hosts, "--output", "json", "--service", "bootkube").out)
+    (service,) = told["services"]
+    assert (told["ratio"], told["floor"], told["differs"]) == (2.0, 5.0, True)
+    assert (service["good"]["outcome"], service["good"]["runs"]) == ("success", 1)
+    assert (service["bad"]["outcome"], service["bad"]["attempt"], service["bad"]["inStage"]) == (
+        "failure",
+        3,
+        "cvo-bootstrap",
+    )
+
+
+def test_a_bundle_and_standard_input_are_compared(hosts: tuple[Path, Path], tmp_path: Path) -> None:
+    run_of_upstream = array(upstream_entry(), upstream_entry(Phase.SERVICE_END, 9))
+    bundle = tmp_path / "log-bundle.tar"
+    bundle.write_bytes(tar(member(f"{SERVICES}/bootkube.json", run_of_upstream)))
+    stdin = (hosts[1] / "bootkube.json").read_bytes()
+    answer = service_record("diff", bundle, "-", "--output", "jsonl", stdin=stdin)
+    assert {json.loads(line)["service"] for line in answer.out.splitlines()} == {"bootkube", "stdin"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "told"),
+    [
+        (["-", "-"], 2, "standard input is one source"),
+        (["good"], 2, "Missing argument 'BAD'"),
+        (["good", "absent"], 3, "absent"),
+        (["good", "bad", "--floor", "soon"], 2, "'soon' is no duration"),
+        (["good", "bad", "--ratio", "0.5"], 2, "0.5 is not in the range"),
+        (["good", "bad", "--service", "nobody"], 3, "no record of nobody"),
+    ],
+)
+def test_a_mistake_is_answered_in_one_line(
+    hosts: tuple[Path, Path], arguments: list[str], status: int, told: str
+) -> None:
+    places = {name: str(hosts[0].parent / name) for name in ("good", "bad", "absent")}
+    answer = service_record("diff", *(places.get(argument, argument) for argument in arguments))
+    assert answer.status == status
+    assert told in answer.err.splitlines()[-1]

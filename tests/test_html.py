@@ -1,0 +1,214 @@
+"""Pages of one file: what is in them, and what never is."""
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service_record.diagnosis.now import latest_entry
+from service_record.display.html.elements import element, inked
+from service_record.display.html.frame import Section, page
+from service_record.display.html.style import DARK, INKS, LIGHT
+from service_record.display.html.timeline import timeline_html
+from service_record.display.page import Ink, View
+from service_record.display.text import visible
+from service_record.display.timeline import charts
+from service_record.display.timeline.thinning import thinned
+from service_record.entry import Entry, Malformed, Phase, Result
+from service_record.history import build_history
+from tests.builders import START, entry, failed_run
+from tests.command_line import service_record
+from tests.pages import Page, parsed
+from tests.timelines import attempt, host, stage, write_host
+
+VIEW = View(now=START + timedelta(hours=1))
+HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>&lt;b&gt;'
+Records = Mapping[str, Iterable[Entry | Malformed]]
+
+
+def html(records: Records, source: str = "/var/log/openshift", *, flat: bool = False) -> str:
+    found = build_history(records.items())
+    return timeline_html(found, source, charts(found, latest_entry(found), by_duration=flat), VIEW, flat=flat)
+
+
+def seen(records: Records) -> Page:
+    return parsed(html(records))
+
+
+def bars(found: Page) -> list[str]:
+    """What each bar came to, of all charts."""
+    return [node.attributes["class"] for node in found.all("rect") if node.path[-1] == "a"]
+
+
+def test_every_execution_is_a_bar_with_its_outcome() -> None:
+    found = seen(host())
+    assert bars(found) == [
+        *["success"] * 4,
+        *["interrupted", "success", "interrupted"],
+        *["failure"] * 3,
+        "success",
+        *["success"] * 3,
+        *["failure"] * 3,
+        *["running"] * 2,
+    ]
+
+
+def test_what_it_came_to_is_told_by_signs_and_words_too() -> None:
+    found = seen(host())
+    signs = [node.text for node in found.all("text") if "a" in node.path]
+    assert "".join(signs) == "✓✓✓✓▲✓▲✗✗✗✓✓✓✓✗✗✗→→"
+    assert "bootkube, attempt 2: failed in stage cvo-bootstrap, from 2m 20s to 2m 50s, 30.0s" in found.texts(
+        "title"
+    )
+    assert "approve-csr, attempt 1: running in stage wait-for-api, from 1m 30s, 2m 20s+" in found.texts(
+        "title"
+    )
+
+
+def test_every_failure_stands_with_its_journal_lines() -> None:
+    found = seen(host())
+    assert found.texts("h4") == ["▲ interrupted in stage start", "✗ stage cvo-bootstrap failed"]
+    assert (
+        'Error: no such image\nunable to pull \\x1b[31mred\\x1b[0m <b title="&amp;">\nExited'
+        in found.texts("pre")
+    )
+    assert "3 times, the last: attempt 3, exit 1 after 30.0s, 2026-11-21 01:08:00Z" in found.texts("p")
+
+
+def test_a_failure_that_the_run_survived_stands_there_too() -> None:
+    failed = entry(Phase.STAGE_END, 5, stage="try", result=Result.FAILURE, error_message="refused")
+    found = seen({"job": [entry(), *stage("try", 1), failed, entry(Phase.SERVICE_END, 9)]})
+    assert found.texts("h4") == ["✗ stage try failed"]
+    assert any(text.endswith("; the run succeeded") for text in found.texts("p"))
+
+
+def test_the_table_has_what_the_chart_has() -> None:
+    cells = seen({"job": failed_run()}).texts("td")
+    assert cells == [
+        *("job", "1", "✗ failed", "1m", "1m 10s", "10.0s"),
+        *("job: second", "1", "✗ failed", "1m 1s", "1m 10s", "9.0s"),
+    ]
+
+
+def test_all_that_is_linked_to_is_there_once() -> None:
+    found = seen({**host(), "again": failed_run(error_message="x")})
+    ids = [node.attributes["id"] for node in found.nodes if "id" in node.attributes]
+    links = [node.attributes["href"] for node in found.all("a")]
+    assert len(ids) == len(set(ids))
+    assert {link.removeprefix("#") for link in links} <= set(ids)
+    assert all(link.startswith("#") for link in links)
+
+
+def test_a_page_needs_nothing_but_itself() -> None:
+    text = html(host())
+    found = parsed(text)
+    names = {name for node in found.nodes for name in node.attributes}
+    assert {"script", "link", "img", "iframe", "object"}.isdisjoint(node.tag for node in found.nodes)
+    assert not {name for name in names if name.startswith("on") or name in {"src", "srcset"}}
+    assert set(re.findall(r"url\((.*?)\)", text)) == {"#hatched"}
+    assert "@import" not in text
+    policy = next(node for node in found.all("meta") if "http-equiv" in node.attributes)
+    assert policy.attributes["content"] == "default-src 'none'; style-src 'unsafe-inline'"
+
+
+def test_no_text_becomes_markup() -> None:
+    run = failed_run(HOSTILE, error_message=HOSTILE, command=HOSTILE, error_line=f"1 {HOSTILE} /x")
+    records: Records = {HOSTILE: [*run, Malformed(5, HOSTILE, HOSTILE)]}
+    found = parsed(html(records, HOSTILE))
+    plain_run = failed_run("name", error_message="m", command="c")
+    plain = seen({"name": [*plain_run, Malformed(5, "t", "r")]})
+    assert [node.tag for node in found.nodes] == [node.tag for node in plain.nodes]
+    assert found.texts("h1") == [f"Timeline of {HOSTILE}"]
+    assert HOSTILE in found.texts("h3")
+
+
+@given(st.text(max_size=40), st.text(max_size=200))
+def test_any_text_is_shown_and_nothing_in_it_acts(name: str, message: str) -> None:
+    found = seen({f"job{name}": failed_run(f"stage{name}", error_message=f"said{message}")})
+    assert visible(f"job{name}") in found.texts("h3")
+    said = "\n".join(visible(line) for line in f"said{message}".split("\n"))
+    assert said in [text.replace("\r", "") for text in found.texts("pre")]
+
+
+@pytest.mark.parametrize("palette", [LIGHT, DARK], ids=["light", "dark"])
+@pytest.mark.parametrize("ink", INKS)
+@pytest.mark.parametrize("ground", ["ground", "panel"])
+def test_texts_can_be_read(palette: Mapping[str, str], ink: str, ground: str) -> None:
+    lighter, darker = sorted((luminance(palette[ink]), luminance(palette[ground])), reverse=True)
+    assert (lighter + 0.05) / (darker + 0.05) >= 4.5
+
+
+def luminance(color: str) -> float:
+    """Relative luminance as WCAG 2 defines it, of `#rrggbb`."""
+    parts = [int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_thousands_of_restarts_make_no_page_that_a_browser_chokes_on() -> None:
+    runs = [one for n in range(3000) for one in attempt(n, failed_run(at=11.0 * n, error_message=f"try {n}"))]
+    text = html({"job": runs})
+    found = parsed(text)
+    assert len(text) < 100_000
+    assert found.texts("h4") == ["✗ stage second failed"]
+    assert any("3000 executions failed" in title for title in found.texts("title"))
+    assert any("2980 earlier executions left out" in cell for cell in found.texts("td"))
+
+
+def test_bars_are_drawn_as_one_only_when_short_close_and_alike() -> None:
+    good = [entry(at=40), entry(Phase.SERVICE_END, 41)]
+    runs = [*(failed_run(at=at) for at in (0, 11, 22)), good, failed_run(at=50), failed_run(at=500)]
+    found = build_history([("job", [one for n, run in enumerate(runs) for one in attempt(n, run)])])
+    (chart,) = charts(found, latest_entry(found))
+    drawn = thinned(chart.rows[0].bars, 15, chart.end)
+    assert [(one.outcome.value, one.begin, one.end, one.count) for one in drawn] == [
+        ("failure", 60, 92, 3),
+        ("success", 100, 101, 1),
+        ("failure", 110, 120, 1),
+        ("failure", 560, 570, 1),
+    ]
+    assert [one.is_followed for one in drawn] == [True, True, False, False]
+
+
+def test_what_took_longest_comes_first_by_duration() -> None:
+    found = parsed(html(host(), flat=True))
+    labels = [
+        node.text
+        for node in found.all("span")
+        if node.path[-1] == "span" and set(node.classes) & {"strong", "plain"}
+    ]
+    assert labels[:3] == ["approve-csr", "approve-csr: wait-for-api", "kubelet"]
+
+
+def test_a_frame_holds_any_sections() -> None:
+    found = parsed(
+        page(
+            "All & sundry",
+            [element("p", *inked((("a <b>", Ink.BAD), (" c", Ink.PLAIN))))],
+            [
+                Section("one", "First", ["text", element("pre", "two\nlines")]),
+            ],
+        )
+    )
+    assert found.texts("title") == found.texts("h1") == ["All & sundry"]
+    assert [(node.text, node.attributes["href"]) for node in found.all("a")][1:] == [("First", "#one")]
+    assert found.texts("span", "failure") == ["a <b>"]
+    assert found.texts("pre") == ["two\nlines"]
+
+
+def test_a_host_without_failures_or_damage_has_no_section_for_them() -> None:
+    found = seen({"job": [entry(), entry(Phase.SERVICE_END, 5)]})
+    assert found.texts("h2") == ["Boot 1 of 1"]
+
+
+def test_the_command_line_prints_one_page(tmp_path: Path) -> None:
+    answer = service_record("timeline", "--output", "html", "--from", write_host(tmp_path), LC_ALL="C")
+    found = parsed(answer.out)
+    assert (answer.status, found.texts("h1")) == (0, [f"Timeline of {tmp_path}"])
+    assert found.texts("h2") == ["Boot 1 of 1", "Failures"]

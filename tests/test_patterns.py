@@ -1,0 +1,369 @@
+"""Scripts that use the shim as each of upstream's does, and what upstream's readers say of their records."""
+
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tarfile
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from service_record.entry import Entry
+from tests.bootstrap_host import LAYOUTS, PATTERNS, BootstrapHost, exported, packed, read_by_upstream
+from tests.builders import array, upstream_entry
+from tests.programs import story
+from tests.shell.scripts import Bash, bashes
+from tests.upstream_reader import Judgement, UpstreamReader
+
+SUCCEEDED = Judgement(starts=1, successful=True)
+FAILED = 125
+"""How what stands for a program fails."""
+USER = 65534
+"""Nobody in particular."""
+EVERYTHING = (
+    ("release-image", "release-image-download"),
+    ("crio-configure", "crio-configure"),
+    ("kubelet", "kubelet-pause-image"),
+    ("kubelet", "kubelet"),
+    ("approve-csr", "approve-csr"),
+    ("progress", "report-progress"),
+    ("bootkube", "bootkube"),
+    ("chown-gatewayd-key", "chown-gatewayd-key"),
+    ("install-to-disk", "install-to-disk"),
+)
+"""A bootstrap: each unit and its script."""
+
+
+@pytest.fixture(params=LAYOUTS)
+def layout(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=bashes(), ids=str)
+def bash(request: pytest.FixtureRequest) -> Bash:
+    found: Bash = request.param
+    return found
+
+
+@pytest.fixture
+def host(tmp_path: Path, bash: Bash, layout: str) -> BootstrapHost:
+    return BootstrapHost(tmp_path, bash, layout)
+
+
+def line_of(script: str, text: str) -> int:
+    """The number of the one line of a script that holds the text."""
+    lines = (PATTERNS / f"{script}.sh").read_text().splitlines()
+    (number,) = [number for number, line in enumerate(lines, 1) if text in line]
+    return number
+
+
+def place(entry: Entry) -> tuple[int, str, str]:
+    """Line, function and script of a failure."""
+    assert entry.error_line is not None
+    line, function, path = entry.error_line.split(" ", 2)
+    return int(line), function, Path(path).stem
+
+
+def test_bootkube_is_a_success_of_one_attempt_although_it_sources_the_shim_twice(host: BootstrapHost) -> None:
+    assert host.run("bootkube") == 0
+
+    assert story(host.entries("bootkube")) == [
+        "service start",
+        *("stage start etcd-bootstrap", "stage end etcd-bootstrap success"),
+        *("stage start api-bootstrap", "stage end api-bootstrap success"),
+        *("stage start check-api_url", "stage end check-api_url success"),
+        *("stage start check-api_int_url", "stage end check-api_int_url success"),
+        *("stage start cluster-bootstrap", "stage end cluster-bootstrap success"),
+        "service end success",
+    ]
+    upstream = host.read_by_upstream()
+    assert upstream.judge("bootkube") == SUCCEEDED
+    assert upstream.attempts("bootkube") == 1
+
+
+def test_bootkube_fails_in_the_stage_and_at_the_line_in_which_it_does(host: BootstrapHost) -> None:
+    assert host.run("bootkube", FAIL_AT="render-api") == FAILED
+
+    judgement = host.read_by_upstream().judge("bootkube")
+    assert (judgement.successful, judgement.failing_stage) == (False, "api-bootstrap")
+    assert judgement.last_error.splitlines()[-1] == "podman: error: render-api failed"
+    assert place(host.entries("bootkube")[-1]) == (line_of("bootkube", "render-$1"), "render", "bootkube")
+
+
+def test_bootkube_succeeds_at_its_second_attempt_without_the_stages_of_the_first(host: BootstrapHost) -> None:
+    host.run("bootkube", FAIL_AT="render-api")
+
+    assert host.run("bootkube") == 0
+
+    assert story(host.entries("bootkube")).count("stage start etcd-bootstrap") == 1
+    upstream = host.read_by_upstream()
+    judgement = upstream.judge("bootkube")
+    assert (judgement.starts, judgement.successful) == (2, True)
+    assert upstream.attempts("bootkube") == 2
+
+
+def test_a_stage_that_one_function_opens_and_its_caller_leaves_open_fails_with_the_script(
+    host: BootstrapHost,
+) -> None:
+    """And its message is what was said last: what the script gathers before it exits."""
+    assert host.run("bootkube", FAIL_AT="start-cluster") == FAILED
+
+    assert story(host.entries("bootkube"))[-3:] == [
+        "stage start cluster-bootstrap",
+        "stage end cluster-bootstrap failure",
+        "service end failure",
+    ]
+    judgement = host.read_by_upstream().judge("bootkube")
+    assert judgement.failing_stage == "cluster-bootstrap"
+    assert judgement.last_error.splitlines()[-1] == "podman rm etcd"
+    assert place(host.entries("bootkube")[-1]) == (line_of("bootkube", "exit "), "main", "bootkube")
+
+
+def test_a_stage_of_a_sourced_file_that_fails_in_vain_leaves_the_service_a_success(
+    host: BootstrapHost,
+) -> None:
+    assert host.run("bootkube", FAIL_AT="API_URL") == 0
+
+    (failed,) = [entry for entry in host.entries("bootkube") if entry.result == "failure"]
+    assert failed.stage == "check-api_url"
+    called = line_of("verify-api-server-urls", "record_service_stage_failure")
+    assert place(failed) == (called, "verify_url", "verify-api-server-urls")
+    judgement = host.read_by_upstream().judge("bootkube")
+    assert (judgement.starts, judgement.successful) == (1, True)
+
+
+def test_records_that_a_service_gathers_in_its_own_stage_end_in_that_stage(
+    host: BootstrapHost, tmp_path: Path
+) -> None:
+    """So upstream calls bootkube failed, and knows of no stage in which."""
+    assert host.run("bootkube", IN_PLACE="yes") == 0
+
+    gathered = read_by_upstream(tmp_path / "gathered", host.layout)
+    assert gathered.entries("bootkube")[-1]["stage"] == "master-ignition"
+    assert gathered.judge("bootkube") == Judgement(starts=1, successful=False)
+    assert host.read_by_upstream().judge("bootkube") == SUCCEEDED
+
+
+def test_a_loop_that_tries_again_without_a_pause_has_a_stage_for_each_try(host: BootstrapHost) -> None:
+    assert host.run("release-image", "release-image-download", FAIL_AT="pull", FAIL_TIMES="20") == 0
+
+    told = story(host.entries("release-image"))
+    assert told.count("stage end pull-release-image failure") == 20
+    assert told.count("stage end pull-release-image success") == 1
+    upstream = host.read_by_upstream()
+    judgement = upstream.judge("release-image")
+    assert (judgement.starts, judgement.successful) == (1, True)
+    assert upstream.attempts("release-image") == 1
+
+
+def test_the_first_service_that_upstream_judges_is_to_blame_before_bootkube(host: BootstrapHost) -> None:
+    assert host.run("release-image", "release-image-download", FAIL_AT="inspect") == FAILED
+
+    upstream = host.read_by_upstream()
+    assert upstream.judge("release-image").failing_stage == "inspect-release-image"
+    assert upstream.complaint() == "release-image failed"
+
+
+def test_a_service_without_stages_is_recorded_with_its_end(host: BootstrapHost) -> None:
+    assert host.run("crio-configure") == 0
+    assert host.read_by_upstream().judge("crio-configure") == SUCCEEDED
+
+    assert host.run("crio-configure", FAIL_AT="pause-image") == FAILED
+    judgement = host.read_by_upstream().judge("crio-configure")
+    assert (judgement.starts, judgement.successful, judgement.failing_stage) == (2, False, "")
+    assert judgement.last_error.endswith("podman: error: pause-image failed")
+
+
+def test_a_pre_command_and_its_service_share_a_record(host: BootstrapHost) -> None:
+    assert host.run("kubelet", "kubelet-pause-image") == 0
+    assert host.run("kubelet") == 0
+
+    assert story(host.entries("kubelet")) == [
+        "pre-command start kubelet-pause-image",
+        "pre-command end kubelet-pause-image success",
+        "service start",
+        "service end success",
+    ]
+    upstream = host.read_by_upstream()
+    assert upstream.services == ["kubelet"]
+    assert upstream.judge("kubelet") == SUCCEEDED
+
+
+def test_a_pre_command_that_fails_is_the_error_of_a_service_that_never_started(host: BootstrapHost) -> None:
+    assert host.run("kubelet", "kubelet-pause-image", FAIL_AT="pause-image") == FAILED
+
+    upstream = host.read_by_upstream()
+    judgement = upstream.judge("kubelet")
+    assert (judgement.starts, judgement.successful) == (0, False)
+    assert judgement.last_error.endswith("podman: error: pause-image failed")
+    assert upstream.entries("kubelet")[-1]["precommand"] == "kubelet-pause-image"
+
+
+def test_a_service_ends_as_the_child_ends_that_it_runs_in_the_foreground(host: BootstrapHost) -> None:
+    assert host.run("kubelet", FAIL_AT="run-kubelet") == FAILED
+
+    (_, end) = host.entries("kubelet")
+    assert end.exit_code == FAILED
+    assert place(end) == (line_of("kubelet", "run-kubelet"), "main", "kubelet")
+    judgement = host.read_by_upstream().judge("kubelet")
+    assert (judgement.starts, judgement.successful) == (1, False)
+
+
+def test_commands_that_fail_unheeded_are_not_recorded(host: BootstrapHost) -> None:
+    assert host.run("approve-csr", FAIL_AT="clusterversion", FAIL_TIMES="3") == 0
+
+    assert story(host.entries("approve-csr")) == ["service start", "service end success"]
+    assert host.read_by_upstream().judge("approve-csr") == SUCCEEDED
+
+
+def test_a_service_that_systemd_stops_is_no_success_to_upstream(host: BootstrapHost) -> None:
+    service = host.start("approve-csr", FAIL_AT="clusterversion", HANG_AT="csr-1")
+    wait_until_it_waits(service, host.journal, "csr-1")
+    os.killpg(service.pid, signal.SIGTERM)
+
+    assert service.wait(60) == -signal.SIGTERM
+    judgement = host.read_by_upstream().judge("approve-csr")
+    assert (judgement.starts, judgement.successful) == (1, False)
+
+
+def wait_until_it_waits(service: subprocess.Popen[bytes], journal: Path, said: str) -> None:
+    """Wait until a child of the service has said that, and the service itself sleeps until the child ends."""
+    while said not in journal.read_text() or state_of(service.pid) != "S":
+        assert service.poll() is None
+        time.sleep(0.01)
+
+
+def state_of(pid: int) -> str:
+    """The state of a process, as proc_pid_stat(5) has it."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_stages_that_a_function_opens_and_closes_are_recorded_as_they_wait(host: BootstrapHost) -> None:
+    assert host.run("progress", "report-progress", FAIL_AT="get", FAIL_TIMES="5") == 0
+
+    assert story(host.entries("progress")) == [
+        "service start",
+        *("stage start wait-for-bootstrap-complete", "stage end wait-for-bootstrap-complete success"),
+        *("stage start report-bootstrap-complete", "stage end report-bootstrap-complete success"),
+        "service end success",
+    ]
+    assert host.read_by_upstream().judge("progress") == SUCCEEDED
+
+
+@pytest.mark.parametrize(
+    ("failing", "stage"),
+    [
+        pytest.param("bootkube", "wait-for-bootkube", id="a command"),
+        pytest.param("coreos-installer", "write-image to disk", id="a pipeline in a stage with spaces"),
+        pytest.param("--reboot", "reboot", id="the last stage"),
+    ],
+)
+def test_each_stage_of_an_installation_can_be_the_one_that_failed(
+    host: BootstrapHost, failing: str, stage: str
+) -> None:
+    assert host.run("install-to-disk", FAIL_AT=failing) == FAILED
+
+    judgement = host.read_by_upstream().judge("install-to-disk")
+    assert (judgement.successful, judgement.failing_stage) == (False, stage)
+
+
+def test_an_installation_that_goes_well_is_a_success(host: BootstrapHost) -> None:
+    assert host.run("install-to-disk") == 0
+
+    assert host.read_by_upstream().judge("install-to-disk") == SUCCEEDED
+
+
+def test_the_words_of_a_unit_that_sh_runs_are_recorded(host: BootstrapHost) -> None:
+    assert host.run("chown-gatewayd-key") == 0
+    assert host.read_by_upstream().judge("chown-gatewayd-key") == SUCCEEDED
+
+    assert host.run("chown-gatewayd-key", FAIL_AT="chown") == FAILED
+    judgement = host.read_by_upstream().judge("chown-gatewayd-key")
+    assert (judgement.starts, judgement.successful) == (2, False)
+    assert judgement.last_error.endswith("podman: error: chown failed")
+
+
+def test_a_script_that_another_unit_runs_records_as_that_unit(host: BootstrapHost) -> None:
+    assert host.run("agent", "extract-agent") == 0
+
+    upstream = host.read_by_upstream()
+    assert upstream.services == ["agent"]
+    assert upstream.judge("agent") == SUCCEEDED
+    assert upstream.complaint() == "release-image was never started"
+
+
+def test_a_host_on_which_all_goes_well_gives_upstream_nothing_to_say(host: BootstrapHost) -> None:
+    run_everything(host)
+
+    assert host.read_by_upstream().complaint() is None
+
+
+def test_a_host_whose_bootkube_fails_is_told_with_the_stage(host: BootstrapHost) -> None:
+    host.run("release-image", "release-image-download")
+    host.run("bootkube", FAIL_AT="start-cluster")
+
+    assert host.read_by_upstream().complaint() == 'bootkube failed at stage "cluster-bootstrap"'
+
+
+def run_everything(host: BootstrapHost) -> None:
+    """A bootstrap of which each service ends well."""
+    for unit, script in EVERYTHING:
+        assert host.run(unit, script) == 0, host.journal.read_text()
+
+
+@pytest.mark.skipif(not shutil.which("jq"), reason="jq is not installed")
+def test_jq_reads_what_is_recorded_exported_and_packed(host: BootstrapHost, tmp_path: Path) -> None:
+    run_everything(host)
+    arrays = exported(host.records)
+    with tarfile.open(fileobj=io.BytesIO(packed(host.records))) as bundle:
+        bundle.extractall(tmp_path, filter="data")
+    bundled = tmp_path.glob("log-bundle-*/bootstrap/services/*.json")
+
+    for path in [*host.records.iterdir(), *arrays.iterdir(), *bundled]:
+        printed = subprocess.run(["jq", "--compact-output", ".", path], capture_output=True, check=True)
+        documents = [json.loads(line) for line in printed.stdout.splitlines()]
+        entries = documents[0] if isinstance(documents[0], list) else documents
+        assert entries == [entry.to_json() for entry in host.entries(path.stem)]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="to be somebody else takes root")
+def test_a_user_gathers_arrays_who_is_root_only_to_copy_them(bash: Bash) -> None:
+    """As upstream does: user core looks for the records and packs the copies, root copies."""
+    with TemporaryDirectory() as place:
+        directory = Path(place)
+        directory.chmod(0o755)
+        host = BootstrapHost(directory, bash, "array")
+        run_everything(host)
+
+        found = as_user("sh", "-c", 'printf "%s\\n" "$1"/*', "sh", host.records).decode().split()
+        services = directory / "artifacts" / "bootstrap" / "services"
+        services.mkdir(parents=True)
+        subprocess.run(["cp", "-r", *found, services], check=True)
+        bundle = as_user("tar", "-cz", "-C", directory / "artifacts", ".")
+
+    assert UpstreamReader.of_bundle(bundle).complaint() is None
+
+
+def as_user(*command: str | Path) -> bytes:
+    """What the command says when somebody runs it who is not root, and in none of root's groups."""
+    return subprocess.run(
+        command, user=USER, group=USER, extra_groups=[], capture_output=True, check=True
+    ).stdout
+
+
+@pytest.mark.parametrize("begun", [array(upstream_entry()), b"[]\n"], ids=["with an entry", "empty"])
+def test_a_record_that_upstream_began_stays_an_array(bash: Bash, begun: bytes, tmp_path: Path) -> None:
+    host = BootstrapHost(tmp_path, bash, "lines")
+    host.records.mkdir()
+    (host.records / "bootkube.json").write_bytes(begun)
+
+    assert host.run("bootkube") == 0
+
+    upstream = UpstreamReader.of_gathered(host.records)
+    assert upstream.judge("bootkube").successful
+    assert upstream.judge("bootkube").starts == begun.count(b"service start") + 1

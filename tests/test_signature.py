@@ -1,0 +1,71 @@
+"""Signatures of failures: what is left of a message when what differs each time is taken out."""
+
+import time
+
+import pytest
+
+from service_record.diagnosis.evidence import telling_line
+from service_record.diagnosis.signature import signature
+
+
+@pytest.mark.parametrize(
+    ("message", "again"),
+    [
+        pytest.param("exit status 1 after 3 tries", "exit status 2 after 14 tries", id="numbers"),
+        pytest.param("dial tcp 10.0.0.5:6443: refused", "dial tcp 192.168.122.7:6443: refused", id="ipv4"),
+        pytest.param("dial tcp [fd00::5]:6443: no", "dial tcp [fe80:1:2::9]:22623: no", id="ipv6"),
+        pytest.param("dial tcp [::1]:6443: no", "dial tcp [fd00::1]:6443: no", id="ipv6-loopback"),
+        pytest.param("link 52:54:00:aa:bb:01 down", "link 52:54:00:12:34:56 down", id="mac"),
+        pytest.param("container 3f0c8d2e5b7a failed", "container 0bad5eed0042 failed", id="id"),
+        pytest.param(
+            "pod 5b0e3a51-7f05-4b7e-9d6c-3f1d2b6a0c11 gone",
+            "pod 0f0e3a51-1f05-4b7e-9d6c-3f1d2b6a0cff gone",
+            id="uuid",
+        ),
+        pytest.param(
+            "2026-11-21T01:05:10Z E1121 01:05:10.123456 failed",
+            "2026-11-21T01:06:11.5+01:00 E1121 23:59:59.1 failed",
+            id="times",
+        ),
+        pytest.param("timed out after 59s", "timed out after 1m3.5s", id="durations"),
+        pytest.param("Nov 21 01:05:10 host x", "Dec  1 11:05:19 host x", id="syslog-time"),
+    ],
+)
+def test_what_differs_each_time_is_not_in_the_signature(message: str, again: str) -> None:
+    assert signature(message) == signature(again)
+    assert message != signature(message)
+
+
+@pytest.mark.parametrize(
+    ("message", "other"),
+    [
+        ("pulling quay.io/a: manifest unknown", "pulling quay.io/a: unauthorized"),
+        ("deadbeef is a word", "facade is a word"),
+        ("cannot open a.conf", "cannot open b.conf"),
+    ],
+)
+def test_what_is_said_stays(message: str, other: str) -> None:
+    assert signature(message) != signature(other)
+
+
+@pytest.mark.parametrize("piece", ["a1", "1", "1.", "1:", "ab:", "1m", "2026-", "0x", "::", "1-", "é1"])
+def test_hostile_messages_take_linear_time(piece: str) -> None:
+    message = piece * 1_000_000
+    started = time.process_time()
+    signature(message)
+    signature(piece * 1000 + "g")
+    assert time.process_time() - started < 1
+
+
+@pytest.mark.parametrize(
+    ("message", "line"),
+    [
+        ("Rendering\nError: no such image\nGathering logs", "Error: no such image"),
+        ("one\n two \n\n", "two"),
+        ("a: permission denied\nb: unauthorized", "b: unauthorized"),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_the_line_that_speaks_of_an_error_is_the_telling_one(message: str | None, line: str | None) -> None:
+    assert telling_line(message) == line

@@ -1,0 +1,349 @@
+"""The timeline: charts of a history, drawn in cells and told in documents."""
+
+import json
+import re
+import textwrap
+from dataclasses import replace
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from service_record.diagnosis.now import Now, latest_entry
+from service_record.display.page import ASCII, View, painted
+from service_record.display.text import Clock
+from service_record.display.timeline import Chart, Row, charts
+from service_record.display.timeline.axis import offset, round_begin, ticks
+from service_record.display.timeline.page import timeline_page
+from service_record.entry import Entry, Phase, Result
+from service_record.history import History, build_history
+from tests.builders import BOOT_ID, START, entry, failed_run, upstream_entry, write_lines
+from tests.command_line import service_record
+from tests.timelines import attempt, host, stage, write_host
+
+GOLDEN = Path(__file__).parent / "golden"
+OTHER_BOOT = "c1" * 16
+VIEW = View(width=80, now=START + timedelta(hours=1))
+
+
+def history(**records: list[Entry]) -> History:
+    return build_history(records.items())
+
+
+def drawn(found: History, view: View = VIEW, *, apart: bool = False, by_duration: bool = False) -> str:
+    shown = charts(found, latest_entry(found), apart=apart, by_duration=by_duration)
+    lines = timeline_page(found, "/var/log/openshift", shown, view, wide=apart, flat=by_duration)
+    return "".join(painted(lines, color=False))
+
+
+def only(found: History, **options: bool) -> Chart:
+    (chart,) = charts(found, latest_entry(found), **options)
+    return chart
+
+
+def told(row: Row) -> list[tuple[str, float | None, float | None]]:
+    return [(bar.outcome.value, bar.start, bar.end) for bar in row.bars]
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "options"),
+    [
+        ("timeline-80", 80, {}),
+        ("timeline-200", 200, {}),
+        ("timeline-wide-120", 120, {"apart": True}),
+        ("timeline-by-duration-80", 80, {"by_duration": True}),
+    ],
+)
+def test_the_page_is_as_it_was_looked_at(name: str, width: int, options: dict[str, bool]) -> None:
+    expected = (GOLDEN / f"{name}.txt").read_text()
+    assert drawn(build_history(host().items()), replace(VIEW, width=width), **options) == expected
+
+
+@given(st.integers(60, 240), st.booleans(), st.booleans())
+def test_no_line_is_wider_than_the_screen(width: int, apart: bool, by_duration: bool) -> None:
+    page = drawn(
+        build_history({"s" * 90: host()["bootkube"], **host()}.items()),
+        replace(VIEW, width=width),
+        apart=apart,
+        by_duration=by_duration,
+    )
+    assert max(map(cell_len, page.splitlines())) <= width
+
+
+def test_what_it_came_to_is_told_by_signs_in_any_encoding() -> None:
+    page = drawn(build_history(host().items()), replace(VIEW, glyphs=ASCII))
+    assert page.isascii()
+    assert re.search(r"x bootkube x3 .*=x .*=x .*=x$", page, re.MULTILINE)
+    assert re.search(r"\* approve-csr .*=>$", page, re.MULTILINE)
+    assert re.search(r"\+ crio-configure .*=\+", page)
+
+
+def test_the_worst_of_what_ends_in_one_cell_is_seen() -> None:
+    runs = [one for n in range(100) for one in attempt(n, failed_run(at=20.0 * n))[::3]]
+    good = attempt(999, [entry(at=2000), entry(Phase.SERVICE_END, 2001)])
+    row = next(line for line in drawn(history(job=[*runs, *good])).splitlines() if "job" in line)
+    assert re.fullmatch(r"✓ job .101 +10\.0s  │[━✗]✗+", row)
+
+
+def test_services_come_in_the_order_of_their_start_with_their_stages_below() -> None:
+    rows = only(build_history(host().items())).rows
+    assert [(row.depth, row.name) for row in rows] == [
+        (0, "crio-configure"),
+        (1, "pull"),
+        (1, "configure"),
+        (2, "write"),
+        (0, "kubelet"),
+        (1, "start"),
+        (0, "bootkube"),
+        (1, "wait-online"),
+        (1, "api-bootstrap"),
+        (1, "cvo-bootstrap"),
+        (0, "approve-csr"),
+        (1, "wait-for-api"),
+    ]
+
+
+def test_a_stage_of_a_command_is_below_its_command() -> None:
+    before = [
+        entry(Phase.PRE_COMMAND_START, 1, pre_command="prepare"),
+        entry(Phase.STAGE_START, 2, stage="mount", pre_command="prepare"),
+        entry(Phase.STAGE_END, 3, stage="mount", pre_command="prepare"),
+        entry(Phase.PRE_COMMAND_END, 4, pre_command="prepare"),
+    ]
+    after = [
+        entry(Phase.POST_COMMAND_START, 11, post_command="tidy"),
+        entry(Phase.POST_COMMAND_END, 12, post_command="tidy"),
+    ]
+    rows = only(history(job=[*before, entry(at=5), entry(Phase.SERVICE_END, 10), *after])).rows
+    assert [(row.kind, row.depth, row.command, row.name) for row in rows] == [
+        ("service", 0, None, "job"),
+        ("pre-command", 1, None, "prepare"),
+        ("stage", 2, "prepare", "mount"),
+        ("post-command", 1, None, "tidy"),
+    ]
+
+
+def test_runs_that_ended_differently_are_apart_when_wanted() -> None:
+    runs = [*attempt(1, failed_run()), *attempt(2, failed_run(at=20)), *attempt(3, failed_run("third", 40))]
+    rows = only(history(job=runs), apart=True).rows
+    assert [(row.name, len(row.bars)) for row in rows] == [
+        ("job", 2),
+        ("second", 2),
+        ("job", 1),
+        ("third", 1),
+    ]
+
+
+def test_what_took_longest_comes_first_by_duration() -> None:
+    rows = only(build_history(host().items()), by_duration=True).rows
+    seconds = [row.longest.seconds for row in rows]
+    assert seconds[:4] == [140, 135, 70, 30]
+    assert seconds == sorted(seconds, key=lambda known: -1 if known is None else known, reverse=True)
+
+
+def test_what_runs_is_open_and_lasts_until_now() -> None:
+    found = history(job=[entry(at=10), *stage("wait", 20)])
+    now = Now(time=START + timedelta(seconds=500), boot_id=BOOT_ID, uptime=560)
+    (chart,) = charts(found, now)
+    assert [told(row) for row in chart.rows] == [[("running", 70, None)], [("running", 80, None)]]
+    assert [row.longest.seconds for row in chart.rows] == [490, 480]
+    assert chart.end == 560
+
+
+def test_what_was_interrupted_ends_with_the_last_that_is_known_of_it() -> None:
+    cut_off = [entry(at=10), *stage("wait", 20), *stage("other", 25, 30)]
+    found = history(job=[*cut_off, entry(at=100, boot_id=OTHER_BOOT)])
+    rows = charts(found, latest_entry(found))[0].rows
+    assert [told(row) for row in rows] == [
+        [("interrupted", 70, 90)],
+        [("interrupted", 80, 90)],
+        [("success", 85, 90)],
+    ]
+    assert [row.longest.is_whole for row in rows] == [False, False, True]
+
+
+def test_a_lost_start_is_not_made_up() -> None:
+    rows = only(
+        history(job=[entry(), entry(Phase.STAGE_END, 5, stage="lost"), entry(Phase.SERVICE_END, 9)])
+    ).rows
+    assert told(rows[1]) == [("success", None, 65)]
+    assert rows[1].longest.seconds is None
+
+
+def test_times_within_a_boot_are_by_uptime_whatever_the_clock_does() -> None:
+    set_back = timedelta(hours=3)
+    late = [entry(Phase.STAGE_START, 50, stage="late"), entry(Phase.SERVICE_END, 60)]
+    late = [replace(one, timestamp=f"{one.time - set_back:%Y-%m-%dT%H:%M:%S}Z") for one in late]
+    chart = only(history(job=[entry(at=10), *stage("early", 20, 30), *late]))
+    assert [told(row) for row in chart.rows] == [
+        [("success", 70, 120)],
+        [("success", 80, 90)],
+        [("success", 110, 120)],
+    ]
+    assert [step.seconds for step in chart.clock_steps] == [-10800]
+    assert "clock set 3h 0m back, before 2m" in drawn(history(job=[entry(at=10), *late]))
+
+
+def test_each_boot_has_its_own_chart() -> None:
+    second = [replace(one, boot_id=OTHER_BOOT) for one in failed_run(at=1000)]
+    found = charts(both := history(job=[*failed_run(), *second]), latest_entry(both))
+    assert [(chart.number, chart.boot_id, len(chart.rows)) for chart in found] == [
+        (1, BOOT_ID, 2),
+        (2, OTHER_BOOT, 2),
+    ]
+
+
+def test_only_the_latest_boots_are_on_one_page() -> None:
+    boots = [replace(one, boot_id=f"{n:032x}") for n in range(1, 6) for one in failed_run(at=1000.0 * n)]
+    page = drawn(history(job=boots))
+    assert "2 earlier boots left out" in page
+    assert re.findall(r"^boot \d of 5", page, re.MULTILINE) == ["boot 3 of 5", "boot 4 of 5", "boot 5 of 5"]
+    assert len(re.findall(r"^boot \d of 5", drawn(history(job=boots), apart=True), re.MULTILINE)) == 5
+
+
+def test_upstreams_entries_are_placed_by_the_clock() -> None:
+    run = [upstream_entry(at=10), upstream_entry(Phase.SERVICE_END, 40, result=Result.FAILURE)]
+    chart = only(history(job=run))
+    assert (chart.boot_id, chart.clock.zero, told(chart.rows[0])) == (
+        None,
+        START + timedelta(seconds=10),
+        [("failure", 0, 30)],
+    )
+
+
+def test_a_run_that_names_no_boot_is_placed_in_the_boot_that_was_then() -> None:
+    ours = [*failed_run(), *(replace(one, boot_id=OTHER_BOOT) for one in failed_run(at=1000))]
+    theirs = [upstream_entry(at=1003), upstream_entry(Phase.SERVICE_END, 1005)]
+    found = history(job=ours, theirs=theirs)
+    first, second = charts(found, latest_entry(found))
+    assert [row.name for row in first.rows] == ["job", "second"]
+    assert told(second.rows[-1]) == [("success", 1063, 1065)]
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "most", "expected"),
+    [
+        (0, 10, 5, [0, 2, 4, 6, 8, 10][:5]),
+        (0, 9.9, 5, [0, 2, 4, 6, 8]),
+        (61, 230, 5, [120, 180]),
+        (61, 230, 10, [80, 100, 120, 140, 160, 180, 200, 220]),
+        (3, 7 * 86400, 4, [172800, 345600, 518400]),
+        (5, 5, 4, [5]),
+    ],
+)
+def test_ticks_are_round(begin: float, end: float, most: int, expected: list[float]) -> None:
+    assert ticks(begin, end, most) == expected
+
+
+@given(st.floats(0, 1e8), st.floats(0.01, 1e8) | st.just(1e15), st.integers(1, 30))
+def test_ticks_are_on_the_axis_and_even(begin: float, span: float, most: int) -> None:
+    found = ticks(begin, begin + span, most)
+    steps = {round(later - earlier, 3) for earlier, later in pairwise(found)}
+    assert len(found) <= most
+    assert len(steps) <= 1
+    assert all(begin - 0.001 <= tick <= begin + span + 0.001 for tick in found)
+
+
+@given(st.floats(0, 1e8), st.floats(0.01, 1e8))
+def test_an_axis_begins_no_later_than_what_is_on_it_and_not_much_earlier(begin: float, span: float) -> None:
+    assert begin - 0.31 * span <= round_begin(begin, begin + span) <= begin
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        *((0, "0s"), (0.25, "0.25s"), (70, "1m 10s"), (120, "2m"), (7200, "2h")),
+        *((3605, "1h 5s"), (129600, "1d 12h"), (59.9999, "1m"), (-20, "-20s")),
+    ],
+)
+def test_round_times_are_short(seconds: float, text: str) -> None:
+    assert offset(seconds) == text
+
+
+def test_heads_follow_the_clock_that_is_wanted() -> None:
+    assert "from 1h 1m ago; times since then" in drawn(
+        history(job=failed_run()), replace(VIEW, clock=Clock.RELATIVE)
+    )
+
+
+def test_programs_get_the_same_bars(tmp_path: Path) -> None:
+    answer = service_record("timeline", "--output", "json", "--from", write_host(tmp_path), "bootkube")
+    (boot,) = json.loads(answer.out)["boots"]
+    assert {key: boot[key] for key in boot if key != "rows"} == {
+        "bootId": BOOT_ID,
+        "number": 1,
+        "zero": "2026-11-21T01:04:10.000Z",
+        "byUptime": True,
+        "begin": 60.0,
+        "end": 230.0,
+        "clockSteps": [],
+    }
+    assert boot["rows"][2] == {
+        "service": "bootkube",
+        "kind": "stage",
+        "name": "api-bootstrap",
+        "depth": 1,
+        "outcome": "success",
+        "longest": 19.0,
+        "bars": [
+            {"attempt": 1, "outcome": "success", "start": 81.0, "end": 100.0, "duration": 19.0},
+            {"attempt": 2, "outcome": "success", "start": 141.0, "end": 160.0, "duration": 19.0},
+            {"attempt": 3, "outcome": "success", "start": 201.0, "end": 220.0, "duration": 19.0},
+        ],
+    }
+
+
+def test_each_row_is_a_line_of_json_lines(tmp_path: Path) -> None:
+    answer = service_record(
+        "timeline", "--output", "jsonl", "--by-duration", "--from", write_host(tmp_path), "kubelet"
+    )
+    rows = [json.loads(line) for line in answer.out.splitlines()]
+    assert [(row["bootId"], row["name"], row.get("longest")) for row in rows] == [
+        (BOOT_ID, "kubelet", 70.0),
+        (BOOT_ID, "start", None),
+    ]
+
+
+def test_the_page_has_no_colour_in_a_pipe_and_has_it_when_asked(tmp_path: Path) -> None:
+    write_host(tmp_path)
+    plain = service_record("timeline", "--from", tmp_path, COLUMNS="80")
+    colored = service_record("timeline", "--from", tmp_path, "--color", "always", COLUMNS="80")
+    assert "\x1b" not in plain.out
+    assert "\x1b[1;31m━" in colored.out
+    assert re.sub(r"\x1b\[[\d;]*m", "", colored.out).split() == plain.out.split()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("", ["✗ job", "✗ second", "✓ other"]),
+        ("other", ["✓ other"]),
+        ("--failed", ["✗ job", "✗ second"]),
+        ("--stage absent", []),
+        ("--boot 0 --since 2026-11-21T01:00:00Z", ["✗ job", "✗ second", "✓ other"]),
+        ("--until 2026-11-20T00:00:00Z", []),
+    ],
+)
+def test_what_is_asked_for_is_drawn(tmp_path: Path, arguments: str, expected: list[str]) -> None:
+    write_lines(tmp_path / "job.json", *failed_run())
+    write_lines(tmp_path / "other.json", entry(at=1), entry(Phase.SERVICE_END, 2))
+    answer = service_record("timeline", "--from", tmp_path, *arguments.split())
+    assert answer.status == 0
+    assert re.findall(r"^ *([✓✗] \w+)", answer.out, re.MULTILINE) == expected
+
+
+def test_a_boot_that_is_not_there_is_refused_in_one_line(tmp_path: Path) -> None:
+    write_lines(tmp_path / "job.json", *failed_run())
+    answer = service_record("timeline", "--from", tmp_path, "--boot", "7")
+    assert (answer.status, answer.err) == (3, "Error: no boot 7: the records know 1\n")
+
+
+@pytest.mark.parametrize(("document", "golden"), [("timeline", "timeline-80"), ("diff", "diff-80")])
+def test_the_documents_show_the_pages_as_they_are(document: str, golden: str) -> None:
+    docs = Path(__file__).parents[1] / "docs"
+    page = textwrap.indent((GOLDEN / f"{golden}.txt").read_text(), "    ")
+    assert page in (docs / f"{document}.md").read_text()
