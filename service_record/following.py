@@ -68,6 +68,21 @@ class Following:
         other._marks, other._is_trimmed = list(self._marks), self._is_trimmed
         return other
 
+    def skip(self, read: ReadAt, offset: int) -> None:
+        """Take all up to that offset, and the first whole entry behind it, for shown.
+
+        Nothing is skipped where none of the next bytes is an entry on a line of its own.
+        """
+        data = read(offset, _CHUNK_BYTES)
+        begun = data.find(b"\n") + 1
+        line = 1 + sum(
+            read(start, min(_CHUNK_BYTES, offset + begun - start)).count(b"\n")
+            for start in range(0, offset + begun, _CHUNK_BYTES)
+        )
+        found = sightings(data[begun:], offset + begun, line, is_array=False, is_end=False) if begun else []
+        self._marks = [_mark(sighting) for sighting in found if sighting.raw][:1]
+        self._is_trimmed = bool(self._marks)
+
     def look(self, read: ReadAt, now: float, written: float, *, final: bool = False) -> Iterator[Piece]:
         """The pieces that are new, in the order of the file.
 

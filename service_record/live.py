@@ -26,8 +26,14 @@ _BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
 class LiveRecords:
     """Reads what is new in the records of a directory, which need not exist yet."""
 
-    def __init__(self, records: Records, services: Iterable[str] = ()) -> None:
-        """Of these services, by their names or by those of their units; of all when none is given."""
+    def __init__(
+        self, records: Records, services: Iterable[str] = (), *, history_bytes: int | None = None
+    ) -> None:
+        """Of these services, by their names or by those of their units; of all when none is given.
+
+        What is there at the first look is new, too: all of it, or so many bytes at the end of each record.
+        """
+        self._history_bytes = history_bytes
         self._records = records
         self._services = frozenset(services) | frozenset(map(record_name, services))
         self._tails: dict[str, _Tail] = {}
@@ -39,7 +45,9 @@ class LiveRecords:
         """
         for service in self._there():
             if service not in self._tails and (service in self._services or not self._services):
-                self._tails[service] = _Tail(self._records.directory / f"{service}.json")
+                path = self._records.directory / f"{service}.json"
+                self._tails[service] = _Tail(path, self._history_bytes)
+        self._history_bytes = None
         now = monotonic()
         news = (_timed(service, tail.look(now)) for service, tail in self._tails.items())
         for _, service, piece in merge(*news, key=lambda item: item[0]):
@@ -76,6 +84,12 @@ class _OpenFile:
         """When the last look at it is due; None as long as it is the record."""
         self._read_as: tuple[int, int] | None = None
 
+    def skip_to_last(self, size: int) -> None:
+        """Leave out what stands before that many bytes at the end."""
+        offset = os.fstat(self.descriptor).st_size - size
+        if offset > 0:
+            self.following.skip(lambda start, length: os.pread(self.descriptor, length, start), offset)
+
     def news(self, now: float) -> Iterator[Piece]:
         status = os.fstat(self.descriptor)
         age = max(0.0, time() - status.st_mtime)
@@ -98,8 +112,9 @@ class _OpenFile:
 class _Tail:
     """One record, over all the files that it has."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, history_bytes: int | None) -> None:
         self._path = path
+        self._history_bytes = history_bytes
         self._current: _OpenFile | None = None
         self._former: list[_OpenFile] = []
         self._following = Following()
@@ -130,6 +145,9 @@ class _Tail:
             self._following = self._following.copy()
         with suppress(FileNotFoundError):
             self._current = _OpenFile(open_record(self._path), self._following)
+            if self._history_bytes is not None:
+                self._current.skip_to_last(self._history_bytes)
+            self._history_bytes = None
 
     @property
     def due(self) -> float | None:

@@ -251,6 +251,15 @@ def test_without_history_only_what_is_new_comes(records: Records) -> None:
         assert follower.stages(1) == ["second"]
 
 
+def test_only_the_end_of_a_long_record_is_read_for_its_last_entries(tmp_path: Path) -> None:
+    many = b"".join(stage(f"stage {number}").to_line() for number in range(1000))
+    (tmp_path / "job.json").write_bytes(many * 100 + stage("last").to_line())
+    with following("--from", tmp_path, "-n", "2") as follower:
+        assert follower.stages(2) == ["stage 999", "last"]
+    with following("--from", tmp_path, "-n", "all") as follower:
+        assert follower.stages(100_001)[::1000] == ["stage 0"] * 100 + ["last"]
+
+
 def is_asleep(pid: int) -> bool:
     """Whether it waits in poll(2), for which nothing else of it does."""
     return "poll" in Path(f"/proc/{pid}/wchan").read_text()

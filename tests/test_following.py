@@ -159,6 +159,27 @@ def test_lines_are_counted_from_the_beginning_of_the_file(reader: Reader) -> Non
     assert damage == Malformed(6, "oops", "not an entry")
 
 
+@pytest.mark.parametrize("content", [lines(E1, E2, E3, E4), closed(E1, E2, E3, E4)], ids=["lines", "array"])
+def test_what_is_skipped_is_not_new_and_lines_are_counted_all_the_same(
+    reader: Reader, content: bytes
+) -> None:
+    reader.following.skip(of(content), content.index(E2.to_line().rstrip()) - 5)
+    assert reader.look(content) == [E3, E4]
+    (damage,) = reader.look(content + b"oops\n", age=60)
+    assert damage == Malformed(content.count(b"\n") + 1, "oops", "not an entry")
+
+
+def test_what_was_skipped_is_not_new_in_another_layout_either(reader: Reader) -> None:
+    reader.following.skip(of(lines(E1, E2, E3)), 1)
+    assert reader.look(lines(E1, E2, E3)) == [E3]
+    assert reader.look(array(E1, E2, E3, E4), age=60) == [E4]
+
+
+def test_nothing_is_skipped_where_no_entry_has_a_line_of_its_own(reader: Reader) -> None:
+    reader.following.skip(of(array(E1, E2)), 300)
+    assert reader.look(array(E1, E2), age=60) == [E1, E2]
+
+
 @given(RECORD_BYTES)
 def test_one_look_at_a_file_of_old_finds_what_reading_it_finds(content: bytes) -> None:
     assert Reader().look(content, age=60) == list(read_entries(io.BytesIO(content)))

@@ -22,6 +22,8 @@ from service_record.sighting import Piece
 from service_record.watching import Watch
 
 _ALL: Final = "all"
+_HISTORY_BYTES: Final = 4 << 20
+"""Of each record, in which the last entries are looked for: a thousand of them at least."""
 
 _Show: TypeAlias = Callable[[str, Piece], None]
 
@@ -96,7 +98,7 @@ def command(
     records = Records(directory)
     show = _entries_shown if output == "jsonl" else _lines_shown(output, clock, color)
     selection = Selection(stage=stage, failed=failed)
-    live = LiveRecords(records, services)
+    live = LiveRecords(records, services, history_bytes=None if lines is None else _HISTORY_BYTES)
     with Watch(records.directory, sys.stdout.fileno()) as watch:
         watch.aim()
         if not records.directory.is_dir():
