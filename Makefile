@@ -2,12 +2,13 @@
 
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bashes man install clean
+.PHONY: help demo test check fuzz bench bashes man install clean
 
 DESTDIR =
 PREFIX = /usr/local
 DROP_INS = $(PREFIX)/share/service-record
 PYTEST_ARGS =
+SECONDS = 600
 
 READY = .venv/.ready
 PYTHON = .venv/bin/python
@@ -25,6 +26,9 @@ test: $(READY) ## run every test; PYTEST_ARGS='-k name' for some of them
 
 check: $(READY) ## style, types, shell and units, a line each
 	@.ci/check
+
+fuzz: $(READY) ## read hostile records and archives for SECONDS=600, and print how many
+	@SERVICE_RECORD_FUZZ_SECONDS=$(SECONDS) $(PYTHON) -m pytest tests/fuzz --timeout=$$(($(SECONDS) + 600)) $(PYTEST_ARGS)
 
 bench: $(READY) ## measure what recording costs, and rewrite the table in docs/performance.md
 	@$(PYTHON) -m bench

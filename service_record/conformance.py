@@ -62,8 +62,28 @@ def _departure_from_array(content: bytes) -> Fault | None:
     try:
         orjson.loads(content)
     except orjson.JSONDecodeError as error:
-        return Fault(error.lineno, f"not one closed JSON array: {error.msg}")
+        number = _lines_of_objects(error.doc[error.pos :])
+        reason = _behind(number) if number else f"not one closed JSON array: {error.msg}"
+        return Fault(error.lineno, reason)
     return None
+
+
+def _lines_of_objects(text: str) -> int:
+    """How many objects the text is, each on a line of its own; 0 when it is anything else."""
+    try:
+        values = [orjson.loads(line) for line in text.split("\n") if line.strip()]
+    except orjson.JSONDecodeError:
+        return 0
+    return len(values) if all(isinstance(value, dict) for value in values) else 0
+
+
+def _behind(number: int) -> str:
+    """What a writer leaves that cannot wait for its turn to put an entry into the array."""
+    things, them = ("entry", "it") if number == 1 else ("entries", "them")
+    return (
+        f"{number} {things} behind the array, which other readers do not see: "
+        f"the next writer folds {them} in, or --salvage does"
+    )
 
 
 def _departure_from_lines(stream: BinaryIO) -> Fault | None:

@@ -32,6 +32,14 @@ def without_lone_surrogates(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
+def mended(text: str) -> str:
+    r"""The text without lone surrogates: bytes that are not UTF-8 (PEP 383) as `\xNN`, others as U+FFFD."""
+    try:
+        return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
+    except UnicodeEncodeError:
+        return without_lone_surrogates(text)
+
+
 def first_bytes_of(text: str, limit: int) -> str:
     """As many whole characters as `limit` bytes of UTF-8 hold."""
     return without_lone_surrogates(text).encode()[:limit].decode(errors="ignore")

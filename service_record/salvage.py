@@ -13,7 +13,7 @@ import orjson
 
 from service_record.entry import Entry, Malformed
 from service_record.fields import EntryError
-from service_record.line import without_lone_surrogates
+from service_record.line import mended
 
 STRUCTURE: Final = b"[], \t\r\n"
 """The bytes that may stand around an entry: white space, and the brackets and commas of an array."""
@@ -140,20 +140,13 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def _mended(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    return {_mended_text(name): _mended_value(value) for name, value in pairs}
+    return {mended(name): _mended_value(value) for name, value in pairs}
 
 
 def _mended_value(value: object) -> object:
     if isinstance(value, str):
-        return _mended_text(value)
+        return mended(value)
     return [_mended_value(item) for item in value] if isinstance(value, list) else value
-
-
-def _mended_text(text: str) -> str:
-    try:
-        return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
-    except UnicodeEncodeError:
-        return without_lone_surrogates(text)
 
 
 def _reason(text: bytes) -> str:

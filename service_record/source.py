@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from io import BufferedReader, BytesIO
 from itertools import chain
@@ -10,7 +10,16 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from service_record import systemd
-from service_record.bundle import RECORD_DIRECTORIES, Bundle, is_packed, looked_into, open_bundle
+from service_record.bundle import (
+    DAMAGED_SUFFIX,
+    RECORD_DIRECTORIES,
+    UNFINISHED_SUFFIX,
+    Bundle,
+    LeftOut,
+    is_packed,
+    looked_into,
+    open_bundle,
+)
 from service_record.entry import Entry, Malformed
 from service_record.history.liveness import Liveness
 from service_record.layout import read_entries
@@ -42,10 +51,12 @@ class Source:
     """Service and when its file was last written, where that is known, in seconds since 1970."""
     unfinished: frozenset[str] = frozenset()
     """Services with a file beside theirs that upstream's shim was about to put in its place."""
+    damaged: Mapping[str, Callable[[], bytes]] = field(default_factory=dict)
+    """Service and what reads the copy beside its record of the damaged bytes that a writer replaced in it."""
     is_snapshot: bool = False
     """True for a bundle: what runs without an end in it was running when it was made."""
-    left_out: tuple[str, ...] = ()
-    """What of an archive was not read, and why, a line each."""
+    left_out: tuple[LeftOut, ...] = ()
+    """What of an archive was not read, its place being in the path."""
 
 
 def open_source(places: Sequence[str] = ()) -> Source:
@@ -129,13 +140,18 @@ def _directory(path: Path, *, is_home: bool) -> Source:
         tuple((service, records.read(service)) for service in services),
         is_home,
         {service: file.stat().st_mtime for service, file in files.items()},
-        frozenset(service for service, file in files.items() if unfinished_beside(file)),
+        frozenset(service for service, file in files.items() if beside(file, UNFINISHED_SUFFIX)),
+        {
+            service: copy.read_bytes
+            for service, file in files.items()
+            if (copy := beside(file, DAMAGED_SUFFIX))
+        },
     )
 
 
-def unfinished_beside(record: Path) -> Path | None:
-    """What upstream's shim was about to put in a record's place, and left there when it was killed."""
-    path = record.with_name(f"{record.name}.tmp")
+def beside(record: Path, suffix: str) -> Path | None:
+    """The file that lies beside a record, called like it but for a suffix, if one does."""
+    path = record.with_name(record.name + suffix)
     try:
         return path if path.is_file() else None
     except OSError:  # too long a name to have any beside it
@@ -155,19 +171,21 @@ def _stream(name: str, service: str, stream: BufferedReader) -> Source:
 
 def _of_bundle(name: str, service: str, bundle: Bundle) -> Source:
     """The records of an archive; one that is only compressed may hold those of several services."""
-    left_out = tuple(": ".join(filter(None, (name, part.path, part.reason))) for part in bundle.left_out)
+    left_out = tuple(part.within(name) for part in bundle.left_out)
     if bundle.unpacked is not None:
         pieces = read_entries(BytesIO(bundle.unpacked))
         source = _of_pieces(name, Path(service).stem.removesuffix(".json"), pieces)
         return replace(source, left_out=left_out)
     if not bundle.records:
         layouts = " nor ".join(f"{layout}/*.json" for layout in RECORD_DIRECTORIES)
-        raise SourceError("; ".join([f"no records in {name}: an archive with neither {layouts}", *left_out]))
+        nothing = f"no records in {name}: an archive with neither {layouts}"
+        raise SourceError("; ".join([nothing, *map(str, left_out)]))
     return Source(
         name,
         tuple((known, record.pieces()) for known, record in bundle.records.items()),
         written={known: record.written for known, record in bundle.records.items()},
         unfinished=bundle.unfinished,
+        damaged={known: BytesIO(copy.data).getvalue for known, copy in bundle.damaged.items()},
         is_snapshot=True,
         left_out=left_out,
     )
@@ -215,6 +233,7 @@ def _joined(sources: Sequence[Source]) -> Source:
         any(source.is_home for source in sources),
         dict(chain.from_iterable(source.written.items() for source in sources)),
         frozenset[str]().union(*(source.unfinished for source in sources)),
+        dict(chain.from_iterable(source.damaged.items() for source in sources)),
         all(source.is_snapshot for source in sources),
         tuple(chain.from_iterable(source.left_out for source in sources)),
     )

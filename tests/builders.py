@@ -1,6 +1,7 @@
 """What tests are built from: entries with everything filled in, and files that hold them."""
 
 import json
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -64,6 +65,14 @@ def write_lines(path: Path, *pieces: Entry | bytes) -> Path:
 def array(*entries: Entry) -> bytes:
     """The entries as upstream's jq prints them: one array, indented by two spaces."""
     return json.dumps([entry.to_json() for entry in entries], indent=2, ensure_ascii=False).encode() + b"\n"
+
+
+def our_array(*entries: Entry, behind: Iterable[Entry] = ()) -> bytes:
+    """The array layout of our own writers: an entry to a line, blanks, and what came too late for it."""
+    lines = b",\n".join(entry.to_line().removesuffix(b"\n") for entry in entries)
+    closed = b"[\n" + lines + b"\n]\n"
+    blanks = b" " * (-len(closed) % 1024)
+    return closed + blanks + b"".join(b"\n" + entry.to_line() for entry in behind)
 
 
 def write_array(path: Path, *entries: Entry) -> Path:

@@ -1,12 +1,20 @@
 """What holds for every test."""
 
+import os
 import signal
+from typing import Final
 
 from hypothesis import HealthCheck, settings
 
+FUZZ_SECONDS: Final = int(os.environ.get("SERVICE_RECORD_FUZZ_SECONDS") or 0)
+"""How long `make fuzz` runs tests/fuzz; 0 in any other run."""
+
 # On a machine that is busy, or that runs hypothesis for the first time, a slow draw or case is no failure.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("unhurried")
+settings.register_profile(
+    "fuzz", deadline=None, suppress_health_check=list(HealthCheck), max_examples=100, derandomize=False
+)
+settings.load_profile("fuzz" if FUZZ_SECONDS else "unhurried")
 
 # Whoever starts the tests in the background may ignore these; a shell cannot undo what was ignored before it.
 for name in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):

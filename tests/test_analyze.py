@@ -17,6 +17,7 @@ from service_record.bundle import pack
 from service_record.entry import Entry, Phase, Result
 from tests.builders import BOOT_ID, START, array, entry, failed_run, upstream_entry, write_array, write_lines
 from tests.command_line import PROGRAM, Answer, environment, service_record
+from tests.pages import parsed
 
 OTHER_BOOT = "c1" * 16
 NO_IMAGE: dict[str, Any] = {
@@ -392,3 +393,32 @@ def test_thousands_of_restarts_take_one_page(tmp_path: Path) -> None:
     answer = analyze(tmp_path)
     assert "(5000" in answer.out
     assert answer.out.count("\n") < 24
+
+
+def test_a_page_begins_with_the_verdict_and_has_the_evidence_and_what_follows(records: Path) -> None:
+    write_lines(
+        records / "report.json", *failed_run("report", 30, error_message="Unable to connect to the server")
+    )
+
+    answer = analyze(records, "--output", "html")
+
+    assert answer.status == 1
+    page = parsed(answer.out)
+    assert page.texts("p", "verdict") == [
+        "✗ failed: bootkube in stage cvo-bootstrap: the registry has no such image"
+    ]
+    assert page.texts("h2")[0] == "Root cause"
+    assert "What is running" in page.texts("h2")
+    assert "Error: reading manifest 1 in quay.io/x: manifest unknown" in page.text
+    assert any("report" in text for text in page.texts("summary"))
+    assert page.all("svg")
+    assert not page.all("script")
+
+
+def test_a_page_of_a_host_without_trouble_says_so(tmp_path: Path) -> None:
+    write_lines(tmp_path / "crio.json", *succeeded())
+
+    answer = analyze(tmp_path, "--output", "html")
+
+    assert answer.status == 0
+    assert parsed(answer.out).texts("p", "verdict") == ["✓ succeeded: nothing is wrong"]

@@ -4,8 +4,9 @@ import io
 import json
 import re
 import tarfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from service_record.bundle import pack
 from service_record.entry import Entry, Malformed, Phase
+from service_record.export.array import to_array
 from tests.archives import COMPRESSIONS, SERVICES, Layout, found, member, opened, reasons, record, tar
 from tests.builders import array, entry, failed_run, upstream_entry
 from tests.strategies import entries
@@ -28,9 +30,10 @@ UPSTREAMS_TEXTS = {
 compressions = pytest.mark.parametrize("compress", COMPRESSIONS.values(), ids=COMPRESSIONS)
 
 
-def packed(**records: Iterable[Entry | Malformed]) -> bytes:
+def packed(damaged: Mapping[str, bytes] | None = None, /, **records: Iterable[Entry | Malformed]) -> bytes:
     archive = io.BytesIO()
-    pack(records.items(), archive, AT)
+    copies = {service: BytesIO(copy).getvalue for service, copy in (damaged or {}).items()}
+    pack(records.items(), archive, AT, copies)
     return archive.getvalue()
 
 
@@ -94,6 +97,30 @@ def test_what_is_damaged_is_packed_beside_its_record() -> None:
         file = tar_file.extractfile("log-bundle-20261121020000/bootstrap/services/job.json.damaged")
         assert file is not None
         assert file.read() == b"line 2: a damaged entry\nhalf an ent\n"
+
+
+@pytest.mark.parametrize(
+    "copy", [b"", b"\n", b'{"timest', b"\0\xff\r\n] ", b"[\n{}\n]\n" + b" " * 99], ids=repr
+)
+def test_the_damaged_copy_beside_a_record_is_packed_and_given_back_as_it_was(copy: bytes) -> None:
+    bundle = opened(packed({"job": copy}, job=failed_run(), other=[entry()]))
+    assert {service: one.data for service, one in bundle.damaged.items()} == {"job": copy}
+    assert list(bundle.records) == ["job", "other"]
+    assert bundle.left_out == ()
+
+
+def test_what_is_damaged_now_is_packed_behind_what_was_damaged_before() -> None:
+    for copy in (b"before", b"before\n"):
+        archive = packed({"job": copy}, job=[entry(), Malformed(2, "half an ent", "a damaged entry")])
+        assert opened(archive).damaged["job"].data == b"before\nline 2: a damaged entry\nhalf an ent\n"
+
+
+def test_a_damaged_copy_keeps_to_its_record_when_that_is_renamed() -> None:
+    archive = io.BytesIO()
+    copies = {"kube_let": lambda: b"of the other", "gone": lambda: b"of none"}
+    pack([("kube.let", [entry()]), ("kube_let", [])], archive, AT, copies)
+    bundle = opened(archive.getvalue())
+    assert {service: one.data for service, one in bundle.damaged.items()} == {"kube_let_": b"of the other"}
 
 
 @compressions
@@ -171,13 +198,41 @@ def test_the_later_of_two_records_of_a_service_counts_and_the_other_is_told() ->
     ]
 
 
+PADDED = b" " * 1000 + b"\n"
+START, STAGE, *REST = failed_run()
+EARLIER = {
+    "upstreams array": array(START, STAGE),
+    "our array": b"".join(to_array([START, STAGE])) + PADDED,
+    "an entry behind our array": b"".join(to_array([START])) + PADDED + STAGE.to_line(),
+    "lines": START.to_line() + STAGE.to_line(),
+}
+
+
 @pytest.mark.parametrize("order", [1, -1], ids=["longer last", "longer first"])
-def test_of_two_copies_of_one_record_the_longer_counts(order: int) -> None:
-    copies = [record("job", *failed_run()[:2], below="agent-gather/var/log/openshift")]
-    copies += [record("job", *failed_run())]
+@pytest.mark.parametrize("earlier", EARLIER.values(), ids=EARLIER)
+def test_of_two_copies_of_one_record_the_longer_counts(earlier: bytes, order: int) -> None:
+    later = b"".join(to_array([START, STAGE, *REST]))
+    copies = [
+        member("agent-gather/var/log/openshift/job.json", earlier),
+        member(f"{SERVICES}/job.json", later),
+    ]
     bundle = opened(tar(*copies[::order]))
     assert len(found(bundle)["job"]) == 4
     assert bundle.left_out == ()
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "told"),
+    [(b"{a", b"{a{b", []), (b"{a{b", b"{a", []), (b"{b", b"{a{b", ["var/log/openshift/job.json.damaged"])],
+    ids=["longer last", "longer first", "other"],
+)
+def test_of_two_damaged_copies_the_longer_counts_or_else_the_later(
+    first: bytes, then: bytes, told: list[str]
+) -> None:
+    paths = "var/log/openshift/job.json.damaged", f"{SERVICES}/job.json.damaged"
+    bundle = opened(tar(*map(member, paths, (first, then))))
+    assert bundle.damaged["job"].data == b"{a{b"
+    assert [path for path, _ in reasons(bundle)] == told
 
 
 def test_a_file_that_is_only_compressed_is_unpacked() -> None:

@@ -161,6 +161,18 @@ def test_of_a_record_that_is_too_long_the_beginning_is_read() -> None:
     ]
 
 
+def test_a_damaged_copy_is_held_to_what_a_record_is() -> None:
+    path = f"{JOB}.damaged"
+    link = header(path, type=tarfile.SYMTYPE, linkname="/etc/shadow")
+    assert reasons(opened(tar(link, WHOLE))) == [(path, "refused: a symbolic link, not a plain file")]
+    bundle = opened(tar(member(path, b"x" * 900), WHOLE), record_bytes=300)
+    assert (bundle.damaged["job"].data, found(bundle)) == (b"x" * 300, KEPT)
+    assert reasons(bundle) == [(path, "only the first 300 bytes of a record are read")]
+    cut = opened(tar(WHOLE, member(path, b"x" * 900))[: len(WHOLE) + 512 + 100])
+    assert (cut.damaged["job"].data, found(cut)) == (b"x" * 100, KEPT)
+    assert {told for _, told in reasons(cut)} == {"the archive has no end: the rest is missing"}
+
+
 def test_archives_are_followed_into_one_another_only_so_far() -> None:
     archive = tar(record("deep", entry()))
     for _ in range(Limits().layers):

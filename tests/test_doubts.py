@@ -72,5 +72,6 @@ def test_a_record_without_entries_does_not_count() -> None:
 
 
 def test_what_lies_beside_a_record_is_known_of_it() -> None:
-    history = doubted(build_history([("one", [entry()]), ("two", [entry()])]), {}, {"two"})
+    history = doubted(build_history([("one", [entry()]), ("two", [entry()])]), {}, {"two"}, {"one"})
     assert [service.is_unfinished for service in history.services] == [False, True]
+    assert [service.has_damaged_copy for service in history.services] == [True, False]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from service_record.entry import Entry, Phase
 from service_record.export import FORMS
 from service_record.layout import read_entries
-from tests.builders import array, entry, failed_run, upstream_entry, write_array, write_lines
+from tests.builders import array, entry, failed_run, our_array, upstream_entry, write_array, write_lines
 from tests.command_line import service_record
 from tests.strategies import RECORD_BYTES, entries
 
@@ -88,6 +88,18 @@ def test_there_and_back_again_it_is_the_same_file(tmp_path: Path) -> None:
     as_array = service_record("export", "--to", "array", "--from", path).out
     back = service_record("export", "--to", "jsonl", "--from", "-", stdin=as_array.encode()).out
     assert back.encode() == path.read_bytes()
+
+
+def test_entries_behind_the_array_of_a_writer_are_put_into_it(tmp_path: Path) -> None:
+    start, *others = failed_run()
+    content = our_array(start, behind=others)
+    (tmp_path / "job.json").write_bytes(content)
+    answer = service_record("export", "--to", "array", "--from", tmp_path / "job.json")
+    assert (answer.status, answer.err) == (0, "")
+    assert json.loads(answer.out) == [one.to_json() for one in failed_run()]
+    shown = service_record("show", "--from", "-", stdin=content).out
+    assert shown == service_record("show", "--from", "-", stdin=array(*failed_run())).out
+    assert "failed in stage second" in shown
 
 
 def test_several_services_become_a_file_each(tmp_path: Path) -> None:

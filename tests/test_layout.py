@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from service_record.entry import Entry, Malformed
 from service_record.layout import MAX_REGION_BYTES, read_entries
-from tests.builders import array, entry, upstream_entry
+from tests.builders import array, entry, our_array, upstream_entry
 from tests.strategies import entries as written_entries
 
 FOUR = [
@@ -63,6 +63,8 @@ LAYOUTS = {
     "several-indented-arrays": array(*FOUR[:2]) + array(*FOUR[2:]),
     "indented-objects": b"\n".join(json.dumps(written.to_json(), indent=4).encode() for written in FOUR),
     "array-then-lines": array(*FOUR[:2]) + b"".join(LINES[2:]),
+    "our-array": our_array(*FOUR),
+    "our-array-with-entries-behind": our_array(*FOUR[:2], behind=FOUR[2:]),
     "lines-then-array": b"".join(LINES[:2]) + array(*FOUR[2:]),
 }
 

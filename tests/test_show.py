@@ -1,10 +1,12 @@
 """`service-record show`, as it is started and on real files."""
 
 import errno
+import gzip
 import json
 import os
 import pty
 import subprocess
+import tarfile
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,6 +19,7 @@ from service_record import systemd
 from service_record.cli.moments import parse_moment
 from service_record.cli.terminal import has_color
 from service_record.entry import Phase
+from tests.archives import SERVICES, header, record, tar
 from tests.builders import START, array, entry, failed_run, upstream_entry, write_array, write_lines
 from tests.command_line import PROGRAM, environment, service_record
 
@@ -96,6 +99,15 @@ def test_an_unknown_service_is_answered_with_those_there_are(records: Path) -> N
     assert answer.err == f"Error: no record of jbo in {records}; there are: job, other\n"
 
 
+def test_what_is_asked_for_and_where_does_not_act_on_the_terminal(tmp_path: Path) -> None:
+    place = tmp_path / "\x1b[2J"
+    place.mkdir()
+    write_lines(place / "job.json", entry())
+    answer = service_record("show", "--from", place, "\u202ebo\n")
+    assert answer.status == 3
+    assert answer.err == (f"Error: no record of \\u202ebo\\x0a in {tmp_path}/\\x1b[2J; there are: job\n")
+
+
 def test_an_empty_directory_says_what_it_looked_for_and_what_to_do(tmp_path: Path) -> None:
     answer = service_record("show", SERVICE_RECORDS_DIR=str(tmp_path))
     assert (answer.status, answer.out, answer.err.count("\n")) == (3, "", 1)
@@ -152,6 +164,14 @@ LOCAL = "times seem to be those of UTC-05:00, although labelled UTC"
             {"unfinished": True},
             id="tmp",
         ),
+        pytest.param(
+            array(upstream_entry()),
+            0,
+            "job.json.damaged",
+            "job.json.damaged lies beside it, with what was damaged in it\n",
+            {"damagedCopy": True},
+            id="damaged",
+        ),
     ],
 )
 def test_what_speaks_against_a_record_of_upstream_is_shown(
@@ -165,7 +185,8 @@ def test_what_speaks_against_a_record_of_upstream_is_shown(
     assert page.partition("! ")[2].startswith(f"job record\n  {told}" if told else "")
     assert ("! " in page) is (told is not None)
     services = json.loads(service_record("show", "-o", "json", "--from", tmp_path).out)["services"]
-    assert {name: services[0][name] for name in ("unfinished", "utcOffset") if name in services[0]} == fields
+    doubts = "unfinished", "utcOffset", "damagedCopy"
+    assert {name: services[0][name] for name in doubts if name in services[0]} == fields
 
 
 def test_a_process_that_is_gone_is_interrupted_and_one_that_is_there_is_running(tmp_path: Path) -> None:
@@ -177,6 +198,21 @@ def test_a_process_that_is_gone_is_interrupted_and_one_that_is_there_is_running(
     page = service_record("show", "--from", tmp_path).out
     assert "▲ gone interrupted" in page
     assert "● here running" in page
+
+
+def test_a_document_says_what_of_a_bundle_was_left_out(records: Path, tmp_path: Path) -> None:
+    link = header(f"{SERVICES}/\x1b.json", type=tarfile.SYMTYPE)
+    cut = gzip.compress(tar(record("job", *failed_run()), link))[:-4]
+    (tmp_path / "bundle").write_bytes(cut)
+    told = [
+        (f"{tmp_path}/bundle: {SERVICES}/\x1b.json", "refused: a symbolic link, not a plain file"),
+        (f"{tmp_path}/bundle", "the compressed data has no end"),
+    ]
+    for place in (records, tmp_path / "bundle"):
+        answer = service_record("show", "--output", "json", "--from", place)
+        left_out = [(part["path"], part["reason"]) for part in json.loads(answer.out)["leftOut"]]
+        assert left_out == (told if place.is_file() else [])
+        assert "\x1b" not in answer.out + answer.err
 
 
 def test_yaml_is_the_same_document_as_json(records: Path) -> None:

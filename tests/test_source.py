@@ -9,12 +9,13 @@ import re
 import subprocess
 import tarfile
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from service_record import systemd
-from service_record.bundle import looked_into
+from service_record.bundle import LeftOut, looked_into, pack
 from service_record.entry import Entry, Phase
 from service_record.source import Source, SourceError, is_alive, liveness_for, open_source
 from tests.archives import SERVICES, WRITTEN, header, record, tar
@@ -47,6 +48,30 @@ def test_a_directory_tells_when_a_record_was_written_and_of_which_a_write_did_no
     source = open_source([str(tmp_path), str(tmp_path / "three")])
     assert source.written == {"one": 2e9, "two": 1e9}
     assert source.unfinished == {"two"}
+
+
+def test_a_directory_tells_of_which_records_a_damaged_copy_was_kept_and_reads_it(tmp_path: Path) -> None:
+    for name in ("one", "two", "three", "four"):
+        write_lines(tmp_path / f"{name}.json", entry())
+    (tmp_path / "two.json.damaged").write_bytes(b"\0{torn")
+    (tmp_path / "three.json.damaged").mkdir()
+    os.mkfifo(tmp_path / "four.json.damaged")
+    (tmp_path / "gone.json.damaged").touch()
+    source = open_source([str(tmp_path), str(tmp_path / "one.json")])
+    assert {service: read() for service, read in source.damaged.items()} == {"two": b"\0{torn"}
+    assert "two" in read(source)
+
+
+def test_what_was_damaged_goes_into_a_bundle_and_out_of_it(tmp_path: Path) -> None:
+    write_lines(tmp_path / "job.json", entry())
+    (tmp_path / "job.json.damaged").write_bytes(b"\0{torn")
+    source = open_source([str(tmp_path)])
+    with (tmp_path / "bundle").open("wb") as stream:
+        pack(source.records, stream, datetime.now(UTC), source.damaged)
+    with tarfile.open(tmp_path / "bundle") as archive:
+        archive.extractall(tmp_path / "unpacked", filter="data")
+    for place in ("bundle", "unpacked"):
+        assert open_source([str(tmp_path / place)]).damaged["job"]() == b"\0{torn"
 
 
 def test_a_record_with_a_name_of_upstreams_is_read_like_any_other(tmp_path: Path) -> None:
@@ -110,7 +135,7 @@ def test_a_bundle_is_told_by_its_content(tmp_path: Path, name: str) -> None:
     source = open_source([str(tmp_path / name)])
     assert (source.name, source.is_home) == (str(tmp_path / name), False)
     assert source.left_out == (
-        f"{tmp_path / name}: {SERVICES}/link.json: refused: a symbolic link, not a plain file",
+        LeftOut(f"{tmp_path / name}: {SERVICES}/link.json", "refused: a symbolic link, not a plain file"),
     )
     assert source.written == {"bootkube": WRITTEN, "earlier": WRITTEN}
     assert list(read(source)) == ["bootkube", "earlier"]

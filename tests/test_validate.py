@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from service_record.conformance import Fault, examine
 from service_record.entry import Entry, Malformed
+from service_record.export.array import to_array
 from service_record.layout import read_entries
-from tests.builders import array, failed_run, upstream_entry, write_array
+from tests.builders import array, failed_run, our_array, upstream_entry, write_array
 from tests.command_line import service_record
 from tests.strategies import RECORD_BYTES
 
@@ -42,6 +43,8 @@ WHOLE = {
     "array": ARRAY,
     "array-behind-blanks": b" \n" + ARRAY,
     "array-on-one-line": ARRAY.replace(b"\n", b""),
+    "our-array": our_array(*UPSTREAM),
+    "our-array-with-more-blanks": our_array(*UPSTREAM) + b"\n" * 99 + b" " * 2000,
     "empty-array": b"[]\n",
 }
 
@@ -70,10 +73,30 @@ def test_a_whole_record_in_either_layout_has_no_fault(content: bytes) -> None:
             id="two-arrays",
         ),
         pytest.param(
-            ARRAY + LINES,
+            ARRAY + LINES[:-1] + ARRAY,
             ARRAY.count(b"\n") + 1,
             "not one closed JSON array: unexpected content after document",
+            id="lines-and-an-array-behind-an-array",
+        ),
+        pytest.param(
+            ARRAY + b"\n" + LINES + b"\n" + LINES,
+            ARRAY.count(b"\n") + 2,
+            "8 entries behind the array, which other readers do not see: "
+            "the next writer folds them in, or --salvage does",
             id="lines-behind-an-array",
+        ),
+        pytest.param(
+            our_array(*UPSTREAM, behind=[upstream_entry(stage="a\x85b\u2028c")]),
+            7,
+            "1 entry behind the array, which other readers do not see: "
+            "the next writer folds it in, or --salvage does",
+            id="an-entry-behind-our-array",
+        ),
+        pytest.param(
+            our_array(*UPSTREAM, behind=UPSTREAM) + TORN.splitlines()[-1],
+            12,
+            "a damaged entry",
+            id="a-torn-entry-behind-entries-behind-our-array",
         ),
         pytest.param(
             LINES + b"[" + LINES, 5, "not JSON Lines: unexpected end of data", id="array-behind-lines"
@@ -151,6 +174,25 @@ def test_of_a_directory_every_record_is_checked(live: Path) -> None:
     places = [line.split(": ")[0] for line in service_record("validate", live).out.splitlines()]
     names = ["bad.json:1", "bad.json:6", "empty.json:1", "bad.json.tmp:1", "lost.json.tmp:1"]
     assert places == [f"{live}/{name}" for name in names]
+
+
+def test_a_damaged_copy_beside_a_record_is_noted_and_is_no_fault(tmp_path: Path) -> None:
+    directory = tmp_path / "log-bundle-1" / "bootstrap" / "services"
+    directory.mkdir(parents=True)
+    write_array(directory / "job.json", *UPSTREAM)
+    (directory / "job.json.damaged").write_bytes(TORN)
+    with tarfile.open(tmp_path / "bundle", "w:gz") as tar:
+        tar.add(directory, "bootstrap/services")
+    places = {
+        directory: f"{directory}/job.json.damaged",
+        directory / "job.json": f"{directory}/job.json.damaged",
+        tmp_path / "log-bundle-1": f"{directory}/job.json.damaged",
+        tmp_path / "bundle": f"{tmp_path}/bundle:bootstrap/services/job.json.damaged",
+    }
+    for place, copy in places.items():
+        answer = service_record("validate", place)
+        assert (answer.status, answer.out) == (0, "")
+        assert answer.err == f"Note: {copy}: what was damaged in the record beside it\n"
 
 
 @pytest.mark.parametrize(("content", "status"), [(LINES, 0), (ARRAY, 0), (ARRAY + ARRAY, 4), (b"", 4)])
@@ -240,8 +282,15 @@ def test_names_do_not_act_on_the_terminal_nor_break_lines(tmp_path: Path) -> Non
         (LINES + ARRAY, None),
         (UNCLOSED, None),
         (ARRAY + TORN, None),
+        (our_array(*UPSTREAM, behind=UPSTREAM), b"".join(to_array(UPSTREAM + UPSTREAM))),
     ],
-    ids=["lines", "array-behind-lines", "unclosed-array", "torn-lines-behind-an-array"],
+    ids=[
+        "lines",
+        "array-behind-lines",
+        "unclosed-array",
+        "torn-lines-behind-an-array",
+        "entries-behind-our-array",
+    ],
 )
 def test_every_whole_entry_is_saved_in_the_layout_of_the_file(
     tmp_path: Path, content: bytes, expected: bytes | None

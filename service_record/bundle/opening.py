@@ -1,24 +1,18 @@
 """Reading bundles: the records in an archive, whatever it is packed in, without a file being made."""
 
-import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from io import BufferedReader, BytesIO
 from typing import Final
 
 from service_record.bundle.layers import CHUNK_BYTES, Layer, Pull, is_packed, is_tar, peeled
 from service_record.bundle.limits import Budget, LimitError, Limits, shown
+from service_record.bundle.names import UNFINISHED_SUFFIX, named
 from service_record.bundle.tar import Member, TarError, damage_of, members
 from service_record.entry import Entry, Malformed
 from service_record.layout import read_entries
+from service_record.salvage import STRUCTURE
 
-RECORD_DIRECTORIES: Final = ("bootstrap/services", "var/log/openshift")
-"""Where records are in a log bundle, and in what agent-gather makes, below whatever directory."""
-
-_RECORD: Final = re.compile(
-    rf"(?:.*/)?(?:{'|'.join(RECORD_DIRECTORIES)})/([^/.][^/]*)\.json(\.tmp)?", re.DOTALL
-)
-_CLOSING: Final = b"] \t\r\n"
 _MAX_LEFT_OUT: Final = 20
 
 
@@ -30,10 +24,17 @@ class LeftOut:
     """Of the member, through the archives around it; empty for the archive itself."""
     reason: str
 
+    def __str__(self) -> str:
+        return _join(self.path, self.reason)
+
+    def within(self, place: str) -> "LeftOut":
+        """The same with the place of the archive in its path."""
+        return replace(self, path=": ".join(filter(None, (place, self.path))))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """The bytes of one record."""
+    """The bytes of one record, or of the damaged copy beside it."""
 
     path: str
     """Of the member, through the archives around it."""
@@ -50,8 +51,11 @@ class Record:
             yield Malformed(self.data.count(b"\n") + 1, self.path, self.damage)
 
     def continues(self, other: "Record") -> bool:
-        """Whether it is a later copy of the same record, to which only entries were added."""
-        return self.data.startswith(other.data.rstrip(_CLOSING))
+        """Whether it is a later copy of the same record, to which only entries were added.
+
+        White space and the structure of an array may differ: they move with each entry that is added.
+        """
+        return self.data.translate(None, STRUCTURE).startswith(other.data.translate(None, STRUCTURE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,8 @@ class Bundle:
     left_out: tuple[LeftOut, ...]
     unfinished: frozenset[str] = frozenset()
     """Services with a file beside theirs that upstream's shim was about to put in its place."""
+    damaged: Mapping[str, Record] = field(default_factory=dict)
+    """Service -> the copy beside its record of the damaged bytes that a writer replaced in it."""
     unpacked: bytes | None = None
     """The content when it is no archive, only compressed."""
 
@@ -84,6 +90,7 @@ class _Reading:
     def __init__(self, outermost: Layer) -> None:
         self._outermost = outermost
         self._records: dict[str, Record] = {}
+        self._damaged: dict[str, Record] = {}
         self._unfinished: set[str] = set()
         self._left_out: list[LeftOut] = []
         self._untold = 0
@@ -93,8 +100,13 @@ class _Reading:
         left_out = self._left_out
         if self._untold:
             left_out = [*left_out, LeftOut("", f"and {self._untold} more")]
-        unfinished = frozenset(self._unfinished)
-        return Bundle(dict(sorted(self._records.items())), tuple(left_out), unfinished, self._unpacked)
+        return Bundle(
+            dict(sorted(self._records.items())),
+            tuple(left_out),
+            frozenset(self._unfinished),
+            self._damaged,
+            self._unpacked,
+        )
 
     def read(self) -> None:
         try:
@@ -127,17 +139,20 @@ class _Reading:
             self._leave_out(path, layer.damage)
 
     def _member(self, member: Member, layer: Layer, path: str) -> None:
-        found = _RECORD.fullmatch(member.name)
+        found = named(member.name)
         if found is None:
             if member.size and not member.kind:
                 self._nested(Layer(member.read, layer.budget, layer), path)
         elif refusal := _refusal(member):
             self._leave_out(path, refusal)
-        elif found[2]:
-            self._unfinished.add(found[1])
+        elif found.suffix == UNFINISHED_SUFFIX:
+            self._unfinished.add(found.service)
         else:
             layer.budget.meet_record()
-            self._keep(found[1], _record(member, layer, path))
+            record = _record(member, layer, path)
+            self._keep(self._damaged if found.suffix else self._records, found.service, record)
+            if found.suffix and record.damage:  # nothing else says it, as the pieces of a record do
+                self._leave_out(path, record.damage)
 
     def _nested(self, outside: Layer, path: str) -> None:
         """An archive in the archive. What is only compressed is no bundle, and is not read."""
@@ -149,13 +164,13 @@ class _Reading:
         elif layer.damage:
             self._leave_out(path, layer.damage)
 
-    def _keep(self, service: str, record: Record) -> None:
-        before = self._records.get(service)
+    def _keep(self, kept: dict[str, Record], service: str, record: Record) -> None:
+        before = kept.get(service)
         if before is None or record.continues(before):
-            self._records[service] = record
+            kept[service] = record
         elif not before.continues(record):
             self._leave_out(before.path, f"a later record of the same service is in {record.path}")
-            self._records[service] = record
+            kept[service] = record
 
     def _leave_out(self, path: str, reason: str) -> None:
         if not path or len(self._left_out) < _MAX_LEFT_OUT:  # what ends the whole archive is always told

@@ -2,12 +2,13 @@
 
 import gzip
 import tarfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from io import BytesIO
 from typing import BinaryIO, Final, TypeAlias
 
+from service_record.bundle.names import DAMAGED_SUFFIX
 from service_record.entry import Entry, Malformed
 from service_record.export import FORMS
 from service_record.writer import record_name
@@ -23,14 +24,18 @@ _UPSTREAMS: Final = {
 }
 
 _Records: TypeAlias = Iterable[tuple[str, Iterable[Entry | Malformed]]]
+_Copies: TypeAlias = Mapping[str, Callable[[], bytes]]
 
 
-def pack(records: _Records, stream: BinaryIO, at: datetime) -> None:
+def pack(records: _Records, stream: BinaryIO, at: datetime, damaged: _Copies | None = None) -> None:
     """Write a gzipped tar archive with `log-bundle-<time>/bootstrap/services/<service>.json` for each record.
 
     `at` is an aware time. The same pieces at the same time make the same bytes. A file is as old as its last
-    entry. What is damaged is in `<service>.json.damaged` beside its record, which is whole without it.
+    entry. What is damaged is in `<service>.json.damaged` beside its record, which is whole without it: first
+    what a writer replaced long ago, read by `damaged[service]` when there is such a copy. Raises OSError
+    when a record or copy cannot be read.
     """
+    copies = damaged or {}
     directory = f"log-bundle-{at.astimezone(UTC):%Y%m%d%H%M%S}/bootstrap/services"
     with (
         gzip.GzipFile(
@@ -41,11 +46,12 @@ def pack(records: _Records, stream: BinaryIO, at: datetime) -> None:
         taken: set[str] = set()
         for service, pieces in sorted(records, key=lambda record: record[0]):
             path = f"{directory}/{_name(service, taken)}.json"
-            entries, damaged = _sorted_out(pieces)
+            entries, malformed = _sorted_out(pieces)
             written = entries[-1].time if entries else at
             _add(archive, path, b"".join(FORMS["array"](entries)), written)
-            if damaged:
-                _add(archive, f"{path}.damaged", _as_text(damaged), written)
+            if malformed or service in copies:
+                before = copies[service]() if service in copies else b""
+                _add(archive, path + DAMAGED_SUFFIX, _behind(before, _as_text(malformed)), written)
 
 
 def _name(service: str, taken: set[str]) -> str:
@@ -59,13 +65,13 @@ def _name(service: str, taken: set[str]) -> str:
 
 def _sorted_out(pieces: Iterable[Entry | Malformed]) -> tuple[list[Entry], list[Malformed]]:
     entries: list[Entry] = []
-    damaged: list[Malformed] = []
+    malformed: list[Malformed] = []
     for piece in pieces:
         if isinstance(piece, Entry):
             entries.append(_unambiguous(piece))
         else:
-            damaged.append(piece)
-    return entries, damaged
+            malformed.append(piece)
+    return entries, malformed
 
 
 def _unambiguous(entry: Entry) -> Entry:
@@ -78,10 +84,16 @@ def _unambiguous(entry: Entry) -> Entry:
     return replace(entry, extra=extra)
 
 
-def _as_text(damaged: Sequence[Malformed]) -> bytes:
+def _as_text(malformed: Sequence[Malformed]) -> bytes:
     """Each piece below a line that says where it stood and why it is not an entry."""
-    told = (f"line {piece.line}: {piece.reason}\n{piece.text}\n" for piece in damaged)
+    told = (f"line {piece.line}: {piece.reason}\n{piece.text}\n" for piece in malformed)
     return "".join(told).encode(errors="backslashreplace")
+
+
+def _behind(before: bytes, text: bytes) -> bytes:
+    """Both, the text on a line of its own; what was before stays as it was when there is no text."""
+    separator = b"\n" if before and text and not before.endswith(b"\n") else b""
+    return before + separator + text
 
 
 def _add(archive: tarfile.TarFile, path: str, data: bytes, written: datetime) -> None:

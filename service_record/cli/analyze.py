@@ -3,7 +3,7 @@
 import gc
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -12,19 +12,19 @@ import click
 from service_record.cli import FAILED, TIMED_OUT, told
 from service_record.cli.durations import Duration
 from service_record.cli.judging import Judging, judging
-from service_record.cli.opening import Unreadable, opened
+from service_record.cli.opening import Unreadable, history_of, opened
 from service_record.cli.options import display_options, period_options, service_argument, source_options
-from service_record.cli.reading import now_for
+from service_record.cli.present import now_for
 from service_record.cli.selecting import selected_boot
 from service_record.cli.terminal import print_lines, view
 from service_record.cli.waiting import wait_for
 from service_record.diagnosis import Diagnosis, Verdict
+from service_record.diagnosis.now import Now, latest_entry
+from service_record.display.page import Glyphs, View
 from service_record.display.text import Clock, visible
-from service_record.history import History, build_history
-from service_record.history.doubts import doubted
+from service_record.history import History
 from service_record.history.selection import Selection
 from service_record.records import Records
-from service_record.source import liveness_for
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
@@ -35,9 +35,10 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.option(
     "-o",
     "--output",
-    type=click.Choice(["table", "wide", "json", "jsonl", "yaml"]),
+    type=click.Choice(["table", "wide", "json", "jsonl", "yaml", "html"]),
     default="table",
-    help="table: the answer in one screen; wide: every trouble in full; the others for programs.",
+    help="table: the answer in one screen; wide: every trouble in full; html: a page in one file; "
+    "the others for programs.",
 )
 @click.option("--wait", is_flag=True, help="Wait until nothing runs any more, or something is wrong.")
 @click.option("--timeout", type=Duration(), help="With --wait: give up after 90s, 10m, 1h30m, and exit 124.")
@@ -100,6 +101,8 @@ class _Answer:
     diagnosis: Diagnosis | None
     refusal: str = ""
     """Why there is no diagnosis, in one line."""
+    now: Now | None = None
+    """The moment that it was judged by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +118,7 @@ class _Request:
 
     def answer(self) -> _Answer:
         source = opened(self.places, self.services)
-        whole = build_history(source.records, liveness_for(source))
-        whole = doubted(whole, source.written, source.unfinished)
+        whole = history_of(source)
         selection = Selection(
             services=self.services,
             boot_id=selected_boot(whole, self.boot),
@@ -124,8 +126,9 @@ class _Request:
             until=self.until,
         )
         history = selection.of(whole)
-        found = self.judging.diagnosis(history, now_for(whole, source))
-        return _Answer(source.name, history, found, "" if found else f"no run to judge in {source.name}")
+        now = now_for(whole, source)
+        found = self.judging.diagnosis(history, now)
+        return _Answer(source.name, history, found, "" if found else f"no run to judge in {source.name}", now)
 
     def answer_so_far(self) -> _Answer:
         """Likewise; where nothing can be read yet, that is why there is no diagnosis."""
@@ -166,15 +169,19 @@ def _print(
         lines = analysis(diagnosis, seen.history, seen.source, view(clock), whole=output == "wide")
         print_lines(lines, color, pager=pager)
         return
+    if output == "html":
+        sys.stdout.buffer.write(_page(diagnosis, seen, view(clock)).encode())
+        return
     from service_record.display.analysis_document import analysis_document, analysis_lines  # noqa: PLC0415
-    from service_record.display.machine import as_json, encoded  # noqa: PLC0415
+    from service_record.display.programs import written  # noqa: PLC0415
 
-    if output == "jsonl":
-        text = "".join(f"{encoded(line)}\n" for line in analysis_lines(diagnosis, seen.source))
-    elif output == "json":
-        text = as_json(analysis_document(diagnosis, seen.source))
-    else:
-        from service_record.display.yaml import as_yaml  # noqa: PLC0415
+    document = analysis_document(diagnosis, seen.source)
+    sys.stdout.buffer.write(written(document, analysis_lines(diagnosis, seen.source), output).encode())
 
-        text = as_yaml(analysis_document(diagnosis, seen.source))
-    sys.stdout.buffer.write(text.encode())
+
+def _page(diagnosis: Diagnosis, seen: _Answer, view: View) -> str:
+    from service_record.display.html.analysis import analysis_html  # noqa: PLC0415
+    from service_record.display.timeline import charts  # noqa: PLC0415
+
+    found = charts(seen.history, latest_entry(seen.history) if seen.now is None else seen.now)
+    return analysis_html(diagnosis, seen.history, seen.source, found, replace(view, glyphs=Glyphs()))

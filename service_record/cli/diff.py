@@ -7,9 +7,9 @@ import click
 
 from service_record.cli import FAILED
 from service_record.cli.durations import Duration
-from service_record.cli.opening import Unreadable, opened
+from service_record.cli.opening import Unreadable, history_of, opened
 from service_record.cli.options import display_options
-from service_record.cli.reading import history_of, now_for
+from service_record.cli.present import now_for
 from service_record.cli.terminal import print_lines, view
 from service_record.diagnosis.comparison import FLOOR, RATIO, Tolerance, compare
 from service_record.display.text import Clock, visible

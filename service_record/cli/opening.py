@@ -6,7 +6,9 @@ import click
 
 from service_record.cli import UNREADABLE
 from service_record.display.text import visible
-from service_record.source import Source, SourceError, open_source
+from service_record.history import History, build_history
+from service_record.history.doubts import doubted
+from service_record.source import Source, SourceError, liveness_for, open_source
 
 
 class Unreadable(click.ClickException):
@@ -22,9 +24,16 @@ def opened(places: Sequence[str], services: Sequence[str]) -> Source:
     except SourceError as error:
         raise Unreadable(visible(str(error))) from None
     for part in source.left_out:
-        click.echo(f"Warning: {visible(part)}", err=True)
+        click.echo(f"Warning: {visible(str(part))}", err=True)
     unknown = set(services) - {name for name, _ in source.records}
     if unknown:
-        known = ", ".join(visible(name) for name, _ in source.records)
-        raise Unreadable(f"no record of {', '.join(sorted(unknown))} in {source.name}; there are: {known}")
+        known = ", ".join(name for name, _ in source.records)
+        missing = f"no record of {', '.join(sorted(unknown))} in {source.name}; there are: {known}"
+        raise Unreadable(visible(missing))
     return source
+
+
+def history_of(source: Source) -> History:
+    """The history that the records of a source tell, with what speaks against them."""
+    history = build_history(source.records, liveness_for(source))
+    return doubted(history, source.written, source.unfinished, source.damaged)

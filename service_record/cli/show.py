@@ -9,16 +9,15 @@ from datetime import datetime
 import click
 
 from service_record.cli import FAILED
-from service_record.cli.opening import opened
+from service_record.cli.opening import history_of, opened
 from service_record.cli.options import display_options, selection_options, service_argument, source_options
 from service_record.cli.selecting import selected_boot
 from service_record.cli.terminal import print_lines, view
 from service_record.display.page import View
 from service_record.display.text import Clock
-from service_record.history import History, build_history
-from service_record.history.doubts import doubted
+from service_record.history import History
 from service_record.history.selection import ALL_BOOTS, Selection
-from service_record.source import Piece, liveness_for
+from service_record.source import Piece, Source
 
 
 @click.command("show")
@@ -68,15 +67,14 @@ def command(
         return
     if output == "jsonl":  # each record is read once, and here needed twice
         source = replace(source, records=tuple((name, list(pieces)) for name, pieces in source.records))
-    whole = build_history(source.records, liveness_for(source))
-    whole = doubted(whole, source.written, source.unfinished)
+    whole = history_of(source)
     selection = replace(selection, boot_id=selected_boot(whole, boot))
     history = selection.of(whole)
     match output:
         case "jsonl":
             _print_entries(source.records, selection)
         case "json" | "yaml":
-            _print_document(history, source.name, output)
+            _print_document(history, source, output)
         case _:
             _print_page(
                 history, source.name, output, view(Clock(clock) if clock else None), color, pager=pager
@@ -97,14 +95,15 @@ def _print_page(history: History, source: str, output: str, view: View, color: s
     print_lines(lines, color, pager=pager)
 
 
-def _print_document(history: History, source: str, output: str) -> None:
+def _print_document(history: History, source: Source, output: str) -> None:
     from service_record.display.document import document  # noqa: PLC0415  # only what is shown
 
     if output == "yaml":
         from service_record.display.yaml import as_yaml as written  # noqa: PLC0415
     else:
         from service_record.display.machine import as_json as written  # noqa: PLC0415
-    sys.stdout.buffer.write(written(document(history, source)).encode())
+    left_out = [(part.path, part.reason) for part in source.left_out]
+    sys.stdout.buffer.write(written(document(history, source.name, left_out)).encode())
 
 
 def _print_entries(records: Iterable[tuple[str, Iterable[Piece]]], selection: Selection) -> None:

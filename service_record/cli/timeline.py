@@ -7,9 +7,9 @@ from datetime import datetime
 
 import click
 
-from service_record.cli.opening import opened
+from service_record.cli.opening import history_of, opened
 from service_record.cli.options import display_options, selection_options, service_argument, source_options
-from service_record.cli.reading import history_of, now_for
+from service_record.cli.present import now_for
 from service_record.cli.selecting import selected_boot
 from service_record.cli.terminal import print_lines, view
 from service_record.display.page import Glyphs

@@ -13,7 +13,14 @@ from typing import BinaryIO, Final, cast
 
 import click
 
-from service_record.bundle import HEAD_BYTES, Bundle, is_packed, open_bundle
+from service_record.bundle import (
+    DAMAGED_SUFFIX,
+    HEAD_BYTES,
+    UNFINISHED_SUFFIX,
+    Bundle,
+    is_packed,
+    open_bundle,
+)
 from service_record.cli import DAMAGED, UNREADABLE, told
 from service_record.cli.opening import Unreadable
 from service_record.cli.output import check_new, write_new
@@ -23,7 +30,7 @@ from service_record.display.text import visible
 from service_record.entry import Entry
 from service_record.export import FORMS
 from service_record.records import Records
-from service_record.source import SourceError, records_directory, unfinished_beside
+from service_record.source import SourceError, beside, records_directory
 
 _STANDARD_INPUT: Final = "-"
 _ONE_RECORD: Final = "--salvage takes one record, FILE"
@@ -56,8 +63,10 @@ def command(*, places: tuple[str, ...], salvage: Path | None) -> None:
     escape_what_cannot_be_encoded()
     damage = _Damage()
     are_read = [_is_read(name, damage, salvage) for name in _names(places)]
-    for leftover in _leftovers(places):
+    for leftover in _beside(places, UNFINISHED_SUFFIX):
         damage.tell(str(leftover), _UNFINISHED)
+    for copy in _beside(places, DAMAGED_SUFFIX):
+        _note(str(copy))
     if not all(are_read):
         raise click.exceptions.Exit(UNREADABLE)
     if damage.is_found:
@@ -92,21 +101,26 @@ def _names(places: Iterable[str]) -> list[str]:
             continue
         directory = _directory(place)
         services = Records(directory).services()
-        if not services and not _leftovers([place]):
+        if not services and not _beside([place], UNFINISHED_SUFFIX):
             raise Unreadable(f"no records in {visible(place)}: no *.json file there")
         names += [str(directory / f"{service}.json") for service in services]
     return names
 
 
-def _leftovers(places: Iterable[str]) -> list[Path]:
-    """What upstream's shim left beside records, or in place of them, when it was killed."""
-    found: list[Path | None] = []
+def _beside(places: Iterable[str], suffix: str) -> list[Path]:
+    """The files called like records but for a suffix, beside them or without them."""
+    found: list[Path] = []
     for place in places:
         if Path(place).is_dir():
-            found += sorted(_directory(place).glob("*.json.tmp"))
-        elif place != _STANDARD_INPUT:
-            found.append(unfinished_beside(Path(place)))
-    return [path for path in found if path is not None]
+            found += sorted(filter(Path.is_file, _directory(place).glob(f"*.json{suffix}")))
+        elif place != _STANDARD_INPUT and (path := beside(Path(place), suffix)):
+            found.append(path)
+    return found
+
+
+def _note(copy: str) -> None:
+    """Tell of a copy of damaged bytes, which is no fault: what it was copied from is whole again."""
+    click.echo(f"Note: {visible(copy)}: what was damaged in the record beside it", err=True)
 
 
 def _directory(place: str) -> Path:
@@ -153,14 +167,15 @@ def _check_bundle(name: str, bundle: Bundle, damage: _Damage) -> None:
         if record.damage:
             damage.tell(member, Fault(record.data.count(b"\n") + 1, record.damage))
         if service in bundle.unfinished:
-            damage.tell(f"{member}.tmp", _UNFINISHED)
+            damage.tell(member + UNFINISHED_SUFFIX, _UNFINISHED)
+    for copy in bundle.damaged.values():
+        _note(f"{name}:{copy.path}")
 
 
 def _is_lacking(name: str, bundle: Bundle) -> bool:
     """Whether a bundle could not be read, or not all of it; what is missing is said."""
     for part in bundle.left_out:
-        where = ": ".join(filter(None, (name, part.path, part.reason)))
-        click.echo(f"Error: {visible(where)}", err=True)
+        click.echo(f"Error: {visible(str(part.within(name)))}", err=True)
     if not bundle.records and bundle.unpacked is None:
         click.echo(f"Error: {visible(name)}: an archive without records", err=True)
         return True

@@ -73,7 +73,7 @@ def _in_full(trouble: Trouble, view: View, *, whole: bool) -> Iterator[Line]:
     """A trouble with all its evidence, and what to do next."""
     run = trouble.run
     yield from _listed("run", [", ".join(filter(None, (name(trouble.service), when(run, view))))], view)
-    yield from _listed("since", _since(trouble, view), view)
+    yield from _listed("since", since(trouble, view), view)
     if trouble.overrun is not None:
         yield from _listed("budget", [budget_sentence(trouble.overrun.budget)], view)
     yield from _cause(trouble, view)
@@ -91,21 +91,21 @@ def _commands(commands: Iterable[str]) -> Iterator[Line]:
         label = ""
 
 
-def _since(trouble: Trouble, view: View) -> Iterator[str]:
+def since(trouble: Trouble, view: View) -> Iterator[str]:
     """Since when, when that is not what `when` says: how often it happened, and whether the same was said."""
-    since = moment(trouble.since, view.clock, view.now)
+    begun = moment(trouble.since, view.clock, view.now)
     loop = trouble.loop
     if trouble.overrun is not None:
-        yield since
+        yield begun
     elif loop is not None and loop.of is LoopOf.BOOTS:
-        yield f"{since}: {count(loop.count, 'boot')} in a row got no further"
+        yield f"{begun}: {count(loop.count, 'boot')} in a row got no further"
     elif loop is not None:
         said = (
             "saying the same each time" if loop.messages == 1 else f"saying {count(loop.messages, 'thing')}"
         )
-        yield f"{since}: {count(loop.count, 'failure')} in a row" + (f", {said}" if loop.messages else "")
+        yield f"{begun}: {count(loop.count, 'failure')} in a row" + (f", {said}" if loop.messages else "")
     elif trouble.count > 1:
-        yield f"{since}: {count(trouble.count, 'run')} in a row ended alike"
+        yield f"{begun}: {count(trouble.count, 'run')} in a row ended alike"
     if trouble.is_running and loop is not None and loop.of is LoopOf.RESTARTS:
         yield "it runs again now, and has got no further yet"
 

@@ -17,11 +17,12 @@ _SCHEMA_VERSION: Final = 1
 Document: TypeAlias = dict[str, object]
 
 
-def document(history: History, source: str) -> Document:
-    """The document of `show --output json` and `yaml`."""
+def document(history: History, source: str, left_out: Iterable[tuple[str, str]] = ()) -> Document:
+    """The document of `show --output json` and `yaml`; paths and reasons are of what was not read."""
     return {
         "version": _SCHEMA_VERSION,
         "source": source,
+        "leftOut": [{"path": path, "reason": reason} for path, reason in left_out],
         "boots": list(history.boots),
         "services": [_service(service) for service in history.services],
     }
@@ -43,7 +44,7 @@ def _service(service: ServiceHistory) -> Document:
         "runs": [_run(run) for run in service.runs],
         "malformed": [malformed_document(piece) for piece in service.malformed],
         **_known(utcOffset=service.utc_offset and round(service.utc_offset.total_seconds())),
-        **_known(unfinished=service.is_unfinished or None),
+        **_known(unfinished=service.is_unfinished or None, damagedCopy=service.has_damaged_copy or None),
     }
 
 

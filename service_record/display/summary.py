@@ -63,6 +63,8 @@ def _doubts(service: ServiceHistory) -> Iterator[str]:
         yield f"times seem to be those of {zone(service.utc_offset)}, although labelled UTC"
     if service.is_unfinished:
         yield f"{visible(service.name)}.json.tmp lies beside it, from a write that did not end"
+    if service.has_damaged_copy:
+        yield f"{visible(service.name)}.json.damaged lies beside it, with what was damaged in it"
 
 
 def _pieces(pieces: Sequence[Malformed], view: View, *, whole: bool) -> Iterator[Line]:

@@ -1,10 +1,14 @@
-"""Documents as YAML, which people read too: lossless, and safe to look at on a terminal."""
+"""Documents as YAML, which people read too: safe to look at on a terminal, and taken by every YAML reader.
+
+Nothing is lost but what YAML cannot hold: bytes that are not UTF-8, which only the name of a file can have.
+"""
 
 from typing import Any, Final
 
 import yaml
 
 from service_record.display.text import UNSEEN, escaped
+from service_record.line import mended
 
 _FAST: Final[type[Any]] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # absent where libyaml is
 _TEXT: Final = "tag:yaml.org,2002:str"
@@ -13,21 +17,14 @@ _NO_FOLDING: Final = 1 << 30
 
 def as_yaml(document: object) -> str:
     """A document as YAML in block style; texts of several lines are literal blocks where they can be."""
-    try:
-        written = _dumped(document, _FAST)
-    except UnicodeEncodeError:  # a lone surrogate, from the name of a file
-        written = _dumped(document, yaml.SafeDumper)
+    dumper = type("Dumper", (_FAST,), {})  # of our own: what it represents it keeps for all who use it
+    yaml.add_representer(str, _represented, Dumper=dumper)
+    written = yaml.dump(document, Dumper=dumper, allow_unicode=True, sort_keys=False, width=_NO_FOLDING)
     return escaped(written)
 
 
-def _dumped(document: object, base: type[Any]) -> str:
-    dumper = type("Dumper", (base,), {})  # of our own: what it represents it keeps for all who use it
-    yaml.add_representer(str, _represented, Dumper=dumper)
-    written: str = yaml.dump(document, Dumper=dumper, allow_unicode=True, sort_keys=False, width=_NO_FOLDING)
-    return written
-
-
-def _represented(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+def _represented(dumper: yaml.SafeDumper, any_text: str) -> yaml.Node:
+    text = mended(any_text)
     if UNSEEN.search(text):
         return dumper.represent_scalar(_TEXT, text, '"')  # so that `as_yaml` may write escapes
     return dumper.represent_scalar(_TEXT, text, "|" if "\n" in text else None)

@@ -28,6 +28,8 @@ class ServiceHistory:
     """How far from UTC its times seem to be, although labelled so; None where nothing speaks against them."""
     is_unfinished: bool = False
     """True when the file that was to replace the record lies beside it, from a write that did not end."""
+    has_damaged_copy: bool = False
+    """True when damaged bytes that a writer replaced in the record are kept in a file beside it."""
 
     @property
     def attempts(self) -> tuple[Run, ...]:

@@ -14,12 +14,17 @@ _WEST: Final = -12 * 3600
 _EAST: Final = 14 * 3600
 
 
-def doubted(history: History, written: Mapping[str, float], unfinished: Collection[str]) -> History:
+def doubted(
+    history: History,
+    written: Mapping[str, float],
+    unfinished: Collection[str],
+    damaged: Collection[str] = (),
+) -> History:
     """The history with what speaks against its records.
 
     `written` says when the file of a service was last written, `unfinished` which lie beside a file that was
-    to replace them. Times are doubted where all of upstream's records are off by the same: a host has one
-    zone, while files that were copied have any time.
+    to replace them, `damaged` which beside a copy of what was damaged in them. Times are doubted where all of
+    upstream's records are off by the same: a host has one zone, while files that were copied have any time.
     """
     offsets = {
         service.name: utc_offset(service.runs[-1].last_entry, written[service.name])
@@ -32,6 +37,7 @@ def doubted(history: History, written: Mapping[str, float], unfinished: Collecti
             service,
             utc_offset=offset if service.name in offsets else None,
             is_unfinished=service.name in unfinished,
+            has_damaged_copy=service.name in damaged,
         )
         for service in history.services
     )

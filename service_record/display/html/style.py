@@ -38,6 +38,8 @@ h2 { font-size: 1.2rem; margin: 2rem 0 .5rem; overflow-wrap: anywhere; }
 h3, h4 { font-size: 1rem; margin: .5rem 0 .25rem; overflow-wrap: anywhere; }
 .card h4 { margin-top: 0; }
 p { margin: .25rem 0; overflow-wrap: anywhere; }
+.verdict { font-size: 1.2rem; font-weight: 600; }
+.stages { margin: 0; padding: 0; display: flex; flex-wrap: wrap; gap: 0 1.25rem; list-style: none; }
 a { color: var(--link); }
 pre, code, .mono { font: 13px/1.5 ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; }
 pre { margin: .25rem 0; white-space: pre-wrap; overflow-wrap: anywhere; }
@@ -55,7 +57,8 @@ nav ul { margin: .75rem 0; padding: 0; display: flex; flex-wrap: wrap; gap: 0 1.
 .card { margin: .5rem 0; padding: .75rem 1rem; border-left: 4px solid var(--line); background: var(--panel); }
 .card.failure { color: inherit; border-color: var(--failure); }
 .card.interrupted { color: inherit; border-color: var(--interrupted); }
-dl { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: .15rem 1rem; margin: .5rem 0 0; }
+dl { display: grid; grid-template-columns: minmax(5rem, max-content) minmax(0, 1fr); gap: .15rem 1rem;
+  margin: .5rem 0 0; }
 dt { color: var(--faint); }
 dd { margin: 0; min-width: 0; overflow-wrap: anywhere; }
 details { margin: .75rem 0; }
@@ -85,8 +88,7 @@ td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; wh
 .chart svg rect.failure { fill: url(#hatched); }
 .chart svg rect.interrupted { fill: var(--ground); stroke-dasharray: 3 2; }
 .chart svg rect.running { fill-opacity: .45; }
-.chart svg atr:target, section:target > h3 { background: var(--panel); outline: 2px solid var(--link); }
-:focus-visible { outline: none; }
+.chart svg a:focus-visible { outline: none; }
 .chart svg a:focus-visible rect, .chart svg a:hover rect { stroke: var(--text); stroke-width: 3px; }
 #hatched rect { fill: var(--failure); fill-opacity: .35; }
 #hatched path { stroke: var(--failure); stroke-width: 3; }
@@ -103,6 +105,7 @@ td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; wh
   dl { grid-template-columns: minmax(0, 1fr); gap: 0; }
   dt { margin-top: .35rem; }
 }
+svg[aria-hidden] { position: absolute; }
 @media print { .skip, nav { display: none; } }
 """
 

@@ -1,9 +1,8 @@
 """The timeline as a page: a chart of each boot, every failure with its journal lines, what is damaged."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
-from xml.etree.ElementTree import Element
 
 from service_record.display.html.chart import chart_section, patterns
 from service_record.display.html.elements import element, inked, preformatted
@@ -23,9 +22,8 @@ def timeline_html(
 ) -> str:
     """The page of `timeline --output html`."""
     view = replace(view, width=_UNWRAPPED)
-    lead = [*_lead(history, source, view), patterns()]
-    boots, targets = len(history.boots), failures_ids(history)
-    sections = [chart_section(chart, boots, targets, view, flat=flat) for chart in found]
+    lead = [element("p", *inked(line)) for line in summary(history, source, view)]
+    sections = chart_sections(history, found, failures_ids(history), view, flat=flat)
     failed = failures_section(history, view)
     damaged = list(damages(history, view, whole=True))
     if failed is not None:
@@ -35,5 +33,12 @@ def timeline_html(
     return page(f"Timeline of {source}", lead, sections)
 
 
-def _lead(history: History, source: str, view: View) -> list[Element]:
-    return [element("p", *inked(line)) for line in summary(history, source, view)]
+def chart_sections(
+    history: History, found: Sequence[Chart], targets: Mapping[str, str], view: View, *, flat: bool = False
+) -> list[Section]:
+    """A section for each boot; `targets` are where the page has the failures of a service."""
+    sections = [chart_section(chart, len(history.boots), targets, view, flat=flat) for chart in found]
+    if sections:
+        first = sections[0]
+        sections[0] = replace(first, content=[patterns(), *first.content])
+    return sections

@@ -1,17 +1,11 @@
-"""What verbs read of a source: its history, and the moment as of which that is judged."""
+"""The moment as of which a history is judged."""
 
 from datetime import UTC, datetime
 
 from service_record import systemd
 from service_record.diagnosis.now import Now, latest_entry
-from service_record.history import History, build_history
-from service_record.history.doubts import doubted
-from service_record.source import Source, liveness_for
-
-
-def history_of(source: Source) -> History:
-    """The history that the records of a source tell, with what speaks against them."""
-    return doubted(build_history(source.records, liveness_for(source)), source.written, source.unfinished)
+from service_record.history import History
+from service_record.source import Source
 
 
 def now_for(history: History, source: Source) -> Now:

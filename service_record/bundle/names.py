@@ -1,0 +1,32 @@
+"""What the files of a host's records are called, in their directory and in an archive of it."""
+
+import re
+from typing import Final, NamedTuple
+
+RECORD_DIRECTORIES: Final = ("bootstrap/services", "var/log/openshift")
+"""Where records are in a log bundle, and in what agent-gather makes, below whatever directory."""
+
+UNFINISHED_SUFFIX: Final = ".tmp"
+"""Behind the name of a record: what upstream's shim was about to put in its place."""
+DAMAGED_SUFFIX: Final = ".damaged"
+"""Behind the name of a record: a copy of the damaged bytes that a writer replaced in it."""
+
+_FILE: Final = re.compile(
+    rf"(?:.*/)?(?:{'|'.join(RECORD_DIRECTORIES)})/(?P<service>[^/.][^/]*)\.json"
+    rf"(?P<suffix>{re.escape(UNFINISHED_SUFFIX)}|{re.escape(DAMAGED_SUFFIX)}|)",
+    re.DOTALL,
+)
+
+
+class Named(NamedTuple):
+    """What a file of a record is, by its path in an archive."""
+
+    service: str
+    suffix: str
+    """Empty for the record itself."""
+
+
+def named(path: str) -> Named | None:
+    """None for a file that is no record's."""
+    found = _FILE.fullmatch(path)
+    return Named(found["service"], found["suffix"]) if found else None

@@ -1,0 +1,98 @@
+"""What befalls files: bits flip, ends are cut off, stretches vanish, double or turn to NULs, text gets in."""
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import TypeAlias
+
+from hypothesis import strategies as st
+
+Damage: TypeAlias = Callable[[bytes], bytes]
+
+_PLACES = st.integers(0, 1 << 16)
+_LENGTHS = st.integers(0, 600)
+_FOREIGN = st.binary(max_size=12) | st.sampled_from(
+    [
+        b"\n",
+        b"[",
+        b"]",
+        b"{",
+        b"}",
+        b'"',
+        b"\\",
+        b",",
+        b"\0" * 512,
+        b"\xef\xbb\xbf",
+        b"Nov 21 host: oops\n",
+    ]
+)
+
+
+def _cut(place: int) -> Damage:
+    return lambda data: data[: place % (len(data) + 1)]
+
+
+def _flip(place: int, bits: int) -> Damage:
+    def flipped(data: bytes) -> bytes:
+        if not data:
+            return data
+        at = place % len(data)
+        return data[:at] + bytes([data[at] ^ bits]) + data[at + 1 :]
+
+    return flipped
+
+
+def _overwrite(place: int, length: int, with_byte: bytes) -> Damage:
+    """Without a byte to put there, the stretch is gone."""
+
+    def overwritten(data: bytes) -> bytes:
+        at = place % (len(data) + 1)
+        stretch = data[at : at + length]
+        return data[:at] + with_byte * len(stretch) + data[at + length :]
+
+    return overwritten
+
+
+def _repeat(place: int, length: int) -> Damage:
+    def repeated(data: bytes) -> bytes:
+        at = place % (len(data) + 1)
+        return data[: at + length] + data[at:]
+
+    return repeated
+
+
+def _insert(place: int, foreign: bytes) -> Damage:
+    def inserted(data: bytes) -> bytes:
+        at = place % (len(data) + 1)
+        return data[:at] + foreign + data[at:]
+
+    return inserted
+
+
+def _glue(number: int) -> Damage:
+    """Take a newline away."""
+
+    def glued(data: bytes) -> bytes:
+        lines = data.split(b"\n")
+        at = number % len(lines)
+        return b"\n".join(lines[:at]) + b"\n".join(lines[at:])
+
+    return glued
+
+
+_DAMAGES = st.one_of(
+    st.builds(_cut, _PLACES),
+    st.builds(_flip, _PLACES, st.integers(1, 255)),
+    st.builds(_overwrite, _PLACES, _LENGTHS, st.sampled_from([b"", b"\0", b" "])),
+    st.builds(_repeat, _PLACES, _LENGTHS),
+    st.builds(_insert, _PLACES, _FOREIGN),
+    st.builds(_glue, _PLACES),
+)
+
+
+def damaged(contents: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
+    """The contents as they were, or after up to four mishaps."""
+    return st.builds(_after, contents, st.just([]) | st.lists(_DAMAGES, max_size=4))
+
+
+def _after(data: bytes, damages: Sequence[Damage]) -> bytes:
+    return reduce(lambda so_far, damage: damage(so_far), damages, data)

@@ -1,0 +1,52 @@
+"""Places to read from in a directory of their own, as they were before and after."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+_MAX_NAME_BYTES: Final = 255
+_MEMORY: Final = "/dev/shm"  # where it is there, a directory comes and goes ten times as fast
+
+
+@contextmanager
+def around() -> Iterator[Path]:
+    """A directory for one example, with a place for what a command writes, `out`, and for temporary files."""
+    with TemporaryDirectory(dir=_MEMORY if os.access(_MEMORY, os.W_OK) else None) as name:
+        directory = Path(name).resolve()
+        (directory / "out").mkdir()
+        (directory / "scratch").mkdir()
+        yield directory
+
+
+def write_all(directory: Path, files: Mapping[str, bytes], odd: Mapping[str, str] | None = None) -> Path:
+    """The files, and what is odd, each of one of `KINDS`, in a new directory, where they can be called so."""
+    directory.mkdir(parents=True)
+    for name, content in files.items():
+        if _can_be_called(name):
+            (directory / name).write_bytes(content)
+    for name, kind in (odd or {}).items():
+        if _can_be_called(name) and not os.path.lexists(directory / name):
+            KINDS[kind](directory / name)
+    return directory
+
+
+KINDS: Final[Mapping[str, Callable[[Path], object]]] = {
+    "directory": Path.mkdir,
+    "FIFO": os.mkfifo,
+    "link to itself": lambda path: path.symlink_to(path),
+    "link to nothing": lambda path: path.symlink_to("nothing"),
+    "link to a device": lambda path: path.symlink_to("/dev/zero"),
+    "link to a file": lambda path: path.symlink_to("/etc/passwd"),
+}
+
+
+def _can_be_called(name: str) -> bool:
+    return not {"/", "\0"} & set(name) and len(os.fsencode(name)) <= _MAX_NAME_BYTES
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    """Every file below a directory."""
+    return {str(path): path.read_bytes() for path in directory.rglob("*") if path.is_file()}

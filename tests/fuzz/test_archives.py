@@ -1,0 +1,72 @@
+"""Archives that are damaged, or made to do harm: through the library, and through every verb that reads."""
+
+from datetime import UTC, datetime
+from io import BufferedReader, BytesIO
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service_record.bundle import Bundle, Limits, open_bundle, pack
+from service_record.entry import Entry
+from tests.archives import COMPRESSIONS, found, record, tar
+from tests.builders import failed_run
+from tests.fuzz.command import bounded
+from tests.fuzz.hostile import ARCHIVES, MEMBERS
+from tests.fuzz.places import around, contents, write_all
+from tests.fuzz.verbs import COMMANDS, TERMINALS, Terminal, answered
+
+AT = datetime(2026, 11, 21, tzinfo=UTC)
+SMALL = {"read_bytes": 5000, "members": 2, "records": 1, "record_bytes": 9, "kept_bytes": 50}
+SMALL |= {"layers": 1, "header_bytes": 20, "decoder_bytes": 1000}
+LIMITS = st.sets(st.sampled_from(list(SMALL))).map(lambda few: Limits(**{name: SMALL[name] for name in few}))
+
+
+def opened(archive: bytes, limits: Limits | None = None) -> Bundle:
+    return open_bundle(BufferedReader(BytesIO(archive)), limits)
+
+
+@given(ARCHIVES, LIMITS)
+def test_an_archive_is_read_within_its_limits(archive: bytes, limits: Limits) -> None:
+    with bounded("archives read"):
+        bundle = opened(archive, limits)
+        kept = [len(one.data) for one in (*bundle.records.values(), *bundle.damaged.values())]
+        assert len(kept) <= limits.records
+        assert all(size <= limits.record_bytes for size in kept)
+        assert sum(kept) <= limits.kept_bytes
+        assert set(found(bundle)) == set(bundle.records)
+        assert all(str(part) for part in bundle.left_out)
+
+
+@given(st.sampled_from(list(COMPRESSIONS)), st.lists(MEMBERS, max_size=4))
+def test_hostile_members_take_nothing_from_those_before_them(name: str, hostile: list[bytes]) -> None:
+    with bounded("hostile members read"):
+        archive = tar(record("whole record", *failed_run()), *hostile)
+        assert found(opened(COMPRESSIONS[name](archive)))["whole record"] == [
+            one.phase for one in failed_run()
+        ]
+
+
+@given(ARCHIVES)
+def test_what_was_read_can_be_packed_and_read_again(archive: bytes) -> None:
+    with bounded("archives packed again"):
+        bundle = opened(archive)
+        again = BytesIO()
+        records = {service: list(one.pieces()) for service, one in bundle.records.items()}
+        copies = {service: BytesIO(one.data).getvalue for service, one in bundle.damaged.items()}
+        pack(records.items(), again, AT, copies)
+        packed = opened(again.getvalue())
+        assert packed.left_out == ()
+        assert len(packed.records) == len(records)
+        kept = sorted(sum(isinstance(piece, Entry) for piece in pieces) for pieces in records.values())
+        assert sorted(len(phases) for phases in found(packed).values()) == kept
+
+
+@given(ARCHIVES, COMMANDS, TERMINALS, st.sampled_from(["bundle", "-"]))
+def test_a_verb_answers_whatever_the_archive(
+    archive: bytes, command: list[str], terminal: Terminal, place: str
+) -> None:
+    with bounded("archives through the command line"), around() as directory:
+        files = write_all(directory / "files", {"bundle": archive})
+        there = place if place == "-" else str(files / place)
+        answered(command, there, directory / "out", terminal, stdin=archive)
+        assert contents(files) == {str(files / "bundle"): archive}
