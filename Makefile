@@ -2,7 +2,7 @@
 
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test golden check fuzz bench examples bashes install clean
+.PHONY: help demo test golden check fuzz bench examples bashes man install clean
 
 DESTDIR =
 PREFIX = /usr/local
@@ -43,11 +43,18 @@ examples: $(READY) ## run the hosts of docs/examples anew (half an hour); EXAMPL
 bashes: ## fetch other versions of bash for `make test` into .cache/bashes (Debian, as root)
 	@.ci/bashes
 
-install: ## install shim, exit helper and drop-ins below DESTDIR; PREFIX=/usr/local
+man: $(READY) ## write man pages and shell completions into build/share
+	@rm -rf build/share
+	@$(PYTHON) -m manual build/share
+
+# The shim needs no Python, and neither does its installation: without .venv the pages made of the command line are left out.
+install: ## install shim, exit helper and drop-ins below DESTDIR, and what make man makes; PREFIX=/usr/local
 	@install -D -m 0755 -t '$(DESTDIR)$(PREFIX)/bin' shell/bootstrap-service-record.sh shell/service-record-exit.sh
 	@sed 's|/usr/local/bin|$(PREFIX)/bin|' units/10-service-record.conf | \
 		install -D -m 0644 /dev/stdin '$(DESTDIR)$(DROP_INS)/10-service-record.conf'
 	@install -m 0644 -t '$(DESTDIR)$(DROP_INS)' units/20-service-record-array.conf
+	@if [[ -e $(READY) ]]; then $(PYTHON) -B -m manual '$(DESTDIR)$(PREFIX)/share'; \
+		else echo 'No .venv (make man makes it): man pages and completions are left out.' >&2; fi
 	@echo 'Installed. To have systemd close the records of every service, link'
 	@echo '$(DROP_INS)/10-service-record.conf into /etc/systemd/system/service.d/'
 

@@ -38,7 +38,7 @@ class Records:
         """
         from service_record.layout import read_entries  # noqa: PLC0415  # needs what recording does without
 
-        with os.fdopen(open_regular(self._file(service), _READ), "rb") as stream:
+        with os.fdopen(open_record(self._file(service)), "rb") as stream:
             yield from read_entries(stream)
 
     def writer(self, service: str) -> Writer:
@@ -49,6 +49,11 @@ class Records:
         """The file listed under just that name, else the one that a writer makes: neither is outside."""
         listed = (path for path in self.directory.iterdir() if path.name == service + SUFFIX)
         return next(filter(_is_record, listed), self.path(service))
+
+
+def open_record(path: AnyPath) -> int:
+    """A descriptor to read a record with. Raises OSError when there is none or it is no regular file."""
+    return open_regular(path, _READ)
 
 
 def is_record_name(name: str) -> bool:

@@ -14,8 +14,9 @@ PACKAGE = Path(service_record.__file__).parent
 
 PARTS = {
     "format": {"entry", "fields", "line", "version"},
-    "layout": {"conformance", "layout", "salvage"},
+    "layout": {"conformance", "following", "layout", "salvage", "sighting"},
     "records": {"records", "writer", "array"},
+    "live": {"live", "watching"},
     "systemd": {"systemd"},
     "recorder": {"recorder"},
     "history": {"history"},
@@ -30,6 +31,7 @@ MAY_IMPORT = {
     "format": set(),
     "layout": {"format"},
     "records": {"format", "layout"},
+    "live": {"format", "layout", "records"},
     "systemd": set(),
     "recorder": {"format", "records", "systemd"},
     "history": {"format"},
@@ -37,7 +39,7 @@ MAY_IMPORT = {
     "bundle": {"format", "layout", "records", "export"},
     "source": {"format", "layout", "records", "systemd", "history", "bundle"},
     "display": {"format", "history", "diagnosis"},
-    "export": {"format", "display"},
+    "export": {"format", "history", "display"},
     "cli": set(PARTS) - {"cli"},
 }
 PURE = {"format", "layout", "history", "diagnosis", "display", "export"}

@@ -12,7 +12,8 @@ from service_record.version import __version__
 VERBS: Final = {
     "analyze": "Say what is wrong with a host, and why: the root cause first.",
     "diff": "Compare the records of a bad host with those of a good one.",
-    "export": "Write records as a JSON array or as JSON Lines, and lose nothing.",
+    "export": "Write records in a form that other programs read.",
+    "follow": "Show entries as they come.",
     "run": "Run CMD as a recorded service or stage, and end as it ends.",
     "show": "Show what services did, failures first.",
     "timeline": "Show when services and their stages ran, as bars over each boot.",

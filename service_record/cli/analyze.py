@@ -13,7 +13,7 @@ from service_record.cli import FAILED, TIMED_OUT, told
 from service_record.cli.durations import Duration
 from service_record.cli.judging import Judging, judging
 from service_record.cli.opening import Unreadable, history_of, opened
-from service_record.cli.options import display_options, period_options, source_options
+from service_record.cli.options import display_options, period_options, service_argument, source_options
 from service_record.cli.present import now_for
 from service_record.cli.selecting import selected_boot
 from service_record.cli.terminal import print_lines, view
@@ -30,7 +30,7 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
 @click.command("analyze")
-@click.argument("services", metavar="[SERVICE]...", nargs=-1)
+@service_argument
 @source_options
 @click.option(
     "-o",

@@ -1,5 +1,6 @@
 """`service-record export`: records in a form that other programs read."""
 
+import platform
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -9,25 +10,27 @@ import click
 
 from service_record.cli import DAMAGED
 from service_record.cli.opening import opened
-from service_record.cli.options import source_options
+from service_record.cli.options import service_argument, source_options
 from service_record.cli.output import check_new, write_new
 from service_record.display.text import count, visible
 from service_record.entry import Entry
 from service_record.export import FORMS
 from service_record.records import Records
-from service_record.source import Piece
+from service_record.source import Piece, Source, liveness_for
 
 _MAX_PLACES: Final = 10
+_TRACES: Final = ("chrome-trace", "otlp")
 
 
 @click.command("export")
-@click.argument("services", metavar="[SERVICE]...", nargs=-1)
+@service_argument
 @click.option(
     "--to",
     "form",
-    type=click.Choice(list(FORMS)),
+    type=click.Choice([*FORMS, *_TRACES]),
     required=True,
-    help="array: one JSON array, as OpenShift's tools read it; jsonl: an entry on each line.",
+    help="array: one JSON array, as OpenShift's tools read it; jsonl: an entry on each line; "
+    "chrome-trace: when what ran, for Perfetto; otlp: the same as OpenTelemetry spans.",
 )
 @source_options
 @click.option(
@@ -36,20 +39,34 @@ _MAX_PLACES: Final = 10
     type=click.Path(path_type=Path, file_okay=False),
     help="Write SERVICE.json of each there, instead of one service to standard output.",
 )
-def command(*, services: tuple[str, ...], form: str, places: tuple[str, ...], directory: Path | None) -> None:
-    """Write records as a JSON array or as JSON Lines, and lose nothing.
+@click.option(
+    "--host", metavar="NAME", help="Name of the host in a trace. [default: this one's, of its records]"
+)
+def command(
+    *, services: tuple[str, ...], form: str, places: tuple[str, ...], directory: Path | None, host: str | None
+) -> None:
+    """Write records in a form that other programs read.
 
     \b
     Examples:
       service-record export --to array bootkube > bootkube.json
       service-record export --to jsonl --from /mnt/logs --directory lines
       service-record export --to array --from - < record.json | jq .
+      service-record export --to chrome-trace > trace.json
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     source = opened(places, services)
     records = [
         (name, _Entries(name, pieces)) for name, pieces in source.records if name in services or not services
     ]
-    if directory is not None:
+    if form in _TRACES:
+        if directory is not None:
+            raise click.UsageError(
+                "a trace is one document of all services; --directory is for the other forms"
+            )
+        _write_trace(records, form, source, host)
+    elif host is not None:
+        raise click.UsageError("--host is for traces; the other forms have no place for it")
+    elif directory is not None:
         _write_files(records, form, directory)
     elif len(records) == 1:
         sys.stdout.buffer.writelines(FORMS[form](records[0][1]))
@@ -63,6 +80,21 @@ def command(*, services: tuple[str, ...], form: str, places: tuple[str, ...], di
         click.echo(entries.told_damage(), err=True)
     if damaged:
         raise click.exceptions.Exit(DAMAGED)
+
+
+def _write_trace(records: list[tuple[str, "_Entries"]], form: str, source: Source, host: str | None) -> None:
+    """One document of the history of all services."""
+    from service_record.export.clock import with_steady_clock  # noqa: PLC0415  # most exports go without
+    from service_record.history import build_history  # noqa: PLC0415
+
+    if form == "otlp":
+        from service_record.export.otlp import to_otlp as written  # noqa: PLC0415
+    else:
+        from service_record.export.chrome_trace import to_chrome_trace as written  # noqa: PLC0415
+    steady = with_steady_clock([(name, list(entries)) for name, entries in records])
+    if host is None and source.is_home:
+        host = platform.node()
+    sys.stdout.buffer.writelines(written(build_history(steady, liveness_for(source)), host))
 
 
 class _Entries:

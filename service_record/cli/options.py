@@ -5,6 +5,7 @@ from typing import Any, Final, TypeAlias
 
 import click
 
+from service_record.cli.completion import complete_services, complete_stages
 from service_record.cli.moments import Moment
 
 _Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -16,6 +17,13 @@ _PERIOD: Final = (
     click.option("--since", type=Moment(), help="Still recorded then or later: 10m, today, ISO 8601."),
     click.option("--until", type=Moment(), help="Begun then or before."),
 )
+
+
+def service_argument(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Which services: `services`; all when none is named."""
+    return click.argument("services", metavar="[SERVICE]...", nargs=-1, shell_complete=complete_services)(
+        function
+    )
 
 
 def source_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -36,7 +44,12 @@ def selection_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Which runs: `boot`, `stage`, `failed`, `since`, `until`."""
     return _all(
         _BOOT,
-        click.option("--stage", metavar="NAME", help="Runs with this stage, and of their stages only this."),
+        click.option(
+            "--stage",
+            metavar="NAME",
+            shell_complete=complete_stages,
+            help="Runs with this stage, and of their stages only this.",
+        ),
         click.option("--failed", is_flag=True, help="What failed or was interrupted."),
         *_PERIOD,
     )(function)

@@ -5,6 +5,7 @@ import shlex
 import click
 
 from service_record.cli.child import Child, die_of, signal_name
+from service_record.cli.completion import complete_services, complete_stages
 from service_record.recorder.failure import Failure
 from service_record.recorder.recording import Recording, Service
 from service_record.recorder.run import Kind, Part, Run, complain_if_outside, own_part, surrounding_service
@@ -16,8 +17,15 @@ _SIGNAL_BASE = 128
 
 
 @click.command("run", context_settings={"allow_interspersed_args": False})
-@click.option("--service", metavar="NAME", help="Record a run of this service.")
-@click.option("--stage", metavar="NAME", help="Record a stage: of that run, or of the service around.")
+@click.option(
+    "--service", metavar="NAME", shell_complete=complete_services, help="Record a run of this service."
+)
+@click.option(
+    "--stage",
+    metavar="NAME",
+    shell_complete=complete_stages,
+    help="Record a stage: of that run, or of the service around.",
+)
 @click.option("--pre-command", metavar="NAME", help="Record a pre-command of the service instead of a run.")
 @click.option("--post-command", metavar="NAME", help="Record a post-command of the service instead of a run.")
 @click.argument("arguments", metavar="CMD...", nargs=-1, required=True, type=click.UNPROCESSED)

@@ -10,7 +10,7 @@ import click
 
 from service_record.cli import FAILED
 from service_record.cli.opening import history_of, opened
-from service_record.cli.options import display_options, selection_options, source_options
+from service_record.cli.options import display_options, selection_options, service_argument, source_options
 from service_record.cli.selecting import selected_boot
 from service_record.cli.terminal import print_lines, view
 from service_record.display.page import View
@@ -21,7 +21,7 @@ from service_record.source import Piece, Source
 
 
 @click.command("show")
-@click.argument("services", metavar="[SERVICE]...", nargs=-1)
+@service_argument
 @source_options
 @click.option(
     "-o",

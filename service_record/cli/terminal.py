@@ -3,7 +3,7 @@
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from io import TextIOWrapper
 from itertools import chain, islice
 from typing import Final
@@ -43,6 +43,12 @@ def escape_what_cannot_be_encoded() -> None:
     """Have standard output write out the characters that its encoding has not."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def paint(lines: Iterable[Line], color: str) -> Iterator[str]:
+    """The lines as standard output takes them, with colour if `--color` says so."""
+    escape_what_cannot_be_encoded()
+    return painted(lines, color=has_color(color, os.environ, is_terminal=sys.stdout.isatty()))
 
 
 def print_lines(lines: Iterable[Line], color: str, *, pager: bool) -> None:

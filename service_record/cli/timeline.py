@@ -8,7 +8,7 @@ from datetime import datetime
 import click
 
 from service_record.cli.opening import history_of, opened
-from service_record.cli.options import display_options, selection_options, source_options
+from service_record.cli.options import display_options, selection_options, service_argument, source_options
 from service_record.cli.present import now_for
 from service_record.cli.selecting import selected_boot
 from service_record.cli.terminal import print_lines, view
@@ -19,7 +19,7 @@ from service_record.history.selection import Selection
 
 
 @click.command("timeline")
-@click.argument("services", metavar="[SERVICE]...", nargs=-1)
+@service_argument
 @source_options
 @click.option(
     "-o",

@@ -20,18 +20,21 @@ def as_json(document: object) -> str:
 
 
 def write_jsonl(records: Iterable[tuple[str, Iterable[Entry | Malformed]]], stream: IO[bytes]) -> None:
-    """Write each piece as it is read, on a line of its own, `service` first.
-
-    A piece that is not an entry becomes `{"service": ..., "malformed": {"line", "text", "reason"}}`.
-    """
+    """Write each piece as it is read, on a line of its own: see `piece_document`."""
     with jsonlines.Writer(stream, dumps=encoded) as writer:
         for service, pieces in records:
             for piece in pieces:
-                writer.write({"service": service} | _fields(piece))
+                writer.write(piece_document(service, piece))
 
 
-def _fields(piece: Entry | Malformed) -> dict[str, object]:
-    return piece.to_json() if isinstance(piece, Entry) else {"malformed": malformed_document(piece)}
+def piece_document(service: str, piece: Entry | Malformed) -> dict[str, object]:
+    """An entry as it stands in the record with its `service` first.
+
+    A piece that is not an entry becomes `{"service": ..., "malformed": {"line", "text", "reason"}}`.
+    """
+    if isinstance(piece, Entry):
+        return {"service": service} | piece.to_json()
+    return {"service": service, "malformed": malformed_document(piece)}
 
 
 def encoded(value: object, option: int = 0) -> str:

@@ -1,0 +1,40 @@
+"""How soon `service-record follow` shows an entry."""
+
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+
+from bench.python import COMMAND, limited
+from bench.shell import ENTRY
+from bench.table import Row
+from service_record.entry import Entry
+from service_record.records import Records
+
+ENTRIES = 100
+LIMIT = 100e-3
+
+
+def rows(root: Path) -> Iterator[Row]:
+    """Measure in a directory of our own."""
+    yield limited("service-record follow: an entry, shown", shown_after(root), LIMIT)
+
+
+def shown_after(root: Path) -> float:
+    """Seconds from the call that writes an entry to its line in a pipe: the median of many."""
+    writer = Records(root / "followed").writer("some")
+    entry = Entry.from_json(ENTRY)
+    spent = []
+    command = [str(COMMAND), "follow", "--output", "jsonl", "--from", str(root / "followed")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as follow:
+        assert follow.stdout is not None
+        writer.append(entry)
+        follow.stdout.readline()  # it is there, and follows
+        for _ in range(ENTRIES):
+            begun = time.perf_counter()
+            writer.append(entry)
+            assert follow.stdout.readline()
+            spent.append(time.perf_counter() - begun)
+        follow.terminate()
+    return median(spent)

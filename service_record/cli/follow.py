@@ -1,0 +1,141 @@
+"""`service-record follow`: entries as they come."""
+
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import click
+import jsonlines
+
+from service_record.cli.completion import complete_stages
+from service_record.cli.options import service_argument
+from service_record.cli.terminal import paint, view
+from service_record.display.entries import Ticker
+from service_record.display.machine import encoded, piece_document
+from service_record.display.text import Clock, visible
+from service_record.history.selection import Selection
+from service_record.live import LiveRecords
+from service_record.records import Records
+from service_record.sighting import Piece
+from service_record.watching import Watch
+
+_ALL: Final = "all"
+_HISTORY_BYTES: Final = 4 << 20
+"""Of each record, in which the last entries are looked for: a thousand of them at least."""
+
+_Show: TypeAlias = Callable[[str, Piece], None]
+
+
+class LineCount(click.ParamType[int | None]):
+    """How many entries of history: a number from 0 on, or None for `all`."""
+
+    name = "number"
+
+    def convert(
+        self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | None:
+        if value != _ALL and not str(value).isdecimal():
+            self.fail(f"{value!r} is neither a number nor {_ALL}", param, ctx)
+        return None if value == _ALL else int(value)
+
+
+@click.command("follow")
+@service_argument
+@click.option(
+    "--from",
+    "directory",
+    metavar="DIRECTORY",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Records of this directory, which need not exist yet. "
+    "[default: $SERVICE_RECORDS_DIR, else /var/log/openshift]",
+)
+@click.option(
+    "-n", "--lines", metavar="N|all", type=LineCount(), default=10, help="First the last N there are. [10]"
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "wide", "jsonl"]),
+    default="table",
+    help="table: a line for each entry; wide: failures in full; jsonl: for programs.",
+)
+@click.option(
+    "--stage", metavar="NAME", shell_complete=complete_stages, help="Only the entries of this stage."
+)
+@click.option("--failed", is_flag=True, help="Only failures.")
+@click.option("--utc", "clock", flag_value="utc", help="Times in UTC.")
+@click.option("--local", "clock", flag_value="local", help="Times of this host's zone.")
+@click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    help="auto: on a terminal, unless NO_COLOR is set.",
+)
+def command(
+    *,
+    services: tuple[str, ...],
+    directory: Path | None,
+    lines: int | None,
+    output: str,
+    stage: str | None,
+    failed: bool,
+    clock: str | None,
+    color: str,
+) -> None:
+    """Show entries as they come.
+
+    It waits for what is not there yet: directory, record, the next entry. Damaged pieces are shown as such.
+
+    \b
+    Examples:
+      service-record follow                       all that is recorded here
+      service-record follow bootkube -n 0         one service, from now on
+      service-record follow --failed -o wide      failures, with all that is known of them
+      service-record follow -o jsonl | jq .phase
+    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    records = Records(directory)
+    show = _entries_shown if output == "jsonl" else _lines_shown(output, clock, color)
+    selection = Selection(stage=stage, failed=failed)
+    live = LiveRecords(records, services, history_bytes=None if lines is None else _HISTORY_BYTES)
+    with Watch(records.directory, sys.stdout.fileno()) as watch:
+        watch.aim()
+        if not records.directory.is_dir():
+            click.echo(f"Waiting for {visible(str(records.directory))}", err=True)
+        _show_all(_last(live.look(), selection, lines), show)
+        while True:
+            watch.wait(live.due)
+            watch.aim()
+            _show_all(_selected(live.look(), selection), show)
+
+
+def _selected(news: Iterable[tuple[str, Piece]], selection: Selection) -> Iterable[tuple[str, Piece]]:
+    return (new for new in news if selection.has(new[1]))
+
+
+def _last(
+    news: Iterable[tuple[str, Piece]], selection: Selection, lines: int | None
+) -> Iterable[tuple[str, Piece]]:
+    selected = _selected(news, selection)
+    return selected if lines is None else deque(selected, maxlen=lines)
+
+
+def _show_all(news: Iterable[tuple[str, Piece]], show: _Show) -> None:
+    for service, piece in news:
+        show(service, piece)
+
+
+def _entries_shown(service: str, piece: Piece) -> None:
+    with jsonlines.Writer(sys.stdout.buffer, dumps=encoded, flush=True) as writer:
+        writer.write(piece_document(service, piece))
+
+
+def _lines_shown(output: str, clock: str | None, color: str) -> _Show:
+    ticker = Ticker(view(Clock(clock) if clock else None), whole=output == "wide")
+
+    def show(service: str, piece: Piece) -> None:
+        sys.stdout.writelines(paint(ticker.lines(service, piece), color))
+        sys.stdout.flush()
+
+    return show

@@ -1,0 +1,110 @@
+"""One line for each entry, while they come."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Final
+
+from rich.cells import cell_len, set_cell_size
+
+from service_record.display.details import details
+from service_record.display.page import Ink, Line, View
+from service_record.display.phrases import ending, name
+from service_record.display.text import Clock, cut, utc, visible, zone
+from service_record.entry import Entry, Malformed, Phase, Result
+from service_record.history.facts import gather_facts
+
+_MAX_NAME_WIDTH: Final = 24
+_NO_TIME: Final = " " * len("01:05:10.123")
+_DETAIL_INDENT: Final = len(_NO_TIME) + 1
+
+
+class Ticker:
+    """Makes lines of entries; remembers the day and the longest name, so that they line up."""
+
+    def __init__(self, view: View, *, whole: bool = False) -> None:
+        """With `whole` the facts of a failure follow its line, and nothing is cut."""
+        self._view = view
+        self._whole = whole
+        self._day = ""
+        self._name_width = 0
+
+    def lines(self, service: str, piece: Entry | Malformed) -> Iterator[Line]:
+        """A line for the piece, behind one for the day when that is another than before."""
+        if isinstance(piece, Malformed):
+            told = f"line {piece.line}: {visible(piece.reason)}: {visible(piece.text)}"
+            yield self._line(_NO_TIME, service, (self._view.glyphs.damaged, Ink.WORRYING), told)
+            return
+        day, time = self._day_and_time(piece.time)
+        if day != self._day:
+            self._day = day
+            yield ((day, Ink.FAINT),)
+        yield self._line(time, service, self._mark(piece), told_entry(piece))
+        if self._whole and piece.result is Result.FAILURE:
+            yield from details(gather_facts([piece]), self._view, _DETAIL_INDENT, whole=True)
+
+    def _line(self, time: str, service: str, mark: tuple[str, Ink], told: str) -> Line:
+        glyph, ink = mark
+        label = cut(name(service), _MAX_NAME_WIDTH, self._view.glyphs.cut)
+        self._name_width = max(self._name_width, cell_len(label))
+        room = self._view.width - len(f"{time} {glyph}   ") - self._name_width
+        text = told if self._whole else cut(told, room, self._view.glyphs.cut)
+        return (
+            (f"{time} ", Ink.FAINT),
+            (f"{glyph} ", ink),
+            (f"{set_cell_size(label, self._name_width)}  ", Ink.STRONG),
+            (text, ink if ink in {Ink.BAD, Ink.WORRYING} else Ink.PLAIN),
+        )
+
+    def _mark(self, entry: Entry) -> tuple[str, Ink]:
+        glyphs = self._view.glyphs
+        if entry.phase.is_start:
+            return glyphs.running, Ink.BUSY
+        succeeded = entry.result is Result.SUCCESS
+        return (glyphs.success, Ink.GOOD) if succeeded else (glyphs.failure, Ink.BAD)
+
+    def _day_and_time(self, time: datetime) -> tuple[str, str]:
+        if self._view.clock is Clock.UTC:
+            day, _, of_day = utc(time).removesuffix("Z").partition("T")
+            return f"{day} UTC", of_day
+        here = time.astimezone()
+        offset = here.utcoffset()
+        day, _, of_day = here.replace(tzinfo=None).isoformat(timespec="milliseconds").partition("T")
+        return f"{day} {zone(offset) if offset is not None else ''}", of_day
+
+
+def told_entry(entry: Entry) -> str:
+    """What an entry says: `stage render started`, `failed: exit 1: no such image`."""
+    words = [_subject(entry), _verb(entry)]
+    told = " ".join(filter(None, words))
+    if entry.result is Result.FAILURE:
+        return ": ".join(filter(None, (told, ending(gather_facts([entry])), _last_line(entry))))
+    return told
+
+
+def _subject(entry: Entry) -> str:
+    """What started or ended, but for the service itself, and what around it."""
+    stage = f"stage {name(entry.stage)}" if entry.stage is not None else ""
+    before, after = entry.pre_command, entry.post_command
+    command = f"pre-command {name(before)}" if before is not None else ""
+    command = f"post-command {name(after)}" if after is not None else command
+    if entry.phase in {Phase.STAGE_START, Phase.STAGE_END}:
+        return " of ".join(filter(None, (stage or "stage", command)))
+    if entry.phase in {Phase.SERVICE_START, Phase.SERVICE_END}:
+        return ""
+    return command or entry.phase.split()[0]
+
+
+def _verb(entry: Entry) -> str:
+    if entry.phase.is_start:
+        return "started"
+    if entry.result is None:
+        return "ended without a result"
+    verb = "succeeded" if entry.result is Result.SUCCESS else "failed"
+    is_within = entry.stage is not None and entry.phase not in {Phase.STAGE_START, Phase.STAGE_END}
+    return f"{verb} in stage {name(entry.stage or '')}" if is_within else verb
+
+
+def _last_line(entry: Entry) -> str:
+    """What was said last before a failure; else the command that failed."""
+    said = (entry.error_message or entry.command or "").strip().split("\n")[-1]
+    return visible(said)

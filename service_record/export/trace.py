@@ -1,0 +1,100 @@
+"""A history as spans with a beginning and an end, one in another: what every form of trace is made of."""
+
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, TypeAlias
+
+from service_record.display.phrases import VERBS, ending, kind
+from service_record.history import History
+from service_record.history.outcome import Command, Outcome, Run, Stage
+
+_Key: TypeAlias = tuple[str, ...]
+
+_MAX_OPEN: Final = 100
+"""Stages that a later one is looked for in; more are open only where ends were lost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceSpan:
+    """A run, command or stage."""
+
+    key: _Key
+    """Tells it from every other of its host, and stays the same when the records grow."""
+    around: _Key | None = None
+    """The key of what it is in."""
+    level: int = 0
+    """How many others it is in."""
+    run: Run
+    """The run that it is or belongs to."""
+    span: Run | Command | Stage
+    start: datetime
+    end: datetime
+    """Of one without an end the last that is known of it; of one that is running, of its boot."""
+
+    @property
+    def name(self) -> str:
+        """`bootkube` for a run, `stage render` for what is in one."""
+        if isinstance(self.span, Run):
+            return self.span.service
+        return f"{kind(self.span)} {self.span.name}"
+
+    @property
+    def told(self) -> str:
+        """What it came to: `failed: exit 1`."""
+        return ": ".join(filter(None, (VERBS[self.span.outcome], ending(self.span.facts))))
+
+
+def trace_spans(history: History) -> Iterator[TraceSpan]:
+    """The runs of all services, each before the commands and stages in it."""
+    runs = [run for service in history.services for run in service.runs]
+    latest: dict[str | None, datetime] = {}
+    for run in runs:
+        latest[run.boot_id] = max(run.last_entry, latest.get(run.boot_id, run.last_entry))
+    seen = Counter[_Key]()
+    for run in runs:
+        identity = (run.service, run.boot_id or "", run.invocation_id or "", str(run.pid or ""))
+        seen[identity] += 1
+        yield from _of_run(run, (*identity, str(seen[identity])), latest[run.boot_id])
+
+
+def _of_run(run: Run, key: _Key, latest: datetime) -> Iterator[TraceSpan]:
+    known = latest if run.outcome is Outcome.RUNNING else run.last_entry
+    start = run.started or run.first_entry
+    whole = TraceSpan(key=key, run=run, span=run, start=start, end=max(run.ended or known, start))
+    yield whole
+    for number, command in enumerate(run.commands):
+        known = latest if command.outcome is Outcome.RUNNING else run.last_entry
+        start = command.started or command.ended or run.first_entry
+        end = max(command.ended or known, start)
+        # It may lie before or behind the service itself.
+        inner = _within(whole, (*key, f"command {number}"), command, start, end)
+        yield inner
+        yield from _of_stages(command.stages, inner)
+    yield from _of_stages(run.stages, whole)
+
+
+def _of_stages(stages: Sequence[Stage], around: TraceSpan) -> Iterator[TraceSpan]:
+    """The stages, each in the innermost other that begins no later and ends no earlier."""
+    opened: deque[TraceSpan] = deque(maxlen=_MAX_OPEN)
+    for number, stage in enumerate(stages):
+        start = stage.started or stage.ended or around.start
+        end = max(stage.ended or around.end, start)
+        holders = (other for other in reversed(opened) if other.start <= start and end <= other.end)
+        holder = next(holders, around) if stage.depth else around
+        span = _within(holder, (*around.key, f"stage {number}"), stage, start, end)
+        yield span
+        opened.append(span)
+
+
+def _within(around: TraceSpan, key: _Key, span: Command | Stage, start: datetime, end: datetime) -> TraceSpan:
+    return TraceSpan(
+        key=key,
+        around=around.key,
+        level=around.level + 1,
+        run=around.run,
+        span=span,
+        start=start,
+        end=end,
+    )

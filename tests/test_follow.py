@@ -1,0 +1,332 @@
+"""`service-record follow`, as it is started, on files that are written meanwhile."""
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from service_record.entry import Entry
+from service_record.records import Records
+from tests.builders import entry, failed_run, write_lines
+from tests.command_line import PROGRAM, environment, service_record
+from tests.programs import REPOSITORY
+
+PATIENCE_SECONDS = 60
+
+WRITE_UNTIL_STOPPED = """
+import itertools, pathlib, sys, time
+from service_record.records import Records
+from tests.builders import entry
+directory, service, stage = sys.argv[1:]
+writer = Records(directory).writer(service)
+for number in itertools.count():
+    if pathlib.Path(directory, "stop").exists():
+        break
+    message = "x" * (number * 37 % 2000)
+    assert writer.append(entry("stage start", stage=stage, exit_code=number, error_message=message))
+    time.sleep(0.001)
+print(number)
+"""
+
+
+class Follower:
+    """A `follow` that is running, and what it prints."""
+
+    def __init__(self, process: subprocess.Popen[bytes], output: IO[bytes]) -> None:
+        self.process = process
+        self._output = output
+        self._buffered = b""
+
+    def line(self) -> str:
+        """The next line; fails the test when none comes in time."""
+        while b"\n" not in self._buffered:
+            readable, _, _ = select.select([self._output], [], [], PATIENCE_SECONDS)
+            assert readable, "nothing came"
+            more = os.read(self._output.fileno(), 65536)
+            assert more, "it ended"
+            self._buffered += more
+        line, _, self._buffered = self._buffered.partition(b"\n")
+        return line.decode()
+
+    def stages(self, count: int) -> list[str]:
+        """The stages of that many entries; of a damaged piece its text."""
+        documents = (json.loads(self.line()) for _ in range(count))
+        return [each.get("stage") or each["malformed"]["text"] for each in documents]
+
+
+@contextmanager
+def following(*arguments: object, output: str = "jsonl", **variables: str) -> Iterator[Follower]:
+    command = [*PROGRAM, "follow", "-o", output, *map(str, arguments)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment(**variables)) as process:
+        assert process.stdout is not None
+        try:
+            yield Follower(process, process.stdout)
+        finally:
+            process.kill()
+
+
+def stage(name: str, at: float = 0) -> Entry:
+    return entry("stage start", at, stage=name)
+
+
+@pytest.fixture(params=["lines", "array"])
+def layout(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("SERVICE_RECORDS_LAYOUT", request.param)
+    return str(request.param)
+
+
+@pytest.fixture
+def records(tmp_path: Path, layout: str) -> Records:
+    """Those of a directory with one service that has recorded."""
+    records = Records(tmp_path / "records")
+    records.writer("job").append(stage("first"))
+    return records
+
+
+def test_a_directory_a_file_and_an_entry_are_waited_for(tmp_path: Path, layout: str) -> None:
+    directory = tmp_path / "not" / "there" / "yet"
+    (tmp_path / "not").mkdir()
+    with following("--from", directory) as follower:
+        for number in range(3):
+            Records(directory).writer(f"service{number}").append(stage(f"stage {number}"))
+            assert json.loads(follower.line())["service"] == f"service{number}"
+
+
+def test_a_record_goes_on_when_it_is_rotated_or_truncated(records: Records) -> None:
+    path, writer = records.path("job"), records.writer("job")
+    with following("--from", records.directory) as follower:
+        assert follower.stages(1) == ["first"]
+        path.rename(path.with_suffix(".json.1"))
+        records.writer("job").append(stage("rotated"))
+        assert follower.stages(1) == ["rotated"]
+        path.write_bytes(b"")
+        writer.append(stage("truncated"))
+        assert follower.stages(1) == ["truncated"]
+        path.unlink()
+        writer.append(stage("made anew"))
+        assert follower.stages(1) == ["made anew"]
+
+
+def test_a_directory_that_is_removed_and_made_again_is_followed_again(records: Records) -> None:
+    with following("--from", records.directory) as follower:
+        assert follower.stages(1) == ["first"]
+        records.path("job").unlink()
+        records.directory.rmdir()
+        records.writer("other").append(stage("again"))
+        assert follower.stages(1) == ["again"]
+
+
+def test_a_torn_entry_shows_as_damage_and_only_once_it_is_certain(records: Records) -> None:
+    with following("--from", records.directory) as follower:
+        assert follower.stages(1) == ["first"]
+        with records.path("job").open("ab") as stream:
+            stream.write(b'\n{"torn')
+        assert follower.stages(1) == ['{"torn']
+        records.writer("job").append(stage("next"))
+        assert follower.stages(1) == ["next"]
+
+
+def test_a_parked_line_is_shown_and_not_again_when_it_gets_into_the_array(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SERVICE_RECORDS_LAYOUT", "array")
+    records = Records(tmp_path)
+    records.writer("job").append(stage("first"))
+    with following("--from", tmp_path) as follower:
+        assert follower.stages(1) == ["first"]
+        with records.path("job").open("ab") as stream:
+            stream.write(b"\n" + stage("parked").to_line())
+        assert follower.stages(1) == ["parked"]
+        records.writer("job").append(stage("last"))
+        assert follower.stages(1) == ["last"]
+    assert len(json.loads(records.path("job").read_bytes())) == 3
+
+
+def test_of_many_writers_and_rotations_every_entry_comes_once_and_in_order(
+    tmp_path: Path, layout: str
+) -> None:
+    """Three writers to one record, which is rotated meanwhile, and one to another."""
+    path, rotations = tmp_path / "job.json", 0
+    came: dict[str, list[int]] = {"a": [], "b": [], "c": [], "d": []}
+    with following("--from", tmp_path, "-n", "all") as follower:
+        writers = {
+            stage: started_writer(tmp_path, "other" if stage == "d" else "job", stage) for stage in came
+        }
+        while rotations < 3:
+            take(follower, came)
+            if sum(map(len, came.values())) > 100 * (rotations + 1) and is_seen(path, came):
+                rotations += 1
+                path.rename(path.with_suffix(f".{rotations}"))
+        (tmp_path / "stop").touch()
+        wrote = {
+            stage: int(writer.communicate(timeout=PATIENCE_SECONDS)[0]) for stage, writer in writers.items()
+        }
+        while sum(map(len, came.values())) < sum(wrote.values()):
+            take(follower, came)
+    assert came == {stage: list(range(count)) for stage, count in wrote.items()}
+
+
+def started_writer(directory: Path, service: str, stage: str) -> subprocess.Popen[bytes]:
+    program = [sys.executable, "-c", WRITE_UNTIL_STOPPED, str(directory), service, stage]
+    return subprocess.Popen(program, cwd=REPOSITORY, stdout=subprocess.PIPE)
+
+
+def take(follower: Follower, came: dict[str, list[int]]) -> None:
+    document = json.loads(follower.line())
+    came[document["stage"]].append(document["exitCode"])
+
+
+def is_seen(path: Path, came: dict[str, list[int]]) -> bool:
+    """Whether the file is there, and its first entry was shown: of a file that came and went nobody knows."""
+    if not path.exists():
+        return False
+    first = next((piece for piece in Records(path.parent).read("job")), None)
+    return isinstance(first, Entry) and first.exit_code in came.get(first.stage or "", ())
+
+
+def test_an_entry_is_shown_within_a_tenth_of_a_second(records: Records) -> None:
+    """The fastest of some: a machine may be busy now and then."""
+    writer, spent = records.writer("job"), []
+    with following("--from", records.directory) as follower:
+        follower.line()
+        for number in range(20):
+            begun = time.perf_counter()
+            writer.append(stage(f"stage {number}"))
+            follower.line()
+            spent.append(time.perf_counter() - begun)
+    assert min(spent) < 0.1
+
+
+def test_it_sleeps_while_nothing_happens(records: Records) -> None:
+    with following("--from", records.directory) as follower:
+        follower.line()
+        before = switches(follower.process.pid)
+        time.sleep(1.5)
+        assert switches(follower.process.pid) - before < 10
+
+
+def switches(pid: int) -> int:
+    """How often a process went to sleep so far."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("-n 2", ["service end", "stage start"]),
+        ("-n 1 bootkube", ["service end"]),
+        ("-n all bootkube.service", ["service start", "stage start", "stage end", "service end"]),
+        ("--failed", ["stage end", "service end"]),
+        ("--stage second", ["stage start", "stage end"]),
+    ],
+)
+def test_history_comes_first_and_only_what_was_asked_for(
+    tmp_path: Path, arguments: str, expected: list[str]
+) -> None:
+    write_lines(tmp_path / "bootkube.json", *failed_run())
+    write_lines(tmp_path / "other.json", stage("later", 60))
+    with following("--from", tmp_path, *arguments.split()) as follower:
+        assert [json.loads(follower.line())["phase"] for _ in expected] == expected
+        write_lines(tmp_path / "bootkube.json", *failed_run(), *failed_run(at=100))
+        fresh = [json.loads(follower.line()) for _ in range(2)]
+    assert [each["service"] for each in fresh] == ["bootkube", "bootkube"]
+
+
+def test_without_history_only_what_is_new_comes(records: Records) -> None:
+    with following("--from", records.directory, "-n", "0") as follower:
+        while not is_asleep(follower.process.pid):
+            time.sleep(0.01)
+        records.writer("job").append(stage("second"))
+        assert follower.stages(1) == ["second"]
+
+
+def test_only_the_end_of_a_long_record_is_read_for_its_last_entries(tmp_path: Path) -> None:
+    many = b"".join(stage(f"stage {number}").to_line() for number in range(1000))
+    (tmp_path / "job.json").write_bytes(many * 100 + stage("last").to_line())
+    with following("--from", tmp_path, "-n", "2") as follower:
+        assert follower.stages(2) == ["stage 999", "last"]
+    with following("--from", tmp_path, "-n", "all") as follower:
+        assert follower.stages(100_001)[::1000] == ["stage 0"] * 100 + ["last"]
+
+
+def is_asleep(pid: int) -> bool:
+    """Whether it waits in poll(2), for which nothing else of it does."""
+    return "poll" in Path(f"/proc/{pid}/wchan").read_text()
+
+
+def test_an_interrupt_ends_it_with_130_and_no_traceback(records: Records) -> None:
+    with following("--from", records.directory) as follower:
+        follower.line()
+        follower.process.send_signal(signal.SIGINT)
+        assert follower.process.wait(PATIENCE_SECONDS) == 130
+
+
+def test_it_ends_when_its_reader_leaves_though_no_entry_comes(records: Records) -> None:
+    with following("--from", records.directory) as follower:
+        follower.line()
+        assert follower.process.stdout is not None
+        follower.process.stdout.close()
+        assert follower.process.wait(PATIENCE_SECONDS) == 141
+
+
+def test_what_cannot_be_followed_is_said_in_one_line(tmp_path: Path) -> None:
+    file = write_lines(tmp_path / "job.json", entry())
+    answer = service_record("follow", "--from", file)
+    assert (answer.status, answer.out) == (2, "")
+    assert "is a file" in answer.err
+    assert service_record("follow", "-n", "few").status == 2
+
+
+def test_a_missing_directory_is_said_to_be_waited_for(tmp_path: Path) -> None:
+    command = [*PROGRAM, "follow", "--from", str(tmp_path / "later")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, env=environment()) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline().decode() == f"Waiting for {tmp_path}/later\n"
+        process.kill()
+
+
+def test_on_a_terminal_each_entry_is_a_line_that_fits(tmp_path: Path) -> None:
+    run = failed_run(error_message="first line\nlast line \x1b[2J" + "m" * 200)
+    write_lines(tmp_path / "bootkube.json", *run, b"oops\n", stage("n" * 300, 30))
+    shown = on_a_terminal(7, "--from", tmp_path, "--color", "never")
+    assert shown[0] == "2026-11-20 UTC-05:00"
+    assert shown[1] == "20:05:10.000 ● bootkube  started"
+    assert shown[2] == "20:05:11.000 ● bootkube  stage second started"
+    assert shown[3].startswith(r"20:05:20.000 ✗ bootkube  stage second failed: exit 1: last line \x1b[2Jmm")
+    assert shown[5] == "             ! bootkube  line 5: not an entry: oops"
+    assert [len(line) for line in shown if len(line) > 70] == [80, 80, 80]
+    assert "\x1b[1;31m✗ \x1b[0m" in on_a_terminal(7, "--from", tmp_path)[3]
+
+
+def test_failures_are_told_in_full_when_that_is_asked_for(tmp_path: Path) -> None:
+    write_lines(tmp_path / "bootkube.json", *failed_run(error_message="first\nlast"))
+    with following("--from", tmp_path, "-n", "1", output="wide") as follower:
+        assert [follower.line() for _ in range(4)][1:] == [
+            "01:05:20.000 ✗ bootkube  failed: exit 1: last",
+            "             at       /usr/local/bin/job.sh:12 in main",
+            "             message  │ first",
+        ]
+
+
+def on_a_terminal(lines: int, *arguments: object) -> list[str]:
+    """The first so many lines that appear on a terminal of 80 columns."""
+    leader, side = pty.openpty()
+    command = [*PROGRAM, "follow", *map(str, arguments)]
+    with subprocess.Popen(command, stdout=side, env=environment(COLUMNS="80", LINES="24")) as process:
+        os.close(side)
+        with os.fdopen(leader, "rb", buffering=0) as output:
+            follower = Follower(process, output)
+            shown = [follower.line().removesuffix("\r") for _ in range(lines)]
+            process.kill()
+    return shown

@@ -1,0 +1,232 @@
+"""`service-record export --to chrome-trace` and `otlp`: when what ran, as trace viewers take it."""
+
+import base64
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf import json_format
+from hypothesis import given
+from hypothesis import strategies as st
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status, TracesData
+
+from service_record.entry import Entry, Phase, Result
+from service_record.export.chrome_trace import to_chrome_trace
+from service_record.export.clock import with_steady_clock
+from service_record.export.otlp import to_otlp
+from service_record.history import build_history
+from tests.builders import BOOT_ID, START, entry, failed_run, upstream_entry, write_lines
+from tests.command_line import service_record
+from tests.strategies import entries
+
+START_MICROSECONDS = round(START.timestamp() * 1e6)
+
+
+def chrome(**records: list[Entry]) -> list[dict[str, Any]]:
+    content = b"".join(to_chrome_trace(build_history(with_steady_clock(list(records.items()))), None))
+    events: list[dict[str, Any]] = json.loads(content)["traceEvents"]
+    return events
+
+
+def slices(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [event for event in events if event["ph"] == "X"]
+
+
+def otlp(host: str | None = None, **records: list[Entry]) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(
+        b"".join(to_otlp(build_history(with_steady_clock(list(records.items()))), host))
+    )
+    return document
+
+
+def parsed(document: dict[str, Any]) -> TracesData:
+    """The document as the protocol's own definitions read it; in JSON they have ids in base64 by default."""
+
+    def with_base64(value: Any) -> Any:
+        if isinstance(value, list):
+            return [with_base64(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        ids = {key: base64.b64encode(bytes.fromhex(value[key])).decode() for key in value if is_id(key)}
+        return {key: with_base64(item) for key, item in value.items()} | ids
+
+    return json_format.ParseDict(with_base64(document), TracesData())
+
+
+def is_id(key: str) -> bool:
+    return key in {"traceId", "spanId", "parentSpanId"}
+
+
+def spans_of(document: dict[str, Any]) -> list[Span]:
+    return [
+        span
+        for resource in parsed(document).resource_spans
+        for scope in resource.scope_spans
+        for span in scope.spans
+    ]
+
+
+def ids_of(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield from (item for key, item in value.items() if is_id(key))
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from ids_of(item)
+
+
+def stage(name: str, start: float, end: float, **fields: object) -> list[Entry]:
+    return [
+        entry(Phase.STAGE_START, start, stage=name, **fields),
+        entry(Phase.STAGE_END, end, stage=name, **fields),
+    ]
+
+
+def in_time(*written: list[Entry]) -> list[Entry]:
+    return sorted((one for some in written for one in some), key=lambda one: one.uptime or 0)
+
+
+RUN = [entry(at=0), entry(Phase.SERVICE_END, 10)]
+
+
+def test_each_service_is_a_process_with_a_slice_for_what_ran_and_a_mark_for_what_failed() -> None:
+    events = chrome(bootkube=failed_run(), other=in_time(RUN, stage("first", 1, 3)))
+    names = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
+    found = [
+        (names[each["pid"]], each["name"], each["ts"] - START_MICROSECONDS, each["dur"])
+        for each in slices(events)
+    ]
+    assert found == [
+        ("bootkube", "bootkube", 0, 10_000_000),
+        ("bootkube", "stage second", 1_000_000, 9_000_000),
+        ("other", "other", 0, 10_000_000),
+        ("other", "stage first", 1_000_000, 2_000_000),
+    ]
+    failures = [each for each in events if each["ph"] == "i"]
+    assert [(each["name"], each["ts"] - START_MICROSECONDS) for each in failures] == [
+        ("bootkube failed: exit 1", 10_000_000),
+        ("stage second failed: exit 1", 10_000_000),
+    ]
+    assert failures[0]["args"]["facts"]["location"] == {
+        "line": 12,
+        "function": "main",
+        "file": "/usr/local/bin/job.sh",
+    }
+
+
+def test_what_overlaps_is_on_threads_of_its_own() -> None:
+    events = chrome(
+        job=in_time(RUN, stage("a", 1, 5), stage("b", 3, 7), stage("c", 6, 8), stage("d", 6.5, 7.5))
+    )
+    threads = {event["name"]: event["tid"] for event in slices(events)}
+    assert threads["job"] == threads["stage a"] == threads["stage c"] == threads["stage d"]
+    assert threads["stage b"] != threads["job"]
+
+
+@given(st.lists(entries(), max_size=12))
+def test_slices_of_a_thread_never_cross_whatever_was_recorded(written: list[Entry]) -> None:
+    events = slices(chrome(job=written))
+    assert all(event["dur"] >= 0 and event["ts"] >= 0 for event in events)
+    for one in events:
+        for other in events:
+            if one["tid"] == other["tid"]:
+                ends = one["ts"] + one["dur"], other["ts"] + other["dur"]
+                assert not one["ts"] < other["ts"] < ends[0] < ends[1]
+
+
+@given(st.lists(entries(), max_size=12))
+def test_spans_are_what_the_protocol_defines_whatever_was_recorded(written: list[Entry]) -> None:
+    document = otlp(job=written)
+    spans = spans_of(document)
+    known = {span.span_id for span in spans}
+    assert len(known) == len(spans)
+    assert all(span.parent_span_id in known | {b""} for span in spans)
+    assert all(span.start_time_unix_nano <= span.end_time_unix_nano for span in spans)
+
+
+def test_a_boot_is_a_trace_of_a_span_for_each_run_and_stage_with_its_failure() -> None:
+    document = otlp("host-1", bootkube=failed_run(error_message="no such image", stack=("12 main /x",)))
+    run, second = spans_of(document)
+    assert run.trace_id == second.trace_id == bytes.fromhex(BOOT_ID)
+    assert (run.name, second.name, second.parent_span_id) == ("bootkube", "stage second", run.span_id)
+    assert run.kind == Span.SPAN_KIND_INTERNAL
+    assert (run.status.code, run.status.message) == (Status.STATUS_CODE_ERROR, "failed: exit 1")
+    assert run.end_time_unix_nano - run.start_time_unix_nano == 10 * 10**9
+    assert run.start_time_unix_nano == START_MICROSECONDS * 1000
+    told = {attribute.key: attribute.value.string_value for attribute in run.events[0].attributes}
+    assert told["exception.message"] == "no such image"
+    resource = parsed(document).resource_spans[0].resource
+    assert [(each.key, each.value.string_value) for each in resource.attributes] == [
+        ("service.name", "bootkube"),
+        ("host.name", "host-1"),
+    ]
+
+
+def test_ids_and_numbers_are_written_as_the_protocol_has_them_in_json() -> None:
+    document = otlp(bootkube=failed_run())
+    assert [found for found in ids_of(document) if not re.fullmatch("[0-9a-f]{32}|[0-9a-f]{16}", found)] == []
+    span = document["resourceSpans"][0]["scopeSpans"][0]["spans"][0]
+    assert span["startTimeUnixNano"] == f"{START_MICROSECONDS}000"
+    assert {"key": "process.pid", "value": {"intValue": "4711"}} in span["attributes"]
+
+
+def test_ids_stay_the_same_when_the_record_grows() -> None:
+    before = list(ids_of(otlp(job=failed_run())))
+    after = list(ids_of(otlp(job=[*failed_run(), *[replace(one, pid=2) for one in failed_run(at=100)]])))
+    assert after[: len(before)] == before
+    assert len(set(after)) == 5  # the trace, two runs, two stages
+
+
+def test_boots_are_different_traces_also_where_one_has_no_id() -> None:
+    other = [replace(one, boot_id="c1" * 16) for one in RUN]
+    upstream = [upstream_entry(at=0), upstream_entry(Phase.SERVICE_END, 5)]
+    assert len({span.trace_id for span in spans_of(otlp(job=[*RUN, *other], old=upstream))}) == 3
+
+
+def test_a_clock_that_steps_within_a_boot_moves_nothing() -> None:
+    run = in_time(RUN, stage("first", 1, 3))
+    stepped = [replace(one, timestamp="2020-01-01T00:00:00Z") for one in run[:2]] + run[2:]
+    assert chrome(job=stepped) == chrome(job=run)
+    assert otlp(job=stepped) == otlp(job=run)
+
+
+def test_what_has_no_end_lasts_as_long_as_something_is_known_of_it() -> None:
+    events = slices(chrome(running=[entry(at=1)], other=RUN, gone=[entry(at=-50, boot_id="a0" * 16)]))
+    assert {each["name"]: (each["args"]["outcome"], each["dur"]) for each in events} == {
+        "running": ("running", 9_000_000),
+        "other": ("success", 10_000_000),
+        "gone": ("interrupted", 0),
+    }
+
+
+def test_a_command_lies_beside_the_run_that_it_belongs_to() -> None:
+    before = [
+        entry(Phase.PRE_COMMAND_START, -3, pre_command="prep"),
+        entry(Phase.PRE_COMMAND_END, -1, pre_command="prep", result=Result.SUCCESS),
+    ]
+    run, command = spans_of(otlp(job=[*before, *RUN]))
+    assert (command.name, command.parent_span_id) == ("pre-command prep", run.span_id)
+    assert command.end_time_unix_nano < run.start_time_unix_nano
+
+
+@pytest.mark.parametrize("form", ["chrome-trace", "otlp"])
+def test_damage_is_left_out_and_said_to_be(tmp_path: Path, form: str) -> None:
+    write_lines(tmp_path / "job.json", *failed_run(), b"oops\n")
+    write_lines(tmp_path / "other.json", *RUN)
+    answer = service_record("export", "--to", form, "--from", tmp_path)
+    assert (answer.status, answer.err) == (4, "job: 1 damaged piece left out: line 5 (not an entry)\n")
+    assert json.loads(answer.out)
+    assert service_record("export", "other", "--to", form, "--from", tmp_path).status == 0
+
+
+def test_the_host_is_named_in_traces_only(tmp_path: Path) -> None:
+    write_lines(tmp_path / "job.json", *RUN)
+    arguments = "export", "--from", tmp_path, "--host", "h1", "--to"
+    assert json.loads(service_record(*arguments, "chrome-trace").out)["otherData"]["host"] == "h1"
+    assert service_record(*arguments, "array").status == 2
+    assert (
+        service_record("export", "--to", "otlp", "--directory", tmp_path / "out", "--from", tmp_path).status
+        == 2
+    )
