@@ -68,7 +68,7 @@ def restart_loop(host: Host) -> None:
 
 
 def boot_loop(host: Host) -> None:
-    """The disk is in use by what was on it before; the host reboots and tries again, four times."""
+    """The disk is in use by what was on it before; booted four times, the host gets no further."""
     host.services("crio-configure", "release-image")
     host.service("install-to-disk", "StateDirectory=install-to-disk", trouble="busy")
     for _ in range(4):
