@@ -11,7 +11,6 @@ from typing import Final, TypeAlias
 
 from service_record import systemd
 from service_record.bundle import (
-    DAMAGED_SUFFIX,
     RECORD_DIRECTORIES,
     UNFINISHED_SUFFIX,
     Bundle,
@@ -24,6 +23,7 @@ from service_record.entry import Entry, Malformed
 from service_record.history.liveness import Liveness
 from service_record.layout import read_entries
 from service_record.records import Records
+from service_record.writer import DAMAGED_SUFFIX
 
 _STANDARD_INPUT: Final = "-"
 

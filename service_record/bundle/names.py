@@ -3,13 +3,13 @@
 import re
 from typing import Final, NamedTuple
 
+from service_record.writer import DAMAGED_SUFFIX
+
 RECORD_DIRECTORIES: Final = ("bootstrap/services", "var/log/openshift")
 """Where records are in a log bundle, and in what agent-gather makes, below whatever directory."""
 
 UNFINISHED_SUFFIX: Final = ".tmp"
 """Behind the name of a record: what upstream's shim was about to put in its place."""
-DAMAGED_SUFFIX: Final = ".damaged"
-"""Behind the name of a record: a copy of the damaged bytes that a writer replaced in it."""
 
 _FILE: Final = re.compile(
     rf"(?:.*/)?(?:{'|'.join(RECORD_DIRECTORIES)})/(?P<service>[^/.][^/]*)\.json"

@@ -8,10 +8,9 @@ from datetime import UTC, datetime
 from io import BytesIO
 from typing import BinaryIO, Final, TypeAlias
 
-from service_record.bundle.names import DAMAGED_SUFFIX
 from service_record.entry import Entry, Malformed
 from service_record.export import FORMS
-from service_record.writer import record_name
+from service_record.writer import DAMAGED_SUFFIX, record_name
 
 _LEVEL: Final = 6
 _FILE_MODE: Final = 0o640

@@ -14,7 +14,6 @@ from typing import BinaryIO, Final, cast
 import click
 
 from service_record.bundle import (
-    DAMAGED_SUFFIX,
     HEAD_BYTES,
     UNFINISHED_SUFFIX,
     Bundle,
@@ -31,6 +30,7 @@ from service_record.entry import Entry
 from service_record.export import FORMS
 from service_record.records import Records
 from service_record.source import SourceError, beside, records_directory
+from service_record.writer import DAMAGED_SUFFIX
 
 _STANDARD_INPUT: Final = "-"
 _ONE_RECORD: Final = "--salvage takes one record, FILE"

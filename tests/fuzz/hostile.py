@@ -104,7 +104,7 @@ def _pax_records(draw: st.DrawFn) -> bytes:
 
 
 @st.composite
-def members(draw: st.DrawFn, inner: st.SearchStrategy[bytes]) -> bytes:
+def _members(draw: st.DrawFn, inner: st.SearchStrategy[bytes]) -> bytes:
     """One member of an archive, often a record, sometimes what should not be there."""
     path, data = draw(_PATHS), draw(inner)
     layout = draw(st.sampled_from([tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]))
@@ -126,13 +126,15 @@ def _archives(draw: st.DrawFn, layers: int) -> bytes:
     """An archive, in up to two compressions, and with so many layers of archives in it."""
     inner = RECORDS | st.binary(max_size=99)
     if layers:
-        inner |= _archives(layers - 1)
-    archive = tar(*draw(st.lists(members(inner), min_size=1, max_size=4)))
+        inner |= damaged(_archives(layers - 1))
+    archive = tar(*draw(st.lists(_members(inner), min_size=1, max_size=4)))
     for compress in draw(st.lists(st.sampled_from(list(COMPRESSIONS.values())), max_size=2)):
         archive = compress(archive)
     return archive
 
 
-MEMBERS = members(RECORDS | _archives(0))
+MEMBERS = _members(RECORDS | damaged(_archives(0)))
+"""Of archives that are whole otherwise."""
+
 ARCHIVES = damaged(_archives(2))
 """Archives in any compression, in one another, with whatever members; whole or not."""

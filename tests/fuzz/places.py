@@ -10,6 +10,16 @@ from typing import Final
 _MAX_NAME_BYTES: Final = 255
 _MEMORY: Final = "/dev/shm"  # where it is there, a directory comes and goes ten times as fast
 
+KINDS: Final[Mapping[str, Callable[[Path], object]]] = {
+    "directory": Path.mkdir,
+    "FIFO": os.mkfifo,
+    "link to itself": lambda path: path.symlink_to(path),
+    "link to nothing": lambda path: path.symlink_to("nothing"),
+    "link to a device": lambda path: path.symlink_to("/dev/zero"),
+    "link to a file": lambda path: path.symlink_to("/etc/passwd"),
+}
+"""What a file can be instead of one -> what makes it so."""
+
 
 @contextmanager
 def around() -> Iterator[Path]:
@@ -22,7 +32,7 @@ def around() -> Iterator[Path]:
 
 
 def write_all(directory: Path, files: Mapping[str, bytes], odd: Mapping[str, str] | None = None) -> Path:
-    """The files, and what is odd, each of one of `KINDS`, in a new directory, where they can be called so."""
+    """The files, and odd ones of these `KINDS`, in a new directory, as far as they can be called so."""
     directory.mkdir(parents=True)
     for name, content in files.items():
         if _can_be_called(name):
@@ -31,16 +41,6 @@ def write_all(directory: Path, files: Mapping[str, bytes], odd: Mapping[str, str
         if _can_be_called(name) and not os.path.lexists(directory / name):
             KINDS[kind](directory / name)
     return directory
-
-
-KINDS: Final[Mapping[str, Callable[[Path], object]]] = {
-    "directory": Path.mkdir,
-    "FIFO": os.mkfifo,
-    "link to itself": lambda path: path.symlink_to(path),
-    "link to nothing": lambda path: path.symlink_to("nothing"),
-    "link to a device": lambda path: path.symlink_to("/dev/zero"),
-    "link to a file": lambda path: path.symlink_to("/etc/passwd"),
-}
 
 
 def _can_be_called(name: str) -> bool:

@@ -23,8 +23,6 @@ _SHOWING = [
 ]
 _EXPORTING = [("--directory", "{out}"), ("--directory", "{out}/new"), ("--from", "{place}")]
 _VALIDATING = [("--salvage", "{out}/saved.json"), ("--salvage", "{out}/absent/saved"), ("{place}",)]
-
-
 _SERVICES = st.lists(RAW_NAMES.filter(lambda name: "\0" not in name), max_size=2)
 
 
