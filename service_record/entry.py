@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
+from operator import attrgetter
 from typing import Any, Final
 
 from service_record import fields
@@ -122,13 +123,19 @@ class Entry:
 
     def to_json(self) -> dict[str, object]:
         """The fields that are known, under their names on disk and in their order there."""
-        values = {name: getattr(self, attribute) for name, (attribute, _) in _FIELDS.items()}
-        values["phase"] = self.phase.value
-        values["result"] = self.result and self.result.value
-        values["stack"] = list(self.stack)
-        values["dropped"] = self.dropped or None
-        present = {name: value for name, value in values.items() if not _is_absent(value)}
-        return present | dict(self.extra)
+        present: dict[str, object] = {
+            name: value
+            for name, value in zip(_FIELDS, _VALUES(self), strict=True)
+            if value or (value == 0 and value is not False)
+        }
+        present["phase"] = self.phase.value
+        if self.result is not None:
+            present["result"] = self.result.value
+        if self.stack:
+            present["stack"] = list(self.stack)
+        if not self.dropped:
+            present.pop("dropped", None)
+        return present | dict(self.extra) if self.extra else present
 
     def to_line(self, limit: int = MAX_LINE_BYTES) -> bytes:
         """The entry as one line of JSON with its newline, in UTF-8, at most `limit` bytes.
@@ -159,10 +166,6 @@ class Entry:
             if (text := getattr(self, name)) and len(text) * _MAX_CHARACTER_BYTES > limit
         }
         return replace(self, **long) if long else self
-
-
-def _is_absent(value: object) -> bool:
-    return value is None or value is False or value in ("", [])
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,3 +203,6 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[str, object], object]]]] = {
     "recorder": ("recorder", fields.text),
 }
 """Name on disk, in the order of writing -> attribute, and what checks and converts its value."""
+
+_VALUES: Final = attrgetter(*(attribute for attribute, _ in _FIELDS.values()))
+"""The values of an entry, in that order."""
