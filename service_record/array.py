@@ -52,7 +52,8 @@ def append(descriptor: int, line: bytes, *, copy: str, patience: float) -> None:
 
     The descriptor must be open for reading and writing, and not for appending. Bytes that are no entries and
     stand where the array should end are kept in the file `copy` first. The lock is waited for `patience`
-    seconds. Raises ArrayError or OSError, and then has changed nothing but the blanks at the end.
+    seconds. Raises ArrayError before any entry is touched; OSError also where only part of one was written,
+    which the next append mends.
     """
     with _locked(descriptor, patience):
         for _ in range(_LOOKS):
