@@ -23,6 +23,8 @@ PARTS = {
     "diagnosis": {"diagnosis"},
     "bundle": {"bundle"},
     "source": {"source"},
+    "redaction": {"redaction"},
+    "reporter": {"reporter"},
     "display": {"display"},
     "export": {"export"},
     "cli": {"cli"},
@@ -38,8 +40,10 @@ MAY_IMPORT = {
     "diagnosis": {"format", "history"},
     "bundle": {"format", "layout", "records", "export"},
     "source": {"format", "layout", "records", "systemd", "history", "bundle"},
+    "redaction": {"format"},
     "display": {"format", "history", "diagnosis"},
     "export": {"format", "history", "display"},
+    "reporter": set(PARTS) - {"cli", "recorder", "reporter"},
     "cli": set(PARTS) - {"cli"},
 }
 PURE = {"format", "layout", "history", "diagnosis", "display", "export"}
