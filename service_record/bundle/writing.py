@@ -12,6 +12,7 @@ from typing import Final, Protocol, Self
 from service_record.bundle.archive import Archive, Opening
 from service_record.bundle.blocks import BLOCK_BYTES, MIN_BLOCK_BYTES, Blocks, Cut
 from service_record.bundle.compression import SPARE_BYTES, Pool
+from service_record.bundle.names import named
 from service_record.bundle.spool import Ballast, Spool
 
 DISK_BYTES: Final = 64 << 20
@@ -55,16 +56,6 @@ class Packed:
     """How many are missing at its beginning, after redaction."""
     cut: Cut | None = None
     """Why they are; None when all is there."""
-
-
-def cut_notice(dropped: int) -> bytes:
-    """The first line of a text whose beginning is missing."""
-    return f"[service-record: {dropped} bytes before this line were cut; the manifest says why]\n".encode()
-
-
-def cut_array(_dropped: int) -> bytes:
-    """What makes an array with an entry to a line whole again whose first lines are missing."""
-    return b"[\n"
 
 
 class MemberWriter:
@@ -112,11 +103,11 @@ class BundleWriter:
         workers: int | None = None,
         shares: bool = True,
     ) -> None:
-        """`workers` are threads; `shares` has each member leave half of the room to those behind it."""
+        """`top` may be empty. `workers` are threads. `shares`: a member leaves half of the room to others."""
         self._path = path
-        self._top = _inside(top)
+        self._top = f"{_inside(top)}/" if top else ""
         self._mtime = mtime
-        self._disk_bytes = max(disk_bytes, _MIN_BYTES)
+        self._disk_bytes = min(max(disk_bytes, _MIN_BYTES), SERVER_BYTES)
         self._redact = redact
         self._room_share = _ROOM_SHARE if shares else 1
         self._segment_bytes = max(self._disk_bytes // _PARTS, MIN_BLOCK_BYTES)
@@ -144,17 +135,17 @@ class BundleWriter:
         limit: int | None = None,
         mtime: float | None = None,
         essential: bool = False,
-        opening: Opening | None = cut_notice,
+        whole: bool = False,
         keep_empty: bool = False,
     ) -> Iterator[MemberWriter]:
         """Begin a file, of which at most the last `limit` bytes are kept, and put it in place at the end.
 
         `path` is relative to the top directory; a second member of the same path gets another name. An
-        essential one may take what is reserved, and all of the room. `opening` makes what stands before the
-        rest when the beginning was cut, beyond the limit; None has a file be there whole, or not at all. One
-        to which nothing was written is left out unless `keep_empty`. What was written before an exception is
-        kept. Raises ValueError for a path that leads out of the top directory, RuntimeError while another
-        member is open.
+        essential one may take what is reserved, and all of the room. Where the beginning is missing a line
+        more says so, or makes a record an array again; other JSON, and what is to be `whole`, is left out
+        then. A file to which nothing was written is, too, unless `keep_empty`. What was written before an
+        exception is kept. Raises ValueError for a path that leads out of the top directory, RuntimeError
+        while another member is open.
         """
         if self._is_open:
             raise RuntimeError("another member of the bundle is open")
@@ -184,14 +175,15 @@ class BundleWriter:
                 blocks.finish()
                 if member.given or keep_empty:
                     moment = self._mtime if mtime is None else mtime
-                    size = self._archive.append(f"{self._top}/{name}", moment, blocks, opening, ballast)
+                    opening = None if whole else _opening(name)
+                    size = self._archive.append(self._top + name, moment, blocks, opening, ballast)
                     self.members.append(
                         Packed(path=name, bytes=size, dropped_bytes=blocks.dropped, cut=blocks.cut)
                     )
 
     def add(self, path: str, data: bytes, mtime: float | None = None) -> None:
         """Add a whole small file, which may take what is reserved; without room even there, none of it."""
-        with self.member(path, mtime=mtime, essential=True, opening=None, keep_empty=True) as member:
+        with self.member(path, mtime=mtime, essential=True, whole=True, keep_empty=True) as member:
             for start in range(0, len(data), _SLICE):
                 member.write(data[start : start + _SLICE])
 
@@ -257,6 +249,22 @@ class BundleWriter:
             path = str(found.with_name(f"{found.stem}_{found.suffix}"))
         self._names.add(path)
         return path
+
+
+def _opening(path: str) -> Opening | None:
+    """What stands before the rest of a member that lost its beginning; None where a rest is of no use."""
+    if (record := named(path)) and not record.suffix:
+        return _cut_array
+    return None if path.endswith(".json") else _cut_notice
+
+
+def _cut_notice(dropped: int) -> bytes:
+    return f"[service-record: {dropped} bytes before this line were cut; the manifest says why]\n".encode()
+
+
+def _cut_array(_dropped: int) -> bytes:
+    """Records are arrays with an entry to a line, cut between lines."""
+    return b"[\n"
 
 
 def _inside(path: str) -> str:
