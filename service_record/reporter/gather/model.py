@@ -1,11 +1,13 @@
 """What collectors, a bundle and a round know of one another; gathering itself is in `gathering`."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol, TypeAlias
+
+from service_record.reporter.gather.deadline import Deadline
 
 
 class Status(StrEnum):
@@ -79,14 +81,22 @@ class Begin:
     mtime: float | None = None
     """When it was last written, in seconds since 1970; None for now."""
     skipped: int = 0
-    """Bytes of it that were not even read, because of its limit."""
+    """Bytes of it that are left out, the oldest, because of its limit."""
+    is_whole: bool = False
+    """True for what would be useless without its beginning: it is within its limit, and not cut again."""
 
 
 Piece: TypeAlias = Begin | bytes
+"""Bytes before any `Begin` belong to the member that the collector names."""
+
+Pieces: TypeAlias = Generator[Piece, None, None]
 
 
 class GatherError(Exception):
-    """It could not be had, or not wholly: the status is absent, timed out or failed, the text says why."""
+    """It could not be had, or not wholly: the status is absent, cut, timed out or failed.
+
+    The text says why, in one line.
+    """
 
     def __init__(self, status: Status, reason: str) -> None:
         super().__init__(reason)
@@ -96,11 +106,11 @@ class GatherError(Exception):
 class Take(Protocol):
     """A kind of source: a program, a file, the journal, a fact that Python finds out."""
 
-    def pieces(self, collector: "Collector", context: Context, until: float) -> Iterator[Piece]:
-        """What it gives, a `Begin` before the chunks of each file; none when there is nothing.
+    def pieces(self, collector: "Collector", context: Context, deadline: Deadline) -> "Pieces":
+        """What it gives; nothing when there is nothing.
 
-        It runs in a thread of its own, which is given up at `until`, on the clock of time.monotonic(). What
-        it started must be gone when it ends, also when it is closed. Raises GatherError, also after
+        It runs in a thread of its own, which is left behind when it goes on long after the deadline. What it
+        started must be gone when it ends, also when it is closed. Raises GatherError, also after
         pieces; anything else that it raises is a failure, too.
         """
 
@@ -115,9 +125,14 @@ class Collector:
     take: Take
     seconds: float = 10
     bytes: int = 1 << 20
-    """How much of each file is kept, at its end. Of a producer without end eight times as much is read."""
+    """How much of each file is kept, at its end."""
     needs: tuple[str, ...] = ()
     """Programs by name and files by absolute path without which it is absent."""
+
+    @property
+    def most(self) -> int:
+        """How many bytes are read of a program before it counts as one that prints without end."""
+        return 8 * self.bytes
 
 
 @dataclass(frozen=True, slots=True)
