@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
@@ -87,7 +88,7 @@ def matches(root: Path, patterns: tuple[str, ...], deadline: Deadline) -> list[P
     """
     found: dict[Path, float] = {}
     for pattern in patterns:
-        fixed = pattern[: min(pattern.find(sign) % (len(pattern) + 1) for sign in "*?[")].rpartition("/")[0]
+        fixed = re.split(r"[*?\[]", pattern, maxsplit=1)[0].rpartition("/")[0]
         base = below(root, fixed or "/").resolve()
         for match in islice(base.glob(pattern[len(fixed) + 1 :]), _MOST_LOOKED_AT):
             if deadline.left() == 0:

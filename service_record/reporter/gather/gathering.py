@@ -4,7 +4,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from types import FrameType
 from typing import Final
 
@@ -23,6 +23,7 @@ from service_record.reporter.gather.model import (
     Piece,
     Pieces,
     Status,
+    Task,
 )
 from service_record.reporter.gather.running import found
 
@@ -50,7 +51,8 @@ def _gathered(collector: Collector, context: Context, bundle: Bundle, whole: Dea
     files = _Files(collector, bundle)
     end = _obstacle(collector, context, whole)
     if end is None:
-        end = _all_pieces(collector, context, files, Deadline(min(collector.seconds, whole.left())))
+        deadline = Deadline(min(collector.seconds, whole.left()))
+        end = _all_pieces(Task(collector, context, deadline), files)
     given = sum(each.bytes for each in files.given)
     dropped = sum(each.dropped_bytes for each in files.given)
     status = Status.CUT if dropped else Status.GIVEN if given else Status.EMPTY
@@ -77,11 +79,9 @@ def _obstacle(collector: Collector, context: Context, whole: Deadline) -> Gather
     return None
 
 
-def _all_pieces(
-    collector: Collector, context: Context, files: "_Files", deadline: Deadline
-) -> GatherError | None:
+def _all_pieces(task: Task, files: "_Files") -> GatherError | None:
     """Write all that it gives; return what ended it early."""
-    made = isolated(lambda: collector.take.pieces(collector, context, deadline), deadline)
+    made = isolated(lambda: task.collector.take.pieces(task), task.deadline)
     with closing(made) as pieces, files.members:
         end = _written(pieces, files)
         files.close()
@@ -123,10 +123,13 @@ class _Files:
 
     def _opened(self) -> Member:
         if self._member is None:
-            limit = None if self._begin.is_whole else self._collector.bytes
-            begun = self._bundle.member(self._begin.member, limit=limit, mtime=self._begin.mtime)
-            self._member = self.members.enter_context(begun)
+            self._member = self.members.enter_context(self._begun(self._begin, self._collector.bytes))
         return self._member
+
+    def _begun(self, begin: Begin, limit: int) -> AbstractContextManager[Member]:
+        if begin.opening is None:
+            return self._bundle.member(begin.member, limit=limit, mtime=begin.mtime)
+        return self._bundle.member(begin.member, limit=limit, mtime=begin.mtime, opening=begin.opening)
 
     def close(self) -> None:
         """End the file that is being written, if one is."""

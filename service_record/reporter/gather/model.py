@@ -1,6 +1,6 @@
 """What collectors, a bundle and a round know of one another; gathering itself is in `gathering`."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -43,6 +43,10 @@ class Context:
     """A file of certificates trusted beside the system's when they are checked."""
 
 
+Opening: TypeAlias = Callable[[int], bytes]
+"""What stands before the rest of a file of which so many bytes are cut off at its beginning."""
+
+
 class Member(Protocol):
     """One file of a bundle, while it is written."""
 
@@ -62,11 +66,12 @@ class Bundle(Protocol):
     """What is gathered goes here, one member after the other."""
 
     def member(
-        self, path: str, *, limit: int | None = None, mtime: float | None = None
+        self, path: str, *, limit: int | None = None, mtime: float | None = None, opening: Opening = ...
     ) -> AbstractContextManager[Member]:
         """Begin a file, of which the last `limit` bytes are kept; `mtime` is in seconds since 1970.
 
-        The path is relative to the top directory of the bundle.
+        The path is relative to the top directory of the bundle. Where the beginning is cut off, `opening`
+        makes what stands in its place; by default a line that says so.
         """
 
     def add(self, path: str, data: bytes) -> None:
@@ -82,8 +87,8 @@ class Begin:
     """When it was last written, in seconds since 1970; None for now."""
     skipped: int = 0
     """Bytes of it that are left out, the oldest, because of its limit."""
-    is_whole: bool = False
-    """True for what would be useless without its beginning: it is within its limit, and not cut again."""
+    opening: Opening | None = None
+    """For what is useless without its beginning; None where a cut is told as in any text."""
 
 
 Piece: TypeAlias = Begin | bytes
@@ -106,7 +111,7 @@ class GatherError(Exception):
 class Take(Protocol):
     """A kind of source: a program, a file, the journal, a fact that Python finds out."""
 
-    def pieces(self, collector: "Collector", context: Context, deadline: Deadline) -> "Pieces":
+    def pieces(self, task: "Task") -> Pieces:
         """What it gives; nothing when there is nothing.
 
         It runs in a thread of its own, which is left behind when it goes on long after the deadline. What it
@@ -133,6 +138,15 @@ class Collector:
     def most(self) -> int:
         """How many bytes are read of a program before it counts as one that prints without end."""
         return 8 * self.bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A collector at work on a host."""
+
+    collector: Collector
+    context: Context
+    deadline: Deadline
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,8 +38,13 @@ def found(program: str, environ: Mapping[str, str]) -> str | None:
 class Program:
     """One program and what it prints. Must be closed, and is when `chunks` has ended."""
 
-    def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
-        """Start it. Raises GatherError, absent where there is no such program."""
+    def __init__(
+        self, command: Sequence[str], environ: Mapping[str, str], *, is_merged: bool = False
+    ) -> None:
+        """Start it; merged, its error output is part of its output.
+
+        Raises GatherError, absent where there is no such program.
+        """
         self.errors = b""
         """The last of its error output."""
         self.status: int | None = None
@@ -56,7 +61,7 @@ class Program:
                 env=_environment(environ),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                stderr=subprocess.STDOUT if is_merged else subprocess.PIPE,
                 start_new_session=True,
             )
         except OSError as error:
@@ -99,9 +104,11 @@ class Program:
                         yield stream, chunk
                     else:
                         open_ones.unregister(key.fileobj)
-            while not self._has_ended():  # it closed its output, and goes on
+            pause = 0.001
+            while not self._has_ended():  # it closed its output, and ends, or goes on
                 self._still_has_time(deadline)
-                time.sleep(min(deadline.left(), _LOOK_SECONDS))
+                time.sleep(min(deadline.left(), pause))
+                pause = min(2 * pause, _LOOK_SECONDS)
 
     def _still_has_time(self, deadline: Deadline) -> None:
         if deadline.left() == 0:
