@@ -23,7 +23,7 @@ ERROR_BYTES: Final = 4 << 10
 """How much of its error output is kept: the last."""
 
 _DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_IDLE: Final = ("ionice", "-t", "-c", "3")  # -t: never mind where it is not allowed
+_IDLE: Final = ("-t", "-c", "3")  # of ionice; -t: never mind where it is not allowed
 _LOOK_SECONDS: Final = 0.1
 """How often is looked whether a program has ended whose pipe somebody else keeps, or whether it may go on."""
 _GRACE_SECONDS: Final = 0.5
@@ -53,7 +53,8 @@ class Program:
         path = found(self.name, environ)
         if path is None:
             raise GatherError(Status.ABSENT, f"no program {self.name}")
-        idle = _IDLE if shutil.which(_IDLE[0]) else ()
+        ionice = shutil.which("ionice")
+        idle = (ionice, *_IDLE) if ionice else ()
         try:
             self._process = subprocess.Popen(
                 [*idle, path, *command[1:]],
