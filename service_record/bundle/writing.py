@@ -147,8 +147,8 @@ class BundleWriter:
         essential one may take what is reserved, and all of the room; records are essential. Where the
         beginning is missing `opening` makes what stands there, by default a line that says so. JSON without
         an opening of its own, and what is to be `whole`, is left out then. So is a file to which nothing was
-        written, unless `keep_empty`. What was written before an exception is kept. Raises ValueError for a path that leads out of the top directory, RuntimeError
-        while another member is open.
+        written, unless `keep_empty`. What was written before an exception is kept. Raises ValueError for a
+        path that leads out of the top directory, RuntimeError while another member is open.
         """
         if self._is_open:
             raise RuntimeError("another member of the bundle is open")
