@@ -140,6 +140,7 @@ class BundleWriter:
         essential: bool = False,
         whole: bool = False,
         keep_empty: bool = False,
+        as_is: bool = False,
     ) -> Iterator[MemberWriter]:
         """Begin a file, of which at most the last `limit` bytes are kept, and put it in place at the end.
 
@@ -147,8 +148,9 @@ class BundleWriter:
         essential one may take what is reserved, and all of the room; records are essential. Where the
         beginning is missing `opening` makes what stands there, by default a line that says so. JSON without
         an opening of its own, and what is to be `whole`, is left out then. So is a file to which nothing was
-        written, unless `keep_empty`. What was written before an exception is kept. Raises ValueError for a
-        path that leads out of the top directory, RuntimeError while another member is open.
+        written, unless `keep_empty`. What was written before an exception is kept. What is `as_is` is not
+        redacted. Raises ValueError for a path that leads out of the top directory, RuntimeError while
+        another member is open.
         """
         if self._is_open:
             raise RuntimeError("another member of the bundle is open")
@@ -156,7 +158,7 @@ class BundleWriter:
             raise ValueError(f"a limit of {limit} bytes")
         name = self._named(_inside(path))
         essential = essential or named(path) is not None
-        redactor = self._redact() if self._redact else None
+        redactor = self._redact() if self._redact and not as_is else None
         ballast = self._ballast if essential else None
         blocks = Blocks(
             self._pool,
@@ -188,9 +190,11 @@ class BundleWriter:
                         Packed(path=name, bytes=size, dropped_bytes=blocks.dropped, cut=blocks.cut)
                     )
 
-    def add(self, path: str, data: bytes, mtime: float | None = None) -> None:
+    def add(self, path: str, data: bytes, mtime: float | None = None, *, as_is: bool = False) -> None:
         """Add a whole small file, which may take what is reserved; without room even there, none of it."""
-        with self.member(path, mtime=mtime, essential=True, whole=True, keep_empty=True) as member:
+        with self.member(
+            path, mtime=mtime, essential=True, whole=True, keep_empty=True, as_is=as_is
+        ) as member:
             for start in range(0, len(data), _SLICE):
                 member.write(data[start : start + _SLICE])
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from service_record.bundle.writing import DISK_BYTES, BundleWriter, Packed
-from service_record.redaction import Finding, Known, Redactor, Rules, known_secrets, report, residual
+from service_record.redaction import Finding, Known, Redactor, Rules, Secret, known_secrets, report, residual
 from service_record.reporter.gather import MANIFEST, ROUND_SECONDS, Collector, Context, Gathered, gather
 from service_record.reporter.gather.manifest import manifest
 
@@ -53,17 +53,18 @@ def make_bundle(
     at: datetime,
     most_bytes: int = DISK_BYTES,
     redact: bool = True,
+    secrets: Iterable[Secret] = (),
     seconds: float = ROUND_SECONDS,
     name: str | None = None,
 ) -> Bundled:
     """Make a bundle in a directory, of at most so many bytes, with `verdict` as its first page.
 
-    Its file is called `name`, by default like the directory in it. Gathering takes at most about so many
-    seconds. Raises OSError where the disk fails, and leaves nothing then. Without redaction nothing is
-    masked, and nothing looked for.
+    `secrets` are masked beside those of the host. Its file is called `name`, by default like the directory
+    in it. Gathering takes at most about so many seconds. Raises OSError where the disk fails, and leaves
+    nothing then. Without redaction nothing is masked, and nothing looked for.
     """
     known = known_secrets(context.root, context.environ) if redact else None
-    rules = Rules(known.secrets) if known else None
+    rules = Rules((*known.secrets, *secrets)) if known else None
     path = directory / (name or f"{bundle_name(at)}{SUFFIX}")
     with BundleWriter(
         path,
@@ -76,7 +77,7 @@ def make_bundle(
         gathered = gather(collectors, context, writer, seconds=seconds)
         told = manifest(gathered, at=at, boot_id=context.boot_id, cursor=context.cursor)
         writer.add(MANIFEST, _json(told | {"redacted": redact, "cut": cuts(writer.members)}))
-        writer.add(REDACTION, _json(redaction_report(writer.masked, known)))
+        writer.add(REDACTION, _json(redaction_report(writer.masked, known)), as_is=True)
     return Bundled(
         path=path,
         bytes=path.stat().st_size,
@@ -95,7 +96,10 @@ def leak_in(path: Path, rules: Rules) -> Finding | None:
 
 
 def redaction_report(masked: Counter[str], known: Known | None) -> dict[str, object]:
-    """What redaction.json says: how much was masked, by kind, and which files of secrets were not read."""
+    """What redaction.json says: how much was masked, by kind, and which files of secrets were not read.
+
+    A number of passwords behind the word looks like a password, so this is not redacted itself.
+    """
     if known is None:
         return {"redacted": False}
     return {"redacted": True} | report([masked]) | {"unread": list(known.unread)}
