@@ -120,3 +120,10 @@ class Result:
     def manifest(self) -> Any:
         add_manifest(self.bundle, self.gathered, at=AT, boot_id="b0" * 16, cursor=None)
         return json.loads(self.data("manifest.json"))
+
+
+def gathered(
+    host: Host, take: object, member: str = "facts.txt", size: int = 1 << 20, **more: object
+) -> Result:
+    """What one collector gives of a host, into one member or a directory of them."""
+    return host.gather(Collector("facts", member, take, bytes=size), **more)  # type: ignore[arg-type]
