@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -251,6 +252,13 @@ def test_a_program_runs_in_a_session_of_its_own_at_the_lowest_priority(host: Hos
     assert process == session
     assert int(nice) == 19
     assert os.getpriority(os.PRIO_PROCESS, 0) == ours
+
+
+@pytest.mark.skipif(shutil.which("ionice") is None, reason="there is no ionice to do it")
+def test_a_program_has_the_lowest_priority_for_disks_that_still_lets_it_end(host: Host) -> None:
+    host.program("ps", "ionice -p $$")
+
+    assert host.gather(command("ps")).data("ps.txt") == b"best-effort: prio 7\n"
 
 
 def test_what_a_collector_raises_is_its_own_failure(host: Host) -> None:

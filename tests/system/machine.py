@@ -91,10 +91,10 @@ class Machine:
         self._is_its_own_clock = is_its_own_clock
         self._units = root / "units"
         self._programs = root / "programs"
-        self.observed = root / "observed"
-        self._console = self.observed / "console"
+        self._observed = root / "observed"
+        self._console = self._observed / "console"
         self._binds: list[str] = []
-        for directory in (self.records.directory, self._units, self._programs, self.observed):
+        for directory in (self.records.directory, self._units, self._programs, self._observed):
             directory.mkdir()
         (self._units / "finish.service").write_text(FINISH)
         for program in (SHIM, EXIT_HELPER, *_python_to_lend()):
@@ -139,10 +139,10 @@ class Machine:
         The scenario is bash, with the functions of PRELUDE. After `power_loss` every process is gone at once;
         nothing shuts down.
         """
-        output = self.observed / "output"
+        output = self._observed / "output"
         output.unlink(missing_ok=True)
-        (self.observed / "power-loss").unlink(missing_ok=True)
-        (self.observed / "scenario").write_text(PRELUDE + scenario)
+        (self._observed / "power-loss").unlink(missing_ok=True)
+        (self._observed / "scenario").write_text(PRELUDE + scenario)
         with cgroup.groups(cgroup.systemd()) as groups:
             self._run(groups, seconds)
         if not output.exists():
@@ -170,7 +170,7 @@ class Machine:
             raise BootError(f"its scenario did not end within {seconds} s")
 
     def _power_is_lost(self) -> bool:
-        return (self.observed / "power-loss").exists()
+        return (self._observed / "power-loss").exists()
 
     def _nspawn(self) -> Iterator[str]:
         if self._is_its_own_clock:  # time_namespaces(7)
@@ -182,7 +182,7 @@ class Machine:
         yield f"--bind-ro={self._units}:/run/systemd/system"
         yield f"--bind-ro={self._programs}:/usr/local/bin"
         yield f"--bind={self.records.directory}:/var/log/openshift"
-        yield f"--bind={self.observed}:/observed"
+        yield f"--bind={self._observed}:/observed"
         yield f"--bind-ro={REPOSITORY}:/src"
         yield f"--bind-ro={sys.prefix}:/venv"
         if not sys.base_prefix.startswith("/usr"):
@@ -210,6 +210,11 @@ class Machine:
         program = Path(sys.executable).with_name("service-record")
         command = [str(program), "show", "--from", str(self.records.directory), *arguments]
         return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+    @property
+    def observed(self) -> Path:
+        """The directory /observed of the machine, for what a scenario leaves there."""
+        return self._observed
 
 
 def _python_to_lend() -> list[Path]:
