@@ -15,7 +15,7 @@ AT: Final = datetime(2026, 11, 21, 2, tzinfo=UTC)
 
 
 class DirectoryMember:
-    """One file, of which the last `limit` bytes are kept."""
+    """One file, of which the last lines are kept that are no more than `limit` bytes."""
 
     def __init__(self, limit: int | None) -> None:
         self.given = 0
@@ -28,7 +28,10 @@ class DirectoryMember:
 
     def write(self, data: bytes, /) -> None:
         self.given += len(data)
-        self.data = (self.data + data)[-self._limit :] if self._limit else self.data + data
+        self.data += data
+        if self._limit is not None and len(self.data) > self._limit:
+            first, newline, rest = self.data[-self._limit :].partition(b"\n")
+            self.data = rest if newline else first
 
 
 class DirectoryBundle:
@@ -117,3 +120,10 @@ class Result:
     def manifest(self) -> Any:
         add_manifest(self.bundle, self.gathered, at=AT, boot_id="b0" * 16, cursor=None)
         return json.loads(self.data("manifest.json"))
+
+
+def gathered(
+    host: Host, take: object, member: str = "facts.txt", size: int = 1 << 20, **more: object
+) -> Result:
+    """What one collector gives of a host, into one member or a directory of them."""
+    return host.gather(Collector("facts", member, take, bytes=size), **more)  # type: ignore[arg-type]

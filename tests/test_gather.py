@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -159,9 +160,8 @@ def test_a_program_that_prints_for_ever_is_stopped_and_its_end_kept(host: Host) 
 
     assert result.only.status is Status.CUT
     assert result.only.reason is not None
-    assert result.only.bytes - result.only.dropped_bytes == 100_000
     assert 800_000 < result.only.bytes < 3_000_000
-    assert result.data("journalctl.txt").count(b"and again\n") >= 9_999
+    assert result.data("journalctl.txt").count(b"and again\n") >= 9_900
 
 
 def test_errors_for_ever_are_stopped_too(host: Host) -> None:
@@ -179,9 +179,11 @@ def test_of_more_than_the_limit_the_end_is_kept_and_the_rest_counted(host: Host)
     result = host.gather(command("journalctl", size=20_000))
 
     whole = b"".join(b"%d\n" % number for number in range(1, 10_001))
-    assert result.data("journalctl.txt") == b"(cut)\n" + whole[-20_000:]
+    kept = result.data("journalctl.txt").removeprefix(b"(cut)\n")
+    assert whole.endswith(b"\n" + kept)
+    assert 19_000 < len(kept) <= 20_000
     assert (result.only.status, result.only.reason) == (Status.CUT, None)
-    assert (result.only.bytes, result.only.dropped_bytes) == (len(whole), len(whole) - 20_000)
+    assert (result.only.bytes, result.only.dropped_bytes) == (len(whole), len(whole) - len(kept))
 
 
 def test_a_grandchild_that_keeps_the_pipe_holds_nobody_and_does_not_stay(host: Host) -> None:
@@ -250,6 +252,13 @@ def test_a_program_runs_in_a_session_of_its_own_at_the_lowest_priority(host: Hos
     assert process == session
     assert int(nice) == 19
     assert os.getpriority(os.PRIO_PROCESS, 0) == ours
+
+
+@pytest.mark.skipif(shutil.which("ionice") is None, reason="there is no ionice to do it")
+def test_a_program_has_the_lowest_priority_for_disks_that_still_lets_it_end(host: Host) -> None:
+    host.program("ps", "ionice -p $$")
+
+    assert host.gather(command("ps")).data("ps.txt") == b"best-effort: prio 7\n"
 
 
 def test_what_a_collector_raises_is_its_own_failure(host: Host) -> None:
