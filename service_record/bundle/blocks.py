@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 BLOCK_BYTES: Final = 1 << 20
 """Of content in a block. Smaller ones compress worse: by a tenth at 64 KiB."""
 MIN_BLOCK_BYTES: Final = 1 << 13
+"""Twice the longest line that our own recorders write, so that records are cut between lines."""
 _HELD_BYTES: Final = 1 << 20
 """A member with no higher limit is held in memory: nothing of it is compressed only to be dropped."""
 _BLOCKS_IN_LIMIT: Final = 16
@@ -51,6 +52,7 @@ class Blocks:
         self._limit = limit
         self._room = room
         self._ballast = ballast
+        block_bytes = min(block_bytes, max(room // _BLOCKS_IN_LIMIT, MIN_BLOCK_BYTES))
         self._block_bytes = min(block_bytes, limit // _BLOCKS_IN_LIMIT) if limit else block_bytes
         self._held_bytes = 0
         if limit is not None and limit <= _HELD_BYTES:

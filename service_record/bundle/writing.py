@@ -24,8 +24,8 @@ _MIN_BYTES: Final = 64 << 10
 """What a bundle may take however full the disk is: a verdict, a manifest and the end of each log."""
 _FREE_SHARE: Final = 4
 """A bundle leaves the others on the host three quarters of what is free."""
-_ROOM_SHARE: Final = 2
-"""A member leaves those behind it half of the room."""
+_ROOM_SHARE: Final = 4
+"""A member leaves those behind it three quarters of the room, so that there is some for the twentieth."""
 _MAX_RESERVE: Final = 1 << 20
 _RESERVE_SHARE: Final = 8
 _PARTS: Final = 64
@@ -103,7 +103,7 @@ class BundleWriter:
         workers: int | None = None,
         shares: bool = True,
     ) -> None:
-        """`top` may be empty. `workers` are threads. `shares`: a member leaves half of the room to others."""
+        """`top` may be empty. `workers` are threads. `shares`: none takes more than a quarter of the room."""
         self._path = path
         self._top = f"{_inside(top)}/" if top else ""
         self._mtime = mtime
