@@ -30,6 +30,8 @@ from tests.upstream_reader import UpstreamReader
 
 TOP = "log-bundle-20261121020000"
 MTIME = 1795226400
+HERE = os.environ | {"PYTHONPATH": f"{REPOSITORY}:{os.environ.get('PYTHONPATH', '')}"}
+"""The environment of programs that find these tests."""
 KIB = 1 << 10
 MIB = 1 << 20
 
@@ -447,7 +449,7 @@ def filled(directory: Path, *arguments: object, before: str = "", program: str =
         capture_output=True,
         text=True,
         check=False,
-        env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
+        env=HERE,
     )
     assert done.returncode == 0, done.stderr
     return Filled(*json.loads(done.stdout))
@@ -490,6 +492,26 @@ def test_a_bundle_that_may_not_grow_any_more_is_whole(tmp_path: Path) -> None:
     assert all(done.tails)
 
 
+@pytest.mark.parametrize("compressor", ["isal", "zlib"])
+def test_a_bundle_is_the_same_inside_whatever_compresses_it(path: Path, compressor: str) -> None:
+    if compressor == "isal":
+        pytest.importorskip("isal")
+    program = f"""
+    import sys
+    {"import isal" if compressor == "isal" else "sys.modules['isal'] = None"}
+    from tests.test_bundle_writing import *
+    with writer(Path(sys.argv[1])) as bundle, bundle.member("log") as member:
+        member.write(noise(3 * MIB) + lines(99_999))
+    """
+    subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program), path],
+        cwd=REPOSITORY,
+        check=True,
+        env=HERE,
+    )
+    assert content(path) == {"log": noise(3 * MIB) + lines(99_999)}
+
+
 def test_memory_does_not_grow_with_what_is_packed(tmp_path: Path) -> None:
     program = """
     import resource, sys
@@ -508,7 +530,7 @@ def test_memory_does_not_grow_with_what_is_packed(tmp_path: Path) -> None:
                 cwd=REPOSITORY,
                 stdout=subprocess.PIPE,
                 check=True,
-                env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
+                env=HERE,
             ).stdout
         )
         for mebibytes in ("8", "80")

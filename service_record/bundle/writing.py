@@ -110,7 +110,8 @@ class BundleWriter:
         self.disk_bytes = min(max(disk_bytes, _MIN_BYTES), SERVER_BYTES)
         """What it may take at most, however much is free."""
         self._redact = redact
-        self._room_share = _ROOM_SHARE if shares else 1
+        self.shares = shares
+        """Whether a member leaves room to those behind it; to be switched off before the last."""
         self._names: set[str] = set()
         self._is_open = False
         self.members: list[Packed] = []
@@ -243,7 +244,7 @@ class BundleWriter:
         reserve = self._ballast.bytes
         room = self._whole(self._ballast.held) - taken - reserve
         if not essential:
-            return max(room // self._room_share, 0)
+            return max(room // (_ROOM_SHARE if self.shares else 1), 0)
         if room >= reserve:
             return room
         self._ballast.release()
