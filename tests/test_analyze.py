@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+import tarfile
 import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
@@ -332,6 +333,30 @@ def test_a_bad_file_is_one_line_with_its_place(
     path.write_bytes(content)
     answer = analyze(records, option, path)
     assert (answer.status, answer.out, answer.err) == (2, "", f"Error: {path}{fault}\n")
+
+
+@pytest.mark.parametrize("layout", ["bootstrap/services", "log-bundle-1/var/log/openshift"])
+def test_a_bundle_is_not_waited_for_packed_or_not(tmp_path: Path, layout: str) -> None:
+    unpacked = tmp_path / "unpacked" / layout
+    unpacked.mkdir(parents=True)
+    write_lines(unpacked / "job.json", entry())
+    packed = tmp_path / "bundle.tar"
+    with tarfile.open(packed, "w") as bundle:
+        bundle.add(tmp_path / "unpacked", "b")
+    answers = [analyze(place, "--wait") for place in (packed, tmp_path / "unpacked")]
+    assert [answer.status for answer in answers] == [2, 2]
+    told = "Error: --wait needs one directory of records that a host writes"
+    assert [answer.err.splitlines()[-1] for answer in answers] == [
+        told,
+        f"{told}; {tmp_path}/unpacked is an unpacked bundle, where nothing will change",
+    ]
+
+
+def test_several_bundles_are_not_waited_for(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name / "bootstrap" / "services").mkdir(parents=True)
+    answer = analyze(tmp_path, "--wait")
+    assert (answer.status, answer.err.partition(":")[2][:16]) == (3, " several bundles")
 
 
 @pytest.mark.parametrize(
