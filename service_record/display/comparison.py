@@ -138,10 +138,10 @@ _SECTIONS: Final[dict[str, type[Difference]]] = {
 
 def _title(one: ServiceComparison, view: View) -> Line:
     if one.bad is None:
-        mark, told, color = view.glyphs.damaged, "missing: only the good records have it", Ink.WORRYING
+        mark, told, color = view.glyphs.damaged, "missing: only in good", Ink.WORRYING
     elif one.good is None:
         mark, color = glyph(one.bad.outcome, view.glyphs), ink(one.bad.outcome)
-        told = f"new: only the bad records have it; {headline(one.bad)}"
+        told = f"{headline(one.bad)}; new: only in bad"
     else:
         mark, color = glyph(one.bad.outcome, view.glyphs), ink(one.bad.outcome)
         has_ended = any(isinstance(each, Ended) for each in one.differences)
