@@ -201,6 +201,12 @@ def test_a_built_in_rule_says_which_it_is(name: str, says: str) -> None:
         ),
         ("Error: quay.io/x/y:1: image not known", "the registry has no image quay.io/x/y:1"),
         ("manifest unknown", "the registry has no such image"),
+        ("kernel: IPv6: ens3: IPv6 duplicate address detected", "another host has the same address as ens3"),
+        ("Failed to connect to a.lab port 443: No route to host", "a.lab port 443 cannot be reached"),
+        (
+            "Error: copying blob docker://a.lab/x@sha256:ab404c: reading blob sha256:ab404c: unexpected EOF",
+            "a download breaks off",
+        ),
         ('pinging container registry a.lab:5000: Get "https://a.lab:5000/v2/": EOF', None),
     ],
 )
