@@ -32,6 +32,7 @@ class Rules:
         self._exact = Exact(secrets)
         self._shapes = [_Compiled(shape, engine.compiled(shape.pattern)) for shape in SHAPES]
         self._which = engine.any_of(shape.pattern for shape in SHAPES)
+        self._any = engine.compiled(b"|".join(shape.pattern for shape in SHAPES), groups=False)
         self._trigger = _trigger(SHAPES)
         self._certain_trigger = _trigger(shape for shape in SHAPES if shape.is_certain)
 
@@ -69,7 +70,9 @@ class Rules:
             position = end + 1
 
     def _indices(self, line: bytes) -> Sequence[int]:
-        """Which shapes may be in a line. A set says nothing, too, when it has no memory left: then all may."""
+        """Which shapes are in a line. A set that has no memory left says that none is: then any may be."""
+        if not self._any.search(line):
+            return ()
         return sorted(self._which.Match(line) or range(len(self._shapes)))
 
     def _found(self, line: bytes, *, certain: bool) -> list[tuple[int, int, str]]:
