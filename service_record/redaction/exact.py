@@ -242,7 +242,7 @@ def _private_part(value: bytes, body: int, size: int) -> tuple[int, int]:
     """
     if body < _LEAST_EC_BYTES or b"OPENSSH" in value[:40]:
         return 0, size
-    return (3 * size // 10, size) if body >= _LEAST_RSA_BYTES else (0, 6 * size // 10)
+    return (3 * size // 10, size) if body >= _LEAST_RSA_BYTES else (0, 9 * size // 20)
 
 
 def _wrapped(text: bytes) -> bytes:
