@@ -22,8 +22,8 @@ help: ## list what can be made
 demo: $(READY) ## record a failing bootstrap and show what failed, where, and why
 	@$(PYTHON) -m demo
 
-test: $(READY) ## run every test; PYTEST_ARGS='-k name' for some of them
-	@SERVICE_RECORD_BASHES='$(BASHES)' $(PYTHON) -m pytest $(PYTEST_ARGS)
+test: $(READY) ## run every test; on every core; PYTEST_ARGS='-k name' for some of them
+	@SERVICE_RECORD_BASHES='$(BASHES)' $(PYTHON) -m pytest --numprocesses=auto --dist=worksteal $(PYTEST_ARGS)
 
 golden: $(READY) ## write what every output says of every example into tests/golden anew
 	@$(PYTHON) -m tests.golden

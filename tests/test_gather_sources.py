@@ -85,7 +85,13 @@ def test_links_in_a_circle_are_no_file(host: Host) -> None:
     host.file("/etc/other")
     (host.root / "etc" / "resolv.conf").symlink_to("resolv.conf")
 
-    assert gathered(host, File("/etc/resolv.conf")).only.status is Status.FAILED
+    result = host.gather(
+        Collector("conf", "conf", File("/etc/resolv.conf")),
+        Collector("needy", "needy", File("/etc/other"), needs=("/etc/resolv.conf",)),
+    )
+
+    assert [each.status for each in result.gathered] == [Status.FAILED] * 2
+    assert result.of("conf").reason == "/etc/resolv.conf: too many links, or links in a circle"
 
 
 def test_what_is_no_regular_file_is_a_failure_and_holds_nobody(host: Host) -> None:

@@ -1,4 +1,4 @@
-"""The exact secrets of a host, read from where its programs keep them. The only part of redaction that reads files."""
+"""The exact secrets of a host, read from where its programs keep them. No other part of redaction reads files."""
 
 import os
 import stat
@@ -157,7 +157,7 @@ def _files(root: Path) -> Iterator[tuple[Path, Place]]:
 
 def _read(root: Path, path: Path) -> bytes:
     """What is in a plain file below the root; nothing of what is none."""
-    if not path.resolve().is_relative_to(root.resolve()):
+    if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
         return b""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:

@@ -87,6 +87,7 @@ NAMES: Final[tuple[Shape, ...]] = (
     Shape(
         "password",
         rb"^\s*(?:-\s+)?(?i:[a-z0-9_.-]{0,60}" + _PASSWORDS + rb"):\s+([^\s\"'|>{\[][^\n]*?)\r?$",
+        words.is_password,
         trigger=rb"(?i:" + _PASSWORDS + rb"):\s",
     ),
     Shape(
