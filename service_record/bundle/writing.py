@@ -121,7 +121,12 @@ class BundleWriter:
         self._pool = Pool(workers)
         self._archive = Archive(path, self._pool.compress)
         whole = self._whole(0)
-        self._ballast = Ballast(path.parent, min(_MAX_RESERVE, whole // _RESERVE_SHARE))
+        try:
+            self._ballast = Ballast(path.parent, min(_MAX_RESERVE, whole // _RESERVE_SHARE))
+        except BaseException:
+            self._archive.close()
+            self._path.unlink(missing_ok=True)
+            raise
         self._segment_bytes = max(whole // _PARTS, MIN_BLOCK_BYTES)
         self._block_bytes = min(self._segment_bytes, BLOCK_BYTES)
 
