@@ -350,18 +350,26 @@ def disk_use(directory: Path) -> int:
 def test_neither_a_bundle_nor_the_making_of_it_takes_more_disk_than_it_may(path: Path) -> None:
     most, chunk = 0, noise(64 * KIB)
     with writer(path, disk_bytes=4 * MIB, redact=Masking) as bundle:
+        bundle.add("facts", noise(300 * KIB))
         for number in range(6):
             with bundle.member(f"log-{number}") as member:
                 for _ in range(64):
                     member.write(chunk)
                     most = max(most, disk_use(path.parent))
             most = max(most, disk_use(path.parent))
+        with bundle.member("bootstrap/services/all.json", opening=lambda _dropped: b"[\n") as member:
+            for _ in range(64):
+                member.write(chunk)
+                most = max(most, disk_use(path.parent))
+        most = max(most, disk_use(path.parent))
         bundle.add("manifest.json", b"{}")
     assert 3 * MIB < most <= 4 * MIB
-    kept = [member.bytes or 0 for member in bundle.members]
-    assert kept[:6] == sorted(kept[:6], reverse=True)  # those behind leave more out, and all have something
-    assert kept[5] > 0
-    assert {member.cut for member in bundle.members[:6]} == {Cut.ROOM}
+    _, *logs, record, _ = bundle.members
+    kept = [log.bytes or 0 for log in logs]
+    assert kept == sorted(kept, reverse=True)  # those behind leave more out, and all have something
+    assert min(kept) > 0
+    assert {log.cut for log in logs} == {Cut.ROOM} == {record.cut}
+    assert (record.bytes or 0) > kept[-1]  # no share of it is for others
     assert content(path)["manifest.json"] == b"{}"
 
 
