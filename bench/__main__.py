@@ -4,7 +4,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench import bundle, follow, python, shell
+from bench import bundle, follow, python, redaction, shell
 from bench.machine import machine
 from bench.table import Row, markdown, replace_between
 
@@ -14,7 +14,8 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "performance.md"
 def measured() -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="service-record-bench-") as directory:
         root = Path(directory)
-        return [*shell.rows(root), *python.rows(root), *follow.rows(root), *bundle.rows(root)]
+        everything = (shell, python, follow, redaction, bundle)
+        return [row for part in everything for row in part.rows(root)]
 
 
 def main() -> int:

@@ -1,4 +1,6 @@
-"""Lines of logs as healthy hosts write them, made up by us: words about secrets are in them, and no secret."""
+"""Lines of logs as healthy hosts write them, made up by us, with words about secrets and no secret."""
+
+# ruff: noqa: E501 - a line of a log is as long as it is, and there are many
 
 import base64
 import random
@@ -108,19 +110,19 @@ def _crio(w: _Words) -> Iterator[str]:
     yield f'time="2026-11-21T{w.time()}Z" level=info msg="Created container {w.hex(64)}: openshift-dns/{w.pod()}/dns" id={w.uuid()}'
     yield f'time="2026-11-21T{w.time()}Z" level=warning msg="Error getting ctr exit code: unauthorized: access to the requested resource is not authorized"'
     yield f'time="2026-11-21T{w.time()}Z" level=error msg="reading manifest {w.digest()} in quay.io/openshift-release-dev/ocp-release: unauthorized: authentication required"'
-    yield f"Using /root/.docker/config.json as auth file; authfile=/var/lib/kubelet/config.json"
+    yield "Using /root/.docker/config.json as auth file; authfile=/var/lib/kubelet/config.json"
 
 
 def _systemd(w: _Words) -> Iterator[str]:
     yield "Started Dispatch Password Requests to Console Directory Watch."
     yield "Forward Password Requests to Wall Directory Watch was skipped because of an unmet condition check."
-    yield f"Starting OpenSSH ed25519 Server Key Generation..."
+    yield "Starting OpenSSH ed25519 Server Key Generation..."
     yield f"bootkube.service: Main process exited, code=exited, status={w.number(1, 255)}/n/a"
     yield f"run-r{w.hex(32)}.scope: Deactivated successfully."
     yield f"session-{w.number(1, 99)}.scope: Consumed {w.number(1, 999)}ms CPU time."
     yield f"var-lib-kubelet-pods-{w.uuid().replace('-', chr(92) + 'x2d')}-volumes-kubernetes.io\\x7esecret-node\\x2dtoken.mount: Deactivated successfully."
     yield f"systemd-journald[{w.number()}]: Journal started, machine id {w.hex(32)}, boot id {w.hex(32)}"
-    yield f"Set up automount Arbitrary Executable File Formats File System Automount Point."
+    yield "Set up automount Arbitrary Executable File Formats File System Automount Point."
     yield f"sudo[{w.number()}]:     core : TTY=pts/0 ; PWD=/var/home/core ; USER=root ; COMMAND=/usr/bin/cat /etc/kubernetes/kubeconfig"
 
 
@@ -136,9 +138,9 @@ def _network(w: _Words) -> Iterator[str]:
 
 def _bootkube(w: _Words) -> Iterator[str]:
     yield f"Rendering Cluster Version Operator Manifests... {w.image()}"
-    yield f'Copied "/opt/openshift/openshift/99_kubeadmin-password-secret.yaml" to "manifests/99_kubeadmin-password-secret.yaml"'
+    yield 'Copied "/opt/openshift/openshift/99_kubeadmin-password-secret.yaml" to "manifests/99_kubeadmin-password-secret.yaml"'
     yield f'Created "0000_00_cluster-version-operator_{w.number()}_secret.yaml" secrets.v1./initial-service-account-private-key -n openshift-config'
-    yield f'Skipped "secret-bootstrap-kube-controller-manager-signer.yaml" secrets.v1./csr-signer-signer -n openshift-kube-controller-manager-operator as it already exists'
+    yield 'Skipped "secret-bootstrap-kube-controller-manager-signer.yaml" secrets.v1./csr-signer-signer -n openshift-kube-controller-manager-operator as it already exists'
     yield f"{w.hex(64)}"
     yield f"I1121 {w.time()}.1 1 client_config.go:618] Neither --kubeconfig nor --master was specified.  Using the inClusterConfig."
     yield f"Error: error while checking pod status: timed out waiting for the condition; token expired at 2026-11-21T{w.time()}Z"
@@ -186,7 +188,7 @@ _SOURCES: Final[tuple[tuple[str, Callable[[_Words], Iterator[str]]], ...]] = (
 def clean_lines(rounds: int = 160, seed: int = 20261121) -> list[str]:
     """About 70 lines a round, in a journal's form; always the same for the same seed."""
     words = _Words(seed)
-    lines = []
+    lines: list[str] = []
     for _ in range(rounds):
         for identifier, source in _SOURCES:
             name = identifier % words.number(100, 99999) if "%d" in identifier else identifier

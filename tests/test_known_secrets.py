@@ -69,7 +69,7 @@ def test_every_kind_of_secret_of_a_host_is_known(host: Host) -> None:
     h.write("opt/openshift/auth/kubeadmin-password", h.secret("kubeadmin password"))
     h.write(
         "opt/openshift/auth/kubeconfig",
-        f"users:\n- user:\n    client-key-data: {encoded(h.key('admin key'))}\n    token: {h.secret('admin token', 40)}\n",
+        f"    client-key-data: {encoded(h.key('admin key'))}\n    token: {h.secret('admin token', 40)}\n",
     )
     h.write("opt/openshift/tls/root-ca.key", h.key("tls key"))
     h.write("etc/kubernetes/bootstrap-secrets/kubeconfig", f"    token: {h.secret('bootstrap token')}\n")

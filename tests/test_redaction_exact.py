@@ -38,7 +38,7 @@ RULES: Final = Rules(
     ]
 )
 _SHORT: Final = 8
-"""No more than this may be left of a secret: what base64 shares with its neighbours, and what a line cuts off."""
+"""No more may be left of a secret: what base64 shares with its neighbours, or a line cuts off."""
 
 kinds = pytest.mark.parametrize("kind", SECRETS)
 forms = pytest.mark.parametrize("form", FORMS)
@@ -150,7 +150,6 @@ def test_secrets_are_counted_once_however_many_lines_they_take() -> None:
     redactor.feed(planted("private-key", "raw") + planted("kubeadmin-password", "raw") * 2)
     redactor.finish()
     assert redactor.counts == {"private-key": 1, "kubeadmin-password": 2}
-    assert redactor.first_line == 3
 
 
 def test_many_secrets_do_not_make_it_slow() -> None:

@@ -1,4 +1,4 @@
-"""The secrets in the content of a file that is known to hold some: by their shapes, also within what is encoded. Pure."""
+"""The secrets in a file that is known to hold some: by their shapes, also within what is encoded. Pure."""
 
 import base64
 import binascii

@@ -204,7 +204,7 @@ class Exact:
         r"""Where the previous line ends, when the text at this position begins one; `\n` may be its end."""
         written = self._written_breaks.search(text[max(0, position - _WRITTEN_BREAK_BYTES) : position])
         if written is not None:
-            return position - (written.end() - written.start())
+            return position - len(written.group())
         line = text.rfind(b"\n", max(0, position - _PREFIX_BYTES), position) + 1
         head = text[line:position]
         if not line or (head.strip(_INDENT) and not head.endswith(b": ")):

@@ -1,4 +1,4 @@
-"""The exact secrets of a host, read from where its programs keep them. No other part of redaction reads files."""
+"""The exact secrets of a host, from where its programs keep them. Only this part of redaction reads files."""
 
 import os
 import stat
@@ -160,7 +160,7 @@ def _read(root: Path, path: Path) -> bytes:
     if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
         return b""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:
+    with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return b""
         return file.read(_FILE_BYTES + 1)

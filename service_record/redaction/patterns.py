@@ -1,4 +1,4 @@
-"""The shapes of secrets that nobody told us, in the order in which they name what several of them find. Pure."""
+"""The shapes of secrets that nobody told us; of what several find, the first says what it is. Pure."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""The last look at what is about to leave: is a secret of this host in it, or what never may be. Pure over a stream.
+"""The last look at what leaves: is a secret of this host in it, or what never may be. Pure over a stream.
 
 Compressions and archives in one another are read to their end. What cannot be read is refused like a secret.
 """
@@ -34,10 +34,11 @@ _MAGIC: Final = slice(257, 262)
 _Buffered: TypeAlias = "BufferedReader[Any]"
 _OPENERS: Final[Mapping[bytes, Callable[[Any], IO[bytes]]]] = {
     b"\x1f\x8b": lambda stream: cast("IO[bytes]", gzip.GzipFile(fileobj=stream, mode="rb")),
-    b"BZh": lambda stream: cast("IO[bytes]", bz2.BZ2File(stream)),
-    b"\xfd7zXZ\0": lambda stream: cast("IO[bytes]", lzma.LZMAFile(stream)),
+    b"BZh": bz2.open,
+    b"\xfd7zXZ\0": lzma.open,
     b"\x28\xb5\x2f\xfd": lambda stream: cast("IO[bytes]", zstd.ZstdFile(stream)),
 }
+"""First bytes of a stream -> what unpacks it, also when several are joined."""
 
 
 def residual(rules: Rules, stream: BinaryIO, place: str = "") -> Finding | None:

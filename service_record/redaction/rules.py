@@ -1,4 +1,4 @@
-"""What to look for, compiled once for all streams: the exact secrets of a host, and the shapes of others. Pure."""
+"""What to look for, compiled once for all streams: a host's exact secrets, and the shapes of others. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -82,7 +82,7 @@ class Rules:
         return sorted(self._which.Match(line) or range(len(self._shapes)))
 
     def _found(self, line: bytes, *, certain: bool) -> list[tuple[int, int, str]]:
-        """What to mask, in the order of the line; where shapes overlap, as one, of the kind of the first shape."""
+        """What to mask, in the order of the line; where shapes overlap, as one, and as the first says."""
         spans: list[tuple[int, int, int, str]] = []
         for index in self._indices(line):
             rule = self._shapes[index]

@@ -41,7 +41,7 @@ class Form:
     name: str
     text: bytes
     family: int
-    """Forms of one family have most of their text in common: only what is special is written in another way."""
+    """Forms of one family have most of their text in common: all but what is special."""
 
 
 def forms(value: bytes, *, only_plain: bool = False) -> list[Form]:
@@ -130,7 +130,7 @@ def _cores(value: bytes, encode: Callable[[bytes], bytes]) -> Iterator[bytes]:
 
 
 def _escaped(value: bytes) -> Iterator[tuple[str, bytes]]:
-    """As in the strings of JSON, by Python, by Go, which hides `<`, `>` and `&`, and by PHP; in JSON in JSON."""
+    """As strings of JSON by Python, by Go, which hides `<`, `>` and `&`, and by PHP; and those in JSON."""
     text = value.decode(errors="surrogateescape")
     for ascii_only in (False, True):
         once = json.dumps(text, ensure_ascii=ascii_only)[1:-1]

@@ -30,7 +30,7 @@ class Shape:
     """What a kind of secret looks like.
 
     A pattern of RE2 within one line. Its groups are what is masked; what stands around them is what they are
-    known by, and stays. No pattern needs to begin with a repetition: each is looked for at every place anyway.
+    known by, and stays. Each is looked for at every place: none needs to begin with a repetition.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""Secrets that are known by what stands before them: a header, a part of a URL, a name and `=` or `:`. Pure."""
+"""Secrets known by what stands before them: a header, a part of a URL, a name and `=` or `:`. Pure."""
 
 from typing import Final
 
@@ -15,7 +15,10 @@ _TOKENS: Final = (
     rb"|\btls\.key|client[_-]key[_-]data|ssh-privatekey|\.dockerconfigjson|\.dockercfg|session[_-]?id)"
 )
 _SCHEMES: Final = rb"(?:(?:basic|bearer|token|negotiate|apikey|digest|aws4-hmac-sha256)[ \t]+)?"
-_HEADERS: Final = rb"(?:secret-key|api-key|auth-key|(?:auth|subject|vault|gitlab|amz-security|access|csrf)-token|registry-auth)"
+_HEADERS: Final = (
+    rb"(?:secret-key|api-key|auth-key|registry-auth"
+    rb"|(?:auth|subject|vault|gitlab|amz-security|access|csrf)-token)"
+)
 _PARAMETERS: Final = rb"(?:api[_-]?key|token|secret|password|passwd|signature)"
 _SHORT_PARAMETERS: Final = rb"(?:key|sig|auth|x-amz-credential)"
 
@@ -63,7 +66,7 @@ URLS: Final[tuple[Shape, ...]] = (
     Shape(
         "url-parameter",
         rb"(?i:[?&;][a-z0-9_.-]{0,40}" + _PARAMETERS + rb"=([^\s&;\"'\\<>]+))",
-        trigger=rb"(?i:" + _PARAMETERS + rb"=)",
+        trigger=rb"[?&;](?i:[a-z0-9_.-]*" + _PARAMETERS + rb"=)",
     ),
     Shape("url-parameter", rb"(?i:[?&;]" + _SHORT_PARAMETERS + rb"=([^\s&;\"'\\<>]+))", words.is_token),
     Shape("url-parameter", rb"(?i:/byapikey/([^\s/\"'\\<>]+))"),

@@ -10,8 +10,14 @@ _LDAP: Final = rb"\bldap(?:search|modify|add|delete|passwd|whoami|compare|modrdn
 _DATABASES: Final = rb"\b(?:mysql|mysqladmin|mysqldump|mariadb|redis-cli)\b"
 _REGISTRIES: Final = rb"\b(?:podman|docker|buildah|skopeo|oc|helm|nerdctl|crane|az)\b[^\n]*?\blogin\b"
 _USER: Final = rb"\\*[\"']?[^\s:\"'\\]*:([^\s\"'\\]+)"
-_READERS: Final = rb"(?:cryptsetup|chpasswd|passwd|clevis|systemd-creds|sudo[ \t]+-S|kinit|password-stdin|--stdin|key-file[= ]-)"
-_FLAGS: Final = rb"--[a-z0-9-]*(?:password|passwd|passphrase|api-key|secret-key|access-key|client-secret|psk|token|credentials?)"
+_READERS: Final = (
+    rb"(?:cryptsetup|chpasswd|passwd|clevis|systemd-creds|sudo[ \t]+-S|kinit"
+    rb"|password-stdin|--stdin|key-file[= ]-)"
+)
+_FLAGS: Final = (
+    rb"--[a-z0-9-]*(?:password|passwd|passphrase|psk|token|credentials?"
+    rb"|api-key|secret-key|access-key|client-secret)"
+)
 
 COMMANDS: Final[tuple[Shape, ...]] = (
     Shape("command-password", _BMC + OPTIONS + rb"-[pPkyY]" + AT_ONCE + WORD, trigger=_BMC),
@@ -52,6 +58,6 @@ COMMANDS: Final[tuple[Shape, ...]] = (
         "command-password",
         _FLAGS + NEXT + WORD,
         words.is_password,
-        trigger=_FLAGS,
+        trigger=_FLAGS + rb"(?:\\*[\"'])?[ \t=,]",
     ),
 )
