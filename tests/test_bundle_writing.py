@@ -146,11 +146,14 @@ def test_the_first_member_of_the_archive_is_the_first_that_was_written(path: Pat
         assert (first.mtime, first.mode, first.uid, first.uname) == (MTIME, 0o640, 0, "")
 
 
-def test_the_same_content_makes_the_same_bytes_however_it_was_divided(tmp_path: Path) -> None:
+@pytest.mark.parametrize("limit", [None, 2 * MIB, 300_000, 5000])
+def test_the_same_content_makes_the_same_bytes_however_it_was_divided(
+    tmp_path: Path, limit: int | None
+) -> None:
     data, made = noise(3 * MIB), []
     for number, step in enumerate((3 * MIB, 100_000, 4097)):
         path = tmp_path / f"{number}"
-        with writer(path, workers=number + 1) as bundle, bundle.member("log", limit=2 * MIB) as member:
+        with writer(path, workers=number + 1) as bundle, bundle.member("log", limit=limit) as member:
             for start in range(0, len(data), step):
                 member.write(data[start : start + step])
         made.append(path.read_bytes())

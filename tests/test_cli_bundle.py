@@ -147,6 +147,34 @@ def test_a_secret_that_would_leave_refuses_the_bundle(host: Host) -> None:
     assert (answer.out, host.made()) == ("", [])
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="files of one's own in /etc take root")
+@pytest.mark.parametrize("is_readable", [True, False], ids=["readable", "unreadable"])
+def test_the_secrets_of_the_host_are_known_from_its_files(host: Host, *, is_readable: bool) -> None:
+    """In a mount namespace with a proxy's password in /etc, as root without the right to read all files."""
+    host.journal(f"the word is {SECRET}\n".encode())
+    setting = host.out.parent / "proxy.sh"
+    setting.write_text(f"export HTTPS_PROXY=http://user:{SECRET}@proxy.example.com:3128\n")
+    place = "mount -t tmpfs tmpfs /etc/profile.d && cp proxy.sh /etc/profile.d/"
+    hide = "" if is_readable else " && chmod 0 /etc/profile.d/proxy.sh"
+    done = subprocess.run(
+        [
+            *("unshare", "-m", "sh", "-c", f'{place}{hide} && exec "$@"', "-"),
+            *("setpriv", "--bounding-set=-all", "--inh-caps=-all"),
+            *(*PROGRAM, "bundle", "-o", "out/b.tar.gz"),
+        ],
+        cwd=host.out.parent,
+        env=environment(**host.variables),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = below_top(host.out / "b.tar.gz")
+    assert (SECRET.encode() in found["bootstrap/journals/kernel.log"]) is not is_readable
+    assert ("with secrets could not be read" in done.stderr) is not is_readable
+    unread = json.loads(found["redaction.json"])["unread"]
+    assert any(line.startswith("/etc/profile.d/proxy.sh") for line in unread) is not is_readable
+
+
 def test_redaction_is_switched_off_only_by_its_own_option_and_said_everywhere(host: Host) -> None:
     answer = host.bundle("-o", "b.tar.gz", "--no-redact")
     assert answer.status == 0
