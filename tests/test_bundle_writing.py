@@ -1,6 +1,7 @@
 """Bundles written in one pass: what is in them, what they take on disk, and what goes when that is full."""
 
 import gzip
+import itertools
 import json
 import os
 import random
@@ -144,6 +145,30 @@ def test_the_first_member_of_the_archive_is_the_first_that_was_written(path: Pat
         assert archive.getnames() == [f"{TOP}/verdict.txt", f"{TOP}/manifest.json"]
         first = archive.getmembers()[0]
         assert (first.mtime, first.mode, first.uid, first.uname) == (MTIME, 0o640, 0, "")
+
+
+@settings(deadline=None)
+@given(
+    lengths=st.lists(st.integers(0, 3000), max_size=30),
+    steps=st.lists(st.integers(1, 9000), min_size=1, max_size=9),
+    limit=st.integers(1, 9000),
+)
+def test_long_lines_are_cut_at_the_same_place_however_they_came(
+    tmp_path_factory: pytest.TempPathFactory, lengths: list[int], steps: list[int], limit: int
+) -> None:
+    data = b"\n".join(b"%d" % number * length for number, length in enumerate(lengths))
+    directory = tmp_path_factory.mktemp("bundles")
+    with writer(directory / "whole") as bundle, bundle.member("log", limit=limit) as member:
+        member.write(data)
+    with writer(directory / "parts") as bundle, bundle.member("log", limit=limit) as member:
+        start = 0
+        for step in itertools.cycle(steps):
+            if start >= len(data):
+                break
+            member.write(data[start : start + step])
+            start += step
+    assert (directory / "whole").read_bytes() == (directory / "parts").read_bytes()
+    shutil.rmtree(directory)
 
 
 @pytest.mark.parametrize("limit", [None, 2 * MIB, 300_000, 5000])
