@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from service_record.redaction import Rules, known_secrets
+from service_record.redaction import Known, Rules, known_secrets
 from tests.secret_shapes import made, pem, pull_secret
 from tests.test_redaction import redacted
 
@@ -129,6 +129,8 @@ def test_ignition_is_read_to_the_inside_of_its_files(host: Host) -> None:
     document = {"passwd": {"users": users}, "storage": {"files": files}, "systemd": {"units": [unit]}}
     host.write("opt/openshift/bootstrap.ign", json.dumps(document))
     assert left(host, said(host)) == []
+    rules = Rules(known_secrets(host.root).secrets)
+    assert redacted(b"master-0.example.com is up", rules=rules) == b"master-0.example.com is up"
 
 
 def test_secrets_of_the_environment_are_known(host: Host) -> None:
@@ -178,8 +180,10 @@ def test_what_is_no_plain_file_below_the_root_is_not_read(
     directory.mkdir(parents=True)
     (directory / "link").symlink_to(outside)
     (directory / "loop").symlink_to("loop")
+    (directory / "broken").symlink_to("nothing")
+    (directory / "directory").mkdir()
     os.mkfifo(directory / "fifo")
-    assert known_secrets(host.root).secrets == ()
+    assert known_secrets(host.root) == Known((), ())
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
