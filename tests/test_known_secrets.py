@@ -146,6 +146,14 @@ def test_secrets_of_the_environment_are_known(host: Host) -> None:
     )
 
 
+def test_a_secret_is_known_without_the_escapes_in_its_file(host: Host) -> None:
+    host.write("etc/profile.d/proxy.sh", "export https_proxy=http://u:p%40ss%2Fword%21x@proxy:3128\n")
+    host.write("etc/assisted/config.json", json.dumps({"password": 'quo"ted\\word 1'}))
+    rules = Rules(known_secrets(host.root).secrets)
+    text = rb"""p@ss/word!x and quo"ted\word 1 and p%40ss%2Fword%21x and quo\"ted\\word 1"""
+    assert redacted(text, rules=rules).count(b"<redacted:") == 4
+
+
 def test_a_host_without_any_is_fine(host: Host) -> None:
     assert known_secrets(host.root).secrets == ()
     assert known_secrets(host.root / "nowhere").secrets == ()

@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import contextlib
 import json
 import urllib.parse
 import zlib
@@ -40,6 +41,7 @@ class Contents:
         for secret in self._rules.values(text):
             if secret.kind != _DATA_URL:
                 yield secret
+                yield from (Secret(secret.kind, bare) for bare in _bare(secret.value))
             if layers:
                 yield from self._decoded(secret, layers - 1)
         if layers:
@@ -55,6 +57,15 @@ class Contents:
         if _is_line(decoded) and secret.kind in _CREDENTIALS:
             yield Secret(secret.kind, decoded.strip().partition(b":")[2])
         yield from self.secrets(decoded, layers)
+
+
+def _bare(value: bytes) -> Iterator[bytes]:
+    """What a value is without the escapes of JSON or of a URL, in which it may stand in its file."""
+    if b"\\" in value:
+        with contextlib.suppress(ValueError):
+            yield str(json.loads(b'"' + value + b'"')).encode(errors="surrogatepass")
+    if b"%" in value:
+        yield urllib.parse.unquote_to_bytes(value)
 
 
 def _inner_texts(text: bytes) -> Iterator[bytes]:
