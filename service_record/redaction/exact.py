@@ -1,0 +1,267 @@
+"""Finding the exact secrets of a host in a text, in every form, whole or in fragments, across lines. Pure.
+
+RE2 looks for *anchors*, short pieces of every form, in one pass however many there are. Around each the text
+is compared with the form itself, to both sides and from line to line.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from service_record.redaction import engine
+from service_record.redaction.anchors import LONG_BYTES, anchored_forms
+from service_record.redaction.faces import Secret
+from service_record.redaction.secrets import is_taken
+
+_FRAGMENT_BYTES: Final = 16
+_MANY_ANCHORS: Final = 8_000
+"""With so many, further secrets are looked for as they are and in base64 only."""
+_MOST_ANCHORS: Final = 16_000
+"""With so many, none is taken any more: beyond, RE2 has no memory for the states of its machine."""
+_RESUMED_BYTES: Final = 8
+"""So much has to go on in the next line, or all that is left."""
+_PREFIX_BYTES: Final = 256
+"""What is looked at of a line for where a journal's prefix ends."""
+
+_WRITTEN_BREAK_BYTES: Final = 16
+
+_INDENT: Final = b" \t>#*|\"'"
+_LINE_END: Final = b" \t\r\\\"',"
+_WRITTEN_BREAK: Final = rb"\\+(?:[nr]|x0[AaDd]|u000[AaDd]|01[25])|%0[AaDd]|&#1[03];"
+_BREAK: Final = rb"(?:" + _WRITTEN_BREAK + rb"|[ \t\r\\\"'+,]*\n[ \t>#*|\"']*)"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A piece of a text to be masked; it never holds a newline."""
+
+    start: int
+    end: int
+    kind: str
+    is_first: bool
+    """Of the pieces of one secret, which may go over several lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    kind: str
+    text: bytes
+
+    @property
+    def needed(self) -> int:
+        return _FRAGMENT_BYTES if len(self.text) >= LONG_BYTES else len(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    kind: str
+    pieces: Sequence[tuple[int, int]]
+    size: int
+    is_whole: bool
+    """In one piece, and all of the form."""
+
+
+class Exact:
+    """Secrets that are looked for."""
+
+    def __init__(self, secrets: Iterable[Secret]) -> None:
+        self._anchors: dict[bytes, list[tuple[_Form, int]]] = {}
+        self._short: dict[bytes, str] = {}
+        self._break = engine.compiled(_BREAK + b"+")
+        self._written_breaks = engine.compiled(b"(?:" + _WRITTEN_BREAK + b")+$")
+        self.left_out: Counter[str] = Counter()
+        """How many secrets were one too many, by kind; the first are taken."""
+        for secret in secrets:
+            if not is_taken(secret.value):
+                continue
+            if len(self._anchors) >= _MOST_ANCHORS:
+                self.left_out[secret.kind] += 1
+            else:
+                self._take(secret, only_plain=len(self._anchors) >= _MANY_ANCHORS)
+        self._sizes = sorted({len(anchor) for anchor in self._anchors})
+        self._pattern = self._one_pattern()
+
+    def spans(self, text: bytes) -> list[Span]:
+        """What of the text is secret, in its order, without overlaps."""
+        found: list[Span] = []
+        position = 0
+        while hit := self._pattern and self._pattern.search(text, position):
+            match = self._match(text, hit.start(), hit.end())
+            position = hit.start() + 1
+            if match is not None:
+                position = match.pieces[0][1] if match.is_whole else position
+                pieces = [piece for each in match.pieces for piece in _lines(text, *each)]
+                found.extend(
+                    Span(start, end, match.kind, number == 0) for number, (start, end) in enumerate(pieces)
+                )
+        return _united(found)
+
+    def _take(self, secret: Secret, *, only_plain: bool) -> None:
+        for text, anchors in anchored_forms(secret.value, only_plain=only_plain):
+            if not anchors:
+                self._short.setdefault(text, secret.kind)
+            found = _Form(secret.kind, text)
+            for anchor in anchors:
+                self._anchors.setdefault(anchor, []).append((found, text.find(anchor)))
+
+    def _one_pattern(self) -> engine.Pattern | None:
+        if not self._anchors and not self._short:
+            return None
+        # In order, so that RE2 finds what alternatives have in common.
+        literals = [engine.escaped(anchor) for anchor in sorted(self._anchors)]
+        wrapped = [_wrapped(text) for text in sorted(self._short)]
+        return engine.compiled(b"|".join(wrapped + literals), groups=False)
+
+    def _match(self, text: bytes, start: int, end: int) -> _Match | None:
+        """The longest of the secrets that have an anchor there; RE2 names but one of them."""
+        places = (
+            place for size in self._sizes for place in self._anchors.get(text[start : start + size], ())
+        )
+        matches = (self._around(text, start, form, offset) for form, offset in places)
+        whole = [match for match in matches if match is not None]
+        if whole:
+            return max(whole, key=lambda match: match.size)
+        return None if text[start:end] in self._anchors else self._short_match(text, start, end)
+
+    def _short_match(self, text: bytes, start: int, end: int) -> _Match | None:
+        breaks = [(found.start(), found.end()) for found in self._break.finditer(text, start, end)]
+        hit = text[start:end]
+        if hit in self._short or not breaks:
+            return _Match(self._short.get(hit, "secret"), [(start, end)], end - start, is_whole=True)
+        edges = [start, *(edge for each in breaks for edge in each), end]
+        pieces = [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if a < b]
+        bare = b"".join(text[a:b] for a, b in pieces)
+        return _Match(self._short.get(bare, "secret"), pieces, len(bare), is_whole=False)
+
+    def _around(self, text: bytes, start: int, form: _Form, offset: int) -> _Match | None:
+        """The text around an anchor as far as it is the form."""
+        begin, size = start - offset, len(form.text)
+        if begin >= 0 and text[begin : begin + size] == form.text:
+            return _Match(form.kind, [(begin, begin + size)], size, is_whole=True)
+        if form.needed == size and not _may_break(text[max(0, begin - _PREFIX_BYTES) : start + size]):
+            return None
+        pieces = [*self._before(text, start, form.text, offset), *self._after(text, start, form.text, offset)]
+        merged = _merged(pieces)
+        size = sum(end - begin for begin, end in merged)
+        return _Match(form.kind, merged, size, is_whole=False) if size >= form.needed else None
+
+    def _after(self, text: bytes, start: int, form: bytes, offset: int) -> Iterator[tuple[int, int]]:
+        size = _common(text, start, form, offset)
+        yield start, start + size
+        position, offset = start + size, offset + size
+        while offset < len(form):
+            broken = self._break.match(text, position)
+            if broken is None:
+                return
+            needed = min(_RESUMED_BYTES, len(form) - offset)
+            for resumed in _resumptions(text, broken.end()):
+                size = _common(text, resumed, form, offset)
+                if size >= needed:
+                    break
+            else:
+                return
+            yield resumed, resumed + size
+            position, offset = resumed + size, offset + size
+
+    def _before(self, text: bytes, start: int, form: bytes, offset: int) -> list[tuple[int, int]]:
+        pieces: list[tuple[int, int]] = []
+        size = _common_before(text, start, form, offset)
+        if size:
+            pieces.append((start - size, start))
+        position, offset = start - size, offset - size
+        while offset and (broken := self._end_before(text, position)) is not None:
+            size = _common_before(text, broken, form, offset)
+            if size < min(_RESUMED_BYTES, offset):
+                break
+            pieces.append((broken - size, broken))
+            position, offset = broken - size, offset - size
+        return pieces[::-1]
+
+    def _end_before(self, text: bytes, position: int) -> int | None:
+        r"""Where the previous line ends, when the text at this position begins one; `\n` may be its end."""
+        written = self._written_breaks.search(text[max(0, position - _WRITTEN_BREAK_BYTES) : position])
+        if written is not None:
+            return position - len(written.group())
+        line = text.rfind(b"\n", max(0, position - _PREFIX_BYTES), position) + 1
+        head = text[line:position]
+        if not line or (head.strip(_INDENT) and not head.endswith(b": ")):
+            return None
+        previous = max(0, line - 1 - _PREFIX_BYTES)
+        return previous + len(text[previous : line - 1].rstrip(_LINE_END))
+
+
+def _wrapped(text: bytes) -> bytes:
+    """A pattern of the text with the end of a line, and what indents the next, at any place in it."""
+    characters = (engine.escaped(text[at : at + 1]) for at in range(len(text)))
+    return (_BREAK + b"?").join(characters)
+
+
+def _may_break(text: bytes) -> bool:
+    return any(sign in text for sign in (b"\n", b"\\", b"%0", b"&#1"))
+
+
+def _common(text: bytes, position: int, form: bytes, offset: int) -> int:
+    """How many bytes from there on are the same in both."""
+    low, high = 0, min(len(form) - offset, len(text) - position)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if text[position + low : position + middle] == form[offset + low : offset + middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _common_before(text: bytes, position: int, form: bytes, offset: int) -> int:
+    """How many bytes up to there are the same in both."""
+    low, high = 0, min(offset, position)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if text[position - middle : position - low] == form[offset - middle : offset - low]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _resumptions(text: bytes, position: int) -> Iterator[int]:
+    """Where the text may go on behind the end of a line: at once, or behind the prefix of a journal."""
+    yield position
+    end = text.find(b"\n", position, position + _PREFIX_BYTES)
+    end = min(position + _PREFIX_BYTES, len(text)) if end < 0 else end
+    for found in (text.find(b"]: ", position, end) + 1, text.rfind(b": ", position, end)):
+        if found > 0:
+            yield found + 2
+
+
+def _lines(text: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """A piece without the newlines in it: lines stay lines, also those of UTF-16."""
+    while (newline := text.find(b"\n", start, end)) >= 0:
+        if newline > start:
+            yield start, newline
+        start = newline + 1
+    if end > start:
+        yield start, end
+
+
+def _united(spans: list[Span]) -> list[Span]:
+    """The same in the order of the text, those that overlap or touch as one."""
+    united: list[Span] = []
+    for span in sorted(spans, key=lambda span: (span.start, -span.end)):
+        if united and span.start <= united[-1].end:
+            last = united[-1]
+            united[-1] = Span(last.start, max(last.end, span.end), last.kind, last.is_first)
+        else:
+            united.append(span)
+    return united
+
+
+def _merged(pieces: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    merged: list[tuple[int, int]] = []
+    for start, end in pieces:
+        if merged and merged[-1][1] == start:
+            merged[-1] = (merged[-1][0], end)
+        elif end > start:
+            merged.append((start, end))
+    return merged

@@ -1,0 +1,192 @@
+"""The forms that a secret takes on its way into a log: what encodes, escapes and quotes it. Pure.
+
+Wrapping into lines is no form of its own: `exact` follows every form from line to line.
+"""
+
+import base64
+import html
+import json
+import urllib.parse
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+_Named: TypeAlias = tuple[str, bytes]
+
+LEAST_BYTES: Final = 8
+"""A shorter secret is not taken: it would be found in innocent text."""
+_LEAST_DIFFERENT: Final = 5
+_LONG_BYTES: Final = 16
+_MOST_BYTES: Final = 1 << 16
+"""A longer one is cut to this: no file of a host that is one secret is as long."""
+_TWICE_BYTES: Final = 4096
+"""What is looked for in base64 of base64, too; nine forms of it are."""
+_HIDDEN_CHARACTERS: Final = (0, 2, 3)
+"""How many characters of base64 a secret shares with what stands 0, 1 or 2 bytes before it."""
+
+
+def is_taken(value: bytes) -> bool:
+    """Whether a value is a secret that can be looked for: long enough, and not just a word or a number."""
+    value = value.strip()
+    if len(value) < LEAST_BYTES or len(set(value)) < _LEAST_DIFFERENT:
+        return False
+    is_word = value.isalpha() and (value.islower() or value.isupper() or value.istitle())
+    return len(value) >= _LONG_BYTES or not (is_word or value.isdigit())
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One way to write a secret."""
+
+    name: str
+    text: bytes
+    family: int
+    """Forms of one family have most of their text in common: all but what is special."""
+
+
+def forms(value: bytes, *, only_plain: bool = False) -> list[Form]:
+    """Every form of a secret; of equal forms the first. `only_plain`: as it is, and in base64.
+
+    Of a PEM block the raw form is its body alone, in one piece: header and line ends are no secrets. A JSON
+    document has encoded forms only: its secret parts are secrets of their own, and the rest may stay.
+    """
+    value = value.strip()[:_MOST_BYTES]
+    found: dict[bytes, Form] = {}
+    families = [_of_text(text) for text in _texts(value)]
+    if not only_plain:
+        families += [[form] for form in _of_bytes(value)]
+    families += _encoded(value, only_plain=only_plain)
+    for number, family in enumerate(families):
+        for name, text in family[: 1 if only_plain else None]:
+            if len(text) >= LEAST_BYTES:
+                found.setdefault(text, Form(name, text, number))
+    return list(found.values())
+
+
+def is_pem(value: bytes) -> bool:
+    return value.startswith(b"-----BEGIN ")
+
+
+def pem_body(value: bytes) -> bytes:
+    """The base64 between the lines that begin and end a PEM block, without headers, in one piece."""
+    lines = [line.strip() for line in value.splitlines()]
+    return b"".join(line for line in lines if line and not line.startswith(b"-----") and b":" not in line)
+
+
+def _texts(value: bytes) -> Iterator[bytes]:
+    if is_pem(value):
+        yield pem_body(value)
+    elif not value.startswith(b"{"):
+        yield value
+
+
+def _of_text(value: bytes) -> list[_Named]:
+    """What may stand in a line, of which most is as it was."""
+    return [
+        ("raw", value),
+        *_escaped(value),
+        *_url_encoded(value),
+        *_quoted(value),
+        ("xml", html.escape(_text(value)).encode("latin-1")),
+    ]
+
+
+def _of_bytes(value: bytes) -> list[_Named]:
+    """What has nothing of the text in it any more."""
+    every = value.hex(" ").encode().split()
+    return [
+        ("hex", value.hex().encode()),
+        ("hex", value.hex().upper().encode()),
+        ("url", b"".join(b"%" + byte.upper() for byte in every)),
+        ("url", b"".join(b"%" + byte for byte in every)),
+        ("\\x", b"".join(b"\\x" + byte for byte in every)),
+        ("utf-16", _text(value).encode("utf-16-le")),
+        ("utf-16", _text(value).encode("utf-16-be")),
+    ]
+
+
+def _encoded(value: bytes, *, only_plain: bool) -> list[list[_Named]]:
+    """Base64 of it alone and amidst other bytes, and what is made of that."""
+    found: list[list[_Named]] = [
+        [("base64", base64.b64encode(value)), ("base64url", base64.urlsafe_b64encode(value))]
+    ]
+    for core, url_core in zip(
+        _cores(value, base64.b64encode), _cores(value, base64.urlsafe_b64encode), strict=True
+    ):
+        found.append([("base64", core), ("base64url", url_core), *_url_encoded(core)])
+        if len(value) <= _TWICE_BYTES and not only_plain:
+            found += [[("base64 twice", twice)] for twice in _cores(core, base64.b64encode)]
+    if not only_plain:
+        for escaped in {form for _, form in _escaped(value)} - {value}:
+            found += [[("base64", core)] for core in _cores(escaped, base64.b64encode)]
+    return found
+
+
+def _cores(value: bytes, encode: Callable[[bytes], bytes]) -> Iterator[bytes]:
+    """What base64 makes of the value whatever stands around it: once for each place among three bytes."""
+    for before, hidden in enumerate(_HIDDEN_CHARACTERS):
+        whole = 8 * (before + len(value)) // 6
+        yield encode(bytes(before) + value)[hidden:whole]
+
+
+def _escaped(value: bytes) -> Iterator[tuple[str, bytes]]:
+    """As strings of JSON by Python, by Go, which hides `<`, `>` and `&`, and by PHP; and those in JSON."""
+    text = value.decode(errors="surrogateescape")
+    for ascii_only in (False, True):
+        once = json.dumps(text, ensure_ascii=ascii_only)[1:-1]
+        for form in (once, _go(once), once.replace("/", "\\/")):
+            yield "json", form.encode(errors="surrogateescape")
+            twice = json.dumps(form, ensure_ascii=ascii_only)[1:-1]
+            yield "json in json", twice.encode(errors="surrogateescape")
+
+
+def _go(text: str) -> str:
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _url_encoded(value: bytes) -> Iterator[tuple[str, bytes]]:
+    """All but letters and digits; what a path or a query needs; as a form. In either case."""
+    for safe in ("", "/", "/:@!$'()*,;=-._~", "/:@!$&'()*+,;=?"):
+        quoted = urllib.parse.quote_from_bytes(value, safe=safe).encode()
+        yield "url", quoted
+        yield "url", _lower_case(quoted)
+    yield "url", urllib.parse.quote_plus(value).encode()
+
+
+def _lower_case(quoted: bytes) -> bytes:
+    head, *rest = quoted.split(b"%")
+    return b"%".join([head, *(piece[:2].lower() + piece[2:] for piece in rest)])
+
+
+def _quoted(value: bytes) -> Iterator[tuple[str, bytes]]:
+    """By shells, between quotes of either kind and without; by systemd, journald and C."""
+    yield "shell", value.replace(b"'", b"'\\''")
+    yield "shell", value.replace(b"'", b"'\"'\"'")
+    yield "shell", _behind_backslash(value, b'"\\$`')
+    yield "shell", _behind_backslash(value, bytes(set(range(32, 127)) - set(_SHELL_PLAIN)))
+    for kept in (_PRINTABLE - set(b"\\"), _PRINTABLE - set(b"\\\"'"), _UNIT_PLAIN):
+        yield (
+            "\\x",
+            "".join(chr(byte) if byte in kept else f"\\x{byte:02x}" for byte in value).encode("latin-1"),
+        )
+    c_escapes = (
+        value.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n").replace(b"\t", b"\\t")
+    )
+    yield "\\x", c_escapes
+    yield "\\x", c_escapes.replace(b"'", b"\\'")
+
+
+_PRINTABLE: Final = frozenset(range(32, 127))
+_ALPHANUMERIC: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
+_UNIT_PLAIN: Final = _ALPHANUMERIC | set(b":_.")
+"""What systemd-escape(1) leaves as it is; `/` becomes `-` there only in paths."""
+_SHELL_PLAIN: Final = _ALPHANUMERIC | set(b"%+-./:=@_,")
+"""What `printf %q` of bash leaves as it is."""
+
+
+def _behind_backslash(value: bytes, special: bytes) -> bytes:
+    return b"".join(b"\\%c" % byte if byte in special else b"%c" % byte for byte in value)
+
+
+def _text(value: bytes) -> str:
+    return value.decode("latin-1")
