@@ -69,6 +69,7 @@ FORMS: Final[Mapping[str, Callable[[bytes], bytes]]] = {
     "base64 twice": lambda secret: base64.b64encode(
         b"x: " + base64.b64encode(b'{"' + secret + b'"}') + b"\n"
     ),
+    "base64, wrapped at 40": _wrapped(40),
     "base64, wrapped at 64": _wrapped(64),
     "base64, wrapped at 76": _wrapped(76),
     "base64, wrapped and indented": _wrapped(64, b"        "),

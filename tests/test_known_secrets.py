@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from service_record.redaction import Rules, known_secrets
+from service_record.redaction import Known, Rules, known_secrets
 from tests.secret_shapes import made, pem, pull_secret
 from tests.test_redaction import redacted
 
@@ -129,6 +129,8 @@ def test_ignition_is_read_to_the_inside_of_its_files(host: Host) -> None:
     document = {"passwd": {"users": users}, "storage": {"files": files}, "systemd": {"units": [unit]}}
     host.write("opt/openshift/bootstrap.ign", json.dumps(document))
     assert left(host, said(host)) == []
+    rules = Rules(known_secrets(host.root).secrets)
+    assert redacted(b"master-0.example.com is up", rules=rules) == b"master-0.example.com is up"
 
 
 def test_secrets_of_the_environment_are_known(host: Host) -> None:
@@ -142,6 +144,14 @@ def test_secrets_of_the_environment_are_known(host: Host) -> None:
         redacted(b"cd /root/home-of-someone", rules=Rules(known_secrets(host.root, environ).secrets))
         == b"cd /root/home-of-someone"
     )
+
+
+def test_a_secret_is_known_without_the_escapes_in_its_file(host: Host) -> None:
+    host.write("etc/profile.d/proxy.sh", "export https_proxy=http://u:p%40ss%2Fword%21x@proxy:3128\n")
+    host.write("etc/assisted/config.json", json.dumps({"password": 'quo"ted\\word 1'}))
+    rules = Rules(known_secrets(host.root).secrets)
+    text = rb"""p@ss/word!x and quo"ted\word 1 and p%40ss%2Fword%21x and quo\"ted\\word 1"""
+    assert redacted(text, rules=rules).count(b"<redacted:") == 4
 
 
 def test_a_host_without_any_is_fine(host: Host) -> None:
@@ -178,8 +188,10 @@ def test_what_is_no_plain_file_below_the_root_is_not_read(
     directory.mkdir(parents=True)
     (directory / "link").symlink_to(outside)
     (directory / "loop").symlink_to("loop")
+    (directory / "broken").symlink_to("nothing")
+    (directory / "directory").mkdir()
     os.mkfifo(directory / "fifo")
-    assert known_secrets(host.root).secrets == ()
+    assert known_secrets(host.root) == Known((), ())
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
