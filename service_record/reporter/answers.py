@@ -1,7 +1,7 @@
 """What a call of the reporter came to: an answer, none, or the server's view of this host. Pure.
 
-Only the status of an answer is dependable: bodies come in two shapes of JSON from the assisted-service itself, and as
-HTML, plain text or nothing from whatever stands before it.
+Only the status of an answer is dependable: bodies come in two shapes of JSON from the assisted-service
+itself, and as HTML, plain text or nothing from whatever stands before it.
 """
 
 import html
@@ -17,7 +17,10 @@ from typing import Final, TypeAlias
 from service_record.display.text import visible
 
 MOST_TEXT: Final = 2048
-"""How many bytes of an answer's body are read and kept as its text."""
+"""How many characters of an answer are kept as its text."""
+
+MOST_BODY: Final = 8 * MOST_TEXT
+"""How many bytes of an answer are looked at for its text; a page has markup around what it says."""
 
 LONGEST_RETRY_AFTER: Final = 3600.0
 """Seconds: a server, or a proxy with a wrong clock, silences no host for longer than this."""
@@ -132,12 +135,28 @@ def _text(row: Mapping[str, object], name: str) -> str:
 
 
 def one_line(body: bytes, secrets: Iterable[str] = ()) -> str:
-    """What the body of an answer says, as one printable line of at most `MOST_TEXT` characters, without the secrets.
+    """What the body of an answer says, as one printable line of at most `MOST_TEXT` characters, without the
+    secrets.
 
-    Of JSON its reason or message, of a page its title or text. Some proxies repeat the request in their pages.
+    Of JSON its reason or message, of a page its title or text. Some proxies repeat the request in their
+    pages.
     """
-    text = _said(body[:MOST_TEXT].decode(errors="replace"))
+    secrets = tuple(filter(None, secrets))
+    text = body[:MOST_BODY].decode(errors="replace")
+    if len(body) > MOST_BODY:
+        text = _without_torn(text, secrets)
+    return printable(_said(text), secrets)
+
+
+def printable(text: str, secrets: Iterable[str] = ()) -> str:
+    """The text as one line of at most `MOST_TEXT` characters that is safe to print, without the secrets."""
     return visible(" ".join(without(text, secrets).split()))[:MOST_TEXT]
+
+
+def _without_torn(text: str, secrets: Iterable[str]) -> str:
+    """The text without the beginning of a secret that it was cut in."""
+    torn = max((n for secret in secrets for n in range(len(secret)) if text.endswith(secret[:n])), default=0)
+    return text[: len(text) - torn]
 
 
 def _said(text: str) -> str:
@@ -155,16 +174,18 @@ def _said(text: str) -> str:
 
 
 def without(text: str, secrets: Iterable[str]) -> str:
-    """The text with each secret replaced by `[secret]`."""
-    for secret in sorted(filter(None, secrets), key=len, reverse=True):
+    """The text with each secret, none of them empty, replaced by `[secret]`."""
+    for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, "[secret]")
     return text
 
 
 def retry_after(value: str | None, now: datetime, date: str | None = None) -> float | None:
-    """Seconds to wait by a `Retry-After` header of seconds or a date (RFC 9110, 10.2.3); None when it says neither.
+    """Seconds to wait by a `Retry-After` header of seconds or a date (RFC 9110, 10.2.3); None when it says
+    neither.
 
-    A date is read by the server's own clock, its `Date` header, because this host's may be wrong this early in its life.
+    A date is read by the server's own clock, its `Date` header, because this host's may be wrong this early
+    in its life.
     """
     if not value:
         return None
@@ -182,6 +203,6 @@ def retry_after(value: str | None, now: datetime, date: str | None = None) -> fl
 def _date(value: str | None) -> datetime | None:
     try:
         parsed = parsedate_to_datetime(value or "")
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
