@@ -309,7 +309,7 @@ class AssistedRules(Installation):
         return Told(201)
 
     def _upload(self, asked: Asked, cluster_id: str) -> Reply:
-        parts = _parts(asked)
+        parts = form_parts(asked)
         if parts is None:
             return _infra_error(400, "the request's Content-Type is not multipart/form-data")
         query, types = asked.query, ["host", "controller", *(["host_boot"] if self.knows_host_boot else [])]
@@ -431,7 +431,7 @@ def _object(asked: Asked, known: set[str] | None = None) -> dict[str, object] | 
     return _infra_error(400, f'json: unknown field "{unknown[0]}"') if unknown else document
 
 
-def _parts(asked: Asked) -> dict[str, bytes] | None:
+def form_parts(asked: Asked) -> dict[str, bytes] | None:
     """The files of a form by their names; None when the body is no form."""
     content_type = asked.headers.get("content-type", "")
     if not content_type.startswith("multipart/form-data"):
