@@ -433,7 +433,16 @@ def test_retry_after_beyond_the_rounds_budget_is_for_the_next_round(server: Assi
     assert len(server.journal) == 1
 
 
-def test_no_try_begins_after_the_budget(server: AssistedServer) -> None:
+def test_a_round_waits_for_a_server_no_longer_than_its_budget(server: AssistedServer) -> None:
+    server.fail(Says(503, headers={"Retry-After": "1"}), times=99)
+    talk = client(server, patience=replace(QUICK, budget=1.5, tries=99))
+    first, second = talk.logs_progress("completed"), talk.logs_progress("completed")
+    assert isinstance(first, Answered)
+    assert first.tries <= 2
+    assert second == Answered(503, retry_after=1.0)
+
+
+def test_no_second_try_begins_after_the_budget(server: AssistedServer) -> None:
     server.fail(Says(503), times=99)
     outcome = client(server, patience=replace(QUICK, budget=1e-9)).logs_progress("completed")
     assert outcome == Answered(503)
