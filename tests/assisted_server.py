@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self, TypeAlias
 
+from service_record.reporter.settings import Service
 from tests.assisted_installation import Host
 from tests.assisted_rules import BASE_PATH, Asked, AssistedRules, HungUp, Told
 
@@ -267,20 +268,16 @@ def refused_url() -> Iterator[str]:
         yield f"http://127.0.0.1:{bound.getsockname()[1]}"
 
 
-@dataclass(frozen=True, slots=True)
-class HostService:
+def service_of(host: Host, url: str, token: str | None = None, ca_bundle: Path | None = None) -> Service:
     """The settings by which a host finds a server."""
-
-    url: str
-    cluster_id: str
-    infra_env_id: str
-    host_id: str
-    token: str | None = None
-    ca_bundle: Path | None = None
-
-
-def service_of(host: Host, url: str, token: str | None = None, ca_bundle: Path | None = None) -> HostService:
-    return HostService(url, host.cluster_id or "", host.infra_env_id, host.id, token, ca_bundle)
+    return Service(
+        url=url,
+        cluster_id=host.cluster_id or "",
+        infra_env_id=host.infra_env_id,
+        host_id=host.id,
+        token=token,
+        ca_bundle=ca_bundle,
+    )
 
 
 class Authority:

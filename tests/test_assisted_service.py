@@ -22,9 +22,10 @@ from service_record.reporter.answers import (
     retry_after,
     view_of,
 )
-from service_record.reporter.assisted_service import LARGEST_UPLOAD, AssistedService, base_url
+from service_record.reporter.assisted_service import AssistedService, base_url
 from service_record.reporter.patience import Patience
-from service_record.reporter.proxies import Proxies
+from service_record.reporter.proxies import proxy_for
+from service_record.reporter.settings import SERVICE_LIMIT, Proxies, Service
 from service_record.reporter.transport import trusted
 from tests.assisted_contract import assert_contract_kept, openapi_file
 from tests.assisted_installation import Host, new_id
@@ -35,7 +36,6 @@ from tests.assisted_server import (
     Drips,
     Fault,
     HangsUp,
-    HostService,
     Resets,
     Says,
     Silence,
@@ -68,6 +68,10 @@ def bundle(tmp_path: Path) -> Path:
     path = tmp_path / "log-bundle-20261121.tar.gz"
     path.write_bytes(bytes(range(256)) * 1024)
     return path
+
+
+def service_at(url: str) -> Service:
+    return Service(url=url, cluster_id=new_id(), infra_env_id=new_id(), host_id=new_id())
 
 
 def client(server: AssistedServer, host: Host | None = None, patience: Patience = QUICK) -> AssistedService:
@@ -287,7 +291,7 @@ def test_a_refused_upload_is_not_repeated(server: AssistedServer, bundle: Path, 
 def test_a_file_that_the_server_would_not_take_is_not_sent(server: AssistedServer, tmp_path: Path) -> None:
     large = tmp_path / "large.tar.gz"
     with large.open("wb") as file:
-        file.truncate(LARGEST_UPLOAD + 1)
+        file.truncate(SERVICE_LIMIT + 1)
     outcome = client(server).upload(large, "host")
     assert isinstance(outcome, Unreachable)
     assert "262144001 bytes are more than the 262144000" in outcome.reason
@@ -453,7 +457,7 @@ def test_no_second_try_begins_after_the_budget(server: AssistedServer) -> None:
 
 def test_a_connection_that_is_refused_is_tried_again_and_given_up() -> None:
     with refused_url() as url:
-        service = HostService(url, new_id(), new_id(), new_id())
+        service = service_at(url)
         outcome = AssistedService(service, patience=QUICK).host()
     assert outcome == Unreachable("no connection: Connection refused", tries=4)
 
@@ -500,7 +504,7 @@ def test_a_status_is_an_answer_though_its_body_never_ends(server: AssistedServer
 
 
 def test_a_name_that_nobody_knows_is_unreachable() -> None:
-    service = HostService("http://assisted.invalid", new_id(), new_id(), new_id())
+    service = service_at("http://assisted.invalid")
     outcome = AssistedService(service, patience=replace(QUICK, tries=1, total=20)).host()
     assert isinstance(outcome, Unreachable)
 
@@ -509,7 +513,7 @@ def test_a_name_that_nobody_knows_is_unreachable() -> None:
     "url", ["", "ftp://x", "no url", "https://", "http://[::1", "http://x:99999", "http://x:0x"]
 )
 def test_a_bad_url_is_told_and_not_tried(url: str) -> None:
-    outcome = AssistedService(HostService(url, new_id(), new_id(), new_id()), patience=QUICK).host()
+    outcome = AssistedService(service_at(url), patience=QUICK).host()
     assert isinstance(outcome, Unreachable)
     assert "correct the setting" in outcome.reason
     assert outcome.tries == 0
@@ -615,15 +619,15 @@ def test_a_bundle_that_is_none_is_told_and_nothing_is_sent(
     ],
 )
 def test_no_proxy_is_obeyed_as_gos_clients_obey_it(no_proxy: str, url: str, direct: bool) -> None:
-    proxies = Proxies("http://proxy:3128", "proxy:3128", ("other", no_proxy))
-    assert proxies.for_url(url) == (None if direct else "http://proxy:3128")
+    proxies = Proxies(http="http://proxy:3128", https="proxy:3128", no_proxy=("other", no_proxy))
+    assert proxy_for(url, proxies) == (None if direct else "http://proxy:3128")
 
 
 def behind_proxy(
     server: AssistedServer, proxy: ForwardProxy, url: str, authority: Authority
 ) -> AssistedService:
     service = service_of(server.rules.add_host(), url, TOKEN, authority.certificate)
-    return AssistedService(service, proxies=Proxies(proxy.url, proxy.address), patience=QUICK)
+    return AssistedService(service, proxies=Proxies(http=proxy.url, https=proxy.address), patience=QUICK)
 
 
 def test_requests_go_through_a_proxy(server: AssistedServer, authority: Authority, bundle: Path) -> None:
@@ -657,24 +661,24 @@ def test_a_proxy_that_asks_for_a_login_gets_the_one_of_its_url(authority: Author
     ):
         host = server.rules.add_host()
         service = service_of(host, "https://assisted.example", None, authority.certificate)
-        good = Proxies(None, f"http://me:secret@{proxy.address}")
+        good = Proxies(https=f"http://me:secret@{proxy.address}")
         assert isinstance(AssistedService(service, proxies=good, patience=QUICK).host(), HostView)
-        bad = Proxies(None, proxy.address)
+        bad = Proxies(https=proxy.address)
         outcome = AssistedService(service, proxies=bad, patience=replace(QUICK, tries=1)).host()
     assert outcome == Unreachable("the proxy refused: 407 Proxy Authentication Required")
 
 
 def test_a_proxy_that_is_not_there_is_unreachable(tmp_path: Path) -> None:
-    service = HostService("https://assisted.example", new_id(), new_id(), new_id())
+    service = service_at("https://assisted.example")
     with refused_url() as url:
-        outcome = AssistedService(service, proxies=Proxies(None, url), patience=QUICK).host()
+        outcome = AssistedService(service, proxies=Proxies(https=url), patience=QUICK).host()
     assert outcome == Unreachable("no connection: Connection refused", tries=4)
 
 
 @pytest.mark.parametrize("proxy", ["socks5://me:hunter2@proxy", "http://me:hunter2@", "://x"])
 def test_a_bad_proxy_is_told_without_its_login(proxy: str) -> None:
-    service = HostService("https://assisted.example", new_id(), new_id(), new_id())
-    outcome = AssistedService(service, proxies=Proxies(None, proxy), patience=QUICK).host()
+    service = service_at("https://assisted.example")
+    outcome = AssistedService(service, proxies=Proxies(https=proxy), patience=QUICK).host()
     assert isinstance(outcome, Unreachable)
     assert "the proxy's URL" in outcome.reason
     assert "hunter2" not in outcome.reason

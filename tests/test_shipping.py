@@ -12,7 +12,7 @@ import pytest
 
 from service_record.reporter.answers import Answered, Unreachable
 from service_record.reporter.assisted_service import AssistedService
-from service_record.reporter.proxies import Proxies
+from service_record.reporter.settings import Proxies
 from service_record.reporter.shipping import (
     Destination,
     Directory,
@@ -244,7 +244,7 @@ def test_a_put_that_breaks_is_repeated_whole(server: AssistedServer, bundle: Pat
 def test_a_put_goes_through_the_proxy(server: AssistedServer, bundle: Path) -> None:
     server.fail(Says(200))
     with ForwardProxy(server.port) as proxy:
-        behind = replace(sender(server), proxies=Proxies(proxy.url))
+        behind = replace(sender(server), proxies=Proxies(http=proxy.url))
         outcome = destination("http://bucket.example/x?a=b", behind).ship(bundle)
     assert outcome == Answered(200, sent=len(CONTENT))
     assert proxy.seen == ["PUT http://bucket.example/x?a=b"]

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Literal, Protocol, Self, TypeAlias
+from typing import Final, Literal, Self, TypeAlias
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from service_record.reporter.answers import (
@@ -27,12 +27,10 @@ from service_record.reporter.answers import (
 )
 from service_record.reporter.attempt import Request
 from service_record.reporter.patience import ASK_AGAIN_FOR_PROGRESS, Patience
-from service_record.reporter.proxies import Proxies
+from service_record.reporter.settings import SERVICE_LIMIT, Proxies, Service
 from service_record.reporter.transport import Reply, Transport
 
 BASE_PATH: Final = "/api/assisted-install"
-LARGEST_UPLOAD: Final = 262_144_000
-"""Bytes of a file; the service reads a larger one whole, refuses it, and may keep it on its disk for ever."""
 LONGEST_INFO: Final = 2048
 """Characters of `progress_info`; the service fails on a longer one."""
 LONGEST_MESSAGE: Final = 4096
@@ -42,23 +40,6 @@ _MOST_HOSTS: Final = 32 << 20
 
 LogsState: TypeAlias = Literal["requested", "collecting", "completed", "timeout"]
 Severity: TypeAlias = Literal["info", "warning", "error", "critical"]
-
-
-class Service(Protocol):
-    """Where the assisted-service is, and who this host is to it."""
-
-    @property
-    def url(self) -> str: ...
-    @property
-    def cluster_id(self) -> str: ...
-    @property
-    def infra_env_id(self) -> str: ...
-    @property
-    def host_id(self) -> str: ...
-    @property
-    def token(self) -> str | None: ...
-    @property
-    def ca_bundle(self) -> Path | None: ...
 
 
 class AssistedService:
@@ -133,7 +114,7 @@ class AssistedService:
 
     def upload(self, path: Path, logs_type: str) -> Outcome:
         """Ship a file as the host's logs of that type. A retry begins anew; `sent` counts all of it."""
-        refused = not_sendable(path, LARGEST_UPLOAD)
+        refused = not_sendable(path, SERVICE_LIMIT)
         return refused or self._upload(path, path.name, logs_type)
 
     def upload_bytes(self, data: bytes, name: str, logs_type: str) -> Outcome:

@@ -13,16 +13,16 @@ from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 from service_record.reporter.answers import Answered, Outcome, Unreachable, printable
-from service_record.reporter.assisted_service import AssistedService, Service, not_sendable, succeeded
+from service_record.reporter.assisted_service import AssistedService, not_sendable, succeeded
 from service_record.reporter.attempt import Request
 from service_record.reporter.durable import place_copy, remove_torn
 from service_record.reporter.patience import Patience
-from service_record.reporter.proxies import Proxies
+from service_record.reporter.setting_values import COLLECTOR
+from service_record.reporter.settings import Proxies, Service
 from service_record.reporter.transport import Transport
 
 HOST_BOOT: Final = "host_boot"
 HOST: Final = "host"
-_COLLECTOR: Final = "collector+"
 _SHORTEST_SECRET: Final = 8
 """Characters: a shorter value of a query is no signature, and masking it would garble every answer."""
 
@@ -169,16 +169,15 @@ def destination(target: str, sender: Sender) -> Destination:
     """
     if target.startswith("/"):
         return Directory(Path(target), sender.host.replace("/", "_"))
-    if not target.removeprefix(_COLLECTOR).startswith(("http://", "https://")):
+    if not target.removeprefix(COLLECTOR).startswith(("http://", "https://")):
         raise ValueError("ship_to takes /DIRECTORY, http(s)://…, collector+http(s)://…")
-    if not target.startswith(_COLLECTOR):
+    if not target.startswith(COLLECTOR):
         return _put_url(target, sender)
     if sender.service is None:
         raise ValueError("a collector knows a host by its ids: set cluster_id, infra_env_id and host_id")
-    url = target.removeprefix(_COLLECTOR)
-    service = AssistedService(
-        _Elsewhere(url, sender.service), proxies=sender.proxies, patience=sender.patience
-    )
+    url = target.removeprefix(COLLECTOR)
+    elsewhere = replace(sender.service, url=url, token=None)
+    service = AssistedService(elsewhere, proxies=sender.proxies, patience=sender.patience)
     return Collector(service, _kind("collector", url))
 
 
@@ -188,21 +187,6 @@ def _put_url(url: str, sender: Sender) -> PutUrl:
         url, ca_bundle=ca_bundle, proxies=sender.proxies, patience=sender.patience, secrets=_secrets(url)
     )
     return PutUrl(url, transport, _kind("put", url))
-
-
-class _Elsewhere:
-    """The host's ids at another URL, without its key."""
-
-    token = None
-
-    def __init__(self, url: str, service: Service) -> None:
-        self.url = url
-        self.cluster_id, self.infra_env_id, self.host_id = (
-            service.cluster_id,
-            service.infra_env_id,
-            service.host_id,
-        )
-        self.ca_bundle = service.ca_bundle
 
 
 def _kind(beginning: str, url: str) -> str:

@@ -29,7 +29,8 @@ from service_record.reporter.answers import (
 )
 from service_record.reporter.attempt import Attempt, Request
 from service_record.reporter.patience import ASK_AGAIN, Patience, wait_before_next
-from service_record.reporter.proxies import Proxies
+from service_record.reporter.proxies import proxy_for
+from service_record.reporter.settings import Proxies
 from service_record.version import __version__
 
 _NONE_KEPT: Final = httpx2.Limits(max_keepalive_connections=0)
@@ -85,7 +86,7 @@ class Transport:
         patience = self._patience
         return httpx2.Client(
             verify=trust,
-            proxy=_proxy(proxies.for_url(url), trust),
+            proxy=_proxy(proxy_for(url, proxies), trust),
             trust_env=False,  # what the environment says has become settings already
             follow_redirects=False,  # what is sent goes where it was meant to go, the key with it, or nowhere
             limits=_NONE_KEPT,
