@@ -2,8 +2,10 @@
 
 import json
 import logging
+import socket
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -507,6 +509,39 @@ def test_a_name_that_nobody_knows_is_unreachable() -> None:
     service = service_at("http://assisted.invalid")
     outcome = AssistedService(service, patience=replace(QUICK, tries=1, total=20)).host()
     assert isinstance(outcome, Unreachable)
+
+
+@contextmanager
+def taken_by_nobody() -> Iterator[tuple[socket.socket, set[int]]]:
+    """A listening socket whose queue is full, and the ports that fill it."""
+    with ExitStack() as opened:
+        listening = opened.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        listening.settimeout(60)
+        fillers = [opened.enter_context(socket.socket()) for _ in range(3)]
+        for filler in fillers:
+            filler.setblocking(False)
+            filler.connect_ex(listening.getsockname())
+        yield listening, {filler.getsockname()[1] for filler in fillers}
+
+
+def test_a_connection_that_is_never_made_ends_at_its_time() -> None:
+    with taken_by_nobody() as (listening, _):
+        service = service_at(f"http://127.0.0.1:{listening.getsockname()[1]}")
+        outcome = AssistedService(service, patience=replace(QUICK, connect=0.3, tries=2)).host()
+    assert outcome == Unreachable("no connection within the time limit", tries=2)
+
+
+def test_a_request_that_was_given_up_is_never_sent() -> None:
+    with taken_by_nobody() as (listening, fillers):
+        service = service_at(f"http://127.0.0.1:{listening.getsockname()[1]}")
+        limits = replace(QUICK, connect=60, total=0.3, tries=1)
+        assert AssistedService(service, patience=limits).host() == Unreachable("no whole answer within 0.3 s")
+        while True:
+            connection, (_, port) = listening.accept()
+            with connection:
+                if port not in fillers:
+                    assert connection.recv(1) == b""
+                    return
 
 
 @pytest.mark.parametrize(

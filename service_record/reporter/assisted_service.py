@@ -15,6 +15,8 @@ from types import TracebackType
 from typing import Final, Literal, Self, TypeAlias
 from urllib.parse import quote, urlsplit, urlunsplit
 
+import orjson
+
 from service_record.reporter.answers import (
     Answered,
     NoHost,
@@ -35,7 +37,7 @@ LONGEST_INFO: Final = 2048
 """Characters of `progress_info`; the service fails on a longer one."""
 LONGEST_MESSAGE: Final = 4096
 """Characters of an event; the service drops a longer one in silence."""
-_MOST_HOSTS: Final = 32 << 20
+_MOST_HOSTS: Final = 24 << 20
 """Bytes of the list of a cluster's hosts: without inventories some kilobytes for each of them."""
 
 LogsState: TypeAlias = Literal["requested", "collecting", "completed", "timeout"]
@@ -92,8 +94,8 @@ class AssistedService:
         if outcome.status != HTTPStatus.OK:
             return outcome
         try:
-            view = view_of(json.loads(reply.body), self._service.host_id)
-        except (ValueError, RecursionError):
+            view = view_of(orjson.loads(reply.body), self._service.host_id)
+        except ValueError:
             view = None
         # A page of a hotspot or of a balancer is 200, too.
         return view or Unreachable(f"200, but no list of hosts: {outcome.text[:200]}", tries=outcome.tries)

@@ -48,7 +48,7 @@ class Reply:
     """An outcome with the body of the answer, as far as it was asked for."""
 
     outcome: Outcome
-    body: bytes = b""
+    body: bytes | bytearray = b""
 
 
 class Transport:
@@ -155,7 +155,7 @@ class Transport:
             retry_after(attempt.headers.get("retry-after"), datetime.now(UTC), attempt.headers.get("date")),
             sent=attempt.sent,
         )
-        return Reply(answered, bytes(attempt.body))
+        return Reply(answered, attempt.body)
 
     def close(self) -> None:
         """Close what is open; later calls are `Unreachable`."""
