@@ -3,6 +3,7 @@ faults.
 """
 
 import contextlib
+import itertools
 import socket
 import ssl
 import struct
@@ -39,11 +40,13 @@ class Silence:
 
 @dataclass(frozen=True, slots=True)
 class Drips:
-    """An answer that never ends: its head at once, or never whole, then a byte at a time."""
+    """An answer a byte at a time: its head at once, or never whole; then without an end, or breaking off."""
 
     status: int = 200
     every: float = 0.02
     in_head: bool = False
+    most: int | None = None
+    """Of the bytes that drip; then the connection is closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +250,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(f"HTTP/1.1 {fault.status} Slow\r\nContent-Length: {_ENDLESS}\r\n".encode())
         if not fault.in_head:
             self.wfile.write(b"\r\n[")
-        while not self.front.stopping.is_set():
+        for count in itertools.count():
+            if self.front.stopping.is_set() or count == fault.most:
+                return
             self.wfile.write(b"X: y\r\n" if fault.in_head else b" ")
             time.sleep(fault.every)
 

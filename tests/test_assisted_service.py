@@ -3,6 +3,8 @@
 import json
 import logging
 import socket
+import socketserver
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -151,7 +153,7 @@ def test_what_is_no_list_of_hosts_is_no_view(document: object) -> None:
 
 def test_a_view_takes_from_a_row_what_it_has() -> None:
     row = {"id": "A", "status": 7, "progress": "none", "bootstrap": "yes"}
-    assert view_of([{"id": "b"}, row], "a") == HostView()
+    assert view_of([{"id": "b"}, row], "a") == view_of([{"id": "a"}], "A") == HostView()
 
 
 # Reading the own stage
@@ -209,6 +211,12 @@ def test_a_list_that_breaks_off_is_none(server: AssistedServer) -> None:
     server.fail(Drips(every=0.01))
     view = client(server, patience=replace(QUICK, total=0.5, tries=1)).host()
     assert view == Unreachable("no whole answer within 0.5 s")
+
+
+def test_a_list_that_is_longer_than_any_clusters_is_none(server: AssistedServer) -> None:
+    server.fail(Says(200, b"[" + b" " * (24 << 20) + b"]"), times=9)
+    view = client(server, patience=replace(QUICK, tries=1)).host()
+    assert view == Unreachable("the answer is longer than 25165824 bytes")
 
 
 # Saying how far the host is
@@ -484,6 +492,7 @@ def test_a_try_ends_at_its_time_however_slowly_the_answer_comes(server: Assisted
     server.fail(fault, times=99)
     outcome = client(server, patience=replace(QUICK, total=0.5, tries=1)).host()
     assert outcome == Unreachable("no whole answer within 0.5 s")
+    assert left_behind() == []
 
 
 def test_an_upload_that_nobody_takes_ends_at_its_time(server: AssistedServer, tmp_path: Path) -> None:
@@ -497,10 +506,10 @@ def test_an_upload_that_nobody_takes_ends_at_its_time(server: AssistedServer, tm
     assert outcome.reason == "no whole answer within 0.5 s"
 
 
-@pytest.mark.parametrize("every", [0.0, 0.1], ids=["fast", "slowly"])
-def test_a_status_is_an_answer_though_its_body_never_ends(server: AssistedServer, every: float) -> None:
-    server.fail(Drips(400, every))
-    outcome = client(server, patience=replace(QUICK, total=3)).logs_progress("completed")
+@pytest.mark.parametrize("fault", [Drips(400, 0.0), Drips(400, most=9)], ids=["never ends", "breaks off"])
+def test_a_status_is_an_answer_without_its_whole_body(server: AssistedServer, fault: Fault) -> None:
+    server.fail(fault)
+    outcome = client(server).logs_progress("completed")
     assert isinstance(outcome, Answered)
     assert (outcome.status, outcome.tries) == (400, 1)
 
@@ -509,6 +518,14 @@ def test_a_name_that_nobody_knows_is_unreachable() -> None:
     service = service_at("http://assisted.invalid")
     outcome = AssistedService(service, patience=replace(QUICK, tries=1, total=20)).host()
     assert isinstance(outcome, Unreachable)
+
+
+def left_behind() -> list[threading.Thread]:
+    """Threads of requests that do not end soon, although nobody waits for them."""
+    threads = [thread for thread in threading.enumerate() if thread.name == "request"]
+    for thread in threads:
+        thread.join(20)
+    return [thread for thread in threads if thread.is_alive()]
 
 
 @contextmanager
@@ -595,6 +612,37 @@ def test_a_certificate_for_another_name_or_time_is_not_trusted(
     assert "this host's clock" in outcome.reason
 
 
+def test_a_certificate_in_the_bundle_needs_no_authority_above_it(
+    authority: Authority, tmp_path: Path
+) -> None:
+    own, _, _ = authority.issue("127.0.0.1").read_text().partition("-----BEGIN PRIVATE KEY")
+    bundle = tmp_path / "own.pem"
+    bundle.write_text(own)
+    with AssistedServer(certificate=authority.issue("127.0.0.1")) as other:
+        service = service_of(other.rules.add_host(), other.url, None, bundle)
+        assert isinstance(AssistedService(service, patience=QUICK).host(), Unreachable)
+    certificate = authority.issue("127.0.0.1")
+    bundle.write_text(certificate.read_text().partition("-----BEGIN PRIVATE KEY")[0])
+    with AssistedServer(certificate=certificate) as server:
+        service = service_of(server.rules.add_host(), server.url, None, bundle)
+        assert isinstance(AssistedService(service, patience=QUICK).host(), HostView)
+
+
+class _LeavesInHandshake(socketserver.BaseRequestHandler):
+    def handle(self) -> None:
+        self.request.recv(1 << 16)
+
+
+def test_a_server_that_leaves_in_the_handshake_is_asked_again() -> None:
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _LeavesInHandshake) as leaving:
+        threading.Thread(target=leaving.serve_forever, args=(0.02,), daemon=True).start()
+        url = f"https://127.0.0.1:{leaving.server_address[1]}"
+        outcome = AssistedService(service_at(url), patience=QUICK).host()
+        leaving.shutdown()
+    assert isinstance(outcome, Unreachable)
+    assert (outcome.is_tls, outcome.tries) == (False, 4)
+
+
 def test_a_server_that_speaks_no_tls_is_not_trusted(server: AssistedServer) -> None:
     url = server.url.replace("http:", "https:")
     outcome = AssistedService(service_of(server.rules.add_host(), url), patience=QUICK).host()
@@ -656,6 +704,15 @@ def test_a_bundle_that_is_none_is_told_and_nothing_is_sent(
 def test_no_proxy_is_obeyed_as_gos_clients_obey_it(no_proxy: str, url: str, direct: bool) -> None:
     proxies = Proxies(http="http://proxy:3128", https="proxy:3128", no_proxy=("other", no_proxy))
     assert proxy_for(url, proxies) == (None if direct else "http://proxy:3128")
+
+
+def test_the_environments_proxies_are_none_of_the_librarys_business(
+    server: AssistedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with refused_url() as url:
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, url)
+        assert isinstance(client(server).host(), HostView)
 
 
 def behind_proxy(
