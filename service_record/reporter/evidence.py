@@ -1,4 +1,4 @@
-"""What a host tells about itself without a network: which boot this is, how far it came, and what is wrong."""
+"""What a host tells of itself without a network: which boot this is, how far it came, what is wrong."""
 
 import hashlib
 import json
@@ -172,7 +172,7 @@ def _diagnosis(history: History, now: Now) -> Diagnosis | None:
 
 
 def _reached(runs: Iterable[Run]) -> Iterator[tuple[str, ...]]:
-    """What runs came to. Of what runs still, only what ended in it: where it is now is different each time."""
+    """What runs came to. Of what runs still, only what ended in it: where it is now differs each time."""
     for run in runs:
         inner = (stage for command in run.commands for stage in command.stages)
         spans: tuple[Command | Stage, ...] = (*run.commands, *run.stages, *inner)

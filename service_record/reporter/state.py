@@ -94,6 +94,10 @@ class State:
     """Whether the service takes facts as stages; None before it was asked."""
     refused: Mapping[str, int] = field(default_factory=dict)
     """Kind of call -> the HTTP status that ended it for good."""
+    accepted: tuple[str, ...] = ()
+    """Kinds of shipping that a destination has taken once."""
+    deferred: tuple[str, ...] = ()
+    """Facts and kinds that this round has tried in vain; the next may try again."""
     spent: Mapping[str, Spent] = field(default_factory=dict)
     """Destination -> what it has got."""
     bundle: Bundle | None = None
@@ -136,6 +140,7 @@ def arrive(state: State, evidence: Evidence) -> State:
     return replace(
         state,
         boots=(*kept, now),
+        deferred=(),
         earlier_boots=state.earlier_boots + len(folded),
         earlier_uptime=state.earlier_uptime + sum(known.uptime for known in folded),
     )

@@ -1,4 +1,4 @@
-"""What an answer to a request that tells something means for later ones: a table, a row for each rule. Pure."""
+"""What an answer to a request means for later ones: a table, a row for each rule. Pure."""
 
 from collections.abc import Container
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ ANSWERS: Final = (
         _PUTS,
         {409, 500},
         Meaning.MOVED,
-        "409: the stage is a later one by now; 500: the status changed meanwhile, or it cannot be stored, ever",
+        "409: it has another stage by now; 500: its status changed meanwhile, or this can never be stored",
     ),
     Answer(
         "busy",

@@ -1,4 +1,4 @@
-"""What is shipped, where to, and when not: no destination gets more than its budget, or the same twice. Pure."""
+"""What is shipped where: no destination gets more than its budget, or the same twice. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,7 +8,6 @@ from service_record.reporter.answers import HostView
 from service_record.reporter.policy.moment import Moment
 from service_record.reporter.policy.plan import HOST, HOST_BOOT, SERVICE, Shipment, kind_of
 from service_record.reporter.settings import HostLogs
-from service_record.reporter.state import Spent
 
 PROBE_BYTES: Final = 4096
 """What asking for a type of logs may cost; a probe is no upload."""
@@ -45,7 +44,7 @@ WANTS: Final = (NEAR, WRONG, CHANGED, SPOOLED)
 
 
 def targets(moment: Moment) -> Iterator[Target]:
-    """The destinations; of the service's two slots only one, that of a host's logs when the other is refused."""
+    """The destinations; of the service's slots only one, the host's when that for boots is refused."""
     refused = moment.state.refused
     if moment.settings.service is not None:
         if HOST_BOOT not in refused:
@@ -61,7 +60,7 @@ def want(moment: Moment, target: Target) -> Want | None:
     """Why this destination wants a bundle; None when it wants none."""
     evidence, state, settings = moment.evidence, moment.state, moment.settings
     spent = state.spent_at(target.destination)
-    if evidence.fingerprint in state.withheld:
+    if evidence.fingerprint in state.withheld or target.kind in state.deferred:
         return None
     if moment.limit_near is not None and spent.last_word != moment.limit_near:
         return NEAR
@@ -90,7 +89,7 @@ def shipment(moment: Moment, target: Target, reason: Want) -> Shipment | None:
     )
     if moment.state.is_careful:
         uploads = min(uploads, 1 - kept_back - spent.uploads)
-    room = settings.total_bytes - spent.bytes - PROBE_BYTES * (len(moment.state.refused) < 1)
+    room = settings.total_bytes - spent.bytes - PROBE_BYTES
     most = min(settings.upload_bytes, room)
     if uploads < 1 or most < _LEAST:
         return None
@@ -126,17 +125,3 @@ def is_fresh(moment: Moment, reason: Want) -> bool:
     return is_now or (
         reason is not NEAR and kept.boot_id == evidence.boot_id and kept.fingerprint == evidence.fingerprint
     )
-
-
-__all__ = [
-    "PROBE_BYTES",
-    "WANTS",
-    "Spent",
-    "Target",
-    "Want",
-    "is_fresh",
-    "is_reachable",
-    "shipment",
-    "targets",
-    "want",
-]

@@ -8,7 +8,7 @@ from typing import Final
 
 from service_record.reporter.answers import HostView
 from service_record.reporter.policy.moment import Moment
-from service_record.reporter.policy.plan import Fact, StageReport, info
+from service_record.reporter.policy.plan import StageReport, info
 from service_record.reporter.policy.rules import Rule
 from service_record.reporter.settings import Stages
 
@@ -75,6 +75,11 @@ SILENCES: Final = (
     ),
     Rule("no-such-stages", _knows_no_stages, "`stages = new`, and the service does not have them"),
     Rule(
+        "deferred",
+        lambda moment: moment.fact in moment.state.deferred,
+        "the service had a bad moment: the next round tries again",
+    ),
+    Rule(
         "tries-spent",
         lambda moment: moment.state.tries.get(moment.fact, 0) >= MOST_TRIES,
         "the service was asked as often as it may be for one fact",
@@ -82,7 +87,7 @@ SILENCES: Final = (
 )
 """Why a fact is not told; when none of these holds, it is."""
 
-WAITING: Final = frozenset({"no-view"})
+WAITING: Final = frozenset({"no-view", "deferred"})
 """Those that may not hold any more in the next round."""
 
 
@@ -101,15 +106,11 @@ def report(moment: Moment) -> StageReport:
 
 def is_outstanding(moment: Moment) -> bool:
     """Whether the fact of now may still be told in a later round."""
-    gone = {*moment.state.told, *moment.state.dropped}
-    return (
-        moment.settings.service is not None and moment.fact not in gone and KIND not in moment.state.refused
-    )
+    if moment.settings.service is None or KIND in moment.state.refused:
+        return False
+    return moment.fact not in {*moment.state.told, *moment.state.dropped}
 
 
 def is_known(moment: Moment) -> bool:
     """Whether the service has the fact although this state does not know it."""
     return moment.fact not in moment.state.told and _has_it(moment)
-
-
-__all__ = ["KIND", "MOST_TRIES", "SILENCES", "WAITING", "Fact", "is_known", "is_outstanding", "report"]

@@ -27,12 +27,8 @@ def before(state: State, step: StageReport | Shipment, evidence: Evidence, size:
         return replace(state, tries=_with(state.tries, step.fact, state.tries.get(step.fact, 0) + 1))
     spent = state.spent_at(step.destination)
     counted = _spend(spent, evidence.boot_id, step.tries, step.tries * size)
-    return replace(
-        state,
-        spent=_with(
-            state.spent, step.destination, replace(counted, last_word=step.last_word or spent.last_word)
-        ),
-    )
+    counted = replace(counted, last_word=step.last_word or spent.last_word)
+    return replace(state, spent=_with(state.spent, step.destination, counted))
 
 
 def after(state: State, plan: Plan, results: Iterable[Result], evidence: Evidence) -> State:
@@ -45,6 +41,12 @@ def after(state: State, plan: Plan, results: Iterable[Result], evidence: Evidenc
             state = _after_shipment(state, result.step, result, evidence.boot_id)
         state = _paused(state, result, evidence)
     return state
+
+
+def has_moved(results: Iterable[Result]) -> bool:
+    """Whether the service is to be asked for its view again before anything else is decided."""
+    puts = [result for result in results if isinstance(result.step, StageReport)]
+    return any(learn(Call.INFO, result.outcome) is Meaning.MOVED for result in puts)
 
 
 def kept(state: State, evidence: Evidence) -> State:
@@ -78,7 +80,7 @@ def _after_report(state: State, step: StageReport, result: Result) -> State:
         return replace(state, moved=_with(state.moved, step.fact, moved), dropped=dropped)
     if state.tries.get(step.fact, 0) >= stages.MOST_TRIES:
         return replace(state, dropped=_added(state.dropped, step.fact))
-    return state
+    return replace(state, deferred=_added(state.deferred, step.fact))
 
 
 def _after_shipment(state: State, step: Shipment, result: Result, boot_id: str) -> State:
@@ -94,7 +96,9 @@ def _after_shipment(state: State, step: Shipment, result: Result, boot_id: str) 
     state = replace(state, spent=_with(state.spent, step.destination, right))
     if meaning is Meaning.NEVER_AGAIN:
         return replace(state, refused=_with(state.refused, step.kind, _status(result)))
-    return state
+    if meaning is Meaning.DONE:
+        return replace(state, accepted=_added(state.accepted, step.kind))
+    return replace(state, deferred=_added(state.deferred, step.kind))
 
 
 def _uploads(result: Result, *, is_done: bool) -> int:
