@@ -241,6 +241,26 @@ def test_a_put_that_breaks_is_repeated_whole(server: AssistedServer, bundle: Pat
     assert server.journal[-1].asked.body == CONTENT
 
 
+def test_a_bundle_is_sent_no_more_often_than_its_budget_allows(
+    server: AssistedServer, knowing: AssistedServer, bundle: Path
+) -> None:
+    server.fail(Says(503), times=9)
+    knowing.fail(Says(503), times=9)
+    service = service_of(knowing.rules.add_host(), "http://not.asked.invalid")
+    collector = destination(f"collector+{knowing.url}", replace(sender(server), service=service))
+    sending: list[Destination] = [
+        put_url(server),
+        HostLogs(talk(knowing)),
+        HostBootLogs(talk(knowing), is_known=True),
+        collector,
+    ]
+    for one in sending:
+        for tries in (1, 2):
+            assert one.ship(bundle, tries) == Answered(503, tries=tries, sent=tries * len(CONTENT))
+        server.fail(Says(503), times=9)
+        knowing.fail(Says(503), times=9)
+
+
 def test_a_put_goes_through_the_proxy(server: AssistedServer, bundle: Path) -> None:
     server.fail(Says(200))
     with ForwardProxy(server.port) as proxy:

@@ -114,16 +114,16 @@ class AssistedService:
         body = {"current_stage": stage, "progress_info": words}
         return self._call("PUT", self._host("progress"), json=body, again=ASK_AGAIN_FOR_PROGRESS).outcome
 
-    def upload(self, path: Path, logs_type: str) -> Outcome:
-        """Ship a file as the host's logs of that type. A retry begins anew; `sent` counts all of it."""
+    def upload(self, path: Path, logs_type: str, tries: int | None = None) -> Outcome:
+        """Ship a file as the host's logs of that type. Each try sends it anew; `sent` counts them all."""
         refused = not_sendable(path, SERVICE_LIMIT)
-        return refused or self._upload(path, path.name, logs_type)
+        return refused or self._upload(path, path.name, logs_type, tries)
 
     def upload_bytes(self, data: bytes, name: str, logs_type: str) -> Outcome:
         """The same for what is in memory already."""
         return self._upload(data, name, logs_type)
 
-    def _upload(self, file: Path | bytes, name: str, logs_type: str) -> Outcome:
+    def _upload(self, file: Path | bytes, name: str, logs_type: str, tries: int | None = None) -> Outcome:
         service = self._service
         params = {
             "logs_type": logs_type,
@@ -132,7 +132,7 @@ class AssistedService:
         }
         url = self._cluster("logs")
         request = Request(method="POST", url=url, params=params, file=file, part="upfile", name=name)
-        return self._transport.call(request).outcome
+        return self._transport.call(request, tries=tries).outcome
 
     def logs_progress(self, state: LogsState) -> Outcome:
         """Say how far the collection of this host's logs is."""

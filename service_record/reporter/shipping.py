@@ -1,7 +1,6 @@
 """Where a bundle can go. Every destination has one face, and answers as a server would."""
 
 import filecmp
-import hashlib
 import io
 import itertools
 import tarfile
@@ -17,12 +16,11 @@ from service_record.reporter.assisted_service import AssistedService, not_sendab
 from service_record.reporter.attempt import Request
 from service_record.reporter.durable import place_copy, remove_torn
 from service_record.reporter.patience import Patience
+from service_record.reporter.policy.plan import HOST, HOST_BOOT, kind_of
 from service_record.reporter.setting_values import COLLECTOR
 from service_record.reporter.settings import Proxies, Service
 from service_record.reporter.transport import Transport
 
-HOST_BOOT: Final = "host_boot"
-HOST: Final = "host"
 _SHORTEST_SECRET: Final = 8
 """Characters: a shorter value of a query is no signature, and masking it would garble every answer."""
 
@@ -38,8 +36,8 @@ class Destination(Protocol):
     def keeps_all(self) -> bool:
         """Whether an earlier bundle stays when a later one comes."""
 
-    def ship(self, bundle: Path) -> Outcome:
-        """Hand the bundle over, whole or not at all."""
+    def ship(self, bundle: Path, tries: int | None = None) -> Outcome:
+        """Hand the bundle over, whole or not at all. It is sent at most `tries` times, if that is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +57,15 @@ class HostBootLogs:
         """Whether the service takes these logs, by an archive of some hundred bytes that says what it is."""
         return self.service.upload_bytes(_probe(), "probe.tar.gz", HOST_BOOT)
 
-    def ship(self, bundle: Path) -> Outcome:
+    def ship(self, bundle: Path, tries: int | None = None) -> Outcome:
         if refused := not_sendable(bundle):
             return refused
         if self.is_known:
-            return self.service.upload(bundle, HOST_BOOT)
+            return self.service.upload(bundle, HOST_BOOT, tries)
         asked = self.ask()
         if not succeeded(asked):
             return asked
-        shipped = self.service.upload(bundle, HOST_BOOT)
+        shipped = self.service.upload(bundle, HOST_BOOT, tries)
         return replace(shipped, tries=asked.tries + shipped.tries, sent=asked.sent + shipped.sent)
 
 
@@ -82,9 +80,9 @@ class HostLogs:
     kind: str = field(default=HOST, init=False)
     keeps_all: bool = field(default=False, init=False)
 
-    def ship(self, bundle: Path) -> Outcome:
+    def ship(self, bundle: Path, tries: int | None = None) -> Outcome:
         """Upload, then say that this was all: the upload alone leaves the host in `collecting`."""
-        shipped = self.service.upload(bundle, HOST)
+        shipped = self.service.upload(bundle, HOST, tries)
         if not isinstance(shipped, Answered) or not shipped.good:
             return shipped
         said = self.service.logs_progress("completed")
@@ -104,8 +102,8 @@ class Collector:
     kind: str
     keeps_all: bool = field(default=True, init=False)
 
-    def ship(self, bundle: Path) -> Outcome:
-        return self.service.upload(bundle, HOST_BOOT)
+    def ship(self, bundle: Path, tries: int | None = None) -> Outcome:
+        return self.service.upload(bundle, HOST_BOOT, tries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +115,10 @@ class PutUrl:
     kind: str
     keeps_all: bool = field(default=False, init=False)
 
-    def ship(self, bundle: Path) -> Outcome:
+    def ship(self, bundle: Path, tries: int | None = None) -> Outcome:
         # No Content-Type: some stores sign it, and then only the one they expect is right.
         request = Request(method="PUT", url=self.url, file=bundle)
-        return not_sendable(bundle) or self.transport.call(request).outcome
+        return not_sendable(bundle) or self.transport.call(request, tries=tries).outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +131,9 @@ class Directory:
 
     @property
     def kind(self) -> str:
-        return f"directory:{self.path}"
+        return kind_of(str(self.path))
 
-    def ship(self, bundle: Path) -> Outcome:
+    def ship(self, bundle: Path, tries: int | None = None) -> Outcome:  # noqa: ARG002 - copied once
         """201: copied; 200: it was there already. A directory that is missing is not made: a mount may be."""
         try:
             beginning = f"{self.host}-"
@@ -178,7 +176,7 @@ def destination(target: str, sender: Sender) -> Destination:
     url = target.removeprefix(COLLECTOR)
     elsewhere = replace(sender.service, url=url, token=None)
     service = AssistedService(elsewhere, proxies=sender.proxies, patience=sender.patience)
-    return Collector(service, _kind("collector", url))
+    return Collector(service, kind_of(target))
 
 
 def _put_url(url: str, sender: Sender) -> PutUrl:
@@ -186,14 +184,7 @@ def _put_url(url: str, sender: Sender) -> PutUrl:
     transport = Transport(
         url, ca_bundle=ca_bundle, proxies=sender.proxies, patience=sender.patience, secrets=_secrets(url)
     )
-    return PutUrl(url, transport, _kind("put", url))
-
-
-def _kind(beginning: str, url: str) -> str:
-    """Scheme and host, and what tells two URLs of one host apart without telling them."""
-    parts = urlsplit(url)
-    digest = hashlib.sha256(url.encode()).hexdigest()[:12]
-    return f"{beginning}:{parts.scheme}://{parts.hostname}:{digest}"
+    return PutUrl(url, transport, kind_of(url))
 
 
 def _secrets(url: str) -> tuple[str, ...]:
