@@ -15,6 +15,7 @@ from service_record.history.liveness import Liveness, Presence, boots_in_order
 from service_record.history.outcome import Command, Outcome, Run, Stage
 from service_record.history.pairing import Pairing, pair
 from service_record.history.spans import Activity, CommandSpan, RunSpan, StageSpan
+from service_record.plain import Stretch
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +55,11 @@ class History:
 
 
 def build_history(
-    records: Iterable[tuple[str, Iterable[Entry | Malformed]]], liveness: Liveness | None = None
+    records: Iterable[tuple[str, Iterable[Stretch]]], liveness: Liveness | None = None
 ) -> History:
-    """The history that records tell, given each service's name and its pieces in the order of the file."""
+    """The history that records tell, given each service's name and what is in its record, in its order."""
     liveness = liveness or Liveness()
-    pairings = [(name, pair(pieces)) for name, pieces in records]
+    pairings = [(name, pair(record)) for name, record in records]
     boots = boots_in_order(pairing.boots for _, pairing in pairings)
     presence = Presence(liveness, _latest_boot(boots, liveness))
     steps = clock_steps(pairing.runs for _, pairing in pairings)

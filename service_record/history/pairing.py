@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 
 from service_record.entry import Entry, Malformed, Phase
 from service_record.history.spans import Activity, CommandSpan, RunSpan
+from service_record.plain import Stretch, pieces_of
 
 _Identity: TypeAlias = tuple[str | None, int | None, str | None]
 
@@ -186,10 +187,10 @@ class Pairing:
             self._current[run.number] = run
 
 
-def pair(pieces: Iterable[Entry | Malformed]) -> Pairing:
-    """The runs in the pieces of one service's record."""
+def pair(record: Iterable[Stretch]) -> Pairing:
+    """The runs in one service's record."""
     pairing = Pairing()
-    for piece in pieces:
+    for piece in pieces_of(record):
         if isinstance(piece, Malformed):
             pairing.malformed.append(piece)
         else:

@@ -1,6 +1,6 @@
 """Which part of a history, or of the entries behind it, is asked for. Pure."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -8,6 +8,7 @@ from typing import Final
 from service_record.entry import Entry, Malformed, Result
 from service_record.history import History, ServiceHistory
 from service_record.history.outcome import Run, Stage
+from service_record.plain import Block, PlainEntry, Stretch
 
 ALL_BOOTS: Final = "all"
 
@@ -28,7 +29,7 @@ class Selection:
     def of(self, history: History) -> History:
         """The history of the selected runs. A service without any goes, unless its record is damaged."""
         named = tuple(s for s in history.services if self.has_service(s.name))
-        if replace(self, services=()) == Selection():
+        if self._has_all:
             return replace(history, services=named)
         selected = (self._service(service) for service in named)
         return replace(history, services=tuple(s for s in selected if s.runs or s.malformed))
@@ -36,17 +37,32 @@ class Selection:
     def has_service(self, name: str) -> bool:
         return not self.services or name in self.services
 
-    def has(self, piece: Entry | Malformed) -> bool:
+    def within(self, record: Iterable[Stretch]) -> Iterator[Stretch]:
+        """What of a record is selected."""
+        for stretch in record:
+            if not isinstance(stretch, Block):
+                if self.has(stretch):
+                    yield stretch
+            elif self._has_all:
+                yield stretch
+            else:
+                yield Block([row for row in stretch.rows if self.has(row)])
+
+    def has(self, piece: Entry | PlainEntry | Malformed) -> bool:
         """Whether an entry is selected; a damaged piece always is."""
         if isinstance(piece, Malformed):
             return True
         return (
             self.boot_id in {None, piece.boot_id}
             and self.stage in {None, piece.stage}
-            and not (self.failed and piece.result is not Result.FAILURE)
+            and not (self.failed and piece.result != Result.FAILURE)
             and (self.since is None or piece.time >= self.since)
             and (self.until is None or piece.time <= self.until)
         )
+
+    @property
+    def _has_all(self) -> bool:
+        return replace(self, services=()) == Selection()
 
     def _service(self, service: ServiceHistory) -> ServiceHistory:
         return replace(service, runs=tuple(self._run(run) for run in service.runs if self._has_run(run)))
