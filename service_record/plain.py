@@ -78,6 +78,8 @@ class Block:
     """Plain entries that follow each other in a record."""
 
     rows: list[PlainEntry]
+    text: bytes
+    """Their lines."""
 
     def entries(self) -> list[Entry]:
         return entries_of(self.rows)
@@ -87,6 +89,7 @@ Stretch: TypeAlias = Block | Entry | Malformed
 """A part of a record: many plain entries, or one piece that was read by itself."""
 
 _DECODER: Final = msgspec.json.Decoder(PlainEntry)
+_ENCODER: Final = msgspec.json.Encoder()
 _ORDINARY: Final = {
     *product((phase.value for phase in Phase if phase.is_start), [None], [msgspec.UNSET]),
     *product((phase.value for phase in Phase if phase.is_end), [*map(str, Result), None], [msgspec.UNSET]),
@@ -105,7 +108,18 @@ def block_of(lines: bytes) -> Block | None:
         and len(rows) == lines.count(b"\n")
         and _are_times([row.timestamp for row in rows])
     )
-    return Block(rows) if is_plain else None
+    return Block(rows, lines) if is_plain else None
+
+
+def lines_of(rows: list[PlainEntry]) -> bytes:
+    """A line for each, all with their newline."""
+    return _ENCODER.encode_lines(rows)
+
+
+def read_again(text: bytes, first: int, count: int) -> list[Entry]:
+    """So many of the entries in the text of a block, from one of them on."""
+    lines = text.split(b"\n", first + count)[first : first + count]
+    return entries_of(_DECODER.decode_lines(b"\n".join(lines)))
 
 
 def entries_of(rows: list[PlainEntry]) -> list[Entry]:

@@ -5,17 +5,15 @@ from collections.abc import Iterable
 from typing import IO, Final
 
 import jsonlines
-import msgspec
 import orjson
 
 from service_record.display.document import malformed_document
 from service_record.display.text import escaped
 from service_record.entry import Entry, Malformed
 from service_record.line import mended
-from service_record.plain import Block, Stretch, pieces_of
+from service_record.plain import Block, Stretch, lines_of, pieces_of
 
 _DELETE: Final = b"\x7f"
-_ENCODER: Final = msgspec.json.Encoder()
 
 
 def as_json(document: object) -> str:
@@ -38,7 +36,7 @@ def _lines(service: str, block: Block) -> bytes:
     """The entries of a block as they would be written one by one."""
     for row in block.rows:
         row.service = service
-    raw = _ENCODER.encode_lines(block.rows)
+    raw = lines_of(block.rows)
     return raw if _is_harmless(raw) else escaped(raw.decode()).encode()
 
 

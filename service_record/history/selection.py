@@ -8,7 +8,9 @@ from typing import Final
 from service_record.entry import Entry, Malformed, Result
 from service_record.history import History, ServiceHistory
 from service_record.history.outcome import Run, Stage
-from service_record.plain import Block, PlainEntry, Stretch
+from service_record.history.runs import Runs
+from service_record.history.settled import Head, SettledRun
+from service_record.plain import Block, PlainEntry, Stretch, entries_of
 
 ALL_BOOTS: Final = "all"
 
@@ -39,14 +41,14 @@ class Selection:
 
     def within(self, record: Iterable[Stretch]) -> Iterator[Stretch]:
         """What of a record is selected."""
+        if self._has_all:
+            yield from record
+            return
         for stretch in record:
-            if not isinstance(stretch, Block):
-                if self.has(stretch):
-                    yield stretch
-            elif self._has_all:
+            if isinstance(stretch, Block):
+                yield from entries_of([row for row in stretch.rows if self.has(row)])
+            elif self.has(stretch):
                 yield stretch
-            else:
-                yield Block([row for row in stretch.rows if self.has(row)])
 
     def has(self, piece: Entry | PlainEntry | Malformed) -> bool:
         """Whether an entry is selected; a damaged piece always is."""
@@ -65,21 +67,25 @@ class Selection:
         return replace(self, services=()) == Selection()
 
     def _service(self, service: ServiceHistory) -> ServiceHistory:
-        return replace(service, runs=tuple(self._run(run) for run in service.runs if self._has_run(run)))
+        runs = service.runs if self.stage is not None else service.runs.heads
+        return replace(
+            service, runs=Runs(service.name, [self._run(run) for run in runs if self._has_run(run)])
+        )
 
-    def _has_run(self, run: Run) -> bool:
+    def _has_run(self, run: Head) -> bool:
         return (
             self.boot_id in {None, run.boot_id}
             and not (self.failed and not run.outcome.is_bad)
             and (self.since is None or run.last_entry >= self.since)
             and (self.until is None or run.first_entry <= self.until)
-            and (
-                self.stage is None or any(map(self._stages, (run.stages, *(c.stages for c in run.commands))))
-            )
+            and (isinstance(run, SettledRun) or self._has_stage(run))
         )
 
-    def _run(self, run: Run) -> Run:
-        if self.stage is None:
+    def _has_stage(self, run: Run) -> bool:
+        return self.stage is None or any(map(self._stages, (run.stages, *(c.stages for c in run.commands))))
+
+    def _run(self, run: Head) -> Head:
+        if self.stage is None or isinstance(run, SettledRun):
             return run
         commands = (replace(command, stages=self._stages(command.stages)) for command in run.commands)
         return replace(run, stages=self._stages(run.stages), commands=tuple(commands))
