@@ -8,8 +8,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench import follow, python, shell
-from bench.table import Row, markdown, replace_between
+from bench import follow, python, reading, shell
+from bench.table import MemoryRow, Row, markdown, replace_between
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "performance.md"
 
@@ -30,10 +30,10 @@ def machine() -> str:
     return "Measured on: " + ", ".join(words) + "."
 
 
-def measured() -> list[Row]:
+def measured() -> list[Row | MemoryRow]:
     with tempfile.TemporaryDirectory(prefix="service-record-bench-") as directory:
         root = Path(directory)
-        return [*shell.rows(root), *python.rows(root), *follow.rows(root)]
+        return [*shell.rows(root), *python.rows(root), *reading.rows(root), *follow.rows(root)]
 
 
 def main() -> int:

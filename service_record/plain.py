@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from itertools import product
 from typing import Annotated, Final, Literal, TypeAlias
 
@@ -118,8 +119,12 @@ def lines_of(rows: list[PlainEntry]) -> bytes:
 
 def read_again(text: bytes, first: int, count: int) -> list[Entry]:
     """So many of the entries in the text of a block, from one of them on."""
-    lines = text.split(b"\n", first + count)[first : first + count]
-    return entries_of(_DECODER.decode_lines(b"\n".join(lines)))
+    return entries_of(_DECODER.decode_lines(b"\n".join(_split(text)[first : first + count])))
+
+
+@lru_cache(maxsize=1)  # who asks for one run mostly asks for the next
+def _split(text: bytes) -> list[bytes]:
+    return text.split(b"\n")
 
 
 def entries_of(rows: list[PlainEntry]) -> list[Entry]:

@@ -1,0 +1,116 @@
+"""What reading a long record costs, against decoding its lines and doing nothing with them."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+from bench.python import COMMAND
+from bench.rounds import medians, wall
+from bench.shell import ENTRY
+from bench.table import MemoryRow, Row, limited
+from service_record.line import encoded
+
+LONG = 100_000
+VERY_LONG = 1_000_000
+ROUNDS = 3
+"""Of the very long record, each of which takes seconds."""
+SHOW_LIMIT = 2.0
+ANALYZE_LIMIT = 1.5
+SLOWER_THAN_DECODING = 2
+SHOW_BYTES_LIMIT = 150_000_000
+
+BARE = "bare orjson.loads per line"
+BARE_CODE = """
+import sys
+import orjson
+with open(sys.argv[1], "rb") as lines:
+    for line in lines:
+        orjson.loads(line)
+"""
+_START = datetime(2026, 11, 21, 1, 5, 10, tzinfo=UTC)
+_APART = 0.37  # seconds from one entry to the next
+_RUN = 10  # entries
+
+
+def rows(root: Path) -> Iterator[Row | MemoryRow]:
+    """Measure in a directory of our own."""
+    seconds = medians(_measures(record(root / "long", LONG), "show", "analyze"))
+    yield limited(f"service-record show: table, {LONG:,} entries", seconds["show"], SHOW_LIMIT)
+    yield limited(f"service-record analyze: {LONG:,} entries", seconds["analyze"], ANALYZE_LIMIT)
+
+    path = record(root / "very-long", VERY_LONG)
+    verbs = ("show --output jsonl", "analyze")
+    bare = {BARE: partial(wall, sys.executable, "-c", BARE_CODE, path)}
+    seconds = medians({**bare, **_measures(path, *verbs)}, ROUNDS)
+    for verb in verbs:
+        yield Row(
+            what=f"service-record {verb}: {VERY_LONG:,} entries",
+            seconds=seconds[verb],
+            against=BARE,
+            reference=seconds[BARE],
+            limit=f"{SLOWER_THAN_DECODING} x",
+            holds=seconds[verb] <= SLOWER_THAN_DECODING * seconds[BARE],
+        )
+    for verb, limit in zip(verbs, (SHOW_BYTES_LIMIT, None), strict=True):
+        yield MemoryRow(
+            what=f"service-record {verb}: memory", size=most_memory(*_command(path, verb)), limit=limit
+        )
+    path.unlink()
+
+
+def _measures(path: Path, *verbs: str) -> Mapping[str, Callable[[], float]]:
+    return {verb: partial(wall, *_command(path, verb)) for verb in verbs}
+
+
+def _command(path: Path, verb: str) -> tuple[object, ...]:
+    return COMMAND, *verb.split(), "--from", path.parent
+
+
+def most_memory(*command: object) -> int:
+    """The most bytes that a command had in memory at once; what it prints is thrown away."""
+    with Path(os.devnull).open("wb") as nowhere:
+        arguments = [str(word) for word in command]
+        to_nowhere = [(os.POSIX_SPAWN_DUP2, nowhere.fileno(), sys.stdout.fileno())]
+        child = os.posix_spawn(arguments[0], arguments, os.environ, file_actions=to_nowhere)
+        _, status, used = os.wait4(child, 0)
+    if status:
+        raise ChildProcessError(f"{arguments} ended with {os.waitstatus_to_exitcode(status)}")
+    return used.ru_maxrss * 1024
+
+
+def record(directory: Path, entries: int) -> Path:
+    """A record of that many entries as writers write them."""
+    directory.mkdir()
+    path = directory / "some.json"
+    with path.open("wb") as stream:
+        stream.writelines(map(encoded, runs(entries)))
+    return path
+
+
+def runs(entries: int) -> Iterator[dict[str, object]]:
+    """That many entries of a service that is started again and again: of ten each, every fourth run fails."""
+    for run in range(entries // _RUN):
+        for place, fields in enumerate(_fields_of_run(fails=run % 4 == 0)):
+            passed = (run * _RUN + place) * _APART
+            yield {
+                "timestamp": f"{_START + timedelta(seconds=passed):%Y-%m-%dT%H:%M:%S}.{run % 1000:03}Z",
+                **fields,
+                "bootId": ENTRY["bootId"],
+                "invocationId": f"{run:032x}",
+                "pid": 1000 + run,
+                "uptime": round(60 + passed, 2),
+                **({"recorder": "bash/0.1.0"} if place == 0 else {}),
+            }
+
+
+def _fields_of_run(*, fails: bool) -> Iterator[dict[str, object]]:
+    failure = {"result": "failure", "errorLine": "7 main run.sh", "exitCode": 1, "command": "false"}
+    ended = failure if fails else {"result": "success"}
+    yield {"phase": "service start"}
+    for stage in ("render", "pull", "wait", "join"):
+        yield {"stage": stage, "phase": "stage start"}
+        yield {"stage": stage, "phase": "stage end", **(ended if stage == "join" else {"result": "success"})}
+    yield {"phase": "service end", **ended}
