@@ -50,15 +50,16 @@ def _by_boot(runs: Iterable[RunSpan | SettledRun]) -> dict[str | None, list[tupl
     boots: dict[str | None, list[tuple[float, datetime]]] = {}
     for run in runs:
         if isinstance(run, SettledRun):
+            bounds = boots.setdefault(run.boot_id, [])
             if run.first_uptime is not None:
-                boots.setdefault(run.boot_id, []).append((run.first_uptime, run.first_entry))
+                bounds.append((run.first_uptime, run.first_entry))
             if run.last_uptime is not None:
-                boots.setdefault(run.boot_id, []).append((run.last_uptime, run.last_entry))
+                bounds.append((run.last_uptime, run.last_entry))
             continue
         for entry in (run.first, run.last):
             if entry.uptime is not None:
                 boots.setdefault(entry.boot_id, []).append((entry.uptime, entry.time))
-    return boots
+    return {boot_id: bounds for boot_id, bounds in boots.items() if bounds}
 
 
 def _edges(bounds: Sequence[tuple[float, datetime]]) -> Iterator[_Reading]:

@@ -32,6 +32,7 @@ class Pairing:
         """The open runs that no later one has superseded, by their numbers."""
         self._attempts: dict[str | None, int] = {}
         """How many there were in each boot."""
+        self._boot_ids: dict[str | None, str | None] = {}
         self._numbers: dict[str | _Identity, int] = {}
         """Where the latest run of each name is, settled or not."""
 
@@ -46,6 +47,7 @@ class Pairing:
             for entry in run.entries():
                 self.add(entry)
             return
+        run.boot_id = self._boot_ids.setdefault(run.boot_id, run.boot_id)  # one text, and not one a run
         if run.boot_id and run.boot_id not in self.boots:
             self.boots[run.boot_id] = run.entries()[0].timestamp
         if self._current or not (self._runs and isinstance(self._runs[-1], SettledRun)):

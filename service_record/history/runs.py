@@ -1,6 +1,7 @@
 """The runs of a service in their order, each made when it is asked for. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from operator import ne
 from typing import overload
 
 from service_record.history.attempts import attempts
@@ -19,6 +20,9 @@ class Runs(Sequence[Run]):
 
     def attempts(self) -> "Runs":
         """The runs that stand for each attempt: of several programs in one invocation only one."""
+        numbers = [head.attempt for head in self.heads]
+        if all(map(ne, numbers, numbers[1:])):
+            return self
         return Runs(self._service, attempts(self.heads))
 
     def __len__(self) -> int:
