@@ -56,7 +56,7 @@ def programs(draw: st.DrawFn) -> list[Entry]:
     if not draw(st.integers(0, 4)):
         within = draw(st.permutations(within))[: draw(st.integers(0, 6))]
     whole = [entry(recorder="bash/0.1.0", **process), *within, entry("service end", **process, **draw(ENDS))]
-    odd = draw(st.integers(0, 19))
+    odd = draw(st.integers(0, 16))
     if odd == 0:
         whole = whole[1:]
     elif odd == 1:
@@ -72,6 +72,13 @@ def programs(draw: st.DrawFn) -> list[Entry]:
         whole = [entry(phase, pre_command="check", **(process | {"pid": 99})) for phase in phases] + whole
     elif odd == 6:
         whole.append(entry("post-command start", post_command="clean", **(process | {"pid": 98})))
+    elif odd == 7:  # no writer of ours does that
+        same: dict[str, Any] = draw(
+            st.sampled_from([{"dropped": 1}, {"preCommand": "a"}, {"postCommand": "a"}])
+        )
+        whole = [Entry.from_json(one.to_json() | same) for one in whole]
+    elif odd == 8:
+        whole[1:2] = [Entry.from_json(one.to_json() | {"bootId": "b2" * 16}) for one in whole[1:2]]
     return whole
 
 
@@ -79,9 +86,9 @@ def programs(draw: st.DrawFn) -> list[Entry]:
 def records(draw: st.DrawFn) -> list[Entry]:
     """What some processes recorded one after the other, with now and then an entry out of its place."""
     all_of_them = [one for program in draw(st.lists(programs(), max_size=8)) for one in program]
-    for _ in range(draw(st.integers(0, 2)) if all_of_them else 0):
+    for _ in range(draw(st.integers(0, 3)) if all_of_them else 0):
         moved = all_of_them.pop(draw(st.integers(0, len(all_of_them) - 1)))
-        all_of_them.insert(draw(st.integers(0, len(all_of_them))), moved)
+        all_of_them.insert(draw(st.just(len(all_of_them)) | st.integers(0, len(all_of_them))), moved)
     step = draw(st.sampled_from([0, 0, 0, 3, -3600]))
     set_at = draw(st.integers(0, 30))
     return [
