@@ -1,5 +1,6 @@
 """Settled runs, of which only the bounds are looked at: a history is what pairing alone makes of it."""
 
+from dataclasses import replace
 from io import BytesIO
 from typing import Any
 
@@ -33,6 +34,7 @@ PROCESSES: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
         ]
     ]
 )
+PROGRAMS: list[dict[str, Any]] = [{"invocation_id": f"{number:032x}"} for number in range(3)]
 STAGES = st.sampled_from(["render", "pull", "wait"])
 ENDS: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
     [
@@ -56,30 +58,34 @@ def programs(draw: st.DrawFn) -> list[Entry]:
     if not draw(st.integers(0, 4)):
         within = draw(st.permutations(within))[: draw(st.integers(0, 6))]
     whole = [entry(recorder="bash/0.1.0", **process), *within, entry("service end", **process, **draw(ENDS))]
-    odd = draw(st.integers(0, 16))
-    if odd == 0:
-        whole = whole[1:]
-    elif odd == 1:
-        whole = whole[:-1]
-    elif odd == 2:  # systemd knows better
-        whole.append(entry("service end", **process, **draw(ENDS)))
-    elif odd == 3:
-        whole[-1] = entry("service end", dropped=3, **process, **draw(ENDS))
-    elif odd == 4:
-        whole.insert(0, entry("service start", **process))
-    elif odd == 5:
-        phases = [Phase.PRE_COMMAND_START, Phase.PRE_COMMAND_END]
-        whole = [entry(phase, pre_command="check", **(process | {"pid": 99})) for phase in phases] + whole
-    elif odd == 6:
-        whole.append(entry("post-command start", post_command="clean", **(process | {"pid": 98})))
-    elif odd == 7:  # no writer of ours does that
-        same: dict[str, Any] = draw(
-            st.sampled_from([{"dropped": 1}, {"preCommand": "a"}, {"postCommand": "a"}])
-        )
-        whole = [Entry.from_json(one.to_json() | same) for one in whole]
-    elif odd == 8:
-        whole[1:2] = [Entry.from_json(one.to_json() | {"bootId": "b2" * 16}) for one in whole[1:2]]
-    return whole
+    odd = oddities(whole, process, entry("service end", **process, **draw(ENDS)))
+    return draw(st.sampled_from(odd)) if not draw(st.integers(0, 1)) else whole
+
+
+def oddities(whole: list[Entry], process: dict[str, Any], end: Entry) -> list[list[Entry]]:
+    """A whole run as it would be if something had been lost, or somebody else had written, too."""
+    phases = [Phase.PRE_COMMAND_START, Phase.PRE_COMMAND_END]
+    before = [entry(phase, pre_command="check", **(process | {"pid": 99})) for phase in phases]
+    after = entry("post-command start", post_command="clean", **(process | {"pid": 98}))
+    return [
+        whole[1:],
+        whole[:-1],
+        [*whole, end],  # systemd knows better
+        [*whole[:-1], with_fields(end, dropped=3)],
+        [whole[0], *whole],
+        [*before, *whole],
+        [*whole, after],
+        *([with_fields(one, **same) for one in whole] for same in ALIEN),
+        [whole[0], *(with_fields(one, bootId="b2" * 16) for one in whole[1:2]), *whole[2:]],
+    ]
+
+
+ALIEN: list[dict[str, Any]] = [{"dropped": 1}, {"preCommand": "a"}, {"postCommand": "a"}]
+"""What no writer of ours has in every entry of a run."""
+
+
+def with_fields(one: Entry, **fields: object) -> Entry:
+    return Entry.from_json(one.to_json() | fields)
 
 
 @st.composite
@@ -125,13 +131,13 @@ def test_the_history_of_blocks_is_that_of_their_entries(
     assert together == apart
 
 
+def of(run: list[Entry], process: dict[str, Any]) -> list[Entry]:
+    return [replace(one, **process) for one in run]
+
+
 def many(*runs: list[Entry]) -> list[Entry]:
     """The entries of these runs, each of an invocation of its own."""
-    return [
-        Entry.from_json(one.to_json() | {"invocationId": f"{number:032x}"})
-        for number, run in enumerate(runs)
-        for one in run
-    ]
+    return [one for number, run in enumerate(runs) for one in of(run, {"invocation_id": f"{number:032x}"})]
 
 
 def test_a_settled_run_is_made_when_it_is_asked_for() -> None:
@@ -153,3 +159,18 @@ def test_a_settled_run_is_amended_by_what_comes_later() -> None:
         (Outcome.FAILURE, "KILL"),
         (Outcome.SUCCESS, None),
     ]
+
+
+def test_a_run_without_an_end_is_over_when_a_settled_one_follows_its_last_entry() -> None:
+    first, second, third = PROGRAMS
+    again = entry("stage start", 9, stage="wait", **first)
+    record = [entry(**first), *(of(RUN, second)), again, *of(RUN, third)]
+    (service,) = in_blocks(record, 1 << 16).services
+    assert [run.outcome for run in service.runs] == [Outcome.INTERRUPTED, Outcome.SUCCESS, Outcome.SUCCESS]
+
+
+def test_what_comes_late_to_a_settled_run_is_not_running_when_another_followed_it() -> None:
+    first, second, _ = PROGRAMS
+    late = entry("post-command start", 9, post_command="clean", **first)
+    (service,) = in_blocks([*of(RUN, first), *of(RUN, second), late], 1 << 16).services
+    assert service.runs[0].commands[0].outcome is Outcome.INTERRUPTED
