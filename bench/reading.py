@@ -28,11 +28,21 @@ import sys
 import orjson
 with open(sys.argv[1], "rb") as lines:
     for line in lines:
-        orjson.loads(line)
+        if line != b"\\n":
+            orjson.loads(line)
 """
 _START = datetime(2026, 11, 21, 1, 5, 10, tzinfo=UTC)
 _APART = 0.37  # seconds from one entry to the next
 _RUN = 10  # entries
+_SUCCEEDED = {"result": "success", "exitCode": 0}
+_FAILED = {
+    "result": "failure",
+    "errorLine": "7 join /usr/local/bin/some.sh",
+    "errorMessage": "Waiting for the API...\nThe API is there\nerror: cannot join: connection refused",
+    "exitCode": 1,
+    "command": 'join --to "$API"',
+    "stack": ["7 join /usr/local/bin/some.sh", "31 main /usr/local/bin/some.sh"],
+}
 
 
 def rows(root: Path) -> Iterator[Row | MemoryRow]:
@@ -82,35 +92,36 @@ def most_memory(*command: object) -> int:
 
 
 def record(directory: Path, entries: int) -> Path:
-    """A record of that many entries as writers write them."""
+    """A record of that many entries as writers write them; of each four runs one fails."""
     directory.mkdir()
     path = directory / "some.json"
     with path.open("wb") as stream:
-        stream.writelines(map(encoded, runs(entries)))
+        for run in range(entries // _RUN):
+            if run:
+                stream.write(b"\n")  # as the first entry of each writer has it
+            stream.writelines(map(encoded, _run(run)))
     return path
 
 
-def runs(entries: int) -> Iterator[dict[str, object]]:
-    """That many entries of a service that is started again and again: of ten each, every fourth run fails."""
-    for run in range(entries // _RUN):
-        for place, fields in enumerate(_fields_of_run(fails=run % 4 == 0)):
-            passed = (run * _RUN + place) * _APART
-            yield {
-                "timestamp": f"{_START + timedelta(seconds=passed):%Y-%m-%dT%H:%M:%S}.{run % 1000:03}Z",
-                **fields,
-                "bootId": ENTRY["bootId"],
-                "invocationId": f"{run:032x}",
-                "pid": 1000 + run,
-                "uptime": round(60 + passed, 2),
-                **({"recorder": "bash/0.1.0"} if place == 0 else {}),
-            }
+def _run(run: int) -> Iterator[dict[str, object]]:
+    """The entries of one run of a service that is started again and again."""
+    for place, fields in enumerate(_fields_of_run(fails=run % 4 == 0)):
+        passed = (run * _RUN + place) * _APART
+        yield {
+            "timestamp": f"{_START + timedelta(seconds=passed):%Y-%m-%dT%H:%M:%S}.{run % 1000:03}Z",
+            **fields,
+            "bootId": ENTRY["bootId"],
+            "invocationId": f"{run:032x}",
+            "pid": 1000 + run,
+            "uptime": round(60 + passed, 2),
+            **({"recorder": "bash/0.1.0"} if place == 0 else {}),
+        }
 
 
 def _fields_of_run(*, fails: bool) -> Iterator[dict[str, object]]:
-    failure = {"result": "failure", "errorLine": "7 main run.sh", "exitCode": 1, "command": "false"}
-    ended = failure if fails else {"result": "success"}
+    ended = _FAILED if fails else _SUCCEEDED
     yield {"phase": "service start"}
     for stage in ("render", "pull", "wait", "join"):
         yield {"stage": stage, "phase": "stage start"}
-        yield {"stage": stage, "phase": "stage end", **(ended if stage == "join" else {"result": "success"})}
+        yield {"stage": stage, "phase": "stage end", **(ended if stage == "join" else _SUCCEEDED)}
     yield {"phase": "service end", **ended}

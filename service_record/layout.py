@@ -41,7 +41,7 @@ def read_stretches(stream: BinaryIO, block_bytes: int = _BLOCK_BYTES) -> Iterato
         if block is None:
             yield from _carefully(lines)
         else:
-            lines.skip(len(block.rows))
+            lines.skip(text)
             yield block
 
 
@@ -83,9 +83,9 @@ class _Lines:
         self._ahead_bytes = len(text)
         return text
 
-    def skip(self, count: int) -> None:
-        """Go on behind the lines that were looked at ahead, which are so many."""
-        self._following += count
+    def skip(self, text: bytes) -> None:
+        """Go on behind the lines that were looked at ahead, whose text this is."""
+        self._following += text.count(b"\n")
         self._ahead_bytes = 0
 
     def __iter__(self) -> Iterator[bytes]:

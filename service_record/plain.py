@@ -98,18 +98,16 @@ _ORDINARY: Final = {
 """What entries have for a phase, a result and a service of their own."""
 
 
-def block_of(lines: bytes) -> Block | None:
-    """The entries that these whole lines are, one to a line; None when there is anything else in them."""
+def block_of(text: bytes) -> Block | None:
+    """The entries that these whole lines are; None when there is anything but white space between them."""
     try:
-        rows = _DECODER.decode_lines(lines)
+        rows = _DECODER.decode_lines(text)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    is_plain = (
-        {(row.phase, row.result, row.service) for row in rows} <= _ORDINARY
-        and len(rows) == lines.count(b"\n")
-        and _are_times([row.timestamp for row in rows])
+    is_plain = {(row.phase, row.result, row.service) for row in rows} <= _ORDINARY and _are_times(
+        [row.timestamp for row in rows]
     )
-    return Block(rows, lines) if is_plain else None
+    return Block(rows, text) if is_plain else None
 
 
 def lines_of(rows: list[PlainEntry]) -> bytes:
@@ -119,12 +117,12 @@ def lines_of(rows: list[PlainEntry]) -> bytes:
 
 def read_again(text: bytes, first: int, count: int) -> list[Entry]:
     """So many of the entries in the text of a block, from one of them on."""
-    return entries_of(_DECODER.decode_lines(b"\n".join(_split(text)[first : first + count])))
+    return entries_of(_rows(text)[first : first + count])
 
 
 @lru_cache(maxsize=1)  # who asks for one run mostly asks for the next
-def _split(text: bytes) -> list[bytes]:
-    return text.split(b"\n")
+def _rows(text: bytes) -> list[PlainEntry]:
+    return _DECODER.decode_lines(text)
 
 
 def entries_of(rows: list[PlainEntry]) -> list[Entry]:

@@ -1,6 +1,7 @@
 """Plain lines, which are read and written many at once: whatever stands in a record, it comes to the same."""
 
 from io import BytesIO
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
@@ -10,6 +11,7 @@ from service_record.display.machine import write_jsonl
 from service_record.entry import Entry, Malformed, Phase, Result
 from service_record.layout import _carefully, _Lines, read_stretches
 from service_record.plain import Block, pieces_of
+from service_record.records import Records
 from tests.builders import entry, failed_run, timestamp, upstream_entry
 from tests.strategies import RECORD_BYTES
 
@@ -146,11 +148,12 @@ FULL = entry(
         pytest.param([entry(timestamp="2024-02-29T01:00:00+02:00")] * 2, id="on a leap day"),
     ],
 )
-def test_what_writers_write_is_plain(written: list[Entry]) -> None:
-    content = b"".join(map(Entry.to_line, written))
-    (block,) = read_stretches(BytesIO(content))
+def test_what_writers_write_is_plain(tmp_path: Path, written: list[Entry]) -> None:
+    for one in written * 2:
+        Records(tmp_path).writer("job").append(one)  # another writer for each, as for each run
+    (block,) = Records(tmp_path).stretches("job")
     assert isinstance(block, Block)
-    assert block.entries() == written
+    assert block.entries() == written * 2
 
 
 def test_one_line_that_is_not_plain_costs_its_block_only() -> None:

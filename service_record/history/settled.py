@@ -20,7 +20,8 @@ from service_record.plain import Block, PlainEntry, Stretch, entries_of, lines_o
 
 _START: Final = Phase.SERVICE_START.value
 _END: Final = Phase.SERVICE_END.value
-_STAGES: Final = frozenset({Phase.STAGE_START.value, Phase.STAGE_END.value})
+_STAGE_START: Final = Phase.STAGE_START.value
+_STAGE_END: Final = Phase.STAGE_END.value
 _SUCCESS: Final = Result.SUCCESS.value
 _NOWHERE: Final = Presence(Liveness(), None)
 _time: Final = datetime.fromisoformat
@@ -38,11 +39,11 @@ class SettledRun(msgspec.Struct, gc=False):
     last_entry: datetime
     last_uptime: float | None
     text: bytes
-    """The lines among which its own are."""
+    """In which its entries are, as `read_again` finds them."""
     place: int
-    """How many of them go before."""
+    """How many entries go before them there."""
     count: int
-    """How many are its own."""
+    """How many entries it has."""
     attempt: int = 0
     dropped: int = 0
 
@@ -105,7 +106,7 @@ def _kinds(block: Block) -> list[object]:
 def _told(rows: list[PlainEntry], text: bytes, place: int) -> Iterable[SettledRun | Entry]:
     """The settled run that entries of one process are, or else the entries.
 
-    They stand at that place among the lines of the text, or of no text when they are from several.
+    They stand behind so many others in the text, or in no text when they are from several.
     """
     if not rows or not _are_whole(rows):
         return entries_of(rows)
@@ -129,10 +130,11 @@ def _told(rows: list[PlainEntry], text: bytes, place: int) -> Iterable[SettledRu
 def _are_whole(rows: list[PlainEntry]) -> bool:
     """Whether they are a whole run, with nothing but stages within, of a process that is known."""
     first = rows[0]
+    phases = [row.phase for row in rows]
     return (
-        first.phase == _START
-        and rows[-1].phase == _END
-        and _STAGES.issuperset([row.phase for row in rows[1:-1]])
+        phases[0] == _START
+        and phases[-1] == _END
+        and phases.count(_STAGE_START) + phases.count(_STAGE_END) == len(phases) - 2
         and not (first.invocation_id is None and first.pid is None)
         and first.pre_command is None
         and first.post_command is None
