@@ -1,6 +1,6 @@
 """What reading a long record costs, against decoding its lines and doing nothing with them."""
 
-import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -30,6 +30,13 @@ with open(sys.argv[1], "rb") as lines:
     for line in lines:
         if line != b"\\n":
             orjson.loads(line)
+"""
+_MEMORY_CODE = """
+import resource
+import subprocess
+import sys
+subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 """
 _START = datetime(2026, 11, 21, 1, 5, 10, tzinfo=UTC)
 _APART = 0.37  # seconds from one entry to the next
@@ -80,15 +87,12 @@ def _command(path: Path, verb: str) -> tuple[object, ...]:
 
 
 def most_memory(*command: object) -> int:
-    """The most bytes that a command had in memory at once; what it prints is thrown away."""
-    with Path(os.devnull).open("wb") as nowhere:
-        arguments = [str(word) for word in command]
-        to_nowhere = [(os.POSIX_SPAWN_DUP2, nowhere.fileno(), sys.stdout.fileno())]
-        child = os.posix_spawn(arguments[0], arguments, os.environ, file_actions=to_nowhere)
-        _, status, used = os.wait4(child, 0)
-    if status:
-        raise ChildProcessError(f"{arguments} ended with {os.waitstatus_to_exitcode(status)}")
-    return used.ru_maxrss * 1024
+    """The most bytes that a command had in memory at once; what it prints is thrown away.
+
+    It is started by a process that is small: what that has counts until the command takes its place.
+    """
+    words = [sys.executable, "-c", _MEMORY_CODE, *map(str, command)]
+    return int(subprocess.run(words, check=True, stdout=subprocess.PIPE).stdout) * 1024
 
 
 def record(directory: Path, entries: int) -> Path:

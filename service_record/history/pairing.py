@@ -3,16 +3,15 @@
 Pure. What the spans it finds come to is the business of `history`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
-from typing import Final, TypeAlias
+from typing import Final
 
 from service_record.entry import Entry, Malformed, Phase
+from service_record.history.names import Names, is_anonymous
 from service_record.history.settled import SettledRun, with_settled_runs
 from service_record.history.spans import Activity, CommandSpan, RunSpan
 from service_record.plain import Stretch
-
-_Identity: TypeAlias = tuple[str | None, int | None, str | None]
 
 _SOURCED_AGAIN: Final = timedelta(seconds=1)
 """How far apart upstream's shim, sourced twice, starts its run: at once, but its clock has whole seconds."""
@@ -22,39 +21,31 @@ class Pairing:
     """The runs of one service, as its entries come in, by `add` and `add_settled`."""
 
     def __init__(self) -> None:
-        self._runs: list[RunSpan | SettledRun] = []
+        self.runs: list[RunSpan | SettledRun] = []
         self.malformed: list[Malformed] = []
         self.boots: dict[str, str] = {}
         """Boot id -> timestamp of its first entry, in the order of appearance."""
-        self._by_identity: dict[_Identity, RunSpan] = {}
-        self._by_invocation: dict[str, RunSpan] = {}
+        self._names = Names()
         self._current: dict[int, RunSpan] = {}
         """The open runs that no later one has superseded, by their numbers."""
         self._attempts: dict[str | None, int] = {}
         """How many there were in each boot."""
         self._boot_ids: dict[str | None, str | None] = {}
-        self._numbers: dict[str | _Identity, int] = {}
-        """Where the latest run of each name is, settled or not."""
-
-    @property
-    def runs(self) -> Sequence[RunSpan | SettledRun]:
-        return self._runs
 
     def add_settled(self, run: SettledRun) -> None:
         """Add a settled run as it is, unless there was one before that its entries may belong to."""
-        name = _name(run)
-        if name in self._numbers:
+        if self._names.number(run) is not None:
             for entry in run.entries():
                 self.add(entry)
             return
         run.boot_id = self._boot_ids.setdefault(run.boot_id, run.boot_id)  # one text, and not one a run
         if run.boot_id and run.boot_id not in self.boots:
             self.boots[run.boot_id] = run.entries()[0].timestamp
-        if self._current or not (self._runs and isinstance(self._runs[-1], SettledRun)):
+        if self._current or not (self.runs and isinstance(self.runs[-1], SettledRun)):
             self._supersede(run.invocation_id)
         run.attempt = self._next_attempt(run.boot_id)
-        self._numbers[name] = len(self._runs)
-        self._runs.append(run)
+        self._names.add_settled(run, len(self.runs))
+        self.runs.append(run)
 
     def add(self, entry: Entry) -> None:
         if entry.boot_id and entry.boot_id not in self.boots:
@@ -76,27 +67,28 @@ class Pairing:
 
     def drain(self) -> Iterator[RunSpan | SettledRun]:
         """The runs, each forgotten as it is handed out: the entries of a long record take much memory."""
-        self._by_identity.clear()
-        self._by_invocation.clear()
+        self._names = Names()
         self._current.clear()
-        self._runs.reverse()
-        while self._runs:
-            yield self._runs.pop()
+        self.runs.reverse()
+        while self.runs:
+            yield self.runs.pop()
 
     def _unsettle(self, entry: Entry) -> None:
         """Make the settled run that an entry may belong to, or have to be told from, like any other."""
-        number = self._numbers.get(_name(entry))
+        number = self._names.number(entry)
         if number is not None:
             self._take_apart(number)
-        if entry.invocation_id is None and self._runs:
-            self._take_apart(len(self._runs) - 1)
+        if entry.invocation_id is None and self.runs:
+            self._take_apart(len(self.runs) - 1)
 
     def _take_apart(self, number: int) -> None:
-        run = self._runs[number]
+        run = self.runs[number]
         if isinstance(run, SettledRun):
             span = run.span()
-            span.superseded = number < len(self._runs) - 1
-            self._put(span, number)
+            span.superseded = number < len(self.runs) - 1
+            span.number = number
+            self.runs[number] = span
+            self._names.add(span)
 
     def _next_attempt(self, boot_id: str | None) -> int:
         self._attempts[boot_id] = self._attempts.get(boot_id, 0) + 1
@@ -105,7 +97,7 @@ class Pairing:
     @property
     def _latest(self) -> RunSpan | None:
         """The latest run, but for one that is settled: nothing ever comes to that."""
-        run = self._runs[-1] if self._runs else None
+        run = self.runs[-1] if self.runs else None
         return None if isinstance(run, SettledRun) else run
 
     def _start(self, entry: Entry) -> None:
@@ -114,7 +106,7 @@ class Pairing:
             run = self._new_run(entry)
         if run.start is None:
             run.start = entry
-            self._by_identity[_identity(entry)] = run
+            self._names.add_process(entry, run)
         self._touch(run, entry)
 
     def _run_started_by(self, entry: Entry) -> RunSpan | None:
@@ -122,15 +114,15 @@ class Pairing:
 
         Upstream's shim, sourced twice, starts its run twice, and names no run.
         """
-        if _is_anonymous(entry):
+        if is_anonymous(entry):
             run = self._latest
             if run is None or run.ends:
                 return None
             return run if run.is_pending or _starts_again(run, entry) else None
-        same = self._by_identity.get(_identity(entry))
+        same = self._names.of_process(entry)
         if same is not None and not same.ends:
             return same
-        pending = self._by_invocation.get(entry.invocation_id or "")
+        pending = self._names.of_invocation(entry)
         return pending if pending is not None and pending.is_pending else None
 
     def _end(self, entry: Entry) -> None:
@@ -154,14 +146,14 @@ class Pairing:
         A program that records a stage from a process of its own (`service-record run --stage`) shares the
         invocation with the run, and outside systemd only the boot. An end must know its run better.
         """
-        if _is_anonymous(entry):
+        if is_anonymous(entry):
             return self._latest if self._latest is not None and not self._latest.ends else None
-        run = self._by_identity.get(_identity(entry))
+        run = self._names.of_process(entry)
         if run is not None:
             return run
         if entry.invocation_id is None:
             return None if entry.phase is Phase.SERVICE_END else self._current_of_boot(entry.boot_id)
-        run = self._by_invocation.get(entry.invocation_id)
+        run = self._names.of_invocation(entry)
         if run is not None and entry.phase is Phase.SERVICE_END:
             return run if run.is_pending or entry.pid is None else None
         return run
@@ -196,7 +188,7 @@ class Pairing:
     def _latest_run(self, entry: Entry) -> RunSpan | None:
         """The latest run of the entry's invocation; where it names none, of its boot."""
         if entry.invocation_id is not None:
-            return self._by_invocation.get(entry.invocation_id)
+            return self._names.of_invocation(entry)
         run = self._latest
         return run if run is not None and run.first.boot_id == entry.boot_id else None
 
@@ -213,24 +205,14 @@ class Pairing:
         return run if run.is_pending and not is_again else None
 
     def _new_run(self, entry: Entry) -> RunSpan:
-        same = self._by_invocation.get(entry.invocation_id or "")
+        same = self._names.of_invocation(entry)
         is_beside = same is not None and same.first.pid != entry.pid
         attempt = same.attempt if same is not None and is_beside else self._next_attempt(entry.boot_id)
         self._supersede(entry.invocation_id)
-        run = RunSpan(first=entry, last=entry, start=None, attempt=attempt)
-        self._runs.append(run)
-        self._put(run, len(self._runs) - 1)
+        run = RunSpan(first=entry, last=entry, start=None, number=len(self.runs), attempt=attempt)
+        self.runs.append(run)
+        self._names.add(run)
         return run
-
-    def _put(self, run: RunSpan, number: int) -> None:
-        """Have the run at its place, and found by what names it."""
-        self._runs[number] = run
-        run.number = number
-        if not _is_anonymous(run.first):
-            self._by_identity[_identity(run.first)] = run
-        if run.first.invocation_id is not None:
-            self._by_invocation[run.first.invocation_id] = run
-        self._numbers[_name(run.first)] = number
 
     def _supersede(self, invocation_id: str | None) -> None:
         """Mark the latest run when it has ended, and the open runs of other invocations.
@@ -267,17 +249,3 @@ def pair(record: Iterable[Stretch]) -> Pairing:
 
 def _starts_again(run: RunSpan, entry: Entry) -> bool:
     return run.start is not None and timedelta() <= entry.time - run.start.time <= _SOURCED_AGAIN
-
-
-def _name(entry: Entry | SettledRun) -> str | _Identity:
-    """What a run is known by: its invocation, or where there is none its process."""
-    return entry.invocation_id or _identity(entry)
-
-
-def _is_anonymous(entry: Entry) -> bool:
-    """True for upstream's entries, which name neither their process nor their invocation."""
-    return entry.pid is None and entry.invocation_id is None
-
-
-def _identity(entry: Entry | SettledRun) -> _Identity:
-    return entry.invocation_id, entry.pid, entry.boot_id
