@@ -91,6 +91,7 @@ Stretch: TypeAlias = Block | Entry | Malformed
 
 _DECODER: Final = msgspec.json.Decoder(PlainEntry)
 _ENCODER: Final = msgspec.json.Encoder()
+_COMMA: Final = b"},\n"
 _ORDINARY: Final = {
     *product((phase.value for phase in Phase if phase.is_start), [None], [msgspec.UNSET]),
     *product((phase.value for phase in Phase if phase.is_end), [*map(str, Result), None], [msgspec.UNSET]),
@@ -99,7 +100,17 @@ _ORDINARY: Final = {
 
 
 def block_of(text: bytes) -> Block | None:
-    """The entries that these whole lines are; None when there is anything but white space between them."""
+    """The entries that these whole lines are; None when there is anything else in them.
+
+    Between them there may be white space, or the commas of an array with an entry to a line.
+    """
+    block = _block_of(text)
+    if block is None and _COMMA in text:  # within a string there is no newline
+        return _block_of(text.replace(_COMMA, b"}\n"))
+    return block
+
+
+def _block_of(text: bytes) -> Block | None:
     try:
         rows = _DECODER.decode_lines(text)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -12,7 +12,7 @@ from service_record.entry import Entry, Malformed, Phase, Result
 from service_record.layout import _carefully, _Lines, read_stretches
 from service_record.plain import Block, pieces_of
 from service_record.records import Records
-from tests.builders import entry, failed_run, timestamp, upstream_entry
+from tests.builders import entry, failed_run, our_array, timestamp, upstream_entry
 from tests.strategies import RECORD_BYTES
 
 TIMES = [
@@ -154,6 +154,13 @@ def test_what_writers_write_is_plain(tmp_path: Path, written: list[Entry]) -> No
     (block,) = Records(tmp_path).stretches("job")
     assert isinstance(block, Block)
     assert block.entries() == written * 2
+
+
+def test_the_elements_of_an_array_with_one_to_a_line_are_plain() -> None:
+    content = our_array(*[entry("stage start", at, stage="a},") for at in range(30)])
+    kinds = [type(stretch).__name__ for stretch in read_stretches(BytesIO(content), 900)]
+    assert kinds.count("Block") > 3
+    assert_read_alike(content, 900)
 
 
 def test_one_line_that_is_not_plain_costs_its_block_only() -> None:
