@@ -2,13 +2,13 @@
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
 from bench.python import COMMAND
-from bench.rounds import medians, wall
+from bench.rounds import medians, processor, wall
 from bench.shell import ENTRY
 from bench.table import MemoryRow, Row, limited
 from service_record.line import encoded
@@ -54,14 +54,18 @@ _FAILED = {
 
 def rows(root: Path) -> Iterator[Row | MemoryRow]:
     """Measure in a directory of our own."""
-    seconds = medians(_measures(record(root / "long", LONG), "show", "analyze"))
+    path = record(root / "long", LONG)
+    seconds = medians({verb: partial(wall, *_command(path, verb)) for verb in ("show", "analyze")})
     yield limited(f"service-record show: table, {LONG:,} entries", seconds["show"], SHOW_LIMIT)
     yield limited(f"service-record analyze: {LONG:,} entries", seconds["analyze"], ANALYZE_LIMIT)
 
     path = record(root / "very-long", VERY_LONG)
     verbs = ("show --output jsonl", "analyze")
-    bare = {BARE: partial(wall, sys.executable, "-c", BARE_CODE, path)}
-    seconds = medians({**bare, **_measures(path, *verbs)}, ROUNDS)
+    measures: dict[str, Callable[[], float]] = {
+        BARE: partial(processor, sys.executable, "-c", BARE_CODE, path)
+    }
+    measures |= {verb: partial(processor, *_command(path, verb)) for verb in verbs}
+    seconds = medians(measures, ROUNDS)
     for verb in verbs:
         yield Row(
             what=f"service-record {verb}: {VERY_LONG:,} entries",
@@ -76,10 +80,6 @@ def rows(root: Path) -> Iterator[Row | MemoryRow]:
             what=f"service-record {verb}: memory", size=most_memory(*_command(path, verb)), limit=limit
         )
     path.unlink()
-
-
-def _measures(path: Path, *verbs: str) -> Mapping[str, Callable[[], float]]:
-    return {verb: partial(wall, *_command(path, verb)) for verb in verbs}
 
 
 def _command(path: Path, verb: str) -> tuple[object, ...]:
