@@ -4,17 +4,17 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench import bundle, follow, python, redaction, shell
+from bench import bundle, follow, python, reading, redaction, shell
 from bench.machine import machine
-from bench.table import Row, markdown, replace_between
+from bench.table import MemoryRow, Row, markdown, replace_between
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "performance.md"
 
 
-def measured() -> list[Row]:
+def measured() -> list[Row | MemoryRow]:
     with tempfile.TemporaryDirectory(prefix="service-record-bench-") as directory:
         root = Path(directory)
-        everything = (shell, python, follow, redaction, bundle)
+        everything = (shell, python, reading, follow, redaction, bundle)
         return [row for part in everything for row in part.rows(root)]
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
-from bench.python import COMMAND, limited
+from bench.python import COMMAND
 from bench.shell import ENTRY
-from bench.table import Row
+from bench.table import Row, limited
 from service_record.entry import Entry
 from service_record.records import Records
 

@@ -1,6 +1,5 @@
-"""What recording costs in Python, and what the command line costs to start and to show a long record."""
+"""What recording costs in Python, and what the command line costs to start."""
 
-import json
 import os
 import sys
 import time
@@ -10,28 +9,22 @@ from pathlib import Path
 
 from bench.rounds import medians, wall
 from bench.shell import ARRAY_SIZES, ENTRY, array_of
-from bench.table import Row, duration
+from bench.table import Row, duration, limited
 from service_record.entry import Entry
 from service_record.records import Records
 from service_record.writer import Writer
 
 APPENDS = 2_000
 IMPORTS_PER_ROUND = 5
-SHOWN = 100_000
 ARRAY_LIMIT = 100e-6
 IMPORT_LIMIT = 25e-3
 HELP_LIMIT = 150e-3
-SHOW_LIMIT = 2.0
-ANALYZE_LIMIT = 1.5
 
 COMMAND = Path(sys.executable).with_name("service-record")
 
 
 def rows(root: Path) -> Iterator[Row]:
     """Measure in a directory of our own."""
-    record = root / "shown" / "some.json"
-    record.parent.mkdir()
-    record.write_text("".join(f"{json.dumps(entry)}\n" for entry in runs(SHOWN)))
     for size in ARRAY_SIZES:
         (root / f"array_{size}.json").write_text(array_of(size))
     measures: Mapping[str, Callable[[], float]] = {
@@ -42,8 +35,6 @@ def rows(root: Path) -> Iterator[Row]:
         "recorder": partial(start, "from service_record import service, stage"),
         "python": partial(start, "pass"),
         "help": partial(wall, COMMAND, "--help"),
-        "show": partial(wall, COMMAND, "show", "--from", record.parent),
-        "analyze": partial(wall, COMMAND, "analyze", "--from", record.parent),
     }
     seconds = medians(measures)
 
@@ -65,8 +56,6 @@ def rows(root: Path) -> Iterator[Row]:
     yield imported("import service_record", seconds["import"], seconds["python"], IMPORT_LIMIT)
     yield imported("with all that records", seconds["recorder"], seconds["python"])
     yield limited("service-record --help", seconds["help"], HELP_LIMIT)
-    yield limited(f"service-record show: table, {SHOWN:,} entries", seconds["show"], SHOW_LIMIT)
-    yield limited(f"service-record analyze: {SHOWN:,} entries", seconds["analyze"], ANALYZE_LIMIT)
 
 
 def imported(what: str, seconds: float, python: float, limit: float | None = None) -> Row:
@@ -79,28 +68,6 @@ def imported(what: str, seconds: float, python: float, limit: float | None = Non
         limit=duration(limit) if limit else "",
         holds=added <= limit if limit else None,
     )
-
-
-def runs(entries: int) -> Iterator[dict[str, object]]:
-    """That many entries of a service that is started again and again: of ten each, every fourth run fails."""
-    for number in range(entries // 10):
-        run = ENTRY | {"pid": 1000 + number}
-        failure = {"result": "failure", "errorLine": "7 main run.sh", "exitCode": 1, "command": "false"}
-        ended = failure if number % 4 == 0 else {"result": "success"}
-        service = {key: value for key, value in run.items() if key != "stage"}
-        yield service | {"phase": "service start", "recorder": "bash/0.1.0"}
-        for stage in ("render", "pull", "wait", "join"):
-            yield run | {"stage": stage}
-            yield (
-                run
-                | {"stage": stage, "phase": "stage end"}
-                | (ended if stage == "join" else {"result": "success"})
-            )
-        yield service | {"phase": "service end"} | ended
-
-
-def limited(what: str, seconds: float, limit: float) -> Row:
-    return Row(what=what, seconds=seconds, limit=duration(limit), holds=seconds <= limit)
 
 
 def append(writer: Writer) -> float:

@@ -1,5 +1,6 @@
 """Medians of rounds: in each round everything is measured once, so that a busy moment hits all alike."""
 
+import resource
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -17,6 +18,14 @@ def medians(measures: Mapping[Key, Callable[[], float]], rounds: int = ROUNDS) -
         for key, measure in measures.items():
             results[key].append(measure())
     return {key: median(values) for key, values in results.items()}
+
+
+def processor(*command: object) -> float:
+    """Seconds of processor time that a command takes, what the kernel does for it included."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    wall(*command)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def wall(*command: object, environment: Mapping[str, str] | None = None) -> float:

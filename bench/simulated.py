@@ -22,6 +22,7 @@ from service_record.reporter.policy import (
     is_due,
     kept,
 )
+from service_record.reporter.policy.shipments import PROBE_BYTES
 from service_record.reporter.settings import Service, Settings
 from service_record.reporter.state import State
 
@@ -80,7 +81,7 @@ class Answering:
         fault = self.faults("POST")
         if fault is not None:
             self.bytes += fault.sent
-            if fault.sent > 0:
+            if fault.sent > PROBE_BYTES:  # less is no bundle, but the question whether one is taken
                 self.uploads.extend([shipment] * max(1, -(-fault.sent // size)))
             return fault
         if shipment.kind == "host_boot" and not self.knows_host_boot:

@@ -7,6 +7,9 @@ from pathlib import Path
 HEAD = ("what", "median", "compared with", "its median", "ratio", "limit", "holds")
 
 
+_HOLDS = {True: "yes", False: "**no**", None: ""}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """One measured thing beside what it is compared with."""
@@ -23,8 +26,41 @@ class Row:
     def cells(self) -> tuple[str, ...]:
         reference = "" if self.reference is None else duration(self.reference)
         ratio = "" if self.reference is None else times(self.seconds, self.reference)
-        holds = {True: "yes", False: "**no**", None: ""}[self.holds]
-        return (self.what, duration(self.seconds), self.against, reference, ratio, self.limit, holds)
+        return (
+            self.what,
+            duration(self.seconds),
+            self.against,
+            reference,
+            ratio,
+            self.limit,
+            _HOLDS[self.holds],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryRow:
+    """The most memory that something took at once, against its limit where it has one."""
+
+    what: str
+    size: int
+    """In bytes."""
+    limit: int | None = None
+
+    @property
+    def holds(self) -> bool | None:
+        return None if self.limit is None else self.size <= self.limit
+
+    def cells(self) -> tuple[str, ...]:
+        limit = "" if self.limit is None else megabytes(self.limit)
+        return (self.what, megabytes(self.size), "", "", "", limit, _HOLDS[self.holds])
+
+
+def limited(what: str, seconds: float, limit: float) -> Row:
+    return Row(what=what, seconds=seconds, limit=duration(limit), holds=seconds <= limit)
+
+
+def megabytes(size: int) -> str:
+    return f"{size / 1e6:.0f} MB"
 
 
 def duration(seconds: float) -> str:
@@ -42,7 +78,7 @@ def times(seconds: float, reference: float) -> str:
     return f"1/{reference / seconds:,.0f}"
 
 
-def markdown(rows: list[Row]) -> str:
+def markdown(rows: Sequence[Row | MemoryRow]) -> str:
     """The table of what was measured."""
     return aligned([HEAD, *(row.cells() for row in rows)])
 

@@ -4,7 +4,6 @@ Each takes the field's name and the value found, and raises `EntryError` on any 
 """
 
 import json
-import math
 import re
 from collections.abc import Callable
 from datetime import datetime
@@ -46,7 +45,7 @@ def whole_number(name: str, found: object) -> int:
 
 
 def seconds(name: str, found: object) -> float:
-    if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
+    if isinstance(found, bool) or not isinstance(found, int | float) or not abs(found) <= _MAX_DOUBLE:
         raise EntryError(f"{name}: expected a number of seconds, found {shown(found)}")
     return float(found)
 

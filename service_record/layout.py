@@ -1,10 +1,11 @@
 """The layouts of a record file: from its bytes to entries, and to what is damaged between them.
 
 Lines, arrays and any mixture of the two are read in one pass, in bounded memory and linear time; the rules
-are in docs/record-format.md, "Reading".
+are in docs/record-format.md, "Reading". Plain lines are read many at once, all others carefully, one by one.
 """
 
 from collections.abc import Iterator
+from io import BytesIO
 from typing import BinaryIO, Final
 
 import jsonlines
@@ -12,6 +13,7 @@ import orjson
 
 from service_record.entry import Entry, Malformed
 from service_record.fields import EntryError
+from service_record.plain import Stretch, block_of, pieces_of
 from service_record.salvage import STRUCTURE, Region, entry_of
 
 MAX_REGION_BYTES: Final = 4 << 20
@@ -19,13 +21,32 @@ MAX_REGION_BYTES: Final = 4 << 20
 
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
+_BLOCK_BYTES: Final = 1 << 16
+"""Of lines that are read together: more is slower, as it leaves the caches of processors."""
+
 
 def read_entries(stream: BinaryIO) -> Iterator[Entry | Malformed]:
     """Every piece of a record, in the order of the file. Raises nothing on content, and leaves nothing out.
 
     What is neither an entry, nor white space, nor the brackets and commas of an array is in a `Malformed`.
     """
+    return pieces_of(read_stretches(stream))
+
+
+def read_stretches(stream: BinaryIO, block_bytes: int = _BLOCK_BYTES) -> Iterator[Stretch]:
+    """The same with plain entries in blocks of about so many bytes, which is many times faster."""
     lines = _Lines(stream)
+    while text := lines.look_ahead(block_bytes):
+        block = block_of(text)
+        if block is None:
+            yield from _carefully(lines)
+        else:
+            lines.skip(text)
+            yield block
+
+
+def _carefully(lines: "_Lines") -> Iterator[Entry | Malformed]:
+    """The pieces of the lines that were looked at ahead, and of those behind that belong with the last."""
     while True:
         try:
             for value in jsonlines.Reader(lines, loads=orjson.loads):
@@ -38,26 +59,51 @@ def read_entries(stream: BinaryIO) -> Iterator[Entry | Malformed]:
 
 
 class _Lines:
-    """The physical lines of a stream. Iterating gives those that look like an entry, up to any other."""
+    """The physical lines of a stream.
+
+    Iterating gives those that look like an entry, up to any other, or to the end of what was looked at ahead.
+    """
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
+        self._ahead = BytesIO()
+        self._ahead_bytes = 0
         self._following = 1
         self.number = 0
         self.current = b""
 
+    def look_ahead(self, size: int) -> bytes:
+        """The lines that come next, at least so many bytes where there are; none at the end of the stream.
+
+        They are whole lines, unless that is more than is held of a file at once. To be called only when
+        nothing is ahead any more.
+        """
+        text = self._stream.read(size) + self._stream.readline(MAX_REGION_BYTES - size)
+        self._ahead = BytesIO(text)
+        self._ahead_bytes = len(text)
+        return text
+
+    def skip(self, text: bytes) -> None:
+        """Go on behind the lines that were looked at ahead, whose text this is."""
+        self._following += text.count(b"\n")
+        self._ahead_bytes = 0
+
     def __iter__(self) -> Iterator[bytes]:
-        while self.advance():
+        while self._ahead.tell() < self._ahead_bytes:
+            self.advance()
             core = self.core()
             if core:
                 yield core
             elif self.current.strip(STRUCTURE):
                 return
+        self.current = b""
 
     def advance(self) -> bool:
         """Go to the next line; whether there is one."""
         self.number = self._following
-        self.current = self._stream.readline(MAX_REGION_BYTES)
+        self.current = self._ahead.readline(MAX_REGION_BYTES)
+        if not self.current.endswith(b"\n"):
+            self.current += self._stream.readline(MAX_REGION_BYTES - len(self.current))
         self._following += self.current.endswith(b"\n")
         if self.number == 1:
             self.current = self.current.removeprefix(BYTE_ORDER_MARK)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from io import BufferedReader, BytesIO
 from itertools import chain
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 from service_record import systemd
 from service_record.bundle import (
@@ -21,13 +21,12 @@ from service_record.bundle import (
 )
 from service_record.entry import Entry, Malformed
 from service_record.history.liveness import Liveness
-from service_record.layout import read_entries
+from service_record.layout import read_stretches
+from service_record.plain import Stretch, pieces_of
 from service_record.records import Records
 from service_record.writer import DAMAGED_SUFFIX
 
 _STANDARD_INPUT: Final = "-"
-
-Piece: TypeAlias = Entry | Malformed
 
 _ZIP: Final = b"PK\x03\x04"
 _REUSE_SLACK: Final = 1.0  # seconds; a program starts before it records
@@ -43,8 +42,8 @@ class Source:
 
     name: str
     """For people: where they are."""
-    records: tuple[tuple[str, Iterable[Piece]], ...]
-    """Service and its pieces, read as they are asked for."""
+    records: tuple[tuple[str, Iterable[Stretch]], ...]
+    """Service and what is in its record, read as it is asked for."""
     is_home: bool = False
     """True for the records directory of this host."""
     written: Mapping[str, float] = field(default_factory=dict)
@@ -149,7 +148,7 @@ def _directory(path: Path, *, is_home: bool) -> Source:
     files = {service: path / f"{service}.json" for service in services}
     return Source(
         str(path),
-        tuple((service, records.read(service)) for service in services),
+        tuple((service, records.stretches(service)) for service in services),
         is_home,
         {service: file.stat().st_mtime for service, file in files.items()},
         frozenset(service for service, file in files.items() if beside(file, UNFINISHED_SUFFIX)),
@@ -176,7 +175,7 @@ def _stream(name: str, service: str, stream: BufferedReader) -> Source:
     if head.startswith(_ZIP):
         raise SourceError(f"{name}: a zip archive, which is not read; unpack it, and give its directory")
     if not is_packed(head):
-        return _of_pieces(name, service, _closing(stream))
+        return _of_stretches(name, service, _closing(stream))
     with stream:
         return _of_bundle(name, service, open_bundle(stream))
 
@@ -185,8 +184,8 @@ def _of_bundle(name: str, service: str, bundle: Bundle) -> Source:
     """The records of an archive; one that is only compressed may hold those of several services."""
     left_out = tuple(part.within(name) for part in bundle.left_out)
     if bundle.unpacked is not None:
-        pieces = read_entries(BytesIO(bundle.unpacked))
-        source = _of_pieces(name, Path(service).stem.removesuffix(".json"), pieces)
+        stretches = read_stretches(BytesIO(bundle.unpacked))
+        source = _of_stretches(name, Path(service).stem.removesuffix(".json"), stretches)
         return replace(source, left_out=left_out)
     if not bundle.records:
         layouts = " nor ".join(f"{layout}/*.json" for layout in RECORD_DIRECTORIES)
@@ -194,7 +193,7 @@ def _of_bundle(name: str, service: str, bundle: Bundle) -> Source:
         raise SourceError("; ".join([nothing, *map(str, left_out)]))
     return Source(
         name,
-        tuple((known, record.pieces()) for known, record in bundle.records.items()),
+        tuple((known, record.stretches()) for known, record in bundle.records.items()),
         written={known: record.written for known, record in bundle.records.items()},
         unfinished=bundle.unfinished,
         damaged={known: BytesIO(copy.data).getvalue for known, copy in bundle.damaged.items()},
@@ -203,41 +202,42 @@ def _of_bundle(name: str, service: str, bundle: Bundle) -> Source:
     )
 
 
-def _of_pieces(name: str, service: str, pieces: Iterator[Piece]) -> Source:
+def _of_stretches(name: str, service: str, stretches: Iterator[Stretch]) -> Source:
     """The record of a service, or those of all services that its entries name."""
-    first = next(pieces, None)
+    first = next(stretches, None)
     if first is None:
         return Source(name, ((service, iter(())),))
-    whole = chain([first], pieces)
+    whole = chain([first], stretches)
     if _service_in(first) is None:
         return Source(name, ((service, whole),))
     return Source(name, tuple((known, iter(own)) for known, own in _by_service(whole, service).items()))
 
 
-def _closing(stream: BufferedReader) -> Iterator[Piece]:
+def _closing(stream: BufferedReader) -> Iterator[Stretch]:
     with stream:
-        yield from read_entries(stream)
+        yield from read_stretches(stream)
 
 
-def _by_service(pieces: Iterator[Piece], service: str) -> dict[str, list[Piece]]:
+def _by_service(stretches: Iterable[Stretch], service: str) -> dict[str, list[Entry | Malformed]]:
     """The pieces of each service; one that names none belongs with the piece before it."""
-    records: dict[str, list[Piece]] = {}
-    for piece in pieces:
+    records: dict[str, list[Entry | Malformed]] = {}
+    for piece in pieces_of(stretches):
         service = _service_in(piece) or service
         records.setdefault(service, []).append(piece)
     return records
 
 
-def _service_in(piece: Piece) -> str | None:
-    name = piece.extra.get("service") if isinstance(piece, Entry) else None
+def _service_in(first: Stretch) -> str | None:
+    """The service that an entry names; a plain one names none."""
+    name = first.extra.get("service") if isinstance(first, Entry) else None
     return name if isinstance(name, str) else None
 
 
 def _joined(sources: Sequence[Source]) -> Source:
     """Several sources as one; a service in more than one has one record, in the order given."""
-    records: dict[str, Iterable[Piece]] = {}
-    for service, pieces in chain.from_iterable(source.records for source in sources):
-        records[service] = chain(records.get(service, ()), pieces)
+    records: dict[str, Iterable[Stretch]] = {}
+    for service, stretches in chain.from_iterable(source.records for source in sources):
+        records[service] = chain(records.get(service, ()), stretches)
     name = ", ".join(source.name for source in sources)
     return Source(
         name,

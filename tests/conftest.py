@@ -4,15 +4,24 @@ import os
 import signal
 from typing import Final
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 FUZZ_SECONDS: Final = int(os.environ.get("SERVICE_RECORD_FUZZ_SECONDS") or 0)
 """How long `make fuzz` runs tests/fuzz; 0 in any other run."""
 
 # On a machine that is busy, or that runs hypothesis for the first time, a slow draw or case is no failure.
-settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# To explain a failure, each line of every case is traced; the one that fails says enough.
+WITHOUT_TRACING: Final = tuple(phase for phase in Phase if phase is not Phase.explain)
 settings.register_profile(
-    "fuzz", deadline=None, suppress_health_check=list(HealthCheck), max_examples=100, derandomize=False
+    "unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow], phases=WITHOUT_TRACING
+)
+settings.register_profile(
+    "fuzz",
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    max_examples=100,
+    derandomize=False,
+    phases=WITHOUT_TRACING,
 )
 settings.load_profile("fuzz" if FUZZ_SECONDS else "unhurried")
 

@@ -13,7 +13,7 @@ import service_record
 PACKAGE = Path(service_record.__file__).parent
 
 PARTS = {
-    "format": {"entry", "fields", "line", "version"},
+    "format": {"entry", "fields", "line", "plain", "version"},
     "layout": {"conformance", "following", "layout", "salvage", "sighting"},
     "records": {"records", "writer", "array"},
     "live": {"live", "watching"},

@@ -17,6 +17,7 @@ from service_record.display.wide import wide
 from service_record.entry import Entry, Malformed, Phase, Result
 from service_record.history import History, ServiceHistory, build_history
 from service_record.history.liveness import Liveness
+from service_record.history.runs import Runs
 from tests.builders import START, entry, failed_run, upstream_entry
 
 VIEW = View(width=80, now=START + timedelta(hours=1))
@@ -189,8 +190,10 @@ def test_damaged_pieces_are_counted_and_the_first_few_shown() -> None:
 
 @pytest.mark.parametrize("form", [table, wide], ids=["table", "wide"])
 def test_what_speaks_against_a_record_is_said(form: Callable[[History, str, View], Iterable[Line]]) -> None:
-    late = ServiceHistory("late", (), (Malformed(1, "x", "not an entry"),), timedelta(hours=-9, minutes=-30))
-    whole = History((ServiceHistory("none", ()), late, ServiceHistory("new", (), is_unfinished=True)))
+    late = ServiceHistory(
+        "late", Runs(), (Malformed(1, "x", "not an entry"),), timedelta(hours=-9, minutes=-30)
+    )
+    whole = History((ServiceHistory("none"), late, ServiceHistory("new", is_unfinished=True)))
     page = "".join(painted(form(whole, "here", VIEW), color=False))
     assert "! none record\n  no entry in it\n\n" in page
     assert "! late record: 1 damaged piece\n  times seem to be those of UTC-09:30, although labelled" in page
@@ -198,7 +201,7 @@ def test_what_speaks_against_a_record_is_said(form: Callable[[History, str, View
 
 
 def test_times_of_several_records_that_are_not_utc_are_doubted_once() -> None:
-    local = [ServiceHistory(name, (), utc_offset=timedelta(hours=2)) for name in ("one", "two", "three")]
+    local = [ServiceHistory(name, utc_offset=timedelta(hours=2)) for name in ("one", "two", "three")]
     page = text(History(tuple(local)))
     assert page.count("times seem") == 1
     assert (

@@ -5,6 +5,8 @@ import gzip
 import json
 import os
 import stat
+import subprocess
+import sys
 import urllib.parse
 from pathlib import Path
 
@@ -42,6 +44,16 @@ class Host:
     def registries(self, name: str) -> str:
         """A file of registry credentials; its password is remembered, which only the decoded string shows."""
         return json.dumps({"auths": {"quay.io": {"auth": encoded(f"robot:{self.secret(name)}")}}}, indent=2)
+
+
+UNREAD = """
+import sys
+from pathlib import Path
+from service_record.redaction import known_secrets
+print(*known_secrets(Path(sys.argv[1])).unread)
+"""
+NOT_EVERYTHING = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+"""What makes root read no more than the modes of files let it; see capabilities(7)."""
 
 
 @pytest.fixture
@@ -194,11 +206,12 @@ def test_what_is_no_plain_file_below_the_root_is_not_read(
     assert known_secrets(host.root) == Known((), ())
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
 def test_a_file_that_cannot_be_read_is_named(host: Host) -> None:
     host.write("etc/shadow", "")
     (host.root / "etc/shadow").chmod(stat.S_IWUSR)
-    assert known_secrets(host.root).unread == (f"{host.root}/etc/shadow: Permission denied",)
+    command = [*NOT_EVERYTHING, sys.executable, "-c", UNREAD, host.root]
+    told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    assert told == f"{host.root}/etc/shadow: Permission denied\n"
 
 
 def test_a_file_that_is_too_large_is_named_and_its_beginning_read(host: Host) -> None:

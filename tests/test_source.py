@@ -17,6 +17,7 @@ import pytest
 from service_record import systemd
 from service_record.bundle import LeftOut, looked_into, pack
 from service_record.entry import Entry, Phase
+from service_record.plain import pieces_of
 from service_record.source import Source, SourceError, is_alive, liveness_for, open_source
 from tests.archives import SERVICES, WRITTEN, header, record, tar
 from tests.builders import entry, failed_run, write_array, write_lines
@@ -25,7 +26,8 @@ from tests.command_line import PROGRAM, environment, service_record
 
 def read(source: Source) -> dict[str, list[Phase]]:
     return {
-        name: [piece.phase for piece in pieces if isinstance(piece, Entry)] for name, pieces in source.records
+        name: [piece.phase for piece in pieces_of(record) if isinstance(piece, Entry)]
+        for name, record in source.records
     }
 
 

@@ -9,8 +9,9 @@ from service_record.bundle.layers import CHUNK_BYTES, Layer, Pull, is_packed, is
 from service_record.bundle.limits import Budget, LimitError, Limits, shown
 from service_record.bundle.names import UNFINISHED_SUFFIX, named
 from service_record.bundle.tar import Member, TarError, damage_of, members
-from service_record.entry import Entry, Malformed
-from service_record.layout import read_entries
+from service_record.entry import Malformed
+from service_record.layout import read_stretches
+from service_record.plain import Stretch
 from service_record.salvage import STRUCTURE
 
 _MAX_LEFT_OUT: Final = 20
@@ -44,9 +45,9 @@ class Record:
     damage: str = ""
     """Why its end is missing."""
 
-    def pieces(self) -> Iterator[Entry | Malformed]:
+    def stretches(self) -> Iterator[Stretch]:
         """Its entries and what is damaged between them; behind them, that its end is missing."""
-        yield from read_entries(BytesIO(self.data))
+        yield from read_stretches(BytesIO(self.data))
         if self.damage:
             yield Malformed(self.data.count(b"\n") + 1, self.path, self.damage)
 

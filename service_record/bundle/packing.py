@@ -10,6 +10,7 @@ from typing import BinaryIO, Final, TypeAlias
 
 from service_record.entry import Entry, Malformed
 from service_record.export import FORMS
+from service_record.plain import Stretch, pieces_of
 from service_record.writer import DAMAGED_SUFFIX, record_name
 
 _LEVEL: Final = 6
@@ -22,7 +23,7 @@ _UPSTREAMS: Final = {
     )
 }
 
-_Records: TypeAlias = Iterable[tuple[str, Iterable[Entry | Malformed]]]
+_Records: TypeAlias = Iterable[tuple[str, Iterable[Stretch]]]
 _Copies: TypeAlias = Mapping[str, Callable[[], bytes]]
 
 
@@ -43,9 +44,9 @@ def pack(records: _Records, stream: BinaryIO, at: datetime, damaged: _Copies | N
         tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as archive,
     ):
         taken: set[str] = set()
-        for service, pieces in sorted(records, key=lambda record: record[0]):
+        for service, record in sorted(records, key=lambda record: record[0]):
             path = f"{directory}/{_name(service, taken)}.json"
-            entries, malformed = _sorted_out(pieces)
+            entries, malformed = _sorted_out(pieces_of(record))
             written = entries[-1].time if entries else at
             _add(archive, path, b"".join(FORMS["array"](entries)), written)
             if malformed or service in copies:

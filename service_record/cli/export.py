@@ -15,8 +15,9 @@ from service_record.cli.output import check_new, write_new
 from service_record.display.text import count, visible
 from service_record.entry import Entry
 from service_record.export import FORMS
+from service_record.plain import Stretch, pieces_of
 from service_record.records import Records
-from service_record.source import Piece, Source, liveness_for
+from service_record.source import Source, liveness_for
 
 _MAX_PLACES: Final = 10
 _TRACES: Final = ("chrome-trace", "otlp")
@@ -56,7 +57,9 @@ def command(
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     source = opened(places, services)
     records = [
-        (name, _Entries(name, pieces)) for name, pieces in source.records if name in services or not services
+        (name, _Entries(name, stretches))
+        for name, stretches in source.records
+        if name in services or not services
     ]
     if form in _TRACES:
         if directory is not None:
@@ -100,14 +103,14 @@ def _write_trace(records: list[tuple[str, "_Entries"]], form: str, source: Sourc
 class _Entries:
     """The entries of a record, read once, and what was left out of them."""
 
-    def __init__(self, service: str, pieces: Iterable[Piece]) -> None:
+    def __init__(self, service: str, stretches: Iterable[Stretch]) -> None:
         self._service = service
-        self._pieces = pieces
+        self._stretches = stretches
         self._places: list[str] = []
         self.left_out = 0
 
     def __iter__(self) -> Iterator[Entry]:
-        for piece in self._pieces:
+        for piece in pieces_of(self._stretches):
             if isinstance(piece, Entry):
                 yield piece
                 continue

@@ -17,7 +17,8 @@ from service_record.display.page import View
 from service_record.display.text import Clock
 from service_record.history import History
 from service_record.history.selection import ALL_BOOTS, Selection
-from service_record.source import Piece, Source
+from service_record.plain import Stretch
+from service_record.source import Source
 
 
 @click.command("show")
@@ -66,7 +67,7 @@ def command(
         _print_entries(source.records, selection)
         return
     if output == "jsonl":  # each record is read once, and here needed twice
-        source = replace(source, records=tuple((name, list(pieces)) for name, pieces in source.records))
+        source = replace(source, records=tuple((name, list(record)) for name, record in source.records))
     whole = history_of(source)
     selection = replace(selection, boot_id=selected_boot(whole, boot))
     history = selection.of(whole)
@@ -106,9 +107,8 @@ def _print_document(history: History, source: Source, output: str) -> None:
     sys.stdout.buffer.write(written(document(history, source.name, left_out)).encode())
 
 
-def _print_entries(records: Iterable[tuple[str, Iterable[Piece]]], selection: Selection) -> None:
+def _print_entries(records: Iterable[tuple[str, Iterable[Stretch]]], selection: Selection) -> None:
     from service_record.display.machine import write_jsonl  # noqa: PLC0415  # only what is shown
 
     named = (record for record in records if selection.has_service(record[0]))
-    selected = ((name, filter(selection.has, pieces)) for name, pieces in named)
-    write_jsonl(selected, sys.stdout.buffer)
+    write_jsonl(((name, selection.within(record)) for name, record in named), sys.stdout.buffer)

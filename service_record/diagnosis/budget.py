@@ -1,7 +1,7 @@
 """How long a stage may take: from a budget file, from executions that succeeded, or by default. Pure."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
@@ -82,7 +82,7 @@ class Budgets:
         return Budget(seconds=DEFAULT_SECONDS, basis=Basis.DEFAULT)
 
 
-def runs_of(history: History | None, service: str) -> tuple[Run, ...]:
+def runs_of(history: History | None, service: str) -> Sequence[Run]:
     """The runs of a service; none where there is no such history or service."""
     services = history.services if history else ()
     return next((found.runs for found in services if found.name == service), ())

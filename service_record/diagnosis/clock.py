@@ -32,16 +32,18 @@ def _local(history: History) -> Iterator[LocalTimes]:
 
 def _unset(history: History) -> Iterator[UnsetClock]:
     for service in history.services:
-        unset = [run.first_entry for run in service.runs if run.first_entry < _NOTHING_RECORDED_BEFORE]
+        unset = [run.first_entry for run in service.runs.heads if run.first_entry < _NOTHING_RECORDED_BEFORE]
         if unset:
             yield UnsetClock(service=service.name, time=unset[-1])
 
 
 def _backward(history: History) -> Iterator[BackwardBoot]:
     """Boots in the order in which the records have them: their first times should rise."""
+    if len(history.boots) <= 1:
+        return
     first: dict[str, datetime] = {}
     for service in history.services:
-        for run in service.runs:
+        for run in service.runs.heads:
             if run.boot_id is not None:
                 first[run.boot_id] = min(run.first_entry, first.get(run.boot_id, run.first_entry))
     known = [(boot_id, first[boot_id]) for boot_id in history.boots if boot_id in first]

@@ -55,7 +55,7 @@ def diagnose(
     return Diagnosis(
         **_ordered(
             _explained(troubles, explain),
-            boot_times(history),
+            boot_times(history) if len(troubles) > 1 else {},
             without=Verdict.RUNNING if running else Verdict.SUCCEEDED,
         ),
         running=running,
@@ -184,7 +184,7 @@ def _follows(trouble: Trouble, root: Trouble) -> bool:
 
 def _damaged(history: History) -> Iterator[Damaged]:
     for service in history.services:
-        lost = sum(run.dropped for run in service.runs)
+        lost = sum(run.dropped for run in service.runs.heads)
         is_empty = not service.runs and not service.malformed
         if service.malformed or lost or is_empty or service.is_unfinished:
             yield Damaged(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, takewhile
+from itertools import chain, islice, takewhile
 from typing import Final
 
 from service_record.diagnosis.signature import signature
@@ -115,28 +115,35 @@ def boot_loop(history: History) -> tuple[Run, ...]:
     """
     if len(history.boots) < LEAST:
         return ()
-    boots = _boots(history)
-    if boots[-1].is_running or boots[-1].bad is None:
-        if not boots[-1].is_running or not boots[-1].reached <= boots[-2].reached:
+    boots = _latest_first(history)
+    latest = next(boots)
+    if latest.is_running:
+        before = next(boots)
+        if not latest.reached <= before.reached:
             return ()
-        boots.pop()
-    row = list(_no_further(boots))
+        latest = before
+    row = list(_no_further(chain([latest], boots)))
     return tuple(reversed(row)) if len(row) >= LEAST else ()
 
 
-def _boots(history: History) -> list[_Boot]:
-    boots = {boot_id: _Boot(boot_id) for boot_id in history.boots}
+def _latest_first(history: History) -> Iterator[_Boot]:
+    """The boots, the latest first; of each the runs are made only when it is its turn."""
+    runs: dict[str | None, list[tuple[Sequence[Run], int]]] = {boot_id: [] for boot_id in history.boots}
     for service in history.services:
-        for run in service.runs:
-            if run.boot_id in boots:
-                boots[run.boot_id].add(run)
-    return list(boots.values())
+        for place, head in enumerate(service.runs.heads):
+            if head.boot_id in runs:
+                runs[head.boot_id].append((service.runs, place))
+    for boot_id in reversed(history.boots):
+        boot = _Boot(boot_id)
+        for of_service, place in runs[boot_id]:
+            boot.add(of_service[place])
+        yield boot
 
 
-def _no_further(boots: Sequence[_Boot]) -> Iterator[Run]:
-    """The bad runs of the boots at the end that got no further, the latest first."""
+def _no_further(boots: Iterable[_Boot]) -> Iterator[Run]:
+    """The bad runs of the boots that got no further, the latest of which is the first."""
     later: _Boot | None = None
-    for boot in reversed(boots):
+    for boot in boots:
         if boot.bad is None or (later is not None and not later.reached <= boot.reached):
             return
         yield boot.bad

@@ -38,7 +38,7 @@ def boot_times(history: History) -> dict[str | None, float]:
     """
     latest: dict[str | None, tuple[float, float]] = {}
     for service in history.services:
-        for run in service.runs:
+        for run in service.runs.heads:
             if run.last_uptime is not None and run.last_uptime >= latest.get(run.boot_id, (0.0, 0.0))[0]:
                 latest[run.boot_id] = (run.last_uptime, run.last_entry.timestamp())
     return {boot_id: time - uptime for boot_id, (uptime, time) in latest.items()}
@@ -50,10 +50,10 @@ def latest_entry(history: History) -> Now:
     last: list[datetime] = []
     uptimes: list[float] = []
     for service in history.services:
-        runs = [run for run in service.runs if run.boot_id is None or run.boot_id == boot_id]
+        runs = [run for run in service.runs.heads if run.boot_id is None or run.boot_id == boot_id]
         if runs:
-            last.append(true_time(max(run.last_entry for run in runs), service))
-            uptimes += (run.last_uptime for run in runs if run.last_uptime is not None)
+            last.append(true_time(max([run.last_entry for run in runs]), service))
+            uptimes += [run.last_uptime for run in runs if run.last_uptime is not None]
     return Now(
         time=max(last, default=_BEGINNING),
         boot_id=boot_id,

@@ -49,8 +49,8 @@ def judge(service: ServiceHistory, around: Circumstances) -> Trouble | Running |
 
 def recovered(service: ServiceHistory) -> Recovered | None:
     """The failures in the record of a service, as history; None where there are none."""
-    bad = [run for run in service.runs if run.outcome.is_bad]
-    return Recovered(service=service.name, count=len(bad), last=bad[-1]) if bad else None
+    bad = [place for place, run in enumerate(service.runs.heads) if run.outcome.is_bad]
+    return Recovered(service=service.name, count=len(bad), last=service.runs[bad[-1]]) if bad else None
 
 
 def _ended(service: ServiceHistory, streak: Streak, around: Circumstances) -> Trouble:

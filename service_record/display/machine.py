@@ -10,6 +10,8 @@ import orjson
 from service_record.display.document import malformed_document
 from service_record.display.text import escaped
 from service_record.entry import Entry, Malformed
+from service_record.line import mended
+from service_record.plain import Block, Stretch, lines_of, pieces_of
 
 _DELETE: Final = b"\x7f"
 
@@ -19,12 +21,28 @@ def as_json(document: object) -> str:
     return encoded(document, orjson.OPT_INDENT_2) + "\n"
 
 
-def write_jsonl(records: Iterable[tuple[str, Iterable[Entry | Malformed]]], stream: IO[bytes]) -> None:
+def write_jsonl(records: Iterable[tuple[str, Iterable[Stretch]]], stream: IO[bytes]) -> None:
     """Write each piece as it is read, on a line of its own: see `piece_document`."""
     with jsonlines.Writer(stream, dumps=encoded) as writer:
-        for service, pieces in records:
-            for piece in pieces:
-                writer.write(piece_document(service, piece))
+        for service, record in records:
+            for stretch in record if _is_unicode(service) else pieces_of(record):
+                if isinstance(stretch, Block):
+                    stream.write(_lines(service, stretch))
+                else:
+                    writer.write(piece_document(service, stretch))
+
+
+def _lines(service: str, block: Block) -> bytes:
+    """The entries of a block as they would be written one by one."""
+    for row in block.rows:
+        row.service = service
+    raw = lines_of(block.rows)
+    return raw if _is_harmless(raw) else escaped(raw.decode()).encode()
+
+
+def _is_unicode(service: str) -> bool:
+    """False of the name of a file that is not UTF-8."""
+    return service == mended(service)
 
 
 def piece_document(service: str, piece: Entry | Malformed) -> dict[str, object]:
@@ -43,7 +61,8 @@ def encoded(value: object, option: int = 0) -> str:
         raw = orjson.dumps(value, option=option)
     except TypeError:  # a lone surrogate, or an integer of more than 64 bits
         raw = json.dumps(value, indent=2 if option else None).encode()
-    text = raw.decode()
-    if raw.isascii() and _DELETE not in raw:
-        return text
-    return escaped(text)
+    return raw.decode() if _is_harmless(raw) else escaped(raw.decode())
+
+
+def _is_harmless(raw: bytes) -> bool:
+    return raw.isascii() and _DELETE not in raw

@@ -2,17 +2,19 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from operator import attrgetter
 
-from service_record.history.outcome import Outcome, Run
+from service_record.history.outcome import Outcome
+from service_record.history.settled import Head
 
 
-def attempts(runs: Iterable[Run]) -> Iterator[Run]:
+def attempts(runs: Iterable[Head]) -> Iterator[Head]:
     """The run that stands for each attempt, in their order."""
-    for _, together in groupby(runs, key=lambda run: (run.boot_id, run.attempt)):
+    for _, together in groupby(runs, key=attrgetter("attempt", "boot_id")):
         yield _deciding(list(together))
 
 
-def _deciding(together: Sequence[Run]) -> Run:
+def _deciding(together: Sequence[Head]) -> Head:
     """Of the programs of one invocation, the one that goes on, or else the one that ended last.
 
     A service that runs another recorded program ends after it; a program after its pre-commands.

@@ -1,13 +1,13 @@
 """Steps of a host's clock: where its time and its uptime disagree about how much has passed. Pure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 from operator import attrgetter
-from typing import Final
+from typing import Final, NamedTuple
 
-from service_record.entry import Entry
+from service_record.history.settled import SettledRun
 from service_record.history.spans import RunSpan
 
 LEAST_STEP: Final = 2.0
@@ -29,43 +29,50 @@ class ClockStep:
     """How far the clock was set: negative when back."""
 
 
-def clock_steps(records: Iterable[Iterable[RunSpan]]) -> tuple[ClockStep, ...]:
+def clock_steps(records: Iterable[Iterable[RunSpan | SettledRun]]) -> tuple[ClockStep, ...]:
     """The steps in each boot, in the order of uptime, that the runs of all services tell together."""
     boots: dict[str | None, list[_Reading]] = {}
     for runs in records:
-        for boot_id, reading in _edges(runs):
-            boots.setdefault(boot_id, []).append(reading)
+        for boot_id, bounds in _by_boot(runs).items():
+            boots.setdefault(boot_id, []).extend(_edges(bounds))
     return tuple(step for boot_id, readings in boots.items() for step in _steps(boot_id, readings))
 
 
-def _edges(runs: Iterable[RunSpan]) -> Iterator[tuple[str | None, "_Reading"]]:
-    """The readings of one service around each step, and the first and last of each boot: all it takes."""
-    last: dict[str | None, tuple[_Reading, bool]] = {}
-    for entry in (entry for run in runs for entry in (run.first, run.last)):
-        if entry.uptime is None:
-            continue
-        reading = _reading(entry, entry.uptime)
-        before, is_told = last.get(entry.boot_id, (None, True))
-        is_edge = before is None or abs(reading.ahead - before.ahead) >= LEAST_STEP
-        if is_edge:
-            if before is not None and not is_told:
-                yield entry.boot_id, before
-            yield entry.boot_id, reading
-        last[entry.boot_id] = (reading, is_edge)
-    yield from ((boot_id, reading) for boot_id, (reading, is_told) in last.items() if not is_told)
-
-
-@dataclass(frozen=True, slots=True)
-class _Reading:
+class _Reading(NamedTuple):
     uptime: float
     time: datetime
     ahead: float
     """Time less uptime: what only a step of the clock changes."""
 
 
-def _reading(entry: Entry, uptime: float) -> _Reading:
-    time = entry.time
-    return _Reading(uptime, time, time.timestamp() - uptime)
+def _by_boot(runs: Iterable[RunSpan | SettledRun]) -> dict[str | None, list[tuple[float, datetime]]]:
+    """Boot id -> uptime and time of the first and the last entry of each run."""
+    boots: dict[str | None, list[tuple[float, datetime]]] = {}
+    for run in runs:
+        if isinstance(run, SettledRun):
+            bounds = boots.setdefault(run.boot_id, [])
+            if run.first_uptime is not None:
+                bounds.append((run.first_uptime, run.first_entry))
+            if run.last_uptime is not None:
+                bounds.append((run.last_uptime, run.last_entry))
+            continue
+        for entry in (run.first, run.last):
+            if entry.uptime is not None:
+                boots.setdefault(entry.boot_id, []).append((entry.uptime, entry.time))
+    return {boot_id: bounds for boot_id, bounds in boots.items() if bounds}
+
+
+def _edges(bounds: Sequence[tuple[float, datetime]]) -> Iterator[_Reading]:
+    """The readings of one service in one boot around each step, the first and the last: all it takes."""
+    ahead = [time.timestamp() - uptime for uptime, time in bounds]
+    has_steps = max(ahead) - min(ahead) >= LEAST_STEP
+    steps = {
+        place
+        for place, (before, after) in enumerate(pairwise(ahead if has_steps else ()))
+        if abs(after - before) >= LEAST_STEP
+    }
+    for place in sorted({0, *steps, *(place + 1 for place in steps), len(bounds) - 1}):
+        yield _Reading(*bounds[place], ahead[place])
 
 
 def _steps(boot_id: str | None, readings: Iterable[_Reading]) -> Iterator[ClockStep]:

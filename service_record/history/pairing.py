@@ -5,33 +5,52 @@ Pure. What the spans it finds come to is the business of `history`.
 
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
-from typing import Final, TypeAlias
+from typing import Final
 
 from service_record.entry import Entry, Malformed, Phase
+from service_record.history.names import Names, is_anonymous
+from service_record.history.settled import SettledRun, with_settled_runs
 from service_record.history.spans import Activity, CommandSpan, RunSpan
-
-_Identity: TypeAlias = tuple[str | None, int | None, str | None]
+from service_record.plain import Stretch
 
 _SOURCED_AGAIN: Final = timedelta(seconds=1)
 """How far apart upstream's shim, sourced twice, starts its run: at once, but its clock has whole seconds."""
 
 
 class Pairing:
-    """The runs of one service, as its pieces come in by `add`."""
+    """The runs of one service, as its entries come in, by `add` and `add_settled`."""
 
     def __init__(self) -> None:
-        self.runs: list[RunSpan] = []
+        self.runs: list[RunSpan | SettledRun] = []
         self.malformed: list[Malformed] = []
         self.boots: dict[str, str] = {}
         """Boot id -> timestamp of its first entry, in the order of appearance."""
-        self._by_identity: dict[_Identity, RunSpan] = {}
-        self._by_invocation: dict[str, RunSpan] = {}
+        self._names = Names()
         self._current: dict[int, RunSpan] = {}
         """The open runs that no later one has superseded, by their numbers."""
+        self._attempts: dict[str | None, int] = {}
+        """How many there were in each boot."""
+        self._boot_ids: dict[str | None, str | None] = {}
+
+    def add_settled(self, run: SettledRun) -> None:
+        """Add a settled run as it is, unless there was one before that its entries may belong to."""
+        if self._names.number(run) is not None:
+            for entry in run.entries():
+                self.add(entry)
+            return
+        run.boot_id = self._boot_ids.setdefault(run.boot_id, run.boot_id)  # one text, and not one a run
+        if run.boot_id and run.boot_id not in self.boots:
+            self.boots[run.boot_id] = run.entries()[0].timestamp
+        if self._current or not (self.runs and isinstance(self.runs[-1], SettledRun)):
+            self._supersede(run.invocation_id)
+        run.attempt = self._next_attempt(run.boot_id)
+        self._names.add_settled(run, len(self.runs))
+        self.runs.append(run)
 
     def add(self, entry: Entry) -> None:
         if entry.boot_id and entry.boot_id not in self.boots:
             self.boots[entry.boot_id] = entry.timestamp
+        self._unsettle(entry)
         match entry.phase:
             case Phase.STAGE_START:
                 self._activity(entry).start_stage(entry)
@@ -46,14 +65,40 @@ class Pairing:
             case Phase.PRE_COMMAND_END | Phase.POST_COMMAND_END:
                 self._end_command(entry)
 
-    def drain(self) -> Iterator[RunSpan]:
+    def drain(self) -> Iterator[RunSpan | SettledRun]:
         """The runs, each forgotten as it is handed out: the entries of a long record take much memory."""
-        self._by_identity.clear()
-        self._by_invocation.clear()
+        self._names = Names()
         self._current.clear()
         self.runs.reverse()
         while self.runs:
             yield self.runs.pop()
+
+    def _unsettle(self, entry: Entry) -> None:
+        """Make the settled run that an entry may belong to, or have to be told from, like any other."""
+        number = self._names.number(entry)
+        if number is not None:
+            self._take_apart(number)
+        if entry.invocation_id is None and self.runs:
+            self._take_apart(len(self.runs) - 1)
+
+    def _take_apart(self, number: int) -> None:
+        run = self.runs[number]
+        if isinstance(run, SettledRun):
+            span = run.span()
+            span.superseded = number < len(self.runs) - 1
+            span.number = number
+            self.runs[number] = span
+            self._names.add(span)
+
+    def _next_attempt(self, boot_id: str | None) -> int:
+        self._attempts[boot_id] = self._attempts.get(boot_id, 0) + 1
+        return self._attempts[boot_id]
+
+    @property
+    def _latest(self) -> RunSpan | None:
+        """The latest run, but for one that is settled: nothing ever comes to that."""
+        run = self.runs[-1] if self.runs else None
+        return None if isinstance(run, SettledRun) else run
 
     def _start(self, entry: Entry) -> None:
         run = self._run_started_by(entry)
@@ -61,7 +106,7 @@ class Pairing:
             run = self._new_run(entry)
         if run.start is None:
             run.start = entry
-            self._by_identity[_identity(entry)] = run
+            self._names.add_process(entry, run)
         self._touch(run, entry)
 
     def _run_started_by(self, entry: Entry) -> RunSpan | None:
@@ -69,15 +114,15 @@ class Pairing:
 
         Upstream's shim, sourced twice, starts its run twice, and names no run.
         """
-        if _is_anonymous(entry):
-            run = self.runs[-1] if self.runs else None
+        if is_anonymous(entry):
+            run = self._latest
             if run is None or run.ends:
                 return None
             return run if run.is_pending or _starts_again(run, entry) else None
-        same = self._by_identity.get(_identity(entry))
+        same = self._names.of_process(entry)
         if same is not None and not same.ends:
             return same
-        pending = self._by_invocation.get(entry.invocation_id or "")
+        pending = self._names.of_invocation(entry)
         return pending if pending is not None and pending.is_pending else None
 
     def _end(self, entry: Entry) -> None:
@@ -101,14 +146,14 @@ class Pairing:
         A program that records a stage from a process of its own (`service-record run --stage`) shares the
         invocation with the run, and outside systemd only the boot. An end must know its run better.
         """
-        if _is_anonymous(entry):
-            return self.runs[-1] if self.runs and not self.runs[-1].ends else None
-        run = self._by_identity.get(_identity(entry))
+        if is_anonymous(entry):
+            return self._latest if self._latest is not None and not self._latest.ends else None
+        run = self._names.of_process(entry)
         if run is not None:
             return run
         if entry.invocation_id is None:
             return None if entry.phase is Phase.SERVICE_END else self._current_of_boot(entry.boot_id)
-        run = self._by_invocation.get(entry.invocation_id)
+        run = self._names.of_invocation(entry)
         if run is not None and entry.phase is Phase.SERVICE_END:
             return run if run.is_pending or entry.pid is None else None
         return run
@@ -143,8 +188,8 @@ class Pairing:
     def _latest_run(self, entry: Entry) -> RunSpan | None:
         """The latest run of the entry's invocation; where it names none, of its boot."""
         if entry.invocation_id is not None:
-            return self._by_invocation.get(entry.invocation_id)
-        run = self.runs[-1] if self.runs else None
+            return self._names.of_invocation(entry)
+        run = self._latest
         return run if run is not None and run.first.boot_id == entry.boot_id else None
 
     def _run_around(self, entry: Entry, name: str, *, before: bool) -> RunSpan | None:
@@ -160,19 +205,22 @@ class Pairing:
         return run if run.is_pending and not is_again else None
 
     def _new_run(self, entry: Entry) -> RunSpan:
-        if self.runs and self.runs[-1].ends:
-            self.runs[-1].superseded = True
-        run = RunSpan(first=entry, last=entry, start=None, number=len(self.runs))
-        self.runs.append(run)
-        if not _is_anonymous(entry):
-            self._by_identity[_identity(entry)] = run
-        if entry.invocation_id is not None:
-            self._by_invocation[entry.invocation_id] = run
+        same = self._names.of_invocation(entry)
+        is_beside = same is not None and same.first.pid != entry.pid
+        attempt = same.attempt if same is not None and is_beside else self._next_attempt(entry.boot_id)
         self._supersede(entry.invocation_id)
+        run = RunSpan(first=entry, last=entry, start=None, number=len(self.runs), attempt=attempt)
+        self.runs.append(run)
+        self._names.add(run)
         return run
 
     def _supersede(self, invocation_id: str | None) -> None:
-        """Mark the open runs of other invocations: systemd runs one at a time of a unit."""
+        """Mark the latest run when it has ended, and the open runs of other invocations.
+
+        systemd runs one at a time of a unit.
+        """
+        if self._latest is not None and self._latest.ends:
+            self._latest.superseded = True
         for number, run in list(self._current.items()):
             if invocation_id is None or run.first.invocation_id != invocation_id:
                 run.superseded = True
@@ -186,25 +234,18 @@ class Pairing:
             self._current[run.number] = run
 
 
-def pair(pieces: Iterable[Entry | Malformed]) -> Pairing:
-    """The runs in the pieces of one service's record."""
+def pair(record: Iterable[Stretch]) -> Pairing:
+    """The runs in the record of a service."""
     pairing = Pairing()
-    for piece in pieces:
-        if isinstance(piece, Malformed):
-            pairing.malformed.append(piece)
+    for part in with_settled_runs(record):
+        if isinstance(part, SettledRun):
+            pairing.add_settled(part)
+        elif isinstance(part, Malformed):
+            pairing.malformed.append(part)
         else:
-            pairing.add(piece)
+            pairing.add(part)
     return pairing
 
 
 def _starts_again(run: RunSpan, entry: Entry) -> bool:
     return run.start is not None and timedelta() <= entry.time - run.start.time <= _SOURCED_AGAIN
-
-
-def _is_anonymous(entry: Entry) -> bool:
-    """True for upstream's entries, which name neither their process nor their invocation."""
-    return entry.pid is None and entry.invocation_id is None
-
-
-def _identity(entry: Entry) -> _Identity:
-    return entry.invocation_id, entry.pid, entry.boot_id

@@ -1,6 +1,6 @@
 """Which part of a history, or of the entries behind it, is asked for. Pure."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -8,6 +8,9 @@ from typing import Final
 from service_record.entry import Entry, Malformed, Result
 from service_record.history import History, ServiceHistory
 from service_record.history.outcome import Run, Stage
+from service_record.history.runs import Runs
+from service_record.history.settled import Head, SettledRun
+from service_record.plain import Block, PlainEntry, Stretch, entries_of
 
 ALL_BOOTS: Final = "all"
 
@@ -28,7 +31,7 @@ class Selection:
     def of(self, history: History) -> History:
         """The history of the selected runs. A service without any goes, unless its record is damaged."""
         named = tuple(s for s in history.services if self.has_service(s.name))
-        if replace(self, services=()) == Selection():
+        if self._has_all:
             return replace(history, services=named)
         selected = (self._service(service) for service in named)
         return replace(history, services=tuple(s for s in selected if s.runs or s.malformed))
@@ -36,34 +39,53 @@ class Selection:
     def has_service(self, name: str) -> bool:
         return not self.services or name in self.services
 
-    def has(self, piece: Entry | Malformed) -> bool:
+    def within(self, record: Iterable[Stretch]) -> Iterator[Stretch]:
+        """What of a record is selected."""
+        if self._has_all:
+            yield from record
+            return
+        for stretch in record:
+            if isinstance(stretch, Block):
+                yield from entries_of([row for row in stretch.rows if self.has(row)])
+            elif self.has(stretch):
+                yield stretch
+
+    def has(self, piece: Entry | PlainEntry | Malformed) -> bool:
         """Whether an entry is selected; a damaged piece always is."""
         if isinstance(piece, Malformed):
             return True
         return (
             self.boot_id in {None, piece.boot_id}
             and self.stage in {None, piece.stage}
-            and not (self.failed and piece.result is not Result.FAILURE)
+            and not (self.failed and piece.result != Result.FAILURE)
             and (self.since is None or piece.time >= self.since)
             and (self.until is None or piece.time <= self.until)
         )
 
-    def _service(self, service: ServiceHistory) -> ServiceHistory:
-        return replace(service, runs=tuple(self._run(run) for run in service.runs if self._has_run(run)))
+    @property
+    def _has_all(self) -> bool:
+        return replace(self, services=()) == Selection()
 
-    def _has_run(self, run: Run) -> bool:
+    def _service(self, service: ServiceHistory) -> ServiceHistory:
+        runs = service.runs if self.stage is not None else service.runs.heads
+        return replace(
+            service, runs=Runs(service.name, [self._run(run) for run in runs if self._has_run(run)])
+        )
+
+    def _has_run(self, run: Head) -> bool:
         return (
             self.boot_id in {None, run.boot_id}
             and not (self.failed and not run.outcome.is_bad)
             and (self.since is None or run.last_entry >= self.since)
             and (self.until is None or run.first_entry <= self.until)
-            and (
-                self.stage is None or any(map(self._stages, (run.stages, *(c.stages for c in run.commands))))
-            )
+            and (isinstance(run, SettledRun) or self._has_stage(run))
         )
 
-    def _run(self, run: Run) -> Run:
-        if self.stage is None:
+    def _has_stage(self, run: Run) -> bool:
+        return self.stage is None or any(map(self._stages, (run.stages, *(c.stages for c in run.commands))))
+
+    def _run(self, run: Head) -> Head:
+        if self.stage is None or isinstance(run, SettledRun):
             return run
         commands = (replace(command, stages=self._stages(command.stages)) for command in run.commands)
         return replace(run, stages=self._stages(run.stages), commands=tuple(commands))

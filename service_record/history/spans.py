@@ -69,6 +69,9 @@ class RunSpan(Activity):
     """The entries of one run, and of the commands that systemd ran around it."""
 
     number: int = 0
+    """Where it is among the runs of its service."""
+    attempt: int = 1
+    """From 1 within its boot; the programs recorded within one invocation share theirs."""
     commands: list[CommandSpan] = field(default_factory=list)
     dropped: int = 0
     superseded: bool = False

@@ -203,7 +203,7 @@ class Machine:
 
     def runs(self, service: str) -> tuple[Run, ...]:
         """What the record of a service comes to."""
-        return build_history([(service, self.records.read(service))]).services[0].runs
+        return tuple(build_history([(service, self.records.read(service))]).services[0].runs)
 
     def show(self, *arguments: str) -> str:
         """What `service-record show` prints of this machine's records, read on the host."""

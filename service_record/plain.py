@@ -1,0 +1,161 @@
+"""Entries as nearly all of them are, many at once: whole lines with nothing unusual in them, read in C.
+
+What is not plain is no damage yet. It is read by `layout`, line by line, and comes to the same.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from itertools import product
+from typing import Annotated, Final, Literal, TypeAlias
+
+import msgspec
+
+from service_record import fields
+from service_record.entry import Entry, Malformed, Phase, Result
+
+_Text: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]
+_Whole: TypeAlias = Annotated[int, msgspec.Meta(gt=-(2**53), lt=2**53)]
+_Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0, lt=1e15)]  # which all encoders write alike
+_PhaseWord: TypeAlias = Literal[
+    "service start",
+    "service end",
+    "stage start",
+    "stage end",
+    "pre-command start",
+    "pre-command end",
+    "post-command start",
+    "post-command end",
+]
+_ResultWord: TypeAlias = Literal["success", "failure"]
+
+_CERTAIN_TIMES: Final = re.compile(
+    r"""(?:(?!0|9999)\d{4}
+        -(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)
+        T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,15})?Z\n)*+""",
+    re.VERBOSE | re.ASCII,
+)
+"""Times, a line each, that need no look at a calendar: all but those of a leap day, or with an offset."""
+
+
+class PlainEntry(
+    msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False, rename="camel"
+):
+    """An `Entry` as it stands on its line, field by field in the order of writing."""
+
+    service: str | msgspec.UnsetType = msgspec.UNSET
+    """Whose it is, to whoever writes entries of several; none that is read has it."""
+    timestamp: str
+    pre_command: _Text | None = None
+    post_command: _Text | None = None
+    stage: _Text | None = None
+    phase: _PhaseWord
+    result: _ResultWord | None = None
+    error_line: _Text | None = None
+    error_message: _Text | None = None
+    exit_code: _Whole | None = None
+    signal: _Text | None = None
+    command: _Text | None = None
+    stack: tuple[str, ...] = ()
+    error_line_approximate: bool = False
+    truncated: bool = False
+    boot_id: _Text | None = None
+    invocation_id: _Text | None = None
+    pid: _Whole | None = None
+    uptime: _Seconds | None = None
+    service_result: _Text | None = None
+    dropped: _Whole = 0
+    recorder: _Text | None = None
+
+    @property
+    def time(self) -> datetime:
+        return datetime.fromisoformat(self.timestamp)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Plain entries that follow each other in a record."""
+
+    rows: list[PlainEntry]
+    text: bytes
+    """Their lines."""
+
+    def entries(self) -> list[Entry]:
+        return entries_of(self.rows)
+
+
+Stretch: TypeAlias = Block | Entry | Malformed
+"""A part of a record: many plain entries, or one piece that was read by itself."""
+
+_DECODER: Final = msgspec.json.Decoder(PlainEntry)
+_ENCODER: Final = msgspec.json.Encoder()
+_COMMA: Final = b"},\n"
+_ORDINARY: Final = {
+    *product((phase.value for phase in Phase if phase.is_start), [None], [msgspec.UNSET]),
+    *product((phase.value for phase in Phase if phase.is_end), [*map(str, Result), None], [msgspec.UNSET]),
+}
+"""What entries have for a phase, a result and a service of their own."""
+
+
+def block_of(text: bytes) -> Block | None:
+    """The entries that these whole lines are; None when there is anything else in them.
+
+    Between them there may be white space, or the commas of an array with an entry to a line.
+    """
+    block = _block_of(text)
+    if block is None and _COMMA in text:  # within a string there is no newline
+        return _block_of(text.replace(_COMMA, b"}\n"))
+    return block
+
+
+def _block_of(text: bytes) -> Block | None:
+    try:
+        rows = _DECODER.decode_lines(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    is_plain = {(row.phase, row.result, row.service) for row in rows} <= _ORDINARY and _are_times(
+        [row.timestamp for row in rows]
+    )
+    return Block(rows, text) if is_plain else None
+
+
+def lines_of(rows: list[PlainEntry]) -> bytes:
+    """A line for each, all with their newline."""
+    return _ENCODER.encode_lines(rows)
+
+
+def read_again(text: bytes, first: int, count: int) -> list[Entry]:
+    """So many of the entries in the text of a block, from one of them on."""
+    return entries_of(_rows(text)[first : first + count])
+
+
+@lru_cache(maxsize=1)  # who asks for one run mostly asks for the next
+def _rows(text: bytes) -> list[PlainEntry]:
+    return _DECODER.decode_lines(text)
+
+
+def entries_of(rows: list[PlainEntry]) -> list[Entry]:
+    return msgspec.convert(rows, list[Entry], from_attributes=True)
+
+
+def pieces_of(stretches: Iterable[Stretch]) -> Iterator[Entry | Malformed]:
+    """Each piece by itself."""
+    for stretch in stretches:
+        if isinstance(stretch, Block):
+            yield from stretch.entries()
+        else:
+            yield stretch
+
+
+def _are_times(timestamps: list[str]) -> bool:
+    together = "\n".join([*timestamps, ""])
+    if together.count("\n") == len(timestamps) and _CERTAIN_TIMES.fullmatch(together):
+        return True
+    try:
+        for timestamp in timestamps:
+            fields.timestamp("timestamp", timestamp)
+    except fields.EntryError:
+        return False
+    return True
