@@ -209,7 +209,7 @@ def test_what_is_no_plain_file_below_the_root_is_not_read(
 def test_a_file_that_cannot_be_read_is_named(host: Host) -> None:
     host.write("etc/shadow", "")
     (host.root / "etc/shadow").chmod(stat.S_IWUSR)
-    command = [*NOT_EVERYTHING, sys.executable, "-c", UNREAD, host.root]
+    command = [*NOT_EVERYTHING, sys.executable, "-c", UNREAD, str(host.root)]
     told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     assert told == f"{host.root}/etc/shadow: Permission denied\n"
 
