@@ -1,4 +1,4 @@
-r"""The verdict on the consoles of a host that nobody can reach: a file that agetty(8) shows above its prompts.
+r"""The verdict on the consoles of a host that nobody can reach: agetty(8) shows it above its prompts.
 
 agetty acts on a backslash and the character behind it (`\n` is the host's name), so that each is doubled.
 Consoles this early have whatever font the firmware has: what is not ASCII is left out.
@@ -14,7 +14,7 @@ from service_record.reporter.files import write_whole
 from service_record.reporter.places import Places
 
 _WIDTH: Final = 79
-"""Of a row, one less than that of the narrowest console: there a full row would be followed by an empty one."""
+"""Of a row: one cell less than the narrowest console has, where a full row is followed by an empty one."""
 _ROWS: Final = 2
 """Of one thing that is said. Whoever wants more logs in."""
 _RELOAD_SECONDS: Final = 5
