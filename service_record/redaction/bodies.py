@@ -19,9 +19,10 @@ _WRAPPED_AT: Final = 57
 _BEGIN: Final = engine.compiled(PEM_BEGIN + rb"""[\s\\nr"',+]*$""")
 _END: Final = engine.compiled(rb"-----END [A-Z0-9 ]*PRIVATE KEY")
 _BODY: Final = engine.compiled(
-    rb"""^(?:[^\n]*[:|] +|[ \t>#*|"'+-]*)([A-Za-z0-9+/_-]{1,}={0,2})(?:\\+[nr]|["', \t\r+\\])*$"""
+    rb"""^(?:[^\n]*[:|] +|[ \t>#*|"']*(?:[+-] +)?)([A-Za-z0-9+/_-]{1,}={0,2})(?:\\+[nr]|["', \t\r+\\])*$"""
 )
 _PEM_UNIT: Final = 4
+_LONG: Final = 24
 
 
 class Body:
@@ -55,7 +56,7 @@ class Body:
             return line
         if MASK_BEGIN in line:
             return line
-        if found is None or (self._is_pem and len(found.group(1)) % _PEM_UNIT):
+        if found is None or not self._fits(found.group(1)):
             return self._foreign_line(line)
         self._foreign = 0
         counts[self._kind] += self._lines == 1 and self._is_pem
@@ -63,6 +64,10 @@ class Body:
         if not self._is_pem and len(found.group(1)) < _WRAPPED_AT:
             self._kind = ""
         return line[: found.start(1)] + mask(kind) + line[found.end(1) :]
+
+    def _fits(self, token: bytes) -> bool:
+        """Not just a word behind a colon."""
+        return len(token) >= _LONG or (len(token) % _PEM_UNIT == 0) >= self._is_pem
 
     def _foreign_line(self, line: bytes) -> bytes:
         self._foreign += 1

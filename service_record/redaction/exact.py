@@ -31,9 +31,9 @@ _LEAST_EC_BYTES: Final = 120
 _LEAST_RSA_BYTES: Final = 700
 """Of a private key in base64. Keys of curves are shorter, RSA keys of 1024 bits and more are longer."""
 
-_INDENT: Final = b" \t>#*|\"'+-"
-_LINE_END: Final = b" \t\r\\\"'+,"
-_BREAK: Final = rb"(?:\\+[nrt]|%0[AaDd]|&#10;|[ \t\r\\\"'+,]*\n[ \t>#*|\"'+-]*)"
+_INDENT: Final = b" \t>#*|\"'"
+_LINE_END: Final = b" \t\r\\\"',"
+_BREAK: Final = rb"(?:\\+[nrt]|%0[AaDd]|&#10;|[ \t\r\\\"'+,]*\n[ \t>#*|\"']*)"
 
 
 @dataclass(frozen=True, slots=True)

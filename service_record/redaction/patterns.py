@@ -32,7 +32,7 @@ _PASSWORDS: Final = (
 _TOKENS: Final = (
     rb"(?:token|pull[_-]?secret|(?:client|shared|app|webhook|consumer)[_-]?secret|secret[_-]?(?:access[_-]?)?key"
     rb"|api[_-]?key|access[_-]?key|signing[_-]?key|encryption[_-]?key|private[_-]?key|\btls\.key|client[_-]key[_-]data"
-    rb"|ssh-privatekey|\.dockerconfigjson|\.dockercfg|credentials?|account[_-]?key|shared[_-]?access[_-]?key"
+    rb"|ssh-privatekey|\.dockerconfigjson|\.dockercfg|account[_-]?key|shared[_-]?access[_-]?key"
     rb"|secret[_-]?token|auth[_-]?secret|sas[_-]?token|passcode|session[_-]?id)"
 )
 
@@ -180,7 +180,7 @@ SHAPES: Final[tuple[Shape, ...]] = (
     Shape("url-password", rb"(?i:[a-z0-9]://[^\s/:@\"'<>]*:([^\s@\"'<>?#]+)@)"),
     Shape("url-password", rb"(?i:[a-z0-9]://([a-z0-9_-]{20,})@)", words.is_token),
     Shape("url-password", rb"(?i:[a-z0-9]%3A%2F%2F[a-z0-9._%-]*?%3A([a-z0-9._~!%*()-]+?)%40)"),
-    Shape("url-password", rb"\biscsi:[^\s:@]+:([^\s:@]+)[:@]"),
+    Shape("url-password", rb"\biscsi:[^\s:@<]+:([^\s:@]+)[:@]"),
     Shape(
         "url-parameter",
         rb"(?i:[?&;][a-z0-9_.-]{0,40}(?:api[_-]?key|token|secret|password|passwd|signature)=([^\s&;\"'\\<>]+))",
@@ -254,16 +254,18 @@ SHAPES: Final[tuple[Shape, ...]] = (
     ),
     Shape(
         "password",
-        rb"^\s*(?:-\s+|\+\s+)?(?i:[a-z0-9_.-]{0,60}"
-        + _PASSWORDS
-        + rb")\s*(?::\s|=)\s*([^\s\"'|>{\[][^\n]*?)\r?$",
-        words.is_password,
+        rb"^\s*(?:-\s+)?(?i:[a-z0-9_.-]{0,60}" + _PASSWORDS + rb"):\s+([^\s\"'|>{\[][^\n]*?)\r?$",
+    ),
+    Shape(
+        "password",
+        rb"^[a-z0-9.-]{0,60}(?:password|passphrase|psk)[ \t]*=[ \t]*([^\s\"'|>{\[][^\n]*?)\r?$",
+        words.is_phrase,
     ),
     Shape("psk", rb":?\s*PSK[ \t]+\"([^\"\n]+)\""),
     Shape("wireguard-key", rb"(?i:(?:private|preshared)[_-]?key" + _IS + rb"\\*[\"']?([A-Za-z0-9+/]{43}=))"),
     Shape("token", rb"(?i:" + _TOKENS + rb")" + _IS + _VALUE, words.is_token, is_assigned=True),
     Shape("encryption-key", rb"\bsecret" + _IS + rb"\\*[\"']?([A-Za-z0-9+/]{21,86}={1,2})", words.is_key),
-    Shape("credential", rb"\bSetCredential(?:Encrypted)?=[^:\s]+:\s*([^\n]+?)\r?$"),
+    Shape("credential", rb"\bSetCredential(?:Encrypted)?=[^:\s<]+:\s*([^\n]+?)\r?$"),
     Shape(
         "data-url",
         rb"(?i:\bdata:[a-z0-9.+/=;-]{0,100};base64(?:,|%2C|\\u002c)([A-Za-z0-9+/=_%-]{16,}))",

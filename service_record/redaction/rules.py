@@ -1,17 +1,18 @@
 """What to look for, compiled once for all streams: the exact secrets of a host, and the shapes of others. Pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from service_record.redaction import engine
 from service_record.redaction.exact import Exact, Span
-from service_record.redaction.faces import Secret, mask
+from service_record.redaction.faces import MASK_BEGIN, Secret, mask
 from service_record.redaction.patterns import SHAPES, Shape
 
 _MOST_TURNS: Final = 8
 """What a mask lays bare is looked at again; more than two turns are seldom needed."""
+_LONGEST_MASK: Final = 64
 _SEPARATOR: Final = engine.compiled(
     rb"""[,;&|](?:\s|$|\\*["'{\[]|\\*["']?[A-Za-z0-9_.-]+\\*["']?\s*[=:])|[)}\]>,;.]+$"""
 )
@@ -55,11 +56,26 @@ class Rules:
             line = _replaced(line, found, counts)
         return line
 
+    def values(self, text: bytes) -> Iterator[Secret]:
+        """What has the shape of a secret in a text of any number of lines, as it stands there."""
+        position = 0
+        while (found := self.suspect(text, position)) is not None:
+            end = text.find(b"\n", found)
+            end = len(text) if end < 0 else end
+            line = text[max(position, text.rfind(b"\n", position, found) + 1) : end]
+            for index in self._indices(line):
+                rule = self._shapes[index]
+                yield from (Secret(rule.shape.kind, line[a:b]) for a, b in _values(rule, line))
+            position = end + 1
+
+    def _indices(self, line: bytes) -> Sequence[int]:
+        """Which shapes may be in a line. A set says nothing, too, when it has no memory left: then all may."""
+        return sorted(self._which.Match(line) or range(len(self._shapes)))
+
     def _found(self, line: bytes, *, certain: bool) -> list[tuple[int, int, str]]:
         """What to mask, in the order of the line; where shapes overlap, as one, of the kind of the first shape."""
         spans: list[tuple[int, int, int, str]] = []
-        # RE2 says nothing, too, when a set has no memory left: then each is tried.
-        for index in sorted(self._which.Match(line) or range(len(self._shapes))):
+        for index in self._indices(line):
             rule = self._shapes[index]
             if certain <= rule.shape.is_certain:
                 spans.extend((start, end, index, rule.shape.kind) for start, end in _values(rule, line))
@@ -86,8 +102,13 @@ def _values(rule: _Compiled, line: bytes) -> Iterator[tuple[int, int]]:
                 continue
             if rule.shape.is_assigned:
                 end = _own_end(line, start, end)
-            if end > start and rule.shape.check(line[start:end]):
+            if end > start and not _is_in_mask(line, start) and rule.shape.check(line[start:end]):
                 yield start, end
+
+
+def _is_in_mask(line: bytes, position: int) -> bool:
+    start = max(0, position - _LONGEST_MASK)
+    return line.rfind(MASK_BEGIN, start, position) > line.rfind(b">", start, position)
 
 
 def _own_end(line: bytes, start: int, end: int) -> int:

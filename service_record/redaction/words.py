@@ -7,6 +7,7 @@ from typing import Final
 from service_record.redaction import engine
 from service_record.redaction.faces import MASK_BEGIN
 
+_MASKED: Final = MASK_BEGIN.rstrip(b":")
 _TOKEN_BYTES: Final = 8
 _CREDENTIAL_BYTES: Final = 3
 _KEY_BYTES: Final = frozenset({16, 24, 32, 64})
@@ -31,14 +32,19 @@ _PATH: Final = engine.compiled(
 def is_value(value: bytes) -> bool:
     """A value that is given, and is neither a mask, nor a placeholder, nor the path of a file."""
     bare = value.strip(b" \t\r\"'\\")
-    if not bare or bare.startswith(MASK_BEGIN):
+    if not bare or bare.startswith(_MASKED):
         return False
     return not _PLACEHOLDER.fullmatch(bare) and not _PATH.fullmatch(bare)
 
 
 def is_password(value: bytes) -> bool:
     """Any value that is not prose: `password: incorrect` says something else."""
-    return is_value(value) and not _PROSE.fullmatch(value)
+    return is_value(value) and not _PROSE.fullmatch(value.partition(b" ")[0])
+
+
+def is_phrase(value: bytes) -> bool:
+    """A value with blanks in it, where a name and a separator begin the line."""
+    return is_value(value) and b"=" not in value
 
 
 def is_token(value: bytes) -> bool:
@@ -78,7 +84,7 @@ def is_key(value: bytes) -> bool:
 
 def is_anything(value: bytes) -> bool:
     """For shapes that are a secret by themselves; all that they may not be is masked already."""
-    return not value.startswith(MASK_BEGIN)
+    return not value.startswith(_MASKED)
 
 
 def _decoded(value: bytes) -> bytes:
