@@ -223,6 +223,11 @@ class Machine:
         command = [str(program), "show", "--from", str(self.records.directory), *arguments]
         return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
+    @property
+    def observed(self) -> Path:
+        """The directory /observed of the machine, for what a scenario leaves there."""
+        return self._observed
+
 
 def _python_to_lend() -> list[Path]:
     """The interpreter, where it stands in the directory that the machine's programs will hide."""
