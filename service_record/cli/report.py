@@ -39,10 +39,10 @@ class NotInstalled(click.ClickException):
     help="The host whose files are below DIRECTORY. [/]",
 )
 def command(*, due: bool, dry_run: bool, stop: bool, root: Path) -> None:
-    """Tell the assisted-service how far this host came: one round.
+    """Report how far this host came: one round of the boot reporter.
 
-    It is what boot-reporter.service runs. It reports each fact once, ships a bundle of what explains the host
-    when something is wrong, and removes itself from the host when it is no longer needed.
+    It tells the assisted-service each fact once, ships a bundle of what explains the host
+    when something is wrong, and removes itself when it is no longer needed. boot-reporter.service runs it.
 
     \b
     Examples:

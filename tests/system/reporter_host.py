@@ -37,11 +37,9 @@ class Healthz(BaseHTTPRequestHandler):
 HTTPServer(("127.0.0.1", 10248), Healthz).serve_forever()
 """
 
-# Every start is a round, and the timer is in no less a hurry than the test.
-EAGER = {
-    "boot-reporter.service.d": "[Service]\nExecStart=\nExecStart=/usr/local/bin/service-record report\n",
-    "boot-reporter.timer.d": "[Timer]\nOnUnitInactiveSec=1s\nAccuracySec=100ms\n",
-}
+# systemd-nspawn lays the machine's own boot id over the kernel's; these settings lay the kernel's over both.
+IN_A_MACHINE = ("[Service]", "ProtectKernelTunables=no", "ProtectControlGroups=no")
+NOW = "ExecStart=/usr/local/bin/service-record report"
 
 LEAKS = """
 leaks() { grep -rlaF "$(rev <<<"{reversed}")" /etc /root /run /tmp /var 2>/dev/null || :; }
