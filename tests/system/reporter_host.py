@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 from tests.assisted_installation import Host
@@ -9,6 +10,7 @@ from tests.system.machine import REPOSITORY, Machine
 
 UNITS = REPOSITORY / "units"
 PORT = 8090
+URL = f"http://127.0.0.1:{PORT}"
 TOKEN = "canary-6b1f0a-of-this-very-host"
 
 PROGRAM = """\
@@ -39,7 +41,9 @@ HTTPServer(("127.0.0.1", 10248), Healthz).serve_forever()
 
 # systemd-nspawn lays the machine's own boot id over the kernel's; these settings lay the kernel's over both.
 IN_A_MACHINE = ("[Service]", "ProtectKernelTunables=no", "ProtectControlGroups=no")
-NOW = "ExecStart=/usr/local/bin/service-record report"
+# Every start is a round, and the timer is in no less of a hurry than the test.
+EAGER_SERVICE = ("[Service]", "ExecStart=", "ExecStart=/usr/local/bin/service-record report")
+EAGER_TIMER = ("[Timer]", "OnUnitInactiveSec=1s", "AccuracySec=100ms")
 
 LEAKS = """
 leaks() { grep -rlaF "$(rev <<<"{reversed}")" /etc /root /run /tmp /var 2>/dev/null || :; }
@@ -50,7 +54,7 @@ round() { systemctl start --wait boot-reporter.service || :; }
 class ReporterHost:
     """The machine: what is in its /etc and /var/lib stays over its boots."""
 
-    def __init__(self, root: Path, host: Host, *, settings: str = "", eager: bool = True) -> None:
+    def __init__(self, root: Path, host: Host, *, url: str = URL, settings: str = "", eager: bool = True) -> None:
         self.machine = Machine(root, is_its_own_clock=True, wants=("timers.target", "assisted.socket"))
         self.observed = root / "observed"
         self.etc, self.lib = root / "etc", root / "lib"
@@ -63,7 +67,7 @@ class ReporterHost:
         self.machine.unit("assisted", PROXY)
         self.machine.write_unit("assisted.socket", SOCKET)
         self._enable(eager=eager)
-        self._settle(host, settings)
+        self._settle(host, url, settings)
 
     def _enable(self, *, eager: bool) -> None:
         units = self.etc / "systemd/system"
@@ -71,11 +75,15 @@ class ReporterHost:
         for name in ("boot-reporter.service", "boot-reporter.timer"):
             shutil.copy(UNITS / name, units)
         (units / "timers.target.wants/boot-reporter.timer").symlink_to("../boot-reporter.timer")
-        for directory, drop_in in EAGER.items() if eager else ():
-            (units / directory).mkdir()
-            (units / directory / "eager.conf").write_text(drop_in)
+        self._drop_in("boot-reporter.service.d/machine.conf", IN_A_MACHINE)
+        if eager:
+            self._drop_in("boot-reporter.service.d/eager.conf", EAGER_SERVICE)
+            self._drop_in("boot-reporter.timer.d/eager.conf", EAGER_TIMER)
 
-    def _settle(self, host: Host, settings: str) -> None:
+    def _drop_in(self, name: str, lines: Iterable[str]) -> None:
+        self.leave(f"systemd/system/{name}", "\n".join([*lines, ""]))
+
+    def _settle(self, host: Host, url: str, settings: str) -> None:
         directory = self.etc / "service-record"
         directory.mkdir()
         (directory / "token").write_text(f"{TOKEN}\n")
@@ -83,7 +91,7 @@ class ReporterHost:
         (directory / "reporter.toml").write_text(f"""
 {settings}
 [assisted_service]
-url = "http://127.0.0.1:{PORT}"
+url = "{url}"
 cluster_id = "{host.cluster_id}"
 infra_env_id = "{host.infra_env_id}"
 host_id = "{host.id}"
