@@ -9,9 +9,10 @@ from typing import Final
 
 import click
 
+from service_record.cli import REFUSED
+from service_record.display.text import visible
 from service_record.reporter.places import Places
 
-LEAK: Final = 6
 _NOT_ALL: Final = 75
 _TERMINATED: Final = 143
 _NEEDED: Final = ("httpx2", "stamina")
@@ -67,11 +68,14 @@ def command(*, due: bool, dry_run: bool, stop: bool, root: Path) -> None:
 
 def _round(places: Places, *, due: bool, dry_run: bool) -> None:
     from service_record.reporter.log import log_for  # noqa: PLC0415  # only what is asked for
-    from service_record.reporter.round import Ended, run_round  # noqa: PLC0415
+    from service_record.reporter.round import Ended, rehearsed, run_round  # noqa: PLC0415
 
-    ended = run_round(places, os.environ, log_for(os.environ), only_if_due=due, is_dry=dry_run)
-    if ended is Ended.LEAK:
-        raise click.exceptions.Exit(LEAK)
+    if dry_run:
+        for line in rehearsed(places, os.environ):
+            click.echo(visible(line))
+        return
+    if run_round(places, os.environ, log_for(os.environ), only_if_due=due) is Ended.LEAK:
+        raise click.exceptions.Exit(REFUSED)
 
 
 def _stop(places: Places) -> None:

@@ -10,8 +10,16 @@ from typing import Final
 from service_record.reporter.assisted_service import AssistedService
 from service_record.reporter.patience import Patience
 from service_record.reporter.policy.plan import Shipment
+from service_record.reporter.proxies import Proxies
 from service_record.reporter.settings import Settings
-from service_record.reporter.shipping import HOST_BOOT, Destination, HostBootLogs, HostLogs, Sender, destination
+from service_record.reporter.shipping import (
+    HOST_BOOT,
+    Destination,
+    HostBootLogs,
+    HostLogs,
+    Sender,
+    destination,
+)
 
 _ASKING: Final = Patience(read=20.0, total=30.0, tries=3, budget=60.0)
 """For a few hundred bytes. What takes longer is for the next round."""
@@ -55,7 +63,7 @@ class Peers:
             raise ValueError("the settings name no assisted-service")
         return AssistedService(
             self.settings.service,
-            proxies=self.settings.proxies,
+            proxies=self._proxies(),
             patience=patience,
             request_id=self.request_id,
         )
@@ -63,4 +71,8 @@ class Peers:
     def _sender(self, patience: Patience) -> Sender:
         service = self.settings.service
         host = service.host_id if service else platform.node() or "host"
-        return Sender(host=host, service=service, proxies=self.settings.proxies, patience=patience)
+        return Sender(host=host, service=service, proxies=self._proxies(), patience=patience)
+
+    def _proxies(self) -> Proxies:
+        set_ones = self.settings.proxies
+        return Proxies(set_ones.http, set_ones.https, set_ones.no_proxy)

@@ -20,7 +20,7 @@ def sentence(evidence: Evidence) -> str:
 
 
 def page(evidence: Evidence, source: str, at: datetime) -> str:
-    """What `analyze` prints of the records of `source`; the sentence alone where there is nothing to judge."""
+    """What `analyze` prints of the records of `source`; the sentence where none can be judged."""
     if evidence.diagnosis is None or evidence.history is None:
         return f"{sentence(evidence)}\n"
     view = View(width=_WIDTH, now=at)

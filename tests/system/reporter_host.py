@@ -54,7 +54,9 @@ round() { systemctl start --wait boot-reporter.service || :; }
 class ReporterHost:
     """The machine: what is in its /etc and /var/lib stays over its boots."""
 
-    def __init__(self, root: Path, host: Host, *, url: str = URL, settings: str = "", eager: bool = True) -> None:
+    def __init__(
+        self, root: Path, host: Host, *, url: str = URL, settings: str = "", eager: bool = True
+    ) -> None:
         self.machine = Machine(root, is_its_own_clock=True, wants=("timers.target", "assisted.socket"))
         self.observed = root / "observed"
         self.etc, self.lib = root / "etc", root / "lib"

@@ -65,7 +65,8 @@ def test_a_host_that_boots_twice_reports_both_and_has_no_reporter_when_its_kubel
         host.boot("start bootkube; rest bootkube; round")
         assert (installed.stage, installed.info) == ("Rebooting", CONTROL_PLANE_IGNITION)
         (bundle,) = server.rules.objects.values()
-        assert "verdict.txt" in {Path(name).name for name in tarfile.open(fileobj=BytesIO(bundle)).getnames()}
+        with tarfile.open(fileobj=BytesIO(bundle)) as archive:
+            assert "verdict.txt" in {Path(name).name for name in archive.getnames()}
         assert TOKEN.encode() not in bundle
 
         said = host.boot("""
@@ -160,9 +161,7 @@ def test_a_reporter_that_is_killed_again_and_again_holds_up_no_installation(
     with_pointer_ignition(host)
     with reachable(host, server):
         host.boot(f"start bootkube; rest bootkube\n{KILLING}")
-    alone, together = (
-        [seconds(run) for run in host.machine.runs(name)] for name in ("alone", "together")
-    )
+    alone, together = ([seconds(run) for run in host.machine.runs(name)] for name in ("alone", "together"))
     assert len(alone) == len(together) == 3
     assert statistics.median(together) < 1.5 * statistics.median(alone) + 1
     told = [event.message for event in server.rules.events if LOCAL_IGNITION in event.message]
@@ -170,7 +169,11 @@ def test_a_reporter_that_is_killed_again_and_again_holds_up_no_installation(
     assert len(server.rules.objects) <= 1
     uploads = [call for call in server.calls() if call.startswith("POST")]
     assert len(uploads) <= 4
-    assert {path.name for path in (host.lib / "service-record").iterdir()} <= {"reporter.json", "spool", "work"}
+    assert {path.name for path in (host.lib / "service-record").iterdir()} <= {
+        "reporter.json",
+        "spool",
+        "work",
+    }
     assert not any((host.lib / "service-record/work").glob("*"))
 
 

@@ -4,10 +4,8 @@ import json
 import tarfile
 from pathlib import Path
 
-import pytest
-
-from tests.system.reporter_host import IN_A_MACHINE, PROGRAM, UNITS
 from tests.system.machine import Machine
+from tests.system.reporter_host import IN_A_MACHINE, PROGRAM, UNITS
 
 BUNDLE = "/usr/local/bin/service-record bundle -o /observed/{}.tar.gz"
 
