@@ -47,7 +47,7 @@ EAGER_TIMER = ("[Timer]", "OnUnitInactiveSec=1s", "AccuracySec=100ms")
 
 LEAKS = """
 leaks() { grep -rlaF "$(rev <<<"{reversed}")" /etc /root /run /tmp /var 2>/dev/null || :; }
-round() { systemctl start --wait boot-reporter.service || :; }
+round() { rest boot-reporter; start boot-reporter; rest boot-reporter; }
 """
 
 

@@ -28,7 +28,7 @@ def test_what_is_gathered_inside_is_what_is_gathered_outside(tmp_path: Path) -> 
     confined += [f"ExecStart={BUNDLE.format('inside')}", *IN_A_MACHINE, ""]
     machine.write_unit("confined.service", "\n".join(confined))
     machine.unit("free", "Type=exec", f"ExecStart={BUNDLE.format('outside')}")
-    machine.boot("for unit in free confined; do systemctl start --wait $unit; done")
+    machine.boot("for unit in free confined; do start $unit; rest $unit; done")
 
     outside, inside = (manifest(tmp_path / f"observed/{name}.tar.gz") for name in ("outside", "inside"))
     assert len(outside) > 50
