@@ -106,7 +106,7 @@ def observe(places: Places, asked: Asked | None = None, own: Iterable[str] = ())
         failed_units=units,
         unread=unread,
         verdict=found.verdict if found else None,
-        is_reboots=found is not None and _is_reboots(found),
+        is_reboots=found is not None and _is_reboots(found, boot_id),
         fingerprint=fingerprint(history, found, units),
     )
 
@@ -143,7 +143,7 @@ def fingerprint(history: History | None, found: Diagnosis | None, units: Iterabl
     reached = {row for service in (history.services if history else ()) for row in _reached(service.runs)}
     troubles = _troubles(found) if found else []
     wrong = {_trouble(trouble) for trouble in troubles}
-    damaged = {damage.service for damage in found.damaged} if found else set()
+    damaged = {service.name for service in (history.services if history else ()) if service.malformed}
     document = [
         found.verdict if found else None,
         _trouble(found.root) if found and found.root else None,
@@ -163,7 +163,8 @@ def _history(records: Path, boot_id: str) -> tuple[History | None, str | None]:
     except SourceError as error:
         return None, str(error)
     except (OSError, RecursionError, MemoryError) as error:
-        return None, f"{records}: cannot be read: {error}"
+        why = error.strerror if isinstance(error, OSError) else type(error).__name__
+        return None, f"{records}: cannot be read: {why}"
 
 
 def _diagnosis(history: History, now: Now) -> Diagnosis | None:
@@ -199,10 +200,12 @@ def _said(facts: Facts) -> str:
     return json.dumps([place, facts.exit_code, facts.signal, facts.service_result, said])
 
 
-def _is_reboots(found: Diagnosis) -> bool:
+def _is_reboots(found: Diagnosis, boot_id: str) -> bool:
+    """Whether all that is wrong was interrupted in an earlier boot; this one may have no entry yet."""
     troubles = _troubles(found)
     return bool(troubles) and all(
-        trouble.kind is Verdict.INTERRUPTED and trouble.is_rebooted for trouble in troubles
+        trouble.kind is Verdict.INTERRUPTED and trouble.run.boot_id not in {None, boot_id}
+        for trouble in troubles
     )
 
 

@@ -121,7 +121,5 @@ def is_fresh(moment: Moment, reason: Want) -> bool:
         return False
     if reason is SPOOLED:
         return True
-    is_now = kept.boot_id == evidence.boot_id and kept.uptime == evidence.uptime
-    return is_now or (
-        reason is not NEAR and kept.boot_id == evidence.boot_id and kept.fingerprint == evidence.fingerprint
-    )
+    tells_it = kept.boot_id == evidence.boot_id and kept.fingerprint == evidence.fingerprint
+    return tells_it and (reason is not NEAR or kept.uptime == evidence.uptime)

@@ -43,10 +43,16 @@ def after(state: State, plan: Plan, results: Iterable[Result], evidence: Evidenc
     return state
 
 
-def has_moved(results: Iterable[Result]) -> bool:
-    """Whether the service is to be asked for its view again before anything else is decided."""
-    puts = [result for result in results if isinstance(result.step, StageReport)]
-    return any(learn(Call.INFO, result.outcome) is Meaning.MOVED for result in puts)
+def has_moved(state: State, results: Iterable[Result]) -> bool:
+    """Whether the service is to be asked for its view once more before anything else is decided.
+
+    The state is that of `after` with these results.
+    """
+    return any(
+        learn(Call.INFO, result.outcome) is Meaning.MOVED and result.step.fact not in state.dropped
+        for result in results
+        if isinstance(result.step, StageReport)
+    )
 
 
 def kept(state: State, evidence: Evidence) -> State:
