@@ -43,8 +43,8 @@ class LiveRecords:
 
         Raises OSError where a record or the directory is there and cannot be read.
         """
-        for service in self._there():
-            if service not in self._tails and (service in self._services or not self._services):
+        for service in self.services():
+            if service not in self._tails:
                 path = self._records.directory / f"{service}.json"
                 self._tails[service] = _Tail(path, self._history_bytes)
         self._history_bytes = None
@@ -53,11 +53,13 @@ class LiveRecords:
         for _, service, piece in merge(*news, key=lambda item: item[0]):
             yield service, piece
 
-    def _there(self) -> list[str]:
+    def services(self) -> list[str]:
+        """The services that are followed and have a record now."""
         try:
-            return self._records.services()
+            there = self._records.services()
         except FileNotFoundError:  # the directory was removed at this moment
             return []
+        return [service for service in there if service in self._services or not self._services]
 
     @property
     def due(self) -> float | None:

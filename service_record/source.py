@@ -106,9 +106,21 @@ def _place(place: str) -> Source:
 def _bundle_or_directory(path: Path) -> Source:
     """The records in a directory, or in the bundle that was unpacked to it."""
     directory = records_directory(path)
-    is_home = directory.resolve() == Records().directory.resolve()
-    source = _directory(directory, is_home=is_home)
-    return replace(source, is_snapshot=directory != path and not is_home)
+    source = _directory(directory, is_home=_is_home(directory))
+    return replace(source, is_snapshot=is_unpacked_bundle(path))
+
+
+def is_unpacked_bundle(path: Path) -> bool:
+    """Whether a directory is one that a bundle was unpacked to; this host's own files are none.
+
+    Raises SourceError when there are several bundles in it.
+    """
+    directory = records_directory(path)
+    return directory != path and not _is_home(directory)
+
+
+def _is_home(directory: Path) -> bool:
+    return directory.resolve() == Records().directory.resolve()
 
 
 def records_directory(path: Path) -> Path:

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+import tarfile
 import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,7 +25,8 @@ OTHER_BOOT = "c1" * 16
 NO_IMAGE: dict[str, Any] = {
     "exit_code": 125,
     "command": 'podman run --quiet "$IMAGE"',
-    "error_message": "Rendering\nError: reading manifest 1 in quay.io/x: manifest unknown\nExited",
+    "error_message": "Rendering\nError: initializing source docker://quay.io/x:1: reading manifest 1 in"
+    " quay.io/x: manifest unknown\nExited",
 }
 
 
@@ -55,18 +57,20 @@ def records(tmp_path: Path) -> Path:
 
 
 PAGE = """\
-✗ failed: bootkube in stage cvo-bootstrap: the registry has no such image
+✗ failed: bootkube in stage cvo-bootstrap: the registry has no image quay.io/x:1
 3 services: 1 failed, 1 running, 1 succeeded
 {directory}, 1 boot
 
   run      bootkube, exit 125 after 10.0s, 2026-11-21 01:05:20Z
-  cause    the registry has no such image (image-not-found)
+  cause    the registry has no image quay.io/x:1 (image-not-found)
            The name, tag or digest is wrong, or the mirror lacks it.
-           known by: Error: reading manifest 1 in quay.io/x: manifest unknown
+           known by: Error: initializing source docker://quay.io/x:1: reading
+           manifest 1 in quay.io/x: manifest unknown
   at       /usr/local/bin/job.sh:12 in main
            podman run --quiet "$IMAGE"
   message  │ Rendering
-           │ Error: reading manifest 1 in quay.io/x: manifest unknown
+           │ Error: initializing source docker://quay.io/x:1: reading manifest 1
+           │ in quay.io/x: manifest unknown
            │ Exited
   stages   ✗ cvo-bootstrap 9.0s
   next     podman images --digests
@@ -195,7 +199,9 @@ def test_a_bundle_is_judged_like_the_directory_it_is_of(records: Path, tmp_path:
 def test_other_forms_say_the_same(records: Path) -> None:
     document = json.loads(analyze(records, "--output", "json").out)
     assert document["verdict"] == "failed"
-    assert document["says"] == "failed: bootkube in stage cvo-bootstrap: the registry has no such image"
+    assert (
+        document["says"] == "failed: bootkube in stage cvo-bootstrap: the registry has no image quay.io/x:1"
+    )
     root = document["root"]
     assert (root["service"], root["stage"], root["cause"]["name"]) == (
         "bootkube",
@@ -256,7 +262,9 @@ def test_the_files_in_the_documentation_are_taken(records: Path, tmp_path: Path)
     refused = failed_run("pull", error_message="lookup mirror.lab on 10.0.0.1:53: no such host")
     write_lines(records / "bootkube.json", *refused)
     answer = analyze(records, *(part for pair in given.items() for part in pair))
-    assert first_line(answer) == "✗ failed: bootkube in stage pull: the mirror of the lab is down"
+    assert (
+        first_line(answer) == "✗ failed: bootkube in stage pull: the mirror of the lab, mirror.lab, is down"
+    )
     assert "  next     ping -c 3 mirror.lab\n" in answer.out
 
 
@@ -282,6 +290,34 @@ def test_rules_of_ones_own_come_before_the_built_in(records: Path, tmp_path: Pat
     assert "  next     ask bootkube\n" in answer.out
 
 
+HARMFUL = "<b>a\x1b]0;b\x07\u202ec</b>"
+
+
+def named_by_a_rule(directory: Path, form: str) -> Answer:
+    """What is shown of a failure whose cause is told with a name that would do harm."""
+    write_lines(directory / "job.json", *failed_run(error_message=f"mirror {HARMFUL} is gone"))
+    rules = directory / "rules.yaml"
+    rules.write_text("- name: a\n  says: '[{what}|it] is gone'\n  message: mirror (?P<what>[^ ]*)\n")
+    return analyze(directory, "--rules", rules, "--output", form)
+
+
+@pytest.mark.parametrize("form", ["table", "wide", "json", "jsonl", "yaml", "html"])
+def test_what_a_rule_takes_from_a_message_does_not_act_on_a_terminal(tmp_path: Path, form: str) -> None:
+    answer = named_by_a_rule(tmp_path, form)
+    assert "is gone" in answer.out
+    assert {"\x1b", "\x07", "\u202e"}.isdisjoint(answer.out)
+
+
+def test_what_a_rule_takes_from_a_message_is_told_as_it_was_said(tmp_path: Path) -> None:
+    shown = r"<b>a\x1b]0;b\x07\u202ec</b> is gone"
+    assert first_line(named_by_a_rule(tmp_path, "table")) == f"✗ failed: job in stage second: {shown}"
+    page = parsed(named_by_a_rule(tmp_path, "html").out)
+    assert page.texts("p", "verdict") == [f"✗ failed: job in stage second: {shown}"]
+    assert not page.all("b")
+    document = json.loads(named_by_a_rule(tmp_path, "json").out)
+    assert document["root"]["cause"]["says"] == f"{HARMFUL} is gone"
+
+
 @pytest.mark.parametrize(
     ("option", "content", "fault"),
     [
@@ -297,6 +333,30 @@ def test_a_bad_file_is_one_line_with_its_place(
     path.write_bytes(content)
     answer = analyze(records, option, path)
     assert (answer.status, answer.out, answer.err) == (2, "", f"Error: {path}{fault}\n")
+
+
+@pytest.mark.parametrize("layout", ["bootstrap/services", "log-bundle-1/var/log/openshift"])
+def test_a_bundle_is_not_waited_for_packed_or_not(tmp_path: Path, layout: str) -> None:
+    unpacked = tmp_path / "unpacked" / layout
+    unpacked.mkdir(parents=True)
+    write_lines(unpacked / "job.json", entry())
+    packed = tmp_path / "bundle.tar"
+    with tarfile.open(packed, "w") as bundle:
+        bundle.add(tmp_path / "unpacked", "b")
+    answers = [analyze(place, "--wait") for place in (packed, tmp_path / "unpacked")]
+    assert [answer.status for answer in answers] == [2, 2]
+    told = "Error: --wait needs one directory of records that a host writes"
+    assert [answer.err.splitlines()[-1] for answer in answers] == [
+        told,
+        f"{told}; {tmp_path}/unpacked is an unpacked bundle, where nothing will change",
+    ]
+
+
+def test_several_bundles_are_not_waited_for(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name / "bootstrap" / "services").mkdir(parents=True)
+    answer = analyze(tmp_path, "--wait")
+    assert (answer.status, answer.err.partition(":")[2][:16]) == (3, " several bundles")
 
 
 @pytest.mark.parametrize(
@@ -421,11 +481,11 @@ def test_a_page_begins_with_the_verdict_and_has_the_evidence_and_what_follows(re
     assert answer.status == 1
     page = parsed(answer.out)
     assert page.texts("p", "verdict") == [
-        "✗ failed: bootkube in stage cvo-bootstrap: the registry has no such image"
+        "✗ failed: bootkube in stage cvo-bootstrap: the registry has no image quay.io/x:1"
     ]
     assert page.texts("h2")[0] == "Root cause"
     assert "What is running" in page.texts("h2")
-    assert "Error: reading manifest 1 in quay.io/x: manifest unknown" in page.text
+    assert "reading manifest 1 in quay.io/x: manifest unknown" in page.text
     assert any("report" in text for text in page.texts("summary"))
     assert page.all("svg")
     assert not page.all("script")

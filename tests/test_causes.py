@@ -136,6 +136,95 @@ def test_each_built_in_rule_knows_its_example_and_says_what_to_do(rule: Rule) ->
     assert "{" not in "".join(cause.commands).replace("{}", "")
 
 
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        (
+            "certificate-unknown-authority",
+            "this host does not trust who signed the certificate of mirror.lab",
+        ),
+        ("certificate-wrong-name", "b.lab shows a certificate of another name: a.lab"),
+        ("proxy-unreachable", "the proxy 10.0.0.9:3128 cannot be reached, or refuses the connection"),
+        ("dns-unreachable", "the name server 10.0.0.1 does not answer"),
+        ("dns-no-such-name", "api-int.lab.example.com cannot be resolved"),
+        ("dns-broken", "the name server 10.0.0.1 fails to look up quay.io"),
+        ("disk-full", "the disk of /var/lib/x is full"),
+        ("read-only", "the file system of /opt/x is read-only"),
+        ("disk-error", "the disk sda does not read or write"),
+        ("disk-busy", "the disk to install to, /dev/sda, is in use"),
+        ("out-of-memory", "memory ran out, and etcd was killed"),
+        ("image-signature", "the image x is refused because of its signature"),
+        ("image-architecture", "/bin/x is for another architecture"),
+        ("image-unauthorised", "the registry refuses the credentials for quay.io/x/y:1"),
+        ("image-not-found", "the registry has no image quay.io/x:1"),
+        ("registry-timeout", "the registry quay.io does not answer in time"),
+        ("registry-refused", "nothing listens where the registry mirror.lab:5000 should be"),
+        ("no-route", "10.0.0.5:443 cannot be reached"),
+        ("no-address", "the host gets no address for ens3"),
+        ("port-in-use", "another program has port 6443"),
+        (
+            "ignition-unreachable",
+            "Ignition cannot fetch its config from https://api-int.lab:22623/config/master",
+        ),
+        ("forbidden", "the API refuses what this service asks for; system:anonymous may not list nodes"),
+        ("command-missing", "jq is not installed, or not on PATH"),
+        ("script-error", "the script itself is wrong; IMAGE has no value"),
+        ("connection-refused", "nothing listens at 10.0.0.5:8080"),
+        ("connection-lost", "a connection to 10.0.0.6:2 breaks off"),
+        ("permission", "it may not do what it tries with /etc/x"),
+    ],
+)
+def test_a_built_in_rule_says_which_it_is(name: str, says: str) -> None:
+    cause = explained(EXAMPLES[name])
+    assert cause is not None
+    assert cause.says == says
+
+
+@pytest.mark.parametrize(
+    ("said", "says"),
+    [
+        (
+            'Get "https://registry.lab:5000/v2/": x509: certificate has expired or is not yet valid',
+            "the certificate of registry.lab:5000 has expired",
+        ),
+        ("Error: lookup a.lab on [fd00::53]:53: no such host", "a.lab cannot be resolved"),
+        ("curl: (6) Could not resolve host: a.lab", "a.lab cannot be resolved"),
+        ("getent: no such host", "a name cannot be resolved"),
+        (
+            "write /var/lib/etcd/wal/0.tmp: no space left on device",
+            "the disk of /var/lib/etcd/wal/0.tmp is full",
+        ),
+        ("tar: write error: No space left on device", "the disk is full"),
+        (
+            "reading manifest 4.22 in quay.io/x: manifest unknown",
+            "the registry has no such image: 4.22 in quay.io/x",
+        ),
+        ("Error: quay.io/x/y:1: image not known", "the registry has no image quay.io/x/y:1"),
+        ("manifest unknown", "the registry has no such image"),
+        ("kernel: IPv6: ens3: IPv6 duplicate address detected", "another host has the same address as ens3"),
+        ("Failed to connect to a.lab port 443: No route to host", "a.lab port 443 cannot be reached"),
+        (
+            "Error: copying blob docker://a.lab/x@sha256:ab404c: reading blob sha256:ab404c: unexpected EOF",
+            "a download breaks off",
+        ),
+        ('pinging container registry a.lab:5000: Get "https://a.lab:5000/v2/": EOF', None),
+    ],
+)
+def test_a_built_in_rule_names_what_the_message_names(said: str, says: str | None) -> None:
+    cause = explained(failed(said))
+    assert (cause.says if cause is not None else None) == says
+
+
+def test_every_built_in_rule_reads_well_where_nothing_more_is_known() -> None:
+    values = {"service": "job", "unit": "job.service"}
+    for rule in BUILT_IN:
+        texts = [phrase.filled(values) for phrase in (rule.says, rule.explains) if phrase is not None]
+        assert texts[0]
+        for text in texts:
+            assert not set("{}[]|").intersection(text)
+            assert text == text.strip().replace("  ", " ").replace(" .", ".").replace(" ,", ",")
+
+
 def test_what_no_rule_knows_has_no_known_cause() -> None:
     assert explained(failed("cp: cannot stat 'x': No such file or directory")) is None
     assert explained(failed(None)) is None
@@ -194,6 +283,39 @@ def test_a_rule_of_ones_own_fills_in_what_it_found() -> None:
     )
 
 
+TELLING = """\
+- name: gone
+  says: '[{what} of {unit}|something] is gone[ from {where}]; [a|b] {{x}} ${x}'
+  explains: '[It was at {where}.]'
+  message:
+    - '(?P<what>\\S+) is gone(?: from (?P<where>[^\\n]*))?'
+    - lost
+"""
+
+
+@pytest.mark.parametrize(
+    ("message", "says", "explains"),
+    [
+        ("x is gone from a", "x of job.service is gone from a", "It was at a."),
+        ("x is gone", "x of job.service is gone", None),
+        ("x is gone from  ", "x of job.service is gone", None),
+        ("lost", "something is gone", None),
+        ("x is gone from a\t b\x85c", "x of job.service is gone from a b c", "It was at a b c."),
+        (
+            "[{where}] is gone from {what}",
+            "[{where}] of job.service is gone from {what}",
+            "It was at {what}.",
+        ),
+        ("x" * 99 + "yz is gone", "x" * 48 + "..." + "x" * 46 + "yz of job.service is gone", None),
+    ],
+    ids=["all", "an optional group", "blanks", "no group", "one line", "texts", "long"],
+)
+def test_a_rule_says_more_where_more_is_known(message: str, says: str, explains: str | None) -> None:
+    cause = explained(failed(message), TELLING)
+    assert cause is not None
+    assert (cause.says, cause.explains) == (f"{says}; [a|b] {{{{x}}}} ${{x}}", explains)
+
+
 @pytest.mark.parametrize(
     "evidence",
     [
@@ -245,6 +367,16 @@ def test_what_a_journal_says_does_no_harm_when_it_is_pasted(host: str, command: 
         ("- name: a\n  says: b\n  exit: one", "own.yaml:3: 'one' is no exit status"),
         ("- name: a\n  says: b\n  exit: 1\n  symptom: maybe", "own.yaml:4: `symptom` is true, false or last"),
         ("- name: a\n  says: b\n  exit: 1\n  next: ls {dir}", "own.yaml:4: nothing is called {dir} here"),
+        ("- name: a\n  says: in {dir}\n  exit: 1", "own.yaml:2: nothing is called {dir} here; there are inv"),
+        (
+            "- name: a\n  says: b\n  explains: '[at {dir}]'\n  exit: 1",
+            "own.yaml:3: nothing is called {dir} here; there are invocation, service, stage, unit",
+        ),
+        (
+            "- name: a\n  message: (?P<x>y)\n  says: no {x}",
+            "own.yaml:3: {x} may not be known; write [{x}|something], or [what is left out {x}]",
+        ),
+        ("- name: a\n  says: '[{stage}|{stage}]'\n  exit: 1", "own.yaml:2: {stage} may not be known; write"),
         (
             "- name: a\n  says: b\n  exit: 1\n- name: a\n  says: b\n  exit: 1",
             "own.yaml:4: a rule is called 'a'",

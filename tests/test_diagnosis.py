@@ -273,6 +273,15 @@ def test_upstreams_entries_are_judged_by_the_clock() -> None:
     assert found.verdict is Verdict.RUNNING
 
 
+def test_a_trouble_began_at_the_true_time_and_by_the_clock_of_its_record() -> None:
+    local = history(a=[upstream_entry(), upstream_entry(Phase.STAGE_START, 1, stage="wait")])
+    local = replace(local, services=(replace(local.services[0], utc_offset=timedelta(hours=-5)),))
+    found = diagnose(local, now=at(6 * HOUR))
+    assert found is not None
+    assert root(found).since == at(1 + 5 * HOUR).time
+    assert root(found).recorded_since == at(1).time
+
+
 def test_a_run_without_an_end_whose_process_is_gone_is_interrupted() -> None:
     gone = Liveness(BOOT_ID, is_at_home=True, is_alive=lambda pid, uptime: False)
     found = diagnose(build_history([("a", running("wait"))], gone), now=at(60))

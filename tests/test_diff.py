@@ -1,6 +1,7 @@
 """What a bad host did differently from a good one."""
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -29,8 +30,17 @@ from service_record.history import build_history
 from service_record.history.outcome import Outcome
 from service_record.layout import read_entries
 from tests.archives import SERVICES, member, tar
-from tests.builders import START, array, entry, failed_run, upstream_entry, write_lines
-from tests.command_line import service_record
+from tests.builders import (
+    START,
+    array,
+    entry,
+    failed_run,
+    timestamp,
+    upstream_entry,
+    write_array,
+    write_lines,
+)
+from tests.command_line import Answer, service_record
 from tests.timelines import attempt, host, stage, write_host
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -202,6 +212,42 @@ def test_the_exit_code_says_whether_anything_differs(hosts: tuple[Path, Path]) -
     assert (answer.out.splitlines()[0], answer.status) == ("nothing differs in 1 service", 0)
     answer = service_record("diff", hosts[1], hosts[1])
     assert (answer.out.splitlines()[0], answer.status) == ("nothing differs in 4 services", 0)
+
+
+def titles(answer: Answer) -> list[str]:
+    """The services of a page in their order, without what is alike."""
+    lines = answer.out.splitlines()
+    return [line.split()[1] for line in lines if line[:1] in set("✗▲●✓!") and "alike:" not in line]
+
+
+def test_what_went_wrong_comes_first_and_of_that_what_did_so_first(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    for directory in (good, bad):
+        directory.mkdir()
+    for name in ("a-waits", "b-late", "c-early"):
+        write_lines(good / f"{name}.json", *run(("s", 1)))
+    write_lines(good / "d-absent.json", *run(("s", 1), at=5))
+    write_lines(good / "e-absent.json", *run(("s", 1)))
+    write_lines(bad / "a-waits.json", *run(("s", 1), end=None))
+    write_lines(bad / "b-late.json", *failed_run("s", 40))
+    again = [replace(one, pid=9, invocation_id="9" * 32) for one in failed_run("s", 200)]
+    write_lines(bad / "c-early.json", *failed_run("s", 20), *again)
+    stepped_back = [replace(one, timestamp=timestamp(-3600)) for one in failed_run("s", 30)]
+    write_lines(bad / "f-between.json", *stepped_back)
+    answer = service_record("diff", good, bad)
+    assert titles(answer) == ["c-early", "f-between", "b-late", "a-waits", "e-absent", "d-absent"]
+
+
+def test_times_of_another_zone_are_said_to_be_so(tmp_path: Path) -> None:
+    for place in ("good", "bad"):
+        (tmp_path / place).mkdir()
+        write_array(tmp_path / place / "job.json", upstream_entry(), upstream_entry(Phase.SERVICE_END, 9))
+    written = (START + timedelta(seconds=9)).timestamp()
+    os.utime(tmp_path / "good/job.json", (written, written))
+    os.utime(tmp_path / "bad/job.json", (written + 5 * 3600, written + 5 * 3600))
+    page = service_record("diff", tmp_path / "good", tmp_path / "bad").out
+    assert page.count("times seem to be those of UTC-05:00, although labelled UTC: job") == 1
+    assert page.index("bad  ") < page.index("times seem")
 
 
 def test_of_very_many_differences_the_first_are_told(hosts: tuple[Path, Path]) -> None:

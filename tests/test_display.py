@@ -136,7 +136,7 @@ def test_running_and_interrupted_are_told_apart_by_word_and_glyph() -> None:
         ({"signal": "TERM", "service_result": "success"}, "killed by SIGTERM (systemd: success) after 5.0s"),
         ({"signal": "unknown", "exit_code": 143}, "killed by a signal after 5.0s"),
         ({"service_result": "timeout"}, "(timeout) after 5.0s"),
-        ({}, "  after 5.0s"),
+        ({}, "  failed after 5.0s"),
     ],
     ids=["exit", "out of memory", "stopped", "unknown signal", "timeout", "nothing known"],
 )

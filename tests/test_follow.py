@@ -75,8 +75,8 @@ def following(*arguments: object, output: str = "jsonl", **variables: str) -> It
             process.kill()
 
 
-def stage(name: str, at: float = 0) -> Entry:
-    return entry("stage start", at, stage=name)
+def stage(name: str, at: float = 0, **fields: object) -> Entry:
+    return entry("stage start", at, stage=name, **fields)
 
 
 @pytest.fixture(params=["lines", "array"])
@@ -307,6 +307,22 @@ def test_on_a_terminal_each_entry_is_a_line_that_fits(tmp_path: Path) -> None:
     assert shown[5] == "             ! bootkube  line 5: not an entry: oops"
     assert [len(line) for line in shown if len(line) > 70] == [80, 80, 80]
     assert "\x1b[1;31m✗ \x1b[0m" in on_a_terminal(7, "--from", tmp_path)[3]
+
+
+def test_another_boot_is_told_and_lines_line_up_from_the_first(tmp_path: Path) -> None:
+    write_lines(tmp_path / "a.json", stage("one"), stage("two", 2), stage("three", 4, boot_id="c1" * 16))
+    write_lines(tmp_path / "longer.json", stage("four", 3), stage("five", 5), stage("six", 6, boot_id=None))
+    with following("--from", tmp_path, output="table") as follower:
+        assert [follower.line() for _ in range(8)] == [
+            "2026-11-21 UTC",
+            "01:05:10.000 ● a       stage one started",
+            "01:05:12.000 ● a       stage two started",
+            "01:05:13.000 ● longer  stage four started",
+            "boot c1c1c1c1",
+            "01:05:14.000 ● a       stage three started",
+            "01:05:15.000 ● longer  stage five started",
+            "01:05:16.000 ● longer  stage six started",
+        ]
 
 
 def test_failures_are_told_in_full_when_that_is_asked_for(tmp_path: Path) -> None:

@@ -7,7 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.golden.outputs import GOLDEN, PLACE, REPOSITORY, TABLES, golden_files, said, sources, table
+from service_record.cli import VERBS
+from tests.golden.outputs import (
+    EXIT_CODES,
+    GOLDEN,
+    PLACE,
+    REPOSITORY,
+    TABLES,
+    choices,
+    exit_codes,
+    golden_files,
+    said,
+    sources,
+    table,
+)
 
 EXPECTED = dict(golden_files())
 
@@ -36,6 +49,20 @@ def test_every_example_and_every_golden_file_is_one_that_is_made() -> None:
     kept = {f"docs/examples/{path.name}" for path in PLACE.iterdir() if path.suffix != ".md"}
     assert kept == set(sources().values())
     assert {path for path in GOLDEN.glob("*/*") if path.suffix != ".pyc"} == set(EXPECTED)
+
+
+def test_every_verb_that_reads_has_a_golden_file_for_each_of_its_outputs() -> None:
+    golden = {arguments[0]: set[str]() for arguments in EXPECTED.values()}
+    for arguments in EXPECTED.values():
+        golden[arguments[0]].add(arguments[-1])
+    assert set(golden) == set(VERBS) - {"run"}
+    assert golden["export"] == set(choices("export", "form"))
+    for verb in golden.keys() - {"export", "validate"}:
+        assert set(choices(verb, "output")) <= golden[verb]
+
+
+def test_the_verbs_end_on_each_example_as_the_table_of_exit_codes_has_it() -> None:
+    assert EXIT_CODES.read_text() == exit_codes()
 
 
 @pytest.mark.parametrize(("page", "verbs"), TABLES, ids=[page for page, _ in TABLES])

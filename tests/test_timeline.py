@@ -21,7 +21,7 @@ from service_record.display.timeline.axis import offset, round_begin, ticks
 from service_record.display.timeline.page import timeline_page
 from service_record.entry import Entry, Phase, Result
 from service_record.history import History, build_history
-from tests.builders import BOOT_ID, START, entry, failed_run, upstream_entry, write_lines
+from tests.builders import BOOT_ID, START, entry, failed_run, timestamp, upstream_entry, write_lines
 from tests.command_line import service_record
 from tests.timelines import attempt, host, stage, write_host
 
@@ -279,6 +279,32 @@ def test_heads_follow_the_clock_that_is_wanted() -> None:
     assert "from 1h 1m ago; times since then" in drawn(
         history(job=failed_run()), replace(VIEW, clock=Clock.RELATIVE)
     )
+
+
+HOURS = timedelta(hours=-5)
+FROM_UPSTREAM = [upstream_entry(at=0), upstream_entry(Phase.SERVICE_END, 9)]
+
+
+def in_another_zone(found: History, *services: str) -> History:
+    """The history, in which times of these services are known to be local ones."""
+    zoned = (
+        replace(service, utc_offset=HOURS if service.name in services else None) for service in found.services
+    )
+    return replace(found, services=tuple(zoned))
+
+
+def test_local_times_labelled_utc_are_shown_as_recorded_in_heads_and_rows() -> None:
+    page = drawn(in_another_zone(history(a=FROM_UPSTREAM, b=FROM_UPSTREAM), "a", "b"), apart=True)
+    assert "from 2026-11-21 01:05:10Z as recorded; times since then, by the clock" in page
+    assert re.findall(r"✓ \w .*(2026-11-21 .*Z)", page) == ["2026-11-21 01:05:10Z"] * 2
+
+
+def test_local_times_beside_true_ones_are_put_right_and_said_to_be() -> None:
+    own = [replace(one, timestamp=timestamp(5 * 3600 + 5)) for one in (entry(), entry(Phase.SERVICE_END, 1))]
+    page = drawn(in_another_zone(history(a=FROM_UPSTREAM, b=own), "a"), apart=True)
+    assert "as recorded" not in page
+    assert "times recorded in UTC-05:00, although labelled UTC, are put right here" in page
+    assert re.findall(r"✓ \w .*(2026-11-21 .*Z)", page) == ["2026-11-21 06:05:10Z", "2026-11-21 06:05:15Z"]
 
 
 def test_programs_get_the_same_bars(tmp_path: Path) -> None:

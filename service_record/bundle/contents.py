@@ -87,6 +87,22 @@ def _files(directory: Path, leave: Leave) -> Iterator[Path]:
         yield from (Path(parent, name) for name in sorted(names))
 
 
+class _Limited:
+    """A layer that ends where the archive has had its share; whoever gave it tells."""
+
+    def __init__(self, layer: Layer) -> None:
+        self._layer = layer
+        self.error: LimitError | None = None
+
+    def read(self, size: int) -> bytes:
+        if self.error is None:
+            try:
+                return self._layer.read(size)
+            except LimitError as error:
+                self.error = error
+        return b""
+
+
 def _limited(contents: Iterator[Content], path: str, leave: Leave) -> Iterator[Content]:
     try:
         yield from contents
@@ -104,7 +120,10 @@ def _unpacked(outside: Layer, path: str, written: float, below: str, leave: Leav
     else:
         for packing in _PACKINGS if layer is not outside else ():
             path = path.removesuffix(packing)
-        yield Content(path, written, layer.read)
+        limited = _Limited(layer)
+        yield Content(path, written, limited.read)
+        if limited.error is not None:
+            raise limited.error
         if layer.damage:
             leave(LeftOut(path, layer.damage))
 

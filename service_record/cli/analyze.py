@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -25,8 +26,10 @@ from service_record.display.text import Clock, visible
 from service_record.history import History
 from service_record.history.selection import Selection
 from service_record.records import Records
+from service_record.source import SourceError, is_unpacked_bundle
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+_NEEDS_DIRECTORY: Final = "--wait needs one directory of records that a host writes"
 
 
 @click.command("analyze")
@@ -143,7 +146,14 @@ class _Request:
         """The directory that is waited for; a usage error where it is none."""
         directory = Path(self.places[0]) if self.places else Records().directory
         if len(self.places) > 1 or (directory.exists() and not directory.is_dir()) or "-" in self.places:
-            raise click.UsageError("--wait needs one directory of records that a host writes")
+            raise click.UsageError(_NEEDS_DIRECTORY)
+        try:
+            is_bundle = is_unpacked_bundle(directory)
+        except SourceError as error:
+            raise Unreadable(visible(str(error))) from None
+        if is_bundle:
+            unchanging = f"{visible(str(directory))} is an unpacked bundle, where nothing will change"
+            raise click.UsageError(f"{_NEEDS_DIRECTORY}; {unchanging}")
         return directory
 
 

@@ -96,9 +96,9 @@ def command(
       service-record follow -o jsonl | jq .phase
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     records = Records(directory)
-    show = _entries_shown if output == "jsonl" else _lines_shown(output, clock, color)
     selection = Selection(stage=stage, failed=failed)
     live = LiveRecords(records, services, history_bytes=None if lines is None else _HISTORY_BYTES)
+    show = _entries_shown if output == "jsonl" else _lines_shown(output, clock, color, live.services())
     with Watch(records.directory, sys.stdout.fileno()) as watch:
         watch.aim()
         if not records.directory.is_dir():
@@ -131,8 +131,8 @@ def _entries_shown(service: str, piece: Piece) -> None:
         writer.write(piece_document(service, piece))
 
 
-def _lines_shown(output: str, clock: str | None, color: str) -> _Show:
-    ticker = Ticker(view(Clock(clock) if clock else None), whole=output == "wide")
+def _lines_shown(output: str, clock: str | None, color: str, services: Iterable[str]) -> _Show:
+    ticker = Ticker(view(Clock(clock) if clock else None), services, whole=output == "wide")
 
     def show(service: str, piece: Piece) -> None:
         sys.stdout.writelines(paint(ticker.lines(service, piece), color))

@@ -4,9 +4,7 @@ Patterns are matched by RE2, in time linear in the text whatever the pattern: me
 rules from whoever wrote them. This module alone needs it.
 """
 
-import re
-import shlex
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -14,21 +12,21 @@ import re2
 
 from service_record.diagnosis.evidence import KINDS, Evidence, KnownCause
 from service_record.diagnosis.placed import FileError, Value, document
+from service_record.diagnosis.placeholders import Phrase, commands_filled, placeholders
 
 _Pattern: TypeAlias = Any  # re2 has no types
 _Match: TypeAlias = Any
 
 _MAX_BYTES: Final = 1 << 16
 """What is looked at of a message: its end."""
-_MAX_VALUE: Final = 200
 _LAST: Final = "last"
 """Of `symptom`: it comes of other symptoms, too."""
 _PATTERNS: Final[tuple[str, ...]] = ("service", "stage", "command", "message")
 _WORDS: Final[tuple[str, ...]] = ("kind", "exit", "signal", "systemd")
 _FIELDS: Final = ("name", "says", "explains", "symptom", "next", *_PATTERNS, *_WORDS)
-_GIVEN: Final = frozenset({"service", "unit", "stage", "invocation"})
-"""What every rule may put into a command, where it is known."""
-_PLACEHOLDER: Final = re.compile(r"(?<![${])\{([a-z]+)\}(?!\})")
+_ALWAYS: Final = frozenset({"service", "unit"})
+_GIVEN: Final = _ALWAYS | {"stage", "invocation"}
+"""What every rule may put into its texts, where it is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +34,8 @@ class Rule:
     """One cause and what it is known by; all of that has to fit, and of each one of the alternatives."""
 
     name: str
-    says: str
-    explains: str | None = None
+    says: Phrase
+    explains: Phrase | None = None
     is_symptom: bool = False
     is_last: bool = False
     next: tuple[str, ...] = ()
@@ -59,9 +57,9 @@ class Rule:
         values = _given(evidence) | _groups(found.values())
         return KnownCause(
             name=self.name,
-            says=self.says,
-            explains=self.explains,
-            commands=tuple(_filled(self.next, values)),
+            says=self.says.filled(values),
+            explains=self.explains.filled(values).strip() or None if self.explains else None,
+            commands=tuple(commands_filled(self.next, values)),
             is_symptom=self.is_symptom,
             is_last=self.is_last,
             line=_line(found["message"], texts["message"]) if "message" in found else None,
@@ -114,8 +112,8 @@ def _rule(value: Value) -> Rule:
     commands = fields["next"].texts("`next`") if "next" in fields else []
     return Rule(
         name=fields["name"].text("`name`"),
-        says=fields["says"].text("`says`"),
-        explains=fields["explains"].text("`explains`") if "explains" in fields else None,
+        says=_phrase(fields["says"], "says", known),
+        explains=_phrase(fields["explains"], "explains", known) if "explains" in fields else None,
         is_symptom="symptom" in fields and _symptom(fields["symptom"]) != "false",
         is_last="symptom" in fields and _symptom(fields["symptom"]) == _LAST,
         next=tuple(_command(one, known) for one in commands),
@@ -153,10 +151,24 @@ def _word(value: Value, name: str) -> str:
 
 def _command(value: Value, known: Collection[str]) -> str:
     command = value.text("a command of `next`")
-    unknown = set(_PLACEHOLDER.findall(command)) - set(known)
+    _check_names(value, placeholders(command), known)
+    return command
+
+
+def _phrase(value: Value, name: str, known: Collection[str]) -> Phrase:
+    phrase = Phrase.of(value.text(f"`{name}`"))
+    _check_names(value, phrase.names, known)
+    unsure = phrase.needs - _ALWAYS
+    if unsure:
+        one = f"{{{min(unsure)}}}"
+        raise value.fault(f"{one} may not be known; write [{one}|something], or [what is left out {one}]")
+    return phrase
+
+
+def _check_names(value: Value, names: Collection[str], known: Collection[str]) -> None:
+    unknown = set(names) - set(known)
     if unknown:
         raise value.fault(f"nothing is called {{{min(unknown)}}} here; there are {', '.join(sorted(known))}")
-    return command
 
 
 def _words(evidence: Evidence) -> dict[str, Collection[str]]:
@@ -208,20 +220,8 @@ def _groups(matches: Iterable[_Match]) -> dict[str, str]:
         _decoded(name): _decoded(value)
         for match in matches
         for name, value in match.groupdict().items()
-        if value
+        if value and value.strip()
     }
-
-
-def _filled(commands: Iterable[str], values: Mapping[str, str]) -> Iterator[str]:
-    """The commands whose every placeholder has a value that is safe to paste into a shell."""
-    safe = {name: shlex.quote(value) for name, value in values.items() if _is_safe(value)}
-    for command in commands:
-        if set(_PLACEHOLDER.findall(command)) <= safe.keys():
-            yield _PLACEHOLDER.sub(lambda found: safe[found[1]], command)
-
-
-def _is_safe(value: str) -> bool:
-    return value.isprintable() and len(value) <= _MAX_VALUE and not value.startswith("-")
 
 
 def _line(match: _Match, text: bytes) -> str:

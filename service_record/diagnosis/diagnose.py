@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from typing import TypeAlias, TypedDict
 
 from service_record.diagnosis.budget import Budgets
@@ -47,7 +48,8 @@ def diagnose(
         return None
     judged = [judge(service, around) for service in services]
     running = tuple(found for found in judged if isinstance(found, Running))
-    troubles = [found for found in judged if isinstance(found, Trouble)]
+    ahead = {service.name: service.utc_offset or timedelta() for service in services}
+    troubles = [replace(found, ahead=ahead[found.service]) for found in judged if isinstance(found, Trouble)]
     troubles, past = _of_now(_with_boot_loop(troubles, history), running, around)
     baseline = around.budgets.baseline
     return Diagnosis(

@@ -72,6 +72,8 @@ class Trouble:
     stage: str | None
     since: datetime
     """When this began: the first of the failures that are alike, or the start of what is stuck."""
+    ahead: timedelta = timedelta()
+    """How far the times of its record are ahead of true ones, of which `since` is one."""
     since_uptime: float | None = None
     """The same in seconds since the boot of `run`, where that is known."""
     count: int = 1
@@ -83,6 +85,11 @@ class Trouble:
     is_running: bool = False
     """True when the service runs again, or still."""
     cause: KnownCause | None = None
+
+    @property
+    def recorded_since(self) -> datetime:
+        """`since` by the clock of the record, as the times of `run` are."""
+        return self.since + self.ahead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,7 +93,7 @@ def _commands(commands: Iterable[str]) -> Iterator[Line]:
 
 def since(trouble: Trouble, view: View) -> Iterator[str]:
     """Since when, when that is not what `when` says: how often it happened, and whether the same was said."""
-    begun = moment(trouble.since, view.clock, view.now)
+    begun = moment(trouble.recorded_since, view.clock, view.now)
     loop = trouble.loop
     if trouble.overrun is not None:
         yield begun

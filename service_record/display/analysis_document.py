@@ -72,7 +72,7 @@ def _trouble(trouble: Trouble) -> Document:
         "service": trouble.service,
         **_known(stage=trouble.stage, command=trouble.run.in_command),
         "says": trouble_sentence(trouble),
-        "since": utc(trouble.since),
+        "since": utc(trouble.recorded_since),
         "count": trouble.count,
         **_known(running=trouble.is_running or None, rebooted=trouble.is_rebooted or None),
         **_known(

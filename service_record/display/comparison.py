@@ -1,6 +1,7 @@
 """What a bad history does differently from a good one, for people."""
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import Final
 
 from rich.cells import cell_len
@@ -16,11 +17,13 @@ from service_record.diagnosis.comparison import (
     StepEnded,
 )
 from service_record.diagnosis.failures import Failure
+from service_record.diagnosis.now import boot_times, true_time
 from service_record.diagnosis.steps import Step
 from service_record.display.details import details, labelled
 from service_record.display.headings import when
 from service_record.display.page import BLANK, Ink, Line, View
 from service_record.display.phrases import VERBS, ending, glyph, headline, ink, name
+from service_record.display.summary import local_times
 from service_record.display.text import count, cut, duration, visible, wrap
 from service_record.history import History
 from service_record.history.outcome import Run
@@ -34,11 +37,13 @@ def comparison_page(
     found: Sequence[ServiceComparison], good: tuple[str, History], bad: tuple[str, History], view: View
 ) -> Iterator[Line]:
     """The lines of `diff`, given both sources by name and what was read there."""
-    different = sorted((one for one in found if one.differs), key=_urgency)
+    instants = _Instants(bad[1])
+    different = sorted((one for one in found if one.differs), key=lambda one: _urgency(one, instants))
     alike = [one for one in found if not one.differs]
     yield _summary(len(different), len(found))
     for label, (source, history) in (("good", good), ("bad", bad)):
-        yield from labelled(label, [(_source(source, history), Ink.FAINT)], view, 0)
+        texts = [_source(source, history), *local_times(history.services)]
+        yield from labelled(label, [(text, Ink.FAINT) for text in texts], view, 0)
     for one in different:
         yield BLANK
         yield from _service(one, view)
@@ -56,10 +61,45 @@ def _summary(different: int, services: int) -> Line:
     return ((f"{different} of {count(services, 'service')} {verb}", Ink.BAD),)
 
 
-def _urgency(one: ServiceComparison) -> tuple[bool, float, str]:
-    """What came to another end first, and of that what happened first: others may follow from it."""
-    has_ended = one.bad is not None and any(isinstance(each, Ended) for each in one.differences)
-    return not has_ended, one.bad.last_entry.timestamp() if one.bad and has_ended else 0.0, one.service
+class _Instants:
+    """When things happened on a host, in numbers that compare whatever its clock did: see `boot_times`."""
+
+    def __init__(self, history: History) -> None:
+        self._boots = boot_times(history)
+        self._services = {service.name: service for service in history.services}
+
+    def begun(self, run: Run) -> float:
+        return self._of(run, run.first_entry, run.uptime)
+
+    def first_ended(self, run: Run) -> float:
+        """When the first run of its service ended that came to the same in the same stage."""
+        end = run.outcome, run.in_stage
+        first = next(
+            each for each in self._services[run.service].runs if (each.outcome, each.in_stage) == end
+        )
+        return self._of(first, first.last_entry, first.last_uptime)
+
+    def _of(self, run: Run, time: datetime, uptime: float | None) -> float:
+        boot = self._boots.get(run.boot_id)
+        if boot is not None and uptime is not None:
+            return boot + uptime
+        return true_time(time, self._services[run.service]).timestamp()
+
+
+def _urgency(one: ServiceComparison, instants: _Instants) -> tuple[int, float, str]:
+    """What went wrong in BAD, by when it did so first: others may follow from it.
+
+    Behind it what still runs there and had ended in GOOD, what differs otherwise, and what is missing, each
+    in the order of their beginnings.
+    """
+    run = one.bad
+    if run is None:
+        return 3, one.good.first_entry.timestamp() if one.good is not None else 0.0, one.service
+    is_new = one.good is None or any(isinstance(each, Ended | Failure) for each in one.differences)
+    if run.outcome.is_bad and is_new:
+        return 0, instants.first_ended(run), one.service
+    has_ended = any(isinstance(each, Ended) for each in one.differences)
+    return 1 if has_ended else 2, instants.begun(run), one.service
 
 
 def _source(source: str, history: History) -> str:
@@ -98,10 +138,10 @@ _SECTIONS: Final[dict[str, type[Difference]]] = {
 
 def _title(one: ServiceComparison, view: View) -> Line:
     if one.bad is None:
-        mark, told, color = view.glyphs.damaged, "missing: only the good records have it", Ink.WORRYING
+        mark, told, color = view.glyphs.damaged, "missing: only in good", Ink.WORRYING
     elif one.good is None:
         mark, color = glyph(one.bad.outcome, view.glyphs), ink(one.bad.outcome)
-        told = f"new: only the bad records have it; {headline(one.bad)}"
+        told = f"{headline(one.bad)}; new: only in bad"
     else:
         mark, color = glyph(one.bad.outcome, view.glyphs), ink(one.bad.outcome)
         has_ended = any(isinstance(each, Ended) for each in one.differences)

@@ -1,6 +1,6 @@
 """One line for each entry, while they come."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Final
 
@@ -19,17 +19,21 @@ _DETAIL_INDENT: Final = len(_NO_TIME) + 1
 
 
 class Ticker:
-    """Makes lines of entries; remembers the day and the longest name, so that they line up."""
+    """Makes lines of entries; remembers day and boots, and the longest name, so that lines line up."""
 
-    def __init__(self, view: View, *, whole: bool = False) -> None:
-        """With `whole` the facts of a failure follow its line, and nothing is cut."""
+    def __init__(self, view: View, services: Iterable[str] = (), *, whole: bool = False) -> None:
+        """With `whole` the facts of a failure follow its line, and nothing is cut.
+
+        There is room for the names of these services from the first line on.
+        """
         self._view = view
         self._whole = whole
         self._day = ""
-        self._name_width = 0
+        self._boots: set[str] = set()
+        self._name_width = max((cell_len(self._label(service)) for service in services), default=0)
 
     def lines(self, service: str, piece: Entry | Malformed) -> Iterator[Line]:
-        """A line for the piece, behind one for the day when that is another than before."""
+        """A line for the piece, behind one for another day than before, and one for another boot."""
         if isinstance(piece, Malformed):
             told = f"line {piece.line}: {visible(piece.reason)}: {visible(piece.text)}"
             yield self._line(_NO_TIME, service, (self._view.glyphs.damaged, Ink.WORRYING), told)
@@ -38,13 +42,17 @@ class Ticker:
         if day != self._day:
             self._day = day
             yield ((day, Ink.FAINT),)
+        if piece.boot_id is not None and piece.boot_id not in self._boots:
+            if self._boots:
+                yield ((f"boot {name(piece.boot_id)[:8]}", Ink.FAINT),)
+            self._boots.add(piece.boot_id)
         yield self._line(time, service, self._mark(piece), told_entry(piece))
         if self._whole and piece.result is Result.FAILURE:
             yield from details(gather_facts([piece]), self._view, _DETAIL_INDENT, whole=True)
 
     def _line(self, time: str, service: str, mark: tuple[str, Ink], told: str) -> Line:
         glyph, ink = mark
-        label = cut(name(service), _MAX_NAME_WIDTH, self._view.glyphs.cut)
+        label = self._label(service)
         self._name_width = max(self._name_width, cell_len(label))
         room = self._view.width - len(f"{time} {glyph}   ") - self._name_width
         text = told if self._whole else cut(told, room, self._view.glyphs.cut)
@@ -54,6 +62,9 @@ class Ticker:
             (f"{set_cell_size(label, self._name_width)}  ", Ink.STRONG),
             (text, ink if ink in {Ink.BAD, Ink.WORRYING} else Ink.PLAIN),
         )
+
+    def _label(self, service: str) -> str:
+        return cut(name(service), _MAX_NAME_WIDTH, self._view.glyphs.cut)
 
     def _mark(self, entry: Entry) -> tuple[str, Ink]:
         glyphs = self._view.glyphs
@@ -107,4 +118,4 @@ def _verb(entry: Entry) -> str:
 def _last_line(entry: Entry) -> str:
     """What was said last before a failure; else the command that failed."""
     said = (entry.error_message or entry.command or "").strip().split("\n")[-1]
-    return visible(said)
+    return visible(said.strip())

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from rich.cells import cell_len
 
 from service_record.display.page import Ink, Line, View
-from service_record.display.phrases import ending, glyph, headline, ink, lasted, name
+from service_record.display.phrases import VERBS, ending, glyph, headline, ink, lasted, name
 from service_record.display.text import count, cut, moment, wrap
 from service_record.history.outcome import Outcome, Run
 
@@ -41,7 +41,7 @@ def when_lines(run: Run, view: View, indent: int) -> Iterator[Line]:
 
 
 def _end(run: Run) -> str:
-    how = ending(run.facts) if run.outcome.is_bad else ""
+    how = ending(run.facts) or VERBS[run.outcome] if run.outcome.is_bad else ""
     if run.duration is None:
         return how
     return f"{how} after {lasted(run)}".lstrip()

@@ -1,7 +1,7 @@
 """What stands above and below the services: how many came to what, and what could not be read."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from itertools import chain
 from typing import Final
@@ -61,11 +61,18 @@ def damages(history: History, view: View, *, whole: bool = False) -> Iterator[Li
         yield from _pieces(service.malformed, view, whole=whole)
 
 
+def local_times(services: Iterable[ServiceHistory]) -> Iterator[str]:
+    """Whose times are local although labelled UTC; they are of one host, which has one zone."""
+    local = [service for service in services if service.utc_offset is not None]
+    if local:
+        yield f"{_local(local[0].utc_offset)}: {', '.join(name(service.name) for service in local)}"
+
+
 def _all_local(services: Sequence[ServiceHistory], view: View) -> Iterator[Line]:
-    """That of several records; they are of one host, which has one zone."""
+    """That of several records."""
     yield ((f"{view.glyphs.damaged} {count(len(services), 'record')}", Ink.WORRYING),)
-    names = ", ".join(name(service.name) for service in services)
-    yield from _indented(f"{_local(services[0].utc_offset)}: {names}", Ink.PLAIN, view)
+    for told in local_times(services):
+        yield from _indented(told, Ink.PLAIN, view)
 
 
 def _local(offset: timedelta | None) -> str:

@@ -3,7 +3,7 @@
 import sys
 
 from bench.table import replace_between
-from tests.golden.outputs import GOLDEN, REPOSITORY, TABLES, golden_files, said, table
+from tests.golden.outputs import EXIT_CODES, GOLDEN, REPOSITORY, TABLES, exit_codes, golden_files, said, table
 
 expected = dict(golden_files())
 for path, arguments in expected.items():
@@ -14,5 +14,6 @@ for path, arguments in expected.items():
         sys.stderr.write(f"{path.relative_to(REPOSITORY)}\n")
 for left in {path for path in GOLDEN.glob("*/*") if path.parent.name != "__pycache__"} - set(expected):
     left.unlink()
+EXIT_CODES.write_text(exit_codes())
 for page, verbs in TABLES:
     replace_between(REPOSITORY / page, "examples", table(verbs))

@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from importlib import import_module
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import pytest
 
 from examples.scenes import EXAMPLES, PACKED
 from service_record.cli import main
+from service_record.export import FORMS
+from tests.golden.followed import followed
 
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
 PLACE: Final = REPOSITORY / "docs" / "examples"
@@ -24,8 +27,12 @@ _VERBS: Final = ("show", "analyze", "timeline")
 _FORMS: Final = {"table": ".txt", "wide": "-wide.txt"}
 _MORE: Final = {
     "timeline-by-duration.txt": ("timeline", "--by-duration"),
+    "show-200-columns.txt": ("show",),
+    "analyze-200-columns.txt": ("analyze",),
     "timeline-200-columns.txt": ("timeline",),
 }
+EXIT_CODES: Final = GOLDEN / "exit-codes.txt"
+_ENDING: Final = ("show", "show --fail", "analyze", "timeline", "diff", "validate")
 _PAGE: Final = 80
 _UNWRAPPED: Final = 400
 
@@ -40,39 +47,88 @@ def golden_files() -> Iterator[tuple[Path, tuple[str, ...]]]:
     """Each golden file, and the arguments of what it is the output of."""
     for name, source in sources().items():
         for verb in _VERBS:
-            yield from _of_verb(name, verb, "--from", source)
+            yield from _of_verb(name, verb, "--from", source, "--utc")
         for file, arguments in _MORE.items():
-            yield GOLDEN / name / file, (*arguments, "--from", source)
-        yield from _of_verb(name, "diff", sources()["good"], source)
+            yield GOLDEN / name / file, (*arguments, "--from", source, "--utc")
+        yield from _of_verb(name, "diff", sources()["good"], source, "--utc")
+        yield GOLDEN / name / "diff-200-columns.txt", ("diff", sources()["good"], source, "--utc")
+        yield from _of_verb(name, "follow", "--from", source, "--utc")
+        for form in choices("export", "form"):
+            yield GOLDEN / name / f"export-{form}.txt", ("export", "--from", source, "--to", form)
+        yield GOLDEN / name / "validate.txt", ("validate", source)
 
 
 def _of_verb(name: str, verb: str, *arguments: str) -> Iterator[tuple[Path, tuple[str, ...]]]:
-    for form in _forms(verb):
+    for form in choices(verb, "output"):
         suffix = _FORMS.get(form, f".{form}")
         yield GOLDEN / name / f"{verb}{suffix}", (verb, *arguments, "--output", form)
+
+
+def choices(verb: str, option: str) -> tuple[str, ...]:
+    """What an option of a verb may be."""
+    command = import_module(f"service_record.cli.{verb}").command
+    kinds = {each.name: each.type for each in command.params}
+    return tuple(kinds[option].choices)
 
 
 def said(path: Path, arguments: tuple[str, ...]) -> str:
     """What belongs into a golden file, as wide as its name says, and 80 columns otherwise."""
     width = re.search(r"-(\d+)-columns", path.name)
-    return output(*arguments, width=int(width[1]) if width else _PAGE)
+    with _terminal(int(width[1]) if width else _PAGE):
+        match arguments:
+            case "follow", "--from", source, *rest:
+                return followed(Path(source), *rest)
+            case "export", *_, form if form in FORMS:
+                return _exported(*arguments)
+        return _answer(*arguments)[1]
+
+
+def exit_codes() -> str:
+    """How the verbs end on each example, a row each; of `diff`, compared with the good one."""
+    rows: list[tuple[str, ...]] = [("", *_ENDING)]
+    with _terminal(_PAGE):
+        for name, source in sources().items():
+            places = {"diff": (sources()["good"], source), "validate": (source,)}
+            calls = [verb.split() + list(places.get(verb, ("--from", source))) for verb in _ENDING]
+            rows.append((name, *(str(_answer(*call)[0]) for call in calls)))
+    widths = [max(map(len, column)) + 2 for column in zip(*rows, strict=True)]
+    padded = ((cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "".join(f"{''.join(row).rstrip()}\n" for row in padded)
 
 
 def output(*arguments: str, width: int = _PAGE) -> str:
-    """What the command line prints on standard output, in this process and from the repository."""
-    written = BytesIO()
-    text = TextIOWrapper(written, encoding="utf-8")
-    with (
-        pytest.MonkeyPatch.context() as terminal,
-        contextlib.redirect_stdout(text),
-    ):
+    """What the command line prints on standard output, from the repository."""
+    with _terminal(width):
+        return _answer(*arguments)[1]
+
+
+@contextlib.contextmanager
+def _terminal(width: int) -> Iterator[None]:
+    """The repository as the current directory of a terminal so wide, without colours."""
+    with pytest.MonkeyPatch.context() as terminal:
         terminal.chdir(REPOSITORY)
         terminal.setenv("COLUMNS", str(width))
         terminal.setenv("NO_COLOR", "1")
-        main([*arguments, "--utc"], standalone_mode=False)
+        yield
+
+
+def _answer(*arguments: str) -> tuple[int, str]:
+    """The exit code of the command line in this process, and what it prints on standard output."""
+    written = BytesIO()
+    text = TextIOWrapper(written, encoding="utf-8")
+    with contextlib.redirect_stdout(text):
+        status = main(arguments, standalone_mode=False)
     text.flush()
     gc.enable()  # verbs that end with their process leave it off
-    return written.getvalue().decode()
+    return status or 0, written.getvalue().decode()
+
+
+def _exported(*arguments: str) -> str:
+    """The files that an export of all services writes, each below its name."""
+    with TemporaryDirectory() as directory:
+        _answer(*arguments, "--directory", directory)
+        files = sorted(Path(directory).iterdir())
+        return "".join(f"==> {file.name} <==\n{file.read_text()}" for file in files)
 
 
 def table(verbs: tuple[str, ...]) -> str:
@@ -91,11 +147,5 @@ def _happened(name: str) -> str:
 
 
 def _first_line(verb: str, source: str) -> str:
-    return output(verb, "--from", source, width=_UNWRAPPED).partition("\n")[0].replace("|", r"\|")
-
-
-def _forms(verb: str) -> tuple[str, ...]:
-    """What the verb's `--output` may be."""
-    command = import_module(f"service_record.cli.{verb}").command
-    kinds = {option.name: option.type for option in command.params}
-    return tuple(kinds["output"].choices)
+    page = output(verb, "--from", source, "--utc", width=_UNWRAPPED)
+    return page.partition("\n")[0].replace("|", r"\|")

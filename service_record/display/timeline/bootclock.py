@@ -30,6 +30,10 @@ class BootClock:
     """The offset of the last entry."""
     now: float | None = None
     """The present, or the last that is known of, as an offset; None when the boot is over."""
+    ahead: timedelta = timedelta()
+    """How far from UTC the times of all its records are, as far as known: times are shown as recorded."""
+    put_right: tuple[timedelta, ...] = ()
+    """Where only some have such times, how far off those are: they are shown put right."""
 
     def offsets(self, span: Span, run: Run, service: ServiceHistory) -> tuple[float | None, float | None]:
         """When a span of a run began and ended; of what is running, the end is None.
@@ -52,7 +56,12 @@ class BootClock:
         return start, max(self.by_clock(end, run, service), start if start is not None else float("-inf"))
 
     def time(self, offset: float) -> datetime:
-        return self.zero + timedelta(seconds=offset)
+        """The time at an offset, as it is shown."""
+        return self.zero + timedelta(seconds=offset) + self.ahead
+
+    def shown(self, recorded: datetime, service: ServiceHistory) -> datetime:
+        """A time of a record, as it is shown: by the clock that the whole chart goes by."""
+        return true_time(recorded, service) + self.ahead
 
     def by_clock(self, time: datetime, run: Run, service: ServiceHistory) -> float:
         """An offset from a time; measured from the last entry of the run, where that has an uptime."""
@@ -74,7 +83,9 @@ def boot_clock(runs: Sequence[tuple[Run, ServiceHistory]], boot_id: str | None, 
         zero = true_time(run.last_entry, service) - timedelta(seconds=uptime)
     else:
         zero = min(true_time(run.first_entry, service) for run, service in runs)
-    clock = BootClock(zero=zero, is_by_uptime=bool(known), last=0)
+    offsets = sorted({service.utc_offset or timedelta() for _, service in runs})
+    ahead, put_right = (offsets[0], []) if len(offsets) == 1 else (timedelta(), filter(None, offsets))
+    clock = BootClock(zero=zero, is_by_uptime=bool(known), last=0, ahead=ahead, put_right=tuple(put_right))
     last = max(clock.by_clock(run.last_entry, run, service) for run, service in runs)
     is_over = boot_id not in {None, now.boot_id}
     return replace(clock, last=last, now=None if is_over else max(last, _now(clock, now)))

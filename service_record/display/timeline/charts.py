@@ -5,6 +5,7 @@ The one value that terminal, document and HTML are drawn from.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from enum import StrEnum
 from itertools import chain
 from operator import attrgetter
@@ -43,6 +44,8 @@ class Bar:
     """How long it took; what is running or was interrupted took at least as long."""
     span: Span
     run: Run
+    time: datetime | None
+    """When it began, or else ended, as it is shown."""
 
     @property
     def outcome(self) -> Outcome:
@@ -215,7 +218,9 @@ def _bar(span: Span, run: Run, service: ServiceHistory, clock: BootClock) -> Bar
     if seconds is None and start is not None:
         known = end if end is not None else clock.now
         seconds = round(max(known - start, 0.0), 3) if known is not None and known != start else None
-    return Bar(start, end, seconds, span, run)
+    recorded = span.started or span.ended
+    time = clock.shown(recorded, service) if recorded is not None else None
+    return Bar(start, end, seconds, span, run, time)
 
 
 def _blamed(rows: Iterable[Row]) -> tuple[Row, ...]:

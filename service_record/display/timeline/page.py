@@ -8,7 +8,7 @@ from rich.cells import cell_len, set_cell_size
 from service_record.display.page import BLANK, Glyphs, Ink, Line, View
 from service_record.display.phrases import glyph, ink, lasted, name
 from service_record.display.summary import damages, summary
-from service_record.display.text import count, cut, duration, moment, wrap
+from service_record.display.text import count, cut, duration, moment, wrap, zone
 from service_record.display.timeline.axis import offset
 from service_record.display.timeline.bars import axis_line, bar_line, scale_for
 from service_record.display.timeline.charts import Bar, Chart, Kind, Row
@@ -79,7 +79,10 @@ def chart_notes(chart: Chart, view: View) -> Iterator[str]:
     """What offsets count from, and what the clock did meanwhile."""
     boot = f"{name(chart.boot_id)[:8]}, " if chart.boot_id is not None else ""
     by = "" if chart.clock.is_by_uptime else ", by the clock"
-    yield f"{boot}from {moment(chart.clock.time(0), view.clock, view.now)}; times since then{by}"
+    recorded = " as recorded" if chart.clock.ahead else ""
+    yield f"{boot}from {moment(chart.clock.time(0), view.clock, view.now)}{recorded}; times since then{by}"
+    for ahead in chart.clock.put_right:
+        yield f"times recorded in {zone(ahead)}, although labelled UTC, are put right here"
     for step in chart.clock_steps:
         way = "ahead" if step.seconds > 0 else "back"
         yield f"clock set {duration(abs(step.seconds))} {way}, before {offset(round(step.uptime))}"
@@ -123,6 +126,5 @@ def _width(line: Line) -> int:
 
 
 def _started(row: Row, view: View) -> str:
-    known = [bar.span.started or bar.span.ended for bar in row.bars]
-    time = next((time for time in known if time is not None), None)
+    time = next((bar.time for bar in row.bars if bar.time is not None), None)
     return _GAP + moment(time, view.clock, view.now) if time is not None else ""
