@@ -18,6 +18,7 @@ from service_record.reporter.policy import (
     before,
     decide,
     has_moved,
+    heard,
     is_due,
     kept,
 )
@@ -97,6 +98,7 @@ def steps(
     state = arrive(state, evidence)
     yield state
     view = service.get() if asks(settings, state, evidence) else None
+    state = heard(state, view, evidence)
     for _ in range(_MOST_PLANS):
         plan = decide(settings, state, view, evidence)
         if plan.told:

@@ -15,7 +15,7 @@ from service_record.diagnosis import Verdict
 from service_record.entry import Entry, Phase
 from service_record.reporter.evidence import Asked, Evidence, Traces, is_healthy, observe, traces
 from service_record.reporter.places import Places
-from tests.builders import BOOT_ID, entry, failed_run, write_lines
+from tests.builders import BOOT_ID, entry, failed_run, our_array, write_lines
 
 NOBODY = "http://127.0.0.1:1/healthz"
 NEXT = "b1" * 16
@@ -36,7 +36,7 @@ def record(root: Path, service: str, *entries: Entry) -> None:
     write_lines(directory / f"{service}.json", *entries)
 
 
-def loop(times: int) -> list[Entry]:
+def loop(times: int, error: str = "") -> list[Entry]:
     """The same failure so many times in one boot, each of a run of its own, with what always differs."""
     return [
         found
@@ -44,7 +44,7 @@ def loop(times: int) -> list[Entry]:
         for found in failed_run(
             at=number * 20,
             invocation_id=f"{number:032x}",
-            error_message=f"{number}: dial tcp 10.0.0.{number}:6443: connection refused",
+            error_message=f"{number}: dial tcp 10.0.0.{number}:6443: connection refused{error}",
         )
     ]  # fmt: skip
 
@@ -119,7 +119,7 @@ def test_a_host_without_records_has_no_verdict_and_says_why(tmp_path: Path) -> N
     found = observed(tmp_path)
     assert (found.verdict, found.is_wrong) == (None, False)
     assert found.unread is not None
-    assert "No such file or directory" in found.unread
+    assert found.unread.startswith(f"{tmp_path}/var/log/openshift: no records; ")
     assert found.fingerprint
 
 
@@ -129,6 +129,21 @@ def test_a_failed_service_makes_the_host_wrong(tmp_path: Path) -> None:
     assert found.verdict is Verdict.FAILED
     assert found.is_wrong
     assert not found.is_reboots
+
+
+@pytest.mark.parametrize("layout", ["lines", "array"])
+def test_of_a_record_without_end_the_latest_is_judged(tmp_path: Path, layout: str) -> None:
+    entries = [*failed_run("long ago"), *loop(5000, error="x" * 2000)]
+    data = b"".join(entry.to_line() for entry in entries) if layout == "lines" else our_array(*entries)
+    assert len(data) > 16 << 20
+    Places(tmp_path).records.mkdir(parents=True)
+    (Places(tmp_path).records / "job.json").write_bytes(data)
+    found = observed(tmp_path)
+    assert found.verdict is Verdict.LOOPING
+    assert found.history is not None
+    (service,) = found.history.services
+    assert not service.malformed
+    assert 1000 < len(service.runs) < 5000
 
 
 def test_damaged_records_are_evidence_too(tmp_path: Path) -> None:

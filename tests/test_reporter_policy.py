@@ -22,6 +22,7 @@ from service_record.reporter.policy import (
     before,
     decide,
     has_moved,
+    heard,
     is_due,
     kept,
     learn,
@@ -568,10 +569,26 @@ def test_an_upload_in_vain_is_tried_again_by_a_later_round_only() -> None:
 def test_a_server_that_asks_for_time_gets_it() -> None:
     service = Answering(faults=lambda call: Answered(429, retry_after=900.0) if call == "PUT" else None)
     state, _ = whole_round(settings(), OLD_STATE, FIRST, service, SMALL)
-    assert state.pause == Pause(boot_id=BOOT, uptime=960.0)
+    assert state.pauses == {"assisted-service": Pause(boot_id=BOOT, uptime=960.0)}
     assert not asks(settings(), state, evidence(900.0))
     assert asks(settings(), state, evidence(961.0))
     assert asks(settings(), state, SECOND)
+
+
+def test_a_service_that_asks_for_time_instead_of_a_view_gets_it() -> None:
+    state = heard(OLD_STATE, Answered(503, retry_after=900.0), FIRST)
+    assert not asks(settings(), state, evidence(900.0))
+    assert heard(OLD_STATE, host_view(), FIRST) == OLD_STATE
+
+
+def test_one_destination_that_asks_for_time_holds_up_no_other() -> None:
+    more = settings(ship_to=("/mnt", "/other"))
+    state = replace(TOLD, pauses={"directory:/mnt": Pause(boot_id=BOOT, uptime=960.0)})
+    plan = Case(settings=more, state=state, evidence=WRONG).plan()
+    assert [found.kind for found in plan.ship] == ["host", "directory:/other"]
+    assert asks(more, state, WRONG)
+    later = evidence(961.0, wrong=True)
+    assert len(Case(settings=more, state=state, evidence=later).plan().ship) == 3
 
 
 def test_without_a_service_nobody_is_asked() -> None:

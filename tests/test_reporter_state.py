@@ -27,7 +27,7 @@ FULL = State(
     },
     bundle=Bundle(fingerprint="f", boot_id=BOOT, uptime=3.5),
     cursor="s=1;i=2",
-    pause=Pause(boot_id=BOOT, uptime=7.0),
+    pauses={"assisted-service": Pause(boot_id=BOOT, uptime=7.0)},
 )  # fmt: skip
 
 

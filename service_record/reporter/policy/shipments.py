@@ -110,7 +110,9 @@ def _left(budget: int, spent: int, kept_back: int) -> int:
 
 
 def is_reachable(moment: Moment, target: Target) -> bool:
-    """Whether the destination is worth a try: the service only when it has just answered."""
+    """Whether the destination is worth a try now: the service only when it has just answered."""
+    if moment.is_paused(target.destination):
+        return False
     return target.destination != SERVICE or isinstance(moment.view, HostView)
 
 
