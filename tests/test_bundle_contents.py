@@ -43,6 +43,12 @@ def test_what_is_packed_in_it_is_unpacked_at_its_place() -> None:
     assert read(archive) == (found, [])
 
 
+def test_a_file_is_called_like_what_was_packed_if_that_has_a_name() -> None:
+    names = ["a.log.gz", "b.gz.gz", "....gz", "c/.gz", "c/...gz", "d.tgz"]
+    archive = tar(*(member(name, gzip.compress(b"x")) for name in names))
+    assert list(read(archive)[0]) == ["a.log", "b", "....gz", "c/.gz", "c/...gz", "d.tgz"]
+
+
 @pytest.mark.parametrize("name", ["/etc/passwd", "../x", "a/../../x", "./"])
 def test_a_name_that_leads_elsewhere_is_refused(name: str) -> None:
     found, left_out = read(tar(member(name, b"x"), member("after", b"y")))

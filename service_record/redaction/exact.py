@@ -5,26 +5,16 @@ is compared with the form itself, to both sides and from line to line.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from service_record.redaction import engine
+from service_record.redaction.anchors import LONG_BYTES, anchored_forms
 from service_record.redaction.faces import Secret
-from service_record.redaction.secrets import Form, forms, is_pem, is_taken, pem_body
+from service_record.redaction.secrets import is_taken
 
-_ANCHOR_BYTES: Final = 10
-_RARE: Final = (b"Q", b"X", b"Z", b"J", b"K", b"V", b"W", b"Y", b"q", b"x", b"z", b"7")
-"""What anchors begin with where they can: RE2 has the less to remember the less of a log may begin one."""
-_SHORT_BYTES: Final = 16
-"""A shorter form is looked for as a whole."""
-_LONG_BYTES: Final = 40
-"""Of a form as long, fragments are secrets, too; of a shorter one only the whole."""
 _FRAGMENT_BYTES: Final = 16
-_VERY_LONG_BYTES: Final = 1024
-_STRIDES: Final[Mapping[str, tuple[int, int]]] = {"raw": (24, 48), "base64": (24, 96)}
-_STRIDE: Final = (96, 512)
-"""One anchor begins in every so many bytes of a form, and of a very long form. One finds all of the form."""
 _MANY_ANCHORS: Final = 8_000
 """With so many, further secrets are looked for as they are and in base64 only."""
 _MOST_ANCHORS: Final = 16_000
@@ -33,10 +23,6 @@ _RESUMED_BYTES: Final = 8
 """So much has to go on in the next line, or all that is left."""
 _PREFIX_BYTES: Final = 256
 """What is looked at of a line for where a journal's prefix ends."""
-
-_LEAST_EC_BYTES: Final = 120
-_LEAST_RSA_BYTES: Final = 700
-"""Of a private key in base64. Keys of curves are shorter, RSA keys of 1024 bits and more are longer."""
 
 _WRITTEN_BREAK_BYTES: Final = 16
 
@@ -64,7 +50,7 @@ class _Form:
 
     @property
     def needed(self) -> int:
-        return _FRAGMENT_BYTES if len(self.text) >= _LONG_BYTES else len(self.text)
+        return _FRAGMENT_BYTES if len(self.text) >= LONG_BYTES else len(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,20 +98,12 @@ class Exact:
         return _united(found)
 
     def _take(self, secret: Secret, *, only_plain: bool) -> None:
-        body = len(pem_body(secret.value)) if is_pem(secret.value) else 0
-        families: dict[int, set[bytes]] = {}
-        for form in forms(secret.value, only_plain=only_plain):
-            if len(form.text) < _SHORT_BYTES:
-                self._short.setdefault(form.text, secret.kind)
-                continue
-            shared = families.get(form.family, set())
-            anchors = [anchor for anchor in shared if anchor in form.text]
-            if not anchors or len(form.text) < _LONG_BYTES:
-                anchors = _anchors(form, _private_part(secret.value, body, len(form.text)))
-                families[form.family] = shared | set(anchors)
-            found = _Form(secret.kind, form.text)
+        for text, anchors in anchored_forms(secret.value, only_plain=only_plain):
+            if not anchors:
+                self._short.setdefault(text, secret.kind)
+            found = _Form(secret.kind, text)
             for anchor in anchors:
-                self._anchors.setdefault(anchor, []).append((found, form.text.find(anchor)))
+                self._anchors.setdefault(anchor, []).append((found, text.find(anchor)))
 
     def _one_pattern(self) -> engine.Pattern | None:
         if not self._anchors and not self._short:
@@ -211,38 +189,6 @@ class Exact:
             return None
         previous = max(0, line - 1 - _PREFIX_BYTES)
         return previous + len(text[previous : line - 1].rstrip(_LINE_END))
-
-
-def _anchors(form: Form, private: tuple[int, int]) -> list[bytes]:
-    """Pieces of a form that are not in what is public, too.
-
-    Halves of a short one: wherever a line ends in it, one is whole.
-    """
-    text, size = form.text, len(form.text)
-    if size < _LONG_BYTES:
-        half = (size + 1) // 2
-        return [text[:half], text[size - half :]]
-    start, end = private
-    stride = _STRIDES.get(form.name, _STRIDE)[size > _VERY_LONG_BYTES]
-    last = end - _ANCHOR_BYTES
-    begins = (_rarest(text, begin, min(begin + stride, last)) for begin in range(start, last, stride))
-    return list(dict.fromkeys(text[begin : begin + _ANCHOR_BYTES] for begin in begins))
-
-
-def _rarest(text: bytes, begin: int, end: int) -> int:
-    """Where in a part of a text the least usual character is."""
-    found = (text.find(character, begin, end) for character in _RARE)
-    return next((place for place in found if place >= 0), begin)
-
-
-def _private_part(value: bytes, body: int, size: int) -> tuple[int, int]:
-    """Of a form of this size of a PEM block: where it is not what a certificate publishes, too.
-
-    The modulus of an RSA key is in its first quarter; the point of an EC key is in its second half.
-    """
-    if body < _LEAST_EC_BYTES or b"OPENSSH" in value[:40]:
-        return 0, size
-    return (3 * size // 10, size) if body >= _LEAST_RSA_BYTES else (0, 9 * size // 20)
 
 
 def _wrapped(text: bytes) -> bytes:
