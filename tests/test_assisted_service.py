@@ -29,7 +29,8 @@ from service_record.reporter.answers import (
 from service_record.reporter.assisted_service import AssistedService, base_url
 from service_record.reporter.patience import Patience
 from service_record.reporter.proxies import proxy_for
-from service_record.reporter.settings import SERVICE_LIMIT, Proxies, Service
+from service_record.reporter.setting_table import SERVICE_LIMIT
+from service_record.reporter.settings import Proxies, Service
 from service_record.reporter.transport import trusted
 from tests.assisted_contract import assert_contract_kept, openapi_file
 from tests.assisted_installation import Host, new_id

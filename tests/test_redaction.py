@@ -59,6 +59,8 @@ def test_evidence_about_passwords_is_no_password() -> None:
         b"pam_unix(sshd:auth): check pass; user unknown",
         b"passwd: password changed for core",
         b"error: password: incorrect",
+        b"passwd:         files systemd",
+        b"passwd: sss [NOTFOUND=return] files",
         b"Password: <redacted:password>",
         b"token: ${TOKEN} password=$PASSWORD key=%s",
         b"sudo: core : TTY=pts/0 ; PWD=/home/core ; USER=root ; COMMAND=/bin/ls",

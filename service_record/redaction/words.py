@@ -25,6 +25,10 @@ _PROSE: Final = engine.compiled(
     rb"|mismatch|missing|must|new|not|of|ok|old|on|or|please|prompt|provided|set|should|success|that|the|this|to"
     rb"|too|try|unable|unknown|use|user|using|wait|waiting|was|we|were|when|which|will|with|would|you|your|password|passwd|options?|flags?|arguments?)[.,;:!?)]*"
 )
+_NAME_SERVICES: Final = engine.compiled(
+    rb"(?:(?:files|db|compat|systemd|altfiles|sss|ldap|nis|winbind|\[[A-Za-z!=]+\])[ \t]*)+"
+)
+"""What a database of nsswitch.conf(5) is looked up in, `passwd` among them."""
 _PATH: Final = engine.compiled(
     rb"(?:file:/|\.)?/(?:bin|boot|dev|etc|home|lib|mnt|opt|proc|root|run|sbin|srv|sys|tmp|usr|var)(?:/.*)?|[A-Za-z]:\\.*"
 )
@@ -39,7 +43,9 @@ def is_value(value: bytes) -> bool:
 
 
 def is_password(value: bytes) -> bool:
-    """Any value that is not prose: `password: incorrect` says something else."""
+    """Any value that is not prose: `password: incorrect` says something else, and so does `passwd: files`."""
+    if _NAME_SERVICES.fullmatch(value):
+        return False
     return is_value(value) and not _PROSE.fullmatch(value.partition(b" ")[0])
 
 

@@ -29,7 +29,8 @@ from service_record.reporter.answers import (
 )
 from service_record.reporter.attempt import Request
 from service_record.reporter.patience import ASK_AGAIN_FOR_PROGRESS, Patience
-from service_record.reporter.settings import SERVICE_LIMIT, Proxies, Service
+from service_record.reporter.setting_table import SERVICE_LIMIT
+from service_record.reporter.settings import Proxies, Service
 from service_record.reporter.transport import Reply, Transport
 
 BASE_PATH: Final = "/api/assisted-install"
