@@ -9,11 +9,9 @@ from typing import Final
 
 from service_record.reporter.assisted_service import AssistedService
 from service_record.reporter.patience import Patience
-from service_record.reporter.policy.plan import Shipment
-from service_record.reporter.proxies import Proxies
+from service_record.reporter.policy.plan import HOST_BOOT, Shipment
 from service_record.reporter.settings import Settings
 from service_record.reporter.shipping import (
-    HOST_BOOT,
     Destination,
     HostBootLogs,
     HostLogs,
@@ -44,11 +42,13 @@ class Peers:
             yield service
 
     @contextmanager
-    def destination(self, shipment: Shipment, left: float) -> Iterator[Destination]:
-        """Where this shipment goes, within so many seconds. Raises ValueError where it is no destination."""
+    def destination(self, shipment: Shipment, left: float, *, is_known: bool) -> Iterator[Destination]:
+        """Where this shipment goes, within so many seconds; `is_known` when it took one before.
+
+        Raises ValueError where it is no destination.
+        """
         patience = replace(
             _SHIPPING,
-            upload_tries=shipment.tries,
             upload_total=min(_SHIPPING.upload_total, left),
             budget=min(_SHIPPING.budget, left),
         )
@@ -56,14 +56,14 @@ class Peers:
             yield destination(shipment.to, self._sender(patience))
             return
         with self._service(patience) as service:
-            yield HostBootLogs(service) if shipment.kind == HOST_BOOT else HostLogs(service)
+            yield HostBootLogs(service, is_known) if shipment.kind == HOST_BOOT else HostLogs(service)
 
     def _service(self, patience: Patience) -> AssistedService:
         if self.settings.service is None:
             raise ValueError("the settings name no assisted-service")
         return AssistedService(
             self.settings.service,
-            proxies=self._proxies(),
+            proxies=self.settings.proxies,
             patience=patience,
             request_id=self.request_id,
         )
@@ -71,8 +71,4 @@ class Peers:
     def _sender(self, patience: Patience) -> Sender:
         service = self.settings.service
         host = service.host_id if service else platform.node() or "host"
-        return Sender(host=host, service=service, proxies=self._proxies(), patience=patience)
-
-    def _proxies(self) -> Proxies:
-        set_ones = self.settings.proxies
-        return Proxies(set_ones.http, set_ones.https, set_ones.no_proxy)
+        return Sender(host=host, service=service, proxies=self.settings.proxies, patience=patience)

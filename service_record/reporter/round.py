@@ -175,7 +175,8 @@ class Round:
             return
         if not self._keep(before(self.state, shipment, self.evidence, kept.bytes)):
             return
-        outcome = supply.ship(peers, shipment, kept)
+        is_known = shipment.kind in self.state.accepted
+        outcome = supply.ship(peers, shipment, kept, is_known=is_known)
         result = Result(step=shipment, outcome=outcome, size=kept.bytes)
         self._keep(after(self.state, self.plan, [result], self.evidence))
 

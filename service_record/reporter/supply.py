@@ -102,14 +102,14 @@ class Supply:
             return None
         return spooled
 
-    def ship(self, peers: Peers, shipment: Shipment, spooled: Kept) -> Outcome:
+    def ship(self, peers: Peers, shipment: Shipment, spooled: Kept, *, is_known: bool) -> Outcome:
         """Ship it, if there is time left in this round, and say what came of that."""
         left = self._deadline.left()
         if left < _LEAST_SECONDS:
             return Unreachable("no time is left in this round", tries=0)
         try:
-            with peers.destination(shipment, left) as destination:
-                outcome = destination.ship(spooled.path)
+            with peers.destination(shipment, left, is_known=is_known) as destination:
+                outcome = destination.ship(spooled.path, shipment.tries)
         except ValueError as error:
             outcome = Unreachable(str(error), tries=0)
         if isinstance(outcome, Answered) and outcome.good:
