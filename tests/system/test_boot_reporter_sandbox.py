@@ -10,14 +10,17 @@ from tests.system.reporter_host import IN_A_MACHINE, PROGRAM, UNITS
 BUNDLE = "/usr/local/bin/service-record bundle -o /observed/{}.tar.gz"
 
 
-def manifest(bundle: Path) -> dict[str, str]:
-    """What became of each collector."""
+def members(bundle: Path) -> dict[str, bytes]:
+    """The files of a bundle, without the directory at its top."""
     with tarfile.open(bundle) as archive:
-        (name,) = (name for name in archive.getnames() if name.endswith("/manifest.json"))
-        member = archive.extractfile(name)
-        assert member is not None
-        collectors = json.load(member)["collectors"]
-    return {row["name"]: f"{row['status']} {row.get('reason', '')}" for row in collectors}
+        files = {name: archive.extractfile(name) for name in archive.getnames()}
+        return {name.partition("/")[2]: file.read() for name, file in files.items() if file is not None}
+
+
+def came_of(files: dict[str, bytes]) -> dict[str, str]:
+    """What became of each collector."""
+    rows = json.loads(files["manifest.json"])["collectors"]
+    return {row["name"]: f"{row['status']} {row.get('reason', '')}" for row in rows}
 
 
 def test_what_is_gathered_inside_is_what_is_gathered_outside(tmp_path: Path) -> None:
@@ -30,6 +33,14 @@ def test_what_is_gathered_inside_is_what_is_gathered_outside(tmp_path: Path) -> 
     machine.unit("free", "Type=exec", f"ExecStart={BUNDLE.format('outside')}")
     machine.boot("for unit in free confined; do start $unit; rest $unit; done")
 
-    outside, inside = (manifest(tmp_path / f"observed/{name}.tar.gz") for name in ("outside", "inside"))
-    assert len(outside) > 50
-    assert {name: what for name, what in inside.items() if what != outside[name]} == {}
+    outside, inside = (members(tmp_path / f"observed/{name}.tar.gz") for name in ("outside", "inside"))
+    expected = came_of(outside)
+    assert len(expected) > 50
+    assert {name: what for name, what in came_of(inside).items() if what != expected[name]} == {}
+    assert mounts(inside) == mounts(outside)
+
+
+def mounts(files: dict[str, bytes]) -> list[str]:
+    """The host's mounts, but for the credentials of the unit that asks."""
+    lines = files["bootstrap/storage/mounts.txt"].decode().splitlines()
+    return [line for line in lines if not line.startswith("ramfs /run/credentials/")]
