@@ -306,6 +306,15 @@ def test_stopping_by_hand_leaves_the_tombstone_and_the_records(host: ReportingHo
     assert again.out.startswith("stopped for good: somebody told it to stop")
 
 
+def test_certificates_beside_the_settings_go_with_them(host: ReportingHost, server: AssistedServer) -> None:
+    ours = host.write("/etc/service-record/ca.pem")
+    row = 'ca_bundle = "/etc/service-record/ca.pem"'
+    host.settle(server.url)
+    host.places.settings_file.write_text(f"{host.places.settings_file.read_text()}\n{row}\n")
+    assert host.report("--stop").status == 0
+    assert not ours.parent.exists()
+
+
 def test_what_stopping_by_hand_cannot_remove_is_told(host: ReportingHost) -> None:
     pinned = host.write("/var/lib/service-record/spool/bundle.tar.gz")
     if subprocess.run(["chattr", "+i", pinned], check=False, capture_output=True).returncode != 0:

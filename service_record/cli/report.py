@@ -68,9 +68,11 @@ def command(*, due: bool, dry_run: bool, stop: bool, root: Path) -> None:
 
 def _round(places: Places, *, due: bool, dry_run: bool) -> None:
     from service_record.reporter.log import log_for  # noqa: PLC0415  # only what is asked for
-    from service_record.reporter.round import Ended, rehearsed, run_round  # noqa: PLC0415
+    from service_record.reporter.round import Ended, run_round  # noqa: PLC0415
 
     if dry_run:
+        from service_record.reporter.rehearsal import rehearsed  # noqa: PLC0415
+
         for line in rehearsed(places, os.environ):
             click.echo(visible(line))
         return

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from service_record.reporter.answers import View
 from service_record.reporter.assisted_service import AssistedService
 from service_record.reporter.patience import Patience
 from service_record.reporter.policy.plan import HOST_BOOT, Shipment
@@ -40,6 +41,11 @@ class Peers:
             return
         with self._service(_ASKING) as service:
             yield service
+
+    def view(self) -> View | None:
+        """This host as the assisted-service sees it; None when the settings name none."""
+        with self.service() as service:
+            return None if service is None else service.host()
 
     @contextmanager
     def destination(self, shipment: Shipment, left: float, *, is_known: bool) -> Iterator[Destination]:

@@ -13,8 +13,8 @@ from typing import Final
 
 from service_record import systemd
 from service_record.reporter import console, verdict
-from service_record.reporter.answers import Answered, HostView, NoHost, Refused, View
-from service_record.reporter.cleanup import Tombstone, finish, read_tombstone, stop
+from service_record.reporter.answers import Answered, HostView, View
+from service_record.reporter.cleanup import Tombstone, finish, read_tombstone
 from service_record.reporter.evidence import Evidence, observe
 from service_record.reporter.lock import HeldError, only_one
 from service_record.reporter.log import Log
@@ -39,7 +39,9 @@ from service_record.reporter.policy import (
 )
 from service_record.reporter.settings import Settings, read_settings
 from service_record.reporter.state import State, load, save
-from service_record.reporter.supply import Supply, told_outcome
+from service_record.reporter.stopping import stop_for
+from service_record.reporter.supply import Supply
+from service_record.reporter.words import said, told_outcome, told_view
 
 _MOST_PLANS: Final = 8
 """In one round. Four are the most that the rules ask for; one more and they are at odds with themselves."""
@@ -71,22 +73,6 @@ def run_round(places: Places, environ: Mapping[str, str], say: Log, *, only_if_d
         return Ended.BUSY
 
 
-def rehearsed(places: Places, environ: Mapping[str, str]) -> Iterator[str]:
-    """What a round would do now, a line each: the service is asked for its view, and nothing else is done."""
-    tombstone = read_tombstone(places)
-    if tombstone is not None:
-        yield f"stopped for good: {tombstone.reason}"
-        return
-    settings, state = read_settings(places, environ), load(places.state_file)
-    yield from settings.faults
-    evidence = observe(places, own=(places.service.name,))
-    state = arrive(state, evidence)
-    yield f"verdict: {verdict.sentence(evidence)}"
-    view = _asked(Peers(settings)) if asks(settings, state, evidence) else None
-    yield f"service: {told_view(view)}"
-    yield from _said(decide(settings, state, view, evidence))
-
-
 @dataclass(slots=True)
 class Round:
     """A round under way."""
@@ -111,14 +97,14 @@ class Round:
         self._keep(arrive(self.state, self.evidence))
         peers = Peers(self.settings)
         if asks(self.settings, self.state, self.evidence):
-            self.view = _asked(peers)
-            self.say.info(f"the service says: {told_view(self.view)}")
+            self.view = peers.view()
+            self.say.notice(f"the service says: {told_view(self.view)}")
         self._show()
         supply = Supply(self.places, self.environ, self.say, self.settings, self.evidence)
         for _ in range(_MOST_PLANS):
             self.plan = decide(self.settings, self.state, self.view, self.evidence)
-            for line in _said(self.plan):
-                self.say.info(line)
+            for line in said(self.plan):
+                self.say.notice(line)
             if not self.is_saved or not self._follow(peers, supply):
                 break
         self._keep(supply.settled(self.state))
@@ -160,13 +146,13 @@ class Round:
         if good:
             self.say.notice(f"the service was told: {told}")
         elif learn(Call.STAGE if report.is_new_stage else Call.INFO, outcome) is Meaning.OTHER_FORM:
-            self.say.info(f"the service has no stage {report.stage}: it is told as information")
+            self.say.notice(f"the service has no stage {report.stage}: it is told as information")
         else:
             self.say.warning(f"the service was not told: {told}: {told_outcome(outcome)}")
         result = Result(step=report, outcome=outcome)
         self._keep(after(self.state, self.plan, [result], self.evidence))
         if not good and isinstance(outcome, Answered):
-            self.view = _asked(peers)
+            self.view = peers.view()
 
     def _ship(self, peers: Peers, supply: Supply, shipment: Shipment) -> None:
         kept = supply.bundle(shipment)
@@ -213,36 +199,8 @@ class Round:
 
     def _stop(self, end: Stop) -> Ended:
         self.say.notice(f"stopped for good: {end.reason}")
-        remove = self.settings.remove
-        _say_left(stop(self.places, end.reason, remove, self.settings.keep_after), self.say)
+        _say_left(stop_for(self.places, self.settings, end.reason), self.say)
         return Ended.STOPPED
-
-
-def told_view(view: View | None) -> str:
-    """What the service says of this host, in a few words."""
-    match view:
-        case None:
-            return "not asked"
-        case HostView():
-            words = [f"stage {view.stage or 'none'}", f"status {view.status or 'none'}", view.role]
-            return ", ".join(filter(None, words))
-        case NoHost():
-            return f"it knows no such host: {view.reason}"
-        case Refused():
-            return f"it refuses our token: {view.status} {view.text}".rstrip()
-        case _:
-            return told_outcome(view)
-
-
-def _said(plan: Plan) -> Iterator[str]:
-    yield from plan.why
-    if plan.stop is not None:
-        yield f"stops: {plan.stop.reason}"
-
-
-def _asked(peers: Peers) -> View | None:
-    with peers.service() as service:
-        return None if service is None else service.host()
 
 
 def _now() -> Evidence:

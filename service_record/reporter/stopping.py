@@ -1,4 +1,4 @@
-"""`report --stop`: a person wants the reporter gone."""
+"""Stopping for good as settings want it, and when a person does: `report --stop`."""
 
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -9,10 +9,11 @@ from service_record.reporter.cleanup import stop
 from service_record.reporter.lock import HeldError, only_one
 from service_record.reporter.log import Log
 from service_record.reporter.places import Places
-from service_record.reporter.settings import read_settings
+from service_record.reporter.settings import Settings, read_settings
 from service_record.reporter.telling import tell_systemd
 
 BY_HAND: Final = "somebody told it to stop (report --stop)"
+_SETTINGS: Final = Places().settings_file.parent
 _WAIT_SECONDS: Final = 20.0
 
 
@@ -27,12 +28,23 @@ def stop_by_hand(places: Places, environ: Mapping[str, str], say: Log) -> bool:
             say.warning(f"a round still runs after {_WAIT_SECONDS:.0f} s; it is not waited for")
         except OSError as error:
             say.warning(f"{places.state_directory}: {error.strerror}")
-        left = stop(places, BY_HAND, settings.remove, settings.keep_after)
+        left = stop_for(places, settings, BY_HAND)
     for line in left:
         say.error(line)
     if not left:
         say.notice(f"stopped for good: {places.tombstone} stays, and the records")
     return not left
+
+
+def stop_for(places: Places, settings: Settings, reason: str) -> tuple[str, ...]:
+    """Stop for good, as the settings want it; a line for each thing that stays.
+
+    Certificates that lie beside the settings are the reporter's own, and go with them.
+    """
+    bundle = settings.service.ca_bundle if settings.service else None
+    is_ours = bundle is not None and _SETTINGS in bundle.parents and "settings" not in settings.keep_after
+    remove = (*settings.remove, bundle) if bundle is not None and is_ours else settings.remove
+    return stop(places, reason, remove, settings.keep_after)
 
 
 def _end_the_round(places: Places) -> None:

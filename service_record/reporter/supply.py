@@ -22,6 +22,7 @@ from service_record.reporter.setting_values import COLLECTOR
 from service_record.reporter.settings import Settings
 from service_record.reporter.spool import Kept, NotKept, Spool
 from service_record.reporter.state import State
+from service_record.reporter.words import told_outcome
 
 _ROUND_SECONDS: Final = 780.0
 """Until when a shipment may begin, or go on: the unit ends a round after 900."""
@@ -68,7 +69,7 @@ class Supply:
             made.path.unlink(missing_ok=True)
             self._say.error(f"no bundle: {spooled.reason}")
             return state
-        self._say.info(f"a bundle was made: {made.bytes} bytes, {made.masked} secrets masked")
+        self._say.notice(f"a bundle was made: {made.bytes} bytes, {made.masked} secrets masked")
         return kept(state, self._evidence)
 
     def _made(self, state: State, most_bytes: int) -> Bundled:
@@ -146,10 +147,3 @@ class Supply:
     def _secrets(self) -> tuple[Secret, ...]:
         token = self._settings.service.token if self._settings.service else None
         return (Secret("reporter-token", token.encode()),) if token else ()
-
-
-def told_outcome(outcome: Outcome) -> str:
-    """What a call came to, in a few words."""
-    if isinstance(outcome, Answered):
-        return f"answered {outcome.status} {outcome.text}".rstrip()
-    return outcome.reason
