@@ -15,6 +15,7 @@ VERBS: Final = {
     "diff": "Compare the records of a bad host with those of a good one.",
     "export": "Write records in a form that other programs read.",
     "follow": "Show entries as they come.",
+    "report": "Report how far this host came: one round of the boot reporter.",
     "run": "Run CMD as a recorded service or stage, and end as it ends.",
     "show": "Show what services did, failures first.",
     "timeline": "Show when services and their stages ran, as bars over each boot.",

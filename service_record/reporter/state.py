@@ -157,17 +157,18 @@ def load(path: Path) -> State:
     A damaged one is set aside, and the new one is careful in its place. Raises OSError where the file is
     there, and cannot be read.
     """
+    damaged = path.with_name(path.name + DAMAGED_SUFFIX)
     try:
         data, _ = read_small(path, _MOST)
         state = msgspec.json.decode(data, type=State)
-    except FileNotFoundError:
-        return State()
+    except FileNotFoundError:  # set aside by a round that was killed before it could save: careful, too
+        return State(is_careful=damaged.exists())
     except ValueError:  # msgspec's errors are some
         state = None
     if state is not None and state.version == VERSION:
         return state
     with suppress(OSError):
-        path.replace(path.with_name(path.name + DAMAGED_SUFFIX))
+        path.replace(damaged)
     return State(is_careful=True)
 
 

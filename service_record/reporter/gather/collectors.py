@@ -145,8 +145,9 @@ COLLECTORS: Final = (
         ),
     ),
     # disks and mounts
-    _printed("mounts", "bootstrap/storage/findmnt.txt", "findmnt", "--real", "--notruncate"),
-    Collector("proc-mounts", "bootstrap/storage/mounts.txt", File("/proc/self/mounts")),
+    # those of PID 1: a sandbox around us has mounts of its own
+    _printed("mounts", "bootstrap/storage/findmnt.txt", "findmnt", "--real", "--notruncate", "--task", "1"),
+    Collector("proc-mounts", "bootstrap/storage/mounts.txt", File("/proc/1/mounts")),
     _printed(
         "block-devices",
         "bootstrap/storage/lsblk.txt",

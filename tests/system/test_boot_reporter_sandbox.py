@@ -1,0 +1,46 @@
+"""What the sandbox of the boot reporter takes away: nothing that it gathers."""
+
+import json
+import tarfile
+from pathlib import Path
+
+from tests.system.machine import Machine
+from tests.system.reporter_host import IN_A_MACHINE, PROGRAM, UNITS
+
+BUNDLE = "/usr/local/bin/service-record bundle -o /observed/{}.tar.gz"
+
+
+def members(bundle: Path) -> dict[str, bytes]:
+    """The files of a bundle, without the directory at its top."""
+    with tarfile.open(bundle) as archive:
+        files = {name: archive.extractfile(name) for name in archive.getnames()}
+        return {name.partition("/")[2]: file.read() for name, file in files.items() if file is not None}
+
+
+def came_of(files: dict[str, bytes]) -> dict[str, str]:
+    """What became of each collector."""
+    rows = json.loads(files["manifest.json"])["collectors"]
+    return {row["name"]: f"{row['status']} {row.get('reason', '')}" for row in rows}
+
+
+def test_what_is_gathered_inside_is_what_is_gathered_outside(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, wants=("multi-user.target", "dbus.socket"))
+    machine.program("service-record", PROGRAM)
+    lines = (UNITS / "boot-reporter.service").read_text().splitlines()
+    confined = [line for line in lines if not line.startswith("ExecStart=")]
+    confined += [f"ExecStart={BUNDLE.format('inside')}", *IN_A_MACHINE, ""]
+    machine.write_unit("confined.service", "\n".join(confined))
+    machine.unit("free", "Type=exec", f"ExecStart={BUNDLE.format('outside')}")
+    machine.boot("for unit in free confined; do start $unit; rest $unit; done")
+
+    outside, inside = (members(tmp_path / f"observed/{name}.tar.gz") for name in ("outside", "inside"))
+    expected = came_of(outside)
+    assert len(expected) > 50
+    assert {name: what for name, what in came_of(inside).items() if what != expected[name]} == {}
+    assert mounts(inside) == mounts(outside)
+
+
+def mounts(files: dict[str, bytes]) -> list[str]:
+    """The host's mounts, but for the credentials of the unit that asks."""
+    lines = files["bootstrap/storage/mounts.txt"].decode().splitlines()
+    return [line for line in lines if not line.startswith("ramfs /run/credentials/")]
