@@ -48,11 +48,10 @@ man: $(READY) ## write man pages and shell completions into build/share
 	@$(PYTHON) -m manual build/share
 
 # The shim needs no Python, and neither does its installation: without .venv the pages made of the command line are left out.
-install: ## install shim, exit helper and drop-ins below DESTDIR, and what make man makes; PREFIX=/usr/local
+install: ## install shim, exit helper, units and drop-ins below DESTDIR, and what make man makes; PREFIX=/usr/local
 	@install -D -m 0755 -t '$(DESTDIR)$(PREFIX)/bin' shell/bootstrap-service-record.sh shell/service-record-exit.sh
-	@sed 's|/usr/local/bin|$(PREFIX)/bin|' units/10-service-record.conf | \
-		install -D -m 0644 /dev/stdin '$(DESTDIR)$(DROP_INS)/10-service-record.conf'
-	@install -m 0644 -t '$(DESTDIR)$(DROP_INS)' units/20-service-record-array.conf
+	@install -D -m 0644 -t '$(DESTDIR)$(DROP_INS)' units/*
+	@sed -i 's|/usr/local/bin|$(PREFIX)/bin|' '$(DESTDIR)$(DROP_INS)'/*
 	@if [[ -e $(READY) ]]; then $(PYTHON) -B -m manual '$(DESTDIR)$(PREFIX)/share'; \
 		else echo 'No .venv (make man makes it): man pages and completions are left out.' >&2; fi
 	@echo 'Installed. To have systemd close the records of every service, link'

@@ -50,7 +50,7 @@ def pack(records: _Records, stream: BinaryIO, at: datetime, damaged: _Copies | N
             _add(archive, path, b"".join(FORMS["array"](entries)), written)
             if malformed or service in copies:
                 before = copies[service]() if service in copies else b""
-                _add(archive, path + DAMAGED_SUFFIX, _behind(before, _as_text(malformed)), written)
+                _add(archive, path + DAMAGED_SUFFIX, _behind(before, as_text(malformed)), written)
 
 
 def _name(service: str, taken: set[str]) -> str:
@@ -67,13 +67,13 @@ def _sorted_out(pieces: Iterable[Entry | Malformed]) -> tuple[list[Entry], list[
     malformed: list[Malformed] = []
     for piece in pieces:
         if isinstance(piece, Entry):
-            entries.append(_unambiguous(piece))
+            entries.append(unambiguous(piece))
         else:
             malformed.append(piece)
     return entries, malformed
 
 
-def _unambiguous(entry: Entry) -> Entry:
+def unambiguous(entry: Entry) -> Entry:
     """The entry without unknown fields that upstream's reader, which ignores case, takes for its own."""
     if not any(name.casefold() in _UPSTREAMS for name in entry.extra):
         return entry
@@ -83,7 +83,7 @@ def _unambiguous(entry: Entry) -> Entry:
     return replace(entry, extra=extra)
 
 
-def _as_text(malformed: Sequence[Malformed]) -> bytes:
+def as_text(malformed: Sequence[Malformed]) -> bytes:
     """Each piece below a line that says where it stood and why it is not an entry."""
     told = (f"line {piece.line}: {piece.reason}\n{piece.text}\n" for piece in malformed)
     return "".join(told).encode(errors="backslashreplace")

@@ -18,12 +18,13 @@ _END: Final = bytes(_BLOCK)
 _ERRORS: Final = "backslashreplace"
 
 _FILES: Final = {tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE}
+A_DIRECTORY: Final = "a directory"
 _OTHERS: Final[Mapping[bytes, str]] = {
     tarfile.LNKTYPE: "a hard link",
     tarfile.SYMTYPE: "a symbolic link",
     tarfile.CHRTYPE: "a device",
     tarfile.BLKTYPE: "a device",
-    tarfile.DIRTYPE: "a directory",
+    tarfile.DIRTYPE: A_DIRECTORY,
     tarfile.FIFOTYPE: "a FIFO",
 }
 """Kinds without data, whatever size their header names."""

@@ -1,0 +1,145 @@
+"""The content of a member whose size is not known yet: compressed blocks, of which the newest are kept."""
+
+from collections import deque
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from service_record.bundle.compression import Pool
+from service_record.bundle.spool import Ballast, Spool, is_full
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+BLOCK_BYTES: Final = 1 << 20
+"""Of content in a block. Smaller ones compress worse: by a tenth at 64 KiB."""
+MIN_BLOCK_BYTES: Final = 1 << 13
+_BLOCKS_IN_LIMIT: Final = 16
+"""A member is cut by whole blocks, so at most a sixteenth of what might be kept is not."""
+
+
+class Cut(StrEnum):
+    """Why the beginning of a member is missing."""
+
+    LIMIT = "limit"
+    """Its own was reached."""
+    ROOM = "room"
+    """The bundle as a whole would have become too large."""
+    DISK = "disk full"
+
+
+class Blocks:
+    """What is written to it, or the end of that: at most `limit` bytes, and compressed at most `room`.
+
+    The same content makes the same blocks, however it was divided among calls of write().
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        spool: Spool,
+        *,
+        block_bytes: int,
+        limit: int | None,
+        room: int,
+        ballast: Ballast | None,
+    ) -> None:
+        """The ballast goes when the disk is full."""
+        self._pool = pool
+        self._spool = spool
+        self._limit = limit
+        self._room = room
+        self._ballast = ballast
+        self._block_bytes = block_bytes
+        if limit is not None:
+            self._block_bytes = min(block_bytes, limit, max(limit // _BLOCKS_IN_LIMIT, MIN_BLOCK_BYTES))
+        self._ahead = bytearray()
+        self._packing: deque[tuple[int, Future[bytes]]] = deque()
+        self._kept: deque[int] = deque()
+        """How much content is in each block that is kept."""
+        self.size = 0
+        """Bytes of content in what is kept."""
+        self.dropped = 0
+        """Bytes of content in what was dropped."""
+        self.cut: Cut | None = None
+        """Why the latest of it was dropped."""
+
+    def write(self, data: bytes) -> None:
+        self._ahead += data
+        while len(self._ahead) >= self._block_bytes:
+            end = self._ahead.rfind(b"\n", 0, self._block_bytes) + 1 or self._block_bytes
+            self._submit(bytes(self._ahead[:end]))
+            del self._ahead[:end]
+
+    def finish(self) -> None:
+        """Compress the rest, and wait for it."""
+        if self._ahead:
+            self._submit(bytes(self._ahead))
+            self._ahead.clear()
+        while self._packing:
+            self._keep_next()
+
+    def first(self) -> bytes | None:
+        """The oldest block of those kept, compressed; None when there is none left."""
+        return self._spool.first() if self._kept else None
+
+    def take(self) -> None:
+        """Forget the oldest block, which is somewhere else now."""
+        self._spool.drop()
+        self.size -= self._kept.popleft()
+
+    def drop(self, cut: Cut) -> None:
+        """Leave out the oldest block."""
+        self.lose(self._kept[0], cut)
+        self.take()
+
+    def lose(self, size: int, cut: Cut) -> None:
+        """Say that so much content, which is not kept any more, is nowhere else either."""
+        self.dropped += size
+        self.cut = cut
+
+    def close(self) -> None:
+        """Forget all of it."""
+        for _, packing in self._packing:
+            packing.cancel()
+        self._packing.clear()
+        self._kept.clear()
+        self._spool.close()
+
+    def _submit(self, content: bytes) -> None:
+        """Never more in work than there are threads, and one: that bounds the memory."""
+        self._packing.append((len(content), self._pool.submit(content)))
+        if len(self._packing) > self._pool.workers:
+            self._keep_next()
+
+    def _keep_next(self) -> None:
+        size, packing = self._packing.popleft()
+        self._keep(size, packing.result())
+
+    def _keep(self, size: int, packed: bytes) -> None:
+        if self._limit is not None:
+            while self._kept and self.size + size > self._limit:
+                self.drop(Cut.LIMIT)
+        while self._kept and self._spool.bytes + len(packed) > self._room:
+            self.drop(Cut.ROOM)
+        if len(packed) > self._room:
+            self.lose(size, Cut.ROOM)
+        elif self._is_spooled(packed):
+            self._kept.append(size)
+            self.size += size
+        else:
+            self.lose(size, Cut.DISK)
+
+    def _is_spooled(self, packed: bytes) -> bool:
+        """Whether there was disk for it, at last without any block before it."""
+        while True:
+            try:
+                self._spool.append(packed)
+            except OSError as error:
+                if not is_full(error):
+                    raise
+            else:
+                return True
+            if self._kept:
+                self.drop(Cut.DISK)
+            elif not (self._ballast and self._ballast.release()):
+                return False

@@ -1,0 +1,125 @@
+"""All that is in an archive or a directory, to be copied: in one pass, with nothing held in memory.
+
+What is compressed is unpacked, and an archive in the archive becomes a directory of its name: a secret in it
+could not be found otherwise.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from io import BufferedReader
+from pathlib import Path
+from stat import S_ISREG
+from typing import Final
+
+from service_record.bundle.layers import Layer, is_packed, is_tar, peeled
+from service_record.bundle.limits import Budget, LimitError, Limits
+from service_record.bundle.opening import LeftOut
+from service_record.bundle.tar import A_DIRECTORY, TarError, members
+
+_PACKINGS: Final = (".gz", ".bz2", ".xz", ".zst")
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_ZIP: Final = b"PK\x03\x04"
+
+Leave = Callable[[LeftOut], None]
+"""Is told each part that is not given, or not to its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """One file, to be read before the next is asked for."""
+
+    path: str
+    """Relative, and without `..`; through the archives around it."""
+    written: float
+    """When it was last written, in seconds since 1970."""
+    read: Callable[[int], bytes]
+    """At most so many bytes; none at the end."""
+
+
+def archive_contents(
+    stream: BufferedReader, name: str, written: float, leave: Leave, limits: Limits | None = None
+) -> Iterator[Content]:
+    """The files in an archive, in its order; of what is none, its content under `name`.
+
+    Nothing in it raises: what is damaged or beyond a limit is told to `leave`, as is what is no file.
+    """
+    layer = Layer(stream.read1, Budget(limits or Limits()))
+    yield from _limited(_unpacked(layer, name, written, "", leave), "", leave)
+
+
+def directory_contents(directory: Path, leave: Leave, limits: Limits | None = None) -> Iterator[Content]:
+    """The files below a directory, in the order of their names, archives unpacked. Links are not followed.
+
+    The limits hold for each file. What cannot be read is told to `leave`.
+    """
+    for path in _files(directory, leave):
+        below = str(path.relative_to(directory))
+        try:
+            stream = os.fdopen(os.open(path, _READ), "rb")
+        except OSError as error:
+            leave(LeftOut(below, "a symbolic link" if path.is_symlink() else str(error.strerror)))
+            continue
+        with stream:
+            status = os.fstat(stream.fileno())
+            if S_ISREG(status.st_mode):
+                layer = Layer(stream.read1, Budget(limits or Limits()))
+                pieces = _unpacked(layer, below, status.st_mtime, f"{below}/", leave)
+                yield from _limited(pieces, below, leave)
+            else:
+                leave(LeftOut(below, "not a plain file"))
+
+
+def _files(directory: Path, leave: Leave) -> Iterator[Path]:
+    def refused(error: OSError) -> None:
+        leave(LeftOut(os.path.relpath(error.filename, directory), str(error.strerror)))
+
+    for parent, directories, names in os.walk(directory, onerror=refused):
+        directories.sort()
+        for name in directories:
+            if Path(parent, name).is_symlink():
+                leave(LeftOut(os.path.relpath(Path(parent, name), directory), "a symbolic link"))
+        yield from (Path(parent, name) for name in sorted(names))
+
+
+def _limited(contents: Iterator[Content], path: str, leave: Leave) -> Iterator[Content]:
+    try:
+        yield from contents
+    except LimitError as error:
+        leave(LeftOut(path, f"{error}: the rest was not read"))
+
+
+def _unpacked(outside: Layer, path: str, written: float, below: str, leave: Leave) -> Iterator[Content]:
+    """The content of a layer, or what is in it, with `below` before the names of its members."""
+    layer = peeled(outside)
+    if is_tar(layer.head) and layer.depth < layer.budget.limits.layers:
+        yield from _members(layer, path if below else "", below, leave)
+    elif is_packed(layer.head) or layer.head.startswith(_ZIP):
+        leave(LeftOut(path, "left out: an archive that is not read, and might have secrets in it"))
+    else:
+        for packing in _PACKINGS if layer is not outside else ():
+            path = path.removesuffix(packing)
+        yield Content(path, written, layer.read)
+        if layer.damage:
+            leave(LeftOut(path, layer.damage))
+
+
+def _members(layer: Layer, path: str, below: str, leave: Leave) -> Iterator[Content]:
+    """All members, and then the end, where a compression has its checksum."""
+    try:
+        for member in members(layer):
+            name = below + "/".join(part for part in member.name.split("/") if part not in {"", "."})
+            if member.name.startswith("/") or ".." in member.name.split("/"):
+                leave(LeftOut(name, "refused: its name leads out of the archive"))
+            elif not member.kind:
+                inside = Layer(member.read, layer.budget, layer)
+                yield from _unpacked(inside, name, member.written, f"{name}/", leave)
+            elif member.kind != A_DIRECTORY:
+                leave(LeftOut(name, f"left out: {member.kind}, not a plain file"))
+        while layer.read():
+            pass
+    except TarError as error:
+        leave(LeftOut(path, str(error)))
+        return
+    if layer.damage:
+        leave(LeftOut(path, layer.damage))

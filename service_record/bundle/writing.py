@@ -1,0 +1,274 @@
+"""Writing bundles: one pass, in bounded memory and on bounded disk, however much there is to pack."""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+from service_record.bundle.archive import Archive, Opening
+from service_record.bundle.blocks import BLOCK_BYTES, MIN_BLOCK_BYTES, Blocks, Cut
+from service_record.bundle.compression import SPARE_BYTES, Pool
+from service_record.bundle.names import named
+from service_record.bundle.spool import Ballast, Spool
+
+DISK_BYTES: Final = 64 << 20
+"""What a bundle takes on disk at most unless told otherwise, while it is made, too."""
+SERVER_BYTES: Final = 262_144_000
+"""The largest file that assisted-service takes."""
+
+_MIN_BYTES: Final = 64 << 10
+"""What a bundle may take however full the disk is: a verdict, a manifest and the end of each log."""
+_FREE_SHARE: Final = 4
+"""A bundle leaves the others on the host three quarters of what is free."""
+_ROOM_SHARE: Final = 2
+"""A member leaves those behind it half of the room."""
+_MAX_RESERVE: Final = 1 << 20
+_RESERVE_SHARE: Final = 8
+_PARTS: Final = 64
+"""A segment of the spool is that part of the whole: so much is there twice when a member is put in place."""
+_SLICE: Final = 1 << 16
+
+
+class Redactor(Protocol):
+    """What masks the secrets in one member, however that is divided."""
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Kind of secret and how many were masked."""
+
+    def feed(self, data: bytes, /) -> bytes: ...
+    def finish(self) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packed:
+    """What became of a member."""
+
+    path: str
+    """In the archive, below its top directory."""
+    bytes: int | None
+    """Its size there; None when it is not there, for want of room."""
+    dropped_bytes: int = 0
+    """How many are missing at its beginning, after redaction."""
+    cut: Cut | None = None
+    """Why they are; None when all is there."""
+
+
+class MemberWriter:
+    """One file of a bundle, while it is written; BundleWriter.member() makes it."""
+
+    def __init__(self, blocks: Blocks, redactor: Redactor | None) -> None:
+        self._blocks = blocks
+        self._redactor = redactor
+        self.given = 0
+        """How many bytes were written to it, before redaction."""
+
+    @property
+    def cut(self) -> int:
+        """How many of them, the oldest, were dropped again, counted after redaction."""
+        return self._blocks.dropped
+
+    def write(self, data: bytes, /) -> None:
+        """Append. Raises OSError where the disk fails; when it is only full, the oldest bytes make room."""
+        self.given += len(data)
+        self._blocks.write(self._redactor.feed(data) if self._redactor else data)
+
+
+class BundleWriter:
+    """A new gzipped tar archive with one directory at its top, `top`; its members are given one by one.
+
+    It is a file of mode 0600. In a `with` statement it is whole at the end, and gone after an exception.
+    Together with all that lies beside it without a name while it is made, it never takes more than
+    `disk_bytes`, nor more than a quarter of what is free on that file system. What does not fit is left out:
+    of each member the oldest bytes, of later ones more. A full disk makes it smaller, and is no error.
+
+    `redact` makes what masks secrets, anew for each member; None for a bundle as it is. `mtime`, in seconds
+    since 1970, is the time of members that have none of their own. The same members make the same bytes, if
+    none is cut for the bundle's sake. Raises FileExistsError when there is a file already, and OSError where
+    the disk fails.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        top: str,
+        mtime: float,
+        disk_bytes: int = DISK_BYTES,
+        redact: Callable[[], Redactor] | None = None,
+        workers: int | None = None,
+        shares: bool = True,
+    ) -> None:
+        """`top` may be empty. `workers` are threads. `shares`: a member leaves half of the room to others."""
+        self._path = path
+        self._top = f"{_inside(top)}/" if top else ""
+        self._mtime = mtime
+        self._disk_bytes = min(max(disk_bytes, _MIN_BYTES), SERVER_BYTES)
+        self._redact = redact
+        self._room_share = _ROOM_SHARE if shares else 1
+        self._segment_bytes = max(self._disk_bytes // _PARTS, MIN_BLOCK_BYTES)
+        self._block_bytes = min(self._segment_bytes, BLOCK_BYTES)
+        self._names: set[str] = set()
+        self._is_open = False
+        self.members: list[Packed] = []
+        """What became of each, in order."""
+        self.masked: Counter[str] = Counter()
+        """Kind of secret and how many were masked in all members."""
+        self._pool = Pool(workers)
+        self._archive = Archive(path, self._pool.compress)
+        self._ballast = Ballast(path.parent, min(_MAX_RESERVE, self._whole(0) // _RESERVE_SHARE))
+
+    @property
+    def size(self) -> int:
+        """Bytes of the archive so far."""
+        return self._archive.size
+
+    @contextmanager
+    def member(
+        self,
+        path: str,
+        *,
+        limit: int | None = None,
+        mtime: float | None = None,
+        essential: bool = False,
+        whole: bool = False,
+        keep_empty: bool = False,
+    ) -> Iterator[MemberWriter]:
+        """Begin a file, of which at most the last `limit` bytes are kept, and put it in place at the end.
+
+        `path` is relative to the top directory; a second member of the same path gets another name. An
+        essential one may take what is reserved, and all of the room. Where the beginning is missing a line
+        more says so, or makes a record an array again; other JSON, and what is to be `whole`, is left out
+        then. A file to which nothing was written is, too, unless `keep_empty`. What was written before an
+        exception is kept. Raises ValueError for a path that leads out of the top directory, RuntimeError
+        while another member is open.
+        """
+        if self._is_open:
+            raise RuntimeError("another member of the bundle is open")
+        if limit is not None and limit < 1:
+            raise ValueError(f"a limit of {limit} bytes")
+        name = self._named(_inside(path))
+        redactor = self._redact() if self._redact else None
+        ballast = self._ballast if essential else None
+        blocks = Blocks(
+            self._pool,
+            Spool(self._path.parent, self._segment_bytes),
+            block_bytes=self._block_bytes,
+            limit=limit,
+            room=self._room(essential=essential),
+            ballast=ballast,
+        )
+        member = MemberWriter(blocks, redactor)
+        self._is_open = True
+        try:
+            yield member
+        finally:
+            self._is_open = False
+            with closing(blocks):
+                if redactor:
+                    blocks.write(redactor.finish())
+                    self.masked.update(redactor.counts)
+                blocks.finish()
+                if member.given or keep_empty:
+                    moment = self._mtime if mtime is None else mtime
+                    opening = None if whole else _opening(name)
+                    size = self._archive.append(self._top + name, moment, blocks, opening, ballast)
+                    self.members.append(
+                        Packed(path=name, bytes=size, dropped_bytes=blocks.dropped, cut=blocks.cut)
+                    )
+
+    def add(self, path: str, data: bytes, mtime: float | None = None) -> None:
+        """Add a whole small file, which may take what is reserved; without room even there, none of it."""
+        with self.member(path, mtime=mtime, essential=True, whole=True, keep_empty=True) as member:
+            for start in range(0, len(data), _SLICE):
+                member.write(data[start : start + _SLICE])
+
+    def finish(self) -> None:
+        """Write the end of the archive, and close it. The last members go where there is no room for that."""
+        self._ballast.release()
+        gone = self._archive.finish()
+        there = [place for place, member in enumerate(self.members) if member.bytes is not None]
+        for place in there[len(there) - gone :]:
+            self.members[place] = replace(self.members[place], bytes=None, cut=Cut.DISK)
+        self._close()
+
+    def abort(self) -> None:
+        """Remove it."""
+        self._close()
+        self._path.unlink(missing_ok=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self.abort()
+            return
+        try:
+            self.finish()
+        except BaseException:
+            self.abort()
+            raise
+
+    def _close(self) -> None:
+        self._ballast.release()
+        self._pool.close()
+        self._archive.close()
+
+    def _whole(self, held: int) -> int:
+        """How much the bundle may take on disk, of which it holds so much in reserve."""
+        free = self._archive.free_bytes() + self._archive.size + held
+        return min(self._disk_bytes, max(free // _FREE_SHARE, _MIN_BYTES))
+
+    def _room(self, *, essential: bool) -> int:
+        """How much a member may take, compressed; while it is put in place a segment of it is there twice."""
+        twice = self._segment_bytes + self._block_bytes + 2 * SPARE_BYTES
+        reserve = self._ballast.bytes
+        room = self._whole(self._ballast.held) - self._archive.size - twice - reserve
+        if not essential:
+            return max(room // self._room_share, 0)
+        if room < reserve:
+            self._ballast.release()
+        return max(room if self._ballast.held else room + reserve, 0)
+
+    def _named(self, path: str) -> str:
+        """The path without secrets, unlike those of the members before."""
+        if self._redact:
+            redactor = self._redact()
+            name = redactor.feed(os.fsencode(path)) + redactor.finish()
+            self.masked.update(redactor.counts)
+            path = os.fsdecode(name)
+        while path in self._names:
+            found = PurePosixPath(path)
+            path = str(found.with_name(f"{found.stem}_{found.suffix}"))
+        self._names.add(path)
+        return path
+
+
+def _opening(path: str) -> Opening | None:
+    """What stands before the rest of a member that lost its beginning; None where a rest is of no use."""
+    if (record := named(path)) and not record.suffix:
+        return _cut_array
+    return None if path.endswith(".json") else _cut_notice
+
+
+def _cut_notice(dropped: int) -> bytes:
+    return f"[service-record: {dropped} bytes before this line were cut; the manifest says why]\n".encode()
+
+
+def _cut_array(_dropped: int) -> bytes:
+    """Records are arrays with an entry to a line, cut between lines."""
+    return b"[\n"
+
+
+def _inside(path: str) -> str:
+    """The path as it is, if it is a relative one that leads nowhere else."""
+    if not path or "\0" in path or not {"", ".", ".."}.isdisjoint(path.split("/")):
+        raise ValueError(f"not a path below the top of a bundle: {path!r}")
+    return path

@@ -1,0 +1,172 @@
+"""Masking the secrets of one stream, in one pass and in bounded memory. Pure."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from service_record.redaction import engine
+from service_record.redaction.bodies import Body
+from service_record.redaction.exact import Span
+from service_record.redaction.faces import MASK_BEGIN, mask
+from service_record.redaction.rules import Rules
+
+BLOCK_BYTES: Final = 1 << 20
+"""What is looked at at once, and how long a line is taken as a whole."""
+_OVERLAP: Final = 1 << 16
+"""So much of a piece of a longer line is kept for the next piece."""
+_NEIGHBOURS: Final = 1 << 12
+"""So much on both sides of a cut is looked at to tell whether something secret is cut."""
+_MOST_CUTS_TRIED: Final = 16
+_RUN: Final = engine.compiled(rb"""[^\s"'\\<>,]*""")
+
+
+class Redactor:
+    """Masks one stream by rules that many may share. The number of lines stays as it is.
+
+    Held at a time: a block, the chunk that was fed last, and what is made of both.
+    """
+
+    def __init__(self, rules: Rules, *, only_certain: bool = False) -> None:
+        self.counts: Counter[str] = Counter()
+        """How many secrets were masked so far, by kind."""
+        self.first_line = 0
+        """Of the first of them, counted from 1."""
+        self._rules = rules
+        self._only_certain = only_certain
+        self._body = Body()
+        self._chunks: list[bytes] = []
+        self._size = 0
+        self._wanted = BLOCK_BYTES
+        self._lines = 0
+        self._is_cut_in_mask = False
+
+    def feed(self, data: bytes) -> bytes:
+        """Take the next bytes, in chunks of any size; give what is ready, which may be nothing."""
+        self._chunks.append(data)
+        self._size += len(data)
+        if self._size < self._wanted:
+            return b""
+        text = b"".join(self._chunks)
+        given: list[bytes] = []
+        while len(text) >= BLOCK_BYTES:
+            text = self._behind_cut(text)
+            spans = self._rules.exact_spans(text)
+            end = self._end(text, spans)
+            if not end:
+                break
+            given.append(self._masked(text[:end], spans))
+            text = text[end:]
+        self._chunks, self._size = [text], len(text)
+        self._wanted = max(BLOCK_BYTES, len(text) + _OVERLAP)
+        return b"".join(given)
+
+    def finish(self) -> bytes:
+        """Give what was held back. The stream has ended; nothing is fed after it."""
+        text = self._behind_cut(b"".join(self._chunks))
+        self._chunks, self._size = [], 0
+        return self._masked(text, self._rules.exact_spans(text))
+
+    def _behind_cut(self, text: bytes) -> bytes:
+        """Without the rest of a secret that is longer than a piece of a line, and has its mask already."""
+        if not self._is_cut_in_mask:
+            return text
+        rest = text[_RUN.match(text).end() :]
+        self._is_cut_in_mask = not rest
+        return rest
+
+    def _end(self, text: bytes, spans: Sequence[Span]) -> int:
+        """How much of a text can be masked now: what is before its last whole line, or a piece of a long line.
+
+        A secret may begin in that line and go on in the next.
+        """
+        last = text.rfind(b"\n") + 1
+        before = text.rfind(b"\n", 0, max(last - 1, 0)) + 1
+        for end in (before, last):
+            outside = _outside(text, spans, end)
+            if outside:
+                return outside
+        return _outside(text, spans, self._cut(text)) if len(text) >= BLOCK_BYTES + _OVERLAP else 0
+
+    def _cut(self, text: bytes) -> int:
+        """Where to cut a long line so that nothing with the shape of a secret is cut, if there is such a place."""
+        latest = end = BLOCK_BYTES
+        for _ in range(_MOST_CUTS_TRIED):
+            end = text.rfind(b" ", latest - _OVERLAP, end)
+            if end <= 0:
+                break
+            left, right = text[end - _NEIGHBOURS : end], text[end : end + _NEIGHBOURS]
+            if self._shaped(left) + self._shaped(right) == self._shaped(left + right):
+                return end
+        return latest
+
+    def _shaped(self, line: bytes) -> bytes:
+        return self._rules.masked(line, Counter(), certain=self._only_certain)
+
+    def _masked(self, text: bytes, spans: Sequence[Span]) -> bytes:
+        given = b"".join(self._by_shape(self._by_value(text, spans)))
+        self._lines += text.count(b"\n")
+        self._is_cut_in_mask |= given.endswith(b">") and given.rfind(MASK_BEGIN) > given.rfind(b">", 0, -1)
+        return given
+
+    def _by_value(self, text: bytes, spans: Sequence[Span]) -> bytes:
+        pieces: list[bytes] = []
+        position = 0
+        for span in spans:
+            if span.end > len(text):
+                break
+            self.counts[span.kind] += span.is_first
+            self._note(text, span.start)
+            pieces += [text[position : span.start], mask(span.kind)]
+            position = span.end
+        return b"".join((*pieces, text[position:])) if pieces else text
+
+    def _by_shape(self, text: bytes) -> Iterator[bytes]:
+        position = 0
+        while position < len(text):
+            start = self._next_suspect(text, position)
+            if start is None:
+                break
+            end = text.find(b"\n", start)
+            end = len(text) if end < 0 else end
+            line = text[start:end]
+            masked = self._line(line)
+            if masked != line:
+                self._note(text, start)
+            yield text[position:start]
+            yield masked
+            yield text[end : end + 1]
+            position = end + 1
+        yield text[position:]
+
+    def _next_suspect(self, text: bytes, position: int) -> int | None:
+        """Where the next line begins that is to be looked at."""
+        if self._body.is_open:
+            return position
+        found = self._rules.suspect(text, position, certain=self._only_certain)
+        return None if found is None else max(position, text.rfind(b"\n", position, found) + 1)
+
+    def _line(self, line: bytes) -> bytes:
+        if self._body.is_open:
+            masked = self._body.masked(line, self.counts)
+            if masked != line:
+                return masked
+        masked = self._rules.masked(line, self.counts, certain=self._only_certain)
+        self._body.begins_in(line, masked)
+        return masked
+
+    def _note(self, text: bytes, position: int) -> None:
+        if not self.first_line:
+            self.first_line = self._lines + text.count(b"\n", 0, position) + 1
+
+
+def _outside(text: bytes, spans: Sequence[Span], end: int) -> int:
+    """The end, or the beginning of the line in which a secret begins that goes on beyond it."""
+    first = 0
+    for span in spans:
+        if span.start >= end and span.is_first:
+            break
+        if span.is_first:
+            first = span.start
+        if span.end > end:
+            return text.rfind(b"\n", 0, first) + 1
+    return end

@@ -1,0 +1,141 @@
+"""What to look for, compiled once for all streams: the exact secrets of a host, and the shapes of others. Pure."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from service_record.redaction import engine
+from service_record.redaction.exact import Exact, Span
+from service_record.redaction.faces import MASK_BEGIN, Secret, mask
+from service_record.redaction.patterns import SHAPES, Shape
+
+_MOST_TURNS: Final = 8
+"""What a mask lays bare is looked at again; more than two turns are seldom needed."""
+_LONGEST_MASK: Final = 64
+_SEPARATOR: Final = engine.compiled(
+    rb"""[,;&|](?:\s|$|\\*["'{\[]|\\*["']?[A-Za-z0-9_.-]+\\*["']?\s*[=:])|[)}\]>,;.]+$"""
+)
+_NUMBER: Final = b"0123456789.eE+-"
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    shape: Shape
+    pattern: engine.Pattern
+
+
+class Rules:
+    """Compiled once, used for any number of streams, by any number of threads."""
+
+    def __init__(self, secrets: Iterable[Secret] = ()) -> None:
+        self._exact = Exact(secrets)
+        self._shapes = [_Compiled(shape, engine.compiled(shape.pattern)) for shape in SHAPES]
+        self._which = engine.any_of(shape.pattern for shape in SHAPES)
+        self._trigger = _trigger(SHAPES)
+        self._certain_trigger = _trigger(shape for shape in SHAPES if shape.is_certain)
+
+    def exact_spans(self, text: bytes) -> list[Span]:
+        """The exact secrets in a text of any number of lines."""
+        return self._exact.spans(text)
+
+    def suspect(self, text: bytes, position: int, *, certain: bool = False) -> int | None:
+        """Where the next thing is, from there on, that may have the shape of a secret."""
+        found = (self._certain_trigger if certain else self._trigger).search(text, position)
+        return found.start() if found else None
+
+    def masked(self, line: bytes, counts: Counter[str], *, certain: bool = False) -> bytes:
+        """The line, which has no newline, without what has the shape of a secret.
+
+        `certain`: without what is never legitimate, and with the rest.
+        """
+        for _ in range(_MOST_TURNS):
+            found = self._found(line, certain=certain)
+            if not found:
+                break
+            line = _replaced(line, found, counts)
+        return line
+
+    def values(self, text: bytes) -> Iterator[Secret]:
+        """What has the shape of a secret in a text of any number of lines, as it stands there."""
+        position = 0
+        while (found := self.suspect(text, position)) is not None:
+            end = text.find(b"\n", found)
+            end = len(text) if end < 0 else end
+            line = text[max(position, text.rfind(b"\n", position, found) + 1) : end]
+            for index in self._indices(line):
+                rule = self._shapes[index]
+                yield from (Secret(rule.shape.kind, line[a:b]) for a, b in _values(rule, line))
+            position = end + 1
+
+    def _indices(self, line: bytes) -> Sequence[int]:
+        """Which shapes may be in a line. A set says nothing, too, when it has no memory left: then all may."""
+        return sorted(self._which.Match(line) or range(len(self._shapes)))
+
+    def _found(self, line: bytes, *, certain: bool) -> list[tuple[int, int, str]]:
+        """What to mask, in the order of the line; where shapes overlap, as one, of the kind of the first shape."""
+        spans: list[tuple[int, int, int, str]] = []
+        for index in self._indices(line):
+            rule = self._shapes[index]
+            if certain <= rule.shape.is_certain:
+                spans.extend((start, end, index, rule.shape.kind) for start, end in _values(rule, line))
+        found: list[tuple[int, int, str]] = []
+        for start, end, _, kind in sorted(spans):
+            if found and start < found[-1][1]:
+                found[-1] = (found[-1][0], max(end, found[-1][1]), found[-1][2])
+            else:
+                found.append((start, end, kind))
+        return found
+
+
+def _trigger(shapes: Iterable[Shape]) -> engine.Pattern:
+    patterns = (b"(?:" + (shape.trigger or shape.pattern) + b")" for shape in shapes)
+    return engine.compiled(b"(?m)" + b"|".join(patterns), groups=False)
+
+
+def _values(rule: _Compiled, line: bytes) -> Iterator[tuple[int, int]]:
+    """What the groups of a shape hold, when it is secret."""
+    for match in rule.pattern.finditer(line):
+        for group in range(1, rule.pattern.groups + 1):
+            start, end = match.span(group)
+            if start < 0:
+                continue
+            if rule.shape.is_assigned:
+                end = _own_end(line, start, end)
+            if end > start and not _is_in_mask(line, start) and rule.shape.check(line[start:end]):
+                yield start, end
+
+
+def _is_in_mask(line: bytes, position: int) -> bool:
+    start = max(0, position - _LONGEST_MASK)
+    return line.rfind(MASK_BEGIN, start, position) > line.rfind(b">", start, position)
+
+
+def _own_end(line: bytes, start: int, end: int) -> int:
+    """Where a value ends that has no quotes: before a separator and the next name, or a closing bracket."""
+    if line[start - 1 : start] in {b'"', b"'"}:
+        return end
+    separator = _SEPARATOR.search(line[start:end])
+    return start + separator.start() if separator else end
+
+
+def _replaced(line: bytes, found: Iterable[tuple[int, int, str]], counts: Counter[str]) -> bytes:
+    pieces: list[bytes] = []
+    position = 0
+    for start, end, kind in found:
+        counts[kind] += 1
+        quote = _quote(line, start, end)
+        pieces += [line[position:start], quote, mask(kind), quote]
+        position = end
+    return b"".join((*pieces, line[position:]))
+
+
+def _quote(line: bytes, start: int, end: int) -> bytes:
+    """What has to stand around a mask in the place of a number in JSON: a quote like that of its name."""
+    if line[start:end].strip(_NUMBER):
+        return b""
+    head = line[max(0, start - 64) : start].rstrip(b" \t")
+    if not head.endswith(b'":'):
+        return b""
+    name = head[:-2]
+    return name[len(name.rstrip(b"\\")) :] + b'"'

@@ -1,0 +1,230 @@
+"""The calls of a boot reporter on an assisted-service: read the own stage, report it, ship logs, and no
+others.
+
+Never a registration, never `instructions`, never the stage `Failed`: each would change what the service does
+with the host. Rules are those of the service's handlers as they behave, not only of its OpenAPI document.
+"""
+
+import json
+import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from http import HTTPStatus
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Literal, Protocol, Self, TypeAlias
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from service_record.reporter.answers import (
+    Answered,
+    NoHost,
+    Outcome,
+    Refused,
+    Unreachable,
+    View,
+    printable,
+    view_of,
+)
+from service_record.reporter.attempt import Request
+from service_record.reporter.patience import ASK_AGAIN_FOR_PROGRESS, Patience
+from service_record.reporter.proxies import Proxies
+from service_record.reporter.transport import Reply, Transport
+
+BASE_PATH: Final = "/api/assisted-install"
+LARGEST_UPLOAD: Final = 262_144_000
+"""Bytes of a file; the service reads a larger one whole, refuses it, and may keep it on its disk for ever."""
+LONGEST_INFO: Final = 2048
+"""Characters of `progress_info`; the service fails on a longer one."""
+LONGEST_MESSAGE: Final = 4096
+"""Characters of an event; the service drops a longer one in silence."""
+_MOST_HOSTS: Final = 32 << 20
+"""Bytes of the list of a cluster's hosts: without inventories some kilobytes for each of them."""
+
+LogsState: TypeAlias = Literal["requested", "collecting", "completed", "timeout"]
+Severity: TypeAlias = Literal["info", "warning", "error", "critical"]
+
+
+class Service(Protocol):
+    """Where the assisted-service is, and who this host is to it."""
+
+    @property
+    def url(self) -> str: ...
+    @property
+    def cluster_id(self) -> str: ...
+    @property
+    def infra_env_id(self) -> str: ...
+    @property
+    def host_id(self) -> str: ...
+    @property
+    def token(self) -> str | None: ...
+    @property
+    def ca_bundle(self) -> Path | None: ...
+
+
+class AssistedService:
+    """One service, for one round: all its calls carry one `X-Request-ID`. Close it, or use it as a context
+    manager.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        *,
+        proxies: Proxies | None = None,
+        patience: Patience | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        self._service = service
+        self._base = base_url(service.url)
+        token = (service.token or "").strip()
+        headers = {"X-Request-ID": request_id or str(uuid.uuid4()), "Accept": "application/json"}
+        self._transport = Transport(
+            service.url,
+            ca_bundle=service.ca_bundle,
+            proxies=proxies,
+            patience=patience,
+            headers=headers | ({"X-Secret-Key": token} if token else {}),
+            secrets=(token,),
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def host(self) -> View:
+        """This host as the service sees it."""
+        reply = self._call("GET", self._cluster("hosts"), most_body=_MOST_HOSTS)
+        outcome = reply.outcome
+        if isinstance(outcome, Unreachable):
+            return outcome
+        if outcome.status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+            return Refused(outcome.status, outcome.text)
+        if outcome.status == HTTPStatus.NOT_FOUND:
+            return NoHost(outcome.text or "the service knows no such cluster")
+        if outcome.status != HTTPStatus.OK:
+            return outcome
+        try:
+            view = view_of(json.loads(reply.body), self._service.host_id)
+        except (ValueError, RecursionError):
+            view = None
+        # A page of a hotspot or of a balancer is 200, too.
+        return view or Unreachable(f"200, but no list of hosts: {outcome.text[:200]}", tries=outcome.tries)
+
+    def report_stage(self, stage: str, info: str) -> Outcome:
+        """Say that the host is in this stage, with these words.
+
+        Words are cut to what the service can store. ValueError: the stage `Failed`, which would fail the
+        cluster.
+        """
+        if stage.strip().lower() == "failed":
+            raise ValueError(
+                "the stage Failed ends the installation of the whole cluster: it is never reported"
+            )
+        words = info.replace("\0", "")[:LONGEST_INFO]
+        body = {"current_stage": stage, "progress_info": words}
+        return self._call("PUT", self._host("progress"), json=body, again=ASK_AGAIN_FOR_PROGRESS).outcome
+
+    def upload(self, path: Path, logs_type: str) -> Outcome:
+        """Ship a file as the host's logs of that type. A retry begins anew; `sent` counts all of it."""
+        refused = not_sendable(path, LARGEST_UPLOAD)
+        return refused or self._upload(path, path.name, logs_type)
+
+    def upload_bytes(self, data: bytes, name: str, logs_type: str) -> Outcome:
+        """The same for what is in memory already."""
+        return self._upload(data, name, logs_type)
+
+    def _upload(self, file: Path | bytes, name: str, logs_type: str) -> Outcome:
+        service = self._service
+        params = {
+            "logs_type": logs_type,
+            "host_id": service.host_id,
+            **({"infra_env_id": service.infra_env_id} if service.infra_env_id else {}),
+        }
+        url = self._cluster("logs")
+        request = Request(method="POST", url=url, params=params, file=file, part="upfile", name=name)
+        return self._transport.call(request).outcome
+
+    def logs_progress(self, state: LogsState) -> Outcome:
+        """Say how far the collection of this host's logs is."""
+        return self._call("PUT", self._host("logs-progress"), json={"logs_state": state}).outcome
+
+    def event(
+        self, message: str, *, name: str, severity: Severity = "info", props: Mapping[str, str] | None = None
+    ) -> Outcome:
+        """Add a line to the cluster's events. Tried once: the service would keep each repetition."""
+        service = self._service
+        body = {
+            "severity": severity,
+            "category": "user",
+            "name": name,
+            "message": message[:LONGEST_MESSAGE],
+            "event_time": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "cluster_id": service.cluster_id,
+            "infra_env_id": service.infra_env_id,
+            "host_id": service.host_id,
+            **({"props": json.dumps(dict(props))} if props else {}),
+        }
+        return self._call("POST", f"{self._base}/v2/events", json=body, tries=1).outcome
+
+    def _call(
+        self,
+        method: str,
+        url: str,
+        *,
+        json: object = None,
+        again: frozenset[int] | None = None,
+        tries: int | None = None,
+        most_body: int | None = None,
+    ) -> Reply:
+        request = Request(method=method, url=url, json=json)
+        if again is None:
+            return self._transport.call(request, tries=tries, most_body=most_body)
+        return self._transport.call(request, again=again, tries=tries, most_body=most_body)
+
+    def _cluster(self, what: str) -> str:
+        return f"{self._base}/v2/clusters/{_segment(self._service.cluster_id)}/{what}"
+
+    def _host(self, what: str) -> str:
+        service = self._service
+        infra_env, host = _segment(service.infra_env_id), _segment(service.host_id)
+        return f"{self._base}/v2/infra-envs/{infra_env}/hosts/{host}/{what}"
+
+
+def base_url(url: str) -> str:
+    """The URL with the base path after any path it has, unless it ends with that already. A query is no part
+    of it.
+    """
+    try:
+        parts = urlsplit(url.strip())
+    except ValueError:  # told by the first call
+        return url
+    path = parts.path.rstrip("/").removesuffix(BASE_PATH)
+    return urlunsplit((parts.scheme, parts.netloc, path + BASE_PATH, "", ""))
+
+
+def not_sendable(path: Path, most: int | None = None) -> Unreachable | None:
+    """Why the file cannot be sent at all; None when it can."""
+    try:
+        size = path.stat().st_size
+    except OSError as fault:
+        return Unreachable(printable(f"nothing was sent: {path}: {fault.strerror}"), tries=0)
+    if most is not None and size > most:
+        return Unreachable(
+            f"nothing was sent: {size} bytes are more than the {most} that the server takes", tries=0
+        )
+    return None
+
+
+def _segment(value: str) -> str:
+    return quote(value, safe="")
+
+
+def succeeded(outcome: Outcome) -> bool:
+    return isinstance(outcome, Answered) and outcome.good

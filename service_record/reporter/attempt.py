@@ -1,0 +1,206 @@
+"""One try of one request, ended by a clock whatever it hangs in: a name server, a handshake, an upload."""
+
+import contextlib
+import io
+import socket
+import ssl
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import httpx2
+
+from service_record.reporter.answers import MOST_BODY
+
+_GRACE: Final = 1.0
+"""Seconds for a try to notice that it was ended."""
+
+_WORDS: Final[tuple[tuple[type[Exception], str], ...]] = (
+    (httpx2.ConnectTimeout, "no connection within the time limit"),
+    (httpx2.ReadTimeout, "no answer within the time limit"),
+    (httpx2.WriteTimeout, "the server stopped taking data"),
+    (httpx2.ProxyError, "the proxy refused"),
+    (httpx2.ConnectError, "no connection"),
+    (httpx2.RemoteProtocolError, "the connection was closed without an answer"),
+    (httpx2.ReadError, "the connection broke"),
+    (httpx2.WriteError, "the connection broke"),
+    (httpx2.LocalProtocolError, "the request could not be sent as it is"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What to ask. A file, or bytes in its place, is the part `part` of a form, named `name`; without a part,
+    the body.
+    """
+
+    method: str
+    url: str = field(repr=False)
+    params: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    json: object = None
+    file: Path | bytes | None = None
+    part: str | None = None
+    name: str = ""
+
+
+class _EndedError(Exception):
+    """The try's signal to itself that its time is up."""
+
+
+class Attempt:
+    """Makes the request in a thread, because the system's name lookup knows no time limit."""
+
+    def __init__(
+        self, client: httpx2.Client, request: Request, seconds: float, most_body: int | None
+    ) -> None:
+        self.status: int | None = None
+        self.headers: Mapping[str, str] = {}
+        self.body = b""
+        self.sent = 0
+        self.broken = ""
+        """Why it went no further; empty when the answer was read to its end, or as far as wanted."""
+        self.is_tls = False
+        self._client = client
+        self._request = request
+        self._seconds = seconds
+        self._most_body = most_body
+        self._ended = threading.Event()
+        self._socket: socket.socket | None = None
+
+    @property
+    def wants_body(self) -> bool:
+        """Whether the answer is none without its body."""
+        return self._most_body is not None and self.status == httpx2.codes.OK
+
+    def run(self) -> None:
+        """Make the request, within its time whatever happens. A thread that hangs is left behind, and sends
+        nothing.
+        """
+        thread = threading.Thread(target=self._make, name="request", daemon=True)
+        thread.start()
+        try:
+            thread.join(self._seconds)
+        finally:
+            was_late = thread.is_alive()
+            self._end()
+        if was_late:
+            thread.join(_GRACE)
+            self.broken = f"no whole answer within {self._seconds:g} s"
+
+    def _end(self) -> None:
+        self._ended.set()
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                # Not the method of a TLS socket: that one would pull the session from under the thread.
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+    def _make(self) -> None:
+        try:
+            with contextlib.ExitStack() as opened:
+                content = self._content(opened)
+                response = opened.enter_context(self._client.stream(**self._arguments(content)))
+                self.status, self.headers = response.status_code, response.headers
+                self._read(response)
+        except Exception as fault:  # noqa: BLE001 - nobody else is told of a thread's exceptions
+            self.is_tls = _is_about_trust(fault)
+            self.broken = _told(fault)
+
+    def _content(self, opened: contextlib.ExitStack) -> "_Counted | None":
+        file = self._request.file
+        if file is None:
+            return None
+        stream: BinaryIO = io.BytesIO(file) if isinstance(file, bytes) else file.open("rb")
+        return _Counted(opened.enter_context(stream), self)
+
+    def _arguments(self, content: "_Counted | None") -> dict[str, Any]:
+        request = self._request
+        arguments: dict[str, Any] = {
+            "method": request.method,
+            "url": request.url,
+            "headers": request.headers,
+            "extensions": {"trace": self._traced},
+        }
+        if request.params:  # an empty mapping would take away the query that a URL has
+            arguments["params"] = request.params
+        if request.json is not None:
+            arguments["json"] = request.json
+        if content is not None and request.part:
+            arguments["files"] = {request.part: (request.name, content, "application/gzip")}
+        elif content is not None:
+            arguments["content"] = content
+        return arguments
+
+    def _read(self, response: httpx2.Response) -> None:
+        most = self._most_body if self.wants_body and self._most_body else MOST_BODY
+        body = bytearray()
+        for chunk in response.iter_raw():
+            body += chunk
+            self.body = bytes(body[: most + 1])
+            if len(body) > most:
+                self.broken = f"the answer is longer than {most} bytes"
+                return
+
+    def _traced(self, name: str, info: Mapping[str, Any]) -> None:
+        """What the library does next, or has done: nothing more once the time is up."""
+        if name.endswith((".connect_tcp.complete", ".start_tls.complete")):
+            self._socket = info["return_value"].get_extra_info("socket")
+        self.check_time()
+
+    def check_time(self) -> None:
+        if self._ended.is_set():
+            raise _EndedError
+
+
+class _Counted:
+    """A file that counts what was read of it, and is read no further once the try's time is up."""
+
+    def __init__(self, stream: BinaryIO, attempt: Attempt) -> None:
+        self._stream = stream
+        self._attempt = attempt
+
+    def read(self, size: int = -1) -> bytes:
+        self._attempt.check_time()
+        chunk = self._stream.read(size)
+        self._attempt.sent += len(chunk)
+        return chunk
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._stream.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._stream.tell()
+
+    def __iter__(self) -> Iterator[bytes]:  # what makes it content for the library, which then reads
+        return iter(self._stream)
+
+
+def _causes(fault: BaseException | None) -> Iterator[BaseException]:
+    while fault is not None:
+        yield fault
+        fault = fault.__cause__ or fault.__context__
+
+
+def _is_about_trust(fault: Exception) -> bool:
+    """Whether the handshake failed for its contents, not because somebody closed the connection in it."""
+    return isinstance(fault, httpx2.ConnectError) and any(
+        isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError | ssl.SSLZeroReturnError)
+        for cause in _causes(fault)
+    )
+
+
+def _told(fault: Exception) -> str:
+    """What happened in our words and the system's; the library's own may repeat a header's value."""
+    words = next((words for kind, words in _WORDS if isinstance(fault, kind)), "the request failed")
+    for cause in _causes(fault):
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return (
+                f"the server's certificate is not trusted: {cause.verify_message}; "
+                "check the CA bundle, the name in the URL, and this host's clock"
+            )
+    if isinstance(fault, httpx2.ProxyError):
+        return f"{words}: {fault}"
+    detail = next((c.strerror for c in _causes(fault) if isinstance(c, OSError) and c.strerror), None)
+    return f"{words}: {detail}" if detail else words

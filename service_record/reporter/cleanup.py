@@ -1,0 +1,209 @@
+"""The end of the reporter: it never runs again, and nothing of it stays but a tombstone and the records.
+
+The tombstone is written first, and says all that removing needs to know: whatever cuts it short, the next
+round goes on. Each step may find its work done. Once program or units are gone there is no next round, so a
+rule of tmpfiles.d(5) stands by meanwhile, by which the next boot removes what is left, the rule included.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from service_record import systemd
+from service_record.reporter.files import sync_directory, write_whole
+from service_record.reporter.places import Places
+
+_VERSION: Final = 1
+_SYSTEMCTL_SECONDS: Final = 10
+_RULE: Final = "/etc/tmpfiles.d/boot-reporter.conf"
+_RULE_CANNOT_NAME: Final = re.compile(r"[\s\"'%*?\[\]\\]")
+_LEAST_DEPTH: Final = 3
+"""Of a directory that settings name for removal, `/` counted: `/opt/reporter`, and never `/opt`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """That the reporter has stopped for good, and what is still to be removed for it."""
+
+    reason: str
+    stopped: str = ""
+    """When, by this host's clock; RFC 3339."""
+    boot_id: str | None = None
+    remove: tuple[Path, ...] = ()
+    """What the settings named beyond the reporter's own places."""
+    keep: tuple[str, ...] = ()
+    """What is not removed, of `settings`, `spool`, `state`, `units`. The token is, whatever this says."""
+    is_finished: bool = False
+
+    def to_json(self) -> dict[str, object]:
+        document: dict[str, object] = {
+            "version": _VERSION,
+            "reason": self.reason,
+            "stopped": self.stopped,
+            "bootId": self.boot_id,
+            "remove": [str(path) for path in self.remove],
+            "keep": list(self.keep),
+            "finished": self.is_finished,
+        }
+        return {key: value for key, value in document.items() if value is not None}
+
+
+def read_tombstone(places: Places) -> Tombstone | None:
+    """The tombstone; None when there is none. A damaged one counts, only what it named is not known."""
+    if not places.tombstone.exists():
+        return None
+    try:
+        document = json.loads(places.tombstone.read_bytes())
+        return Tombstone(
+            reason=str(document["reason"]),
+            stopped=str(document["stopped"]),
+            boot_id=document.get("bootId"),
+            remove=tuple(Path(str(path)) for path in document["remove"]),
+            keep=tuple(map(str, document["keep"])),
+            is_finished=bool(document["finished"]),
+        )
+    except (OSError, ValueError, TypeError, KeyError):
+        return Tombstone("its tombstone cannot be read")
+
+
+def stop(
+    places: Places, reason: str, remove: Iterable[Path] = (), keep: Iterable[str] = ()
+) -> tuple[str, ...]:
+    """Write the tombstone, unless there is one, and clean up; a line for each thing that stays.
+
+    A full disk gets room first, from what is removed anyway. Where no tombstone can be written at all, that
+    is one of the lines, and everything is removed just the same.
+    """
+    tombstone = Tombstone(
+        reason=reason,
+        stopped=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        boot_id=systemd.boot_id(),
+        remove=tuple(remove),
+        keep=tuple(keep),
+    )
+    unwritten = () if places.tombstone.exists() else _written(places, tombstone)
+    return (*unwritten, *finish(places, read_tombstone(places) or tombstone))
+
+
+def finish(places: Places, tombstone: Tombstone) -> tuple[str, ...]:
+    """Remove what is still there; a line for each thing that stays, none when everything is gone."""
+    rule = places.at(_RULE)
+    with suppress(
+        OSError
+    ):  # without it only a loss of power at the very end leaves a unit, which does nothing
+        write_whole(rule, _rule(places, tombstone), mode=0o644)
+    _systemctl(places, "stop", "--no-block", places.timer.name)
+    left = [line for path in _everything(places, tombstone) for line in _removed(path)]
+    _forgotten(places.settings_file.parent)
+    left += [f"{path}: too much would go with it; remove it by hand" for path in _too_much(places, tombstone)]
+    _systemctl(places, "daemon-reload")
+    left += _removed(rule)
+    if left or tombstone.is_finished or not places.tombstone.exists():
+        return tuple(left)
+    return _written(places, replace(tombstone, is_finished=True))
+
+
+def _everything(places: Places, tombstone: Tombstone) -> Iterator[Path]:
+    """What is to go, in the order in which it goes: the secret first, what could go on with the rest last."""
+    yield places.credential_file
+    yield from _unless("settings", [places.settings_file], tombstone)
+    yield places.issue
+    yield from _gathered(places, tombstone)
+    too_much = set(_too_much(places, tombstone))
+    yield from (places.at(path) for path in tombstone.remove if path not in too_much)
+    yield from _unless("units", _units(places), tombstone)
+
+
+def _unless(kept: str, paths: Iterable[Path], tombstone: Tombstone) -> Iterable[Path]:
+    return () if kept in tombstone.keep else paths
+
+
+def _gathered(places: Places, tombstone: Tombstone) -> Iterator[Path]:
+    """What rounds kept: bundles, the state, what was damaged of it, what a lost power left of writing it."""
+    yield places.work_directory
+    yield from _unless("spool", [places.spool_directory], tombstone)
+    name = places.state_file.name
+    found = sorted(places.state_directory.glob(f"*{name}*"))
+    ours = [path for path in found if path.name.lstrip(".").startswith(name)]
+    yield from _unless("state", ours, tombstone)
+
+
+def _units(places: Places) -> Iterator[Path]:
+    units = (places.service, places.timer)
+    yield from (unit.with_name(f"{unit.name}.d") for unit in units)
+    yield from (*places.unit_links, *units)
+
+
+def _too_much(places: Places, tombstone: Tombstone) -> Iterator[Path]:
+    """Directories that no settings can have meant: `/`, `/usr`."""
+    for path in tombstone.remove:
+        if len(path.parts) < _LEAST_DEPTH and places.at(path).is_dir():
+            yield path
+
+
+def _rule(places: Places, tombstone: Tombstone) -> bytes:
+    """The rule: at the next boot (`!`) each of these is removed, with all that is in it (`R`)."""
+    paths = [*_everything(places, tombstone), places.at(_RULE)]
+    on_host = [f"/{path.relative_to(places.root)}" for path in paths]
+    named = [path for path in on_host if not _RULE_CANNOT_NAME.search(path)]
+    return "".join(f"R! {path}\n" for path in named).encode()
+
+
+def _written(places: Places, tombstone: Tombstone) -> tuple[str, ...]:
+    data = json.dumps(tombstone.to_json(), indent=2).encode() + b"\n"
+    try:
+        try:
+            write_whole(places.tombstone, data)
+        except OSError:
+            for path in _gathered(places, tombstone):
+                list(_removed(path))
+            write_whole(places.tombstone, data)
+    except OSError as error:
+        return (_told(places.tombstone, error),)
+    return ()
+
+
+def _removed(path: Path) -> Iterator[str]:
+    """Remove a file, a link, or a directory with all that is in it, for good; say so when it stays."""
+    try:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+        sync_directory(path.parent)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        yield _told(path, error)
+
+
+def _forgotten(directory: Path) -> None:
+    """Remove a directory that may hold files of somebody else, and then stays."""
+    with suppress(OSError):
+        directory.rmdir()
+        sync_directory(directory.parent)
+
+
+def _told(path: Path, error: OSError) -> str:
+    return f"{path}: {error.strerror or error}; remove it by hand"
+
+
+def _systemctl(places: Places, *arguments: str) -> None:
+    """Tell systemd, where it runs this host. What it answers does not matter: the files are what counts."""
+    if places.root != Path("/") or not Path("/run/systemd/system").is_dir():
+        return
+    with suppress(OSError, subprocess.SubprocessError):
+        subprocess.run(
+            ["systemctl", "--quiet", *arguments],
+            check=False,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_SYSTEMCTL_SECONDS,
+        )

@@ -1,0 +1,244 @@
+"""The one table of what is gathered, in the order of the bundle: what explains most comes first.
+
+Members lie where OpenShift's own gather puts them, so far as it has them. To gather more, add a row.
+"""
+
+from typing import Final
+
+from service_record.reporter.gather import facts
+from service_record.reporter.gather.containers import ContainerLogs
+from service_record.reporter.gather.failed_units import FailedUnits
+from service_record.reporter.gather.journal import Journal
+from service_record.reporter.gather.model import Collector
+from service_record.reporter.gather.records import ServiceRecords
+from service_record.reporter.gather.take import Command, Fact, File, Listing, Tree
+
+_MIB: Final = 1 << 20
+
+_SYSTEMD: Final = ("/run/systemd/system",)
+"""Only there where systemd is the init system; see sd_booted(3)."""
+_BUS: Final = ("/run/dbus/system_bus_socket",)
+_CRIO: Final = ("/run/crio/crio.sock",)
+_UNFINISHED: Final = ("Bootup is not yet finished",)
+
+_UNITS: Final = {
+    "bootkube": ("bootkube.service",),
+    "release-image": ("release-image*.service",),
+    "kubelet": ("kubelet.service",),
+    "crio": ("crio.service",),
+    "crio-configure": ("crio-configure.service",),
+    "machine-config-daemon": ("machine-config-daemon-*.service",),
+    "ignition": ("ignition-*.service", "coreos-ignition-*.service"),
+    "NetworkManager": ("NetworkManager*.service",),
+    "node-ip": ("nodeip-configuration*.service", "node-valid-hostname.service"),
+    "ovs": ("ovs-configuration.service", "openvswitch.service", "ovs*-*.service"),
+    "agent": ("agent*.service", "node-zero.service", "start-cluster-installation.service"),
+    "assisted": ("assisted-*.service", "apply-host-config.service"),
+    "install-to-disk": ("install-to-disk.service", "coreos-installer*.service"),
+    "approve-csr": ("approve-csr.service",),
+    "master-bmh-update": ("master-bmh-update.service",),
+    "ironic": ("ironic*.service", "metal3-*.service"),
+    "rpm-ostree": ("rpm-ostreed.service", "ostree-*.service", "pivot.service"),
+    "time": ("chronyd.service", "systemd-timesyncd.service"),
+    "boot-reporter": ("boot-reporter.service",),
+}
+"""Member of bootstrap/journals -> the units whose lines are in it."""
+
+
+def _journal_of(name: str, units: tuple[str, ...]) -> Collector:
+    member = f"bootstrap/journals/{name}.log"
+    return Collector(f"journal-{name}", member, Journal(units), seconds=30, bytes=4 * _MIB)
+
+
+def _printed(name: str, member: str, *argv: str, needs: tuple[str, ...] = ()) -> Collector:
+    return Collector(name, member, Command(argv), needs=needs)
+
+
+def _network(name: str, *argv: str) -> Collector:
+    return _printed(name, f"bootstrap/network/{name}.txt", *argv)
+
+
+def _of_systemd(name: str, *argv: str, absent: tuple[str, ...] = ()) -> Collector:
+    return Collector(name, f"bootstrap/systemd/{name}.txt", Command(argv, absent=absent), needs=_SYSTEMD)
+
+
+def _system_file(name: str, path: str) -> Collector:
+    return Collector(name, f"bootstrap/system/{name}.txt", File(path))
+
+
+COLLECTORS: Final = (
+    Collector("service-records", "bootstrap/services/", ServiceRecords(), seconds=30, bytes=8 * _MIB),
+    # systemd
+    _printed(
+        "failed-units",
+        "failed-units.txt",
+        *("systemctl", "list-units", "--state=failed", "--full", "--no-pager"),
+        needs=_SYSTEMD,
+    ),
+    Collector("unit-status", "unit-status/", FailedUnits(), seconds=30, needs=_SYSTEMD),
+    _of_systemd("jobs", "systemctl", "list-jobs", "--full", "--no-pager"),
+    _of_systemd("units", "systemctl", "list-units", "--all", "--full", "--no-pager"),
+    _of_systemd("unit-files", "systemctl", "list-unit-files", "--full", "--no-pager"),
+    _of_systemd(
+        "unit-times",
+        *("systemctl", "show", "--no-pager", "--property=Id,ActiveState,SubState,Result,NRestarts"),
+        "--property=ExecMainStatus,InactiveExitTimestampMonotonic,ActiveEnterTimestampMonotonic",
+        *("--property=ActiveExitTimestampMonotonic,InactiveEnterTimestampMonotonic", "*.service"),
+    ),
+    _of_systemd("startup", "systemd-analyze", "time", absent=_UNFINISHED),
+    _of_systemd("blame", "systemd-analyze", "--no-pager", "blame", absent=_UNFINISHED),
+    _of_systemd("critical-chain", "systemd-analyze", "--no-pager", "critical-chain", absent=_UNFINISHED),
+    _printed("boots", "bootstrap/journals/boots.txt", "journalctl", "--quiet", "--no-pager", "--list-boots"),
+    # the journal, by unit
+    *(_journal_of(name, units) for name, units in _UNITS.items()),
+    Collector(
+        "journal-kernel",
+        "bootstrap/journals/kernel.log",
+        Journal(kernel=True, lines=50_000),
+        seconds=30,
+        bytes=4 * _MIB,
+    ),
+    # the network
+    Collector("reachability", "bootstrap/network/reachability.txt", Fact(facts.reachability), seconds=60),
+    _network("ip-addr", "ip", "-d", "addr"),
+    _network("ip-route", "ip", "-d", "route", "show", "table", "all"),
+    _network("ip-6-route", "ip", "-6", "-d", "route", "show", "table", "all"),
+    _network("ip-rule", "ip", "rule"),
+    _network("ip-6-rule", "ip", "-6", "rule"),
+    _network("ip-neighbour", "ip", "-s", "neighbour"),
+    _network("ip-link", "ip", "-s", "link"),
+    _network("sockets", "ss", "-lntup"),
+    Collector("hostname", "bootstrap/network/hostname.txt", File("/proc/sys/kernel/hostname")),
+    Collector("resolv-conf", "bootstrap/network/resolv.conf", File("/etc/resolv.conf")),
+    Collector("nsswitch-conf", "bootstrap/network/nsswitch.conf", File("/etc/nsswitch.conf")),
+    Collector("hosts", "bootstrap/network/hosts", File("/etc/hosts")),
+    *(
+        Collector(
+            f"nmcli-{name}",
+            f"bootstrap/network/nmcli-{name}.txt",
+            Command(("nmcli", "--colors=no", *what), absent=("NetworkManager is not running",)),
+        )
+        for name, what in {
+            "general": ("general", "status"),
+            "devices": ("device", "show"),
+            "connections": ("connection", "show"),
+        }.items()
+    ),
+    Collector(
+        "network-profiles",
+        "bootstrap/network/profiles.txt",
+        Listing(
+            (
+                "/etc/NetworkManager/system-connections/*",
+                "/etc/NetworkManager/conf.d/*",
+                "/etc/NetworkManager/dispatcher.d/**/*",
+                "/etc/sysconfig/network-scripts/ifcfg-*",
+                "/run/NetworkManager/system-connections/*",
+            ),
+            has_digests=False,
+        ),
+    ),
+    # disks and mounts
+    _printed("mounts", "bootstrap/storage/findmnt.txt", "findmnt", "--real", "--notruncate"),
+    Collector("proc-mounts", "bootstrap/storage/mounts.txt", File("/proc/self/mounts")),
+    _printed(
+        "block-devices",
+        "bootstrap/storage/lsblk.txt",
+        *("lsblk", "--output=NAME,MAJ:MIN,TYPE,SIZE,RO,RM,FSTYPE,LABEL,UUID,MOUNTPOINT,MODEL,SERIAL,STATE"),
+    ),
+    _printed("disk-space", "bootstrap/storage/df.txt", "df", "--local", "--print-type", "--all"),
+    _printed("inodes", "bootstrap/storage/df-inodes.txt", "df", "--local", "--inodes", "--all"),
+    Collector("disk-statistics", "bootstrap/storage/diskstats.txt", File("/proc/diskstats")),
+    # memory, pressure, time
+    _system_file("memory", "/proc/meminfo"),
+    _system_file("load", "/proc/loadavg"),
+    *(_system_file(f"pressure-{what}", f"/proc/pressure/{what}") for what in ("cpu", "io", "memory")),
+    _printed(
+        "processes", "bootstrap/system/processes.txt", "ps", "-eo", "pid,ppid,stat,etimes,rss,wchan:20,comm"
+    ),
+    Collector("clocks", "bootstrap/system/clocks.txt", Fact(facts.clocks)),
+    _printed("time-settings", "bootstrap/system/timedatectl.txt", "timedatectl", "status", needs=_BUS),
+    *(
+        Collector(
+            f"chrony-{what}",
+            f"bootstrap/system/chrony-{what}.txt",
+            Command(("chronyc", "-n", what), absent=("Cannot talk to daemon",)),
+        )
+        for what in ("tracking", "sources")
+    ),
+    # what was installed, and how far that came
+    _system_file("os-release", "/etc/os-release"),
+    _system_file("kernel-version", "/proc/version"),
+    _system_file("kernel-command-line", "/proc/cmdline"),
+    Collector("ignition-result", "bootstrap/system/ignition-result.json", File("/etc/.ignition-result.json")),
+    Collector(
+        "machine-config",
+        "bootstrap/system/machine-config.txt",
+        Listing(
+            (
+                "/etc/ignition-machine-config-encapsulated.json*",
+                "/etc/machine-config-daemon/**/*",
+                "/etc/mcs-machine-config-content.json*",
+                "/etc/kubernetes/*",
+                "/etc/kubernetes/manifests/*",
+                "/var/lib/kubelet/*",
+                "/var/lib/kubelet/pki/*",
+                "/run/machine-config-daemon*",
+                "/run/ostree-booted",
+                "/boot/ignition*",
+            )
+        ),
+    ),
+    Collector(
+        "rpm-ostree", "bootstrap/system/rpm-ostree.txt", Command(("rpm-ostree", "status")), 20, needs=_BUS
+    ),
+    Collector("packages", "bootstrap/system/packages.txt", Command(("rpm", "--query", "--all")), seconds=20),
+    # containers
+    *(
+        Collector(
+            f"crictl-{what}",
+            f"bootstrap/containers/crictl-{what}.txt",
+            Command(("crictl", *argv)),
+            needs=_CRIO,
+        )
+        for what, argv in {"ps": ("ps", "--all"), "pods": ("pods",), "images": ("images",)}.items()
+    ),
+    Collector("container-logs", "bootstrap/containers/", ContainerLogs("crictl"), 60, 256 << 10, needs=_CRIO),
+    Collector(
+        "pod-logs",
+        "bootstrap/pod-logs/",
+        Tree("/var/log/pods", ("/var/log/pods/*/*/*.log",)),
+        seconds=30,
+        bytes=128 << 10,
+    ),
+    Collector(
+        "control-plane-logs",
+        "bootstrap/containers/bootstrap-control-plane/",
+        Tree("/var/log/bootstrap-control-plane", ("/var/log/bootstrap-control-plane/*.log",)),
+        seconds=30,
+        bytes=256 << 10,
+    ),
+    _printed("podman-ps", "bootstrap/pods/podman-ps.txt", "podman", "ps", "--all", "--no-trunc"),
+    Collector("podman-logs", "bootstrap/pods/", ContainerLogs("podman"), 60, 256 << 10),
+    Collector(
+        "agent-logs",
+        "bootstrap/agent/",
+        Tree(
+            "/var/log", ("/var/log/agent*/*.log", "/var/log/agent*.log", "/var/log/assisted-installer*.log")
+        ),
+    ),
+    # the journal, whole
+    *(
+        Collector(
+            f"journal-boot{boot}",
+            f"bootstrap/journals/boot{boot}.log",
+            Journal(boot=boot, lines=lines),
+            seconds=30,
+            bytes=8 * _MIB,
+        )
+        for boot, lines in {-1: 20_000, -2: 5_000}.items()
+    ),
+    Collector(
+        "journal", "bootstrap/journals/journal.log", Journal(lines=1_000_000), seconds=120, bytes=256 * _MIB
+    ),
+)

@@ -1,0 +1,99 @@
+"""Files of a host, which may be links, pipes, huge, growing, or not ours to read."""
+
+import errno
+import os
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from service_record.reporter.gather.deadline import Deadline
+from service_record.reporter.gather.model import GatherError, Status
+from service_record.writer import open_regular
+
+_READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+_CHUNK_BYTES: Final = 256 << 10
+_MOST_LINKS: Final = 40  # as the kernel; see path_resolution(7)
+_MOST_LOOKED_AT: Final = 10_000
+"""How many matches of a pattern are looked at, however many there are."""
+
+
+def below(root: Path, path: str) -> Path:
+    """Where an absolute path of the host leads, its links being the host's too, and none leading outside."""
+    rest = [part for part in reversed(Path(path).parts) if part != "/"]
+    place, links = root, 0
+    while rest:
+        part = rest.pop()
+        if part == "..":
+            place = place if place == root else place.parent
+            continue
+        target = _link(place / part)
+        if target is None or links == _MOST_LINKS:
+            place /= part
+            continue
+        links += 1
+        place = root if target.is_absolute() else place
+        rest += [step for step in reversed(target.parts) if step != "/"]
+    return place
+
+
+def _link(path: Path) -> Path | None:
+    try:
+        return Path(os.readlink(path))  # noqa: PTH115  # Path.readlink() says the same in 3.11, slower
+    except OSError:
+        return None
+
+
+def opened(path: Path) -> int:
+    """A descriptor of a regular file, to be closed. Raises GatherError, absent where there is no file.
+
+    A last step that is a link is not followed: what is meant to be is resolved before.
+    """
+    try:
+        return open_regular(path, _READ)
+    except FileNotFoundError:
+        raise GatherError(Status.ABSENT, f"no file {path}") from None
+    except OSError as error:
+        why = "a link" if error.errno == errno.ELOOP else error.strerror or "not a regular file"
+        raise GatherError(Status.FAILED, f"{path}: {why}") from error
+
+
+def tail(descriptor: int, most: int) -> tuple[int, Iterator[bytes]]:
+    """The last bytes of an open file, and how many before them are skipped.
+
+    No more than `most` are read of a file that grows, nor of one of /proc, whose size is only known then.
+    """
+    size = os.fstat(descriptor).st_size
+    skipped = max(size - most, 0)
+    return skipped, _chunks(descriptor, skipped, most)
+
+
+def _chunks(descriptor: int, offset: int, most: int) -> Iterator[bytes]:
+    os.lseek(descriptor, offset, os.SEEK_SET)
+    left = most
+    while left > 0:
+        chunk = os.read(descriptor, min(left, _CHUNK_BYTES))
+        if not chunk:
+            return
+        left -= len(chunk)
+        yield chunk
+
+
+def matches(root: Path, patterns: tuple[str, ...], deadline: Deadline) -> list[Path]:
+    """The files, newest first, that match absolute patterns of the host; no link, and none reached by one.
+
+    What is in a pattern before its first wildcard is resolved as any path of the host.
+    """
+    found: dict[Path, float] = {}
+    for pattern in patterns:
+        fixed = re.split(r"[*?\[]", pattern, maxsplit=1)[0].rpartition("/")[0]
+        base = below(root, fixed or "/").resolve()
+        for match in islice(base.glob(pattern[len(fixed) + 1 :]), _MOST_LOOKED_AT):
+            if deadline.left() == 0:
+                break
+            with suppress(OSError):
+                if match.resolve() == match:
+                    found[match] = match.stat().st_mtime
+    return sorted(found, key=lambda path: (-found[path], path))

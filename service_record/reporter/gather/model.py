@@ -1,0 +1,175 @@
+"""What collectors, a bundle and a round know of one another; gathering itself is in `gathering`."""
+
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+from service_record.reporter.gather.deadline import Deadline
+
+
+class Status(StrEnum):
+    """What became of a collector, in the words of manifest.json."""
+
+    GIVEN = "given"
+    ABSENT = "absent"
+    """The host does not have it: no such program, file or service. No error."""
+    EMPTY = "empty"
+    """It was asked, and there was nothing to say."""
+    CUT = "cut"
+    """Its oldest bytes are missing: it was longer than its limit."""
+    TIMED_OUT = "timed-out"
+    """It was stopped at its time limit; what it had given until then is there."""
+    FAILED = "failed"
+    """What it gave, if anything, may not be all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """The host that is gathered from, and what is known before."""
+
+    root: Path = Path("/")
+    """Files are read below it; programs are run as they are found on PATH."""
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Of it only PATH, HOME and the proxies are used; programs see no other part of it."""
+    boot_id: str | None = None
+    cursor: str | None = None
+    """Of the journal: what is after it is new. None for the whole boot."""
+    urls: tuple[str, ...] = ()
+    """The services whose reachability is checked, without credentials."""
+    ca_bundle: Path | None = None
+    """A file of certificates trusted beside the system's when they are checked."""
+
+
+Opening: TypeAlias = Callable[[int], bytes]
+"""What stands before the rest of a file of which so many bytes are cut off at its beginning."""
+
+
+class Member(Protocol):
+    """One file of a bundle, while it is written."""
+
+    @property
+    def given(self) -> int:
+        """How many bytes were written to it."""
+
+    @property
+    def cut(self) -> int:
+        """How many of them, the oldest, were dropped again because of a limit."""
+
+    def write(self, data: bytes, /) -> object:
+        """Append. Raises OSError when the bundle as a whole can hold nothing more."""
+
+
+class Bundle(Protocol):
+    """What is gathered goes here, one member after the other."""
+
+    def member(
+        self, path: str, *, limit: int | None = None, mtime: float | None = None, opening: Opening = ...
+    ) -> AbstractContextManager[Member]:
+        """Begin a file, of which the last `limit` bytes are kept; `mtime` is in seconds since 1970.
+
+        The path is relative to the top directory of the bundle. Where the beginning is cut off, `opening`
+        makes what stands in its place; by default a line that says so.
+        """
+
+    def add(self, path: str, data: bytes) -> None:
+        """Add a whole small file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """From here on the chunks belong to this file of the bundle."""
+
+    member: str
+    mtime: float | None = None
+    """When it was last written, in seconds since 1970; None for now."""
+    skipped: int = 0
+    """Bytes of it that are left out, the oldest, because of its limit."""
+    opening: Opening | None = None
+    """For what is useless without its beginning; None where a cut is told as in any text."""
+
+
+Piece: TypeAlias = Begin | bytes
+"""Bytes before any `Begin` belong to the member that the collector names."""
+
+Pieces: TypeAlias = Generator[Piece, None, None]
+
+
+class GatherError(Exception):
+    """It could not be had, or not wholly: the status is absent, cut, timed out or failed.
+
+    The text says why, in one line.
+    """
+
+    def __init__(self, status: Status, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class Take(Protocol):
+    """A kind of source: a program, a file, the journal, a fact that Python finds out."""
+
+    def pieces(self, task: "Task") -> Pieces:
+        """What it gives; nothing when there is nothing.
+
+        It runs in a thread of its own, which is left behind when it goes on long after the deadline. What it
+        started must be gone when it ends, also when it is closed. Raises GatherError, also after
+        pieces; anything else that it raises is a failure, too.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Collector:
+    """A row of the table: something to gather, and what it may cost."""
+
+    name: str
+    member: str
+    """Where it goes in the bundle; with a slash at the end, the directory that its files go to."""
+    take: Take
+    seconds: float = 10
+    bytes: int = 1 << 20
+    """How much of each file is kept, at its end."""
+    needs: tuple[str, ...] = ()
+    """Programs by name and files by absolute path without which it is absent."""
+
+    @property
+    def most(self) -> int:
+        """How many bytes are read of a program before it counts as one that prints without end."""
+        return 8 * self.bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A collector at work on a host."""
+
+    collector: Collector
+    context: Context
+    deadline: Deadline
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A file that is in the bundle."""
+
+    path: str
+    bytes: int
+    dropped_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What became of a collector."""
+
+    name: str
+    member: str
+    status: Status
+    bytes: int = 0
+    """How much it gave, before redaction."""
+    seconds: float = 0.0
+    dropped_bytes: int = 0
+    """How much of what there was is not in the bundle because of a limit; a producer stopped says no end."""
+    reason: str | None = None
+    """Why it is absent, was stopped or failed, in one line."""
+    files: tuple[Given, ...] = ()

@@ -1,0 +1,160 @@
+"""Programs that are run for what they print, and that can neither hold us nor stay behind.
+
+A program runs in a session of its own, with nothing to read, the locale C.UTF-8, and idle priority for disks
+where ionice is there to give it; the priority of the processor it inherits from the thread that starts it.
+"""
+
+import fcntl
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import IO, Final
+
+from service_record.reporter.gather.deadline import Deadline
+from service_record.reporter.gather.model import GatherError, Status
+
+CHUNK_BYTES: Final = 256 << 10
+ERROR_BYTES: Final = 4 << 10
+"""How much of its error output is kept: the last."""
+
+_DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_IDLE: Final = ("ionice", "-t", "-c", "3")  # -t: never mind where it is not allowed
+_LOOK_SECONDS: Final = 0.1
+"""How often is looked whether a program has ended whose pipe somebody else keeps, or whether it may go on."""
+_GRACE_SECONDS: Final = 0.5
+"""Between SIGTERM and SIGKILL, and then until it is left to its fate, which is that of a dead disk."""
+
+
+def found(program: str, environ: Mapping[str, str]) -> str | None:
+    """Where a program is on the PATH of this environment; None where it is not."""
+    return shutil.which(program, path=environ.get("PATH") or _DEFAULT_PATH)
+
+
+class Program:
+    """One program and what it prints. Must be closed, and is when `chunks` has ended."""
+
+    def __init__(
+        self, command: Sequence[str], environ: Mapping[str, str], *, is_merged: bool = False
+    ) -> None:
+        """Start it; merged, its error output is part of its output.
+
+        Raises GatherError, absent where there is no such program.
+        """
+        self.errors = b""
+        """The last of its error output."""
+        self.status: int | None = None
+        """Its exit status as `subprocess` has it; None until it is known, and when it was stopped."""
+        self.name = command[0]
+        path = found(self.name, environ)
+        if path is None:
+            raise GatherError(Status.ABSENT, f"no program {self.name}")
+        idle = _IDLE if shutil.which(_IDLE[0]) else ()
+        try:
+            self._process = subprocess.Popen(
+                [*idle, path, *command[1:]],
+                cwd="/",
+                env=_environment(environ),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT if is_merged else subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise GatherError(Status.FAILED, f"{path}: {error.strerror}") from error
+
+    def chunks(self, deadline: Deadline, most: int) -> Iterator[bytes]:
+        """What it prints, until it ends; a grandchild that keeps the pipe is not waited for.
+
+        Raises GatherError when it has not ended at the deadline, and after `most` bytes.
+        """
+        read = 0
+        try:
+            for stream, chunk in self._read(deadline):
+                read += len(chunk)
+                if stream is self._process.stderr:
+                    self.errors = (self.errors + chunk)[-ERROR_BYTES:]
+                else:
+                    yield chunk
+                if read > most:
+                    raise GatherError(Status.CUT, f"stopped after {read} bytes: it printed without end")
+        finally:
+            self.close()
+
+    def _read(self, deadline: Deadline) -> Iterator[tuple[IO[bytes], bytes]]:
+        with selectors.DefaultSelector() as open_ones:
+            for stream in (self._process.stdout, self._process.stderr):
+                if stream is not None:
+                    _widen(stream)
+                    open_ones.register(stream, selectors.EVENT_READ)
+            while open_ones.get_map():
+                has_ended = self._has_ended()
+                ready = open_ones.select(0 if has_ended else min(deadline.left(), _LOOK_SECONDS))
+                if has_ended and not (ready and deadline.left()):
+                    return
+                self._still_has_time(deadline)
+                for key, _ in ready:
+                    stream = key.fileobj  # type: ignore[assignment]  # registered above
+                    chunk = os.read(key.fd, CHUNK_BYTES)
+                    if chunk and stream is not None:
+                        yield stream, chunk
+                    else:
+                        open_ones.unregister(key.fileobj)
+            pause = 0.001
+            while not self._has_ended():  # it closed its output, and ends, or goes on
+                self._still_has_time(deadline)
+                time.sleep(min(deadline.left(), pause))
+                pause = min(2 * pause, _LOOK_SECONDS)
+
+    def _still_has_time(self, deadline: Deadline) -> None:
+        if deadline.left() == 0:
+            raise GatherError(Status.TIMED_OUT, f"{self.name} did not end within its time")
+
+    def _has_ended(self) -> bool:
+        """Whether it has, without taking its status: until then nobody else can have its number."""
+        try:
+            return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        except ChildProcessError:  # we inherited that nobody waits for children
+            return True
+
+    def close(self) -> None:
+        """End it, and all that it has left behind in its group."""
+        if self._has_ended():
+            self._signal(signal.SIGKILL)
+            self.status = self._process.wait()
+        else:
+            self._stop()
+        for stream in (self._process.stdout, self._process.stderr):
+            if stream is not None:
+                stream.close()
+
+    def _stop(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            self._signal(number)
+            patience = Deadline(_GRACE_SECONDS)
+            while not self._has_ended() and patience.left():
+                time.sleep(0.01)
+        self._signal(signal.SIGKILL)
+        if self._has_ended():
+            self._process.wait()
+
+    def _signal(self, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)
+
+
+def _environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """What a program is given: nothing that may be secret, and no reason to colour, page or ask."""
+    given = {"PATH": environ.get("PATH") or _DEFAULT_PATH, "HOME": environ.get("HOME") or "/root"}
+    given |= {"LC_ALL": "C.UTF-8", "TZ": "UTC", "TERM": "dumb", "NO_COLOR": "1"}
+    return given | {"SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": "cat", "SYSTEMD_URLIFY": "0"}
+
+
+def _widen(stream: IO[bytes]) -> None:
+    """Read in larger pieces, where the host has room for that; see pipe(7)."""
+    with suppress(OSError):
+        fcntl.fcntl(stream.fileno(), fcntl.F_SETPIPE_SZ, 1 << 20)

@@ -1,0 +1,177 @@
+"""The kinds of sources that a row of the table may name; more are in modules of their own."""
+
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from service_record.reporter.gather import files
+from service_record.reporter.gather.model import (
+    Begin,
+    GatherError,
+    Pieces,
+    Status,
+    Task,
+)
+from service_record.reporter.gather.running import Program
+
+_MOST_DIGESTED: Final = 16 << 20
+"""Bytes; of a larger file only name, size and time are told."""
+
+Ask: TypeAlias = Callable[[Task], Iterator[bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What a program prints, and behind that what it says of errors. Never a shell's command."""
+
+    argv: tuple[str, ...]
+    fine: tuple[int, ...] = (0,)
+    """Exit statuses that are no failure."""
+    absent: tuple[str, ...] = ()
+    """Words in its error output, printed instead of anything else, that say: this host does not have it."""
+    is_merged: bool = False
+    """Whether its error output is what it is run for, as much as the other."""
+
+    def pieces(self, task: Task) -> Pieces:
+        """Raises GatherError for an exit status that is not fine."""
+        program = Program(self.argv, task.context.environ, is_merged=self.is_merged)
+        is_silent = True
+        for chunk in program.chunks(task.deadline, task.collector.most):
+            is_silent = False
+            yield chunk
+        errors = program.errors.decode(errors="replace").strip()
+        if is_silent and any(words in errors for words in self.absent):
+            raise GatherError(Status.ABSENT, errors.splitlines()[-1])
+        if errors:
+            yield b"" if is_silent else b"\n"
+            yield f"[service-record: error output]\n{errors}\n".encode()
+        if program.status not in self.fine:
+            raise GatherError(Status.FAILED, _ending(program.status, errors))
+
+
+def _ending(status: int | None, errors: str) -> str:
+    said = f": {errors.splitlines()[-1]}" if errors else ""
+    if status is not None and status < 0:
+        return f"killed by signal {-status}{said}"
+    return f"exit status {status}{said}"
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """The end of one file."""
+
+    path: str
+
+    def pieces(self, task: Task) -> Pieces:
+        """Raises GatherError, absent where there is no such file, failed where it is not ours to read."""
+        yield from _file(
+            task.collector.member, files.below(task.context.root, self.path), task.collector.bytes
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """The ends of the newest files that match, each under its path below `base` in the collector's directory."""
+
+    base: str
+    """An absolute path, which all patterns begin with."""
+    patterns: tuple[str, ...]
+    most: int = 40
+    """How many files."""
+
+    def pieces(self, task: Task) -> Pieces:
+        """Raises GatherError, absent where nothing matches, failed where one could not be read."""
+        found = _matches(self.patterns, task)
+        base = files.below(task.context.root, self.base).resolve()
+        trouble: list[GatherError] = []
+        for path in found[: self.most]:
+            if task.deadline.left() == 0:
+                raise GatherError(Status.TIMED_OUT, "not all files were read within the time")
+            try:
+                yield from _file(
+                    f"{task.collector.member}{path.relative_to(base)}", path, task.collector.bytes
+                )
+            except GatherError as error:
+                trouble.append(error)
+        if trouble:
+            raise GatherError(Status.FAILED, str(trouble[0]))
+        if len(found) > self.most:
+            raise GatherError(Status.CUT, f"the newest {self.most} of {len(found)} files")
+
+
+def _matches(patterns: tuple[str, ...], task: Task) -> list[Path]:
+    found = files.matches(task.context.root, patterns, task.deadline)
+    if not found:
+        more = f", nor any of {len(patterns) - 1} others" if len(patterns) > 1 else ""
+        raise GatherError(Status.ABSENT, f"no file {patterns[0]}{more}")
+    return found
+
+
+def _file(member: str, path: Path, most: int) -> Pieces:
+    descriptor = files.opened(path)
+    try:
+        skipped, chunks = files.tail(descriptor, most)
+        yield Begin(member, os.fstat(descriptor).st_mtime, skipped)
+        yield from chunks
+    except OSError as error:
+        raise GatherError(Status.FAILED, f"{path}: {error.strerror}") from error
+    finally:
+        os.close(descriptor)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Mode, owner, size, time and, if wanted, SHA-256 of the files that match, a line each; no contents."""
+
+    patterns: tuple[str, ...]
+    has_digests: bool = True
+    """Not where contents are so short that a digest tells them."""
+
+    def pieces(self, task: Task) -> Pieces:
+        """Raises GatherError, absent where nothing matches."""
+        found = _matches(self.patterns, task)
+        root = task.context.root.resolve()
+        for path in sorted(found):
+            if task.deadline.left() == 0:
+                raise GatherError(Status.TIMED_OUT, "not all files were looked at within the time")
+            yield f"{self._described(path)}  /{path.relative_to(root)}\n".encode(errors="backslashreplace")
+
+    def _described(self, path: Path) -> str:
+        try:
+            status = path.lstat()
+        except OSError as error:
+            return f"{error.strerror}"
+        written = datetime.fromtimestamp(status.st_mtime, UTC).isoformat(timespec="seconds")
+        about = (
+            f"{stat.filemode(status.st_mode)} {status.st_uid}:{status.st_gid} {status.st_size:>9} {written}"
+        )
+        if not self.has_digests or not stat.S_ISREG(status.st_mode):
+            return about
+        return f"{about} {_digest(path)}"
+
+
+def _digest(path: Path) -> str:
+    try:
+        descriptor = files.opened(path)
+    except GatherError as error:
+        return f"({error})"
+    with os.fdopen(descriptor, "rb") as stream:
+        if os.fstat(descriptor).st_size > _MOST_DIGESTED:
+            return "(large)"
+        return hashlib.sha256(stream.read(_MOST_DIGESTED)).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """What a function of ours finds out."""
+
+    ask: Ask
+
+    def pieces(self, task: Task) -> Pieces:
+        """Raises what the function raises."""
+        yield from self.ask(task)

@@ -1,0 +1,235 @@
+"""Where a bundle can go. Every destination has one face, and answers as a server would."""
+
+import filecmp
+import hashlib
+import io
+import itertools
+import tarfile
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
+from pathlib import Path
+from typing import Final, Protocol
+from urllib.parse import parse_qsl, urlsplit
+
+from service_record.reporter.answers import Answered, Outcome, Unreachable, printable
+from service_record.reporter.assisted_service import AssistedService, Service, not_sendable, succeeded
+from service_record.reporter.attempt import Request
+from service_record.reporter.durable import place_copy, remove_torn
+from service_record.reporter.patience import Patience
+from service_record.reporter.proxies import Proxies
+from service_record.reporter.transport import Transport
+
+HOST_BOOT: Final = "host_boot"
+HOST: Final = "host"
+_COLLECTOR: Final = "collector+"
+_SHORTEST_SECRET: Final = 8
+"""Characters: a shorter value of a query is no signature, and masking it would garble every answer."""
+
+
+class Destination(Protocol):
+    """Takes bundles, one at a time, and raises nothing on account of a network, a server or a disk."""
+
+    @property
+    def kind(self) -> str:
+        """A name that stays the same over rounds, is unique among a host's destinations, and no secret."""
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether an earlier bundle stays when a later one comes."""
+
+    def ship(self, bundle: Path) -> Outcome:
+        """Hand the bundle over, whole or not at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostBootLogs:
+    """The assisted-service's logs of their own for boots, where it has them."""
+
+    service: AssistedService
+    is_known: bool = False
+    """Whether it took such logs before. A service that does not know them may keep a large upload on its disk
+    for ever, so it is asked with a small one first.
+    """
+
+    kind: str = field(default=HOST_BOOT, init=False)
+    keeps_all: bool = field(default=False, init=False)
+
+    def ask(self) -> Outcome:
+        """Whether the service takes these logs, by an archive of some hundred bytes that says what it is."""
+        return self.service.upload_bytes(_probe(), "probe.tar.gz", HOST_BOOT)
+
+    def ship(self, bundle: Path) -> Outcome:
+        if refused := not_sendable(bundle):
+            return refused
+        if self.is_known:
+            return self.service.upload(bundle, HOST_BOOT)
+        asked = self.ask()
+        if not succeeded(asked):
+            return asked
+        shipped = self.service.upload(bundle, HOST_BOOT)
+        return replace(shipped, tries=asked.tries + shipped.tries, sent=asked.sent + shipped.sent)
+
+
+@dataclass(frozen=True, slots=True)
+class HostLogs:
+    """The assisted-service's one slot of logs for each host: an upload takes the place of the agent's own
+    logs.
+    """
+
+    service: AssistedService
+
+    kind: str = field(default=HOST, init=False)
+    keeps_all: bool = field(default=False, init=False)
+
+    def ship(self, bundle: Path) -> Outcome:
+        """Upload, then say that this was all: the upload alone leaves the host in `collecting`."""
+        shipped = self.service.upload(bundle, HOST)
+        if not isinstance(shipped, Answered) or not shipped.good:
+            return shipped
+        said = self.service.logs_progress("completed")
+        if succeeded(said):
+            return shipped
+        why = f"{said.status} {said.text}" if isinstance(said, Answered) else said.reason
+        return replace(shipped, text=printable(f"{shipped.text} (not marked as completed: {why})"))
+
+
+@dataclass(frozen=True, slots=True)
+class Collector:
+    """Another service with the same calls, of which only logs are asked. It is not sent the assisted-
+    service's key.
+    """
+
+    service: AssistedService
+    kind: str
+    keeps_all: bool = field(default=True, init=False)
+
+    def ship(self, bundle: Path) -> Outcome:
+        return self.service.upload(bundle, HOST_BOOT)
+
+
+@dataclass(frozen=True, slots=True)
+class PutUrl:
+    """A URL that takes a body, as presigned ones of object stores do. Its query is a secret."""
+
+    url: str = field(repr=False)
+    transport: Transport = field(repr=False)
+    kind: str
+    keeps_all: bool = field(default=False, init=False)
+
+    def ship(self, bundle: Path) -> Outcome:
+        # No Content-Type: some stores sign it, and then only the one they expect is right.
+        request = Request(method="PUT", url=self.url, file=bundle)
+        return not_sendable(bundle) or self.transport.call(request).outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """A directory that is there: of a stick, of a share, of the host. Names begin with the host's."""
+
+    path: Path
+    host: str
+    keeps_all: bool = field(default=True, init=False)
+
+    @property
+    def kind(self) -> str:
+        return f"directory:{self.path}"
+
+    def ship(self, bundle: Path) -> Outcome:
+        """201: copied; 200: it was there already. A directory that is missing is not made: a mount may be."""
+        try:
+            beginning = f"{self.host}-"
+            remove_torn(self.path, beginning)
+            for target in _names(self.path / f"{beginning}{bundle.name}"):
+                if not target.exists():
+                    place_copy(bundle, target)
+                    return Answered(HTTPStatus.CREATED, printable(str(target)))
+                if filecmp.cmp(bundle, target, shallow=False):
+                    return Answered(HTTPStatus.OK, printable(str(target)))
+        except OSError as fault:
+            return Unreachable(printable(f"{self.path}: {fault.strerror or fault}"))
+        raise AssertionError("there is always another name")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sender:
+    """Who ships, and how: what the destinations of one host have in common."""
+
+    host: str
+    """A name for files: the host's id, or its hostname."""
+    service: Service | None = None
+    """Whose ids a collector knows the host by, and whose CA bundle holds for all."""
+    proxies: Proxies | None = None
+    patience: Patience | None = None
+
+
+def destination(target: str, sender: Sender) -> Destination:
+    """What a setting names: a directory, an http(s) URL, or a collector. ValueError: it is none of them,
+    without it.
+    """
+    if target.startswith("/"):
+        return Directory(Path(target), sender.host.replace("/", "_"))
+    if not target.removeprefix(_COLLECTOR).startswith(("http://", "https://")):
+        raise ValueError("ship_to takes /DIRECTORY, http(s)://…, collector+http(s)://…")
+    if not target.startswith(_COLLECTOR):
+        return _put_url(target, sender)
+    if sender.service is None:
+        raise ValueError("a collector knows a host by its ids: set cluster_id, infra_env_id and host_id")
+    url = target.removeprefix(_COLLECTOR)
+    service = AssistedService(
+        _Elsewhere(url, sender.service), proxies=sender.proxies, patience=sender.patience
+    )
+    return Collector(service, _kind("collector", url))
+
+
+def _put_url(url: str, sender: Sender) -> PutUrl:
+    ca_bundle = sender.service.ca_bundle if sender.service else None
+    transport = Transport(
+        url, ca_bundle=ca_bundle, proxies=sender.proxies, patience=sender.patience, secrets=_secrets(url)
+    )
+    return PutUrl(url, transport, _kind("put", url))
+
+
+class _Elsewhere:
+    """The host's ids at another URL, without its key."""
+
+    token = None
+
+    def __init__(self, url: str, service: Service) -> None:
+        self.url = url
+        self.cluster_id, self.infra_env_id, self.host_id = (
+            service.cluster_id,
+            service.infra_env_id,
+            service.host_id,
+        )
+        self.ca_bundle = service.ca_bundle
+
+
+def _kind(beginning: str, url: str) -> str:
+    """Scheme and host, and what tells two URLs of one host apart without telling them."""
+    parts = urlsplit(url)
+    digest = hashlib.sha256(url.encode()).hexdigest()[:12]
+    return f"{beginning}:{parts.scheme}://{parts.hostname}:{digest}"
+
+
+def _secrets(url: str) -> tuple[str, ...]:
+    parts = urlsplit(url)
+    values = (parts.query, parts.password or "", *(value for _, value in parse_qsl(parts.query)))
+    return tuple(value for value in values if len(value) >= _SHORTEST_SECRET)
+
+
+def _names(first: Path) -> Iterable[Path]:
+    """The path, and the same with a number before its suffixes, for ever."""
+    yield first
+    stem, dot, suffixes = first.name.partition(".")
+    yield from (first.with_name(f"{stem}-{number}{dot}{suffixes}") for number in itertools.count(2))
+
+
+def _probe() -> bytes:
+    said = b"Asked whether this service takes logs of the type host_boot. The logs follow.\n"
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        member = tarfile.TarInfo("README")
+        member.size = len(said)
+        archive.addfile(member, io.BytesIO(said))
+    return packed.getvalue()

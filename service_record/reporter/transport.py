@@ -1,0 +1,222 @@
+"""Requests as the reporter makes them: patient within limits, verified, never redirected, silent about secrets.
+
+Nothing is raised on account of a network, a server or a setting: what went wrong is an `Unreachable`, whose
+reason says what to do.
+"""
+
+import logging
+import ssl
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+import httpx2
+import stamina
+
+from service_record.reporter.answers import Answered, Outcome, Unreachable, one_line, printable, retry_after
+from service_record.reporter.attempt import Attempt, Request
+from service_record.reporter.patience import ASK_AGAIN, Patience, wait_before_next
+from service_record.reporter.proxies import Proxies
+from service_record.version import __version__
+
+_NONE_KEPT: Final = httpx2.Limits(max_keepalive_connections=0)
+"""A connection for each try: the next one may meet another, healthier server behind the same name."""
+
+
+class _TryAgain(Exception):  # noqa: N818 - no error: what the repeating library wants to hear
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__()
+        self.outcome = outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An outcome with the body of the answer, as far as it was asked for."""
+
+    outcome: Outcome
+    body: bytes = b""
+
+
+class Transport:
+    """Requests to one server. `secrets` occur in no text that it gives, and neither does the URL."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        ca_bundle: Path | None = None,
+        proxies: Proxies | None = None,
+        patience: Patience | None = None,
+        headers: Mapping[str, str] | None = None,
+        secrets: Collection[str] = (),
+    ) -> None:
+        self._patience = patience or Patience()
+        self._secrets = tuple({*filter(None, secrets), *map(unquote, filter(None, secrets))})
+        self._headers = {
+            "User-Agent": f"service-record/{__version__}",
+            "Accept-Encoding": "identity",  # an error page that unpacks to gigabytes is not worth reading
+            **(headers or {}),
+        }
+        _silence()
+        self._client: httpx2.Client | None = None
+        self._fault: Unreachable | None = None
+        try:
+            _check(url, self._headers)
+            self._client = self._new_client(url, ca_bundle, proxies or Proxies())
+        except _FaultySettingError as fault:
+            self._fault = Unreachable(str(fault), is_tls=fault.is_tls, tries=0)
+
+    def _new_client(self, url: str, ca_bundle: Path | None, proxies: Proxies) -> httpx2.Client:
+        trust = trusted(ca_bundle)
+        patience = self._patience
+        return httpx2.Client(
+            verify=trust,
+            proxy=_proxy(proxies.for_url(url), trust),
+            trust_env=False,  # what the environment says has become settings already
+            follow_redirects=False,  # what is sent goes where it was meant to go, the key with it, or nowhere
+            limits=_NONE_KEPT,
+            timeout=httpx2.Timeout(
+                connect=patience.connect, read=patience.read, write=patience.write, pool=patience.connect
+            ),
+        )
+
+    def call(
+        self,
+        request: Request,
+        *,
+        again: Collection[int] = ASK_AGAIN,
+        tries: int | None = None,
+        most_body: int | None = None,
+    ) -> Reply:
+        """The answer to a request, asked for again where that makes sense; the last one when all tries are
+        used up.
+
+        `most_body` is how many bytes of a good answer are wanted; an answer without them is no answer.
+        """
+        if self._client is None:
+            return Reply(self._fault or Unreachable("the connection is closed", tries=0))
+        patience = self._patience
+        end = time.monotonic() + patience.budget
+        tries = tries or (patience.upload_tries if request.file is not None else patience.tries)
+        sent = count = 0
+        reply = Reply(Unreachable("nothing was tried", tries=0))
+
+        def judge(again_after: Exception) -> bool | float:
+            if not isinstance(again_after, _TryAgain):
+                return False
+            return wait_before_next(again_after.outcome, again, end - time.monotonic())
+
+        try:
+            for attempt in stamina.retry_context(
+                on=judge,
+                attempts=tries,
+                timeout=patience.budget,
+                wait_initial=patience.first_wait,
+                wait_max=patience.longest_wait,
+                wait_jitter=patience.jitter,
+            ):
+                with attempt:
+                    reply = self._once(self._client, request, most_body)
+                    count, sent = count + 1, sent + reply.outcome.sent
+                    _raise_unless_final(reply.outcome, again, patience.budget)
+        except _TryAgain:
+            pass
+        return replace(reply, outcome=replace(reply.outcome, tries=count, sent=sent))
+
+    def _once(self, client: httpx2.Client, request: Request, most_body: int | None) -> Reply:
+        total = self._patience.upload_total if request.file is not None else self._patience.total
+        request = replace(request, headers={**self._headers, **request.headers})
+        attempt = Attempt(client, request, total, most_body)
+        attempt.run()
+        if attempt.status is None or (attempt.broken and attempt.wants_body):
+            reason = printable(attempt.broken or "no answer", self._secrets)
+            return Reply(Unreachable(reason, is_tls=attempt.is_tls, sent=attempt.sent))
+        answered = Answered(
+            attempt.status,
+            one_line(attempt.body, self._secrets),
+            retry_after(attempt.headers.get("retry-after"), datetime.now(UTC), attempt.headers.get("date")),
+            sent=attempt.sent,
+        )
+        return Reply(answered, attempt.body)
+
+    def close(self) -> None:
+        """Close what is open; later calls are `Unreachable`."""
+        if self._client is not None:
+            self._client.close()
+        self._client = None
+
+
+def _raise_unless_final(outcome: Outcome, again: Collection[int], budget: float) -> None:
+    if wait_before_next(outcome, again, budget) is not False:
+        raise _TryAgain(outcome)
+
+
+class _FaultySettingError(Exception):
+    def __init__(self, text: str, *, is_tls: bool = False) -> None:
+        super().__init__(text)
+        self.is_tls = is_tls
+
+
+def _check(url: str, headers: Mapping[str, str]) -> None:
+    """Raise for what the library would only stumble over later, with the value in its words."""
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 1) > 0
+        httpx2.URL(url)
+    except (ValueError, httpx2.InvalidURL):
+        good = False
+    if not good:
+        raise _FaultySettingError("the URL is none of http:// or https:// with a host: correct the setting")
+    for name, value in headers.items():
+        if not (value.isascii() and value.isprintable()):
+            raise _FaultySettingError(
+                f"what {name} is to say holds characters that no header can carry: correct the credential"
+            )
+
+
+def trusted(ca_bundle: Path | None) -> ssl.SSLContext:
+    """Whom to trust: the system's certificate authorities, and those of the bundle, if that is one."""
+    context = ssl.create_default_context()
+    # As the agents on the same hosts trust, Go's way: every certificate of the bundle, whether it calls
+    # itself an authority or not, and also chains of service CAs that lack extensions which strict
+    # verification asks for.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if ca_bundle is None:
+        return context
+    try:
+        context.load_verify_locations(cafile=ca_bundle)
+    except ssl.SSLError:
+        why = "holds no certificates in PEM form, or a damaged one"
+    except OSError as fault:
+        why = fault.strerror or "cannot be read"
+    else:
+        return context
+    raise _FaultySettingError(
+        f"{ca_bundle}: {why}; correct the CA bundle, nothing is sent without it", is_tls=True
+    )
+
+
+def _proxy(url: str | None, trust: ssl.SSLContext) -> httpx2.Proxy | None:
+    if url is None:
+        return None
+    try:
+        parts = urlsplit(url)
+        if parts.scheme in {"http", "https"} and parts.hostname and (parts.port or 1) > 0:
+            return httpx2.Proxy(url, ssl_context=trust if parts.scheme == "https" else None)
+    except (ValueError, httpx2.InvalidURL):
+        pass
+    raise _FaultySettingError(
+        "the proxy's URL is none of http:// or https:// with a host: correct the setting"
+    )
+
+
+def _silence() -> None:
+    """Have the libraries log nothing: URLs with their queries, and headers, may hold secrets."""
+    for name in ("httpx2", "httpcore2.connection", "httpcore2.http11", "httpcore2.proxy", "httpcore2.socks"):
+        logging.getLogger(name).disabled = True
+    stamina.instrumentation.set_on_retry_hooks(())

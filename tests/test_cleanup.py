@@ -1,0 +1,311 @@
+"""The end of the reporter: nothing of it stays but a tombstone and the records, whatever cuts that short."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from service_record.reporter.cleanup import Tombstone, finish, read_tombstone, stop
+from service_record.reporter.places import Places
+from tests.builders import entry, write_lines
+from tests.programs import REPOSITORY
+
+TOKEN = "canary-7f3a-token"
+EXTRA = Path("/opt/reporter")
+REASON = "the kubelet is up"
+STOP = f"""
+import sys
+from pathlib import Path
+from service_record.reporter.cleanup import stop
+from service_record.reporter.places import Places
+sys.exit("\\n".join(stop(Places(Path(sys.argv[1])), {REASON!r}, [Path({str(EXTRA)!r})])) or 0)
+"""
+CHANGES = ("rename", "unlink", "unlinkat", "rmdir")
+
+
+def write(path: Path, text: str = "") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def host(root: Path) -> Places:
+    """A host with all that the reporter may have left, and with files of somebody else around it."""
+    places = Places(root)
+    write(places.settings_file, "[service]\n")
+    write(places.credential_file, TOKEN)
+    write(places.state_file, "{}")
+    write(places.state_directory / f".{places.state_file.name}.x1y2", "{")
+    write(places.state_directory / f"{places.state_file.name}.damaged", "{")
+    write(places.spool_directory / "bundle.tar.gz", TOKEN)
+    write(places.work_directory / "deep/member", TOKEN)
+    write(places.issue, "failed\n")
+    write(places.service, "[Service]\n")
+    write(places.timer, "[Timer]\n")
+    write(places.timer.with_name("boot-reporter.timer.d") / "frequency.conf", "[Timer]\n")
+    write(places.service.with_name("boot-reporter.service.d") / "proxy.conf", f"# {TOKEN}\n")
+    for wants in ("timers.target.wants", "multi-user.target.wants"):
+        link = places.timer.parent / wants / places.timer.name
+        link.parent.mkdir()
+        link.symlink_to(f"../{places.timer.name}")
+    write(root / str(EXTRA)[1:] / "bin/service-record", "#!/bin/sh\n")
+    for neighbour in (
+        "etc/systemd/system/sshd.service",
+        "etc/issue.d/10-other.issue",
+        "etc/tmpfiles.d/a.conf",
+    ):
+        write(root / neighbour, "its own\n")
+    (root / "etc/systemd/system/multi-user.target.wants/sshd.service").symlink_to("../sshd.service")
+    places.records.mkdir(parents=True)
+    write_lines(places.records / "bootkube.json", entry())
+    return places
+
+
+def files(root: Path) -> set[str]:
+    return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_symlink() or not path.is_dir()}
+
+
+KEPT = {
+    "etc/systemd/system/sshd.service",
+    "etc/systemd/system/multi-user.target.wants/sshd.service",
+    "etc/issue.d/10-other.issue",
+    "etc/tmpfiles.d/a.conf",
+    "var/log/openshift/bootkube.json",
+    "var/lib/service-record/reporter.stopped",
+}
+
+
+def holds_the_token(root: Path) -> bool:
+    return subprocess.run(["grep", "-r", TOKEN, root], check=False, stdout=subprocess.DEVNULL).returncode == 0
+
+
+def test_nothing_is_left_but_the_tombstone_and_what_is_not_ours(tmp_path: Path) -> None:
+    places = host(tmp_path)
+    assert stop(places, REASON, [EXTRA]) == ()
+    assert files(tmp_path) == KEPT
+    assert not places.settings_file.parent.exists()
+    assert not holds_the_token(tmp_path)
+
+
+def test_the_tombstone_says_why_and_when(tmp_path: Path) -> None:
+    places = host(tmp_path)
+    stop(places, REASON)
+    tombstone = read_tombstone(places)
+    assert tombstone is not None
+    assert (tombstone.reason, tombstone.is_finished) == (REASON, True)
+    assert tombstone.stopped.endswith("Z")
+    assert places.tombstone.stat().st_mode & 0o777 == 0o600
+
+
+def test_who_stops_twice_keeps_the_first_reason(tmp_path: Path) -> None:
+    places = host(tmp_path)
+    stop(places, REASON)
+    assert stop(places, "another") == ()
+    assert json.loads(places.tombstone.read_text())["reason"] == REASON
+
+
+@pytest.mark.parametrize(
+    ("word", "kept"),
+    [
+        ("settings", "etc/service-record/reporter.toml"),
+        ("spool", "var/lib/service-record/spool/bundle.tar.gz"),
+        ("state", "var/lib/service-record/reporter.json"),
+        ("units", "etc/systemd/system/boot-reporter.service"),
+    ],
+)
+def test_what_settings_want_to_keep_stays_and_the_token_goes(tmp_path: Path, word: str, kept: str) -> None:
+    places = host(tmp_path)
+    assert stop(places, REASON, [EXTRA], [word]) == ()
+    left = files(tmp_path) - KEPT
+    assert kept in left
+    assert {Path(path).parts[:2] for path in left} == {Path(kept).parts[:2]}
+    assert not places.credential_file.exists()
+
+
+def test_a_host_without_a_reporter_can_be_stopped(tmp_path: Path) -> None:
+    assert stop(Places(tmp_path), REASON) == ()
+    assert files(tmp_path) == {"var/lib/service-record/reporter.stopped"}
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"reason": 1}', "\x00" * 100])
+def test_a_damaged_tombstone_counts(tmp_path: Path, text: str) -> None:
+    places = host(tmp_path)
+    write(places.tombstone, text)
+    tombstone = read_tombstone(places)
+    assert tombstone is not None
+    assert finish(places, tombstone) == ()
+    assert files(tmp_path) - {path for path in files(tmp_path) if path.startswith("opt/")} == KEPT
+
+
+def test_files_of_somebody_else_in_the_settings_directory_stay_with_it(tmp_path: Path) -> None:
+    places = host(tmp_path)
+    theirs = write(places.settings_file.with_name("collector.toml"))
+    assert stop(places, REASON) == ()
+    assert theirs.exists()
+
+
+def test_a_directory_at_the_top_is_not_removed_for_anybody(tmp_path: Path) -> None:
+    places = host(tmp_path)
+    (line,) = stop(places, REASON, [Path("/opt"), Path("/")][:1])
+    assert line == "/opt: too much would go with it; remove it by hand"
+    assert (tmp_path / "opt/reporter/bin/service-record").exists()
+    assert not holds_the_token(tmp_path)
+
+
+def test_a_link_is_removed_and_not_what_it_points_to(tmp_path: Path) -> None:
+    places = host(tmp_path)
+    shutil.rmtree(places.spool_directory)
+    theirs = write(tmp_path / "home/precious")
+    places.spool_directory.symlink_to(theirs.parent)
+    assert stop(places, REASON) == ()
+    assert theirs.exists()
+    assert not places.spool_directory.is_symlink()
+
+
+def test_what_cannot_be_removed_is_told_and_all_else_goes(tmp_path: Path) -> None:
+    places = host(tmp_path)
+    places.issue.unlink()
+    places.issue.mkdir()
+    pinned = write(places.issue / "pinned")
+    if subprocess.run(["chattr", "+i", pinned], check=False, capture_output=True).returncode != 0:
+        pytest.skip("immutable files cannot be had here")
+    try:
+        (line,) = stop(places, REASON, [EXTRA])
+        tombstone = read_tombstone(places)
+    finally:
+        subprocess.run(["chattr", "-i", pinned], check=True)
+    assert line.startswith(f"{places.issue}: ")
+    assert line.endswith("; remove it by hand")
+    assert tombstone is not None
+    assert not tombstone.is_finished
+    assert files(tmp_path) - {str(pinned.relative_to(tmp_path))} == KEPT
+    assert finish(places, tombstone) == ()
+    assert files(tmp_path) == KEPT
+
+
+def killed_at(change: str, number: int, root: Path) -> bool:
+    """Stop the reporter in a process that is killed before its n-th call of a kind; whether it got there."""
+    trace = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={change}"]
+    kill = ["-e", f"inject={change}:signal=KILL:when={number}"]
+    done = subprocess.run(
+        [*trace, *kill, sys.executable, "-B", "-c", STOP, root],
+        env={"PYTHONPATH": str(REPOSITORY), "PATH": os.environ["PATH"]},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode in {0, -9, 137}, done.stderr
+    return done.returncode != 0
+
+
+def hosts_with_ever_later_kills(directory: Path) -> Iterator[Path]:
+    for change in CHANGES:
+        for number in count(1):
+            places = host(directory / f"{change}-{number}")
+            if not killed_at(change, number, places.root):
+                break
+            yield places.root
+
+
+@pytest.fixture(scope="module")
+def found_after_kills(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Hosts on which the reporter was killed before its first change of a kind, the second, and so on."""
+    if shutil.which("strace") is None:
+        pytest.skip("no strace")
+    return list(hosts_with_ever_later_kills(tmp_path_factory.mktemp("killed")))
+
+
+@pytest.fixture
+def killed(found_after_kills: list[Path], tmp_path: Path) -> list[Places]:
+    """The same hosts, for one test to go on with."""
+    return [Places(shutil.copytree(root, tmp_path / root.name, symlinks=True)) for root in found_after_kills]
+
+
+def test_after_a_kill_there_is_a_tombstone_or_else_everything_and_the_next_call_finishes(
+    killed: list[Places], tmp_path: Path
+) -> None:
+    everything = files(host(tmp_path / "untouched").root)
+    for places in killed:
+        tombstone = read_tombstone(places)
+        if tombstone is None:
+            assert files(places.root) >= everything
+            assert stop(places, REASON, [EXTRA]) == ()
+        else:
+            assert tombstone.remove == (EXTRA,)
+            assert finish(places, tombstone) == ()
+        assert files(places.root) == KEPT
+        assert not holds_the_token(places.root)
+    assert len(killed) > 15
+
+
+def test_of_what_there_is_the_token_goes_first_and_the_units_last(killed: list[Places]) -> None:
+    def is_whole(places: Places) -> tuple[bool, bool, bool]:
+        others = (places.settings_file, places.state_file, places.spool_directory, places.issue)
+        units = (*places.unit_links, places.service, places.timer)
+        return places.credential_file.exists(), all(map(Path.exists, others)), all(map(Path.exists, units))
+
+    assert {is_whole(places) for places in killed} == {
+        (True, True, True),
+        (False, True, True),
+        (False, False, True),
+        (False, False, False),
+    }
+
+
+def test_what_a_kill_left_once_no_round_could_go_on_is_removed_by_the_next_boot(killed: list[Places]) -> None:
+    if shutil.which("systemd-tmpfiles") is None:
+        pytest.skip("no systemd-tmpfiles")
+    cut_short = [
+        places
+        for places in killed
+        if len(places.unit_links) < 2 and not (read_tombstone(places) or Tombstone("")).is_finished
+    ]
+    assert any(places.timer.exists() for places in cut_short)
+    for places in cut_short:
+        before = files(places.root)
+        remove_by_rules_below(places.root)
+        assert files(places.root) == before, "it did not wait for a boot"
+        remove_by_rules_below(places.root, "--boot")
+        assert files(places.root) - {"var/lib/service-record/.reporter.stopped.new"} == KEPT
+
+
+def remove_by_rules_below(root: Path, *options: str) -> None:
+    """Without the name of a rule, or without --root, the rules of this very host would be in force."""
+    rule = "boot-reporter.conf"
+    if (root / "etc/tmpfiles.d" / rule).exists():
+        subprocess.run(["systemd-tmpfiles", f"--root={root}", "--remove", *options, rule], check=True)
+
+
+def test_a_full_disk_gets_room_for_the_tombstone_from_what_goes_anyway(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("not root")
+    script = """
+    mount -t tmpfs -o size=64k tmpfs "$1" && mkdir -p "$1/var/lib/service-record/spool" &&
+    head --bytes=1M /dev/zero >"$1/var/lib/service-record/spool/bundle" 2>/dev/null
+    "$2" -B -c "$3" "$1" && cat "$1/var/lib/service-record/reporter.stopped" && ls "$1/var/lib/service-record"
+    """
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script, "sh", tmp_path, sys.executable, STOP],
+        env={"PYTHONPATH": str(REPOSITORY), "PATH": os.environ["PATH"]},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if "unshare" in done.stderr or "mount:" in done.stderr:
+        pytest.skip("this root may mount nothing, so no full disk can be had here")
+    assert done.returncode == 0, done.stderr
+    assert REASON in done.stdout
+    assert "spool" not in done.stdout
+
+
+def test_a_tombstone_that_was_written_is_read_again(tmp_path: Path) -> None:
+    places = Places(tmp_path)
+    whole = Tombstone(REASON, "2026-11-21T01:05:10Z", "b0" * 16, (EXTRA,), ("spool",), is_finished=True)
+    write(places.tombstone, json.dumps(whole.to_json()))
+    assert read_tombstone(places) == whole

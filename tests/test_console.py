@@ -1,0 +1,70 @@
+"""The verdict above the login prompts."""
+
+import os
+import pty
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from service_record.reporter.console import issue, show
+from service_record.reporter.places import Places
+
+
+def test_the_verdict_comes_first_then_what_to_do_then_room_for_the_prompt() -> None:
+    assert issue("failed: bootkube in stage pull: no such image", "Log in: service-record show") == (
+        b"service-record: failed: bootkube in stage pull: no such image\nLog in: service-record show\n\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (r"failed: \4{eth0} \n \e{red}", rb"failed: \\4{eth0} \\n \\e{red}"),
+        ("failed: \x1b[2J\x07", rb"failed: \\x1b[2J\\x07"),
+        ("failed: first\nsecond\r\nthird", rb"failed: first\\x0asecond\\x0d\\x0athird"),
+        ("failed: größe ✗ \u202e", rb"failed: gr??e ? \\u202e"),
+    ],
+    ids=["agetty's own", "a terminal's", "lines", "no ASCII"],
+)
+def test_nothing_in_it_acts_on_agetty_or_on_a_terminal(said: str, expected: bytes) -> None:
+    assert issue(said) == b"service-record: " + expected + b"\n\n"
+
+
+def test_a_long_verdict_has_two_rows_with_its_beginning_and_its_end() -> None:
+    first, second, last = issue(f"failed: {'x' * 500} no such image").splitlines()
+    assert first.startswith(b"service-record: failed: xxx")
+    assert second.endswith(b"no such image")
+    assert max(len(first), len(second)) == 79
+    assert last == b""
+
+
+def test_it_is_written_only_when_it_says_something_else(tmp_path: Path) -> None:
+    places = Places(tmp_path)
+    show(places, b"one\n")
+    before = places.issue.stat()
+    show(places, b"one\n")
+    assert places.issue.stat().st_ino == before.st_ino
+    show(places, b"two\n")
+    assert places.issue.read_bytes() == b"two\n"
+    assert places.issue.stat().st_mode & 0o777 == 0o644
+    assert [path.name for path in places.issue.parent.iterdir()] == ["80-service-record.issue"]
+
+
+def test_agetty_shows_what_was_said(tmp_path: Path) -> None:
+    if shutil.which("agetty") is None or os.geteuid() != 0:
+        pytest.skip("no agetty, or not root")
+    said = r"failed: \n \4 \\ C:\dir \e{red}"
+    file = tmp_path / "issue"
+    file.write_bytes(issue(said))
+    ours, its = pty.openpty()
+    try:
+        subprocess.run(
+            ["agetty", "--show-issue", "--issue-file", file], stdin=its, stdout=its, stderr=its, check=True
+        )
+        shown = os.read(ours, 4096)
+    finally:
+        os.close(ours)
+        os.close(its)
+    assert shown.decode().splitlines()[0] == f"service-record: {said}"

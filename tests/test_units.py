@@ -1,0 +1,65 @@
+"""The units of the boot reporter: what they wait for, what waits for them, and what they may do."""
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from configparser import RawConfigParser
+from pathlib import Path
+
+import pytest
+
+UNITS = Path(__file__).resolve().parents[1] / "units"
+SERVICE = UNITS / "boot-reporter.service"
+TIMER = UNITS / "boot-reporter.timer"
+MOST_EXPOSURE = 3.0
+ORDERINGS = {"after", "before", "requires", "requisite", "bindsto", "partof", "upholds", "wants", "conflicts"}
+DEMANDS = {"requiredby", "upheldby", "alias", "also", "wantedby"}
+
+both = pytest.mark.parametrize("unit", [SERVICE, TIMER], ids=["service", "timer"])
+
+
+def settings(unit: Path) -> Iterator[tuple[str, str]]:
+    """Name in lower case and value of every setting; of those that are repeated the last."""
+    parser = RawConfigParser(strict=False)
+    parser.read_string(unit.read_text())
+    for section in parser.sections():
+        yield from parser.items(section)
+
+
+def test_the_exposure_of_the_service_is_at_most_three() -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("no systemd-analyze")
+    threshold = f"--threshold={MOST_EXPOSURE * 10:.0f}"
+    analyze = ["systemd-analyze", "security", "--offline=true", "--no-pager", threshold, str(SERVICE)]
+    done = subprocess.run(analyze, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Overall exposure level for boot-reporter.service: " in done.stdout
+
+
+def test_what_the_sandbox_lacks_has_its_reason_in_the_unit() -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("no systemd-analyze")
+    analyze = ["systemd-analyze", "security", "--offline=true", "--json=short", str(SERVICE)]
+    rows = json.loads(subprocess.run(analyze, capture_output=True, text=True, check=True).stdout)
+    missing = {re.split("[=/]", row["name"])[0] for row in rows if float(row["exposure"] or 0) > 0}
+    assert missing, "it can always be had safer"
+    assert [name for name in sorted(missing) if f"{name}=" not in SERVICE.read_text()] == []
+
+
+@both
+def test_nothing_of_the_host_waits_for_them_or_needs_them(unit: Path) -> None:
+    found = {name: value for name, value in settings(unit) if name in ORDERINGS | DEMANDS}
+    assert found.pop("conflicts") == found.pop("before") == "shutdown.target"
+    assert set(found.pop("after", "").split()) <= {"local-fs.target", "systemd-journald.socket"}
+    assert found.pop("wantedby", "timers.target") == "timers.target"
+    assert found == {}
+    assert ("defaultdependencies", "no") in settings(unit)
+
+
+@both
+def test_no_unit_holds_a_secret_or_takes_one_from_where_everybody_reads(unit: Path) -> None:
+    names = dict(settings(unit))
+    assert not {"environment", "environmentfile", "passenvironment"} & set(names)
+    assert names.get("setcredential", r"token:\x20") == r"token:\x20"
