@@ -27,6 +27,7 @@ PARTS = {
     "reporter": {"reporter"},
     "display": {"display"},
     "export": {"export"},
+    "deploy": {"deploy"},
     "cli": {"cli"},
 }
 MAY_IMPORT = {
@@ -43,7 +44,8 @@ MAY_IMPORT = {
     "redaction": {"format"},
     "display": {"format", "history", "diagnosis"},
     "export": {"format", "history", "display"},
-    "reporter": set(PARTS) - {"cli", "recorder", "reporter"},
+    "reporter": set(PARTS) - {"cli", "recorder", "reporter", "deploy"},
+    "deploy": {"format", "systemd"},
     "cli": set(PARTS) - {"cli"},
 }
 PURE = {"format", "layout", "history", "diagnosis", "display", "export"}
