@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from markdown_it import MarkdownIt
 from markdown_it.tree import SyntaxTreeNode
 
-from manual import roff
+from service_record.manual import roff
 
 _PARSER = MarkdownIt("commonmark").enable("table")
 
