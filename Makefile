@@ -2,7 +2,7 @@
 
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test golden check fuzz bench examples bashes man install clean
+.PHONY: help demo test golden check fuzz bench examples bashes man install deb rpm clean
 
 DESTDIR =
 PREFIX = /usr/local
@@ -50,6 +50,12 @@ man: $(READY) ## write man pages and shell completions into build/share
 # Without .venv any Python will do; what is made of the command line is then left out.
 install: ## what `service-record install` does, into DESTDIR for a package; PREFIX=/usr/local OPTIONS=--reporter
 	@$(if $(wildcard $(READY)),$(PYTHON),python3) -B -m packages.stage '$(or $(DESTDIR),/)' --prefix '$(PREFIX)' $(OPTIONS)
+
+deb: $(READY) ## make the Debian package of shim, drop-ins, man pages and completions in build/packages
+	@$(PYTHON) -m packages.deb build/packages
+
+rpm: $(READY) ## make the RPM package of the same, with packages/service-record.spec
+	@$(PYTHON) -m packages.rpm build/packages
 
 clean: ## remove everything that was made, .venv too
 	rm -rf .venv .cache build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

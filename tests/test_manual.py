@@ -22,6 +22,8 @@ from tests.programs import REPOSITORY
 PAGES = [
     "man1/service-record.1",
     *(f"man1/service-record-{verb}.1" for verb in VERBS),
+    "man1/bootstrap-service-record.sh.1",
+    "man1/service-record-exit.sh.1",
     "man5/service-record.5",
 ]
 

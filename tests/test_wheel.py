@@ -20,7 +20,7 @@ WHAT_ELSE_IT_NEEDS = sysconfig.get_path("purelib")
 
 def built(directory: Path, kind: str, source: Path = REPOSITORY) -> Path:
     """The wheel or sdist that hatchling, which pip has build it, makes of a source tree."""
-    build = [sys.executable, "-m", "hatchling", "build", "--directory", directory, "--target", kind]
+    build = [sys.executable, "-m", "hatchling", "build", "--directory", str(directory), "--target", kind]
     subprocess.run(build, cwd=source, check=True, capture_output=True)
     (made,) = directory.iterdir()
     return made

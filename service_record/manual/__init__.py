@@ -17,14 +17,22 @@ COMPLETIONS: Final = {
 }
 """Where each shell, or its package of completions, looks below PREFIX/share."""
 
+_DOCUMENTS: Final = (
+    ("record-format.md", verbs.PROGRAM, 5),
+    ("shell.md", "bootstrap-service-record.sh", 1),
+    ("shell.md", "service-record-exit.sh", 1),
+)
+"""Documents that are pages: of which name, in which section."""
+
 
 def pages(command: click.Group) -> Iterator[tuple[str, str]]:
     """Path below PREFIX/share, and text. Raises FileNotFoundError where a document is missing."""
     for name, page in verbs.pages(command, _document("cli.md")):
         yield f"man/man1/{name}.1", page
     version = f"{verbs.PROGRAM} {__version__}"
-    page = markdown.page(_document("record-format.md"), verbs.PROGRAM, 5, RELEASED, version)
-    yield "man/man5/service-record.5", page
+    for document, name, number in _DOCUMENTS:
+        page = markdown.page(_document(document), name, number, RELEASED, version)
+        yield f"man/man{number}/{name}.{number}", page
     for shell, path in COMPLETIONS.items():
         completion = get_completion_class(shell)
         if completion is None:
