@@ -48,12 +48,17 @@ def archive_contents(
     yield from _limited(_unpacked(layer, name, written, "", leave), "", leave)
 
 
-def directory_contents(directory: Path, leave: Leave, limits: Limits | None = None) -> Iterator[Content]:
+def directory_contents(
+    directory: Path, leave: Leave, limits: Limits | None = None, *, without: Path | None = None
+) -> Iterator[Content]:
     """The files below a directory, in the order of their names, archives unpacked. Links are not followed.
 
-    The limits hold for each file. What cannot be read is told to `leave`.
+    `without` is the file that is being made of them. The limits hold for each file. What cannot be read is
+    told to `leave`.
     """
     for path in _files(directory, leave):
+        if without and path.name == without.name and path.resolve() == without.resolve():
+            continue
         below = str(path.relative_to(directory))
         try:
             stream = os.fdopen(os.open(path, _READ), "rb")
@@ -108,13 +113,17 @@ def _members(layer: Layer, path: str, below: str, leave: Leave) -> Iterator[Cont
     """All members, and then the end, where a compression has its checksum."""
     try:
         for member in members(layer):
-            name = below + "/".join(part for part in member.name.split("/") if part not in {"", "."})
-            if member.name.startswith("/") or ".." in member.name.split("/"):
+            name = "/".join(part for part in member.name.split("/") if part not in {"", "."})
+            is_refused = not name or "\0" in name or ".." in name.split("/") or member.name.startswith("/")
+            name = below + name
+            if member.kind == A_DIRECTORY:
+                continue
+            if is_refused:
                 leave(LeftOut(name, "refused: its name leads out of the archive"))
             elif not member.kind:
                 inside = Layer(member.read, layer.budget, layer)
                 yield from _unpacked(inside, name, member.written, f"{name}/", leave)
-            elif member.kind != A_DIRECTORY:
+            else:
                 leave(LeftOut(name, f"left out: {member.kind}, not a plain file"))
         while layer.read():
             pass

@@ -20,7 +20,7 @@ _LONG_BYTES: Final = 40
 _FRAGMENT_BYTES: Final = 16
 _STRIDE: Final = 24
 _LONG_STRIDE: Final = 48
-"""Between anchors of a form of more than 1024 bytes: one is in every 59 bytes of it. Base64 has 64 or 76 in a line."""
+"""Between anchors of a form of more than 1024 bytes: every 59 bytes of it hold one. Lines of base64 have 64."""
 _VERY_LONG_BYTES: Final = 1024
 _RESUMED_BYTES: Final = 8
 """So much has to go on in the next line, or all that is left."""
@@ -31,9 +31,12 @@ _LEAST_EC_BYTES: Final = 120
 _LEAST_RSA_BYTES: Final = 700
 """Of a private key in base64. Keys of curves are shorter, RSA keys of 1024 bits and more are longer."""
 
+_WRITTEN_BREAK_BYTES: Final = 16
+
 _INDENT: Final = b" \t>#*|\"'"
 _LINE_END: Final = b" \t\r\\\"',"
-_BREAK: Final = rb"(?:\\+[nrt]|%0[AaDd]|&#10;|[ \t\r\\\"'+,]*\n[ \t>#*|\"']*)"
+_WRITTEN_BREAK: Final = rb"\\+(?:[nr]|x0[AaDd]|u000[AaDd]|01[25])|%0[AaDd]|&#1[03];"
+_BREAK: Final = rb"(?:" + _WRITTEN_BREAK + rb"|[ \t\r\\\"'+,]*\n[ \t>#*|\"']*)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +74,11 @@ class Exact:
         self._anchors: dict[bytes, list[tuple[_Form, int]]] = {}
         self._short: dict[bytes, str] = {}
         self._break = engine.compiled(_BREAK + b"+")
+        self._written_breaks = engine.compiled(b"(?:" + _WRITTEN_BREAK + b")+$")
         for secret in secrets:
             if is_taken(secret.value):
                 self._take(secret)
+        self._sizes = sorted({len(anchor) for anchor in self._anchors})
         self._pattern = self._one_pattern()
 
     def spans(self, text: bytes) -> list[Span]:
@@ -83,24 +88,21 @@ class Exact:
         while hit := self._pattern and self._pattern.search(text, position):
             match = self._match(text, hit.start(), hit.end())
             position = hit.start() + 1
-            if match is None:
-                continue
-            taken = found[-1].end if found else 0
-            pieces = [(max(start, taken), end) for start, end in match.pieces if end > taken]
-            found.extend(
-                Span(start, end, match.kind, number == 0) for number, (start, end) in enumerate(pieces)
-            )
-            position = max(position, match.pieces[-1][1])
-        return found
+            if match is not None:
+                found.extend(
+                    Span(start, end, match.kind, number == 0)
+                    for number, (start, end) in enumerate(match.pieces)
+                )
+        return _united(found)
 
     def _take(self, secret: Secret) -> None:
-        body = pem_body(secret.value) if is_pem(secret.value) else b""
+        body = len(pem_body(secret.value)) if is_pem(secret.value) else 0
         for text in forms(secret.value):
             form = _Form(secret.kind, text)
             if len(text) < _SHORT_BYTES:
                 self._short.setdefault(text, secret.kind)
                 continue
-            private = _private_part(secret.value, len(body)) if text == body else (0, len(text))
+            private = _private_part(secret.value, body, len(text))
             for offset, size in _anchors(len(text), private):
                 self._anchors.setdefault(text[offset : offset + size], []).append((form, offset))
 
@@ -113,12 +115,15 @@ class Exact:
         return engine.compiled(b"|".join(wrapped + literals), groups=False)
 
     def _match(self, text: bytes, start: int, end: int) -> _Match | None:
-        places = self._anchors.get(text[start:end])
-        if places is None:
-            return self._short_match(text, start, end)
+        """The longest of the secrets that have an anchor there; RE2 names but one of them."""
+        places = (
+            place for size in self._sizes for place in self._anchors.get(text[start : start + size], ())
+        )
         matches = (self._around(text, start, form, offset) for form, offset in places)
         whole = [match for match in matches if match is not None]
-        return max(whole, key=lambda match: match.size) if whole else None
+        if whole:
+            return max(whole, key=lambda match: match.size)
+        return None if text[start:end] in self._anchors else self._short_match(text, start, end)
 
     def _short_match(self, text: bytes, start: int, end: int) -> _Match | None:
         breaks = [(found.start(), found.end()) for found in self._break.finditer(text, start, end)]
@@ -161,13 +166,25 @@ class Exact:
         if size:
             pieces.append((start - size, start))
         position, offset = start - size, offset - size
-        while offset and (broken := _end_before(text, position)) is not None:
+        while offset and (broken := self._end_before(text, position)) is not None:
             size = _common_before(text, broken, form, offset)
             if size < min(_RESUMED_BYTES, offset):
                 break
             pieces.append((broken - size, broken))
             position, offset = broken - size, offset - size
         return pieces[::-1]
+
+    def _end_before(self, text: bytes, position: int) -> int | None:
+        r"""Where the previous line ends, when the text at this position begins one; `\n` may be its end."""
+        written = self._written_breaks.search(text[max(0, position - _WRITTEN_BREAK_BYTES) : position])
+        if written is not None:
+            return position - (written.end() - written.start())
+        line = text.rfind(b"\n", max(0, position - _PREFIX_BYTES), position) + 1
+        head = text[line:position]
+        if not line or (head.strip(_INDENT) and not head.endswith(b": ")):
+            return None
+        previous = max(0, line - 1 - _PREFIX_BYTES)
+        return previous + len(text[previous : line - 1].rstrip(_LINE_END))
 
 
 def _anchors(size: int, private: tuple[int, int]) -> Iterator[tuple[int, int]]:
@@ -187,14 +204,14 @@ def _anchors(size: int, private: tuple[int, int]) -> Iterator[tuple[int, int]]:
     yield end - _ANCHOR_BYTES, _ANCHOR_BYTES
 
 
-def _private_part(value: bytes, size: int) -> tuple[int, int]:
-    """Of a PEM block's body of this size: where it is not what a certificate publishes, too.
+def _private_part(value: bytes, body: int, size: int) -> tuple[int, int]:
+    """Of a form of this size of a PEM block: where it is not what a certificate publishes, too.
 
     The modulus of an RSA key is in its first quarter; the point of an EC key is in its second half.
     """
-    if b"OPENSSH" in value[:40] or size < _LEAST_EC_BYTES:
+    if body < _LEAST_EC_BYTES or b"OPENSSH" in value[:40]:
         return 0, size
-    return (3 * size // 10, size) if size >= _LEAST_RSA_BYTES else (0, size // 2)
+    return (3 * size // 10, size) if body >= _LEAST_RSA_BYTES else (0, 6 * size // 10)
 
 
 def _wrapped(text: bytes) -> bytes:
@@ -237,16 +254,16 @@ def _resumptions(text: bytes, position: int) -> Iterator[int]:
             yield found + 2
 
 
-def _end_before(text: bytes, position: int) -> int | None:
-    """Where the previous line ends, when the text at this position begins one; also with `\\n` for its end."""
-    if text[position - 2 : position] in {b"\\n", b"\\r"}:
-        return len(text[max(0, position - 8) : position].rstrip(b"\\nr")) + max(0, position - 8)
-    line = text.rfind(b"\n", max(0, position - _PREFIX_BYTES), position) + 1
-    head = text[line:position]
-    if not line or (head.strip(_INDENT) and not head.endswith(b": ")):
-        return None
-    previous = max(0, line - 1 - _PREFIX_BYTES)
-    return previous + len(text[previous : line - 1].rstrip(_LINE_END))
+def _united(spans: list[Span]) -> list[Span]:
+    """The same in the order of the text, those that overlap or touch as one."""
+    united: list[Span] = []
+    for span in sorted(spans, key=lambda span: (span.start, -span.end)):
+        if united and span.start <= united[-1].end:
+            last = united[-1]
+            united[-1] = Span(last.start, max(last.end, span.end), last.kind, last.is_first)
+        else:
+            united.append(span)
+    return united
 
 
 def _merged(pieces: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

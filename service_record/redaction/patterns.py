@@ -86,12 +86,14 @@ SHAPES: Final[tuple[Shape, ...]] = (
     Shape(
         "private-key",
         PEM_BEGIN + rb"(?:\\+[rn])*(?:(?:Proc-Type|DEK-Info):[^\\\n]*(?:\\+[rn])+)*([A-Za-z0-9+/=\\ \t]+)",
+        check=words.is_body,
         is_certain=True,
         trigger=PEM_BEGIN,
     ),
     Shape(
         "private-key",
         rb"(?:BEGIN|\bBEGIN)(?:%20|\+)[A-Z0-9%+]{0,60}PRIVATE(?:%20|\+)KEY-{5}([A-Za-z0-9+/=%]+)",
+        check=words.is_body,
         is_certain=True,
     ),
     Shape(

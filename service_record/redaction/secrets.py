@@ -83,8 +83,7 @@ def _encoded(value: bytes) -> Iterator[tuple[str, bytes]]:
         yield name, encode(value)
         for core in _cores(value, encode):
             yield name, core
-            for quoted in _url_encoded(core):
-                yield quoted
+            yield from _url_encoded(core)
         if len(value) <= _TWICE_BYTES:
             for inner in _cores(value, encode):
                 yield from (("base64 twice", core) for core in _cores(inner, base64.b64encode))
@@ -106,7 +105,7 @@ _BASE64: Final[tuple[tuple[str, Callable[[bytes], bytes]], ...]] = (
 
 
 def _escaped(value: bytes) -> Iterator[tuple[str, bytes]]:
-    """As in the strings of JSON, by Python, Go (which hides `<`, `>` and `&`) and PHP, and in JSON in JSON."""
+    """As in the strings of JSON, by Python, by Go, which hides `<`, `>` and `&`, and by PHP; in JSON in JSON."""
     text = value.decode(errors="surrogateescape")
     for ascii_only in (False, True):
         once = json.dumps(text, ensure_ascii=ascii_only)[1:-1]
@@ -121,7 +120,7 @@ def _go(text: str) -> str:
 
 
 def _url_encoded(value: bytes) -> Iterator[tuple[str, bytes]]:
-    """All but letters and digits, only what a path or query needs, as a form, and every byte; in either case."""
+    """All but letters and digits; what a path or a query needs; as a form; every byte. In either case."""
     for safe in ("", "/", "/:@!$'()*,;=-._~", "/:@!$&'()*+,;=?"):
         quoted = urllib.parse.quote_from_bytes(value, safe=safe).encode()
         yield "url", quoted
@@ -142,7 +141,7 @@ def _quoted(value: bytes) -> Iterator[tuple[str, bytes]]:
     yield "shell", value.replace(b"'", b"'\\''")
     yield "shell", value.replace(b"'", b"'\"'\"'")
     yield "shell", _behind_backslash(value, b'"\\$`')
-    yield "shell", _behind_backslash(value, bytes(set(range(33, 127)) - set(_SHELL_PLAIN)))
+    yield "shell", _behind_backslash(value, bytes(set(range(32, 127)) - set(_SHELL_PLAIN)))
     for kept in (_PRINTABLE - set(b"\\"), _PRINTABLE - set(b"\\\"'"), _UNIT_PLAIN, frozenset[int]()):
         yield (
             "\\x",

@@ -167,7 +167,9 @@ COLLECTORS: Final = (
         for what in ("tracking", "sources")
     ),
     # what was installed, and how far that came
-    _system_file("os-release", "/etc/os-release"),
+    Collector(
+        "os-release", "bootstrap/system/os-release.txt", File("/etc/os-release", "/usr/lib/os-release")
+    ),
     _system_file("kernel-version", "/proc/version"),
     _system_file("kernel-command-line", "/proc/cmdline"),
     Collector("ignition-result", "bootstrap/system/ignition-result.json", File("/etc/.ignition-result.json")),

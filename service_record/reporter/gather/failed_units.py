@@ -5,8 +5,7 @@ from typing import Final
 
 from service_record.reporter.gather.journal import Journal
 from service_record.reporter.gather.model import Begin, GatherError, Pieces, Status, Task
-from service_record.reporter.gather.running import Program
-from service_record.reporter.gather.take import Command
+from service_record.reporter.gather.take import Command, output_of
 
 _LIST: Final = ("systemctl", "list-units", "--state=failed", "--plain", "--no-legend", "--full", "--no-pager")
 _STATUS: Final = ("systemctl", "status", "--full", "--no-pager", "--lines=0", "--")
@@ -22,11 +21,7 @@ class FailedUnits:
 
     def pieces(self, task: Task) -> Pieces:
         """Raises GatherError when systemd does not answer, and when units are left out."""
-        listing = Program(_LIST, task.context.environ)
-        printed = b"".join(listing.chunks(task.deadline, task.collector.most))
-        if listing.status:
-            said = listing.errors.decode(errors="replace").strip()
-            raise GatherError(Status.FAILED, f"systemctl: exit status {listing.status}: {said}")
+        printed = output_of(_LIST, task)
         units = [line.split()[0] for line in printed.decode(errors="replace").splitlines() if line.split()]
         for unit in units[: self.most]:
             path = task.collector.member + unit.replace("/", "_")
