@@ -15,7 +15,10 @@ touch /etc/service-record/reporter.toml
 service_record() {
   /venv/bin/python -c 'from service_record.cli import main; main(prog_name="service-record")' "$@"
 }
-everything() { find /etc /usr/local /var/lib -printf '%p %m %u %T@ %l\\n' | sort; }
+everything() {  # where systemd, which has just booted, writes things of its own, without times
+  find /usr/local/bin /usr/local/share -printf '%p %m %u %T@ %l\\n' | sort
+  find /etc /var/lib -path '*service-record*' -o -path '*boot-reporter*' -o -path '/etc/systemd*' -o -path '/etc/tmpf*' | sort
+}
 """
 SCENARIO = f"""\
 {INSTALLER}
