@@ -6,6 +6,7 @@ import resource
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -101,6 +102,18 @@ def test_make_install_makes_the_same_tree(tmp_path: Path, root: Path) -> None:
     assert answer.status == 0, answer.err
     shutil.rmtree(at(root, "/var"))
     assert picture(root, with_times=False) == picture(packaged, with_times=False)
+
+
+def test_make_install_needs_nothing_but_python_for_all_that_is_not_made_of_the_command_line(
+    tmp_path: Path, root: Path
+) -> None:
+    bare = [sys.executable, "-SB", "-m", "packages.stage", str(tmp_path / "packaged")]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(bare, cwd=REPOSITORY, env=environment, check=True, capture_output=True, text=True)
+    assert done.stderr == "No click (make man gets it): man pages and completions are left out.\n"
+    installed(root, pages=())
+    shutil.rmtree(at(root, "/var"))
+    assert picture(root, with_times=False) == picture(tmp_path / "packaged", with_times=False)
 
 
 # Twice, and a newer version

@@ -17,7 +17,7 @@ service_record() {
 }
 everything() {  # where systemd, which has just booted, writes things of its own, without times
   find /usr/local/bin /usr/local/share -printf '%p %m %u %T@ %l\\n' | sort
-  find /etc /var/lib -path '*service-record*' -o -path '*boot-reporter*' -o -path '/etc/systemd*' -o -path '/etc/tmpf*' | sort
+  find /etc /var/lib -path '*service-record*' -o -path '*boot-reporter*' -o -path '/etc/systemd*' | sort
 }
 """
 SCENARIO = f"""\
