@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench import follow, python, shell
+from bench import follow, python, redaction, shell
 from bench.table import Row, markdown, replace_between
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "performance.md"
@@ -33,7 +33,7 @@ def machine() -> str:
 def measured() -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="service-record-bench-") as directory:
         root = Path(directory)
-        return [*shell.rows(root), *python.rows(root), *follow.rows(root)]
+        return [*shell.rows(root), *python.rows(root), *follow.rows(root), *redaction.rows(root)]
 
 
 def main() -> int:

@@ -19,7 +19,7 @@ class DirectoryMember:
 
     def __init__(self, limit: int | None) -> None:
         self.given = 0
-        self.data = b""
+        self.data = bytearray()
         self._limit = limit
 
     @property
@@ -30,8 +30,8 @@ class DirectoryMember:
         self.given += len(data)
         self.data += data
         if self._limit is not None and len(self.data) > self._limit:
-            first, newline, rest = self.data[-self._limit :].partition(b"\n")
-            self.data = rest if newline else first
+            del self.data[: -self._limit]
+            del self.data[: self.data.find(b"\n") + 1]
 
 
 class DirectoryBundle:

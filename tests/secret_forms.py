@@ -42,12 +42,16 @@ def _amidst(before: int) -> Callable[[bytes], bytes]:
 
 
 def _printf_q(secret: bytes) -> bytes:
-    return subprocess.run(["bash", "-c", 'printf %q "$1"', "-", secret], capture_output=True, check=True).stdout
+    return subprocess.run(
+        ["bash", "-c", 'printf %q "$1"', "-", secret], capture_output=True, check=True
+    ).stdout
 
 
 def _set_x(secret: bytes) -> bytes:
     """What `set -x` shows of an argument."""
-    return subprocess.run(["bash", "-xc", ': "$1"', "-", secret], capture_output=True, check=True).stderr.strip()
+    return subprocess.run(
+        ["bash", "-xc", ': "$1"', "-", secret], capture_output=True, check=True
+    ).stderr.strip()
 
 
 def _unit_escaped(secret: bytes) -> bytes:
@@ -62,7 +66,10 @@ FORMS: Final[Mapping[str, Callable[[bytes], bytes]]] = {
     "base64, second of three": _amidst(1),
     "base64, third of three": _amidst(2),
     "base64url": lambda secret: base64.urlsafe_b64encode(b"?" + secret).rstrip(b"="),
-    "base64 twice": lambda secret: base64.b64encode(b"x: " + base64.b64encode(b'{"' + secret + b'"}') + b"\n"),
+    "base64 twice": lambda secret: base64.b64encode(
+        b"x: " + base64.b64encode(b'{"' + secret + b'"}') + b"\n"
+    ),
+    "base64, wrapped at 40": _wrapped(40),
     "base64, wrapped at 64": _wrapped(64),
     "base64, wrapped at 76": _wrapped(76),
     "base64, wrapped and indented": _wrapped(64, b"        "),
@@ -70,7 +77,9 @@ FORMS: Final[Mapping[str, Callable[[bytes], bytes]]] = {
     "URL-encoded": lambda secret: urllib.parse.quote(secret, safe="").encode(),
     "URL-encoded in part": lambda secret: urllib.parse.quote(secret, safe="/:@!$&'()*+,;=").encode(),
     "URL-encoded as a form": lambda secret: urllib.parse.urlencode({"x": secret}).encode(),
-    "URL-encoded base64": lambda secret: urllib.parse.quote(base64.b64encode(b"ab" + secret), safe="").encode(),
+    "URL-encoded base64": lambda secret: urllib.parse.quote(
+        base64.b64encode(b"ab" + secret), safe=""
+    ).encode(),
     "every byte URL-encoded": lambda secret: b"".join(b"%%%02x" % byte for byte in secret),
     "JSON": _json,
     "JSON in JSON": _json_in_json,

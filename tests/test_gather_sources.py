@@ -3,11 +3,14 @@
 import hashlib
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
-from service_record.reporter.gather import Status, newest_cursor
+from service_record.reporter.gather import Collector, Status, newest_cursor
 from service_record.reporter.gather.containers import ContainerLogs
 from service_record.reporter.gather.failed_units import FailedUnits
 from service_record.reporter.gather.journal import Journal
@@ -82,7 +85,13 @@ def test_links_in_a_circle_are_no_file(host: Host) -> None:
     host.file("/etc/other")
     (host.root / "etc" / "resolv.conf").symlink_to("resolv.conf")
 
-    assert gathered(host, File("/etc/resolv.conf")).only.status is Status.FAILED
+    result = host.gather(
+        Collector("conf", "conf", File("/etc/resolv.conf")),
+        Collector("needy", "needy", File("/etc/other"), needs=("/etc/resolv.conf",)),
+    )
+
+    assert [each.status for each in result.gathered] == [Status.FAILED] * 2
+    assert result.of("conf").reason == "/etc/resolv.conf: too many links, or links in a circle"
 
 
 def test_what_is_no_regular_file_is_a_failure_and_holds_nobody(host: Host) -> None:
@@ -95,14 +104,32 @@ def test_what_is_no_regular_file_is_a_failure_and_holds_nobody(host: Host) -> No
     assert "not a regular file" in str(result.only.reason)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_that_is_not_ours_to_read_is_a_failure_with_its_name(host: Host) -> None:
-    host.file("/etc/shadow", "root:*:").chmod(0)
+def test_a_file_that_is_not_ours_to_read_is_a_failure_with_its_name() -> None:
+    with TemporaryDirectory() as directory:
+        Path(directory).chmod(0o755)
+        host = Host(Path(directory))
+        host.file("/etc/shadow", "root:*:").chmod(0o600 if os.geteuid() == 0 else 0)
+        host.bundles.mkdir()
+        host.bundles.chmod(0o777)
 
-    result = gathered(host, File("/etc/shadow"))
+        with nobody():
+            result = gathered(host, File("/etc/shadow"))
 
     assert result.only.status is Status.FAILED
     assert str(result.only.reason).endswith("etc/shadow: Permission denied")
+
+
+@contextmanager
+def nobody() -> Iterator[None]:
+    """Without root's rights, if we have them."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
 
 
 def test_a_file_whose_disk_fails_is_a_failure(host: Host) -> None:
@@ -213,6 +240,22 @@ def test_earlier_boots_are_not_told_again_after_a_cursor(host: Host) -> None:
     assert gathered(host, Journal(boot=-1), cursor="s=17;i=3").only.status is Status.EMPTY
 
 
+@pytest.mark.parametrize(
+    ("endless", "cursor"),
+    [("sleep 1000", None), ("exec yes 'and again'", None), ("exec yes 'and again'", "s=17;i=3")],
+)
+def test_of_a_journal_that_is_too_long_the_last_lines_are_there(
+    host: Host, endless: str, cursor: str | None
+) -> None:
+    host.program("journalctl", f"[[ $* == *--lines=2000* ]] && echo the end && exit; echo begin; {endless}")
+
+    row = Collector("journal", "journal.log", Journal(("kubelet.service",), lines=9), seconds=8, bytes=90_000)
+    result = host.gather(row, cursor=cursor)
+
+    assert result.only.status in {Status.TIMED_OUT, Status.CUT}
+    assert result.data("journal.log").endswith(b"the last are these]\nthe end\n")
+
+
 @pytest.mark.parametrize("journal", [Journal(boot=-1), Journal(("none*.service",))])
 def test_a_boot_or_a_unit_that_the_journal_does_not_know_is_absent(host: Host, journal: Journal) -> None:
     host.program("journalctl", JOURNALCTL)
@@ -297,6 +340,24 @@ def test_failed_units_have_their_status_and_their_journal(host: Host) -> None:
     assert result.bundle.paths == [f"unit-status/{unit}.{what}" for unit in units for what in ("txt", "log")]
     assert result.data("unit-status/kubelet.service.txt") == b"status of kubelet.service\n"
     assert b"--unit=kubelet.service" in result.data("unit-status/kubelet.service.log")
+
+
+def test_what_cannot_be_had_of_one_failed_unit_does_not_cost_the_others(host: Host) -> None:
+    host.program(
+        "systemctl",
+        """
+        [[ $1 == list-units ]] && printf '%s.service loaded failed\\n' gone kubelet && exit
+        [[ $* == *gone* ]] && echo 'Unit gone.service could not be found.' >&2 && exit 4
+        echo status
+        """,
+    )
+    host.program("journalctl", "echo 'No journal files were found.' >&2; exit 1")
+
+    result = gathered(host, FailedUnits(), "unit-status/")
+
+    assert result.data("unit-status/kubelet.service.txt") == b"status\n"
+    assert result.only.status is Status.FAILED
+    assert result.only.reason == "gone.service: exit status 4: Unit gone.service could not be found."
 
 
 def listed_by_crictl() -> str:

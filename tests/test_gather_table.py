@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from service_record.cli import main
-from service_record.reporter.gather import COLLECTORS, Collector, Status
+from service_record.reporter.gather import COLLECTORS, ROUND_SECONDS, Collector, Status
 from service_record.reporter.gather.journal import Journal
 from service_record.reporter.gather.take import Command, File, Listing, Tree
 from tests.builders import BOOT_ID, entry, failed_run
@@ -17,7 +17,10 @@ from tests.gathered import Host
 from tests.programs import REPOSITORY
 
 SHELLS = {"sh", "bash", "dash", "env", "sudo", "xargs", "nsenter"}
-DOCUMENT = REPOSITORY / "docs" / "boot-reporter.md"
+PAGE = (REPOSITORY / "docs" / "gathering.md").read_text()
+TABLE = re.findall(r"^\| .*\|$", PAGE.partition("## The table")[2].partition("## Limits")[0], re.MULTILINE)[
+    1:
+]
 SCHEMA = json.loads((REPOSITORY / "docs" / "manifest.schema.json").read_text())
 UPSTREAMS = {
     "failed-units.txt",
@@ -150,3 +153,53 @@ def test_the_manifest_follows_its_schema_and_says_what_is_in_the_bundle(failing:
     told = [file["path"] for collector in document["collectors"] for file in collector["files"]]
     assert [*told, "manifest.json"] == result.bundle.paths
     assert document["bootId"] == BOOT_ID
+
+
+def test_the_page_on_gathering_names_every_row_and_where_it_goes() -> None:
+    rows = {row.name: row for row in COLLECTORS}
+    named: list[str] = []
+
+    for line in TABLE:
+        names, places = (re.findall("`([^`]+)`", cell) for cell in line.split("|")[1:3])
+        named += names
+        for name in names:
+            assert any(rows[name].member.startswith(place.partition("<")[0]) for place in places) or any(
+                rows[name].member.endswith(f"/{place}") for place in places
+            ), name
+
+    assert sorted(named) == sorted(rows)
+
+
+def test_the_manifest_on_the_page_follows_its_schema() -> None:
+    _, _, behind = PAGE.partition("## The manifest\n")
+    example = json.loads("".join(re.findall(r"^    (.*\n)", behind, re.MULTILINE)))
+
+    jsonschema.validate(example, SCHEMA)
+    stated = set(re.findall(r"^\| `([a-z-]+)` \|", behind, re.MULTILINE))
+    assert stated == {status.value for status in Status}
+
+
+def test_the_row_on_the_page_is_one() -> None:
+    block = re.search("^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+    assert block
+
+    assert isinstance(eval(block[1], {"Collector": Collector, "Command": Command}), Collector)
+
+
+def test_the_limits_on_the_page_are_those_of_the_table() -> None:
+    seconds = Counter(row.seconds for row in COLLECTORS)
+    sizes = {row.name: row.bytes for row in COLLECTORS}
+
+    assert seconds.most_common(1)[0][0] == 10
+    assert set(seconds) - {10} <= {20, 30, 60, 120}
+    assert ROUND_SECONDS == 5 * 60
+    assert (sizes["journal-kubelet"], sizes["journal-boot-1"], sizes["journal"]) == (
+        4 << 20,
+        8 << 20,
+        256 << 20,
+    )
+    assert (sizes["service-records"], sizes["container-logs"], sizes["pod-logs"]) == (
+        8 << 20,
+        256 << 10,
+        128 << 10,
+    )

@@ -4,32 +4,25 @@ RE2 looks for *anchors*, short pieces of every form, in one pass however many th
 is compared with the form itself, to both sides and from line to line.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from service_record.redaction import engine
+from service_record.redaction.anchors import LONG_BYTES, anchored_forms
 from service_record.redaction.faces import Secret
-from service_record.redaction.secrets import forms, is_pem, is_taken, pem_body
+from service_record.redaction.secrets import is_taken
 
-_ANCHOR_BYTES: Final = 12
-_SHORT_BYTES: Final = 16
-"""A shorter form is looked for as a whole."""
-_LONG_BYTES: Final = 40
-"""Of a form as long, fragments are secrets, too; of a shorter one only the whole."""
 _FRAGMENT_BYTES: Final = 16
-_STRIDE: Final = 24
-_LONG_STRIDE: Final = 48
-"""Between anchors of a form of more than 1024 bytes: every 59 bytes of it hold one. Lines of base64 have 64."""
-_VERY_LONG_BYTES: Final = 1024
+_MANY_ANCHORS: Final = 8_000
+"""With so many, further secrets are looked for as they are and in base64 only."""
+_MOST_ANCHORS: Final = 16_000
+"""With so many, none is taken any more: beyond, RE2 has no memory for the states of its machine."""
 _RESUMED_BYTES: Final = 8
 """So much has to go on in the next line, or all that is left."""
 _PREFIX_BYTES: Final = 256
 """What is looked at of a line for where a journal's prefix ends."""
-
-_LEAST_EC_BYTES: Final = 120
-_LEAST_RSA_BYTES: Final = 700
-"""Of a private key in base64. Keys of curves are shorter, RSA keys of 1024 bits and more are longer."""
 
 _WRITTEN_BREAK_BYTES: Final = 16
 
@@ -57,7 +50,7 @@ class _Form:
 
     @property
     def needed(self) -> int:
-        return _FRAGMENT_BYTES if len(self.text) >= _LONG_BYTES else len(self.text)
+        return _FRAGMENT_BYTES if len(self.text) >= LONG_BYTES else len(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +58,8 @@ class _Match:
     kind: str
     pieces: Sequence[tuple[int, int]]
     size: int
+    is_whole: bool
+    """In one piece, and all of the form."""
 
 
 class Exact:
@@ -75,9 +70,15 @@ class Exact:
         self._short: dict[bytes, str] = {}
         self._break = engine.compiled(_BREAK + b"+")
         self._written_breaks = engine.compiled(b"(?:" + _WRITTEN_BREAK + b")+$")
+        self.left_out: Counter[str] = Counter()
+        """How many secrets were one too many, by kind; the first are taken."""
         for secret in secrets:
-            if is_taken(secret.value):
-                self._take(secret)
+            if not is_taken(secret.value):
+                continue
+            if len(self._anchors) >= _MOST_ANCHORS:
+                self.left_out[secret.kind] += 1
+            else:
+                self._take(secret, only_plain=len(self._anchors) >= _MANY_ANCHORS)
         self._sizes = sorted({len(anchor) for anchor in self._anchors})
         self._pattern = self._one_pattern()
 
@@ -89,22 +90,20 @@ class Exact:
             match = self._match(text, hit.start(), hit.end())
             position = hit.start() + 1
             if match is not None:
+                position = match.pieces[0][1] if match.is_whole else position
+                pieces = [piece for each in match.pieces for piece in _lines(text, *each)]
                 found.extend(
-                    Span(start, end, match.kind, number == 0)
-                    for number, (start, end) in enumerate(match.pieces)
+                    Span(start, end, match.kind, number == 0) for number, (start, end) in enumerate(pieces)
                 )
         return _united(found)
 
-    def _take(self, secret: Secret) -> None:
-        body = len(pem_body(secret.value)) if is_pem(secret.value) else 0
-        for text in forms(secret.value):
-            form = _Form(secret.kind, text)
-            if len(text) < _SHORT_BYTES:
+    def _take(self, secret: Secret, *, only_plain: bool) -> None:
+        for text, anchors in anchored_forms(secret.value, only_plain=only_plain):
+            if not anchors:
                 self._short.setdefault(text, secret.kind)
-                continue
-            private = _private_part(secret.value, body, len(text))
-            for offset, size in _anchors(len(text), private):
-                self._anchors.setdefault(text[offset : offset + size], []).append((form, offset))
+            found = _Form(secret.kind, text)
+            for anchor in anchors:
+                self._anchors.setdefault(anchor, []).append((found, text.find(anchor)))
 
     def _one_pattern(self) -> engine.Pattern | None:
         if not self._anchors and not self._short:
@@ -129,18 +128,23 @@ class Exact:
         breaks = [(found.start(), found.end()) for found in self._break.finditer(text, start, end)]
         hit = text[start:end]
         if hit in self._short or not breaks:
-            return _Match(self._short.get(hit, "secret"), [(start, end)], end - start)
+            return _Match(self._short.get(hit, "secret"), [(start, end)], end - start, is_whole=True)
         edges = [start, *(edge for each in breaks for edge in each), end]
         pieces = [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if a < b]
         bare = b"".join(text[a:b] for a, b in pieces)
-        return _Match(self._short.get(bare, "secret"), pieces, len(bare))
+        return _Match(self._short.get(bare, "secret"), pieces, len(bare), is_whole=False)
 
     def _around(self, text: bytes, start: int, form: _Form, offset: int) -> _Match | None:
         """The text around an anchor as far as it is the form."""
+        begin, size = start - offset, len(form.text)
+        if begin >= 0 and text[begin : begin + size] == form.text:
+            return _Match(form.kind, [(begin, begin + size)], size, is_whole=True)
+        if form.needed == size and not _may_break(text[max(0, begin - _PREFIX_BYTES) : start + size]):
+            return None
         pieces = [*self._before(text, start, form.text, offset), *self._after(text, start, form.text, offset)]
         merged = _merged(pieces)
         size = sum(end - begin for begin, end in merged)
-        return _Match(form.kind, merged, size) if size >= form.needed else None
+        return _Match(form.kind, merged, size, is_whole=False) if size >= form.needed else None
 
     def _after(self, text: bytes, start: int, form: bytes, offset: int) -> Iterator[tuple[int, int]]:
         size = _common(text, start, form, offset)
@@ -178,7 +182,7 @@ class Exact:
         r"""Where the previous line ends, when the text at this position begins one; `\n` may be its end."""
         written = self._written_breaks.search(text[max(0, position - _WRITTEN_BREAK_BYTES) : position])
         if written is not None:
-            return position - (written.end() - written.start())
+            return position - len(written.group())
         line = text.rfind(b"\n", max(0, position - _PREFIX_BYTES), position) + 1
         head = text[line:position]
         if not line or (head.strip(_INDENT) and not head.endswith(b": ")):
@@ -187,37 +191,14 @@ class Exact:
         return previous + len(text[previous : line - 1].rstrip(_LINE_END))
 
 
-def _anchors(size: int, private: tuple[int, int]) -> Iterator[tuple[int, int]]:
-    """Where the anchors of a form of this size are, in its private part, and how long each is.
-
-    Halves of a short one: wherever a line ends in it, one is whole.
-    """
-    if size < _LONG_BYTES:
-        half = (size + 1) // 2
-        yield 0, half
-        yield size - half, half
-        return
-    start, end = private
-    stride = _LONG_STRIDE if size > _VERY_LONG_BYTES else _STRIDE
-    for offset in range(start, end - _ANCHOR_BYTES, stride):
-        yield offset, _ANCHOR_BYTES
-    yield end - _ANCHOR_BYTES, _ANCHOR_BYTES
-
-
-def _private_part(value: bytes, body: int, size: int) -> tuple[int, int]:
-    """Of a form of this size of a PEM block: where it is not what a certificate publishes, too.
-
-    The modulus of an RSA key is in its first quarter; the point of an EC key is in its second half.
-    """
-    if body < _LEAST_EC_BYTES or b"OPENSSH" in value[:40]:
-        return 0, size
-    return (3 * size // 10, size) if body >= _LEAST_RSA_BYTES else (0, 6 * size // 10)
-
-
 def _wrapped(text: bytes) -> bytes:
     """A pattern of the text with the end of a line, and what indents the next, at any place in it."""
     characters = (engine.escaped(text[at : at + 1]) for at in range(len(text)))
     return (_BREAK + b"?").join(characters)
+
+
+def _may_break(text: bytes) -> bool:
+    return any(sign in text for sign in (b"\n", b"\\", b"%0", b"&#1"))
 
 
 def _common(text: bytes, position: int, form: bytes, offset: int) -> int:
@@ -252,6 +233,16 @@ def _resumptions(text: bytes, position: int) -> Iterator[int]:
     for found in (text.find(b"]: ", position, end) + 1, text.rfind(b": ", position, end)):
         if found > 0:
             yield found + 2
+
+
+def _lines(text: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """A piece without the newlines in it: lines stay lines, also those of UTF-16."""
+    while (newline := text.find(b"\n", start, end)) >= 0:
+        if newline > start:
+            yield start, newline
+        start = newline + 1
+    if end > start:
+        yield start, end
 
 
 def _united(spans: list[Span]) -> list[Span]:

@@ -23,7 +23,7 @@ _PROSE: Final = engine.compiled(
     rb"(?i:a|an|and|any|are|as|at|auth|authentication|be|been|but|by|cannot|can't|change|changed|check|could|denied|did|do"
     rb"|does|don't|error|expired|expires?|failed|failure|for|from|has|have|if|in|incorrect|invalid|is|it|its|may"
     rb"|mismatch|missing|must|new|not|of|ok|old|on|or|please|prompt|provided|set|should|success|that|the|this|to"
-    rb"|too|try|unable|unknown|use|user|using|wait|waiting|was|we|were|when|which|will|with|would|you|your)[.,;:!?)]*"
+    rb"|too|try|unable|unknown|use|user|using|wait|waiting|was|we|were|when|which|will|with|would|you|your|password|passwd|options?|flags?|arguments?)[.,;:!?)]*"
 )
 _PATH: Final = engine.compiled(
     rb"(?:file:/|\.)?/(?:bin|boot|dev|etc|home|lib|mnt|opt|proc|root|run|sbin|srv|sys|tmp|usr|var)(?:/.*)?|[A-Za-z]:\\.*"

@@ -103,7 +103,7 @@ class Tree:
     def pieces(self, task: Task) -> Pieces:
         """Raises GatherError, absent where nothing matches, failed where one could not be read."""
         found = _matches(self.patterns, task)
-        base = files.below(task.context.root, self.base).resolve()
+        base = files.real(files.below(task.context.root, self.base))
         trouble: list[GatherError] = []
         for path in found[: self.most]:
             if task.deadline.left() == 0:
@@ -151,7 +151,7 @@ class Listing:
     def pieces(self, task: Task) -> Pieces:
         """Raises GatherError, absent where nothing matches."""
         found = _matches(self.patterns, task)
-        root = task.context.root.resolve()
+        root = files.real(task.context.root)
         for path in sorted(found):
             if task.deadline.left() == 0:
                 raise GatherError(Status.TIMED_OUT, "not all files were looked at within the time")
