@@ -1,6 +1,7 @@
 """Bundles written in one pass: what is in them, what they take on disk, and what goes when that is full."""
 
 import gzip
+import itertools
 import json
 import os
 import random
@@ -30,6 +31,8 @@ from tests.upstream_reader import UpstreamReader
 
 TOP = "log-bundle-20261121020000"
 MTIME = 1795226400
+HERE = os.environ | {"PYTHONPATH": f"{REPOSITORY}:{os.environ.get('PYTHONPATH', '')}"}
+"""The environment of programs that find these tests."""
 KIB = 1 << 10
 MIB = 1 << 20
 
@@ -144,11 +147,38 @@ def test_the_first_member_of_the_archive_is_the_first_that_was_written(path: Pat
         assert (first.mtime, first.mode, first.uid, first.uname) == (MTIME, 0o640, 0, "")
 
 
-def test_the_same_content_makes_the_same_bytes_however_it_was_divided(tmp_path: Path) -> None:
+@settings(deadline=None)
+@given(
+    lengths=st.lists(st.integers(0, 3000), max_size=30),
+    steps=st.lists(st.integers(1, 9000), min_size=1, max_size=9),
+    limit=st.integers(1, 9000),
+)
+def test_long_lines_are_cut_at_the_same_place_however_they_came(
+    tmp_path_factory: pytest.TempPathFactory, lengths: list[int], steps: list[int], limit: int
+) -> None:
+    data = b"\n".join(b"%d" % number * length for number, length in enumerate(lengths))
+    directory = tmp_path_factory.mktemp("bundles")
+    with writer(directory / "whole") as bundle, bundle.member("log", limit=limit) as member:
+        member.write(data)
+    with writer(directory / "parts") as bundle, bundle.member("log", limit=limit) as member:
+        start = 0
+        for step in itertools.cycle(steps):
+            if start >= len(data):
+                break
+            member.write(data[start : start + step])
+            start += step
+    assert (directory / "whole").read_bytes() == (directory / "parts").read_bytes()
+    shutil.rmtree(directory)
+
+
+@pytest.mark.parametrize("limit", [None, 2 * MIB, 300_000, 5000])
+def test_the_same_content_makes_the_same_bytes_however_it_was_divided(
+    tmp_path: Path, limit: int | None
+) -> None:
     data, made = noise(3 * MIB), []
     for number, step in enumerate((3 * MIB, 100_000, 4097)):
         path = tmp_path / f"{number}"
-        with writer(path, workers=number + 1) as bundle, bundle.member("log", limit=2 * MIB) as member:
+        with writer(path, workers=number + 1) as bundle, bundle.member("log", limit=limit) as member:
             for start in range(0, len(data), step):
                 member.write(data[start : start + step])
         made.append(path.read_bytes())
@@ -348,18 +378,26 @@ def disk_use(directory: Path) -> int:
 def test_neither_a_bundle_nor_the_making_of_it_takes_more_disk_than_it_may(path: Path) -> None:
     most, chunk = 0, noise(64 * KIB)
     with writer(path, disk_bytes=4 * MIB, redact=Masking) as bundle:
+        bundle.add("facts", noise(300 * KIB))
         for number in range(6):
             with bundle.member(f"log-{number}") as member:
                 for _ in range(64):
                     member.write(chunk)
                     most = max(most, disk_use(path.parent))
             most = max(most, disk_use(path.parent))
+        with bundle.member("bootstrap/services/all.json", opening=lambda _dropped: b"[\n") as member:
+            for _ in range(64):
+                member.write(chunk)
+                most = max(most, disk_use(path.parent))
+        most = max(most, disk_use(path.parent))
         bundle.add("manifest.json", b"{}")
     assert 3 * MIB < most <= 4 * MIB
-    kept = [member.bytes or 0 for member in bundle.members]
-    assert kept[:6] == sorted(kept[:6], reverse=True)  # those behind leave more out, and all have something
-    assert kept[5] > 0
-    assert {member.cut for member in bundle.members[:6]} == {Cut.ROOM}
+    _, *logs, record, _ = bundle.members
+    kept = [log.bytes or 0 for log in logs]
+    assert kept == sorted(kept, reverse=True)  # those behind leave more out, and all have something
+    assert min(kept) > 0
+    assert {log.cut for log in logs} == {Cut.ROOM} == {record.cut}
+    assert (record.bytes or 0) > kept[-1]  # no share of it is for others
     assert content(path)["manifest.json"] == b"{}"
 
 
@@ -447,7 +485,7 @@ def filled(directory: Path, *arguments: object, before: str = "", program: str =
         capture_output=True,
         text=True,
         check=False,
-        env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
+        env=HERE,
     )
     assert done.returncode == 0, done.stderr
     return Filled(*json.loads(done.stdout))
@@ -490,6 +528,26 @@ def test_a_bundle_that_may_not_grow_any_more_is_whole(tmp_path: Path) -> None:
     assert all(done.tails)
 
 
+@pytest.mark.parametrize("compressor", ["isal", "zlib"])
+def test_a_bundle_is_the_same_inside_whatever_compresses_it(path: Path, compressor: str) -> None:
+    if compressor == "isal":
+        pytest.importorskip("isal")
+    program = f"""
+    import sys
+    {"import isal" if compressor == "isal" else "sys.modules['isal'] = None"}
+    from tests.test_bundle_writing import *
+    with writer(Path(sys.argv[1])) as bundle, bundle.member("log") as member:
+        member.write(noise(3 * MIB) + lines(99_999))
+    """
+    subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program), path],
+        cwd=REPOSITORY,
+        check=True,
+        env=HERE,
+    )
+    assert content(path) == {"log": noise(3 * MIB) + lines(99_999)}
+
+
 def test_memory_does_not_grow_with_what_is_packed(tmp_path: Path) -> None:
     program = """
     import resource, sys
@@ -508,7 +566,7 @@ def test_memory_does_not_grow_with_what_is_packed(tmp_path: Path) -> None:
                 cwd=REPOSITORY,
                 stdout=subprocess.PIPE,
                 check=True,
-                env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
+                env=HERE,
             ).stdout
         )
         for mebibytes in ("8", "80")

@@ -24,8 +24,8 @@ _MIN_BYTES: Final = 64 << 10
 """What a bundle may take however full the disk is: a verdict, a manifest and the end of each log."""
 _FREE_SHARE: Final = 4
 """A bundle leaves the others on the host three quarters of what is free."""
-_ROOM_SHARE: Final = 2
-"""A member leaves those behind it half of the room."""
+_ROOM_SHARE: Final = 4
+"""A member leaves those behind it three quarters of the room, so that there is some for the twentieth."""
 _MAX_RESERVE: Final = 1 << 20
 _RESERVE_SHARE: Final = 8
 _PARTS: Final = 64
@@ -103,14 +103,15 @@ class BundleWriter:
         workers: int | None = None,
         shares: bool = True,
     ) -> None:
-        """`top` may be empty. `workers` are threads. `shares`: a member leaves half of the room to others."""
+        """`top` may be empty. `workers` are threads. `shares`: none takes more than a quarter of the room."""
         self._path = path
         self._top = f"{_inside(top)}/" if top else ""
         self._mtime = mtime
         self.disk_bytes = min(max(disk_bytes, _MIN_BYTES), SERVER_BYTES)
         """What it may take at most, however much is free."""
         self._redact = redact
-        self._room_share = _ROOM_SHARE if shares else 1
+        self.shares = shares
+        """Whether a member leaves room to those behind it; to be switched off before the last."""
         self._names: set[str] = set()
         self._is_open = False
         self.members: list[Packed] = []
@@ -120,7 +121,12 @@ class BundleWriter:
         self._pool = Pool(workers)
         self._archive = Archive(path, self._pool.compress)
         whole = self._whole(0)
-        self._ballast = Ballast(path.parent, min(_MAX_RESERVE, whole // _RESERVE_SHARE))
+        try:
+            self._ballast = Ballast(path.parent, min(_MAX_RESERVE, whole // _RESERVE_SHARE))
+        except BaseException:
+            self._archive.close()
+            self._path.unlink(missing_ok=True)
+            raise
         self._segment_bytes = max(whole // _PARTS, MIN_BLOCK_BYTES)
         self._block_bytes = min(self._segment_bytes, BLOCK_BYTES)
 
@@ -243,7 +249,7 @@ class BundleWriter:
         reserve = self._ballast.bytes
         room = self._whole(self._ballast.held) - taken - reserve
         if not essential:
-            return max(room // self._room_share, 0)
+            return max(room // (_ROOM_SHARE if self.shares else 1), 0)
         if room >= reserve:
             return room
         self._ballast.release()

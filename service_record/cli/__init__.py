@@ -11,7 +11,7 @@ from service_record.version import __version__
 
 VERBS: Final = {
     "analyze": "Say what is wrong with a host, and why: the root cause first.",
-    "bundle": "Gather what explains this host into an archive, without its secrets.",
+    "bundle": "Gather what explains a host into one file, without its secrets.",
     "diff": "Compare the records of a bad host with those of a good one.",
     "export": "Write records in a form that other programs read.",
     "follow": "Show entries as they come.",

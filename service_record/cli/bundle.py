@@ -72,7 +72,7 @@ def command(
     no_redact: bool,
     max_size: int | None,
 ) -> None:
-    """Gather what explains this host into an archive, without its secrets.
+    """Gather what explains a host into one file, without its secrets.
 
     Nothing is sent. The archive has the verdict of analyze, the service records, journals, and the state of
     network, disks and services, where OpenShift's own log bundles have them. The name of the file goes to

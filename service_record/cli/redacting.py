@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from service_record.bundle import LeftOut
+from service_record.bundle import LeftOut, Limits
 from service_record.bundle.contents import Content, archive_contents, directory_contents
 from service_record.cli.opening import Unreadable
 from service_record.display.text import visible
@@ -18,6 +18,8 @@ from service_record.reporter.copying import Copied, make_copy
 
 _STANDARD_INPUT = "-"
 _MAX_BYTES = 8 << 20
+_LIMITS = Limits(read_bytes=16 << 30)
+"""As much as is looked through once more. Whoever wants to give it away reads it, and it costs only time."""
 
 
 def secrets_in(files: Iterable[Path]) -> tuple[Secret, ...]:
@@ -56,13 +58,13 @@ def _contents(place: str, at: datetime, copy: Path) -> Iterator[Content]:
 
     if place == _STANDARD_INPUT:
         with os.fdopen(sys.stdin.fileno(), "rb", closefd=False) as stream:
-            yield from archive_contents(stream, "stdin", at.timestamp(), leave)
+            yield from archive_contents(stream, "stdin", at.timestamp(), leave, _LIMITS)
         return
     source = Path(place)
     if source.is_dir():
         top = source.resolve().name
-        for content in directory_contents(source, leave, without=copy):
+        for content in directory_contents(source, leave, _LIMITS, without=copy):
             yield Content(f"{top}/{content.path}" if top else content.path, content.written, content.read)
         return
     with source.open("rb") as stream:
-        yield from archive_contents(stream, source.name, source.stat().st_mtime, leave)
+        yield from archive_contents(stream, source.name, source.stat().st_mtime, leave, _LIMITS)

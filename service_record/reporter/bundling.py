@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -74,7 +74,7 @@ def make_bundle(
         redact=(lambda: Redactor(rules)) if rules else None,
     ) as writer:
         writer.add(VERDICT, verdict.encode(errors="backslashreplace"))
-        gathered = gather(collectors, context, writer, seconds=seconds)
+        gathered = gather(_sharing(collectors, writer), context, writer, seconds=seconds)
         told = manifest(gathered, at=at, boot_id=context.boot_id, cursor=context.cursor)
         writer.add(MANIFEST, _json(told | {"redacted": redact, "cut": cuts(writer.members)}))
         writer.add(REDACTION, _json(redaction_report(writer.masked, known)), as_is=True)
@@ -87,6 +87,18 @@ def make_bundle(
         unread=known.unread if known else (),
         leak=leak_in(path, rules) if rules else None,
     )
+
+
+def _sharing(collectors: Iterable[Collector], writer: BundleWriter) -> Iterator[Collector]:
+    """The collectors, the last of which may have all the room that is left."""
+    waiting: Collector | None = None
+    for collector in collectors:
+        if waiting is not None:
+            yield waiting
+        waiting = collector
+    writer.shares = False
+    if waiting is not None:
+        yield waiting
 
 
 def leak_in(path: Path, rules: Rules) -> Finding | None:

@@ -7,7 +7,7 @@ Consoles this early have whatever font the firmware has: what is not ASCII is le
 from contextlib import suppress
 from typing import Final
 
-from service_record.display.text import cut_within, visible
+from service_record.display.text import cut_within, visible, wrap
 from service_record.reporter.files import write_whole
 from service_record.reporter.places import Places
 from service_record.reporter.telling import tell
@@ -39,5 +39,12 @@ def reload(places: Places) -> None:
 
 
 def _rows(text: str) -> list[str]:
-    text = cut_within(" ".join(visible(text).split()), _ROWS * _WIDTH, " ... ")
-    return [text[begin : begin + _WIDTH] for begin in range(0, len(text), _WIDTH)]
+    """The text between words in at most two rows; of a longer one the middle is left out."""
+    text = " ".join(visible(text).split())
+    if not text:
+        return []
+    for room in range(_ROWS * _WIDTH, _WIDTH, -1):
+        rows = wrap(cut_within(text, room, " ... "), _WIDTH)
+        if len(rows) <= _ROWS:
+            return list(rows)
+    return list(wrap(cut_within(text, _WIDTH, " ... "), _WIDTH))

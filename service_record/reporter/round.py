@@ -119,7 +119,7 @@ class Round:
             self.plan = decide(self.settings, self.state, self.view, self.evidence)
             for line in _said(self.plan):
                 self.say.info(line)
-            if not self._follow(peers, supply) or not self.is_saved:
+            if not self.is_saved or not self._follow(peers, supply):
                 break
         self._keep(supply.settled(self.state))
         if self.plan.stop is not None:

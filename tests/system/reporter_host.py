@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import uuid
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -55,9 +56,18 @@ class ReporterHost:
     """The machine: what is in its /etc and /var/lib stays over its boots."""
 
     def __init__(
-        self, root: Path, host: Host, *, url: str = URL, settings: str = "", eager: bool = True
+        self,
+        root: Path,
+        host: Host,
+        *,
+        url: str = URL,
+        settings: str = "",
+        eager: bool = True,
+        wants: tuple[str, ...] = (),
     ) -> None:
-        self.machine = Machine(root, is_its_own_clock=True, wants=("timers.target", "assisted.socket"))
+        """Install it below `root`; `eager`: each start is a round, and the timer starts one each second."""
+        wants = ("timers.target", "assisted.socket", *wants)
+        self.machine = Machine(root, is_its_own_clock=True, wants=wants)
         self.observed = root / "observed"
         self.etc, self.lib = root / "etc", root / "lib"
         for directory, inside in ((self.etc, "/etc"), (self.lib, "/var/lib")):
@@ -68,6 +78,9 @@ class ReporterHost:
         self.machine.unit("kubelet", "ExecStart=/usr/local/bin/kubelet")
         self.machine.unit("assisted", PROXY)
         self.machine.write_unit("assisted.socket", SOCKET)
+        self.leave(
+            "machine-id", f"{uuid.uuid4().hex}\n"
+        )  # the host was installed: presets are no more applied
         self._enable(eager=eager)
         self._settle(host, url, settings)
 

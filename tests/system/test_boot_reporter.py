@@ -1,5 +1,6 @@
 """The boot reporter on a host that boots from its disk: twice, without anybody who answers, and killed."""
 
+import json
 import statistics
 import tarfile
 from collections.abc import Iterator
@@ -10,14 +11,26 @@ from pathlib import Path
 import pytest
 
 from service_record.history.outcome import Run
+from service_record.reporter.cleanup import Tombstone
+from service_record.reporter.places import Places
 from tests.assisted_installation import CONTROL_PLANE_IGNITION, LOCAL_IGNITION, Claim, Host
 from tests.assisted_rules import AssistedRules
-from tests.assisted_server import AssistedServer
+from tests.assisted_server import AssistedServer, Silence
 from tests.system.reporter_host import TOKEN, ReporterHost
 from tests.system.unix_relay import relay
 
 FAILING = "record_service_stage_start pull-image; ls /no/such/image"
 POINTER = "ignition-machine-config-encapsulated.json"
+EARLY = """\
+[Unit]
+DefaultDependencies=no
+After=local-fs.target
+Before=sysinit.target
+[Service]
+Type=oneshot
+TimeoutStartSec=60
+ExecStart=/bin/sh -c 'until test -e /etc/issue.d/80-service-record.issue; do sleep 0.1; done'
+"""
 TOMBSTONE = {"lib/service-record", "lib/service-record/reporter.stopped"}
 
 
@@ -86,21 +99,63 @@ def test_a_host_that_boots_twice_reports_both_and_has_no_reporter_when_its_kubel
     assert host.machine.records.services() == ["bootkube"]
 
 
-def test_it_begins_before_the_boot_and_holds_nothing_up(
+def test_the_first_round_waits_for_the_disks_and_for_nothing_else_of_the_boot(
+    tmp_path: Path, installed: Host
+) -> None:
+    """A unit that holds the boot up until a round was made: one that waited for more would wait in vain."""
+    host = ReporterHost(tmp_path, installed, eager=False, wants=("early.service",))
+    host.machine.write_unit("early.service", EARLY)
+    assert host.boot("systemctl show --property=Result early.service") == "Result=success\n"
+
+
+def test_a_round_that_takes_long_holds_nothing_up(
     tmp_path: Path, server: AssistedServer, installed: Host
 ) -> None:
     host = ReporterHost(tmp_path, installed, eager=False)
-    moments = host.boot("""
-        moment() { systemctl show --value --property="$2" "$1"; }
-        moment boot-reporter.service ExecMainStartTimestampMonotonic
-        moment local-fs.target ActiveEnterTimestampMonotonic
-        moment sysinit.target ActiveEnterTimestampMonotonic
-        systemctl list-jobs --no-legend | grep boot-reporter || :
-    """).split()
-    started, mounted, initialised = map(int, moments)
-    assert mounted <= started < initialised
+    server.fail(Silence(), path="/hosts")
+    with reachable(host, server):
+        jobs = host.boot("""
+            until [[ $(systemctl is-active boot-reporter) == active ]]; do sleep 0.05; done
+            systemctl list-jobs --no-legend
+            [[ $(systemctl is-active boot-reporter) == active ]]
+        """)
+    assert "finish.service" in jobs
+    assert "boot-reporter" not in jobs
 
 
+def test_a_removal_that_a_loss_of_power_cut_short_is_finished_by_the_next_boot(
+    tmp_path: Path, server: AssistedServer, installed: Host
+) -> None:
+    host = ReporterHost(tmp_path, installed)
+    (host.lib / "service-record").mkdir()
+    tombstone = Tombstone("the kubelet is up", remove=(Path("/etc/opt/reporter"),))
+    (host.lib / "service-record/reporter.stopped").write_text(json.dumps(tombstone.to_json()))
+    host.leave("opt/reporter/ca.pem", TOKEN)
+    with reachable(host, server):
+        host.boot(
+            "while [[ -e /etc/systemd/system/boot-reporter.timer ]]; do sleep 0.1; done; rest boot-reporter"
+        )
+    assert host.of_the_reporter() == TOMBSTONE
+    assert not host.holds_the_token()
+    assert server.calls() == []
+
+
+def test_what_no_round_could_remove_any_more_systemd_removes_at_the_next_boot(
+    tmp_path: Path, installed: Host
+) -> None:
+    """The power was lost when the links that start the units were gone, and the units were not."""
+    host = ReporterHost(tmp_path, installed)
+    units = Places(host.etc.parent).unit_directory
+    paths = ["service-record", "systemd/system/boot-reporter.service", "systemd/system/boot-reporter.timer"]
+    paths += ["systemd/system/boot-reporter.service.d", "systemd/system/boot-reporter.timer.d"]
+    (units / "timers.target.wants/boot-reporter.timer").unlink()
+    rule = "tmpfiles.d/boot-reporter.conf"
+    host.leave(rule, "".join(f"R! /etc/{path}\n" for path in [*paths, rule]))
+    host.boot("")
+    assert host.of_the_reporter() == set()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://192.0.2.1"], ids=["refused", "no network"])
 def test_a_host_that_nobody_answers_keeps_its_last_bundle_until_its_time_is_over(
     tmp_path: Path, installed: Host, url: str
@@ -110,15 +165,15 @@ def test_a_host_that_nobody_answers_keeps_its_last_bundle_until_its_time_is_over
     with_pointer_ignition(host)
     said = host.boot("""
         start bootkube; rest bootkube
-        round; round
+        round
         ls /var/lib/service-record/spool
         cat /etc/issue.d/80-service-record.issue
-        systemctl --failed --no-legend
+        systemctl list-units --failed --no-legend 'boot-reporter*'
     """)
-    (bundle, verdict, *_) = said.splitlines()
+    bundle, verdict, *more = said.splitlines()
     assert bundle.startswith("log-bundle-")
     assert verdict.startswith("service-record: failed: bootkube in stage pull-image: ")
-    assert "no such" not in said.lower().replace("no such file or directory", "")
+    assert " ".join(more).rstrip().endswith("Log in: service-record analyze"), "and no unit has failed"
     assert not (host.lib / "service-record/reporter.stopped").exists()
 
     with_control_plane_ignition(host)
@@ -146,6 +201,8 @@ done
 systemctl stop boot-reporter.timer
 systemctl reset-failed boot-reporter.service
 round
+journalctl --sync
+journalctl --unit=boot-reporter | grep --count status=9/KILL
 """
 
 
@@ -159,7 +216,8 @@ def test_a_reporter_that_is_killed_again_and_again_holds_up_no_installation(
         host.machine.bash_service(name, INSTALL)
     with_pointer_ignition(host)
     with reachable(host, server):
-        host.boot(f"start bootkube; rest bootkube\n{KILLING}")
+        kills = host.boot(f"start bootkube; rest bootkube\n{KILLING}")
+    assert int(kills) >= 3
     alone, together = ([seconds(run) for run in host.machine.runs(name)] for name in ("alone", "together"))
     assert len(alone) == len(together) == 3
     assert statistics.median(together) < 1.5 * statistics.median(alone) + 1
