@@ -50,7 +50,7 @@ man: $(READY) ## write man pages and shell completions into build/share
 	@rm -rf build/share
 	@$(PYTHON) -m packages.stage build/share --pages
 
-# Without .venv any Python will do; what is made of the command line is then left out.
+# Without .venv a Python 3.11 without libraries will do; what is made of the command line is then left out.
 install: ## what `service-record install` does, into DESTDIR for a package; PREFIX=/usr/local OPTIONS=--reporter
 	@$(if $(wildcard $(READY)),$(PYTHON),python3) -B -m packages.stage '$(or $(DESTDIR),/)' --prefix '$(PREFIX)' $(OPTIONS)
 
