@@ -27,6 +27,8 @@ PARTS = {
     "reporter": {"reporter"},
     "display": {"display"},
     "export": {"export"},
+    "deploy": {"deploy"},
+    "manual": {"manual"},
     "cli": {"cli"},
 }
 MAY_IMPORT = {
@@ -43,7 +45,9 @@ MAY_IMPORT = {
     "redaction": {"format"},
     "display": {"format", "history", "diagnosis"},
     "export": {"format", "history", "display"},
-    "reporter": set(PARTS) - {"cli", "recorder", "reporter"},
+    "reporter": set(PARTS) - {"cli", "recorder", "reporter", "deploy", "manual"},
+    "deploy": {"format", "reporter"},
+    "manual": {"format", "deploy"},
     "cli": set(PARTS) - {"cli"},
 }
 PURE = {"format", "layout", "history", "diagnosis", "display", "export"}

@@ -1,0 +1,1 @@
+"""Onto a host: what is delivered, and how it is put there and removed."""

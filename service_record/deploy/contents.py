@@ -1,0 +1,139 @@
+"""What is delivered to a host: each file and link, with its mode and owner, and the option that selects it.
+
+This is the one list. `service-record install`, the Ignition config, `make install` and the packages all take
+it from here. The files travel in the wheel, in `service_record/host`; a checkout has them where they are
+written. Nothing beyond the standard library is needed.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+_PROGRAM: Final = 0o755
+_FILE: Final = 0o644
+_WRITTEN_FOR: Final = "/usr/local/bin"
+"""Where our units look for our programs."""
+
+
+class Option(Enum):
+    """What somebody may want on a host; the values are the options of the command line."""
+
+    SHIM = "shim"
+    """The shim, the exit helper and all that makes them of use: drop-ins to copy, the records directory."""
+    ALL_SERVICES = "all-services"
+    """systemd closes the record of every service. It calls the exit helper: the shim has to come, too."""
+    ARRAY = "array"
+    """Every service records a closed JSON array, as OpenShift's tools read it."""
+    REPORTER = "reporter"
+    """The units of the boot reporter, enabled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """In which directories things belong."""
+
+    prefix: str
+    units: str
+    tmpfiles: str
+    enables: bool
+    """Whether units are linked to what pulls them in. A package leaves that to the administrator."""
+
+    @property
+    def programs(self) -> str:
+        return f"{self.prefix}/bin"
+
+    @property
+    def templates(self) -> str:
+        """Drop-ins that are in force nowhere, to be copied or linked."""
+        return f"{self.prefix}/share/service-record"
+
+
+HOST: Final = Layout("/usr/local", "/etc/systemd/system", "/etc/tmpfiles.d", enables=True)
+"""A host without a package manager of its own for us: all in directories that are the administrator's."""
+
+
+def below(prefix: str) -> Layout:
+    """The layout for a prefix: HOST for `/usr/local`, else that of a package, all of it below the prefix."""
+    if prefix == HOST.prefix:
+        return HOST
+    return Layout(prefix, f"{prefix}/lib/systemd/system", f"{prefix}/lib/tmpfiles.d", enables=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One file or link on a host. Its directories are 0755, and root's, when they are missing."""
+
+    path: str
+    """Absolute, as the host sees it."""
+    option: Option
+    data: bytes = b""
+    mode: int = _FILE
+    target: str | None = None
+    """Of a symbolic link: where it points, absolute; then neither data nor mode mean anything."""
+    user: int = 0
+    group: int = 0
+
+
+def contents(
+    options: Iterable[Option], layout: Layout = HOST, pages: Iterable[tuple[str, str]] = ()
+) -> tuple[Item, ...]:
+    """What these options select, by path.
+
+    `pages` are the man pages and completions that the caller has made of the command line: path below
+    `PREFIX/share`, and text. They come with the shim. Raises FileNotFoundError where this installation of
+    service-record has lost one of its files.
+    """
+    wanted = set(options)
+    items = [item for item in _everything(layout, pages) if item.option in wanted]
+    return tuple(sorted(items, key=lambda item: item.path))
+
+
+def _everything(layout: Layout, pages: Iterable[tuple[str, str]]) -> Iterator[Item]:
+    for name in ("bootstrap-service-record.sh", "service-record-exit.sh"):
+        yield Item(f"{layout.programs}/{name}", Option.SHIM, source(f"shell/{name}"), _PROGRAM)
+    drop_ins = {
+        "10-service-record.conf": Option.ALL_SERVICES,
+        "20-service-record-array.conf": Option.ARRAY,
+    }
+    for name, option in drop_ins.items():
+        yield Item(f"{layout.templates}/{name}", Option.SHIM, _unit(name, layout))
+        yield Item(f"{layout.units}/service.d/{name}", option, _unit(name, layout))
+    for name, option in {"service-record": Option.SHIM, "service-record-array": Option.ARRAY}.items():
+        yield Item(f"{layout.tmpfiles}/{name}.conf", option, source(f"units/tmpfiles.d/{name}.conf"))
+    for path, text in pages:
+        yield Item(f"{layout.prefix}/share/{path}", Option.SHIM, text.encode())
+    yield from _reporter(layout)
+
+
+def _reporter(layout: Layout) -> Iterator[Item]:
+    for name in ("boot-reporter.service", "boot-reporter.timer"):
+        yield Item(f"{layout.units}/{name}", Option.REPORTER, _unit(name, layout))
+    if layout.enables:
+        timer = f"{layout.units}/boot-reporter.timer"
+        link = f"{layout.units}/timers.target.wants/boot-reporter.timer"
+        yield Item(link, Option.REPORTER, target=timer)
+
+
+def _unit(name: str, layout: Layout) -> bytes:
+    """A unit or drop-in that finds our programs where the layout has them."""
+    return source(f"units/{name}").replace(_WRITTEN_FOR.encode(), layout.programs.encode())
+
+
+def source(name: str) -> bytes:
+    """A file of ours by its name in the repository, such as `shell/service-record-exit.sh`.
+
+    Raises FileNotFoundError.
+    """
+    installed = files("service_record").joinpath("host")
+    places: tuple[Traversable, ...] = (installed, Path(__file__).resolve().parents[2])
+    for place in places:
+        found = place.joinpath(*name.split("/"))
+        if found.is_file():
+            return found.read_bytes()
+    raise FileNotFoundError(2, "missing from this installation of service-record; install it anew", name)

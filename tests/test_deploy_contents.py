@@ -1,0 +1,84 @@
+"""The one list of what is delivered."""
+
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from service_record.deploy.contents import HOST, Layout, Option, below, contents, source
+from tests.programs import REPOSITORY
+
+PACKAGE = below("/usr")
+EVERYTHING = tuple(Option)
+layouts = pytest.mark.parametrize("layout", [HOST, PACKAGE], ids=["host", "package"])
+
+
+def test_each_option_selects_its_own_and_nothing_else() -> None:
+    assert [item.path for item in contents([Option.SHIM])] == [
+        "/etc/tmpfiles.d/service-record.conf",
+        "/usr/local/bin/bootstrap-service-record.sh",
+        "/usr/local/bin/service-record-exit.sh",
+        "/usr/local/share/service-record/10-service-record.conf",
+        "/usr/local/share/service-record/20-service-record-array.conf",
+    ]
+    assert [item.path for item in contents([Option.ALL_SERVICES])] == [
+        "/etc/systemd/system/service.d/10-service-record.conf"
+    ]
+    assert [item.path for item in contents([Option.ARRAY])] == [
+        "/etc/systemd/system/service.d/20-service-record-array.conf",
+        "/etc/tmpfiles.d/service-record-array.conf",
+    ]
+    assert [item.path for item in contents([Option.REPORTER])] == [
+        "/etc/systemd/system/boot-reporter.service",
+        "/etc/systemd/system/boot-reporter.timer",
+        "/etc/systemd/system/timers.target.wants/boot-reporter.timer",
+    ]
+
+
+@layouts
+def test_no_path_is_given_twice_whatever_is_selected(layout: Layout) -> None:
+    for number in range(len(EVERYTHING) + 1):
+        for options in combinations(EVERYTHING, number):
+            paths = [item.path for item in contents(options, layout, [("man/man1/a.1", "page")])]
+            assert len(set(paths)) == len(paths)
+
+
+@layouts
+def test_programs_may_be_run_and_all_else_only_read(layout: Layout) -> None:
+    items = contents(EVERYTHING, layout, [("man/man1/a.1", "page")])
+    programs = {item.path for item in items if item.mode == 0o755}
+    assert programs == {
+        f"{layout.prefix}/bin/bootstrap-service-record.sh",
+        f"{layout.prefix}/bin/service-record-exit.sh",
+    }
+    assert {item.mode for item in items} == {0o644, 0o755}
+    assert {(item.user, item.group) for item in items} == {(0, 0)}
+
+
+def test_a_unit_names_our_programs_where_they_are() -> None:
+    by_name = {Path(item.path).name: item.data for item in contents(EVERYTHING, PACKAGE)}
+    assert b"\nExecStopPost=-+/usr/bin/service-record-exit.sh\n" in by_name["10-service-record.conf"]
+    assert b"/usr/local/bin" not in by_name["boot-reporter.service"]
+
+
+def test_a_package_has_everything_below_its_prefix_and_enables_nothing() -> None:
+    items = contents(EVERYTHING, PACKAGE, [("man/man1/a.1", "page")])
+    assert [item.path for item in items if not item.path.startswith("/usr/")] == []
+    assert [item.path for item in items if item.target or "/local/" in item.path] == []
+
+
+def test_what_is_in_a_file_is_what_the_repository_has() -> None:
+    shim = REPOSITORY / "shell/bootstrap-service-record.sh"
+    (item,) = [item for item in contents([Option.SHIM]) if item.path.endswith(shim.name)]
+    assert item.data == shim.read_bytes()
+
+
+def test_every_unit_and_every_shell_program_is_delivered() -> None:
+    kept = [path for name in ("shell", "units") for path in (REPOSITORY / name).rglob("*") if path.is_file()]
+    delivered = {item.data for item in contents(EVERYTHING)}
+    assert [path for path in kept if path.read_bytes() not in delivered] == []
+
+
+def test_a_file_that_is_lost_is_named() -> None:
+    with pytest.raises(FileNotFoundError, match="install it anew"):
+        source("shell/nothing.sh")
