@@ -52,9 +52,18 @@ def members(bundle: bytes) -> dict[str, bytes]:
 def test_a_fact_is_told_once(host: ReportingHost, server: AssistedServer) -> None:
     assert host.report().status == 0
     assert (host.installed.stage, host.installed.info) == ("Rebooting", LOCAL_IGNITION)
-    assert server.calls() == [ASK, TELL, ASK, TELL]
+    assert server.calls() == [ASK, TELL, TELL]  # first as a stage, which this service has not
     assert host.report().status == 0
-    assert server.calls()[4:] == [ASK]
+    assert server.calls()[3:] == [ASK]
+
+
+def test_a_service_that_wants_to_be_left_alone_is_not_asked_by_the_next_round(
+    host: ReportingHost, server: AssistedServer
+) -> None:
+    server.fail(Says(503, headers={"Retry-After": "1800"}), path="/hosts")
+    assert host.report().status == 0
+    assert host.report().status == 0
+    assert server.calls() == [ASK]
 
 
 def test_a_host_with_which_something_is_wrong_ships_what_explains_it_once(

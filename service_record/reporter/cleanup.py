@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from service_record import systemd
-from service_record.reporter.files import sync_directory, write_whole
+from service_record.reporter.durable import sync_directory, write_whole
 from service_record.reporter.places import Places
 from service_record.reporter.telling import tell_systemd
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Final
 
 from service_record.display.text import cut_within, visible, wrap
-from service_record.reporter.files import write_whole
+from service_record.reporter.durable import write_whole
 from service_record.reporter.places import Places
 from service_record.reporter.telling import tell
 

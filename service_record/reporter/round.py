@@ -33,6 +33,8 @@ from service_record.reporter.policy import (
     asks,
     before,
     decide,
+    has_moved,
+    heard,
     is_due,
     learn,
     not_kept,
@@ -97,7 +99,7 @@ class Round:
         self._keep(arrive(self.state, self.evidence))
         peers = Peers(self.settings)
         if asks(self.settings, self.state, self.evidence):
-            self.view = peers.view()
+            self._ask(peers)
             self.say.notice(f"the service says: {told_view(self.view)}")
         self._show()
         supply = Supply(self.places, self.environ, self.say, self.settings, self.evidence)
@@ -149,10 +151,14 @@ class Round:
             self.say.notice(f"the service has no stage {report.stage}: it is told as information")
         else:
             self.say.warning(f"the service was not told: {told}: {told_outcome(outcome)}")
-        result = Result(step=report, outcome=outcome)
-        self._keep(after(self.state, self.plan, [result], self.evidence))
-        if not good and isinstance(outcome, Answered):
-            self.view = peers.view()
+        results = [Result(step=report, outcome=outcome)]
+        self._keep(after(self.state, self.plan, results, self.evidence))
+        if has_moved(self.state, results):
+            self._ask(peers)
+
+    def _ask(self, peers: Peers) -> None:
+        self.view = peers.view()
+        self._keep(heard(self.state, self.view, self.evidence))
 
     def _ship(self, peers: Peers, supply: Supply, shipment: Shipment) -> None:
         kept = supply.bundle(shipment)

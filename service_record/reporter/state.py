@@ -8,8 +8,8 @@ from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
+from service_record.reporter.durable import write_whole
 from service_record.reporter.evidence import Evidence
-from service_record.reporter.files import write_whole
 from service_record.reporter.token import read_small
 
 VERSION: Final = 1
