@@ -188,3 +188,17 @@ def test_the_certificate_of_a_known_key_stays(tmp_path: Path, algorithm: list[st
     body = key.read_bytes().splitlines()[1:-1]
     after = redacted(b"key: " + b"".join(body), rules=rules)
     assert not any(line in after for line in body)
+
+
+@pytest.mark.parametrize("kind", ["kubeadmin-password", "bootstrap-token", "passphrase", "proxy-password"])
+def test_what_a_limit_leaves_of_a_secret_is_masked(kind: str) -> None:
+    secret = SECRETS[kind]
+    head, tail = secret[: 2 * len(secret) // 3], secret[len(secret) // 3 :]
+    mask = f"<redacted:{kind}>".encode()
+    for before, piece, behind in (
+        (b'{"command":"login --as core ', head, b'"}\n'),
+        (b"       login --as core ", head, b"\n"),
+        (b'{"errorMessage":"\xe2\x80\xa6', tail, b' is wrong"}\n'),
+        ("\u2026".encode(), tail, b" is wrong\n"),
+    ):
+        assert redacted(before + piece + behind, rules=RULES) == before + mask + behind

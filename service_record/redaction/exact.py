@@ -26,6 +26,10 @@ _PREFIX_BYTES: Final = 256
 
 _WRITTEN_BREAK_BYTES: Final = 16
 
+_CUT_BEHIND: Final = (b"\n", b"\r", b'"', b"'", b"\\", "\u2026".encode())
+_CUT_BEFORE: Final = (b"\n", b'"', b"'", "\u2026".encode())
+"""What stands where a text was cut: the end of its line or quotes, or the sign that more stood there."""
+
 _INDENT: Final = b" \t>#*|\"'"
 _LINE_END: Final = b" \t\r\\\"',"
 _WRITTEN_BREAK: Final = rb"\\+(?:[nr]|x0[AaDd]|u000[AaDd]|01[25])|%0[AaDd]|&#1[03];"
@@ -140,11 +144,13 @@ class Exact:
         if begin >= 0 and text[begin : begin + size] == form.text:
             return _Match(form.kind, [(begin, begin + size)], size, is_whole=True)
         if form.needed == size and not _may_break(text[max(0, begin - _PREFIX_BYTES) : start + size]):
-            return None
+            return _cut_off(text, start, form, offset)
         pieces = [*self._before(text, start, form.text, offset), *self._after(text, start, form.text, offset)]
         merged = _merged(pieces)
         size = sum(end - begin for begin, end in merged)
-        return _Match(form.kind, merged, size, is_whole=False) if size >= form.needed else None
+        if size < form.needed:
+            return _cut_off(text, start, form, offset)
+        return _Match(form.kind, merged, size, is_whole=False)
 
     def _after(self, text: bytes, start: int, form: bytes, offset: int) -> Iterator[tuple[int, int]]:
         size = _common(text, start, form, offset)
@@ -189,6 +195,17 @@ class Exact:
             return None
         previous = max(0, line - 1 - _PREFIX_BYTES)
         return previous + len(text[previous : line - 1].rstrip(_LINE_END))
+
+
+def _cut_off(text: bytes, start: int, form: _Form, offset: int) -> _Match | None:
+    """Half of a form or more, where the text ends or begins in the middle of it: what a limit has left."""
+    begin = start - _common_before(text, start, form.text, offset)
+    end = start + _common(text, start, form.text, offset)
+    is_head = begin == start - offset and (end == len(text) or text.startswith(_CUT_BEHIND, end))
+    is_tail = end == start - offset + len(form.text) and (begin == 0 or text.endswith(_CUT_BEFORE, 0, begin))
+    if not (is_head or is_tail) or 2 * (end - begin) < len(form.text):
+        return None
+    return _Match(form.kind, [(begin, end)], end - begin, is_whole=False)
 
 
 def _wrapped(text: bytes) -> bytes:
