@@ -54,6 +54,13 @@ def uptime() -> float | None:
         return None
 
 
+def failed_units(timeout: float = 5.0) -> tuple[str, ...]:
+    """The units that systemd calls failed; none when it does not answer within `timeout` seconds."""
+    ask = ["systemctl", "list-units", "--state=failed", "--plain", "--no-legend", "--no-pager", "--full"]
+    lines = (_output_of(ask, timeout) or "").splitlines()
+    return tuple(line.split()[0] for line in lines if line.strip())
+
+
 def journal_tail(invocation: str | None, lines: int = 3, timeout: float = 2.0) -> str | None:
     """The last journal lines of one invocation, oldest first; None when it has none within `timeout` seconds.
 

@@ -1,4 +1,4 @@
-"""Requests as the reporter makes them: patient within limits, verified, never redirected, silent about secrets.
+"""Requests as the reporter makes them: patient, verified, never redirected, and silent about secrets.
 
 Nothing is raised on account of a network, a server or a setting: what went wrong is an `Unreachable`, whose
 reason says what to do.

@@ -1,0 +1,210 @@
+"""What a host tells of itself without a network: which boot this is, how far it came, what is wrong."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from http.client import HTTPConnection, HTTPException
+from importlib import resources
+from pathlib import Path
+from time import CLOCK_BOOTTIME, clock_gettime
+from typing import Final
+from urllib.parse import urlsplit
+
+from service_record import systemd
+from service_record.diagnosis import Diagnosis, Verdict, diagnose
+from service_record.diagnosis.causes import Causes, read_rules
+from service_record.diagnosis.evidence import telling_line
+from service_record.diagnosis.findings import Trouble
+from service_record.diagnosis.now import Now
+from service_record.diagnosis.signature import signature
+from service_record.history import History, build_history
+from service_record.history.facts import Facts
+from service_record.history.liveness import Liveness
+from service_record.history.outcome import Command, Outcome, Run, Stage
+from service_record.reporter.places import Places
+from service_record.source import SourceError, is_alive, open_source
+
+KUBELET: Final = "http://127.0.0.1:10248/healthz"
+_SECONDS: Final = 2.0
+_CAUSES: Final = "causes.yaml"
+
+_ENCAPSULATED: Final = "/etc/ignition-machine-config-encapsulated.json"
+"""The machine configuration as Ignition left it; done with it, the machine-config daemon renames it."""
+_DONE: Final = (f"{_ENCAPSULATED}.bak", "/etc/machine-config-daemon/currentconfig")
+_KUBELET: Final = ("/var/lib/kubelet/pki/kubelet-client-current.pem", "/var/lib/kubelet/cpu_manager_state")
+"""What a kubelet writes that has run; its configuration is there before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traces:
+    """What the machine-config daemon and the kubelet have left on the disk."""
+
+    is_pending: bool = False
+    """The machine configuration has come, and is not in effect: a boot with local ignition."""
+    is_applied: bool = False
+    """It is in effect, or will be after the reboot that follows."""
+    has_kubelet: bool = False
+    """A kubelet has run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What is known of this host at one round."""
+
+    boot_id: str
+    uptime: float
+    """Seconds since boot; what is measured by it no setting of the clock changes."""
+    kubelet_healthy: bool = False
+    traces: Traces = field(default_factory=Traces)
+    diagnosis: Diagnosis | None = field(default=None, repr=False)
+    """None when there is no record to judge."""
+    history: History | None = field(default=None, repr=False)
+    failed_units: tuple[str, ...] = ()
+    unread: str | None = None
+    """Why the records could not be read, in one line."""
+    verdict: Verdict | None = None
+    is_reboots: bool = False
+    """True when what is wrong may be no more than that the host was rebooted."""
+    fingerprint: str = ""
+    """The same as long as nothing new is wrong with the host, and it came no further."""
+
+    @property
+    def is_wrong(self) -> bool:
+        return self.verdict is not None and self.verdict.is_bad
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is asked of the kernel, systemd and the kubelet."""
+
+    boot_id: Callable[[], str | None] = systemd.boot_id
+    uptime: Callable[[], float | None] = systemd.uptime
+    failed_units: Callable[[], tuple[str, ...]] = systemd.failed_units
+    kubelet: str = KUBELET
+
+
+def observe(places: Places, asked: Asked | None = None, own: Iterable[str] = ()) -> Evidence:
+    """The evidence of this moment. `own` units say nothing about the host. Never raises on what it finds."""
+    asked = asked or Asked()
+    boot_id, uptime = asked.boot_id() or "unknown", asked.uptime()
+    if uptime is None:
+        uptime = clock_gettime(CLOCK_BOOTTIME)
+    history, unread = _history(places.records, boot_id)
+    found = (
+        _diagnosis(history, Now(time=datetime.now(UTC), boot_id=boot_id, uptime=uptime)) if history else None
+    )
+    units = tuple(sorted({signature(unit) for unit in asked.failed_units()} - set(own)))
+    return Evidence(
+        boot_id=boot_id,
+        uptime=uptime,
+        kubelet_healthy=is_healthy(asked.kubelet),
+        traces=traces(places),
+        diagnosis=found,
+        history=history,
+        failed_units=units,
+        unread=unread,
+        verdict=found.verdict if found else None,
+        is_reboots=found is not None and _is_reboots(found),
+        fingerprint=fingerprint(history, found, units),
+    )
+
+
+def traces(places: Places) -> Traces:
+    """What lies on the disk of the host below the root."""
+    is_applied = any(places.at(path).exists() for path in _DONE)
+    return Traces(
+        is_pending=places.at(_ENCAPSULATED).exists() and not is_applied,
+        is_applied=is_applied,
+        has_kubelet=any(places.at(path).exists() for path in _KUBELET),
+    )
+
+
+def is_healthy(url: str) -> bool:
+    """Whether a kubelet answers at its local health endpoint that it is well, within two seconds."""
+    parts = urlsplit(url)
+    connection = HTTPConnection(parts.hostname or "", parts.port, timeout=_SECONDS)
+    try:
+        connection.request("GET", parts.path)
+        return connection.getresponse().status == 200  # noqa: PLR2004  # OK, in HTTP
+    except (OSError, HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def fingerprint(history: History | None, found: Diagnosis | None, units: Iterable[str]) -> str:
+    """What is significant of a host, as a digest.
+
+    How far services came, how they failed and with which signature, and the verdict: each only once. So the
+    same failure at another time, or the thousandth time, changes nothing.
+    """
+    reached = {row for service in (history.services if history else ()) for row in _reached(service.runs)}
+    troubles = _troubles(found) if found else []
+    wrong = {_trouble(trouble) for trouble in troubles}
+    damaged = {damage.service for damage in found.damaged} if found else set()
+    document = [
+        found.verdict if found else None,
+        _trouble(found.root) if found and found.root else None,
+        sorted(wrong),
+        sorted(reached),
+        sorted(damaged),
+        sorted(units),
+    ]
+    return hashlib.sha256(json.dumps(document).encode()).hexdigest()
+
+
+def _history(records: Path, boot_id: str) -> tuple[History | None, str | None]:
+    """The history of this host, and why there is none."""
+    try:
+        source = open_source([str(records)])
+        return build_history(source.records, Liveness(boot_id, is_at_home=True, is_alive=is_alive)), None
+    except SourceError as error:
+        return None, str(error)
+    except (OSError, RecursionError, MemoryError) as error:
+        return None, f"{records}: cannot be read: {error}"
+
+
+def _diagnosis(history: History, now: Now) -> Diagnosis | None:
+    rules = resources.files("service_record.diagnosis").joinpath(_CAUSES).read_text(encoding="utf-8")
+    return diagnose(history, now=now, explain=Causes(read_rules(rules, _CAUSES)).explain)
+
+
+def _reached(runs: Iterable[Run]) -> Iterator[tuple[str, ...]]:
+    """What runs came to. Of what runs still, only what ended in it: where it is now differs each time."""
+    for run in runs:
+        inner = (stage for command in run.commands for stage in command.stages)
+        spans: tuple[Command | Stage, ...] = (*run.commands, *run.stages, *inner)
+        ended = (Outcome.SUCCESS, Outcome.FAILURE)
+        yield from (
+            (run.service, span.name, span.outcome, _said(span.facts))
+            for span in spans
+            if span.outcome in ended
+        )
+        if run.outcome in ended:
+            yield run.service, "", run.outcome, _said(run.facts)
+
+
+def _trouble(trouble: Trouble) -> tuple[str, ...]:
+    of = trouble.loop.of if trouble.loop else ""
+    return trouble.service, trouble.kind, trouble.stage or "", of, _said(trouble.facts)
+
+
+def _said(facts: Facts) -> str:
+    """How something ended: where, with what status, and the line that tells most, without what varies."""
+    location = facts.location
+    place = (location.line, location.function, location.file) if location else None
+    said = signature(telling_line(facts.message) or "")
+    return json.dumps([place, facts.exit_code, facts.signal, facts.service_result, said])
+
+
+def _is_reboots(found: Diagnosis) -> bool:
+    troubles = _troubles(found)
+    return bool(troubles) and all(
+        trouble.kind is Verdict.INTERRUPTED and trouble.is_rebooted for trouble in troubles
+    )
+
+
+def _troubles(found: Diagnosis) -> list[Trouble]:
+    return [trouble for trouble in (found.root, *found.followers, *found.others) if trouble]

@@ -1,0 +1,35 @@
+"""What a round of the reporter does: pure rules over settings, state, the server's view and local evidence.
+
+`arrive` -> save -> `asks` -> `decide` -> for each step: `before` -> save -> do it -> `after` -> save; and
+again from `decide` until the plan `is_last`. Each rule is a row of a table here, and of one in
+docs/boot-reporter.md.
+"""
+
+from service_record.reporter.policy.deciding import decide
+from service_record.reporter.policy.learning import Call, Meaning, learn
+from service_record.reporter.policy.moment import asks, is_due
+from service_record.reporter.policy.plan import Fact, Plan, Result, Shipment, StageReport, Stop
+from service_record.reporter.policy.transitions import after, before, has_moved, kept, not_kept, withheld
+from service_record.reporter.state import arrive
+
+__all__ = [
+    "Call",
+    "Fact",
+    "Meaning",
+    "Plan",
+    "Result",
+    "Shipment",
+    "StageReport",
+    "Stop",
+    "after",
+    "arrive",
+    "asks",
+    "before",
+    "decide",
+    "has_moved",
+    "is_due",
+    "kept",
+    "learn",
+    "not_kept",
+    "withheld",
+]

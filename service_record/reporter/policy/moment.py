@@ -1,0 +1,121 @@
+"""One round as the rules see it: what they all ask, worked out once. Pure."""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from service_record.reporter.answers import HostView, View
+from service_record.reporter.evidence import Evidence
+from service_record.reporter.policy.plan import Fact
+from service_record.reporter.settings import Settings
+from service_record.reporter.state import BootSeen, State
+
+LIFETIME: Final = "lifetime"
+_JOINED: Final = "Joined"
+_SLACK: Final = 5.0
+"""Seconds: what wakes the reporter is that inexact."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Settings, state, evidence, and the server's view: None when it was not asked."""
+
+    settings: Settings
+    state: State
+    evidence: Evidence
+    view: View | None = None
+
+    @cached_property
+    def boot(self) -> BootSeen:
+        found = self.state.boot(self.evidence.boot_id)
+        return found or BootSeen(boot_id=self.evidence.boot_id)
+
+    @cached_property
+    def is_later_boot(self) -> bool:
+        """Whether this is certainly not the first boot from disk that the reporter sees."""
+        return self.state.ordinal(self.evidence.boot_id) > 1
+
+    @cached_property
+    def fact(self) -> Fact:
+        """What is true of the host now. It never goes back.
+
+        The machine configuration decides while it is pending. After that any later boot is one with it; the
+        first is one when its kubelet has run: hosts that boot from disk only once get there without a reboot.
+        """
+        if Fact.CONTROL_PLANE in {*self.state.told, *self.state.dropped}:
+            return Fact.CONTROL_PLANE
+        traces = self.evidence.traces
+        if traces.is_pending:
+            return Fact.LOCAL
+        has_run = traces.has_kubelet or self.evidence.kubelet_healthy
+        if self.is_later_boot or (traces.is_applied and has_run):
+            return Fact.CONTROL_PLANE
+        is_joined = isinstance(self.view, HostView) and self.view.stage == _JOINED
+        return Fact.CONTROL_PLANE if is_joined else Fact.LOCAL
+
+    @cached_property
+    def is_last_boot(self) -> bool:
+        """Whether no other boot is waited for: its limit is the end."""
+        return self.is_later_boot or self.state.is_careful or self.fact is Fact.CONTROL_PLANE
+
+    @cached_property
+    def is_over_limit(self) -> bool:
+        return self.evidence.uptime >= self.settings.time_limit
+
+    @cached_property
+    def lived(self) -> float:
+        """Seconds that the host was up, all boots together, as far as rounds saw it."""
+        return self.state.uptime_before(self.evidence.boot_id) + self.evidence.uptime
+
+    @cached_property
+    def is_quiet(self) -> bool:
+        """Whether this boot had its time, and another may come; its last word is said."""
+        return self.is_over_limit and not self.is_last_boot and self.boot.rounds > 1
+
+    @cached_property
+    def limit_near(self) -> str | None:
+        """The limit before which there is no other round: that of this boot, or `lifetime`."""
+        ahead = self.settings.frequency + self.settings.jitter
+        if self.evidence.uptime + ahead >= self.settings.time_limit:
+            return self.evidence.boot_id
+        return LIFETIME if self.lived + ahead >= self.settings.lifetime else None
+
+    @cached_property
+    def is_wrong(self) -> bool:
+        """Whether something is wrong that is worth a bundle.
+
+        That a reboot interrupted a service is so only when a round in this boot has seen it before: after a
+        reboot that was meant, services take a while to go on.
+        """
+        if not self.evidence.is_wrong:
+            return False
+        return not self.evidence.is_reboots or self.boot.rounds > 1
+
+    @property
+    def is_paused(self) -> bool:
+        pause = self.state.pause
+        return pause is not None and (
+            pause.boot_id == self.evidence.boot_id and self.evidence.uptime < pause.uptime
+        )
+
+
+def is_due(settings: Settings, state: State, evidence: Evidence) -> bool:
+    """Whether a round is due; the first of a boot is at once. Give the state before `arrive`."""
+    boot = state.boot(evidence.boot_id)
+    if boot is None or evidence.uptime < boot.uptime:
+        return True
+    apart = _part(settings, evidence) * settings.jitter if boot.rounds == 1 else 0.0
+    return evidence.uptime - boot.uptime >= settings.frequency + apart - _SLACK
+
+
+def asks(settings: Settings, state: State, evidence: Evidence) -> bool:
+    """Whether the assisted-service is to be asked for its view in this round."""
+    moment = Moment(settings, state, evidence)
+    return settings.service is not None and not moment.is_quiet and not moment.is_paused
+
+
+def _part(settings: Settings, evidence: Evidence) -> float:
+    """A part of one that is this host's own in this boot."""
+    name = f"{settings.service.host_id if settings.service else ''} {evidence.boot_id}"
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4]) / (1 << 32)

@@ -1,0 +1,127 @@
+"""What is shipped where: no destination gets more than its budget, or the same twice. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from service_record.reporter.answers import HostView
+from service_record.reporter.policy.moment import Moment
+from service_record.reporter.policy.plan import HOST, HOST_BOOT, SERVICE, Shipment, kind_of
+from service_record.reporter.settings import HostLogs
+
+PROBE_BYTES: Final = 4096
+"""What asking for a type of logs may cost; a probe is no upload."""
+_LEAST: Final = 1 << 16
+"""A bundle smaller than this would explain nothing."""
+_TRIES: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A destination that is not ruled out."""
+
+    kind: str
+    to: str = ""
+
+    @property
+    def destination(self) -> str:
+        return SERVICE if self.kind in {HOST_BOOT, HOST} else self.kind
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """A row of the table: why a destination wants a bundle. The first that holds counts."""
+
+    name: str
+    reason: str
+
+
+NEAR: Final = Want("limit-near", "the last round before a limit: what is known by then, once for each limit")
+WRONG: Final = Want("wrong", "something is wrong with the host that the destination was not told of")
+CHANGED: Final = Want("changed", "`host_logs = always`, and something changed")
+SPOOLED: Final = Want("spooled", "an earlier bundle lies in the spool, and nothing newer is wanted")
+WANTS: Final = (NEAR, WRONG, CHANGED, SPOOLED)
+
+
+def targets(moment: Moment) -> Iterator[Target]:
+    """The destinations; of the service's slots only one, the host's when that for boots is refused."""
+    refused = moment.state.refused
+    if moment.settings.service is not None:
+        if HOST_BOOT not in refused:
+            yield Target(HOST_BOOT)
+        elif HOST not in refused and moment.settings.host_logs is not HostLogs.NEVER:
+            yield Target(HOST)
+    for to in dict.fromkeys(moment.settings.ship_to):
+        if kind_of(to) not in refused:
+            yield Target(kind_of(to), to)
+
+
+def want(moment: Moment, target: Target) -> Want | None:
+    """Why this destination wants a bundle; None when it wants none."""
+    evidence, state, settings = moment.evidence, moment.state, moment.settings
+    spent = state.spent_at(target.destination)
+    if evidence.fingerprint in state.withheld or target.kind in state.deferred:
+        return None
+    if moment.limit_near is not None and spent.last_word != moment.limit_near:
+        return NEAR
+    is_new = evidence.fingerprint not in spent.fingerprints
+    if is_new and moment.is_wrong:
+        return WRONG
+    if is_new and settings.host_logs is HostLogs.ALWAYS:
+        return CHANGED
+    kept = state.bundle
+    if kept is not None and kept.fingerprint not in {*spent.fingerprints, *state.withheld}:
+        return SPOOLED
+    return None
+
+
+def shipment(moment: Moment, target: Target, reason: Want) -> Shipment | None:
+    """The shipment, within what is left of the budget; None when that is too little.
+
+    Of each budget the last upload is for the round before the limit. After a state that was lost nobody knows
+    what was spent: that one upload is all there is.
+    """
+    settings, spent = moment.settings, moment.state.spent_at(target.destination)
+    kept_back = 0 if reason is NEAR else 1
+    uploads = min(
+        _left(settings.uploads, spent.uploads, kept_back),
+        _left(settings.uploads_per_boot, spent.in_boot(moment.evidence.boot_id), kept_back),
+    )
+    if moment.state.is_careful:
+        uploads = min(uploads, 1 - kept_back - spent.uploads)
+    room = settings.total_bytes - spent.bytes - PROBE_BYTES
+    most = min(settings.upload_bytes, room)
+    if uploads < 1 or most < _LEAST:
+        return None
+    kept = moment.state.bundle
+    return Shipment(
+        kind=target.kind,
+        to=target.to,
+        most=most,
+        tries=_TRIES if uploads >= _TRIES and room >= _TRIES * most else 1,
+        fingerprint=kept.fingerprint if reason is SPOOLED and kept else moment.evidence.fingerprint,
+        last_word=moment.limit_near if reason is NEAR else None,
+    )
+
+
+def _left(budget: int, spent: int, kept_back: int) -> int:
+    """What is left of a budget of uploads; a budget of one has none to keep back."""
+    return budget - spent - (kept_back if budget > 1 else 0)
+
+
+def is_reachable(moment: Moment, target: Target) -> bool:
+    """Whether the destination is worth a try: the service only when it has just answered."""
+    return target.destination != SERVICE or isinstance(moment.view, HostView)
+
+
+def is_fresh(moment: Moment, reason: Want) -> bool:
+    """Whether the bundle in the spool is the one that is wanted."""
+    kept, evidence = moment.state.bundle, moment.evidence
+    if kept is None:
+        return False
+    if reason is SPOOLED:
+        return True
+    is_now = kept.boot_id == evidence.boot_id and kept.uptime == evidence.uptime
+    return is_now or (
+        reason is not NEAR and kept.boot_id == evidence.boot_id and kept.fingerprint == evidence.fingerprint
+    )

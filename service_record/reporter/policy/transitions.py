@@ -1,0 +1,138 @@
+"""How the state changes with what a round does. Pure.
+
+Whatever others see is counted before it happens (`before`), and put right when its outcome is known
+(`after`). So a round that is killed in between has spent its budget, and none is ever exceeded.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from service_record.reporter.answers import Answered
+from service_record.reporter.evidence import Evidence
+from service_record.reporter.policy import stages
+from service_record.reporter.policy.learning import Call, Meaning, learn
+from service_record.reporter.policy.plan import Plan, Result, Shipment, StageReport
+from service_record.reporter.policy.shipments import PROBE_BYTES
+from service_record.reporter.state import Bundle, Pause, Spent, State
+
+_Value = TypeVar("_Value")
+_MOST_KEPT = 64
+"""Fingerprints that are remembered for a destination: far more than its budget has uploads."""
+
+
+def before(state: State, step: StageReport | Shipment, evidence: Evidence, size: int = 0) -> State:
+    """The state to save before a step; without that the step must not be made. `size` is the bundle's."""
+    if isinstance(step, StageReport):
+        return replace(state, tries=_with(state.tries, step.fact, state.tries.get(step.fact, 0) + 1))
+    spent = state.spent_at(step.destination)
+    counted = _spend(spent, evidence.boot_id, step.tries, step.tries * size)
+    counted = replace(counted, last_word=step.last_word or spent.last_word)
+    return replace(state, spent=_with(state.spent, step.destination, counted))
+
+
+def after(state: State, plan: Plan, results: Iterable[Result], evidence: Evidence) -> State:
+    """The state when these steps of a plan, each of which `before` has counted, came to these results."""
+    state = replace(state, told=_added(state.told, *plan.told))
+    for result in results:
+        if isinstance(result.step, StageReport):
+            state = _after_report(state, result.step, result)
+        else:
+            state = _after_shipment(state, result.step, result, evidence.boot_id)
+        state = _paused(state, result, evidence)
+    return state
+
+
+def has_moved(results: Iterable[Result]) -> bool:
+    """Whether the service is to be asked for its view again before anything else is decided."""
+    puts = [result for result in results if isinstance(result.step, StageReport)]
+    return any(learn(Call.INFO, result.outcome) is Meaning.MOVED for result in puts)
+
+
+def kept(state: State, evidence: Evidence) -> State:
+    """The state when a bundle that tells of this evidence is in the spool."""
+    bundle = Bundle(fingerprint=evidence.fingerprint, boot_id=evidence.boot_id, uptime=evidence.uptime)
+    return replace(state, bundle=bundle)
+
+
+def not_kept(state: State) -> State:
+    """The state when there is no bundle in the spool, whatever was thought."""
+    return replace(state, bundle=None)
+
+
+def withheld(state: State, evidence: Evidence) -> State:
+    """The state when the bundle of this evidence must not leave the host, for a secret in it."""
+    return replace(state, withheld=_added(state.withheld, evidence.fingerprint)[-_MOST_KEPT:])
+
+
+def _after_report(state: State, step: StageReport, result: Result) -> State:
+    meaning = learn(Call.STAGE if step.is_new_stage else Call.INFO, result.outcome)
+    if meaning is Meaning.DONE:
+        known = True if step.is_new_stage else state.stages_known
+        return replace(state, told=_added(state.told, step.fact), stages_known=known)
+    if meaning is Meaning.OTHER_FORM:
+        return replace(state, stages_known=False)
+    if meaning is Meaning.NEVER_AGAIN:
+        return replace(state, refused=_with(state.refused, stages.KIND, _status(result)))
+    if meaning is Meaning.MOVED:
+        moved = state.moved.get(step.fact, 0) + 1
+        dropped = _added(state.dropped, step.fact) if moved > 1 else state.dropped
+        return replace(state, moved=_with(state.moved, step.fact, moved), dropped=dropped)
+    if state.tries.get(step.fact, 0) >= stages.MOST_TRIES:
+        return replace(state, dropped=_added(state.dropped, step.fact))
+    return replace(state, deferred=_added(state.deferred, step.fact))
+
+
+def _after_shipment(state: State, step: Shipment, result: Result, boot_id: str) -> State:
+    meaning = learn(Call.UPLOAD, result.outcome)
+    spent = state.spent_at(step.destination)
+    uploads = _uploads(result, is_done=meaning is Meaning.DONE)
+    sent = result.outcome.sent or (result.size if meaning is Meaning.DONE else 0)
+    right = _spend(spent, boot_id, uploads - step.tries, sent - step.tries * result.size)
+    if meaning is Meaning.DONE:
+        right = replace(right, fingerprints=_added(right.fingerprints, step.fingerprint)[-_MOST_KEPT:])
+    elif step.last_word is not None and uploads == 0:
+        right = replace(right, last_word=None)
+    state = replace(state, spent=_with(state.spent, step.destination, right))
+    if meaning is Meaning.NEVER_AGAIN:
+        return replace(state, refused=_with(state.refused, step.kind, _status(result)))
+    if meaning is Meaning.DONE:
+        return replace(state, accepted=_added(state.accepted, step.kind))
+    return replace(state, deferred=_added(state.deferred, step.kind))
+
+
+def _uploads(result: Result, *, is_done: bool) -> int:
+    """How often the bundle was sent, wholly or in part. A probe that was refused is not it."""
+    sent = result.outcome.sent
+    if sent <= PROBE_BYTES and not is_done:
+        return 0
+    return max(1, -(-(sent - PROBE_BYTES) // max(result.size, 1)))
+
+
+def _spend(spent: Spent, boot_id: str, uploads: int, size: int) -> Spent:
+    return replace(
+        spent,
+        uploads=max(0, spent.uploads + uploads),
+        bytes=max(0, spent.bytes + size),
+        boot_id=boot_id,
+        boot_uploads=max(0, spent.in_boot(boot_id) + uploads),
+    )
+
+
+def _paused(state: State, result: Result, evidence: Evidence) -> State:
+    outcome = result.outcome
+    if not isinstance(outcome, Answered) or not outcome.retry_after:
+        return state
+    return replace(state, pause=Pause(boot_id=evidence.boot_id, uptime=evidence.uptime + outcome.retry_after))
+
+
+def _status(result: Result) -> int:
+    return result.outcome.status if isinstance(result.outcome, Answered) else 0
+
+
+def _added(known: tuple[str, ...], *more: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*known, *(str(item) for item in more))))
+
+
+def _with(known: Mapping[str, _Value], name: str, value: _Value) -> dict[str, _Value]:
+    return {**known, str(name): value}

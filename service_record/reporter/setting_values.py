@@ -1,0 +1,145 @@
+"""What a setting may hold: each kind of value read from TOML or from a text of the environment. Pure.
+
+Each reader gives the value, or raises ValueError with what it has to be. No reader repeats a value that may
+hold a password.
+"""
+# ruff: noqa: TRY004  # a setting of another type is as bad a value as any
+
+import re
+from pathlib import Path, PurePosixPath
+from typing import Final
+from urllib.parse import SplitResult, urlsplit
+
+from service_record.diagnosis.budget import parse_duration
+
+_UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
+_SIZE: Final = re.compile(r"(\d{1,12}(?:\.\d{1,3})?) ?(?:([KMG])i?)?B?", re.IGNORECASE | re.ASCII)
+_SCALE: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_QUOTED: Final = 80
+_SPACE: Final = re.compile(r"[\x00-\x20\x7f]")
+
+COLLECTOR: Final = "collector+"
+"""What stands before the http:// or https:// of a collector."""
+
+
+def quoted(value: object) -> str:
+    """A value that may be shown, as a person finds it again in a file."""
+    text = repr(value)
+    return text if len(text) <= _QUOTED else f"{text[:_QUOTED]}…"
+
+
+def text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError('it is a text in quotes, like "this"')
+    return value.strip()
+
+
+def uuid(value: object) -> str:
+    """An id of the assisted-service, in lower case."""
+    if not isinstance(value, str) or not _UUID.fullmatch(value.strip()):
+        raise ValueError(f"{quoted(value)} is no id; ids are like 01234567-89ab-cdef-0123-456789abcdef")
+    return value.strip().lower()
+
+
+def switch(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{quoted(value)} is neither true nor false")
+    return value
+
+
+def whole_number(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{quoted(value)} is no whole number")
+    return value
+
+
+def seconds(value: object) -> float:
+    """A duration: a number of seconds, or a text like 90s, 10m, 1h30m."""
+    if isinstance(value, str):
+        return parse_duration(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{quoted(value)} is no duration; durations are like 90s, 10m, 1h30m")
+    return float(value)
+
+
+def minutes(value: object) -> float:
+    """A duration in minutes, in the texts that upstream's environment has."""
+    try:
+        return float(text(value)) * 60
+    except ValueError:
+        raise ValueError(f"{quoted(value)} is no number of minutes") from None
+
+
+def size(value: object) -> int:
+    """A number of bytes, or a text like 12 MiB; K, M and G are powers of 1024."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    found = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if not found:
+        raise ValueError(f"{quoted(value)} is no size; sizes are like 65536, 512 KiB, 12 MiB")
+    return int(float(found[1]) * _SCALE[(found[2] or "").upper()])
+
+
+def texts(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise ValueError('it is a list of texts, like ["this", "that"]')
+    return tuple(text(item) for item in value)
+
+
+def hosts(value: object) -> tuple[str, ...]:
+    """A list of texts, or one text with commas between them."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return texts(value)
+
+
+def path(value: object) -> Path:
+    found = text(value)
+    if not found.startswith("/") or ".." in PurePosixPath(found).parts or "\0" in found:
+        raise ValueError(f"{quoted(found)} is no absolute path without `..`")
+    return Path(found)
+
+
+def paths(value: object) -> tuple[Path, ...]:
+    return tuple(path(item) for item in texts(value))
+
+
+def service_url(value: object) -> str:
+    """Where the assisted-service is, without a slash at the end."""
+    found = _http(text(value))
+    if found.username is not None or found.query or found.fragment:
+        raise ValueError("an address of a service has no user, no `?` and no `#`")
+    return found.geturl().rstrip("/")
+
+
+def proxy_url(value: object) -> str:
+    """A proxy as Go and curl take it: a URL, or a host and port. The password in it is never told."""
+    found = text(value)
+    return _http(found if "://" in found else f"http://{found}", ("http", "https")).geturl()
+
+
+def destination(value: object) -> str:
+    """Where bundles go: a directory, a URL to PUT them to, or a collector."""
+    found = text(value)
+    if found.startswith("/"):
+        return str(path(found))
+    _http(found.removeprefix(COLLECTOR))
+    return found
+
+
+def destinations(value: object) -> tuple[str, ...]:
+    return tuple(destination(item) for item in texts(value))
+
+
+def _http(found: str, schemes: tuple[str, ...] = ("http", "https")) -> SplitResult:
+    hint = "it is like https://host.example:8443"
+    if _SPACE.search(found):
+        raise ValueError(f"a URL has no blank in it; {hint}")
+    try:
+        parts = urlsplit(found)
+        port = parts.port
+    except ValueError:
+        raise ValueError(f"not a URL that can be read; {hint}") from None
+    if parts.scheme not in schemes or not parts.hostname or port == 0:
+        raise ValueError(f"not a URL of {' or '.join(schemes)} with a host; {hint}")
+    return parts

@@ -1,0 +1,382 @@
+"""What the reporter is told: by /etc/service-record/reporter.toml, the environment, and a credential.
+
+Nothing here fails: a setting that is missing or bad is a line in `faults`, and the rest counts.
+"""
+
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+from service_record.display.text import visible
+from service_record.reporter import setting_values as values
+from service_record.reporter.places import Places
+from service_record.reporter.setting_lines import line_of, line_of_error
+from service_record.reporter.token import read_small, read_token, reason
+
+_MIB: Final = 1 << 20
+_DAY: Final = 86400.0
+_MOST: Final = 1 << 16
+"""Bytes of a settings file; ours are a hundred times smaller."""
+SERVICE_LIMIT: Final = 262_144_000
+"""The most bytes of a file that the assisted-service takes."""
+
+
+class HostLogs(StrEnum):
+    """When a bundle takes the place of the logs that a host sent before its reboot."""
+
+    WHEN_WRONG = "when-wrong"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+class Stages(StrEnum):
+    """How facts are told: in stages of their own, or as information on the stage that the service knows."""
+
+    AUTO = "auto"
+    """In stages of their own where the service takes those."""
+    NEW = "new"
+    """In stages of their own, or not at all."""
+    NEVER = "never"
+    """As information on the current stage."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """The assisted-service, and which of its hosts this is."""
+
+    url: str
+    """Without a slash at its end; the service's base path comes behind it."""
+    cluster_id: str
+    infra_env_id: str
+    host_id: str
+    token: str | None = field(default=None, repr=False)
+    ca_bundle: Path | None = None
+    """A file of certificates that are trusted beside the system's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proxies:
+    """As in the variables of these names. Their URLs may hold passwords."""
+
+    http: str | None = field(default=None, repr=False)
+    https: str | None = field(default=None, repr=False)
+    no_proxy: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What a round does, and how much it may cost. Durations are in seconds, sizes in bytes."""
+
+    service: Service | None = None
+    faults: tuple[str, ...] = ()
+    """What is missing or bad, a line each: where, what, and what to do."""
+    proxies: Proxies = field(default_factory=Proxies)
+    ship_to: tuple[str, ...] = ()
+    """More destinations: directories, URLs to PUT to, collectors (`collector+https://…`)."""
+    frequency: float = 600.0
+    """From one round to the next."""
+    time_limit: float = 3600.0
+    """Of uptime: a boot that takes longer gets no more rounds."""
+    lifetime: float = _DAY
+    """Of uptime, all boots together."""
+    jitter: float = 60.0
+    """Rounds of one host are later than those of another by up to this."""
+    host_logs: HostLogs = HostLogs.WHEN_WRONG
+    stages: Stages = Stages.AUTO
+    redact: bool = True
+    disk_bytes: int = 64 * _MIB
+    """What a round may take of the disk."""
+    upload_bytes: int = 12 * _MIB
+    """The largest bundle."""
+    uploads_per_boot: int = 4
+    uploads: int = 8
+    total_bytes: int = 96 * _MIB
+    """Of all uploads together."""
+    keep_after: tuple[str, ...] = ()
+    """What stays when everything else is cleaned up: of `settings`, `spool`, `state`, `units`."""
+    remove: tuple[Path, ...] = ()
+    """More files to remove then."""
+    api_url: str | None = None
+    """The API of the cluster, whose reachability is worth knowing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A row of the table of settings."""
+
+    name: str
+    """Its key in the file, behind its section and a dot where it has one."""
+    read: Callable[[object], Any]
+    """The value; ValueError says what it has to be."""
+    says: str
+    """For the table in docs/boot-reporter.md."""
+    environment: tuple[str, ...] = ()
+    """Variables that come before the file; the first that is set counts."""
+    read_variable: Callable[[object], Any] | None = None
+    least: float | None = None
+    most: float | None = None
+
+    def value(self, given: object, *, is_variable: bool = False) -> Any:
+        """The value, within its bounds; raises ValueError."""
+        read = self.read_variable if is_variable and self.read_variable else self.read
+        found = read(given)
+        if self.least is not None and not self.least <= found:
+            raise ValueError(f"{values.quoted(given)} is too little; it is at least {self.least:,.0f}")
+        if self.most is not None and not found <= self.most:
+            raise ValueError(f"{values.quoted(given)} is too much; it is at most {self.most:,.0f}")
+        return found
+
+
+def _one_of(*words: str) -> Callable[[object], str]:
+    def read(value: object) -> str:
+        if value not in words:
+            raise ValueError(f"{values.quoted(value)} is none of {', '.join(words)}")
+        return str(value)
+
+    return read
+
+
+def _kept(value: object) -> tuple[str, ...]:
+    return tuple(_one_of("settings", "spool", "state", "units")(word) for word in values.texts(value))
+
+
+def _host_logs(value: object) -> HostLogs:
+    return HostLogs(_one_of(*HostLogs)(value))
+
+
+def _stages(value: object) -> Stages:
+    return Stages(_one_of(*Stages)(value))
+
+
+SETTINGS: Final = (
+    Setting("assisted_service.url", values.service_url, "the assisted-service", ("ASSISTED_SERVICE_URL",)),
+    Setting("assisted_service.cluster_id", values.uuid, "its cluster", ("CLUSTER_ID",)),
+    Setting("assisted_service.infra_env_id", values.uuid, "its infra-env", ("INFRA_ENV_ID",)),
+    Setting("assisted_service.host_id", values.uuid, "this host", ("HOST_ID",)),
+    Setting(
+        "assisted_service.ca_bundle",
+        values.path,
+        "PEM file of certificates trusted beside the system's; without it "
+        "`/etc/assisted-service/service-ca-cert.crt`, where that is",
+        ("ASSISTED_SERVICE_CA_BUNDLE",),
+    ),
+    Setting("proxies.http", values.proxy_url, "proxy for http", ("HTTP_PROXY", "http_proxy")),
+    Setting("proxies.https", values.proxy_url, "proxy for https", ("HTTPS_PROXY", "https_proxy")),
+    Setting(
+        "proxies.no_proxy",
+        values.hosts,
+        "hosts, domains and networks without proxy",
+        ("NO_PROXY", "no_proxy"),
+    ),
+    Setting(
+        "ship_to",
+        values.destinations,
+        "more destinations of bundles: directories, URLs to PUT to, `collector+https://HOST`",
+    ),
+    Setting(
+        "frequency",
+        values.seconds,
+        "from one round to the next",
+        ("LOG_SEND_FREQUENCY_IN_MINUTES",),
+        values.minutes,
+        least=60,
+        most=_DAY,
+    ),
+    Setting(
+        "time_limit",
+        values.seconds,
+        "how long after a boot there are rounds",
+        ("SERVICE_TIMEOUT_MINUTES",),
+        values.minutes,
+        least=60,
+        most=7 * _DAY,
+    ),
+    Setting(
+        "lifetime",
+        values.seconds,
+        "how long the host may be up, all boots together, until the reporter removes itself",
+        least=60,
+        most=30 * _DAY,
+    ),
+    Setting("jitter", values.seconds, "how far apart hosts that boot together call", least=0, most=3600),
+    Setting(
+        "host_logs",
+        _host_logs,
+        "when bundles are shipped: `when-wrong` (also as the limit comes near), `always` (whenever something "
+        "changed), `never` (not into the host's slot of the service)",
+    ),
+    Setting(
+        "stages",
+        _stages,
+        "how facts are told: `auto`, `new` (as stages only), `never` (as information on the stage only)",
+    ),
+    Setting("redact", values.switch, "take secrets out of bundles"),
+    Setting(
+        "disk_bytes",
+        values.size,
+        "what a round may take of the disk",
+        least=_MIB,
+        most=SERVICE_LIMIT,
+    ),
+    Setting("upload_bytes", values.size, "the largest bundle", least=1 << 16, most=SERVICE_LIMIT),
+    Setting("uploads_per_boot", values.whole_number, "uploads to a destination in a boot", least=0, most=100),
+    Setting("uploads", values.whole_number, "uploads to a destination in all", least=0, most=100),
+    Setting("total_bytes", values.size, "bytes of uploads to a destination in all", least=0, most=1 << 40),
+    Setting("keep_after", _kept, "what stays after clean-up, of `settings`, `spool`, `state`, `units`"),
+    Setting("remove", values.paths, "more files to remove at clean-up, for instance the program"),
+    Setting("api_url", values.service_url, "the cluster's API, whose reachability is looked at"),
+)
+_BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
+_SECTIONS: Final = {name.partition(".")[0] for name in _BY_NAME if "." in name}
+_NEEDED: Final = ("url", "cluster_id", "infra_env_id", "host_id")
+_SECRETS: Final = {"token", "pull_secret", "pull_secret_token", "secret"}
+
+
+def read_settings(places: Places, environ: Mapping[str, str]) -> Settings:
+    """The settings of this host: the environment comes before the file, the file before defaults.
+
+    Never raises on content. What is bad is as if it were not there, and a line in `faults`:
+    `PATH:LINE: what; what to do`.
+    """
+    file = _of_file(places.settings_file)
+    environment = _of_environment(environ)
+    given = {**file.given, **environment.given}
+    token, token_faults = read_token(places, environ)
+    service, missing = _service(given, token, places)
+    bad = file.bad | environment.bad
+    return Settings(
+        service=service,
+        proxies=Proxies(**_section(given, "proxies")),
+        faults=(
+            *file.faults,
+            *environment.faults,
+            *token_faults,
+            *(fault for name, fault in missing if name not in bad),
+        ),
+        **{name: value for name, value in given.items() if "." not in name},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What one place of settings has."""
+
+    given: Mapping[str, Any] = field(default_factory=dict)
+    faults: tuple[str, ...] = ()
+    bad: frozenset[str] = frozenset()
+    """The settings that stand there, and are as good as none."""
+
+
+def _of_file(path: Path) -> _Read:
+    try:
+        text = read_small(path, _MOST)[0].decode()
+        document = tomllib.loads(text)
+    except FileNotFoundError:
+        return _Read()
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        return _Read(faults=(f"{path}:{line}: not UTF-8; none of the file counts until it is",))
+    except tomllib.TOMLDecodeError as error:
+        line = line_of_error(error, text)
+        return _Read(
+            faults=(f"{path}:{line}: not TOML: {_told(error)}; none of the file counts until it is",)
+        )
+    except (OSError, ValueError, RecursionError) as error:
+        why = "nested too deeply" if isinstance(error, RecursionError) else reason(error)
+        return _Read(faults=(f"{path}:1: cannot be read: {why}; make it a file that root can read",))
+    return _read_document(path, text, document)
+
+
+def _read_document(path: Path, text: str, document: Mapping[str, Any]) -> _Read:
+    given: dict[str, Any] = {}
+    bad: dict[str, tuple[int, str]] = {}
+    for name, value in _flat(document):
+        try:
+            given[name] = _known(name).value(value)
+        except ValueError as error:
+            line = line_of(text, name)
+            bad[name] = line, f"{path}:{line}: {visible(name)}: {error}"
+    return _Read(given, tuple(fault for _, fault in sorted(bad.values())), frozenset(bad))
+
+
+def _told(error: tomllib.TOMLDecodeError) -> str:
+    """What is wrong, without the place."""
+    return str(error).partition(" (at ")[0]
+
+
+def _flat(document: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    """Names with their sections, and values."""
+    for name, value in document.items():
+        if name in _SECTIONS and isinstance(value, dict):
+            yield from ((f"{name}.{key}", inner) for key, inner in value.items())
+        else:
+            yield name, value
+
+
+def _known(name: str) -> Setting:
+    if name in _BY_NAME:
+        return _BY_NAME[name]
+    plain = name.rpartition(".")[2].lower()
+    if plain in _SECRETS:
+        raise ValueError(f"the token does not belong here; write it into {Places().credential_file} (0600)")
+    if name in _SECTIONS:
+        raise ValueError(f"a section; write [{name}] and its settings below")
+    ends = {known.rpartition(".")[2]: known for known in _BY_NAME}
+    near = get_close_matches(plain, ends, n=1)
+    hint = f"perhaps {ends[near[0]]} is meant" if near else "docs/boot-reporter.md lists them all"
+    raise ValueError(f"no such setting; {hint}")
+
+
+def _of_environment(environ: Mapping[str, str]) -> _Read:
+    given: dict[str, Any] = {}
+    bad: dict[str, str] = {}
+    for setting in SETTINGS:
+        variable = next((name for name in setting.environment if environ.get(name, "").strip()), None)
+        if variable is None:
+            continue
+        try:
+            given[setting.name] = setting.value(environ[variable], is_variable=True)
+        except ValueError as error:
+            bad[setting.name] = f"environment:{variable}: {error}"
+    if environ.get("PULL_SECRET_TOKEN"):
+        bad["token"] = (
+            "environment:PULL_SECRET_TOKEN: not taken, others can read an environment; write it into "
+            f"{Places().credential_file} (0600)"
+        )
+    return _Read(given, tuple(bad.values()), frozenset(bad))
+
+
+def _section(given: Mapping[str, Any], section: str) -> dict[str, Any]:
+    own = ((name.partition("."), value) for name, value in given.items())
+    return {name: value for (of, _, name), value in own if of == section and name}
+
+
+def _service(
+    given: Mapping[str, Any], token: str | None, places: Places
+) -> tuple[Service | None, list[tuple[str, str]]]:
+    """The service, when all it takes to find this host there is known; what is missing, a line for each."""
+    known = _section(given, "assisted_service")
+    missing = [_BY_NAME[f"assisted_service.{name}"] for name in _NEEDED if name not in known]
+    if len(missing) == len(_NEEDED) and given.get("ship_to"):
+        return None, []
+    if missing:
+        return None, [(setting.name, _missing(setting, places)) for setting in missing]
+    if "ca_bundle" not in known and places.ca_bundle.is_file():
+        known["ca_bundle"] = places.ca_bundle
+    service = Service(token=token, **known)
+    no_token = (
+        f"{places.credential_file}:1: no token; only a service without authentication answers: "
+        "write the token into it (0600)"
+    )
+    return service, [("token", no_token)] if token is None else []
+
+
+def _missing(setting: Setting, places: Places) -> str:
+    return (
+        f"{places.settings_file}:1: no {setting.name}; without it the assisted-service is told nothing: "
+        f"set it there, or {setting.environment[0]} in the environment"
+    )

@@ -1,0 +1,97 @@
+"""The token that the assisted-service knows this host by: where it may lie, and what of it is sent."""
+
+import json
+import os
+import re
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from service_record.reporter.places import Places
+
+CREDENTIAL: Final = "token"
+"""The name of systemd's credential: `LoadCredential=token:/etc/service-record/token`."""
+_REGISTRY: Final = "cloud.openshift.com"
+"""The registry of a pull secret whose `auth` the hosted service takes."""
+_MOST: Final = 1 << 18
+_SENT: Final = re.compile(r"[!-~]+", re.ASCII)
+"""What may stand in a header."""
+_OTHERS: Final = 0o077
+
+
+def read_token(places: Places, environ: Mapping[str, str]) -> tuple[str | None, tuple[str, ...]]:
+    """The token, and a line for each fault on the way to it; no line repeats anything of a token.
+
+    $CREDENTIALS_DIRECTORY/token comes first, then the credential file. An empty one counts as none: units
+    set an empty credential where the file is missing.
+    """
+    faults: list[str] = []
+    for path, is_ours in _places(places, environ):
+        try:
+            data, mode = read_small(path, _MOST)
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError) as error:
+            faults.append(f"{path}:1: cannot be read: {reason(error)}; make it a file that root can read")
+            continue
+        if not data.strip():
+            continue
+        if is_ours and mode & _OTHERS:
+            faults.append(f"{path}:1: others than its owner may read the token; chmod 0600 {path}")
+        try:
+            return _token(data), tuple(faults)
+        except ValueError as error:
+            faults.append(f"{path}:1: {error}")
+    return None, tuple(faults)
+
+
+def _places(places: Places, environ: Mapping[str, str]) -> list[tuple[Path, bool]]:
+    """Where it is looked for, and whether its permissions are for us to judge."""
+    directory = environ.get("CREDENTIALS_DIRECTORY", "")
+    credential = [(Path(directory) / CREDENTIAL, False)] if directory.startswith("/") else []
+    return [*credential, (places.credential_file, True)]
+
+
+def read_small(path: Path, most: int) -> tuple[bytes, int]:
+    """What is in a file of at most so many bytes, and its mode; never waits, as on a pipe it would.
+
+    Raises OSError, and ValueError where it is no such file.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as stream:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError("no regular file")
+        data = stream.read(most + 1)
+    if len(data) > most:
+        raise ValueError(f"larger than {most:,} bytes")
+    return data, stat.S_IMODE(status.st_mode)
+
+
+def reason(error: OSError | ValueError) -> str:
+    """Why, without the path."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def _token(data: bytes) -> str:
+    """The token in a file: itself, or a whole pull secret, of which the service's `auth` is it."""
+    try:
+        found = data.decode("ascii").strip()
+    except UnicodeDecodeError:
+        raise ValueError("no token: a token is ASCII; write the token alone into it") from None
+    if found.startswith("{"):
+        found = _auth(found)
+    if not _SENT.fullmatch(found):
+        raise ValueError("no token: a blank in it; write the token alone into it, without `Bearer`")
+    return found
+
+
+def _auth(pull_secret: str) -> str:
+    try:
+        auth = json.loads(pull_secret)["auths"][_REGISTRY]["auth"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        auth = None
+    if not isinstance(auth, str) or not auth:
+        raise ValueError(f'a pull secret without auths["{_REGISTRY}"].auth; write the token itself into it')
+    return auth.strip()

@@ -1,0 +1,189 @@
+"""What an assisted-service holds: hosts in their stages, clusters, logs, events, and a clock of its own."""
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+LARGEST_FILE: Final = 262_144_000
+LOCAL_IGNITION: Final = "Booted with local ignition"
+CONTROL_PLANE_IGNITION: Final = "Booted with control plane ignition"
+
+_S, _I, _W, _C, _R = (
+    "Starting installation",
+    "Installing",
+    "Writing image to disk",
+    "Copying registry data to disk",
+    "Rebooting",
+)
+STAGES: Final[Mapping[str, list[str]]] = {
+    "master": [_S, _I, _W, _C, _R, "Configuring", "Joined", "Done"],
+    "worker": [
+        *(_S, _I, _W, "Waiting for control plane", _R),
+        *("Waiting for ignition", "Configuring", "Joined", "Done"),
+    ],
+    "bootstrap": [
+        *(_S, _I, _W, _C, "Waiting for control plane", "Waiting for bootkube", "Waiting for controller", _R),
+        *("Configuring", "Joined", "Done"),
+    ],
+    "single node": [_S, _I, "Waiting for bootkube", _W, _C, _R, "Joined", "Done"],
+}
+_MINUTES: Final = {_S: 30, _W: 30, _C: 90, _R: 40, "Waiting for ignition": 1440}
+"""Before a stage is too long; 60 for the others, and 80 for Rebooting on a single node."""
+
+
+@dataclass(slots=True)
+class Host:
+    id: str
+    infra_env_id: str
+    cluster_id: str | None
+    role: str = "master"
+    bootstrap: bool = False
+    kind: str = "Host"
+    status: str = "installing-in-progress"
+    status_info: str = ""
+    stage: str = "Rebooting"
+    info: str = ""
+    stage_started_at: datetime | None = None
+    stage_updated_at: datetime | None = None
+    stage_timed_out: bool = False
+    percentage: int = 0
+    logs_info: str = ""
+    logs_started_at: datetime | None = None
+    logs_collected_at: datetime | None = None
+    checked_in_at: datetime | None = None
+
+
+@dataclass(slots=True)
+class Cluster:
+    id: str
+    single_node: bool = False
+    status: str = "installing"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a token of the local kinds says. `about` is an infra-env's or a cluster's id."""
+
+    about: str
+    kind: str = "infra_env_id"
+    auth_scheme: str = "agentAuth"
+    expires: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    name: str
+    message: str
+    severity: str = "info"
+    time: datetime | None = None
+    host_id: str | None = None
+
+
+def new_id() -> str:
+    return str(uuid.uuid4())
+
+
+class Installation:
+    """One installed service, with hosts, clusters, logs and events."""
+
+    def __init__(
+        self,
+        *,
+        auth_type: str = "none",
+        knows_boot_stages: bool = False,
+        knows_host_boot: bool = False,
+        behind_envoy: bool = False,
+    ) -> None:
+        self.auth_type = auth_type
+        self.pull_secret_auth = "c2VjcmV0OmZyb20tdGhlLXB1bGwtc2VjcmV0"
+        self.user_key = "user-of-the-web-page"
+        self.tokens: dict[str, Claim] = {}
+        self.knows_boot_stages = knows_boot_stages
+        self.knows_host_boot = knows_host_boot
+        self.behind_envoy = behind_envoy
+        self.largest_file = LARGEST_FILE
+        self.largest_in_memory = 32 << 20
+        self.left_temporary_files = 0
+        """Of large uploads that failed validation; the real service keeps them for ever."""
+        self.changes_meanwhile = 0
+        """So many of the next changes of a stage meet another's change."""
+        self.now = datetime(2026, 11, 21, 1, 0, tzinfo=UTC)
+        self.infra_envs: set[str] = set()
+        self.clusters: dict[str, Cluster] = {}
+        self.hosts: dict[str, Host] = {}
+        self.objects: dict[str, bytes] = {}
+        """Stored logs by their names."""
+        self.events: list[Event] = []
+
+    def add_host(self, *, single_node: bool = False, bound: bool = True, **facts: object) -> Host:
+        """A host in a cluster and an infra-env of its own."""
+        infra_env, cluster = new_id(), Cluster(new_id(), single_node)
+        self.infra_envs.add(infra_env)
+        self.clusters[cluster.id] = cluster
+        host = Host(new_id(), infra_env, cluster.id if bound else None)
+        for name, value in facts.items():
+            setattr(host, name, value)
+        host.stage_started_at = host.stage_updated_at = self.now
+        host.percentage = self.percentage_of(host)
+        self.hosts[host.id] = host
+        return host
+
+    def delete_cluster(self, cluster_id: str) -> None:
+        del self.clusters[cluster_id]
+
+    def delete_infra_env(self, infra_env_id: str) -> None:
+        self.infra_envs.remove(infra_env_id)
+
+    def stages(self, host: Host) -> list[str]:
+        """Those that a host of this role goes through, in order."""
+        cluster = self.clusters.get(host.cluster_id or "")
+        if cluster and cluster.single_node:
+            stages = STAGES["single node"]
+        elif host.bootstrap:
+            stages = STAGES["bootstrap"]
+        else:
+            stages = STAGES["worker" if host.role == "worker" else "master"]
+        if not self.knows_boot_stages:
+            return stages
+        rebooted, joined = stages.index("Rebooting") + 1, stages.index("Joined")
+        return [
+            *stages[:rebooted],
+            LOCAL_IGNITION,
+            *stages[rebooted:joined],
+            CONTROL_PLANE_IGNITION,
+            *stages[joined:],
+        ]
+
+    def percentage_of(self, host: Host) -> int:
+        stages = self.stages(host)
+        return (stages.index(host.stage) + 1) * 100 // len(stages) if host.stage in stages else 0
+
+    def advance(self, **duration: float) -> None:
+        """Let time pass, and the monitors look."""
+        self.now += timedelta(**duration)
+        for host in self.hosts.values():
+            self._watch_stage(host)
+            self._watch_logs(host)
+
+    def _watch_stage(self, host: Host) -> None:
+        if host.status != "installing-in-progress" or host.stage_updated_at is None:
+            return
+        cluster = self.clusters.get(host.cluster_id or "")
+        minutes = _MINUTES.get(host.stage, 60)
+        if host.stage == "Rebooting" and cluster and cluster.single_node:
+            minutes = 80
+        if self.now - host.stage_updated_at <= timedelta(minutes=minutes):
+            return
+        host.status = "installing-pending-user-action" if host.stage == "Rebooting" else "error"
+
+    def _watch_logs(self, host: Host) -> None:
+        if host.status not in {"error", "cancelled"}:
+            return
+        since = {
+            "requested": (host.logs_started_at or host.logs_collected_at, timedelta(minutes=10)),
+            "collecting": (host.logs_collected_at, timedelta(minutes=2)),
+        }.get(host.logs_info)
+        if since and since[0] and self.now - since[0] > since[1]:
+            host.logs_info = "timeout"

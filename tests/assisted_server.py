@@ -1,0 +1,333 @@
+"""An assisted-service on loopback, with `tests.assisted_rules` behind it, a journal of what it was asked, and
+faults.
+"""
+
+import contextlib
+import socket
+import ssl
+import struct
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import TracebackType
+from typing import ClassVar, Self, TypeAlias
+
+from tests.assisted_installation import Host
+from tests.assisted_rules import BASE_PATH, Asked, AssistedRules, HungUp, Told
+
+_ENDLESS = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Says:
+    """Any answer of anybody before the service. A status with `Retry-After` and the like in `headers`."""
+
+    status: int
+    body: bytes = b""
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """The request is taken, and never answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drips:
+    """An answer that never ends: its head at once, or never whole, then a byte at a time."""
+
+    status: int = 200
+    every: float = 0.02
+    in_head: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Resets:
+    """The connection is reset after so many bytes of the body were read."""
+
+    after: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class HangsUp:
+    """The connection is closed without an answer."""
+
+
+Fault: TypeAlias = Says | Silence | Drips | Resets | HangsUp
+
+
+@dataclass(frozen=True, slots=True)
+class Journaled:
+    """A request, and the status it was answered with; 0 without an answer."""
+
+    asked: Asked
+    status: int
+
+
+@dataclass(slots=True)
+class _Planned:
+    fault: Fault
+    path: str
+    times: int
+
+
+class AssistedServer:
+    """A context manager: serving from its beginning to its end. Its rules change while nobody asks."""
+
+    def __init__(
+        self,
+        rules: AssistedRules | None = None,
+        *,
+        certificate: Path | None = None,
+        address: str = "127.0.0.1",
+        prefix: str = "",
+    ) -> None:
+        self.rules = rules or AssistedRules()
+        self.journal: list[Journaled] = []
+        self.prefix = prefix
+        """A path that the service is behind; requests beside it are answered as by a router: 404 of HTML."""
+        self.stopping = threading.Event()
+        self.changed = threading.Condition()
+        self._planned: list[_Planned] = []
+        self._context: ssl.SSLContext | None = None
+        if certificate is not None:
+            self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self._context.load_cert_chain(certificate)
+        self._httpd = _Server((address, 0), type("Handler", (_Handler,), {"front": self}), self._context)
+
+    def __enter__(self) -> Self:
+        threading.Thread(
+            target=self._httpd.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        ).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stopping.set()
+        self._httpd.shutdown()
+        self._httpd.server_close()
+
+    @property
+    def port(self) -> int:
+        return int(self._httpd.server_address[1])
+
+    @property
+    def url(self) -> str:
+        scheme = "https" if self._context else "http"
+        return f"{scheme}://{self._httpd.server_address[0]!s}:{self.port}{self.prefix}"
+
+    def fail(self, fault: Fault, *, path: str = "", times: int = 1) -> None:
+        """Have the next requests whose path ends so meet a fault, instead of the service."""
+        self._planned.append(_Planned(fault, path, times))
+
+    def due(self, path: str) -> Fault | None:
+        with self.changed:
+            for planned in self._planned:
+                if planned.times > 0 and path.endswith(planned.path):
+                    planned.times -= 1
+                    return planned.fault
+        return None
+
+    def answer(self, asked: Asked) -> Told | HungUp:
+        """What the rules answer, one request at a time."""
+        bare = Asked(asked.method, asked.target.removeprefix(self.prefix), asked.headers, asked.body)
+        if self.prefix and bare.target == asked.target:
+            return Told(404, b"<html><title>404 Not Found</title></html>", "text/html")
+        with self.changed:
+            return self.rules.answer(bare)
+
+    def note(self, asked: Asked, status: int) -> None:
+        with self.changed:
+            self.journal.append(Journaled(asked, status))
+            self.changed.notify_all()
+
+    def calls(self) -> list[str]:
+        """What was asked, in order: method and path below the base path, without ids."""
+        return [f"{entry.asked.method} {_without_ids(entry.asked.path)}" for entry in self.journal]
+
+    def wait_for(self, calls: int, seconds: float = 60) -> bool:
+        """Whether so many requests were answered, or met their fault, in time."""
+        with self.changed:
+            return self.changed.wait_for(lambda: len(self.journal) >= calls, seconds)
+
+
+def _without_ids(path: str) -> str:
+    parts = path.partition(BASE_PATH)[2].split("/")
+    return "/".join(part for part in parts if len(part) != 36)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        handler: Callable[..., BaseHTTPRequestHandler],
+        context: ssl.SSLContext | None,
+    ) -> None:
+        super().__init__(address, handler)
+        self.context = context
+
+    def finish_request(self, request: object, client_address: object) -> None:
+        """Shake hands in the connection's own thread: a client that does not trust us disturbs nobody."""
+        if self.context is None or not isinstance(request, socket.socket):
+            super().finish_request(request, client_address)  # type: ignore[arg-type]
+            return
+        with contextlib.suppress(OSError), self.context.wrap_socket(request, server_side=True) as secured:
+            super().finish_request(secured, client_address)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Clients that go away are what these tests are about."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    front: ClassVar[AssistedServer]
+    protocol_version = "HTTP/1.1"
+
+    def serve(self) -> None:
+        fault = self.front.due(self.path.partition("?")[0])
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        if isinstance(fault, Resets):
+            self.rfile.read(fault.after)
+            self.front.note(Asked(self.command, self.path, headers), 0)
+            self._reset()
+            return
+        asked = Asked(self.command, self.path, headers, self._body())
+        if fault is None:
+            self._tell(asked, self.front.answer(asked))
+        elif isinstance(fault, Says):
+            self.front.note(asked, fault.status)
+            self._say(fault.status, fault.body, fault.headers)
+        else:
+            self.front.note(asked, 0)
+            self.close_connection = True
+            if isinstance(fault, Drips):
+                self._drip(fault)
+            elif isinstance(fault, Silence):
+                self.front.stopping.wait()
+
+    do_GET = do_PUT = do_POST = do_PATCH = do_DELETE = serve  # noqa: N815
+
+    def _body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding", "").lower() == "chunked":
+            return b"".join(iter(self._chunk, b""))
+        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+
+    def _chunk(self) -> bytes:
+        chunk = self.rfile.read(int(self.rfile.readline().partition(b";")[0], 16))
+        self.rfile.readline()
+        return chunk
+
+    def _tell(self, asked: Asked, reply: Told | HungUp) -> None:
+        if isinstance(reply, HungUp):
+            self.front.note(asked, 0)
+            self.close_connection = True
+            return
+        self.front.note(asked, reply.status)
+        headers = {"Content-Type": reply.content_type} if reply.body else {}
+        self._say(reply.status, reply.body, headers)
+
+    def _say(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        if status != 204:
+            self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _drip(self, fault: Drips) -> None:
+        self.wfile.write(f"HTTP/1.1 {fault.status} Slow\r\nContent-Length: {_ENDLESS}\r\n".encode())
+        if not fault.in_head:
+            self.wfile.write(b"\r\n[")
+        while not self.front.stopping.is_set():
+            self.wfile.write(b"X: y\r\n" if fault.in_head else b" ")
+            time.sleep(fault.every)
+
+    def _reset(self) -> None:
+        self.close_connection = True
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.connection.close()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Say nothing: the journal says it."""
+
+
+@contextlib.contextmanager
+def refused_url() -> Iterator[str]:
+    """A URL at which nobody listens, and nobody will while it is used."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+
+
+@dataclass(frozen=True, slots=True)
+class HostService:
+    """The settings by which a host finds a server."""
+
+    url: str
+    cluster_id: str
+    infra_env_id: str
+    host_id: str
+    token: str | None = None
+    ca_bundle: Path | None = None
+
+
+def service_of(host: Host, url: str, token: str | None = None, ca_bundle: Path | None = None) -> HostService:
+    return HostService(url, host.cluster_id or "", host.infra_env_id, host.id, token, ca_bundle)
+
+
+class Authority:
+    """A certificate authority for a test: `certificate` is what to trust."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.directory = directory
+        self.certificate = directory / "ca.pem"
+        _openssl(
+            *(
+                "req",
+                "-x509",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:prime256v1",
+                "-nodes",
+                "-days",
+                "2",
+            ),
+            *("-subj", "/CN=an authority of the tests", "-keyout", "ca.key", "-out", "ca.pem"),
+            directory=directory,
+        )
+
+    def issue(self, *names: str, days: int = 2) -> Path:
+        """Key and certificate, in one file, of a server with these names and addresses. Negative days:
+        expired.
+        """
+        request, pem = self.directory / "server.csr", self.directory / f"{names[0]}{days}.pem"
+        alternatives = ",".join(f"{'IP' if name[0].isdigit() else 'DNS'}:{name}" for name in names)
+        _openssl(
+            *("req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
+            *("-subj", "/CN=a server of the tests", "-keyout", "server.key", "-out", str(request)),
+            directory=self.directory,
+        )
+        (self.directory / "extensions").write_text(f"subjectAltName={alternatives}\n")
+        _openssl(
+            *("x509", "-req", "-in", str(request), "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial"),
+            *("-days", str(days), "-extfile", "extensions", "-out", "server.pem"),
+            directory=self.directory,
+        )
+        pem.write_text(
+            (self.directory / "server.pem").read_text() + (self.directory / "server.key").read_text()
+        )
+        return pem
+
+
+def _openssl(*arguments: str, directory: Path) -> None:
+    subprocess.run(["openssl", *arguments], cwd=directory, capture_output=True, check=True)

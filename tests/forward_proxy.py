@@ -1,0 +1,103 @@
+"""A proxy on loopback that leads to one server, whatever host is asked for, and says what was asked."""
+
+import contextlib
+import http.client
+import selectors
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import ClassVar, Self
+from urllib.parse import urlsplit
+
+
+class ForwardProxy:
+    """A context manager. `login` is the whole Proxy-Authorization that it asks for, if any."""
+
+    def __init__(self, port: int, *, login: str | None = None) -> None:
+        self.port_behind = port
+        self.login = login
+        self.seen: list[str] = []
+        """What was asked of the proxy: method, and URL or host and port."""
+        handler = type("Handler", (_Handler,), {"front": self})
+        self._httpd = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._httpd.daemon_threads = True
+        self._httpd.block_on_close = False
+
+    def __enter__(self) -> Self:
+        threading.Thread(
+            target=self._httpd.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        ).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._httpd.shutdown()
+        self._httpd.server_close()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self._httpd.server_address[1]}"
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.address}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    front: ClassVar[ForwardProxy]
+
+    def _admitted(self) -> bool:
+        self.front.seen.append(f"{self.command} {self.path}")
+        if self.front.login in {None, self.headers.get("Proxy-Authorization")}:
+            return True
+        self.send_error(407)
+        self.close_connection = True
+        return False
+
+    def do_CONNECT(self) -> None:
+        if not self._admitted():
+            return
+        with socket.create_connection(("127.0.0.1", self.front.port_behind)) as behind:
+            self.send_response(200)
+            self.end_headers()
+            self._relay(behind)
+        self.close_connection = True
+
+    def _relay(self, behind: socket.socket) -> None:
+        ends = (self.connection, behind)
+        with selectors.DefaultSelector() as ready, contextlib.suppress(OSError):
+            for end, other in (ends, ends[::-1]):
+                ready.register(end, selectors.EVENT_READ, (end, other))
+            while True:
+                for key, _ in ready.select():
+                    end, other = key.data
+                    data = end.recv(1 << 16)
+                    if not data:
+                        return
+                    other.sendall(data)
+
+    def _forward(self) -> None:
+        if not self._admitted():
+            return
+        parts = urlsplit(self.path)
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        behind = http.client.HTTPConnection("127.0.0.1", self.front.port_behind)
+        target = parts.path + (f"?{parts.query}" if parts.query else "")
+        headers = {name: value for name, value in self.headers.items() if not name.startswith("Proxy-")}
+        behind.request(self.command, target, body or None, headers)
+        answer = behind.getresponse()
+        content = answer.read()
+        self.send_response(answer.status)
+        if answer.status != 204:
+            self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+        behind.close()
+
+    do_GET = do_PUT = do_POST = _forward  # noqa: N815
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Say nothing: `seen` says it."""

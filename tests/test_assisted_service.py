@@ -1,0 +1,719 @@
+"""What the reporter says to an assisted-service, what it makes of the answers, and of networks that fail."""
+
+import json
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from service_record.reporter.answers import (
+    LONGEST_RETRY_AFTER,
+    MOST_TEXT,
+    Answered,
+    HostView,
+    NoHost,
+    Refused,
+    Unreachable,
+    one_line,
+    retry_after,
+    view_of,
+)
+from service_record.reporter.assisted_service import LARGEST_UPLOAD, AssistedService, base_url
+from service_record.reporter.patience import Patience
+from service_record.reporter.proxies import Proxies
+from service_record.reporter.transport import trusted
+from tests.assisted_contract import assert_contract_kept, openapi_file
+from tests.assisted_installation import Host, new_id
+from tests.assisted_rules import AssistedRules
+from tests.assisted_server import (
+    AssistedServer,
+    Authority,
+    Drips,
+    Fault,
+    HangsUp,
+    HostService,
+    Resets,
+    Says,
+    Silence,
+    refused_url,
+    service_of,
+)
+from tests.forward_proxy import ForwardProxy
+
+FACT = "Booted with local ignition"
+TOKEN = "eyJhbGciOiJFUzI1NiJ9.tok-en/of+the=host"
+
+QUICK = Patience(first_wait=0.01, longest_wait=0.02, jitter=0.01)
+"""Long limits for a busy machine, short waits between tries."""
+
+
+@pytest.fixture
+def server() -> Iterator[AssistedServer]:
+    with AssistedServer() as server:
+        yield server
+    assert_contract_kept(entry.asked for entry in server.journal)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    path = tmp_path / "log-bundle-20261121.tar.gz"
+    path.write_bytes(bytes(range(256)) * 1024)
+    return path
+
+
+def client(server: AssistedServer, host: Host | None = None, patience: Patience = QUICK) -> AssistedService:
+    return AssistedService(service_of(host or server.rules.add_host(), server.url), patience=patience)
+
+
+# What an answer says
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (
+            b'{"code": "409", "href": "", "id": 409, "kind": "Error", "reason": "Can\'t assign"}',
+            "Can't assign",
+        ),
+        (b'{"code": 401, "message": "who are you"}', "who are you"),
+        (b"bad request", "bad request"),
+        (b"", ""),
+        (b"<!DOCTYPE html><html><title>502 Bad\nGateway</title><body>x</body>", "502 Bad Gateway"),
+        (b"<html><body><style>p {}</style><p>no <b>such</b> &amp; page</p></body></html>", "no such & page"),
+        (b'<?xml version="1.0"?><Error><Code>AccessDenied</Code></Error>', "AccessDenied"),
+        (b"a\x1b[31mred\r\nline\x00\xff", "a\\x1b[31mred line\\x00\ufffd"),
+        (b'{"reason": "two\\nlines \\u202e"}', "two lines \\u202e"),
+        (b'{"code": 500}', '{"code": 500}'),
+        (b"[1, 2", "[1, 2"),
+        (b'{"a":' * 5000, ('{"a":' * 5000)[:MOST_TEXT]),
+    ],
+)
+def test_the_body_of_an_error_becomes_one_printable_line(body: bytes, said: str) -> None:
+    assert one_line(body) == said
+
+
+def test_a_secret_that_a_page_repeats_is_not_repeated_by_us_whole_or_torn() -> None:
+    assert one_line(f"<p>X-Secret-Key: {TOKEN}</p>".encode(), [TOKEN]) == "X-Secret-Key: [secret]"
+    for length in range(1, len(TOKEN)):
+        page = b"<p>" + b" " * (8 * MOST_TEXT - 3 - length) + TOKEN.encode() + b"</p>"
+        assert one_line(page, [TOKEN]) == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("120", 120.0),
+        (" 0 ", 0.0),
+        ("99999999999999999999", LONGEST_RETRY_AFTER),
+        ("Sat, 21 Nov 2026 01:05:30 GMT", 30.0),
+        ("Sat, 21 Nov 2026 01:04:00 GMT", 0.0),
+        ("Sat, 21 Nov 2099 01:05:30 GMT", LONGEST_RETRY_AFTER),
+        ("-1", None),
+        ("soon", None),
+        ("\u0663", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_retry_after_is_seconds_or_a_date_and_bounded(value: str | None, seconds: float | None) -> None:
+    assert retry_after(value, datetime(2026, 11, 21, 1, 5, tzinfo=UTC)) == seconds
+
+
+def test_a_date_to_retry_after_is_read_by_the_servers_clock() -> None:
+    hour, wrong = "Sat, 21 Nov 2026 01:{}:00 GMT", datetime(1970, 1, 1, tzinfo=UTC)
+    assert retry_after(hour.format("07"), wrong, hour.format("05")) == 120.0
+    assert retry_after(hour.format("07"), wrong, "no date") == LONGEST_RETRY_AFTER
+
+
+@pytest.mark.parametrize(
+    "document",
+    [{"hosts": []}, "no", None, 7, [1], ["text"]],
+    ids=["object", "text", "null", "number", "numbers", "texts"],
+)
+def test_what_is_no_list_of_hosts_is_no_view(document: object) -> None:
+    assert view_of(document, "id") is None
+
+
+def test_a_view_takes_from_a_row_what_it_has() -> None:
+    row = {"id": "A", "status": 7, "progress": "none", "bootstrap": "yes"}
+    assert view_of([{"id": "b"}, row], "a") == HostView()
+
+
+# Reading the own stage
+
+
+def test_the_host_is_read_from_the_list_of_its_cluster(server: AssistedServer) -> None:
+    host = server.rules.add_host(role="worker", stage="Configuring", info="words", bootstrap=False)
+    server.rules.add_host(cluster_id=host.cluster_id)
+    view = client(server, host).host()
+    assert isinstance(view, HostView)
+    assert view.stage_started_at == view.stage_updated_at == "2026-11-21T01:00:00Z"
+    assert replace(view, stage_started_at="", stage_updated_at="") == HostView(
+        stage="Configuring", info="words", status="installing-in-progress", role="worker", kind="Host"
+    )
+    assert server.calls() == ["GET /v2/clusters/hosts"]
+
+
+def test_a_deleted_cluster_and_a_foreign_one_have_no_such_host(server: AssistedServer) -> None:
+    host, other = server.rules.add_host(), server.rules.add_host()
+    foreign = replace(service_of(host, server.url), cluster_id=str(other.cluster_id))
+    view = AssistedService(foreign, patience=QUICK).host()
+    assert isinstance(view, NoHost)
+    assert "none of the cluster's 1 hosts" in view.reason
+    server.rules.delete_cluster(str(host.cluster_id))
+    assert isinstance(client(server, host).host(), NoHost)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_key_that_is_not_taken_is_refused(server: AssistedServer, status: int) -> None:
+    server.fail(Says(status, b'{"code": 401, "message": "who are you"}'))
+    assert client(server).host() == Refused(status, "who are you")
+
+
+def test_a_404_is_no_host(server: AssistedServer) -> None:
+    server.fail(Says(404, b"<html><title>Not here</title>"))
+    assert client(server).host() == NoHost("Not here")
+
+
+@pytest.mark.parametrize("status", [301, 400, 405, 409, 418])
+def test_another_answer_tells_nothing_of_the_host(server: AssistedServer, status: int) -> None:
+    server.fail(Says(status, b"text"))
+    assert client(server).host() == Answered(status, "text")
+    assert len(server.journal) == 1
+
+
+@pytest.mark.parametrize("body", [b"<html><title>Log in to this network</title>", b"{}", b"", b"[" * 100_000])
+def test_a_200_without_a_list_of_hosts_is_nobody_we_know(server: AssistedServer, body: bytes) -> None:
+    server.fail(Says(200, body))
+    view = client(server).host()
+    assert isinstance(view, Unreachable)
+    assert view.reason.startswith("200, but no list of hosts")
+
+
+def test_a_list_that_breaks_off_is_none(server: AssistedServer) -> None:
+    server.fail(Drips(every=0.01))
+    view = client(server, patience=replace(QUICK, total=0.5, tries=1)).host()
+    assert view == Unreachable("no whole answer within 0.5 s")
+
+
+# Saying how far the host is
+
+
+def test_words_are_added_to_the_stage_that_the_host_is_in(server: AssistedServer) -> None:
+    host = server.rules.add_host()
+    assert client(server, host).report_stage("Rebooting", FACT) == Answered(200)
+    assert host.info == FACT
+    (entry,) = server.journal
+    assert json.loads(entry.asked.body) == {"current_stage": "Rebooting", "progress_info": FACT}
+
+
+def test_a_stage_of_the_enhancement_is_taken_by_who_knows_it_and_400_elsewhere() -> None:
+    for knows, status in ((True, 200), (False, 400)):
+        with AssistedServer(AssistedRules(knows_boot_stages=knows)) as server:
+            outcome = client(server).report_stage(FACT, "")
+            assert isinstance(outcome, Answered)
+            assert outcome.status == status
+            assert_contract_kept(entry.asked for entry in server.journal)
+
+
+def test_a_stage_that_went_on_meanwhile_is_409_at_the_first_try(server: AssistedServer) -> None:
+    host = server.rules.add_host(stage="Joined")
+    outcome = client(server, host).report_stage("Configuring", FACT)
+    assert isinstance(outcome, Answered)
+    assert (outcome.status, outcome.tries, len(server.journal)) == (409, 1, 1)
+    assert "Can't assign lower stage" in outcome.text
+
+
+def test_a_500_to_a_stage_is_for_ever_and_a_503_is_not(server: AssistedServer) -> None:
+    host = server.rules.add_host()
+    server.rules.changes_meanwhile = 1
+    outcome = client(server, host).report_stage("Rebooting", FACT)
+    assert isinstance(outcome, Answered)
+    assert (outcome.status, len(server.journal)) == (500, 1)
+    server.fail(Says(503))
+    assert client(server, host).report_stage("Rebooting", FACT) == Answered(200, tries=2)
+
+
+def test_words_are_cut_to_what_the_server_can_store(server: AssistedServer) -> None:
+    host = server.rules.add_host()
+    assert client(server, host).report_stage("Rebooting", "é\0" * 3000) == Answered(200)
+    assert host.info == "é" * 2048
+
+
+@pytest.mark.parametrize("stage", ["Failed", "failed", " FAILED "])
+def test_failed_is_never_reported(server: AssistedServer, stage: str) -> None:
+    with pytest.raises(ValueError, match="never reported"):
+        client(server).report_stage(stage, "")
+    assert server.journal == []
+
+
+# Logs
+
+
+def test_an_upload_arrives_as_it_is_with_its_length_known_before(
+    server: AssistedServer, bundle: Path
+) -> None:
+    host = server.rules.add_host()
+    size = bundle.stat().st_size
+    assert client(server, host).upload(bundle, "host") == Answered(204, sent=size)
+    assert list(server.rules.objects.values()) == [bundle.read_bytes()]
+    (entry,) = server.journal
+    assert int(entry.asked.headers["content-length"]) == len(entry.asked.body)
+    assert "transfer-encoding" not in entry.asked.headers
+    assert entry.asked.query == {
+        "logs_type": "host",
+        "host_id": host.id,
+        "infra_env_id": host.infra_env_id,
+    }
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 409, 413])
+def test_a_refused_upload_is_not_repeated(server: AssistedServer, bundle: Path, status: int) -> None:
+    server.fail(Says(status, b"bad request"))
+    size = bundle.stat().st_size
+    assert client(server).upload(bundle, "host") == Answered(status, "bad request", sent=size)
+    assert len(server.journal) == 1
+
+
+def test_a_file_that_the_server_would_not_take_is_not_sent(server: AssistedServer, tmp_path: Path) -> None:
+    large = tmp_path / "large.tar.gz"
+    with large.open("wb") as file:
+        file.truncate(LARGEST_UPLOAD + 1)
+    outcome = client(server).upload(large, "host")
+    assert isinstance(outcome, Unreachable)
+    assert "262144001 bytes are more than the 262144000" in outcome.reason
+    missing = client(server).upload(tmp_path / "none", "host")
+    assert isinstance(missing, Unreachable)
+    assert "No such file" in missing.reason
+    assert server.journal == []
+
+
+def test_an_upload_that_breaks_is_repeated_whole_and_counted_whole(
+    server: AssistedServer, tmp_path: Path
+) -> None:
+    large = tmp_path / "large.tar.gz"
+    large.write_bytes(b"0123456789abcdef" * (1 << 19))
+    server.fail(Resets(after=100_000))
+    outcome = client(server).upload(large, "host")
+    assert isinstance(outcome, Answered)
+    assert (outcome.status, outcome.tries) == (204, 2)
+    assert large.stat().st_size < outcome.sent < 2 * large.stat().st_size + 1
+    assert list(server.rules.objects.values()) == [large.read_bytes()]
+
+
+def test_an_upload_that_always_breaks_is_given_up_after_two_tries(
+    server: AssistedServer, bundle: Path
+) -> None:
+    server.fail(Resets(), times=99)
+    outcome = client(server).upload(bundle, "host")
+    assert isinstance(outcome, Unreachable)
+    assert (outcome.tries, len(server.journal)) == (2, 2)
+
+
+def test_a_form_that_kills_the_handler_is_nobody_answering(server: AssistedServer, bundle: Path) -> None:
+    server.fail(HangsUp(), times=2)
+    outcome = client(server).upload(bundle, "host")
+    assert outcome == Unreachable(
+        "the connection was closed without an answer", tries=2, sent=2 * bundle.stat().st_size
+    )
+
+
+def test_the_state_of_logs_is_told(server: AssistedServer) -> None:
+    host = server.rules.add_host()
+    assert client(server, host).logs_progress("completed") == Answered(204)
+    assert host.logs_info == "completed"
+
+
+def test_an_event_is_said_once_whatever_the_answer(server: AssistedServer) -> None:
+    host = server.rules.add_host()
+    talk = client(server, host)
+    outcome = talk.event("x" * 5000, name="boot_report", severity="warning", props={"boots": "2"})
+    assert outcome == Answered(201)
+    (event,) = server.rules.events
+    assert (event.name, event.severity, event.host_id) == ("boot_report", "warning", host.id)
+    assert event.message == "x" * 4096
+    server.fail(Says(503))
+    assert talk.event("again", name="boot_report") == Answered(503)
+    assert len(server.journal) == 2
+
+
+# Who asks, and where
+
+
+def test_all_calls_of_a_round_carry_its_one_id_and_no_agents_version(server: AssistedServer) -> None:
+    talk = client(server)
+    talk.host()
+    talk.logs_progress("completed")
+    other = client(server)
+    other.host()
+    ids = [entry.asked.headers["x-request-id"] for entry in server.journal]
+    assert ids[0] == ids[1] != ids[2]
+    for entry in server.journal:
+        assert "discovery_agent_version" not in entry.asked.headers
+        assert entry.asked.headers["user-agent"].startswith("service-record/")
+
+
+@pytest.mark.parametrize("ending", ["", "/", "/api/assisted-install", "/api/assisted-install/"])
+def test_the_base_path_is_joined_to_the_path_of_the_url(ending: str) -> None:
+    with AssistedServer(prefix="/behind/a/router") as server:
+        service = service_of(server.rules.add_host(), server.url + ending)
+        assert isinstance(AssistedService(service, patience=QUICK).host(), HostView)
+
+
+def test_a_query_is_no_part_of_the_url() -> None:
+    assert base_url("https://api.example.com/?a=b#c") == "https://api.example.com/api/assisted-install"
+
+
+def test_calls_carry_the_key_and_are_taken(bundle: Path) -> None:
+    rules = AssistedRules(auth_type="rhsso")
+    with AssistedServer(rules) as server:
+        service = service_of(rules.add_host(), server.url, f"{rules.pull_secret_auth}\n")
+        with AssistedService(service, patience=QUICK) as talk:
+            assert isinstance(talk.host(), HostView)
+            assert talk.report_stage("Rebooting", FACT) == Answered(200)
+            assert isinstance(talk.upload(bundle, "host"), Answered)
+            assert talk.logs_progress("completed") == Answered(204)
+            assert talk.event("m", name="n") == Answered(201)
+        assert isinstance(client(server).host(), Refused)
+        assert_contract_kept(entry.asked for entry in server.journal)
+
+
+@pytest.mark.skipif(openapi_file() is None, reason="the assisted-service's OpenAPI file cannot be had here")
+def test_every_call_fits_the_services_openapi_file(server: AssistedServer, bundle: Path) -> None:
+    talk = AssistedService(service_of(server.rules.add_host(), server.url, TOKEN), patience=QUICK)
+    talk.host()
+    talk.report_stage("Rebooting", FACT)
+    talk.upload(bundle, "host")
+    talk.logs_progress("completed")
+    talk.event("m", name="n", props={"boots": "2"})
+    assert [entry.status for entry in server.journal] == [200, 200, 204, 204, 201]
+    assert_contract_kept((entry.asked for entry in server.journal), is_enhanced=False)
+
+
+# Asking again
+
+
+@pytest.mark.parametrize("status", [408, 423, 425, 429, 500, 502, 503, 504, 599])
+def test_what_may_pass_is_asked_again(server: AssistedServer, status: int) -> None:
+    server.fail(Says(status), times=3)
+    assert isinstance(client(server).host(), HostView)
+    assert len(server.journal) == 4
+    server.fail(Says(status, b"still"), times=99)
+    assert client(server).logs_progress("completed") == Answered(status, "still", tries=4)
+
+
+@pytest.mark.parametrize(
+    "status", [301, 302, 307, 400, 401, 403, 404, 405, 406, 409, 410, 413, 415, 418, 422]
+)
+def test_what_will_not_pass_is_final(server: AssistedServer, status: int) -> None:
+    server.fail(Says(status, headers={"Location": f"{server.url}/elsewhere"}))
+    assert client(server).logs_progress("completed") == Answered(status)
+    assert len(server.journal) == 1
+
+
+def test_retry_after_is_waited_for(server: AssistedServer) -> None:
+    server.fail(Says(429, headers={"Retry-After": "1"}))
+    begin = time.monotonic()
+    assert client(server).logs_progress("completed") == Answered(204, tries=2)
+    assert time.monotonic() - begin >= 1
+
+
+def test_retry_after_beyond_the_rounds_budget_is_for_the_next_round(server: AssistedServer) -> None:
+    server.fail(Says(503, headers={"Retry-After": "900"}))
+    assert client(server).logs_progress("completed") == Answered(503, retry_after=900.0)
+    assert len(server.journal) == 1
+
+
+def test_no_try_begins_after_the_budget(server: AssistedServer) -> None:
+    server.fail(Says(503), times=99)
+    outcome = client(server, patience=replace(QUICK, budget=1e-9)).logs_progress("completed")
+    assert outcome == Answered(503)
+
+
+# Networks
+
+
+def test_a_connection_that_is_refused_is_tried_again_and_given_up() -> None:
+    with refused_url() as url:
+        service = HostService(url, new_id(), new_id(), new_id())
+        outcome = AssistedService(service, patience=QUICK).host()
+    assert outcome == Unreachable("no connection: Connection refused", tries=4)
+
+
+def test_a_server_that_is_silent_is_unreachable(server: AssistedServer) -> None:
+    server.fail(Silence(), times=99)
+    outcome = client(server, patience=replace(QUICK, read=0.3, tries=2)).logs_progress("completed")
+    assert outcome == Unreachable("no answer within the time limit", tries=2)
+
+
+@pytest.mark.parametrize("fault", [HangsUp(), Resets()])
+def test_a_server_that_goes_away_is_unreachable(server: AssistedServer, fault: Fault) -> None:
+    server.fail(fault, times=99)
+    outcome = client(server).logs_progress("completed")
+    assert isinstance(outcome, Unreachable)
+    assert outcome.reason.startswith("the connection ")
+    assert (outcome.tries, len(server.journal)) == (4, 4)
+
+
+@pytest.mark.parametrize("fault", [Drips(), Drips(in_head=True), Silence()], ids=["body", "head", "silence"])
+def test_a_try_ends_at_its_time_however_slowly_the_answer_comes(server: AssistedServer, fault: Fault) -> None:
+    server.fail(fault, times=99)
+    outcome = client(server, patience=replace(QUICK, total=0.5, tries=1)).host()
+    assert outcome == Unreachable("no whole answer within 0.5 s")
+
+
+def test_an_upload_that_nobody_takes_ends_at_its_time(server: AssistedServer, tmp_path: Path) -> None:
+    large = tmp_path / "large.tar.gz"
+    with large.open("wb") as file:
+        file.truncate(64 << 20)
+    server.fail(Silence(), times=99)
+    limits = replace(QUICK, upload_total=0.5, upload_tries=1)
+    outcome = client(server, patience=limits).upload(large, "host")
+    assert isinstance(outcome, Unreachable)
+    assert outcome.reason == "no whole answer within 0.5 s"
+
+
+@pytest.mark.parametrize("every", [0.0, 0.1], ids=["fast", "slowly"])
+def test_a_status_is_an_answer_though_its_body_never_ends(server: AssistedServer, every: float) -> None:
+    server.fail(Drips(400, every))
+    outcome = client(server, patience=replace(QUICK, total=3)).logs_progress("completed")
+    assert isinstance(outcome, Answered)
+    assert (outcome.status, outcome.tries) == (400, 1)
+
+
+def test_a_name_that_nobody_knows_is_unreachable() -> None:
+    service = HostService("http://assisted.invalid", new_id(), new_id(), new_id())
+    outcome = AssistedService(service, patience=replace(QUICK, tries=1, total=20)).host()
+    assert isinstance(outcome, Unreachable)
+
+
+@pytest.mark.parametrize(
+    "url", ["", "ftp://x", "no url", "https://", "http://[::1", "http://x:99999", "http://x:0x"]
+)
+def test_a_bad_url_is_told_and_not_tried(url: str) -> None:
+    outcome = AssistedService(HostService(url, new_id(), new_id(), new_id()), patience=QUICK).host()
+    assert isinstance(outcome, Unreachable)
+    assert "correct the setting" in outcome.reason
+    assert outcome.tries == 0
+
+
+# Trust
+
+
+def test_an_unknown_authority_is_not_trusted_and_not_tried_again(authority: Authority) -> None:
+    with AssistedServer(certificate=authority.issue("127.0.0.1")) as server:
+        outcome = client(server).host()
+        assert isinstance(outcome, Unreachable)
+        assert (outcome.is_tls, outcome.tries, server.journal) == (True, 1, [])
+        assert "is not trusted: unable to get local issuer certificate" in outcome.reason
+
+
+def test_the_authorities_of_the_bundle_are_trusted_beside_the_systems(
+    authority: Authority, bundle: Path
+) -> None:
+    before, after = trusted(None).cert_store_stats(), trusted(authority.certificate).cert_store_stats()
+    assert after["x509"] == before["x509"] + 1
+    with AssistedServer(certificate=authority.issue("127.0.0.1")) as server:
+        host = server.rules.add_host()
+        service = service_of(host, server.url, TOKEN, authority.certificate)
+        talk = AssistedService(service, patience=QUICK)
+        assert isinstance(talk.host(), HostView)
+        assert talk.upload(bundle, "host") == Answered(204, sent=bundle.stat().st_size)
+
+
+@pytest.mark.parametrize(
+    ("names", "days", "why"),
+    [(["10.0.0.1"], 2, "IP address mismatch"), (["127.0.0.1"], -1, "certificate has expired")],
+    ids=["another name", "a clock that is ahead"],
+)
+def test_a_certificate_for_another_name_or_time_is_not_trusted(
+    authority: Authority, names: list[str], days: int, why: str
+) -> None:
+    with AssistedServer(certificate=authority.issue(*names, days=days)) as server:
+        service = service_of(server.rules.add_host(), server.url, None, authority.certificate)
+        outcome = AssistedService(service, patience=QUICK).host()
+    assert isinstance(outcome, Unreachable)
+    assert outcome.is_tls
+    assert why in outcome.reason
+    assert "this host's clock" in outcome.reason
+
+
+def test_a_server_that_speaks_no_tls_is_not_trusted(server: AssistedServer) -> None:
+    url = server.url.replace("http:", "https:")
+    outcome = AssistedService(service_of(server.rules.add_host(), url), patience=QUICK).host()
+    assert isinstance(outcome, Unreachable)
+    assert outcome.is_tls
+    assert server.journal == []
+
+
+@pytest.mark.parametrize("kind", ["missing", "empty", "text", "directory", "torn", "second torn"])
+def test_a_bundle_that_is_none_is_told_and_nothing_is_sent(
+    server: AssistedServer, authority: Authority, tmp_path: Path, kind: str
+) -> None:
+    good, path = authority.certificate.read_text(), tmp_path / "ca.pem"
+    contents = {"empty": "", "text": "no PEM\n", "torn": good[:200], "second torn": good + good[:200]}
+    if kind == "directory":
+        path.mkdir()
+    elif kind != "missing":
+        path.write_text(contents[kind])
+    service = service_of(server.rules.add_host(), server.url, TOKEN, path)
+    outcome = AssistedService(service, patience=QUICK).host()
+    assert isinstance(outcome, Unreachable)
+    assert outcome.reason.startswith(f"{path}: ")
+    assert "correct the CA bundle" in outcome.reason
+    assert server.journal == []
+
+
+# Proxies
+
+
+@pytest.mark.parametrize(
+    ("no_proxy", "url", "direct"),
+    [
+        ("", "http://api.example.com", False),
+        ("*", "http://api.example.com", True),
+        ("example.com", "http://api.example.com", True),
+        ("example.com", "http://example.com", True),
+        ("example.com", "http://badexample.com", False),
+        ("EXAMPLE.com", "http://Api.Example.COM.", True),
+        (".example.com", "http://api.example.com", True),
+        ("*.example.com", "http://api.example.com", True),
+        ("example.com:8090", "http://api.example.com:8090", True),
+        ("example.com:8090", "http://api.example.com", False),
+        ("example.com:443", "https://api.example.com", True),
+        ("10.0.0.0/8", "http://10.1.2.3:8090", True),
+        ("10.0.0.0/8", "http://11.1.2.3", False),
+        ("10.0.0.0/8", "http://api.example.com", False),
+        ("10.1.2.3", "http://10.1.2.3", True),
+        ("10.1.2.3:80", "http://10.1.2.3", True),
+        ("10.1.2.3:81", "http://10.1.2.3", False),
+        ("fd00::/8", "http://[fd00::1]:8090", True),
+        ("fd00::1", "http://[fd00::1]", True),
+        ("[fd00::1]:80", "http://[fd00::1]", True),
+        ("not/a/network", "http://10.1.2.3", False),
+        ("", "http://localhost:8090", True),
+        ("", "http://127.0.0.1:8090", True),
+        ("", "http://[::1]:8090", True),
+    ],
+)
+def test_no_proxy_is_obeyed_as_gos_clients_obey_it(no_proxy: str, url: str, direct: bool) -> None:
+    proxies = Proxies("http://proxy:3128", "proxy:3128", ("other", no_proxy))
+    assert proxies.for_url(url) == (None if direct else "http://proxy:3128")
+
+
+def behind_proxy(
+    server: AssistedServer, proxy: ForwardProxy, url: str, authority: Authority
+) -> AssistedService:
+    service = service_of(server.rules.add_host(), url, TOKEN, authority.certificate)
+    return AssistedService(service, proxies=Proxies(proxy.url, proxy.address), patience=QUICK)
+
+
+def test_requests_go_through_a_proxy(server: AssistedServer, authority: Authority, bundle: Path) -> None:
+    with ForwardProxy(server.port) as proxy:
+        talk = behind_proxy(server, proxy, "http://assisted.example:8090", authority)
+        assert isinstance(talk.host(), HostView)
+        assert talk.upload(bundle, "host") == Answered(204, sent=bundle.stat().st_size)
+    assert [line.partition("/api")[0] for line in proxy.seen] == [
+        "GET http://assisted.example:8090",
+        "POST http://assisted.example:8090",
+    ]
+
+
+def test_verified_requests_go_through_a_tunnel_in_which_the_key_is_not_seen(
+    authority: Authority, bundle: Path
+) -> None:
+    certificate = authority.issue("assisted.example")
+    with AssistedServer(certificate=certificate) as server, ForwardProxy(server.port) as proxy:
+        talk = behind_proxy(server, proxy, "https://assisted.example", authority)
+        assert isinstance(talk.host(), HostView)
+        assert talk.upload(bundle, "host") == Answered(204, sent=bundle.stat().st_size)
+    assert proxy.seen == ["CONNECT assisted.example:443"] * 2
+
+
+def test_a_proxy_that_asks_for_a_login_gets_the_one_of_its_url(authority: Authority) -> None:
+    certificate = authority.issue("assisted.example")
+    login = "Basic bWU6c2VjcmV0"
+    with (
+        AssistedServer(certificate=certificate) as server,
+        ForwardProxy(server.port, login=login) as proxy,
+    ):
+        host = server.rules.add_host()
+        service = service_of(host, "https://assisted.example", None, authority.certificate)
+        good = Proxies(None, f"http://me:secret@{proxy.address}")
+        assert isinstance(AssistedService(service, proxies=good, patience=QUICK).host(), HostView)
+        bad = Proxies(None, proxy.address)
+        outcome = AssistedService(service, proxies=bad, patience=replace(QUICK, tries=1)).host()
+    assert outcome == Unreachable("the proxy refused: 407 Proxy Authentication Required")
+
+
+def test_a_proxy_that_is_not_there_is_unreachable(tmp_path: Path) -> None:
+    service = HostService("https://assisted.example", new_id(), new_id(), new_id())
+    with refused_url() as url:
+        outcome = AssistedService(service, proxies=Proxies(None, url), patience=QUICK).host()
+    assert outcome == Unreachable("no connection: Connection refused", tries=4)
+
+
+@pytest.mark.parametrize("proxy", ["socks5://me:hunter2@proxy", "http://me:hunter2@", "://x"])
+def test_a_bad_proxy_is_told_without_its_login(proxy: str) -> None:
+    service = HostService("https://assisted.example", new_id(), new_id(), new_id())
+    outcome = AssistedService(service, proxies=Proxies(None, proxy), patience=QUICK).host()
+    assert isinstance(outcome, Unreachable)
+    assert "the proxy's URL" in outcome.reason
+    assert "hunter2" not in outcome.reason
+
+
+# The key
+
+
+@pytest.mark.parametrize(
+    "fault", [None, Says(500, f"you sent {TOKEN}".encode()), Resets(), HangsUp(), Silence()]
+)
+def test_the_key_is_in_no_text(
+    server: AssistedServer,
+    bundle: Path,
+    fault: Fault | None,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    for name in ("", "httpx2", "httpcore2", "httpcore2.http11", "httpcore2.connection", "stamina"):
+        caplog.set_level(logging.DEBUG, logger=name)
+    if fault:
+        server.fail(fault, times=99)
+    talk = AssistedService(
+        service_of(server.rules.add_host(), server.url, TOKEN), patience=replace(QUICK, read=0.3, tries=2)
+    )
+    said = [
+        talk.host(),
+        talk.report_stage("Rebooting", FACT),
+        talk.upload(bundle, "host"),
+        talk.event("m", name="n"),
+    ]
+    assert all(entry.asked.headers["x-secret-key"] == TOKEN for entry in server.journal)
+    logged = [str(vars(record)) for record in caplog.records]
+    assert TOKEN not in "".join([*map(repr, said), repr(talk), *logged, *capfd.readouterr()])
+
+
+@pytest.mark.parametrize("token", ["two\nlines", "né", "a\0b", "a\x7fb"])
+def test_a_key_that_no_header_can_carry_is_told_without_it(server: AssistedServer, token: str) -> None:
+    service = service_of(server.rules.add_host(), server.url, token)
+    outcome = AssistedService(service, patience=QUICK).host()
+    assert isinstance(outcome, Unreachable)
+    assert outcome.reason.startswith("what X-Secret-Key is to say holds characters")
+    assert server.journal == []
+
+
+def test_the_key_does_not_follow_a_redirect(server: AssistedServer, bundle: Path) -> None:
+    with AssistedServer() as elsewhere:
+        server.fail(Says(307, headers={"Location": f"{elsewhere.url}/x"}), times=99)
+        talk = AssistedService(service_of(server.rules.add_host(), server.url, TOKEN), patience=QUICK)
+        assert talk.upload(bundle, "host") == Answered(307, sent=bundle.stat().st_size)
+        assert elsewhere.journal == []
