@@ -2,11 +2,11 @@
 
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test golden check fuzz bench examples bashes man install clean
+.PHONY: help demo test golden check fuzz bench examples bashes man install deb rpm clean
 
 DESTDIR =
 PREFIX = /usr/local
-DROP_INS = $(PREFIX)/share/service-record
+OPTIONS =
 PYTEST_ARGS =
 SECONDS = 600
 EXAMPLES =
@@ -45,17 +45,17 @@ bashes: ## fetch other versions of bash for `make test` into .cache/bashes (Debi
 
 man: $(READY) ## write man pages and shell completions into build/share
 	@rm -rf build/share
-	@$(PYTHON) -m manual build/share
+	@$(PYTHON) -m packages.stage build/share --pages
 
-# The shim needs no Python, and neither does its installation: without .venv the pages made of the command line are left out.
-install: ## install shim, exit helper, units and drop-ins below DESTDIR, and what make man makes; PREFIX=/usr/local
-	@install -D -m 0755 -t '$(DESTDIR)$(PREFIX)/bin' shell/bootstrap-service-record.sh shell/service-record-exit.sh
-	@install -D -m 0644 -t '$(DESTDIR)$(DROP_INS)' units/*
-	@sed -i 's|/usr/local/bin|$(PREFIX)/bin|' '$(DESTDIR)$(DROP_INS)'/*
-	@if [[ -e $(READY) ]]; then $(PYTHON) -B -m manual '$(DESTDIR)$(PREFIX)/share'; \
-		else echo 'No .venv (make man makes it): man pages and completions are left out.' >&2; fi
-	@echo 'Installed. To have systemd close the records of every service, link'
-	@echo '$(DROP_INS)/10-service-record.conf into /etc/systemd/system/service.d/'
+# Without .venv any Python will do; what is made of the command line is then left out.
+install: ## what `service-record install` does, into DESTDIR for a package; PREFIX=/usr/local OPTIONS=--reporter
+	@$(if $(wildcard $(READY)),$(PYTHON),python3) -B -m packages.stage '$(or $(DESTDIR),/)' --prefix '$(PREFIX)' $(OPTIONS)
+
+deb: $(READY) ## make the Debian package of shim, drop-ins, man pages and completions in build/packages
+	@$(PYTHON) -m packages.deb build/packages
+
+rpm: $(READY) ## make the RPM package of the same, with packages/service-record.spec
+	@$(PYTHON) -m packages.rpm build/packages
 
 clean: ## remove everything that was made, .venv too
 	rm -rf .venv .cache build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

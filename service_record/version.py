@@ -1,3 +1,5 @@
-"""The version, in a module that costs nothing to import."""
+"""The version and its day, in a module that costs nothing to import."""
 
 __version__ = "0.1.0"
+RELEASED = "2026-11-21"
+"""The date of the man pages: the same for everybody who makes them."""

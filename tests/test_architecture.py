@@ -28,6 +28,7 @@ PARTS = {
     "display": {"display"},
     "export": {"export"},
     "deploy": {"deploy"},
+    "manual": {"manual"},
     "cli": {"cli"},
 }
 MAY_IMPORT = {
@@ -44,8 +45,9 @@ MAY_IMPORT = {
     "redaction": {"format"},
     "display": {"format", "history", "diagnosis"},
     "export": {"format", "history", "display"},
-    "reporter": set(PARTS) - {"cli", "recorder", "reporter", "deploy"},
-    "deploy": {"format", "systemd"},
+    "reporter": set(PARTS) - {"cli", "recorder", "reporter", "deploy", "manual"},
+    "deploy": {"format", "reporter"},
+    "manual": {"format", "deploy"},
     "cli": set(PARTS) - {"cli"},
 }
 PURE = {"format", "layout", "history", "diagnosis", "display", "export"}

@@ -10,9 +10,11 @@ from pathlib import Path
 import click
 import pytest
 
-from manual.__main__ import COMPLETIONS, main
+from packages.stage import main as stage
 from service_record.cli import VERBS
 from service_record.entry import Entry, Phase
+from service_record.manual import COMPLETIONS
+from service_record.version import RELEASED
 from tests.builders import entry, failed_run, write_lines
 from tests.command_line import PROGRAM, environment
 from tests.programs import REPOSITORY
@@ -20,6 +22,8 @@ from tests.programs import REPOSITORY
 PAGES = [
     "man1/service-record.1",
     *(f"man1/service-record-{verb}.1" for verb in VERBS),
+    "man1/bootstrap-service-record.sh.1",
+    "man1/service-record-exit.sh.1",
     "man5/service-record.5",
 ]
 
@@ -29,7 +33,7 @@ pages = pytest.mark.parametrize("page", PAGES)
 @pytest.fixture(scope="module")
 def share(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("share")
-    main(directory)
+    stage([str(directory), "--pages"])
     return directory
 
 
@@ -99,10 +103,8 @@ def test_the_program_s_page_has_the_exit_codes_of_the_document(share: Path) -> N
     assert re.findall(r"^\.TP\n(\d+)$", page, re.MULTILINE) == codes
 
 
-def test_the_date_of_a_page_is_that_of_its_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1")
-    main(tmp_path)
-    assert " 5 1970-01-01 " in (tmp_path / "man/man5/service-record.5").read_text()
+def test_the_date_of_a_page_is_that_of_the_version(share: Path) -> None:
+    assert f" 5 {RELEASED} " in (share / "man/man5/service-record.5").read_text()
 
 
 @pytest.fixture

@@ -14,9 +14,11 @@ VERBS: Final = {
     "diff": "Compare the records of a bad host with those of a good one.",
     "export": "Write records in a form that other programs read.",
     "follow": "Show entries as they come.",
+    "install": "Put the shim, drop-ins and the reporter's units onto a host.",
     "run": "Run CMD as a recorded service or stage, and end as it ends.",
     "show": "Show what services did, failures first.",
     "timeline": "Show when services and their stages ran, as bars over each boot.",
+    "uninstall": "Remove what `install` has put onto a host.",
     "validate": "Say what is damaged in records, and save what is whole.",
 }
 """Verb -> its summary, which its own help begins with; `service_record.cli.<verb>` has its `command`."""

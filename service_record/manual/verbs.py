@@ -1,34 +1,38 @@
 """Section 1 of the manual: a page for the program and one for each verb, of what `--help` says."""
 
 import inspect
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import click
 
-from manual import roff
-from manual.markdown import section
-from service_record.cli import VERBS, main
-from service_record.version import __version__
+from service_record.manual import roff
+from service_record.manual.markdown import section
+from service_record.version import RELEASED, __version__
 
 PROGRAM = "service-record"
 _EXAMPLES = "Examples:"
 
 
-def pages(date: str, cli_document: str) -> Iterator[tuple[str, str]]:
+def pages(program: click.Group, cli_document: str) -> Iterator[tuple[str, str]]:
     """Name and text of each page; the exit codes are those of docs/cli.md, which is given."""
-    context = main.make_context(PROGRAM, [], resilient_parsing=True)
+    context = program.make_context(PROGRAM, [], resilient_parsing=True)
+    commands = {verb: program.get_command(context, verb) for verb in program.list_commands(context)}
+    verbs = {verb: command for verb, command in commands.items() if command is not None}
     exit_codes = [".SH EXIT STATUS", *section(cli_document, "Exit codes")]
-    yield PROGRAM, _page(context, date, [*_verbs(), *exit_codes], VERBS)
-    for verb in VERBS:
-        command = main.get_command(context, verb)
-        assert command is not None, verb
+    yield PROGRAM, _page(context, [*_verbs(verbs), *exit_codes], verbs)
+    for verb, command in verbs.items():
         inner = command.make_context(verb, [], parent=context, resilient_parsing=True)
-        yield f"{PROGRAM}-{verb}", _page(inner, date, [], [])
+        yield f"{PROGRAM}-{verb}", _page(inner, [], [])
 
 
-def _page(context: click.Context, date: str, more: Iterable[str], verbs: Iterable[str]) -> str:
+def _paragraphs(command: click.Command) -> list[str]:
+    """What its help says; the first is a summary in one sentence."""
+    return inspect.cleandoc(command.help or "").split("\n\n")
+
+
+def _page(context: click.Context, more: Iterable[str], verbs: Iterable[str]) -> str:
     name = context.command_path.replace(" ", "-")
-    summary, *paragraphs = inspect.cleandoc(context.command.help or "").split("\n\n")
+    summary, *paragraphs = _paragraphs(context.command)
     usage = " ".join(context.command.collect_usage_pieces(context))
     lines = [
         ".SH NAME",
@@ -45,7 +49,7 @@ def _page(context: click.Context, date: str, more: Iterable[str], verbs: Iterabl
         ".SH SEE ALSO",
         *_see_also(verbs),
     ]
-    return roff.page(name, 1, date, f"{PROGRAM} {__version__}", lines)
+    return roff.page(name, 1, RELEASED, f"{PROGRAM} {__version__}", lines)
 
 
 def _paragraph(text: str) -> Iterator[str]:
@@ -70,9 +74,10 @@ def _options(context: click.Context) -> Iterator[str]:
             yield from (".TP", roff.bold(names), roff.line(roff.escaped(" ".join(told.split()))))
 
 
-def _verbs() -> Iterator[str]:
+def _verbs(verbs: Mapping[str, click.Command]) -> Iterator[str]:
     yield ".SH COMMANDS"
-    for verb, summary in VERBS.items():
+    for verb, command in verbs.items():
+        summary = " ".join(_paragraphs(command)[0].split())
         page = f"{roff.bold(f'{PROGRAM}-{verb}')}(1)"
         yield from (".TP", roff.bold(verb), f"{roff.escaped(summary)} See {page}.")
 

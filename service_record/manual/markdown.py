@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from markdown_it import MarkdownIt
 from markdown_it.tree import SyntaxTreeNode
 
-from manual import roff
+from service_record.manual import roff
 
 _PARSER = MarkdownIt("commonmark").enable("table")
 
@@ -33,7 +33,9 @@ def section(document: str, heading: str) -> Iterator[str]:
 
 
 def _nodes(document: str) -> Sequence[SyntaxTreeNode]:
-    return SyntaxTreeNode(_PARSER.parse(document)).children
+    """All but comments."""
+    nodes = SyntaxTreeNode(_PARSER.parse(document)).children
+    return [node for node in nodes if not (node.type == "html_block" and node.content.startswith("<!--"))]
 
 
 def _is_heading(node: SyntaxTreeNode, tag: str) -> bool:
@@ -74,7 +76,7 @@ def _table(table: SyntaxTreeNode) -> Iterator[str]:
     for row in (row for part in table.children for row in part.children):
         first, *middle, last = (_inline(cell.children[0]) for cell in row.children)
         between = f"({', '.join(middle)}) " if middle else ""
-        yield from (".TP", roff.line(first), roff.line(between + last))
+        yield from (".TP", roff.line(first) or r"\&", roff.line(between + last))
 
 
 def _inline(node: SyntaxTreeNode) -> str:

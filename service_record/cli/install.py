@@ -1,0 +1,48 @@
+"""`install`: the shim, drop-ins and the reporter's units, onto a host."""
+
+from pathlib import Path
+
+import click
+
+from service_record.cli import FAILED, UNREADABLE, main
+from service_record.cli.delivering import is_short_of_something, lines, notes, root_option, trial_option
+from service_record.deploy.contents import Option
+from service_record.deploy.install import install
+from service_record.deploy.installed import DamagedError
+from service_record.deploy.root import Root
+from service_record.manual import pages
+
+
+@click.command("install")
+@root_option
+@click.option("--shim", is_flag=True, help="Shim, exit helper, drop-ins to copy, man pages, completions.")
+@click.option("--all-services", is_flag=True, help="systemd closes every service's record; with the shim.")
+@click.option("--array", is_flag=True, help="Every service records an array, as OpenShift's tools read it.")
+@click.option("--reporter", is_flag=True, help="The units of the boot reporter, enabled.")
+@click.option("--replace", is_flag=True, help="Replace what is not ours, too; uninstall puts it back.")
+@trial_option
+def command(root: Path, *, replace: bool, is_trial: bool, **chosen: bool) -> None:
+    """Put the shim, drop-ins and the reporter's units onto a host.
+
+    Without options that is the shim, or all that was installed before: run again, it brings that to this
+    version. A file that somebody edited, or that is not ours, stays as it is. Then ours is put beside it, as
+    NAME.new, and the exit code is 1.
+
+    \b
+    Examples:
+      service-record install                             the shim, on this host
+      service-record install --all-services --dry-run    what that would do
+      service-record install --root /mnt --reporter      onto a host that is mounted
+    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    options = [option for option in Option if chosen[option.value.replace("-", "_")]]
+    try:
+        outcome = install(Root(root), options, tuple(pages(main)), replaces=replace, is_trial=is_trial)
+    except DamagedError as error:
+        click.echo(f"Error: {error}", err=True)
+        raise click.exceptions.Exit(UNREADABLE) from None
+    for line in lines(outcome, is_trial=is_trial):
+        click.echo(line)
+    for note in notes(outcome):
+        click.echo(note, err=True)
+    if is_short_of_something(outcome):
+        raise click.exceptions.Exit(FAILED)

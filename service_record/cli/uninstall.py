@@ -1,0 +1,37 @@
+"""`uninstall`: what `install` has put onto a host, off it again."""
+
+from pathlib import Path
+
+import click
+
+from service_record.cli import FAILED, UNREADABLE
+from service_record.cli.delivering import is_short_of_something, lines, notes, root_option, trial_option
+from service_record.deploy.installed import DamagedError
+from service_record.deploy.root import Root
+from service_record.deploy.uninstall import uninstall
+from service_record.display.text import visible
+
+
+@click.command("uninstall")
+@root_option
+@trial_option
+def command(root: Path, *, is_trial: bool) -> None:
+    """Remove what `install` has put onto a host.
+
+    What it replaced is put back. What somebody edited meanwhile stays, and the exit code is 1. Records stay
+    in any case, and so do the settings of the reporter and what it keeps.
+    """
+    try:
+        outcome = uninstall(Root(root), is_trial=is_trial)
+    except DamagedError as error:
+        click.echo(f"Error: {error}", err=True)
+        raise click.exceptions.Exit(UNREADABLE) from None
+    if outcome is None:
+        click.echo(f"Nothing is installed in {visible(str(root))}.")
+        return
+    for line in lines(outcome, is_trial=is_trial):
+        click.echo(line)
+    for note in notes(outcome):
+        click.echo(note, err=True)
+    if is_short_of_something(outcome):
+        raise click.exceptions.Exit(FAILED)

@@ -1,0 +1,116 @@
+"""Steps of a plan, done to a host: what is about to be there is written down before it is."""
+
+import errno
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from service_record.deploy.installed import FILE, Installed, Times, write
+from service_record.deploy.plan import Action, Step
+from service_record.deploy.root import Root
+
+_UNKNOWN: Final = -1
+"""A time of a directory that is still to come."""
+
+
+def apply(root: Root, steps: Sequence[Step], before: Installed, after: Installed) -> bool:
+    """Do the steps and write down what is installed; whether anything changed.
+
+    Nothing is changed when the rights for one of them are missing. When it is cut short later, the next
+    `install` goes on, and `uninstall` knows all that was done. Raises OSError.
+    """
+    changing = [step for step in steps if step.changes]
+    if not changing and after == before:
+        return False
+    missing = _missing(root, [FILE, *(step.writes for step in changing if step.writes)])
+    touched = existing_parents(root, [FILE, *missing, *(step.path for step in changing)])
+    check_rights(root, touched)
+    directories = before.directories | set(missing)
+    foreign = [directory for directory in touched if directory not in directories]
+    modified = {directory: _modified_before(root, directory, before.times) for directory in foreign}
+
+    home = parent(root, FILE)
+    ours = [directory for directory in missing if f"{home}/".startswith(f"{directory}/")]
+    for directory in ours:
+        root.make_directory(directory)
+    coming = {directory: Times(when, _UNKNOWN) for directory, when in modified.items()}
+    noted = replace(after, directories=directories, times={**before.times, **coming})
+    write(root, noted)
+    for directory in missing:
+        if directory not in ours:
+            root.make_directory(directory)
+    for step in changing:
+        do(root, step)
+    for directory in {*touched, *missing}:
+        root.sync(directory)
+    _finish(root, noted, modified)
+    return True
+
+
+def do(root: Root, step: Step) -> None:
+    """One step. Raises OSError."""
+    if step.action is Action.REPLACE:
+        root.keep_as(step.path, step.other)
+    if step.writes and step.item is not None:
+        if step.item.target is not None:
+            root.link(step.writes, step.item.target)
+        else:
+            root.write(step.writes, step.item.data, step.mode, (step.item.user, step.item.group))
+    elif step.action is Action.REMOVE:
+        root.remove(step.path)
+    elif step.action is Action.RESTORE:
+        root.put_back(step.other, step.path)
+
+
+def parent(root: Root, path: str) -> str:
+    """The real directory of a path."""
+    return root.real(path).rpartition("/")[0] or "/"
+
+
+def existing_parents(root: Root, paths: Iterable[str]) -> tuple[str, ...]:
+    """The real directories of these paths, of those that are there."""
+    found = {parent(root, path) for path in paths}
+    return tuple(sorted(path for path in found if root.see(path).kind == "directory"))
+
+
+def check_rights(root: Root, directories: Iterable[str]) -> None:
+    """Raise PermissionError, or OSError of a read-only file system, unless something can be put into each."""
+    for directory in directories:
+        place = root.at(directory)
+        if os.statvfs(place).f_flag & os.ST_RDONLY:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), place)
+        if not os.access(place, os.W_OK | os.X_OK, effective_ids=True):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), place)
+
+
+def _missing(root: Root, paths: Iterable[str]) -> tuple[str, ...]:
+    """The real directories that these paths need and that are not there, outer ones first."""
+    found: set[str] = set()
+    for path in paths:
+        parts = root.real(path).split("/")[1:-1]
+        for depth in range(1, len(parts) + 1):
+            directory = "/" + "/".join(parts[:depth])
+            kind = root.see(directory).kind
+            if kind not in {"nothing", "directory"}:
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), root.at(directory))
+            if kind == "nothing":
+                found.add(directory)
+    return tuple(sorted(found))
+
+
+def _modified_before(root: Root, directory: str, known: Mapping[str, Times]) -> int:
+    """When a directory was last modified by somebody else."""
+    now = root.modified(directory)
+    times = known.get(directory)
+    return times.before if times and times.after == now else now
+
+
+def _finish(root: Root, noted: Installed, modified: Mapping[str, int]) -> None:
+    """Write down when we modified which directory. The one that this modifies gets its time back."""
+    times = {directory: Times(when, root.modified(directory)) for directory, when in modified.items()}
+    home = parent(root, FILE)
+    when = root.modified(home)
+    write(root, replace(noted, times={**noted.times, **times}))
+    root.set_modified(home, when)
+    root.sync(home)

@@ -1,0 +1,241 @@
+"""The file system of a host below a directory, `/` for this one, whose links never lead out of it.
+
+A mounted host's `/usr/local -> /var/usrlocal` means its own `/var`, not ours. So links in a path are
+followed here as that host would follow them, and by nobody else: every directory is opened from the root on
+with O_NOFOLLOW, and what is done is done relative to its descriptor.
+"""
+
+import errno
+import fcntl
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_MAX_LINKS: Final = 40
+"""As many as the kernel follows; see path_resolution(7)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What is at a path; links are not followed."""
+
+    kind: str
+    """`file`, `link`, `directory`, `other`, or `nothing`."""
+    content: str = ""
+    """SHA-256 of a file; where a link points."""
+    mode: int = 0
+
+
+NOTHING: Final = Seen("nothing")
+
+
+class Root:
+    """A host's file system. Paths are absolute, as the host sees them; every method raises OSError."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.resolve(strict=True)
+        self.is_this_host = self.path == Path("/")
+
+    @contextmanager
+    def locked(self) -> Iterator[Self]:
+        """Keep others like us out meanwhile. BlockingIOError: one is at work here."""
+        with self.opened("/") as descriptor:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                busy = "somebody else installs or uninstalls here; try again"
+                raise BlockingIOError(errno.EAGAIN, busy, str(self.path)) from None
+            yield self
+
+    def real(self, path: str) -> str:
+        """The path without links in its directories; its last part, and what is missing, stay as they are."""
+        left = [part for part in path.split("/") if part][::-1]
+        done: list[str] = []
+        links = 0
+        while left:
+            part = left.pop()
+            if part == "..":
+                del done[-1:]  # of the root it is the root, as in a chroot
+            if part in {".", ".."}:
+                continue
+            target = self._link(done, part) if left else None
+            if target is None:
+                done.append(part)
+                continue
+            links += 1
+            if links > _MAX_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), self.at(path))
+            if target.startswith("/"):
+                done.clear()
+            left.extend([piece for piece in target.split("/") if piece][::-1])
+        return "/" + "/".join(done)
+
+    def at(self, path: str) -> str:
+        """The path as this process sees it, for messages."""
+        return str(self.path / path.lstrip("/"))
+
+    def see(self, path: str) -> Seen:
+        try:
+            with self._parent(path) as (directory, name):
+                status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+                mode = stat.S_IMODE(status.st_mode)
+                if stat.S_ISLNK(status.st_mode):
+                    return Seen("link", os.readlink(name, dir_fd=directory))
+                if stat.S_ISREG(status.st_mode):
+                    return Seen("file", digest(_read(name, directory)), mode)
+                return Seen("directory" if stat.S_ISDIR(status.st_mode) else "other", mode=mode)
+        except (FileNotFoundError, NotADirectoryError):
+            return NOTHING
+
+    def read(self, path: str) -> bytes:
+        with self._parent(path) as (directory, name):
+            return _read(name, directory)
+
+    def write(self, path: str, data: bytes, mode: int, owner: tuple[int, int]) -> None:
+        """Put a file into the place of what is there, whole; as root it belongs to that user and group."""
+        with self._parent(path) as (directory, name):
+            new = _unfinished(name)
+            with suppress(FileNotFoundError):
+                os.unlink(new, dir_fd=directory)
+            with os.fdopen(os.open(new, _NEW, 0o600, dir_fd=directory), "wb") as stream:
+                stream.write(data)
+                stream.flush()
+                if os.geteuid() == 0:
+                    os.fchown(stream.fileno(), *owner)
+                os.fchmod(stream.fileno(), mode)
+                os.fsync(stream.fileno())
+            os.rename(new, name, src_dir_fd=directory, dst_dir_fd=directory)
+
+    def link(self, path: str, target: str) -> None:
+        """Put a symbolic link into the place of what is there."""
+        with self._parent(path) as (directory, name):
+            new = _unfinished(name)
+            with suppress(FileNotFoundError):
+                os.unlink(new, dir_fd=directory)
+            os.symlink(target, new, dir_fd=directory)
+            os.rename(new, name, src_dir_fd=directory, dst_dir_fd=directory)
+
+    def keep_as(self, path: str, other: str) -> None:
+        """Give what is at a path a second name in its directory, which may be there since a try before."""
+        with self._parent(path) as (directory, name):
+            beside = other.rpartition("/")[2]
+            if not _is_same(directory, name, beside):
+                os.link(name, beside, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
+
+    def put_back(self, other: str, path: str) -> None:
+        """Undo `keep_as`, whatever has come into its place."""
+        with self._parent(path) as (directory, name):
+            beside = other.rpartition("/")[2]
+            if _is_same(directory, name, beside):
+                os.unlink(beside, dir_fd=directory)
+            else:
+                os.rename(beside, name, src_dir_fd=directory, dst_dir_fd=directory)
+
+    def remove(self, path: str) -> None:
+        """Remove a file or link, which may be gone."""
+        with suppress(FileNotFoundError, NotADirectoryError), self._parent(path) as (directory, name):
+            os.unlink(name, dir_fd=directory)
+
+    def tidy(self, path: str) -> None:
+        """Remove what a write to this path left that was cut short."""
+        with suppress(FileNotFoundError, NotADirectoryError), self._parent(path) as (directory, name):
+            os.unlink(_unfinished(name), dir_fd=directory)
+
+    def make_directory(self, path: str) -> None:
+        with self._parent(path) as (directory, name):
+            os.mkdir(name, 0o755, dir_fd=directory)
+            made = os.open(name, _DIRECTORY, dir_fd=directory)
+            try:
+                if os.geteuid() == 0:
+                    os.fchown(made, 0, 0)
+                os.fchmod(made, 0o755)
+            finally:
+                os.close(made)
+
+    def remove_directory(self, path: str) -> bool:
+        """Remove an empty directory; whether it is gone now."""
+        try:
+            with self._parent(path) as (directory, name):
+                os.rmdir(name, dir_fd=directory)
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        except OSError as error:
+            if error.errno in {errno.ENOTEMPTY, errno.EEXIST}:
+                return False
+            raise
+        return True
+
+    def modified(self, directory: str) -> int:
+        """When something was last put into a directory or taken out of it; nanoseconds since 1970."""
+        with self.opened(directory) as descriptor:
+            return os.fstat(descriptor).st_mtime_ns
+
+    def set_modified(self, directory: str, when: int) -> None:
+        with self.opened(directory) as descriptor:
+            os.utime(descriptor, ns=(os.fstat(descriptor).st_atime_ns, when))
+
+    def sync(self, directory: str) -> None:
+        """Have what happened in a directory outlive a loss of power."""
+        with self.opened(directory) as descriptor:
+            os.fsync(descriptor)
+
+    @contextmanager
+    def opened(self, directory: str) -> Iterator[int]:
+        """A descriptor of a real path's directory; no link on the way is followed."""
+        descriptor = os.open(self.path, _DIRECTORY)
+        try:
+            for part in directory.split("/"):
+                if part:
+                    inner = os.open(part, _DIRECTORY, dir_fd=descriptor)
+                    os.close(descriptor)
+                    descriptor = inner
+            yield descriptor
+        except OSError as error:
+            if isinstance(error.filename, str) and "/" not in error.filename:
+                error.filename = self.at(f"{directory}/{error.filename}")
+            raise
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def _parent(self, path: str) -> Iterator[tuple[int, str]]:
+        directory, _, name = self.real(path).rpartition("/")
+        with self.opened(directory) as descriptor:
+            yield descriptor, name or "."
+
+    def _link(self, directory: list[str], name: str) -> str | None:
+        """Where a name in a real directory points, if it is a link."""
+        try:
+            return str(self.path.joinpath(*directory, name).readlink())
+        except OSError:
+            return None
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _unfinished(name: str) -> str:
+    return f".{name}.part"
+
+
+def _read(name: str, directory: int) -> bytes:
+    with os.fdopen(os.open(name, _READ, dir_fd=directory), "rb") as stream:
+        return stream.read()
+
+
+def _is_same(directory: int, one: str, other: str) -> bool:
+    """Whether two names are of one file."""
+    try:
+        first, second = (os.stat(name, dir_fd=directory, follow_symlinks=False) for name in (one, other))
+    except FileNotFoundError:
+        return False
+    return (first.st_dev, first.st_ino) == (second.st_dev, second.st_ino)

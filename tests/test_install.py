@@ -1,0 +1,604 @@
+"""`install` and `uninstall`: all in its place, nothing of anybody else's touched, and everything undone."""
+
+import multiprocessing
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service_record.deploy.contents import HOST, Option, contents
+from service_record.deploy.install import Outcome, install
+from service_record.deploy.installed import FILE
+from service_record.deploy.plan import Action
+from service_record.deploy.root import Root
+from service_record.deploy.uninstall import uninstall
+from tests.command_line import service_record
+from tests.programs import REPOSITORY
+from tests.trees import Picture, grow_old, picture, place
+
+SHIM = "/usr/local/bin/bootstrap-service-record.sh"
+DROP_IN = "/etc/systemd/system/service.d/10-service-record.conf"
+TIMER = "/etc/systemd/system/boot-reporter.timer"
+ENABLED = "/etc/systemd/system/timers.target.wants/boot-reporter.timer"
+TOMBSTONE = "/var/lib/service-record/reporter.stopped"
+PAGES = (("man/man1/service-record.1", "a page"),)
+EVERYTHING = tuple(Option)
+
+Prior = Callable[[Path], object]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    directory = tmp_path / "root"
+    directory.mkdir()
+    return directory
+
+
+def installed(
+    root: Path, *options: Option, replaces: bool = False, pages: Iterable[tuple[str, str]] = PAGES
+) -> Outcome:
+    return install(Root(root), options, pages, replaces=replaces)
+
+
+def uninstalled(root: Path) -> dict[str, Action]:
+    outcome = uninstall(Root(root))
+    return {step.path: step.action for step in outcome.steps} if outcome else {}
+
+
+def at(root: Path, path: str) -> Path:
+    return root / path.lstrip("/")
+
+
+def actions(outcome: Outcome) -> dict[str, Action]:
+    return {step.path: step.action for step in outcome.steps}
+
+
+# What is put there
+
+
+@pytest.mark.parametrize("option", Option)
+def test_what_is_selected_is_at_its_place_with_its_mode_and_owner(root: Path, option: Option) -> None:
+    installed(root, option)
+    for item in contents([option], HOST, PAGES):
+        path = at(root, item.path)
+        if item.target is not None:
+            assert str(path.readlink()) == item.target
+            continue
+        status = path.stat()
+        assert path.read_bytes() == item.data
+        assert status.st_mode & 0o7777 == item.mode
+        assert (status.st_uid, status.st_gid) == (os.geteuid(), os.getegid())
+    assert at(root, FILE).stat().st_mode & 0o777 == 0o644
+
+
+def test_without_options_it_is_the_shim(root: Path) -> None:
+    assert set(actions(installed(root))) == {item.path for item in contents([Option.SHIM], HOST, PAGES)}
+
+
+def test_closing_every_record_brings_the_helper_that_does_it(root: Path) -> None:
+    installed(root, Option.ALL_SERVICES)
+    assert at(root, "/usr/local/bin/service-record-exit.sh").exists()
+    assert at(root, DROP_IN).exists()
+
+
+def test_make_install_makes_the_same_tree(tmp_path: Path, root: Path) -> None:
+    packaged = tmp_path / "packaged"
+    subprocess.run(
+        ["make", "--silent", "install", f"DESTDIR={packaged}", "OPTIONS=--all-services --array --reporter"],
+        cwd=REPOSITORY,
+        check=True,
+    )
+    answer = service_record("install", "--root", root, "--all-services", "--array", "--reporter")
+    assert answer.status == 0, answer.err
+    shutil.rmtree(at(root, "/var"))
+    assert picture(root, with_times=False) == picture(packaged, with_times=False)
+
+
+# Twice, and a newer version
+
+
+@pytest.mark.parametrize("options", [(), (Option.REPORTER,), EVERYTHING])
+def test_a_second_time_changes_nothing_not_even_a_time(root: Path, options: tuple[Option, ...]) -> None:
+    installed(root, *options)
+    grow_old(root)
+    before = picture(root)
+    assert set(actions(installed(root, *options)).values()) == {Action.LEAVE}
+    assert picture(root) == before
+
+
+def test_what_was_kept_is_kept_the_second_time_without_a_change(root: Path) -> None:
+    place(root, SHIM, "upstream's")
+    installed(root)
+    grow_old(root)
+    before = picture(root)
+    assert actions(installed(root))[SHIM] is Action.KEEP
+    assert picture(root) == before
+
+
+def test_without_options_all_that_was_installed_is_brought_to_this_version(root: Path) -> None:
+    installed(root, Option.REPORTER, Option.SHIM, pages=[("man/man1/a.1", "old"), ("man/man1/b.1", "gone")])
+    at(root, TIMER).unlink()
+    found = actions(installed(root, pages=[("man/man1/a.1", "new")]))
+    assert found["/usr/local/share/man/man1/a.1"] is Action.UPDATE
+    assert found["/usr/local/share/man/man1/b.1"] is Action.REMOVE
+    assert found[TIMER] is Action.CREATE
+    assert at(root, "/usr/local/share/man/man1/a.1").read_text() == "new"
+    assert not at(root, "/usr/local/share/man/man1/b.1").exists()
+    uninstalled(root)
+    assert list(picture(root)) == ["."]
+
+
+def test_a_mode_that_somebody_chose_stays_when_the_file_is_brought_up_to_date(root: Path) -> None:
+    page = at(root, "/usr/local/share/man/man1/service-record.1")
+    installed(root)
+    page.chmod(0o600)
+    installed(root, pages=[("man/man1/service-record.1", "new")])
+    installed(root, pages=[("man/man1/service-record.1", "newer")])
+    assert (page.read_text(), page.stat().st_mode & 0o777) == ("newer", 0o600)
+
+
+def test_an_upgrade_does_not_bring_back_a_reporter_that_has_stopped_for_good(root: Path) -> None:
+    installed(root, Option.SHIM, Option.REPORTER)
+    for path in (ENABLED, TIMER, "/etc/systemd/system/boot-reporter.service"):
+        at(root, path).unlink()
+    place(root, TOMBSTONE, "{}")
+    installed(root)
+    assert not at(root, TIMER).exists()
+    outcome = installed(root, Option.REPORTER)
+    assert at(root, TIMER).exists()
+    assert [note for note in outcome.notes if note.startswith("the reporter has stopped here for good")]
+
+
+# What is somebody's
+
+
+def test_an_edited_file_is_kept_and_ours_is_beside_it(root: Path) -> None:
+    installed(root, Option.ALL_SERVICES)
+    at(root, DROP_IN).write_text("edited")
+    outcome = installed(root)
+    assert actions(outcome)[DROP_IN] is Action.KEEP
+    assert at(root, DROP_IN).read_text() == "edited"
+    assert at(root, f"{DROP_IN}.new").read_bytes().startswith(b"#")
+    assert uninstalled(root)[DROP_IN] is Action.KEEP
+    assert [path for path in picture(root) if at(root, path).is_file()] == [DROP_IN.lstrip("/")]
+
+
+def test_what_lies_beside_an_edited_file_goes_when_the_edited_one_goes(root: Path) -> None:
+    installed(root)
+    at(root, SHIM).write_text("edited")
+    installed(root)
+    at(root, SHIM).unlink()
+    installed(root)
+    assert not at(root, f"{SHIM}.new").exists()
+    assert at(root, SHIM).read_bytes() == (REPOSITORY / "shell/bootstrap-service-record.sh").read_bytes()
+
+
+def test_replacing_puts_ours_there_and_removing_puts_the_other_back(root: Path) -> None:
+    place(root, SHIM, "upstream's", 0o555)
+    grow_old(root)
+    before = picture(root)
+    assert actions(installed(root, replaces=True))[SHIM] is Action.REPLACE
+    assert at(root, SHIM).read_bytes() == (REPOSITORY / "shell/bootstrap-service-record.sh").read_bytes()
+    assert at(root, f"{SHIM}.replaced").read_text() == "upstream's"
+    assert uninstalled(root)[SHIM] is Action.RESTORE
+    assert picture(root) == before
+
+
+def test_what_was_replaced_is_named_when_ours_was_edited_and_stays(root: Path) -> None:
+    place(root, SHIM, "upstream's")
+    installed(root, replaces=True)
+    at(root, SHIM).write_text("edited")
+    outcome = uninstall(Root(root))
+    assert outcome is not None
+    (kept,) = [step for step in outcome.steps if step.action is Action.KEEP]
+    assert kept.why == f"edited; {SHIM}.replaced is what was there before"
+    assert at(root, SHIM).read_text() == "edited"
+
+
+def test_a_masked_unit_stays_masked(root: Path) -> None:
+    at(root, TIMER).parent.mkdir(parents=True)
+    at(root, TIMER).symlink_to("/dev/null")
+    assert actions(installed(root, Option.REPORTER))[TIMER] is Action.KEEP
+    assert str(at(root, TIMER).readlink()) == "/dev/null"
+
+
+def test_records_and_what_the_reporter_keeps_stay(root: Path) -> None:
+    installed(root, Option.SHIM, Option.REPORTER)
+    record = place(root, "/var/log/openshift/bootkube.json", "a record")
+    tombstone = place(root, TOMBSTONE, "{}")
+    outcome = uninstall(Root(root))
+    assert outcome is not None
+    assert outcome.notes == (
+        "/var/lib/service-record stays: there is something else in it",
+        "/var/lib stays: there is something else in it",
+        "/var stays: there is something else in it",
+    )
+    assert record.exists()
+    assert tombstone.exists()
+
+
+# As before
+
+
+def _upstreams_host(root: Path) -> None:
+    place(root, SHIM, "upstream's", 0o555)
+    place(root, "/usr/local/bin/bootkube.sh", mode=0o755)
+    place(root, "/etc/systemd/system/bootkube.service")
+    at(root, "/var/log/openshift").mkdir(parents=True)
+
+
+def _coreos(root: Path) -> None:
+    """/usr/local of an image that never booted leads into an empty /var."""
+    at(root, "/usr").mkdir()
+    at(root, "/usr/local").symlink_to("../var/usrlocal")
+    at(root, "/var").mkdir()
+
+
+def _absolute_link(root: Path) -> None:
+    at(root, "/usr").mkdir()
+    at(root, "/usr/local").symlink_to("/opt/local")
+    at(root, "/opt/local/bin").mkdir(parents=True)
+
+
+def _odd_modes(root: Path) -> None:
+    for path, mode in {"/usr/local/bin": 0o2775, "/etc/systemd/system": 0o700, "/var/lib": 0o1777}.items():
+        at(root, path).mkdir(parents=True)
+        at(root, path).chmod(mode)
+
+
+def _same_file(root: Path) -> None:
+    place(root, SHIM, (REPOSITORY / "shell/bootstrap-service-record.sh").read_text(), 0o555)
+
+
+def _things_in_the_way(root: Path) -> None:
+    at(root, SHIM).mkdir(parents=True)
+    at(root, DROP_IN).parent.mkdir(parents=True)
+    at(root, DROP_IN).symlink_to("/dev/null")
+    at(root, TIMER).symlink_to("elsewhere.timer")
+    os.mkfifo(at(root, "/usr/local/bin/service-record-exit.sh"))
+    place(root, "/etc/tmpfiles.d/service-record.conf")
+    place(root, "/etc/tmpfiles.d/service-record.conf.new", "somebody's, too")
+    place(root, "/etc/tmpfiles.d/service-record.conf.replaced", "and this")
+
+
+PRIORS: list[Prior] = [
+    lambda root: None,
+    _upstreams_host,
+    _coreos,
+    _absolute_link,
+    _odd_modes,
+    _same_file,
+    _things_in_the_way,
+]
+
+
+@pytest.mark.parametrize("replaces", [False, True], ids=["", "replacing"])
+@pytest.mark.parametrize("prior", PRIORS, ids=lambda prior: prior.__name__.strip("_"))
+def test_what_was_there_before_is_there_again_byte_for_byte(root: Path, prior: Prior, replaces: bool) -> None:
+    prior(root)
+    grow_old(root)
+    before = picture(root)
+    installed(root, *EVERYTHING, replaces=replaces)
+    assert picture(root) != before
+    uninstalled(root)
+    assert picture(root) == before
+    assert uninstall(Root(root)) is None
+
+
+def test_a_trial_changes_nothing_and_says_what_is_done_then(root: Path) -> None:
+    _upstreams_host(root)
+    grow_old(root)
+    before = picture(root)
+    trial = install(Root(root), EVERYTHING, PAGES, is_trial=True)
+    assert picture(root) == before
+    assert trial.steps == installed(root, *EVERYTHING).steps
+    grow_old(root)
+    there = picture(root)
+    leaving = uninstall(Root(root), is_trial=True)
+    assert picture(root) == there
+    done = uninstall(Root(root))
+    assert leaving is not None
+    assert done is not None
+    assert leaving.steps == done.steps
+
+
+def test_a_directory_that_somebody_else_changed_meanwhile_keeps_its_time(root: Path) -> None:
+    at(root, "/usr/local/bin").mkdir(parents=True)
+    installed(root)
+    place(root, "/usr/local/bin/another")
+    uninstalled(root)
+    assert (
+        at(root, "/usr/local/bin").stat().st_mtime_ns >= at(root, "/usr/local/bin/another").stat().st_mtime_ns
+    )
+
+
+ANY_PATHS = [item.path for item in contents(EVERYTHING, HOST, PAGES)]
+ANY_PATHS += [f"{path}{end}" for path in ANY_PATHS for end in (".new", ".replaced")]
+THINGS = st.sampled_from(["file", "empty", "ours", "link", "dangling", "directory", "fifo"])
+OPTIONS = st.sets(st.sampled_from(EVERYTHING))
+
+
+def _make(path: Path, thing: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    match thing:
+        case "file" | "empty":
+            path.write_text("somebody's" if thing == "file" else "")
+        case "ours":
+            path.write_bytes((REPOSITORY / "units/10-service-record.conf").read_bytes())
+        case "link":
+            path.symlink_to("/etc")
+        case "dangling":
+            path.symlink_to("nowhere")
+        case "directory":
+            path.mkdir()
+        case "fifo":
+            os.mkfifo(path)
+
+
+@given(
+    things=st.dictionaries(st.sampled_from(ANY_PATHS), THINGS, max_size=12),
+    calls=st.lists(st.tuples(OPTIONS, st.booleans()), min_size=1, max_size=3),
+)
+def test_whatever_was_there_is_there_again_after_any_installations(
+    things: dict[str, str], calls: list[tuple[set[Option], bool]]
+) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        root = Path(directory)
+        for path, thing in things.items():
+            _make(at(root, path), thing)
+        grow_old(root)
+        before = picture(root)
+        for options, replaces in calls:
+            installed(root, *options, replaces=replaces)
+        there = picture(root)
+        installed(root, replaces=calls[-1][1])
+        assert picture(root) == there
+        uninstalled(root)
+        assert picture(root) == before
+
+
+# Links
+
+
+def _outside(root: Path) -> Path:
+    outside = root.parent / "outside"
+    outside.mkdir()
+    return outside
+
+
+@pytest.mark.parametrize("steps", ["", "../../../../../.."], ids=["absolute", "relative"])
+def test_no_link_leads_out_of_the_root(root: Path, steps: str) -> None:
+    outside = _outside(root)
+    for path in ("/usr/local", "/etc", "/var"):
+        at(root, path).parent.mkdir(exist_ok=True)
+        at(root, path).symlink_to(f"{steps}{outside}{path}")
+    before = picture(root)
+    installed(root, *EVERYTHING)
+    assert list(outside.iterdir()) == []
+    assert at(root, f"{outside}{SHIM}").exists()
+    uninstalled(root)
+    assert list(picture(root)) == list(before)
+
+
+def test_a_file_that_is_a_link_to_somewhere_is_not_written_through(root: Path) -> None:
+    precious = place(_outside(root), "precious")
+    at(root, SHIM).parent.mkdir(parents=True)
+    at(root, SHIM).symlink_to(precious)
+    installed(root, replaces=True)
+    assert precious.read_text() == "somebody's"
+    assert not at(root, SHIM).is_symlink()
+
+
+def test_links_that_go_in_a_circle_are_an_error(root: Path) -> None:
+    at(root, "/usr").symlink_to("/usr")
+    with pytest.raises(OSError, match="symbolic links"):
+        installed(root)
+
+
+# Cut short
+
+
+class Breaking(Root):
+    """A root in which the n-th change fails, and each after it."""
+
+    def __init__(self, path: Path, changes: int) -> None:
+        super().__init__(path)
+        self.left = changes
+
+    def _change(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise OSError(5, "broken")
+
+    def write(self, *arguments: Any) -> None:
+        self._change()
+        super().write(*arguments)
+
+    def link(self, *arguments: Any) -> None:
+        self._change()
+        super().link(*arguments)
+
+    def keep_as(self, *arguments: Any) -> None:
+        self._change()
+        super().keep_as(*arguments)
+
+    def put_back(self, *arguments: Any) -> None:
+        self._change()
+        super().put_back(*arguments)
+
+    def remove(self, *arguments: Any) -> None:
+        self._change()
+        super().remove(*arguments)
+
+    def make_directory(self, *arguments: Any) -> None:
+        self._change()
+        super().make_directory(*arguments)
+
+    def remove_directory(self, path: str) -> bool:
+        self._change()
+        return super().remove_directory(path)
+
+
+def _without_empty_homes(tree: Picture) -> Picture:
+    """Without directories that were made for the note before it could be written, and so without the root."""
+    homes = (".", "var", "var/lib", "var/lib/service-record")
+    return {path: told for path, told in tree.items() if path not in homes}
+
+
+@pytest.mark.parametrize("resume", ["uninstall", "install, uninstall"])
+def test_an_installation_that_was_cut_short_anywhere_can_be_undone(tmp_path: Path, resume: str) -> None:
+    for changes in range(200):
+        root = tmp_path / str(changes)
+        root.mkdir()
+        _upstreams_host(root)
+        before = _without_empty_homes(picture(root, with_times=False))
+        try:
+            install(Breaking(root, changes), EVERYTHING, PAGES, replaces=True)
+        except OSError:
+            if resume.startswith("install"):
+                installed(root, *EVERYTHING, replaces=True)
+                assert set(actions(installed(root)).values()) == {Action.LEAVE}
+            uninstalled(root)
+            assert _without_empty_homes(picture(root, with_times=False)) == before, changes
+        else:
+            break
+    assert 20 < changes < 199
+
+
+def test_a_removal_that_was_cut_short_anywhere_goes_on(tmp_path: Path) -> None:
+    for changes in range(200):
+        root = tmp_path / str(changes)
+        root.mkdir()
+        _upstreams_host(root)
+        before = _without_empty_homes(picture(root, with_times=False))
+        installed(root, *EVERYTHING, replaces=True)
+        try:
+            uninstall(Breaking(root, changes))
+        except OSError:
+            uninstalled(root)
+            assert _without_empty_homes(picture(root, with_times=False)) == before, changes
+        else:
+            break
+    assert 20 < changes < 199
+
+
+def test_a_torn_write_is_tidied_up(root: Path) -> None:
+    installed(root)
+    place(root, f"{Path(SHIM).parent}/.{Path(SHIM).name}.part", "half")
+    uninstalled(root)
+    assert list(picture(root)) == ["."]
+
+
+# Refused
+
+
+def _as_somebody(directory: str, told: Any) -> None:
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setresgid(65534, 65534, 65534)
+        os.setresuid(65534, 65534, 65534)
+    try:
+        install(Root(Path(directory)), (), ())
+    except OSError as error:
+        told.send((type(error).__name__, error.filename))
+    else:
+        told.send(None)
+
+
+def test_without_the_right_to_one_of_the_directories_nothing_is_changed() -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        root = Path(directory)
+        for path in ("/", "/etc", "/usr", "/usr/local", "/var/lib"):
+            at(root, path).mkdir(parents=True, exist_ok=True)
+            at(root, path).chmod(0o777)
+        at(root, "/usr/local/bin").mkdir(mode=0o555)
+        before = picture(root)
+        ours, theirs = multiprocessing.Pipe()
+        child = multiprocessing.get_context("fork").Process(target=_as_somebody, args=(directory, theirs))
+        child.start()
+        child.join(60)
+        assert ours.recv() == ("PermissionError", f"{directory}/usr/local/bin")
+        assert picture(root) == before
+
+
+def test_a_file_where_a_directory_belongs_is_refused_before_anything_is_changed(root: Path) -> None:
+    place(root, "/usr/local")
+    before = picture(root)
+    answer = service_record("install", "--root", root)
+    assert (answer.status, answer.out) == (3, "")
+    assert answer.err == f"Error: {root}/usr/local: Not a directory\n"
+    assert picture(root) == before
+
+
+def test_two_at_a_time_are_one_too_many(root: Path) -> None:
+    with Root(root).locked():
+        answer = service_record("install", "--root", root)
+    assert (answer.status, answer.err.count("\n")) == (3, 1)
+    assert "somebody else installs or uninstalls here; try again" in answer.err
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"version": 2}',
+        '{"version": 1, "options": ["all"]}',
+        "\udcff",
+        '{"version": 1, "options": [], "files": {"x": {"link": "y"}}}',
+    ],
+)
+@pytest.mark.parametrize("verb", ["install", "uninstall"])
+def test_a_damaged_note_of_what_is_installed_is_told_in_one_line(root: Path, verb: str, content: str) -> None:
+    note = place(root, FILE, "")
+    note.write_bytes(content.encode(errors="surrogateescape"))
+    before = picture(root)
+    answer = service_record(verb, "--root", root)
+    assert (answer.status, answer.out, answer.err.count("\n")) == (3, "", 1)
+    assert answer.err.startswith(f"Error: {note}: damaged, or of another version")
+    assert picture(root) == before
+
+
+# What is said
+
+
+def test_each_file_is_told_in_a_line_and_all_in_one(root: Path) -> None:
+    place(root, SHIM, "upstream's")
+    before = picture(root)
+    trial = service_record("install", "--root", root, "--dry-run")
+    assert trial.status == 1
+    assert f"\nwould keep    {SHIM}  " in trial.out
+    assert trial.out.endswith(" created, 1 kept.\n")
+    assert picture(root) == before
+    answer = service_record("install", "--root", root)
+    assert answer.status == 1
+    assert "created  /etc/tmpfiles.d/service-record.conf\n" in answer.out
+    assert f"\nkept     {SHIM}  not ours; ours is {SHIM}.new\n" in answer.out
+    again = service_record("install", "--root", root)
+    assert again.out.splitlines()[-1].endswith(" unchanged.")
+    gone = service_record("uninstall", "--root", root)
+    assert (gone.status, gone.out.splitlines()[-1].split()[1:]) == (0, ["removed."])
+    assert service_record("uninstall", "--root", root).out == f"Nothing is installed in {root}.\n"
+    assert picture(root, with_times=False) == {path: (*told[:-1], None) for path, told in before.items()}
+
+
+def test_a_reporter_that_cannot_do_anything_yet_is_told(root: Path) -> None:
+    outcome = installed(root, Option.REPORTER)
+    assert [note for note in outcome.notes if not note.startswith("not root")] == [
+        "/usr/local/bin/service-record is missing: without the program the reporter does nothing",
+        "/etc/service-record/reporter.toml is missing: without its settings the reporter does nothing",
+    ]
+
+
+def test_a_root_that_is_none_is_wrong_usage(tmp_path: Path) -> None:
+    for verb in ("install", "uninstall"):
+        answer = service_record(verb, "--root", tmp_path / "nowhere")
+        assert (answer.status, answer.out) == (2, "")

@@ -1,0 +1,110 @@
+"""The wheel and the source distribution, as people get them: with nothing of the checkout."""
+
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.command_line import Answer, service_record
+from tests.programs import REPOSITORY
+from tests.trees import picture
+
+EVERYTHING = ("--shim", "--all-services", "--array", "--reporter")
+WHAT_ELSE_IT_NEEDS = sysconfig.get_path("purelib")
+
+
+def built(directory: Path, kind: str, source: Path = REPOSITORY) -> Path:
+    """The wheel or sdist that hatchling, which pip has build it, makes of a source tree."""
+    build = [sys.executable, "-m", "hatchling", "build", "--directory", str(directory), "--target", kind]
+    subprocess.run(build, cwd=source, check=True, capture_output=True)
+    (made,) = directory.iterdir()
+    return made
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(tmp_path_factory.mktemp("wheel"), "wheel")
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
+    """The directory that pip unpacked the wheel to."""
+    directory = tmp_path_factory.mktemp("library") / "packages"
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+    subprocess.run([*pip, "--no-index", "--no-deps", "--target", directory, wheel], check=True)
+    return directory
+
+
+def from_wheel(library: Path, *arguments: object) -> Answer:
+    """`service-record` of the wheel. -I and -S keep the checkout, which is installed as editable, away."""
+    program = f"""
+import sys
+sys.path += {[str(library), WHAT_ELSE_IT_NEEDS]!r}
+import service_record
+assert service_record.__file__.startswith({str(library)!r}), service_record.__file__
+from service_record.cli import main
+main(prog_name="service-record")
+"""
+    done = subprocess.run(
+        [sys.executable, "-ISB", "-c", program, *map(str, arguments)],
+        cwd=library,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return Answer(done.returncode, done.stdout, done.stderr)
+
+
+def test_the_wheel_puts_onto_a_host_what_the_checkout_does(tmp_path: Path, library: Path) -> None:
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    for root in (ours, theirs):
+        root.mkdir()
+    answer = from_wheel(library, "install", "--root", theirs, *EVERYTHING)
+    assert answer.status == 0, answer.err
+    assert service_record("install", "--root", ours, *EVERYTHING).status == 0
+    note = Path("var/lib/service-record/installed.json")
+    for root in (ours, theirs):
+        (root / note).unlink()  # it has the times of directories in it
+    assert picture(theirs, with_times=False) == picture(ours, with_times=False)
+
+
+def test_the_wheel_has_a_command_and_shows_records(library: Path) -> None:
+    assert (library / "bin/service-record").exists()
+    answer = from_wheel(library, "show", "--from", REPOSITORY / "docs/examples/failed-stage")
+    assert answer.status == 0, answer.err
+    assert "bootkube failed" in answer.out
+
+
+def test_a_wheel_without_one_of_its_files_says_so_in_a_line(tmp_path: Path, library: Path) -> None:
+    incomplete = tmp_path / "library"
+    shutil.copytree(library, incomplete)
+    (incomplete / "service_record/host/shell/service-record-exit.sh").unlink()
+    root = tmp_path / "root"
+    root.mkdir()
+    answer = from_wheel(incomplete, "install", "--root", root)
+    assert (answer.status, answer.out) == (3, "")
+    assert answer.err == (
+        "Error: shell/service-record-exit.sh: missing from this installation of service-record; "
+        "install it anew\n"
+    )
+    assert list(root.iterdir()) == []
+
+
+def test_the_wheel_has_nothing_of_the_tests_or_of_the_build(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        tops = {name.split("/")[0] for name in archive.namelist()}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"service_record"}
+
+
+def test_the_source_distribution_makes_the_same_wheel(tmp_path: Path, wheel: Path) -> None:
+    sources = built(tmp_path / "sdist", "sdist")
+    with tarfile.open(sources) as archive:
+        archive.extractall(tmp_path / "unpacked", filter="data")
+    (unpacked,) = (tmp_path / "unpacked").iterdir()
+    again = built(tmp_path / "wheel", "wheel", unpacked)
+    assert again.read_bytes() == wheel.read_bytes()
