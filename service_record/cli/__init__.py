@@ -14,6 +14,7 @@ VERBS: Final = {
     "diff": "Compare the records of a bad host with those of a good one.",
     "export": "Write records in a form that other programs read.",
     "follow": "Show entries as they come.",
+    "ignition": "Make an Ignition config of what hosts record and report with.",
     "install": "Put the shim, drop-ins and the reporter's units onto a host.",
     "run": "Run CMD as a recorded service or stage, and end as it ends.",
     "show": "Show what services did, failures first.",
