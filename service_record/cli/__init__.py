@@ -18,6 +18,7 @@ VERBS: Final = {
     "install": "Put the shim, drop-ins and the reporter's units onto a host.",
     "run": "Run CMD as a recorded service or stage, and end as it ends.",
     "show": "Show what services did, failures first.",
+    "snippet": "Print what has a template of an installer record and report its steps.",
     "timeline": "Show when services and their stages ran, as bars over each boot.",
     "uninstall": "Remove what `install` has put onto a host.",
     "validate": "Say what is damaged in records, and save what is whole.",

@@ -75,14 +75,16 @@ def _faults_of_contents(where: str, contents: str) -> Iterator[Fault]:
 
 
 def _lines(contents: str) -> Iterator[str]:
-    """The lines; those that others are continued on are empty."""
+    """The lines; those that others are continued on are empty.
+
+    As Ignition reads them: to systemd a comment amid the lines of a setting is none of it, to Ignition it is
+    the last of them.
+    """
     is_continued = False
     for line in contents.split("\n"):
         text = line.strip()
-        is_comment = text[:1] in {"#", ";"}
         yield "" if is_continued else text
-        # A comment amid the lines of a setting is no part of it, and does not end it.
-        is_continued = is_continued if is_comment else text.endswith("\\")
+        is_continued = text.endswith("\\") and (is_continued or text[0] not in "#;")
 
 
 def _is_installed(contents: str) -> bool:
