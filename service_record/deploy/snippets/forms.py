@@ -102,7 +102,7 @@ def _done(values: Values, steps: list[str]) -> list[str]:
         name = values.quoted(step)
         calls += [
             f"service_record_step {name} init",
-            f"service_record_step {name} done {100 * number // len(steps)}",
+            f'service_record_step {name} "done" {100 * number // len(steps)}',
         ]
     return calls
 

@@ -158,10 +158,11 @@ service_record_fetch() {
       ${token:+"--header=$header"} --post-data "$query" "$url"
     ;;
   esac
+  # Of busybox; some builds of it crash at -T, and not all of them can POST.
   if command -v wget; then
-    exec wget -q -O /dev/null -T "$limit" ${token:+--header "$header"} "$url?$query"
+    exec wget -q -O /dev/null ${token:+--header "$header"} "$url?$query"
   fi
-  exec busybox wget -q -O /dev/null -T "$limit" ${token:+--header "$header"} "$url?$query"
+  exec busybox wget -q -O /dev/null ${token:+--header "$header"} "$url?$query"
 }
 
 service_record_guard() {
