@@ -2,7 +2,7 @@
 
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test golden check fuzz bench examples bashes man install deb rpm clean
+.PHONY: help demo test golden check fuzz bench bench-bundle examples bashes man install deb rpm clean
 
 DESTDIR =
 PREFIX = /usr/local
@@ -17,7 +17,7 @@ PYTHON = .venv/bin/python
 BASHES = $(subst $() ,:,$(strip $(subst :, ,$(SERVICE_RECORD_BASHES)) $(abspath $(wildcard .cache/bashes/bash-*))))
 
 help: ## list what can be made
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 19
 
 demo: $(READY) ## record a failing bootstrap and show what failed, where, and why
 	@$(PYTHON) -m demo
@@ -37,6 +37,9 @@ fuzz: $(READY) ## read hostile records and archives for SECONDS=600, and print h
 bench: $(READY) ## measure what recording costs, and rewrite the table in docs/performance.md
 	@$(PYTHON) -m bench
 
+bench-bundle: $(READY) ## measure a bundle of a journal of 1 GiB, and rewrite the table in docs/bundle.md
+	@$(PYTHON) -m bench.bundle
+
 examples: $(READY) ## run the hosts of docs/examples anew (half an hour); EXAMPLES='good oom' for some of them
 	@$(PYTHON) -m examples $(EXAMPLES)
 
@@ -47,7 +50,7 @@ man: $(READY) ## write man pages and shell completions into build/share
 	@rm -rf build/share
 	@$(PYTHON) -m packages.stage build/share --pages
 
-# Without .venv any Python will do; what is made of the command line is then left out.
+# Without .venv a Python 3.11 without libraries will do; what is made of the command line is then left out.
 install: ## what `service-record install` does, into DESTDIR for a package; PREFIX=/usr/local OPTIONS=--reporter
 	@$(if $(wildcard $(READY)),$(PYTHON),python3) -B -m packages.stage '$(or $(DESTDIR),/)' --prefix '$(PREFIX)' $(OPTIONS)
 

@@ -1,5 +1,6 @@
 """What was measured, as one table."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,8 +43,12 @@ def times(seconds: float, reference: float) -> str:
 
 
 def markdown(rows: list[Row]) -> str:
-    """The table with its columns aligned, so that it reads as well on a terminal."""
-    cells = [HEAD, *(row.cells() for row in rows)]
+    """The table of what was measured."""
+    return aligned([HEAD, *(row.cells() for row in rows)])
+
+
+def aligned(cells: Sequence[Sequence[str]]) -> str:
+    """Rows of cells, the first their head, with aligned columns, so that they read as well on a terminal."""
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     head, *body = ("| " + " | ".join(map(str.ljust, line, widths)) + " |" for line in cells)
     rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"

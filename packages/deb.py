@@ -66,7 +66,7 @@ def _add_control(root: Path) -> None:
     sums = "".join(f"{_md5(path)}  {path.relative_to(root)}\n" for path in files)
     _write(root / "DEBIAN/control", control.encode())
     _write(root / "DEBIAN/md5sums", sums.encode())
-    _write(root / "DEBIAN/postinst", _template("postinst").encode(), 0o755)
+    _write(root / "DEBIAN/postinst", _template("postinst.sh").encode(), 0o755)
 
 
 def _template(name: str) -> str:

@@ -24,14 +24,17 @@ def made_of_the_command_line() -> Iterator[tuple[str, str]]:
 
 
 def place(item: Item, root: Path) -> None:
+    """Put it into the place of what is there, by renaming: the tree may be the one of this host."""
     path = root / item.path.lstrip("/")
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
+    new = path.with_name(f".{path.name}.part")
+    new.unlink(missing_ok=True)
     if item.target is not None:
-        path.symlink_to(item.target)
-        return
-    path.write_bytes(item.data)
-    path.chmod(item.mode)
+        new.symlink_to(item.target)
+    else:
+        new.write_bytes(item.data)
+        new.chmod(item.mode)
+    new.replace(path)
 
 
 def main(arguments: list[str]) -> None:

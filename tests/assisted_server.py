@@ -3,6 +3,7 @@ faults.
 """
 
 import contextlib
+import itertools
 import socket
 import ssl
 import struct
@@ -16,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self, TypeAlias
 
+from service_record.reporter.settings import Service
 from tests.assisted_installation import Host
 from tests.assisted_rules import BASE_PATH, Asked, AssistedRules, HungUp, Told
 
@@ -38,11 +40,13 @@ class Silence:
 
 @dataclass(frozen=True, slots=True)
 class Drips:
-    """An answer that never ends: its head at once, or never whole, then a byte at a time."""
+    """An answer a byte at a time: its head at once, or never whole; then without an end, or breaking off."""
 
     status: int = 200
     every: float = 0.02
     in_head: bool = False
+    most: int | None = None
+    """Of the bytes that drip; then the connection is closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +250,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(f"HTTP/1.1 {fault.status} Slow\r\nContent-Length: {_ENDLESS}\r\n".encode())
         if not fault.in_head:
             self.wfile.write(b"\r\n[")
-        while not self.front.stopping.is_set():
+        for count in itertools.count():
+            if self.front.stopping.is_set() or count == fault.most:
+                return
             self.wfile.write(b"X: y\r\n" if fault.in_head else b" ")
             time.sleep(fault.every)
 
@@ -267,20 +273,16 @@ def refused_url() -> Iterator[str]:
         yield f"http://127.0.0.1:{bound.getsockname()[1]}"
 
 
-@dataclass(frozen=True, slots=True)
-class HostService:
+def service_of(host: Host, url: str, token: str | None = None, ca_bundle: Path | None = None) -> Service:
     """The settings by which a host finds a server."""
-
-    url: str
-    cluster_id: str
-    infra_env_id: str
-    host_id: str
-    token: str | None = None
-    ca_bundle: Path | None = None
-
-
-def service_of(host: Host, url: str, token: str | None = None, ca_bundle: Path | None = None) -> HostService:
-    return HostService(url, host.cluster_id or "", host.infra_env_id, host.id, token, ca_bundle)
+    return Service(
+        url=url,
+        cluster_id=host.cluster_id or "",
+        infra_env_id=host.infra_env_id,
+        host_id=host.id,
+        token=token,
+        ca_bundle=ca_bundle,
+    )
 
 
 class Authority:

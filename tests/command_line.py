@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 PROGRAM = [sys.executable, "-c", "from service_record.cli import main; main(prog_name='service-record')"]
 _TERMINAL_VARIABLES = {"NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "PAGER", "SERVICE_RECORDS_DIR"}
@@ -23,12 +24,15 @@ def environment(**variables: str) -> Mapping[str, str]:
     return kept | {"TZ": "America/New_York", "TERM": "xterm"} | variables
 
 
-def service_record(*arguments: object, stdin: bytes = b"", **variables: str) -> Answer:
+def service_record(
+    *arguments: object, stdin: bytes = b"", cwd: Path | None = None, **variables: str
+) -> Answer:
     done = subprocess.run(
         [*PROGRAM, *map(str, arguments)],
         input=stdin,
         capture_output=True,
         env=environment(**variables),
+        cwd=cwd,
         timeout=60,
         check=False,
     )

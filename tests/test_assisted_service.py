@@ -2,8 +2,12 @@
 
 import json
 import logging
+import socket
+import socketserver
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,9 +26,11 @@ from service_record.reporter.answers import (
     retry_after,
     view_of,
 )
-from service_record.reporter.assisted_service import LARGEST_UPLOAD, AssistedService, base_url
+from service_record.reporter.assisted_service import AssistedService, base_url
 from service_record.reporter.patience import Patience
-from service_record.reporter.proxies import Proxies
+from service_record.reporter.proxies import proxy_for
+from service_record.reporter.setting_table import SERVICE_LIMIT
+from service_record.reporter.settings import Proxies, Service
 from service_record.reporter.transport import trusted
 from tests.assisted_contract import assert_contract_kept, openapi_file
 from tests.assisted_installation import Host, new_id
@@ -35,7 +41,6 @@ from tests.assisted_server import (
     Drips,
     Fault,
     HangsUp,
-    HostService,
     Resets,
     Says,
     Silence,
@@ -68,6 +73,10 @@ def bundle(tmp_path: Path) -> Path:
     path = tmp_path / "log-bundle-20261121.tar.gz"
     path.write_bytes(bytes(range(256)) * 1024)
     return path
+
+
+def service_at(url: str) -> Service:
+    return Service(url=url, cluster_id=new_id(), infra_env_id=new_id(), host_id=new_id())
 
 
 def client(server: AssistedServer, host: Host | None = None, patience: Patience = QUICK) -> AssistedService:
@@ -145,7 +154,7 @@ def test_what_is_no_list_of_hosts_is_no_view(document: object) -> None:
 
 def test_a_view_takes_from_a_row_what_it_has() -> None:
     row = {"id": "A", "status": 7, "progress": "none", "bootstrap": "yes"}
-    assert view_of([{"id": "b"}, row], "a") == HostView()
+    assert view_of([{"id": "b"}, row], "a") == view_of([{"id": "a"}], "A") == HostView()
 
 
 # Reading the own stage
@@ -203,6 +212,12 @@ def test_a_list_that_breaks_off_is_none(server: AssistedServer) -> None:
     server.fail(Drips(every=0.01))
     view = client(server, patience=replace(QUICK, total=0.5, tries=1)).host()
     assert view == Unreachable("no whole answer within 0.5 s")
+
+
+def test_a_list_that_is_longer_than_any_clusters_is_none(server: AssistedServer) -> None:
+    server.fail(Says(200, b"[" + b" " * (24 << 20) + b"]"), times=9)
+    view = client(server, patience=replace(QUICK, tries=1)).host()
+    assert view == Unreachable("the answer is longer than 25165824 bytes")
 
 
 # Saying how far the host is
@@ -287,7 +302,7 @@ def test_a_refused_upload_is_not_repeated(server: AssistedServer, bundle: Path, 
 def test_a_file_that_the_server_would_not_take_is_not_sent(server: AssistedServer, tmp_path: Path) -> None:
     large = tmp_path / "large.tar.gz"
     with large.open("wb") as file:
-        file.truncate(LARGEST_UPLOAD + 1)
+        file.truncate(SERVICE_LIMIT + 1)
     outcome = client(server).upload(large, "host")
     assert isinstance(outcome, Unreachable)
     assert "262144001 bytes are more than the 262144000" in outcome.reason
@@ -433,7 +448,16 @@ def test_retry_after_beyond_the_rounds_budget_is_for_the_next_round(server: Assi
     assert len(server.journal) == 1
 
 
-def test_no_try_begins_after_the_budget(server: AssistedServer) -> None:
+def test_a_round_waits_for_a_server_no_longer_than_its_budget(server: AssistedServer) -> None:
+    server.fail(Says(503, headers={"Retry-After": "1"}), times=99)
+    talk = client(server, patience=replace(QUICK, budget=1.5, tries=99))
+    first, second = talk.logs_progress("completed"), talk.logs_progress("completed")
+    assert isinstance(first, Answered)
+    assert first.tries <= 2
+    assert second == Answered(503, retry_after=1.0)
+
+
+def test_no_second_try_begins_after_the_budget(server: AssistedServer) -> None:
     server.fail(Says(503), times=99)
     outcome = client(server, patience=replace(QUICK, budget=1e-9)).logs_progress("completed")
     assert outcome == Answered(503)
@@ -444,7 +468,7 @@ def test_no_try_begins_after_the_budget(server: AssistedServer) -> None:
 
 def test_a_connection_that_is_refused_is_tried_again_and_given_up() -> None:
     with refused_url() as url:
-        service = HostService(url, new_id(), new_id(), new_id())
+        service = service_at(url)
         outcome = AssistedService(service, patience=QUICK).host()
     assert outcome == Unreachable("no connection: Connection refused", tries=4)
 
@@ -469,6 +493,7 @@ def test_a_try_ends_at_its_time_however_slowly_the_answer_comes(server: Assisted
     server.fail(fault, times=99)
     outcome = client(server, patience=replace(QUICK, total=0.5, tries=1)).host()
     assert outcome == Unreachable("no whole answer within 0.5 s")
+    assert left_behind() == []
 
 
 def test_an_upload_that_nobody_takes_ends_at_its_time(server: AssistedServer, tmp_path: Path) -> None:
@@ -482,25 +507,66 @@ def test_an_upload_that_nobody_takes_ends_at_its_time(server: AssistedServer, tm
     assert outcome.reason == "no whole answer within 0.5 s"
 
 
-@pytest.mark.parametrize("every", [0.0, 0.1], ids=["fast", "slowly"])
-def test_a_status_is_an_answer_though_its_body_never_ends(server: AssistedServer, every: float) -> None:
-    server.fail(Drips(400, every))
-    outcome = client(server, patience=replace(QUICK, total=3)).logs_progress("completed")
+@pytest.mark.parametrize("fault", [Drips(400, 0.0), Drips(400, most=9)], ids=["never ends", "breaks off"])
+def test_a_status_is_an_answer_without_its_whole_body(server: AssistedServer, fault: Fault) -> None:
+    server.fail(fault)
+    outcome = client(server).logs_progress("completed")
     assert isinstance(outcome, Answered)
     assert (outcome.status, outcome.tries) == (400, 1)
 
 
 def test_a_name_that_nobody_knows_is_unreachable() -> None:
-    service = HostService("http://assisted.invalid", new_id(), new_id(), new_id())
+    service = service_at("http://assisted.invalid")
     outcome = AssistedService(service, patience=replace(QUICK, tries=1, total=20)).host()
     assert isinstance(outcome, Unreachable)
+
+
+def left_behind() -> list[threading.Thread]:
+    """Threads of requests that do not end soon, although nobody waits for them."""
+    threads = [thread for thread in threading.enumerate() if thread.name == "request"]
+    for thread in threads:
+        thread.join(20)
+    return [thread for thread in threads if thread.is_alive()]
+
+
+@contextmanager
+def taken_by_nobody() -> Iterator[tuple[socket.socket, set[int]]]:
+    """A listening socket whose queue is full, and the ports that fill it."""
+    with ExitStack() as opened:
+        listening = opened.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        listening.settimeout(60)
+        fillers = [opened.enter_context(socket.socket()) for _ in range(3)]
+        for filler in fillers:
+            filler.setblocking(False)
+            filler.connect_ex(listening.getsockname())
+        yield listening, {filler.getsockname()[1] for filler in fillers}
+
+
+def test_a_connection_that_is_never_made_ends_at_its_time() -> None:
+    with taken_by_nobody() as (listening, _):
+        service = service_at(f"http://127.0.0.1:{listening.getsockname()[1]}")
+        outcome = AssistedService(service, patience=replace(QUICK, connect=0.3, tries=2)).host()
+    assert outcome == Unreachable("no connection within the time limit", tries=2)
+
+
+def test_a_request_that_was_given_up_is_never_sent() -> None:
+    with taken_by_nobody() as (listening, fillers):
+        service = service_at(f"http://127.0.0.1:{listening.getsockname()[1]}")
+        limits = replace(QUICK, connect=60, total=0.3, tries=1)
+        assert AssistedService(service, patience=limits).host() == Unreachable("no whole answer within 0.3 s")
+        while True:
+            connection, (_, port) = listening.accept()
+            with connection:
+                if port not in fillers:
+                    assert connection.recv(1) == b""
+                    return
 
 
 @pytest.mark.parametrize(
     "url", ["", "ftp://x", "no url", "https://", "http://[::1", "http://x:99999", "http://x:0x"]
 )
 def test_a_bad_url_is_told_and_not_tried(url: str) -> None:
-    outcome = AssistedService(HostService(url, new_id(), new_id(), new_id()), patience=QUICK).host()
+    outcome = AssistedService(service_at(url), patience=QUICK).host()
     assert isinstance(outcome, Unreachable)
     assert "correct the setting" in outcome.reason
     assert outcome.tries == 0
@@ -545,6 +611,37 @@ def test_a_certificate_for_another_name_or_time_is_not_trusted(
     assert outcome.is_tls
     assert why in outcome.reason
     assert "this host's clock" in outcome.reason
+
+
+def test_a_certificate_in_the_bundle_needs_no_authority_above_it(
+    authority: Authority, tmp_path: Path
+) -> None:
+    own, _, _ = authority.issue("127.0.0.1").read_text().partition("-----BEGIN PRIVATE KEY")
+    bundle = tmp_path / "own.pem"
+    bundle.write_text(own)
+    with AssistedServer(certificate=authority.issue("127.0.0.1")) as other:
+        service = service_of(other.rules.add_host(), other.url, None, bundle)
+        assert isinstance(AssistedService(service, patience=QUICK).host(), Unreachable)
+    certificate = authority.issue("127.0.0.1")
+    bundle.write_text(certificate.read_text().partition("-----BEGIN PRIVATE KEY")[0])
+    with AssistedServer(certificate=certificate) as server:
+        service = service_of(server.rules.add_host(), server.url, None, bundle)
+        assert isinstance(AssistedService(service, patience=QUICK).host(), HostView)
+
+
+class _LeavesInHandshake(socketserver.BaseRequestHandler):
+    def handle(self) -> None:
+        self.request.recv(1 << 16)
+
+
+def test_a_server_that_leaves_in_the_handshake_is_asked_again() -> None:
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _LeavesInHandshake) as leaving:
+        threading.Thread(target=leaving.serve_forever, args=(0.02,), daemon=True).start()
+        url = f"https://127.0.0.1:{leaving.server_address[1]}"
+        outcome = AssistedService(service_at(url), patience=QUICK).host()
+        leaving.shutdown()
+    assert isinstance(outcome, Unreachable)
+    assert (outcome.is_tls, outcome.tries) == (False, 4)
 
 
 def test_a_server_that_speaks_no_tls_is_not_trusted(server: AssistedServer) -> None:
@@ -606,15 +703,24 @@ def test_a_bundle_that_is_none_is_told_and_nothing_is_sent(
     ],
 )
 def test_no_proxy_is_obeyed_as_gos_clients_obey_it(no_proxy: str, url: str, direct: bool) -> None:
-    proxies = Proxies("http://proxy:3128", "proxy:3128", ("other", no_proxy))
-    assert proxies.for_url(url) == (None if direct else "http://proxy:3128")
+    proxies = Proxies(http="http://proxy:3128", https="proxy:3128", no_proxy=("other", no_proxy))
+    assert proxy_for(url, proxies) == (None if direct else "http://proxy:3128")
+
+
+def test_the_environments_proxies_are_none_of_the_librarys_business(
+    server: AssistedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with refused_url() as url:
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, url)
+        assert isinstance(client(server).host(), HostView)
 
 
 def behind_proxy(
     server: AssistedServer, proxy: ForwardProxy, url: str, authority: Authority
 ) -> AssistedService:
     service = service_of(server.rules.add_host(), url, TOKEN, authority.certificate)
-    return AssistedService(service, proxies=Proxies(proxy.url, proxy.address), patience=QUICK)
+    return AssistedService(service, proxies=Proxies(http=proxy.url, https=proxy.address), patience=QUICK)
 
 
 def test_requests_go_through_a_proxy(server: AssistedServer, authority: Authority, bundle: Path) -> None:
@@ -648,24 +754,24 @@ def test_a_proxy_that_asks_for_a_login_gets_the_one_of_its_url(authority: Author
     ):
         host = server.rules.add_host()
         service = service_of(host, "https://assisted.example", None, authority.certificate)
-        good = Proxies(None, f"http://me:secret@{proxy.address}")
+        good = Proxies(https=f"http://me:secret@{proxy.address}")
         assert isinstance(AssistedService(service, proxies=good, patience=QUICK).host(), HostView)
-        bad = Proxies(None, proxy.address)
+        bad = Proxies(https=proxy.address)
         outcome = AssistedService(service, proxies=bad, patience=replace(QUICK, tries=1)).host()
     assert outcome == Unreachable("the proxy refused: 407 Proxy Authentication Required")
 
 
 def test_a_proxy_that_is_not_there_is_unreachable(tmp_path: Path) -> None:
-    service = HostService("https://assisted.example", new_id(), new_id(), new_id())
+    service = service_at("https://assisted.example")
     with refused_url() as url:
-        outcome = AssistedService(service, proxies=Proxies(None, url), patience=QUICK).host()
+        outcome = AssistedService(service, proxies=Proxies(https=url), patience=QUICK).host()
     assert outcome == Unreachable("no connection: Connection refused", tries=4)
 
 
 @pytest.mark.parametrize("proxy", ["socks5://me:hunter2@proxy", "http://me:hunter2@", "://x"])
 def test_a_bad_proxy_is_told_without_its_login(proxy: str) -> None:
-    service = HostService("https://assisted.example", new_id(), new_id(), new_id())
-    outcome = AssistedService(service, proxies=Proxies(None, proxy), patience=QUICK).host()
+    service = service_at("https://assisted.example")
+    outcome = AssistedService(service, proxies=Proxies(https=proxy), patience=QUICK).host()
     assert isinstance(outcome, Unreachable)
     assert "the proxy's URL" in outcome.reason
     assert "hunter2" not in outcome.reason

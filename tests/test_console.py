@@ -33,11 +33,17 @@ def test_nothing_in_it_acts_on_agetty_or_on_a_terminal(said: str, expected: byte
 
 
 def test_a_long_verdict_has_two_rows_with_its_beginning_and_its_end() -> None:
-    first, second, last = issue(f"failed: {'x' * 500} no such image").splitlines()
-    assert first.startswith(b"service-record: failed: xxx")
-    assert second.endswith(b"no such image")
-    assert max(len(first), len(second)) == 79
+    first, second, last = issue(f"failed: {'word ' * 100}no such image").splitlines()
+    assert first.startswith(b"service-record: failed: word word")
+    assert second.endswith(b"word no such image")
+    assert 70 < max(len(first), len(second)) <= 79
     assert last == b""
+
+
+def test_a_word_that_is_longer_than_a_row_is_broken() -> None:
+    rows = issue(f"failed: {'x' * 500}").splitlines()
+    assert len(rows) == 3
+    assert max(map(len, rows)) <= 79
 
 
 def test_it_is_written_only_when_it_says_something_else(tmp_path: Path) -> None:

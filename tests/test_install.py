@@ -2,8 +2,11 @@
 
 import multiprocessing
 import os
+import resource
 import shutil
+import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -99,6 +102,18 @@ def test_make_install_makes_the_same_tree(tmp_path: Path, root: Path) -> None:
     assert answer.status == 0, answer.err
     shutil.rmtree(at(root, "/var"))
     assert picture(root, with_times=False) == picture(packaged, with_times=False)
+
+
+def test_make_install_needs_nothing_but_python_for_all_that_is_not_made_of_the_command_line(
+    tmp_path: Path, root: Path
+) -> None:
+    bare = [sys.executable, "-SB", "-m", "packages.stage", str(tmp_path / "packaged")]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(bare, cwd=REPOSITORY, env=environment, check=True, capture_output=True, text=True)
+    assert done.stderr == "No click (make man gets it): man pages and completions are left out.\n"
+    installed(root, pages=())
+    shutil.rmtree(at(root, "/var"))
+    assert picture(root, with_times=False) == picture(tmp_path / "packaged", with_times=False)
 
 
 # Twice, and a newer version
@@ -499,17 +514,37 @@ def test_a_torn_write_is_tidied_up(root: Path) -> None:
 # Refused
 
 
-def _as_somebody(directory: str, told: Any) -> None:
+def _as_somebody() -> None:
     if os.geteuid() == 0:
         os.setgroups([])
         os.setresgid(65534, 65534, 65534)
         os.setresuid(65534, 65534, 65534)
+
+
+def _with_files_of(most: int) -> None:
+    """Every write of more bytes fails, as on a full disk."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+
+
+def _install_and_tell(limited: Callable[[], None], directory: str, told: Any) -> None:
+    limited()
     try:
         install(Root(Path(directory)), (), ())
     except OSError as error:
         told.send((type(error).__name__, error.filename))
     else:
         told.send(None)
+
+
+def installed_by_a_child(root: Path, limited: Callable[[], None]) -> object:
+    """What an installation came to that another process tried, with less than we have."""
+    ours, theirs = multiprocessing.Pipe()
+    fork = multiprocessing.get_context("fork")
+    child = fork.Process(target=_install_and_tell, args=(limited, str(root), theirs))
+    child.start()
+    child.join(60)
+    return ours.recv()
 
 
 def test_without_the_right_to_one_of_the_directories_nothing_is_changed() -> None:
@@ -520,12 +555,22 @@ def test_without_the_right_to_one_of_the_directories_nothing_is_changed() -> Non
             at(root, path).chmod(0o777)
         at(root, "/usr/local/bin").mkdir(mode=0o555)
         before = picture(root)
-        ours, theirs = multiprocessing.Pipe()
-        child = multiprocessing.get_context("fork").Process(target=_as_somebody, args=(directory, theirs))
-        child.start()
-        child.join(60)
-        assert ours.recv() == ("PermissionError", f"{directory}/usr/local/bin")
+        told = installed_by_a_child(root, _as_somebody)
+        assert told == ("PermissionError", f"{directory}/usr/local/bin")
         assert picture(root) == before
+
+
+def test_where_not_even_the_note_can_be_written_nothing_is_left(root: Path) -> None:
+    assert installed_by_a_child(root, lambda: _with_files_of(100)) == ("OSError", f"{root}{FILE}")
+    assert list(picture(root)) == ["."]
+
+
+def test_what_was_put_there_before_the_disk_was_full_can_be_removed(root: Path) -> None:
+    assert installed_by_a_child(root, lambda: _with_files_of(20_000)) == ("OSError", f"{root}{SHIM}")
+    assert at(root, FILE).exists()
+    assert [path for path in picture(root) if path.endswith(".part")] == []
+    uninstalled(root)
+    assert list(picture(root)) == ["."]
 
 
 def test_a_file_where_a_directory_belongs_is_refused_before_anything_is_changed(root: Path) -> None:

@@ -13,8 +13,11 @@ if TYPE_CHECKING:
 BLOCK_BYTES: Final = 1 << 20
 """Of content in a block. Smaller ones compress worse: by a tenth at 64 KiB."""
 MIN_BLOCK_BYTES: Final = 1 << 13
+"""Twice the longest line that our own recorders write, so that records are cut between lines."""
+_HELD_BYTES: Final = 1 << 20
+"""A member with no higher limit is held in memory: nothing of it is compressed only to be dropped."""
 _BLOCKS_IN_LIMIT: Final = 16
-"""A member is cut by whole blocks, so at most a sixteenth of what might be kept is not."""
+"""Others are cut by whole blocks: at most a sixteenth of what might be kept is not."""
 
 
 class Cut(StrEnum):
@@ -49,9 +52,11 @@ class Blocks:
         self._limit = limit
         self._room = room
         self._ballast = ballast
-        self._block_bytes = block_bytes
-        if limit is not None:
-            self._block_bytes = min(block_bytes, limit, max(limit // _BLOCKS_IN_LIMIT, MIN_BLOCK_BYTES))
+        block_bytes = min(block_bytes, max(room // _BLOCKS_IN_LIMIT, MIN_BLOCK_BYTES))
+        self._block_bytes = min(block_bytes, limit // _BLOCKS_IN_LIMIT) if limit else block_bytes
+        self._held_bytes = 0
+        if limit is not None and limit <= _HELD_BYTES:
+            self._limit, self._held_bytes, self._block_bytes = None, limit, block_bytes
         self._ahead = bytearray()
         self._packing: deque[tuple[int, Future[bytes]]] = deque()
         self._kept: deque[int] = deque()
@@ -65,13 +70,16 @@ class Blocks:
 
     def write(self, data: bytes) -> None:
         self._ahead += data
-        while len(self._ahead) >= self._block_bytes:
-            end = self._ahead.rfind(b"\n", 0, self._block_bytes) + 1 or self._block_bytes
-            self._submit(bytes(self._ahead[:end]))
-            del self._ahead[:end]
+        if not self._held_bytes:
+            self._submit_blocks()
+        elif len(self._ahead) > 2 * self._held_bytes:
+            self._forget(len(self._ahead) - self._held_bytes - 1)
 
     def finish(self) -> None:
         """Compress the rest, and wait for it."""
+        if self._held_bytes:
+            self._cut_held()
+            self._submit_blocks()
         if self._ahead:
             self._submit(bytes(self._ahead))
             self._ahead.clear()
@@ -104,6 +112,24 @@ class Blocks:
         self._packing.clear()
         self._kept.clear()
         self._spool.close()
+
+    def _submit_blocks(self) -> None:
+        while len(self._ahead) >= self._block_bytes:
+            end = self._ahead.rfind(b"\n", 0, self._block_bytes) + 1 or self._block_bytes
+            self._submit(bytes(self._ahead[:end]))
+            del self._ahead[:end]
+
+    def _cut_held(self) -> None:
+        """Forget what is held beyond the limit, up to a line's end if one is near."""
+        start = len(self._ahead) - self._held_bytes
+        if start > 0:
+            line_end = self._ahead.find(b"\n", start - 1, start + self._held_bytes // 2)
+            self._forget(line_end + 1 if line_end >= 0 else start)
+
+    def _forget(self, size: int) -> None:
+        """Leave out so much of what is held: it was never compressed."""
+        self.lose(size, Cut.LIMIT)
+        del self._ahead[:size]
 
     def _submit(self, content: bytes) -> None:
         """Never more in work than there are threads, and one: that bounds the memory."""

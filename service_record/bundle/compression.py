@@ -24,7 +24,7 @@ SPARE_BYTES: Final = 1 << 10
 def best_compress() -> Compress:
     """One block to one gzip member: by ISA-L where it is installed, else by zlib.
 
-    ISA-L takes a seventh of the processor time of `gzip -6` on logs, and its output is 2 % longer
+    ISA-L takes a seventh of the processor time of `gzip -6` on logs, and its output is 3 % longer
     (docs/bundle.md). Its wheels are for x86-64 and arm64 only; a host of another kind has zlib.
     """
     try:

@@ -5,6 +5,7 @@ could not be found otherwise.
 """
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import BufferedReader
@@ -17,7 +18,8 @@ from service_record.bundle.limits import Budget, LimitError, Limits
 from service_record.bundle.opening import LeftOut
 from service_record.bundle.tar import A_DIRECTORY, TarError, members
 
-_PACKINGS: Final = (".gz", ".bz2", ".xz", ".zst")
+_PACKING: Final = re.compile(r"(?<=[^/.])(?:\.(?:gz|bz2|xz|zst))+$")
+"""What is taken off the name of a file that is unpacked, if there is a name without it."""
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _ZIP: Final = b"PK\x03\x04"
 
@@ -48,12 +50,17 @@ def archive_contents(
     yield from _limited(_unpacked(layer, name, written, "", leave), "", leave)
 
 
-def directory_contents(directory: Path, leave: Leave, limits: Limits | None = None) -> Iterator[Content]:
+def directory_contents(
+    directory: Path, leave: Leave, limits: Limits | None = None, *, without: Path | None = None
+) -> Iterator[Content]:
     """The files below a directory, in the order of their names, archives unpacked. Links are not followed.
 
-    The limits hold for each file. What cannot be read is told to `leave`.
+    `without` is the file that is being made of them. The limits hold for each file. What cannot be read is
+    told to `leave`.
     """
     for path in _files(directory, leave):
+        if without and path.name == without.name and path.resolve() == without.resolve():
+            continue
         below = str(path.relative_to(directory))
         try:
             stream = os.fdopen(os.open(path, _READ), "rb")
@@ -82,6 +89,22 @@ def _files(directory: Path, leave: Leave) -> Iterator[Path]:
         yield from (Path(parent, name) for name in sorted(names))
 
 
+class _Limited:
+    """A layer that ends where the archive has had its share; whoever gave it tells."""
+
+    def __init__(self, layer: Layer) -> None:
+        self._layer = layer
+        self.error: LimitError | None = None
+
+    def read(self, size: int) -> bytes:
+        if self.error is None:
+            try:
+                return self._layer.read(size)
+            except LimitError as error:
+                self.error = error
+        return b""
+
+
 def _limited(contents: Iterator[Content], path: str, leave: Leave) -> Iterator[Content]:
     try:
         yield from contents
@@ -97,9 +120,11 @@ def _unpacked(outside: Layer, path: str, written: float, below: str, leave: Leav
     elif is_packed(layer.head) or layer.head.startswith(_ZIP):
         leave(LeftOut(path, "left out: an archive that is not read, and might have secrets in it"))
     else:
-        for packing in _PACKINGS if layer is not outside else ():
-            path = path.removesuffix(packing)
-        yield Content(path, written, layer.read)
+        path = path if layer is outside else _PACKING.sub("", path)
+        limited = _Limited(layer)
+        yield Content(path, written, limited.read)
+        if limited.error is not None:
+            raise limited.error
         if layer.damage:
             leave(LeftOut(path, layer.damage))
 
@@ -108,13 +133,17 @@ def _members(layer: Layer, path: str, below: str, leave: Leave) -> Iterator[Cont
     """All members, and then the end, where a compression has its checksum."""
     try:
         for member in members(layer):
-            name = below + "/".join(part for part in member.name.split("/") if part not in {"", "."})
-            if member.name.startswith("/") or ".." in member.name.split("/"):
+            name = "/".join(part for part in member.name.split("/") if part not in {"", "."})
+            is_refused = not name or "\0" in name or ".." in name.split("/") or member.name.startswith("/")
+            name = below + name
+            if member.kind == A_DIRECTORY:
+                continue
+            if is_refused:
                 leave(LeftOut(name, "refused: its name leads out of the archive"))
             elif not member.kind:
                 inside = Layer(member.read, layer.budget, layer)
                 yield from _unpacked(inside, name, member.written, f"{name}/", leave)
-            elif member.kind != A_DIRECTORY:
+            else:
                 leave(LeftOut(name, f"left out: {member.kind}, not a plain file"))
         while layer.read():
             pass

@@ -4,6 +4,7 @@ import errno
 import os
 import tempfile
 from collections import deque
+from io import FileIO
 from pathlib import Path
 from typing import Final
 
@@ -78,7 +79,7 @@ class _Segment:
     """One file without a name."""
 
     def __init__(self, directory: Path) -> None:
-        self._file = tempfile.TemporaryFile(dir=directory, buffering=0)  # noqa: SIM115  # closed when it is empty
+        self._file = _without_name(directory)
         self._lengths: deque[int] = deque()
         self._begin = 0
         self.size = 0
@@ -116,21 +117,27 @@ class Ballast:
         """Hold so many bytes, or none where the file system does not give them."""
         self.bytes = size
         """How much was to be held."""
-        self._file = tempfile.TemporaryFile(dir=directory, buffering=0)  # noqa: SIM115  # release() closes it
+        self._file: FileIO | None = None
         try:
+            self._file = _without_name(directory)
             os.posix_fallocate(self._file.fileno(), 0, size)
         except OSError as error:
-            self._file.close()
+            self.release()
             if not is_full(error) and error.errno not in _NOT_GIVEN:
                 raise
 
     @property
     def held(self) -> int:
-        return 0 if self._file.closed else self.bytes
+        return 0 if self._file is None else self.bytes
 
     def release(self) -> bool:
         """Free it; False when that was done before."""
-        if self._file.closed:
+        if self._file is None:
             return False
         self._file.close()
+        self._file = None
         return True
+
+
+def _without_name(directory: Path) -> FileIO:
+    return tempfile.TemporaryFile(dir=directory, buffering=0)

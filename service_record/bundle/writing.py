@@ -24,8 +24,8 @@ _MIN_BYTES: Final = 64 << 10
 """What a bundle may take however full the disk is: a verdict, a manifest and the end of each log."""
 _FREE_SHARE: Final = 4
 """A bundle leaves the others on the host three quarters of what is free."""
-_ROOM_SHARE: Final = 2
-"""A member leaves those behind it half of the room."""
+_ROOM_SHARE: Final = 4
+"""A member leaves those behind it three quarters of the room, so that there is some for the twentieth."""
 _MAX_RESERVE: Final = 1 << 20
 _RESERVE_SHARE: Final = 8
 _PARTS: Final = 64
@@ -103,15 +103,15 @@ class BundleWriter:
         workers: int | None = None,
         shares: bool = True,
     ) -> None:
-        """`top` may be empty. `workers` are threads. `shares`: a member leaves half of the room to others."""
+        """`top` may be empty. `workers` are threads. `shares`: none takes more than a quarter of the room."""
         self._path = path
         self._top = f"{_inside(top)}/" if top else ""
         self._mtime = mtime
-        self._disk_bytes = min(max(disk_bytes, _MIN_BYTES), SERVER_BYTES)
+        self.disk_bytes = min(max(disk_bytes, _MIN_BYTES), SERVER_BYTES)
+        """What it may take at most, however much is free."""
         self._redact = redact
-        self._room_share = _ROOM_SHARE if shares else 1
-        self._segment_bytes = max(self._disk_bytes // _PARTS, MIN_BLOCK_BYTES)
-        self._block_bytes = min(self._segment_bytes, BLOCK_BYTES)
+        self.shares = shares
+        """Whether a member leaves room to those behind it; to be switched off before the last."""
         self._names: set[str] = set()
         self._is_open = False
         self.members: list[Packed] = []
@@ -120,7 +120,15 @@ class BundleWriter:
         """Kind of secret and how many were masked in all members."""
         self._pool = Pool(workers)
         self._archive = Archive(path, self._pool.compress)
-        self._ballast = Ballast(path.parent, min(_MAX_RESERVE, self._whole(0) // _RESERVE_SHARE))
+        whole = self._whole(0)
+        try:
+            self._ballast = Ballast(path.parent, min(_MAX_RESERVE, whole // _RESERVE_SHARE))
+        except BaseException:
+            self._archive.close()
+            self._path.unlink(missing_ok=True)
+            raise
+        self._segment_bytes = max(whole // _PARTS, MIN_BLOCK_BYTES)
+        self._block_bytes = min(self._segment_bytes, BLOCK_BYTES)
 
     @property
     def size(self) -> int:
@@ -134,25 +142,29 @@ class BundleWriter:
         *,
         limit: int | None = None,
         mtime: float | None = None,
+        opening: Opening | None = None,
         essential: bool = False,
         whole: bool = False,
         keep_empty: bool = False,
+        as_is: bool = False,
     ) -> Iterator[MemberWriter]:
         """Begin a file, of which at most the last `limit` bytes are kept, and put it in place at the end.
 
         `path` is relative to the top directory; a second member of the same path gets another name. An
-        essential one may take what is reserved, and all of the room. Where the beginning is missing a line
-        more says so, or makes a record an array again; other JSON, and what is to be `whole`, is left out
-        then. A file to which nothing was written is, too, unless `keep_empty`. What was written before an
-        exception is kept. Raises ValueError for a path that leads out of the top directory, RuntimeError
-        while another member is open.
+        essential one may take what is reserved, and all of the room; records are essential. Where the
+        beginning is missing `opening` makes what stands there, by default a line that says so. JSON without
+        an opening of its own, and what is to be `whole`, is left out then. So is a file to which nothing was
+        written, unless `keep_empty`. What was written before an exception is kept. What is `as_is` is not
+        redacted. Raises ValueError for a path that leads out of the top directory, RuntimeError while
+        another member is open.
         """
         if self._is_open:
             raise RuntimeError("another member of the bundle is open")
         if limit is not None and limit < 1:
             raise ValueError(f"a limit of {limit} bytes")
         name = self._named(_inside(path))
-        redactor = self._redact() if self._redact else None
+        essential = essential or named(path) is not None
+        redactor = self._redact() if self._redact and not as_is else None
         ballast = self._ballast if essential else None
         blocks = Blocks(
             self._pool,
@@ -175,15 +187,20 @@ class BundleWriter:
                 blocks.finish()
                 if member.given or keep_empty:
                     moment = self._mtime if mtime is None else mtime
-                    opening = None if whole else _opening(name)
-                    size = self._archive.append(self._top + name, moment, blocks, opening, ballast)
+                    if opening is None and not path.endswith(".json"):
+                        opening = cut_notice
+                    size = self._archive.append(
+                        self._top + name, moment, blocks, None if whole else opening, ballast
+                    )
                     self.members.append(
                         Packed(path=name, bytes=size, dropped_bytes=blocks.dropped, cut=blocks.cut)
                     )
 
-    def add(self, path: str, data: bytes, mtime: float | None = None) -> None:
+    def add(self, path: str, data: bytes, mtime: float | None = None, *, as_is: bool = False) -> None:
         """Add a whole small file, which may take what is reserved; without room even there, none of it."""
-        with self.member(path, mtime=mtime, essential=True, whole=True, keep_empty=True) as member:
+        with self.member(
+            path, mtime=mtime, essential=True, whole=True, keep_empty=True, as_is=as_is
+        ) as member:
             for start in range(0, len(data), _SLICE):
                 member.write(data[start : start + _SLICE])
 
@@ -224,18 +241,19 @@ class BundleWriter:
     def _whole(self, held: int) -> int:
         """How much the bundle may take on disk, of which it holds so much in reserve."""
         free = self._archive.free_bytes() + self._archive.size + held
-        return min(self._disk_bytes, max(free // _FREE_SHARE, _MIN_BYTES))
+        return min(self.disk_bytes, max(free // _FREE_SHARE, _MIN_BYTES))
 
     def _room(self, *, essential: bool) -> int:
         """How much a member may take, compressed; while it is put in place a segment of it is there twice."""
-        twice = self._segment_bytes + self._block_bytes + 2 * SPARE_BYTES
+        taken = self._archive.size + self._segment_bytes + self._block_bytes + 2 * SPARE_BYTES
         reserve = self._ballast.bytes
-        room = self._whole(self._ballast.held) - self._archive.size - twice - reserve
+        room = self._whole(self._ballast.held) - taken - reserve
         if not essential:
-            return max(room // self._room_share, 0)
-        if room < reserve:
-            self._ballast.release()
-        return max(room if self._ballast.held else room + reserve, 0)
+            return max(room // (_ROOM_SHARE if self.shares else 1), 0)
+        if room >= reserve:
+            return room
+        self._ballast.release()
+        return max(min(self.disk_bytes - taken, reserve), 0)
 
     def _named(self, path: str) -> str:
         """The path without secrets, unlike those of the members before."""
@@ -251,20 +269,9 @@ class BundleWriter:
         return path
 
 
-def _opening(path: str) -> Opening | None:
-    """What stands before the rest of a member that lost its beginning; None where a rest is of no use."""
-    if (record := named(path)) and not record.suffix:
-        return _cut_array
-    return None if path.endswith(".json") else _cut_notice
-
-
-def _cut_notice(dropped: int) -> bytes:
+def cut_notice(dropped: int) -> bytes:
+    """The first line of a text whose beginning is missing."""
     return f"[service-record: {dropped} bytes before this line were cut; the manifest says why]\n".encode()
-
-
-def _cut_array(_dropped: int) -> bytes:
-    """Records are arrays with an entry to a line, cut between lines."""
-    return b"[\n"
 
 
 def _inside(path: str) -> str:

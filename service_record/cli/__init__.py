@@ -11,11 +11,13 @@ from service_record.version import __version__
 
 VERBS: Final = {
     "analyze": "Say what is wrong with a host, and why: the root cause first.",
+    "bundle": "Gather what explains a host into one file, without its secrets.",
     "diff": "Compare the records of a bad host with those of a good one.",
     "export": "Write records in a form that other programs read.",
     "follow": "Show entries as they come.",
     "ignition": "Make an Ignition config of what hosts record and report with.",
     "install": "Put the shim, drop-ins and the reporter's units onto a host.",
+    "report": "Report how far this host came: one round of the boot reporter.",
     "run": "Run CMD as a recorded service or stage, and end as it ends.",
     "show": "Show what services did, failures first.",
     "snippet": "Print what has a template of an installer record and report its steps.",
@@ -28,6 +30,7 @@ VERBS: Final = {
 FAILED: Final = 1
 UNREADABLE: Final = 3
 DAMAGED: Final = 4
+REFUSED: Final = 6
 TIMED_OUT: Final = 124
 _INTERRUPTED: Final = 130
 _CLOSED_PIPE: Final = 141
@@ -85,6 +88,7 @@ def main() -> None:
       service-record show --from DIR         records copied from another host
       service-record analyze                 what is wrong here, and why
       service-record run --stage pull -- CMD
+      service-record bundle                  all of it in an archive to send
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
 
 

@@ -32,11 +32,9 @@ def apply(root: Root, steps: Sequence[Step], before: Installed, after: Installed
 
     home = parent(root, FILE)
     ours = [directory for directory in missing if f"{home}/".startswith(f"{directory}/")]
-    for directory in ours:
-        root.make_directory(directory)
     coming = {directory: Times(when, _UNKNOWN) for directory, when in modified.items()}
     noted = replace(after, directories=directories, times={**before.times, **coming})
-    write(root, noted)
+    _note(root, noted, ours)
     for directory in missing:
         if directory not in ours:
             root.make_directory(directory)
@@ -104,6 +102,18 @@ def _modified_before(root: Root, directory: str, known: Mapping[str, Times]) -> 
     now = root.modified(directory)
     times = known.get(directory)
     return times.before if times and times.after == now else now
+
+
+def _note(root: Root, noted: Installed, directories: Sequence[str]) -> None:
+    """Write down what is about to be there, in directories to be made for that; or leave nothing."""
+    try:
+        for directory in directories:
+            root.make_directory(directory)
+        write(root, noted)
+    except BaseException:
+        for directory in reversed(directories):
+            root.remove_directory(directory)
+        raise
 
 
 def _finish(root: Root, noted: Installed, modified: Mapping[str, int]) -> None:

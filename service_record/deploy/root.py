@@ -103,23 +103,27 @@ class Root:
         """Put a file into the place of what is there, whole; as root it belongs to that user and group."""
         with self._parent(path) as (directory, name):
             new = _unfinished(name)
-            with suppress(FileNotFoundError):
-                os.unlink(new, dir_fd=directory)
-            with os.fdopen(os.open(new, _NEW, 0o600, dir_fd=directory), "wb") as stream:
-                stream.write(data)
-                stream.flush()
-                if os.geteuid() == 0:
-                    os.fchown(stream.fileno(), *owner)
-                os.fchmod(stream.fileno(), mode)
-                os.fsync(stream.fileno())
-            os.rename(new, name, src_dir_fd=directory, dst_dir_fd=directory)
+            _unlink(new, directory)
+            try:
+                with os.fdopen(os.open(new, _NEW, 0o600, dir_fd=directory), "wb") as stream:
+                    stream.write(data)
+                    stream.flush()
+                    if os.geteuid() == 0:
+                        os.fchown(stream.fileno(), *owner)
+                    os.fchmod(stream.fileno(), mode)
+                    os.fsync(stream.fileno())
+                os.rename(new, name, src_dir_fd=directory, dst_dir_fd=directory)
+            except BaseException as error:
+                _unlink(new, directory)
+                if isinstance(error, OSError):  # a full disk names no file
+                    error.filename = self.at(path)
+                raise
 
     def link(self, path: str, target: str) -> None:
         """Put a symbolic link into the place of what is there."""
         with self._parent(path) as (directory, name):
             new = _unfinished(name)
-            with suppress(FileNotFoundError):
-                os.unlink(new, dir_fd=directory)
+            _unlink(new, directory)
             os.symlink(target, new, dir_fd=directory)
             os.rename(new, name, src_dir_fd=directory, dst_dir_fd=directory)
 
@@ -142,12 +146,12 @@ class Root:
     def remove(self, path: str) -> None:
         """Remove a file or link, which may be gone."""
         with suppress(FileNotFoundError, NotADirectoryError), self._parent(path) as (directory, name):
-            os.unlink(name, dir_fd=directory)
+            _unlink(name, directory)
 
     def tidy(self, path: str) -> None:
         """Remove what a write to this path left that was cut short."""
         with suppress(FileNotFoundError, NotADirectoryError), self._parent(path) as (directory, name):
-            os.unlink(_unfinished(name), dir_fd=directory)
+            _unlink(_unfinished(name), directory)
 
     def make_directory(self, path: str) -> None:
         with self._parent(path) as (directory, name):
@@ -225,6 +229,11 @@ def digest(data: bytes) -> str:
 
 def _unfinished(name: str) -> str:
     return f".{name}.part"
+
+
+def _unlink(name: str, directory: int) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=directory)
 
 
 def _read(name: str, directory: int) -> bytes:

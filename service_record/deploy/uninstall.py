@@ -1,13 +1,14 @@
 """`uninstall`: the host as it was before, but for what somebody edited meanwhile."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 from service_record.deploy import manager
 from service_record.deploy.apply import check_rights, do, existing_parents, parent
-from service_record.deploy.contents import Option
+from service_record.deploy.contents import HOST
 from service_record.deploy.install import Outcome
 from service_record.deploy.installed import FILE, Installed, read
-from service_record.deploy.plan import Step, to_uninstall
+from service_record.deploy.plan import Action, Step, to_uninstall
 from service_record.deploy.root import Root
 
 
@@ -26,14 +27,17 @@ def uninstall(root: Root, *, is_trial: bool = False) -> Outcome | None:
         if is_trial:
             return Outcome(steps)
         check_rights(root, existing_parents(root, [FILE, *installed.directories, *paths]))
-        notes = [*_stopped(root, installed), *_removed(root, steps, installed)]
+        notes = [*_stopped(root, steps), *_removed(root, steps, installed)]
         notes += manager.reload_for(root, [step.path for step in steps if step.changes])
         return Outcome(steps, tuple(notes))
 
 
-def _stopped(root: Root, installed: Installed) -> Iterator[str]:
-    if Option.REPORTER in installed.options:
-        yield from manager.tell(root, "stop", "boot-reporter.timer", "boot-reporter.service")
+def _stopped(root: Root, steps: Iterable[Step]) -> Iterator[str]:
+    """Stop what is about to lose its unit."""
+    going = [Path(step.path) for step in steps if step.action is Action.REMOVE]
+    units = [path.name for path in going if str(path.parent) == HOST.units]
+    if units:
+        yield from manager.tell(root, "stop", *units)
 
 
 def _removed(root: Root, steps: Sequence[Step], installed: Installed) -> Iterator[str]:

@@ -1,12 +1,13 @@
-"""The secrets in the content of a file that is known to hold some: by their shapes, also within what is encoded. Pure."""
+"""The secrets in a file that is known to hold some: by their shapes, also within what is encoded. Pure."""
 
 import base64
 import binascii
+import contextlib
 import json
 import urllib.parse
 import zlib
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from service_record.redaction import engine
 from service_record.redaction.faces import Secret
@@ -20,6 +21,10 @@ _MOST_PRINTED: Final = 4096
 _PEM: Final = engine.compiled(
     rb"(?s)(" + PEM_BEGIN + rb".*?-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----)"
 )
+_DATA_URL: Final = "data-url"
+"""Masked wherever it stands, but no secret by itself: it may hold the name of the host."""
+_CREDENTIALS: Final = frozenset({"registry-auth", "authorization"})
+"""Kinds of what is base64 of `user:password`."""
 _GZIP: Final = b"\x1f\x8b"
 
 
@@ -34,7 +39,9 @@ class Contents:
         for found in _PEM.finditer(text):
             yield Secret("private-key", found.group(1))
         for secret in self._rules.values(text):
-            yield secret
+            if secret.kind != _DATA_URL:
+                yield secret
+                yield from (Secret(secret.kind, bare) for bare in _bare(secret.value))
             if layers:
                 yield from self._decoded(secret, layers - 1)
         if layers:
@@ -45,10 +52,20 @@ class Contents:
         decoded = _from_base64(secret.value)
         if not decoded:
             return
-        if _is_line(decoded):
+        if _is_line(decoded) and secret.kind != _DATA_URL:
             yield Secret(secret.kind, decoded.strip())
+        if _is_line(decoded) and secret.kind in _CREDENTIALS:
             yield Secret(secret.kind, decoded.strip().partition(b":")[2])
         yield from self.secrets(decoded, layers)
+
+
+def _bare(value: bytes) -> Iterator[bytes]:
+    """What a value is without the escapes of JSON or of a URL, in which it may stand in its file."""
+    if b"\\" in value:
+        with contextlib.suppress(ValueError):
+            yield str(json.loads(b'"' + value + b'"')).encode(errors="surrogatepass")
+    if b"%" in value:
+        yield urllib.parse.unquote_to_bytes(value)
 
 
 def _inner_texts(text: bytes) -> Iterator[bytes]:
@@ -59,19 +76,36 @@ def _inner_texts(text: bytes) -> Iterator[bytes]:
         yield urllib.parse.unquote_to_bytes(text)
 
 
+def inline_files(text: bytes) -> Iterator[tuple[str, bytes]]:
+    """Path and content of the files in an Ignition config, or in a MachineConfig with one in it."""
+    for value in _values(text):
+        contents = value.get("contents") if isinstance(value, dict) else None
+        source = contents.get("source") if isinstance(contents, dict) else None
+        if isinstance(source, str) and source.startswith("data:") and isinstance(value.get("path"), str):
+            head, _, data = source.partition(",")
+            plain = urllib.parse.unquote_to_bytes(data)
+            yield value["path"], _from_base64(plain) if head.endswith(";base64") else plain
+
+
 def _strings(text: bytes) -> Iterator[bytes]:
+    for value in _values(text):
+        if isinstance(value, str) and any(character in value for character in '\n"%'):
+            yield value.encode(errors="surrogatepass")
+
+
+def _values(text: bytes) -> Iterator[Any]:
+    """Every value in a JSON document, however deep; none of what is no JSON."""
     try:
         waiting = [json.loads(text)]
     except (ValueError, RecursionError):
         return
     while waiting:
         value = waiting.pop()
+        yield value
         if isinstance(value, dict):
             waiting.extend(value.values())
         elif isinstance(value, list):
             waiting.extend(value)
-        elif isinstance(value, str) and any(character in value for character in '\n"%'):
-            yield value.encode(errors="surrogatepass")
 
 
 def _from_base64(value: bytes) -> bytes:

@@ -4,36 +4,32 @@ RE2 looks for *anchors*, short pieces of every form, in one pass however many th
 is compared with the form itself, to both sides and from line to line.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from service_record.redaction import engine
+from service_record.redaction.anchors import LONG_BYTES, anchored_forms
 from service_record.redaction.faces import Secret
-from service_record.redaction.secrets import forms, is_pem, is_taken, pem_body
+from service_record.redaction.secrets import is_taken
 
-_ANCHOR_BYTES: Final = 12
-_SHORT_BYTES: Final = 16
-"""A shorter form is looked for as a whole."""
-_LONG_BYTES: Final = 40
-"""Of a form as long, fragments are secrets, too; of a shorter one only the whole."""
 _FRAGMENT_BYTES: Final = 16
-_STRIDE: Final = 24
-_LONG_STRIDE: Final = 48
-"""Between anchors of a form of more than 1024 bytes: one is in every 59 bytes of it. Base64 has 64 or 76 in a line."""
-_VERY_LONG_BYTES: Final = 1024
+_MANY_ANCHORS: Final = 8_000
+"""With so many, further secrets are looked for as they are and in base64 only."""
+_MOST_ANCHORS: Final = 16_000
+"""With so many, none is taken any more: beyond, RE2 has no memory for the states of its machine."""
 _RESUMED_BYTES: Final = 8
 """So much has to go on in the next line, or all that is left."""
 _PREFIX_BYTES: Final = 256
 """What is looked at of a line for where a journal's prefix ends."""
 
-_LEAST_EC_BYTES: Final = 120
-_LEAST_RSA_BYTES: Final = 700
-"""Of a private key in base64. Keys of curves are shorter, RSA keys of 1024 bits and more are longer."""
+_WRITTEN_BREAK_BYTES: Final = 16
 
 _INDENT: Final = b" \t>#*|\"'"
 _LINE_END: Final = b" \t\r\\\"',"
-_BREAK: Final = rb"(?:\\+[nrt]|%0[AaDd]|&#10;|[ \t\r\\\"'+,]*\n[ \t>#*|\"']*)"
+_WRITTEN_BREAK: Final = rb"\\+(?:[nr]|x0[AaDd]|u000[AaDd]|01[25])|%0[AaDd]|&#1[03];"
+_BREAK: Final = rb"(?:" + _WRITTEN_BREAK + rb"|[ \t\r\\\"'+,]*\n[ \t>#*|\"']*)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +50,7 @@ class _Form:
 
     @property
     def needed(self) -> int:
-        return _FRAGMENT_BYTES if len(self.text) >= _LONG_BYTES else len(self.text)
+        return _FRAGMENT_BYTES if len(self.text) >= LONG_BYTES else len(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +58,8 @@ class _Match:
     kind: str
     pieces: Sequence[tuple[int, int]]
     size: int
+    is_whole: bool
+    """In one piece, and all of the form."""
 
 
 class Exact:
@@ -71,9 +69,17 @@ class Exact:
         self._anchors: dict[bytes, list[tuple[_Form, int]]] = {}
         self._short: dict[bytes, str] = {}
         self._break = engine.compiled(_BREAK + b"+")
+        self._written_breaks = engine.compiled(b"(?:" + _WRITTEN_BREAK + b")+$")
+        self.left_out: Counter[str] = Counter()
+        """How many secrets were one too many, by kind; the first are taken."""
         for secret in secrets:
-            if is_taken(secret.value):
-                self._take(secret)
+            if not is_taken(secret.value):
+                continue
+            if len(self._anchors) >= _MOST_ANCHORS:
+                self.left_out[secret.kind] += 1
+            else:
+                self._take(secret, only_plain=len(self._anchors) >= _MANY_ANCHORS)
+        self._sizes = sorted({len(anchor) for anchor in self._anchors})
         self._pattern = self._one_pattern()
 
     def spans(self, text: bytes) -> list[Span]:
@@ -83,26 +89,21 @@ class Exact:
         while hit := self._pattern and self._pattern.search(text, position):
             match = self._match(text, hit.start(), hit.end())
             position = hit.start() + 1
-            if match is None:
-                continue
-            taken = found[-1].end if found else 0
-            pieces = [(max(start, taken), end) for start, end in match.pieces if end > taken]
-            found.extend(
-                Span(start, end, match.kind, number == 0) for number, (start, end) in enumerate(pieces)
-            )
-            position = max(position, match.pieces[-1][1])
-        return found
+            if match is not None:
+                position = match.pieces[0][1] if match.is_whole else position
+                pieces = [piece for each in match.pieces for piece in _lines(text, *each)]
+                found.extend(
+                    Span(start, end, match.kind, number == 0) for number, (start, end) in enumerate(pieces)
+                )
+        return _united(found)
 
-    def _take(self, secret: Secret) -> None:
-        body = pem_body(secret.value) if is_pem(secret.value) else b""
-        for text in forms(secret.value):
-            form = _Form(secret.kind, text)
-            if len(text) < _SHORT_BYTES:
+    def _take(self, secret: Secret, *, only_plain: bool) -> None:
+        for text, anchors in anchored_forms(secret.value, only_plain=only_plain):
+            if not anchors:
                 self._short.setdefault(text, secret.kind)
-                continue
-            private = _private_part(secret.value, len(body)) if text == body else (0, len(text))
-            for offset, size in _anchors(len(text), private):
-                self._anchors.setdefault(text[offset : offset + size], []).append((form, offset))
+            found = _Form(secret.kind, text)
+            for anchor in anchors:
+                self._anchors.setdefault(anchor, []).append((found, text.find(anchor)))
 
     def _one_pattern(self) -> engine.Pattern | None:
         if not self._anchors and not self._short:
@@ -113,29 +114,37 @@ class Exact:
         return engine.compiled(b"|".join(wrapped + literals), groups=False)
 
     def _match(self, text: bytes, start: int, end: int) -> _Match | None:
-        places = self._anchors.get(text[start:end])
-        if places is None:
-            return self._short_match(text, start, end)
+        """The longest of the secrets that have an anchor there; RE2 names but one of them."""
+        places = (
+            place for size in self._sizes for place in self._anchors.get(text[start : start + size], ())
+        )
         matches = (self._around(text, start, form, offset) for form, offset in places)
         whole = [match for match in matches if match is not None]
-        return max(whole, key=lambda match: match.size) if whole else None
+        if whole:
+            return max(whole, key=lambda match: match.size)
+        return None if text[start:end] in self._anchors else self._short_match(text, start, end)
 
     def _short_match(self, text: bytes, start: int, end: int) -> _Match | None:
         breaks = [(found.start(), found.end()) for found in self._break.finditer(text, start, end)]
         hit = text[start:end]
         if hit in self._short or not breaks:
-            return _Match(self._short.get(hit, "secret"), [(start, end)], end - start)
+            return _Match(self._short.get(hit, "secret"), [(start, end)], end - start, is_whole=True)
         edges = [start, *(edge for each in breaks for edge in each), end]
         pieces = [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if a < b]
         bare = b"".join(text[a:b] for a, b in pieces)
-        return _Match(self._short.get(bare, "secret"), pieces, len(bare))
+        return _Match(self._short.get(bare, "secret"), pieces, len(bare), is_whole=False)
 
     def _around(self, text: bytes, start: int, form: _Form, offset: int) -> _Match | None:
         """The text around an anchor as far as it is the form."""
+        begin, size = start - offset, len(form.text)
+        if begin >= 0 and text[begin : begin + size] == form.text:
+            return _Match(form.kind, [(begin, begin + size)], size, is_whole=True)
+        if form.needed == size and not _may_break(text[max(0, begin - _PREFIX_BYTES) : start + size]):
+            return None
         pieces = [*self._before(text, start, form.text, offset), *self._after(text, start, form.text, offset)]
         merged = _merged(pieces)
         size = sum(end - begin for begin, end in merged)
-        return _Match(form.kind, merged, size) if size >= form.needed else None
+        return _Match(form.kind, merged, size, is_whole=False) if size >= form.needed else None
 
     def _after(self, text: bytes, start: int, form: bytes, offset: int) -> Iterator[tuple[int, int]]:
         size = _common(text, start, form, offset)
@@ -161,7 +170,7 @@ class Exact:
         if size:
             pieces.append((start - size, start))
         position, offset = start - size, offset - size
-        while offset and (broken := _end_before(text, position)) is not None:
+        while offset and (broken := self._end_before(text, position)) is not None:
             size = _common_before(text, broken, form, offset)
             if size < min(_RESUMED_BYTES, offset):
                 break
@@ -169,38 +178,27 @@ class Exact:
             position, offset = broken - size, offset - size
         return pieces[::-1]
 
-
-def _anchors(size: int, private: tuple[int, int]) -> Iterator[tuple[int, int]]:
-    """Where the anchors of a form of this size are, in its private part, and how long each is.
-
-    Halves of a short one: wherever a line ends in it, one is whole.
-    """
-    if size < _LONG_BYTES:
-        half = (size + 1) // 2
-        yield 0, half
-        yield size - half, half
-        return
-    start, end = private
-    stride = _LONG_STRIDE if size > _VERY_LONG_BYTES else _STRIDE
-    for offset in range(start, end - _ANCHOR_BYTES, stride):
-        yield offset, _ANCHOR_BYTES
-    yield end - _ANCHOR_BYTES, _ANCHOR_BYTES
-
-
-def _private_part(value: bytes, size: int) -> tuple[int, int]:
-    """Of a PEM block's body of this size: where it is not what a certificate publishes, too.
-
-    The modulus of an RSA key is in its first quarter; the point of an EC key is in its second half.
-    """
-    if b"OPENSSH" in value[:40] or size < _LEAST_EC_BYTES:
-        return 0, size
-    return (3 * size // 10, size) if size >= _LEAST_RSA_BYTES else (0, size // 2)
+    def _end_before(self, text: bytes, position: int) -> int | None:
+        r"""Where the previous line ends, when the text at this position begins one; `\n` may be its end."""
+        written = self._written_breaks.search(text[max(0, position - _WRITTEN_BREAK_BYTES) : position])
+        if written is not None:
+            return position - len(written.group())
+        line = text.rfind(b"\n", max(0, position - _PREFIX_BYTES), position) + 1
+        head = text[line:position]
+        if not line or (head.strip(_INDENT) and not head.endswith(b": ")):
+            return None
+        previous = max(0, line - 1 - _PREFIX_BYTES)
+        return previous + len(text[previous : line - 1].rstrip(_LINE_END))
 
 
 def _wrapped(text: bytes) -> bytes:
     """A pattern of the text with the end of a line, and what indents the next, at any place in it."""
     characters = (engine.escaped(text[at : at + 1]) for at in range(len(text)))
     return (_BREAK + b"?").join(characters)
+
+
+def _may_break(text: bytes) -> bool:
+    return any(sign in text for sign in (b"\n", b"\\", b"%0", b"&#1"))
 
 
 def _common(text: bytes, position: int, form: bytes, offset: int) -> int:
@@ -237,16 +235,26 @@ def _resumptions(text: bytes, position: int) -> Iterator[int]:
             yield found + 2
 
 
-def _end_before(text: bytes, position: int) -> int | None:
-    """Where the previous line ends, when the text at this position begins one; also with `\\n` for its end."""
-    if text[position - 2 : position] in {b"\\n", b"\\r"}:
-        return len(text[max(0, position - 8) : position].rstrip(b"\\nr")) + max(0, position - 8)
-    line = text.rfind(b"\n", max(0, position - _PREFIX_BYTES), position) + 1
-    head = text[line:position]
-    if not line or (head.strip(_INDENT) and not head.endswith(b": ")):
-        return None
-    previous = max(0, line - 1 - _PREFIX_BYTES)
-    return previous + len(text[previous : line - 1].rstrip(_LINE_END))
+def _lines(text: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """A piece without the newlines in it: lines stay lines, also those of UTF-16."""
+    while (newline := text.find(b"\n", start, end)) >= 0:
+        if newline > start:
+            yield start, newline
+        start = newline + 1
+    if end > start:
+        yield start, end
+
+
+def _united(spans: list[Span]) -> list[Span]:
+    """The same in the order of the text, those that overlap or touch as one."""
+    united: list[Span] = []
+    for span in sorted(spans, key=lambda span: (span.start, -span.end)):
+        if united and span.start <= united[-1].end:
+            last = united[-1]
+            united[-1] = Span(last.start, max(last.end, span.end), last.kind, last.is_first)
+        else:
+            united.append(span)
+    return united
 
 
 def _merged(pieces: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -1,13 +1,13 @@
-"""The exact secrets of a host, read from where its programs keep them. The only part of redaction that reads files."""
+"""The exact secrets of a host, from where its programs keep them. Only this part of redaction reads files."""
 
 import os
-import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Final
 
-from service_record.redaction.contents import Contents
+from service_record.redaction.contents import Contents, inline_files
 from service_record.redaction.faces import Secret
 from service_record.redaction.secrets import is_taken
 
@@ -141,6 +141,10 @@ def _of_files(root: Path, contents: Contents, unread: list[str]) -> Iterator[Sec
         if place.whole and len(data) <= _WHOLE_BYTES:
             yield Secret(place.whole, data.strip())
         yield from contents.secrets(data)
+        for name, inline in inline_files(data):
+            kind = _whole(name)
+            if kind and len(inline) <= _WHOLE_BYTES:
+                yield Secret(kind, inline.strip())
 
 
 def _files(root: Path) -> Iterator[tuple[Path, Place]]:
@@ -155,12 +159,21 @@ def _files(root: Path) -> Iterator[tuple[Path, Place]]:
             continue  # a directory that went away meanwhile
 
 
+def _whole(path: str) -> str:
+    """The kind of the secret that a file of this path is as a whole; empty when it is none."""
+    name = path.removeprefix("/")
+    return next((place.whole for place in PLACES if place.whole and fnmatch(name, place.pattern)), "")
+
+
 def _read(root: Path, path: Path) -> bytes:
-    """What is in a plain file below the root; nothing of what is none."""
-    if not path.resolve().is_relative_to(root.resolve()):
+    """What is in a plain file below the root; nothing of what is none, or is gone."""
+    real = Path(os.path.realpath(path))
+    if not real.is_relative_to(os.path.realpath(root)):
         return b""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    try:
+        if not real.is_file():
             return b""
-        return file.read(_FILE_BYTES + 1)
+        with real.open("rb") as file:
+            return file.read(_FILE_BYTES + 1)
+    except FileNotFoundError:
+        return b""

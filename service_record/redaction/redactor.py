@@ -30,7 +30,7 @@ class Redactor:
         self.counts: Counter[str] = Counter()
         """How many secrets were masked so far, by kind."""
         self.first_line = 0
-        """Of the first of them, counted from 1."""
+        """Of the first of them, counted from 1; known when only the certain are masked."""
         self._rules = rules
         self._only_certain = only_certain
         self._body = Body()
@@ -75,7 +75,7 @@ class Redactor:
         return rest
 
     def _end(self, text: bytes, spans: Sequence[Span]) -> int:
-        """How much of a text can be masked now: what is before its last whole line, or a piece of a long line.
+        """How much of a text can be masked now: all before its last whole line, or a piece of a long one.
 
         A secret may begin in that line and go on in the next.
         """
@@ -88,7 +88,7 @@ class Redactor:
         return _outside(text, spans, self._cut(text)) if len(text) >= BLOCK_BYTES + _OVERLAP else 0
 
     def _cut(self, text: bytes) -> int:
-        """Where to cut a long line so that nothing with the shape of a secret is cut, if there is such a place."""
+        """Where to cut a long line, if possible so that nothing with the shape of a secret is cut."""
         latest = end = BLOCK_BYTES
         for _ in range(_MOST_CUTS_TRIED):
             end = text.rfind(b" ", latest - _OVERLAP, end)
@@ -104,7 +104,8 @@ class Redactor:
 
     def _masked(self, text: bytes, spans: Sequence[Span]) -> bytes:
         given = b"".join(self._by_shape(self._by_value(text, spans)))
-        self._lines += text.count(b"\n")
+        if self._only_certain:
+            self._lines += text.count(b"\n")
         self._is_cut_in_mask |= given.endswith(b">") and given.rfind(MASK_BEGIN) > given.rfind(b">", 0, -1)
         return given
 
@@ -155,7 +156,7 @@ class Redactor:
         return masked
 
     def _note(self, text: bytes, position: int) -> None:
-        if not self.first_line:
+        if self._only_certain and not self.first_line:
             self.first_line = self._lines + text.count(b"\n", 0, position) + 1
 
 

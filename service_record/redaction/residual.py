@@ -1,4 +1,4 @@
-"""The last look at what is about to leave: is a secret of this host in it, or what never may be. Pure over a stream.
+"""The last look at what leaves: is a secret of this host in it, or what never may be. Pure over a stream.
 
 Compressions and archives in one another are read to their end. What cannot be read is refused like a secret.
 """
@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from io import BufferedIOBase, BufferedReader, RawIOBase
-from typing import IO, Any, BinaryIO, Final, cast
+from typing import IO, Any, BinaryIO, Final, TypeAlias, cast
 
 from service_record.redaction.faces import Finding
 from service_record.redaction.redactor import Redactor
@@ -31,21 +31,24 @@ _MOST_BYTES: Final = 16 << 30
 """Of everything, unpacked; more is refused."""
 _BLOCK: Final = tarfile.BLOCKSIZE
 _MAGIC: Final = slice(257, 262)
+_Buffered: TypeAlias = "BufferedReader[Any]"
 _OPENERS: Final[Mapping[bytes, Callable[[Any], IO[bytes]]]] = {
-    b"\x1f\x8b": lambda stream: cast("IO[bytes]", gzip.GzipFile(fileobj=stream)),
-    b"BZh": lambda stream: cast("IO[bytes]", bz2.BZ2File(stream)),
-    b"\xfd7zXZ\0": lambda stream: cast("IO[bytes]", lzma.LZMAFile(stream)),
+    b"\x1f\x8b": lambda stream: cast("IO[bytes]", gzip.GzipFile(fileobj=stream, mode="rb")),
+    b"BZh": bz2.open,
+    b"\xfd7zXZ\0": lzma.open,
     b"\x28\xb5\x2f\xfd": lambda stream: cast("IO[bytes]", zstd.ZstdFile(stream)),
 }
+"""First bytes of a stream -> what unpacks it, also when several are joined."""
 
 
 def residual(rules: Rules, stream: BinaryIO, place: str = "") -> Finding | None:
     """The first secret in a bundle or any other stream, with the member it is in; None when there is none.
 
-    A finding of the kind `unreadable` says that a part could not be looked into. Raises OSError when the
-    stream itself cannot be read.
+    A finding of the kind `unreadable` says that a part could not be looked into. Raises OSError when a stream
+    that is not packed cannot be read.
     """
-    return _Scan(rules).stream(BufferedReader(cast("RawIOBase", stream), _CHUNK_BYTES), place, _MOST_LAYERS)
+    buffered: _Buffered = BufferedReader(cast("RawIOBase", stream), _CHUNK_BYTES)
+    return _Scan(rules).stream(buffered, place, _MOST_LAYERS)
 
 
 @dataclass(slots=True)
@@ -53,7 +56,7 @@ class _Scan:
     rules: Rules
     left: int = _MOST_BYTES
 
-    def stream(self, stream: BufferedReader, place: str, layers: int) -> Finding | None:
+    def stream(self, stream: _Buffered, place: str, layers: int) -> Finding | None:
         head = stream.peek(_BLOCK)
         opener = next((opener for magic, opener in _OPENERS.items() if head.startswith(magic)), None)
         is_tar = head[_MAGIC] == b"ustar"
@@ -64,7 +67,7 @@ class _Scan:
         if opener is None:
             return self._text(stream, place)
         try:
-            inner = BufferedReader(cast("RawIOBase", opener(stream)), _CHUNK_BYTES)
+            inner: _Buffered = BufferedReader(cast("RawIOBase", opener(stream)), _CHUNK_BYTES)
             return self.stream(inner, place, layers - 1)
         except (EOFError, zlib.error, lzma.LZMAError, zstd.ZstdError, gzip.BadGzipFile, OSError):
             return Finding(UNREADABLE, place, 0)
@@ -82,7 +85,7 @@ class _Scan:
         kind = next(iter(redactor.counts), None)
         return Finding(kind, place, redactor.first_line) if kind is not None else None
 
-    def _tar(self, stream: BufferedReader, place: str, layers: int) -> Finding | None:
+    def _tar(self, stream: _Buffered, place: str, layers: int) -> Finding | None:
         """Each member, and each header of headers, whose data is names: all that is neither is zeros."""
         while block := stream.read(_BLOCK):
             if not block.strip(b"\0"):
@@ -114,7 +117,7 @@ class _Scan:
 class _Part(RawIOBase):
     """So many bytes of a stream."""
 
-    def __init__(self, stream: BufferedReader, size: int) -> None:
+    def __init__(self, stream: _Buffered, size: int) -> None:
         self._stream = stream
         self.left = size
 

@@ -1,17 +1,18 @@
-"""What to look for, compiled once for all streams: the exact secrets of a host, and the shapes of others. Pure."""
+"""What to look for, compiled once for all streams: a host's exact secrets, and the shapes of others. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from service_record.redaction import engine
+from service_record.redaction import engine, words
 from service_record.redaction.exact import Exact, Span
 from service_record.redaction.faces import MASK_BEGIN, Secret, mask
 from service_record.redaction.patterns import SHAPES, Shape
 
 _MOST_TURNS: Final = 8
 """What a mask lays bare is looked at again; more than two turns are seldom needed."""
+_QUOTES: Final = {b'"', b"'"}
 _LONGEST_MASK: Final = 64
 _SEPARATOR: Final = engine.compiled(
     rb"""[,;&|](?:\s|$|\\*["'{\[]|\\*["']?[A-Za-z0-9_.-]+\\*["']?\s*[=:])|[)}\]>,;.]+$"""
@@ -32,8 +33,14 @@ class Rules:
         self._exact = Exact(secrets)
         self._shapes = [_Compiled(shape, engine.compiled(shape.pattern)) for shape in SHAPES]
         self._which = engine.any_of(shape.pattern for shape in SHAPES)
+        self._any = engine.compiled(b"|".join(shape.pattern for shape in SHAPES), groups=False)
         self._trigger = _trigger(SHAPES)
         self._certain_trigger = _trigger(shape for shape in SHAPES if shape.is_certain)
+
+    @property
+    def left_out(self) -> Counter[str]:
+        """How many exact secrets were one too many to be looked for, by kind; the first given are taken."""
+        return self._exact.left_out
 
     def exact_spans(self, text: bytes) -> list[Span]:
         """The exact secrets in a text of any number of lines."""
@@ -69,11 +76,13 @@ class Rules:
             position = end + 1
 
     def _indices(self, line: bytes) -> Sequence[int]:
-        """Which shapes may be in a line. A set says nothing, too, when it has no memory left: then all may."""
+        """Which shapes are in a line. A set that has no memory left says that none is: then any may be."""
+        if not self._any.search(line):
+            return ()
         return sorted(self._which.Match(line) or range(len(self._shapes)))
 
     def _found(self, line: bytes, *, certain: bool) -> list[tuple[int, int, str]]:
-        """What to mask, in the order of the line; where shapes overlap, as one, of the kind of the first shape."""
+        """What to mask, in the order of the line; where shapes overlap, as one, and as the first says."""
         spans: list[tuple[int, int, int, str]] = []
         for index in self._indices(line):
             rule = self._shapes[index]
@@ -102,7 +111,10 @@ def _values(rule: _Compiled, line: bytes) -> Iterator[tuple[int, int]]:
                 continue
             if rule.shape.is_assigned:
                 end = _own_end(line, start, end)
-            if end > start and not _is_in_mask(line, start) and rule.shape.check(line[start:end]):
+            check = rule.shape.check
+            if check is words.is_password and line[start - 1 : start] in _QUOTES:
+                check = words.is_value  # prose is not in quotes
+            if end > start and not _is_in_mask(line, start) and check(line[start:end]):
                 yield start, end
 
 
@@ -113,7 +125,7 @@ def _is_in_mask(line: bytes, position: int) -> bool:
 
 def _own_end(line: bytes, start: int, end: int) -> int:
     """Where a value ends that has no quotes: before a separator and the next name, or a closing bracket."""
-    if line[start - 1 : start] in {b'"', b"'"}:
+    if line[start - 1 : start] in _QUOTES:
         return end
     separator = _SEPARATOR.search(line[start:end])
     return start + separator.start() if separator else end

@@ -8,7 +8,10 @@ import html
 import json
 import urllib.parse
 from collections.abc import Callable, Iterator
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+_Named: TypeAlias = tuple[str, bytes]
 
 LEAST_BYTES: Final = 8
 """A shorter secret is not taken: it would be found in innocent text."""
@@ -31,20 +34,33 @@ def is_taken(value: bytes) -> bool:
     return len(value) >= _LONG_BYTES or not (is_word or value.isdigit())
 
 
-def forms(value: bytes) -> dict[bytes, str]:
-    """Every form of a secret, with its name; of equal forms the first name counts.
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One way to write a secret."""
+
+    name: str
+    text: bytes
+    family: int
+    """Forms of one family have most of their text in common: all but what is special."""
+
+
+def forms(value: bytes, *, only_plain: bool = False) -> list[Form]:
+    """Every form of a secret; of equal forms the first. `only_plain`: as it is, and in base64.
 
     Of a PEM block the raw form is its body alone, in one piece: header and line ends are no secrets. A JSON
     document has encoded forms only: its secret parts are secrets of their own, and the rest may stay.
     """
     value = value.strip()[:_MOST_BYTES]
-    found: dict[bytes, str] = {}
-    for text in _texts(value):
-        for name, form in _of_text(text):
-            found.setdefault(form, name)
-    for name, form in _encoded(value):
-        found.setdefault(form, name)
-    return {form: name for form, name in found.items() if len(form) >= LEAST_BYTES}
+    found: dict[bytes, Form] = {}
+    families = [_of_text(text) for text in _texts(value)]
+    if not only_plain:
+        families += [[form] for form in _of_bytes(value)]
+    families += _encoded(value, only_plain=only_plain)
+    for number, family in enumerate(families):
+        for name, text in family[: 1 if only_plain else None]:
+            if len(text) >= LEAST_BYTES:
+                found.setdefault(text, Form(name, text, number))
+    return list(found.values())
 
 
 def is_pem(value: bytes) -> bool:
@@ -64,32 +80,46 @@ def _texts(value: bytes) -> Iterator[bytes]:
         yield value
 
 
-def _of_text(value: bytes) -> Iterator[tuple[str, bytes]]:
-    """The forms of what may stand in a line."""
-    yield "raw", value
-    yield from _escaped(value)
-    yield from _url_encoded(value)
-    yield from _quoted(value)
-    yield "xml", html.escape(_text(value)).encode("latin-1")
-    yield "hex", value.hex().encode()
-    yield "hex", value.hex().upper().encode()
-    yield "utf-16", _text(value).encode("utf-16-le")
-    yield "utf-16", _text(value).encode("utf-16-be")
+def _of_text(value: bytes) -> list[_Named]:
+    """What may stand in a line, of which most is as it was."""
+    return [
+        ("raw", value),
+        *_escaped(value),
+        *_url_encoded(value),
+        *_quoted(value),
+        ("xml", html.escape(_text(value)).encode("latin-1")),
+    ]
 
 
-def _encoded(value: bytes) -> Iterator[tuple[str, bytes]]:
+def _of_bytes(value: bytes) -> list[_Named]:
+    """What has nothing of the text in it any more."""
+    every = value.hex(" ").encode().split()
+    return [
+        ("hex", value.hex().encode()),
+        ("hex", value.hex().upper().encode()),
+        ("url", b"".join(b"%" + byte.upper() for byte in every)),
+        ("url", b"".join(b"%" + byte for byte in every)),
+        ("\\x", b"".join(b"\\x" + byte for byte in every)),
+        ("utf-16", _text(value).encode("utf-16-le")),
+        ("utf-16", _text(value).encode("utf-16-be")),
+    ]
+
+
+def _encoded(value: bytes, *, only_plain: bool) -> list[list[_Named]]:
     """Base64 of it alone and amidst other bytes, and what is made of that."""
-    for name, encode in _BASE64:
-        yield name, encode(value)
-        for core in _cores(value, encode):
-            yield name, core
-            for quoted in _url_encoded(core):
-                yield quoted
-        if len(value) <= _TWICE_BYTES:
-            for inner in _cores(value, encode):
-                yield from (("base64 twice", core) for core in _cores(inner, base64.b64encode))
-            for escaped in {form for _, form in _escaped(value)} - {value}:
-                yield from ((name, core) for core in _cores(escaped, encode))
+    found: list[list[_Named]] = [
+        [("base64", base64.b64encode(value)), ("base64url", base64.urlsafe_b64encode(value))]
+    ]
+    for core, url_core in zip(
+        _cores(value, base64.b64encode), _cores(value, base64.urlsafe_b64encode), strict=True
+    ):
+        found.append([("base64", core), ("base64url", url_core), *_url_encoded(core)])
+        if len(value) <= _TWICE_BYTES and not only_plain:
+            found += [[("base64 twice", twice)] for twice in _cores(core, base64.b64encode)]
+    if not only_plain:
+        for escaped in {form for _, form in _escaped(value)} - {value}:
+            found += [[("base64", core)] for core in _cores(escaped, base64.b64encode)]
+    return found
 
 
 def _cores(value: bytes, encode: Callable[[bytes], bytes]) -> Iterator[bytes]:
@@ -99,14 +129,8 @@ def _cores(value: bytes, encode: Callable[[bytes], bytes]) -> Iterator[bytes]:
         yield encode(bytes(before) + value)[hidden:whole]
 
 
-_BASE64: Final[tuple[tuple[str, Callable[[bytes], bytes]], ...]] = (
-    ("base64", base64.b64encode),
-    ("base64url", base64.urlsafe_b64encode),
-)
-
-
 def _escaped(value: bytes) -> Iterator[tuple[str, bytes]]:
-    """As in the strings of JSON, by Python, Go (which hides `<`, `>` and `&`) and PHP, and in JSON in JSON."""
+    """As strings of JSON by Python, by Go, which hides `<`, `>` and `&`, and by PHP; and those in JSON."""
     text = value.decode(errors="surrogateescape")
     for ascii_only in (False, True):
         once = json.dumps(text, ensure_ascii=ascii_only)[1:-1]
@@ -121,15 +145,12 @@ def _go(text: str) -> str:
 
 
 def _url_encoded(value: bytes) -> Iterator[tuple[str, bytes]]:
-    """All but letters and digits, only what a path or query needs, as a form, and every byte; in either case."""
+    """All but letters and digits; what a path or a query needs; as a form. In either case."""
     for safe in ("", "/", "/:@!$'()*,;=-._~", "/:@!$&'()*+,;=?"):
         quoted = urllib.parse.quote_from_bytes(value, safe=safe).encode()
         yield "url", quoted
         yield "url", _lower_case(quoted)
     yield "url", urllib.parse.quote_plus(value).encode()
-    every = "".join(f"%{byte:02X}" for byte in value).encode()
-    yield "url", every
-    yield "url", every.lower()
 
 
 def _lower_case(quoted: bytes) -> bytes:
@@ -142,8 +163,8 @@ def _quoted(value: bytes) -> Iterator[tuple[str, bytes]]:
     yield "shell", value.replace(b"'", b"'\\''")
     yield "shell", value.replace(b"'", b"'\"'\"'")
     yield "shell", _behind_backslash(value, b'"\\$`')
-    yield "shell", _behind_backslash(value, bytes(set(range(33, 127)) - set(_SHELL_PLAIN)))
-    for kept in (_PRINTABLE - set(b"\\"), _PRINTABLE - set(b"\\\"'"), _UNIT_PLAIN, frozenset[int]()):
+    yield "shell", _behind_backslash(value, bytes(set(range(32, 127)) - set(_SHELL_PLAIN)))
+    for kept in (_PRINTABLE - set(b"\\"), _PRINTABLE - set(b"\\\"'"), _UNIT_PLAIN):
         yield (
             "\\x",
             "".join(chr(byte) if byte in kept else f"\\x{byte:02x}" for byte in value).encode("latin-1"),

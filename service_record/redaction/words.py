@@ -9,6 +9,7 @@ from service_record.redaction.faces import MASK_BEGIN
 
 _MASKED: Final = MASK_BEGIN.rstrip(b":")
 _TOKEN_BYTES: Final = 8
+_BODY_BYTES: Final = 12
 _CREDENTIAL_BYTES: Final = 3
 _KEY_BYTES: Final = frozenset({16, 24, 32, 64})
 _BOOTSTRAP_DIGITS: Final = 2
@@ -22,7 +23,7 @@ _PROSE: Final = engine.compiled(
     rb"(?i:a|an|and|any|are|as|at|auth|authentication|be|been|but|by|cannot|can't|change|changed|check|could|denied|did|do"
     rb"|does|don't|error|expired|expires?|failed|failure|for|from|has|have|if|in|incorrect|invalid|is|it|its|may"
     rb"|mismatch|missing|must|new|not|of|ok|old|on|or|please|prompt|provided|set|should|success|that|the|this|to"
-    rb"|too|try|unable|unknown|use|user|using|wait|waiting|was|we|were|when|which|will|with|would|you|your)[.,;:!?)]*"
+    rb"|too|try|unable|unknown|use|user|using|wait|waiting|was|we|were|when|which|will|with|would|you|your|password|passwd|options?|flags?|arguments?)[.,;:!?)]*"
 )
 _PATH: Final = engine.compiled(
     rb"(?:file:/|\.)?/(?:bin|boot|dev|etc|home|lib|mnt|opt|proc|root|run|sbin|srv|sys|tmp|usr|var)(?:/.*)?|[A-Za-z]:\\.*"
@@ -45,6 +46,11 @@ def is_password(value: bytes) -> bool:
 def is_phrase(value: bytes) -> bool:
     """A value with blanks in it, where a name and a separator begin the line."""
     return is_value(value) and b"=" not in value
+
+
+def is_body(value: bytes) -> bool:
+    """More than the end of a line."""
+    return len(value) >= _BODY_BYTES and is_value(value)
 
 
 def is_token(value: bytes) -> bool:

@@ -12,8 +12,10 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Literal, Protocol, Self, TypeAlias
+from typing import Final, Literal, Self, TypeAlias
 from urllib.parse import quote, urlsplit, urlunsplit
+
+import orjson
 
 from service_record.reporter.answers import (
     Answered,
@@ -27,38 +29,20 @@ from service_record.reporter.answers import (
 )
 from service_record.reporter.attempt import Request
 from service_record.reporter.patience import ASK_AGAIN_FOR_PROGRESS, Patience
-from service_record.reporter.proxies import Proxies
+from service_record.reporter.setting_table import SERVICE_LIMIT
+from service_record.reporter.settings import Proxies, Service
 from service_record.reporter.transport import Reply, Transport
 
 BASE_PATH: Final = "/api/assisted-install"
-LARGEST_UPLOAD: Final = 262_144_000
-"""Bytes of a file; the service reads a larger one whole, refuses it, and may keep it on its disk for ever."""
 LONGEST_INFO: Final = 2048
 """Characters of `progress_info`; the service fails on a longer one."""
 LONGEST_MESSAGE: Final = 4096
 """Characters of an event; the service drops a longer one in silence."""
-_MOST_HOSTS: Final = 32 << 20
+_MOST_HOSTS: Final = 24 << 20
 """Bytes of the list of a cluster's hosts: without inventories some kilobytes for each of them."""
 
 LogsState: TypeAlias = Literal["requested", "collecting", "completed", "timeout"]
 Severity: TypeAlias = Literal["info", "warning", "error", "critical"]
-
-
-class Service(Protocol):
-    """Where the assisted-service is, and who this host is to it."""
-
-    @property
-    def url(self) -> str: ...
-    @property
-    def cluster_id(self) -> str: ...
-    @property
-    def infra_env_id(self) -> str: ...
-    @property
-    def host_id(self) -> str: ...
-    @property
-    def token(self) -> str | None: ...
-    @property
-    def ca_bundle(self) -> Path | None: ...
 
 
 class AssistedService:
@@ -111,8 +95,8 @@ class AssistedService:
         if outcome.status != HTTPStatus.OK:
             return outcome
         try:
-            view = view_of(json.loads(reply.body), self._service.host_id)
-        except (ValueError, RecursionError):
+            view = view_of(orjson.loads(reply.body), self._service.host_id)
+        except ValueError:
             view = None
         # A page of a hotspot or of a balancer is 200, too.
         return view or Unreachable(f"200, but no list of hosts: {outcome.text[:200]}", tries=outcome.tries)
@@ -131,16 +115,16 @@ class AssistedService:
         body = {"current_stage": stage, "progress_info": words}
         return self._call("PUT", self._host("progress"), json=body, again=ASK_AGAIN_FOR_PROGRESS).outcome
 
-    def upload(self, path: Path, logs_type: str) -> Outcome:
-        """Ship a file as the host's logs of that type. A retry begins anew; `sent` counts all of it."""
-        refused = not_sendable(path, LARGEST_UPLOAD)
-        return refused or self._upload(path, path.name, logs_type)
+    def upload(self, path: Path, logs_type: str, tries: int | None = None) -> Outcome:
+        """Ship a file as the host's logs of that type. Each try sends it anew; `sent` counts them all."""
+        refused = not_sendable(path, SERVICE_LIMIT)
+        return refused or self._upload(path, path.name, logs_type, tries)
 
     def upload_bytes(self, data: bytes, name: str, logs_type: str) -> Outcome:
         """The same for what is in memory already."""
         return self._upload(data, name, logs_type)
 
-    def _upload(self, file: Path | bytes, name: str, logs_type: str) -> Outcome:
+    def _upload(self, file: Path | bytes, name: str, logs_type: str, tries: int | None = None) -> Outcome:
         service = self._service
         params = {
             "logs_type": logs_type,
@@ -149,7 +133,7 @@ class AssistedService:
         }
         url = self._cluster("logs")
         request = Request(method="POST", url=url, params=params, file=file, part="upfile", name=name)
-        return self._transport.call(request).outcome
+        return self._transport.call(request, tries=tries).outcome
 
     def logs_progress(self, state: LogsState) -> Outcome:
         """Say how far the collection of this host's logs is."""

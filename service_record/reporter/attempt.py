@@ -58,7 +58,7 @@ class Attempt:
     ) -> None:
         self.status: int | None = None
         self.headers: Mapping[str, str] = {}
-        self.body = b""
+        self.body = bytearray()
         self.sent = 0
         self.broken = ""
         """Why it went no further; empty when the answer was read to its end, or as far as wanted."""
@@ -135,11 +135,9 @@ class Attempt:
 
     def _read(self, response: httpx2.Response) -> None:
         most = self._most_body if self.wants_body and self._most_body else MOST_BODY
-        body = bytearray()
         for chunk in response.iter_raw():
-            body += chunk
-            self.body = bytes(body[: most + 1])
-            if len(body) > most:
+            self.body += chunk
+            if len(self.body) > most:
                 self.broken = f"the answer is longer than {most} bytes"
                 return
 

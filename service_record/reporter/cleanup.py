@@ -8,7 +8,6 @@ rule of tmpfiles.d(5) stands by meanwhile, by which the next boot removes what i
 import json
 import re
 import shutil
-import subprocess
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -19,9 +18,9 @@ from typing import Final
 from service_record import systemd
 from service_record.reporter.files import sync_directory, write_whole
 from service_record.reporter.places import Places
+from service_record.reporter.telling import tell_systemd
 
 _VERSION: Final = 1
-_SYSTEMCTL_SECONDS: Final = 10
 _RULE: Final = "/etc/tmpfiles.d/boot-reporter.conf"
 _RULE_CANNOT_NAME: Final = re.compile(r"[\s\"'%*?\[\]\\]")
 _LEAST_DEPTH: Final = 3
@@ -99,11 +98,11 @@ def finish(places: Places, tombstone: Tombstone) -> tuple[str, ...]:
         OSError
     ):  # without it only a loss of power at the very end leaves a unit, which does nothing
         write_whole(rule, _rule(places, tombstone), mode=0o644)
-    _systemctl(places, "stop", "--no-block", places.timer.name)
+    tell_systemd(places, "stop", "--no-block", places.timer.name)
     left = [line for path in _everything(places, tombstone) for line in _removed(path)]
     _forgotten(places.settings_file.parent)
     left += [f"{path}: too much would go with it; remove it by hand" for path in _too_much(places, tombstone)]
-    _systemctl(places, "daemon-reload")
+    tell_systemd(places, "daemon-reload")
     left += _removed(rule)
     if left or tombstone.is_finished or not places.tombstone.exists():
         return tuple(left)
@@ -193,17 +192,3 @@ def _forgotten(directory: Path) -> None:
 
 def _told(path: Path, error: OSError) -> str:
     return f"{path}: {error.strerror or error}; remove it by hand"
-
-
-def _systemctl(places: Places, *arguments: str) -> None:
-    """Tell systemd, where it runs this host. What it answers does not matter: the files are what counts."""
-    if places.root != Path("/") or not Path("/run/systemd/system").is_dir():
-        return
-    with suppress(OSError, subprocess.SubprocessError):
-        subprocess.run(
-            ["systemctl", "--quiet", *arguments],
-            check=False,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_SYSTEMCTL_SECONDS,
-        )

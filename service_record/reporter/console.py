@@ -4,20 +4,18 @@ agetty acts on a backslash and the character behind it (`\n` is the host's name)
 Consoles this early have whatever font the firmware has: what is not ASCII is left out.
 """
 
-import subprocess
 from contextlib import suppress
-from pathlib import Path
 from typing import Final
 
-from service_record.display.text import cut_within, visible
+from service_record.display.text import cut_within, visible, wrap
 from service_record.reporter.files import write_whole
 from service_record.reporter.places import Places
+from service_record.reporter.telling import tell
 
 _WIDTH: Final = 79
 """Of a row: one cell less than the narrowest console has, where a full row is followed by an empty one."""
 _ROWS: Final = 2
 """Of one thing that is said. Whoever wants more logs in."""
-_RELOAD_SECONDS: Final = 5
 
 
 def issue(verdict: str, advice: str = "") -> bytes:
@@ -37,18 +35,16 @@ def show(places: Places, content: bytes) -> None:
 
 def reload(places: Places) -> None:
     """Have the prompts that wait already show it; where nobody has logged in, that is all there is to see."""
-    if places.root != Path("/"):
-        return
-    with suppress(OSError, subprocess.SubprocessError):
-        subprocess.run(
-            ["agetty", "--reload"],
-            check=False,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_RELOAD_SECONDS,
-        )
+    tell(places, "agetty", "--reload")
 
 
 def _rows(text: str) -> list[str]:
-    text = cut_within(" ".join(visible(text).split()), _ROWS * _WIDTH, " ... ")
-    return [text[begin : begin + _WIDTH] for begin in range(0, len(text), _WIDTH)]
+    """The text between words in at most two rows; of a longer one the middle is left out."""
+    text = " ".join(visible(text).split())
+    if not text:
+        return []
+    for room in range(_ROWS * _WIDTH, _WIDTH, -1):
+        rows = wrap(cut_within(text, room, " ... "), _WIDTH)
+        if len(rows) <= _ROWS:
+            return list(rows)
+    return list(wrap(cut_within(text, _WIDTH, " ... "), _WIDTH))

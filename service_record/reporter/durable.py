@@ -7,6 +7,8 @@ import shutil
 from pathlib import Path
 from typing import Final
 
+from service_record.reporter.files import sync_directory
+
 _TORN: Final = ".part"
 
 
@@ -21,7 +23,7 @@ def place_copy(source: Path, target: Path) -> None:
             new.flush()
             os.fsync(new.fileno())
         torn.replace(target)
-        sync_directory(target.parent)
+        sync_names(target.parent)
     except BaseException:
         with contextlib.suppress(OSError):
             torn.unlink(missing_ok=True)
@@ -41,7 +43,7 @@ def place_by_moving(source: Path, target: Path) -> None:
             raise
         place_copy(source, target)
         source.unlink()
-    sync_directory(target.parent)
+    sync_names(target.parent)
 
 
 def remove_torn(directory: Path, beginning: str = "") -> None:
@@ -51,14 +53,10 @@ def remove_torn(directory: Path, beginning: str = "") -> None:
             torn.unlink(missing_ok=True)
 
 
-def sync_directory(directory: Path) -> None:
-    """Have the names in the directory outlive a loss of power. File systems that cannot are left to it."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        with contextlib.suppress(OSError):
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def sync_names(directory: Path) -> None:
+    """Have the names in the directory outlive a loss of power, where its file system can do that."""
+    with contextlib.suppress(OSError):
+        sync_directory(directory)
 
 
 def _for_root(path: str, flags: int) -> int:

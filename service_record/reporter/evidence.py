@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -19,15 +20,23 @@ from service_record.diagnosis.evidence import telling_line
 from service_record.diagnosis.findings import Trouble
 from service_record.diagnosis.now import Now
 from service_record.diagnosis.signature import signature
+from service_record.entry import Entry, Malformed
 from service_record.history import History, build_history
 from service_record.history.facts import Facts
 from service_record.history.liveness import Liveness
 from service_record.history.outcome import Command, Outcome, Run, Stage
+from service_record.layout import read_entries
+from service_record.records import Records, open_record
 from service_record.reporter.places import Places
-from service_record.source import SourceError, is_alive, open_source
+from service_record.source import is_alive
+from service_record.writer import SUFFIX
 
 KUBELET: Final = "http://127.0.0.1:10248/healthz"
 _SECONDS: Final = 2.0
+_MOST_READ: Final = 16 << 20
+"""Bytes of records that are judged, all services together: they take four times as much of memory."""
+_LEAST_READ: Final = 256 << 10
+"""Of one service, however many there are."""
 _CAUSES: Final = "causes.yaml"
 
 _ENCAPSULATED: Final = "/etc/ignition-machine-config-encapsulated.json"
@@ -106,7 +115,7 @@ def observe(places: Places, asked: Asked | None = None, own: Iterable[str] = ())
         failed_units=units,
         unread=unread,
         verdict=found.verdict if found else None,
-        is_reboots=found is not None and _is_reboots(found),
+        is_reboots=found is not None and _is_reboots(found, boot_id),
         fingerprint=fingerprint(history, found, units),
     )
 
@@ -143,7 +152,7 @@ def fingerprint(history: History | None, found: Diagnosis | None, units: Iterabl
     reached = {row for service in (history.services if history else ()) for row in _reached(service.runs)}
     troubles = _troubles(found) if found else []
     wrong = {_trouble(trouble) for trouble in troubles}
-    damaged = {damage.service for damage in found.damaged} if found else set()
+    damaged = {service.name for service in (history.services if history else ()) if service.malformed}
     document = [
         found.verdict if found else None,
         _trouble(found.root) if found and found.root else None,
@@ -158,12 +167,26 @@ def fingerprint(history: History | None, found: Diagnosis | None, units: Iterabl
 def _history(records: Path, boot_id: str) -> tuple[History | None, str | None]:
     """The history of this host, and why there is none."""
     try:
-        source = open_source([str(records)])
-        return build_history(source.records, Liveness(boot_id, is_at_home=True, is_alive=is_alive)), None
-    except SourceError as error:
-        return None, str(error)
+        services = Records(records).services()
+        if not services:
+            return None, f"{records}: no records; services make them when they first record"
+        most = max(_LEAST_READ, _MOST_READ // len(services))
+        pieces = [(service, _latest(records / f"{service}{SUFFIX}", most)) for service in services]
+        return build_history(pieces, Liveness(boot_id, is_at_home=True, is_alive=is_alive)), None
     except (OSError, RecursionError, MemoryError) as error:
-        return None, f"{records}: cannot be read: {error}"
+        why = error.strerror if isinstance(error, OSError) else type(error).__name__
+        return None, f"{records}: cannot be read: {why}"
+
+
+def _latest(record: Path, most: int) -> Iterator[Entry | Malformed]:
+    """The pieces of a record; of a long one those at its end, from the first line that is whole."""
+    with os.fdopen(open_record(record), "rb") as stream:
+        if stream.seek(0, os.SEEK_END) > most:
+            stream.seek(-most, os.SEEK_END)
+            stream.readline(most)
+        else:
+            stream.seek(0)
+        yield from read_entries(stream)
 
 
 def _diagnosis(history: History, now: Now) -> Diagnosis | None:
@@ -199,10 +222,12 @@ def _said(facts: Facts) -> str:
     return json.dumps([place, facts.exit_code, facts.signal, facts.service_result, said])
 
 
-def _is_reboots(found: Diagnosis) -> bool:
+def _is_reboots(found: Diagnosis, boot_id: str) -> bool:
+    """Whether all that is wrong was interrupted in an earlier boot; this one may have no entry yet."""
     troubles = _troubles(found)
     return bool(troubles) and all(
-        trouble.kind is Verdict.INTERRUPTED and trouble.is_rebooted for trouble in troubles
+        trouble.kind is Verdict.INTERRUPTED and trouble.run.boot_id not in {None, boot_id}
+        for trouble in troubles
     )
 
 

@@ -1,14 +1,15 @@
 """What a round says, a line each: to the journal with their priorities, to people without."""
 
 import os
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TextIO
+from typing import Final
 
 from service_record.display.text import visible
+
+_STDERR: Final = 2
 
 
 class Priority(IntEnum):
@@ -22,9 +23,9 @@ class Priority(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Lines on a stream. Whoever reads it may be gone: that is never an error."""
+    """Lines on a file descriptor, unbuffered. Whoever reads them may be gone: that is never an error."""
 
-    stream: TextIO
+    descriptor: int
     is_journal: bool
     """Lines begin with their priority: `<4>`; see sd-daemon(3)."""
 
@@ -45,14 +46,14 @@ class Log:
 
     def _say(self, priority: Priority, text: str) -> None:
         mark = f"<{priority.value}>" if self.is_journal else ""
-        with suppress(OSError, ValueError):
-            print(f"{mark}{visible(text)}", file=self.stream, flush=True)
+        with suppress(OSError):
+            os.write(self.descriptor, f"{mark}{visible(text)}\n".encode())
 
 
 def log_for(environ: Mapping[str, str]) -> Log:
     """Standard error, which is the journal when systemd says so; see systemd.exec(5), $JOURNAL_STREAM."""
     device, _, inode = environ.get("JOURNAL_STREAM", "").partition(":")
-    with suppress(OSError, ValueError):
-        status = os.fstat(sys.stderr.fileno())
-        return Log(sys.stderr, (str(status.st_dev), str(status.st_ino)) == (device, inode))
-    return Log(sys.stderr, is_journal=False)
+    with suppress(OSError):
+        status = os.fstat(_STDERR)
+        return Log(_STDERR, (str(status.st_dev), str(status.st_ino)) == (device, inode))
+    return Log(_STDERR, is_journal=False)

@@ -26,7 +26,7 @@ ever.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """Limits of one call in seconds. The first five hold for one try, the others for all tries of a call."""
+    """Limits in seconds. The first five hold for one try."""
 
     connect: float = 10.0
     read: float = 60.0
@@ -38,7 +38,7 @@ class Patience:
     upload_tries: int = 2
     """Each try of an upload costs the network its whole size again."""
     budget: float = 180.0
-    """Of tries and waits together; no try begins after it. What is later is for the next round."""
+    """Of all calls to one server in a round, waits included. When it is spent, each call is tried once."""
     first_wait: float = 2.0
     longest_wait: float = 10.0
     jitter: float = 2.0

@@ -3,28 +3,21 @@ them. Pure.
 """
 
 import ipaddress
-from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+from service_record.reporter.settings import Proxies
 
 _PORTS = {"http": 80, "https": 443}
 
 
-@dataclass(frozen=True, slots=True)
-class Proxies:
-    """`http` and `https` are URLs, or `host:port`; `no_proxy` lists hosts, domains, addresses and nets."""
-
-    http: str | None = None
-    https: str | None = None
-    no_proxy: tuple[str, ...] = ()
-
-    def for_url(self, url: str) -> str | None:
-        """The URL of the proxy for a request, None when it goes directly. ValueError: a bad URL."""
-        parts = urlsplit(url)
-        proxy = self.https if parts.scheme == "https" else self.http
-        host, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)
-        if not proxy or _is_loopback(host) or any(_names(entry, host, port) for entry in self.no_proxy):
-            return None
-        return proxy if "://" in proxy else f"http://{proxy}"
+def proxy_for(url: str, proxies: Proxies) -> str | None:
+    """The URL of the proxy for a request to this URL, None when it goes directly. ValueError: a bad URL."""
+    parts = urlsplit(url)
+    proxy = proxies.https if parts.scheme == "https" else proxies.http
+    host, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)
+    if not proxy or _is_loopback(host) or any(_names(entry, host, port) for entry in proxies.no_proxy):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
 
 
 def _is_loopback(host: str) -> bool:

@@ -1,7 +1,6 @@
 """Where a bundle can go. Every destination has one face, and answers as a server would."""
 
 import filecmp
-import hashlib
 import io
 import itertools
 import tarfile
@@ -10,19 +9,18 @@ from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final, Protocol
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 from service_record.reporter.answers import Answered, Outcome, Unreachable, printable
-from service_record.reporter.assisted_service import AssistedService, Service, not_sendable, succeeded
+from service_record.reporter.assisted_service import AssistedService, not_sendable, succeeded
 from service_record.reporter.attempt import Request
 from service_record.reporter.durable import place_copy, remove_torn
 from service_record.reporter.patience import Patience
-from service_record.reporter.proxies import Proxies
+from service_record.reporter.policy.plan import HOST, HOST_BOOT, kind_of
+from service_record.reporter.setting_values import COLLECTOR
+from service_record.reporter.settings import Proxies, Service
 from service_record.reporter.transport import Transport
 
-HOST_BOOT: Final = "host_boot"
-HOST: Final = "host"
-_COLLECTOR: Final = "collector+"
 _SHORTEST_SECRET: Final = 8
 """Characters: a shorter value of a query is no signature, and masking it would garble every answer."""
 
@@ -38,8 +36,8 @@ class Destination(Protocol):
     def keeps_all(self) -> bool:
         """Whether an earlier bundle stays when a later one comes."""
 
-    def ship(self, bundle: Path) -> Outcome:
-        """Hand the bundle over, whole or not at all."""
+    def ship(self, bundle: Path, tries: int | None = None) -> Outcome:
+        """Hand the bundle over, whole or not at all. It is sent at most `tries` times, if that is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +57,15 @@ class HostBootLogs:
         """Whether the service takes these logs, by an archive of some hundred bytes that says what it is."""
         return self.service.upload_bytes(_probe(), "probe.tar.gz", HOST_BOOT)
 
-    def ship(self, bundle: Path) -> Outcome:
+    def ship(self, bundle: Path, tries: int | None = None) -> Outcome:
         if refused := not_sendable(bundle):
             return refused
         if self.is_known:
-            return self.service.upload(bundle, HOST_BOOT)
+            return self.service.upload(bundle, HOST_BOOT, tries)
         asked = self.ask()
         if not succeeded(asked):
             return asked
-        shipped = self.service.upload(bundle, HOST_BOOT)
+        shipped = self.service.upload(bundle, HOST_BOOT, tries)
         return replace(shipped, tries=asked.tries + shipped.tries, sent=asked.sent + shipped.sent)
 
 
@@ -82,9 +80,9 @@ class HostLogs:
     kind: str = field(default=HOST, init=False)
     keeps_all: bool = field(default=False, init=False)
 
-    def ship(self, bundle: Path) -> Outcome:
+    def ship(self, bundle: Path, tries: int | None = None) -> Outcome:
         """Upload, then say that this was all: the upload alone leaves the host in `collecting`."""
-        shipped = self.service.upload(bundle, HOST)
+        shipped = self.service.upload(bundle, HOST, tries)
         if not isinstance(shipped, Answered) or not shipped.good:
             return shipped
         said = self.service.logs_progress("completed")
@@ -104,8 +102,8 @@ class Collector:
     kind: str
     keeps_all: bool = field(default=True, init=False)
 
-    def ship(self, bundle: Path) -> Outcome:
-        return self.service.upload(bundle, HOST_BOOT)
+    def ship(self, bundle: Path, tries: int | None = None) -> Outcome:
+        return self.service.upload(bundle, HOST_BOOT, tries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +115,10 @@ class PutUrl:
     kind: str
     keeps_all: bool = field(default=False, init=False)
 
-    def ship(self, bundle: Path) -> Outcome:
+    def ship(self, bundle: Path, tries: int | None = None) -> Outcome:
         # No Content-Type: some stores sign it, and then only the one they expect is right.
         request = Request(method="PUT", url=self.url, file=bundle)
-        return not_sendable(bundle) or self.transport.call(request).outcome
+        return not_sendable(bundle) or self.transport.call(request, tries=tries).outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +131,9 @@ class Directory:
 
     @property
     def kind(self) -> str:
-        return f"directory:{self.path}"
+        return kind_of(str(self.path))
 
-    def ship(self, bundle: Path) -> Outcome:
+    def ship(self, bundle: Path, tries: int | None = None) -> Outcome:  # noqa: ARG002 - copied once
         """201: copied; 200: it was there already. A directory that is missing is not made: a mount may be."""
         try:
             beginning = f"{self.host}-"
@@ -169,17 +167,16 @@ def destination(target: str, sender: Sender) -> Destination:
     """
     if target.startswith("/"):
         return Directory(Path(target), sender.host.replace("/", "_"))
-    if not target.removeprefix(_COLLECTOR).startswith(("http://", "https://")):
+    if not target.removeprefix(COLLECTOR).startswith(("http://", "https://")):
         raise ValueError("ship_to takes /DIRECTORY, http(s)://…, collector+http(s)://…")
-    if not target.startswith(_COLLECTOR):
+    if not target.startswith(COLLECTOR):
         return _put_url(target, sender)
     if sender.service is None:
         raise ValueError("a collector knows a host by its ids: set cluster_id, infra_env_id and host_id")
-    url = target.removeprefix(_COLLECTOR)
-    service = AssistedService(
-        _Elsewhere(url, sender.service), proxies=sender.proxies, patience=sender.patience
-    )
-    return Collector(service, _kind("collector", url))
+    url = target.removeprefix(COLLECTOR)
+    elsewhere = replace(sender.service, url=url, token=None)
+    service = AssistedService(elsewhere, proxies=sender.proxies, patience=sender.patience)
+    return Collector(service, kind_of(target))
 
 
 def _put_url(url: str, sender: Sender) -> PutUrl:
@@ -187,34 +184,12 @@ def _put_url(url: str, sender: Sender) -> PutUrl:
     transport = Transport(
         url, ca_bundle=ca_bundle, proxies=sender.proxies, patience=sender.patience, secrets=_secrets(url)
     )
-    return PutUrl(url, transport, _kind("put", url))
-
-
-class _Elsewhere:
-    """The host's ids at another URL, without its key."""
-
-    token = None
-
-    def __init__(self, url: str, service: Service) -> None:
-        self.url = url
-        self.cluster_id, self.infra_env_id, self.host_id = (
-            service.cluster_id,
-            service.infra_env_id,
-            service.host_id,
-        )
-        self.ca_bundle = service.ca_bundle
-
-
-def _kind(beginning: str, url: str) -> str:
-    """Scheme and host, and what tells two URLs of one host apart without telling them."""
-    parts = urlsplit(url)
-    digest = hashlib.sha256(url.encode()).hexdigest()[:12]
-    return f"{beginning}:{parts.scheme}://{parts.hostname}:{digest}"
+    return PutUrl(url, transport, kind_of(url))
 
 
 def _secrets(url: str) -> tuple[str, ...]:
     parts = urlsplit(url)
-    values = (parts.query, parts.password or "", *(value for _, value in parse_qsl(parts.query)))
+    values = (parts.query, parts.password or "", *(row.partition("=")[2] for row in parts.query.split("&")))
     return tuple(value for value in values if len(value) >= _SHORTEST_SECRET)
 
 

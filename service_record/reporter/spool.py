@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service_record.reporter.answers import printable
-from service_record.reporter.durable import place_by_moving, remove_torn, sync_directory
+from service_record.reporter.durable import place_by_moving, remove_torn, sync_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Spool:
         for path in dropped:
             path.unlink(missing_ok=True)
         if dropped:
-            sync_directory(self.directory)
+            sync_names(self.directory)
 
 
 def _make_newest(bundle: Path, others: list[Path]) -> None:

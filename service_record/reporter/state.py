@@ -105,7 +105,8 @@ class State:
     """Fingerprints whose bundle had a secret in it that would have left the host."""
     cursor: str | None = None
     """Of the journal, at the end of what was shipped last."""
-    pause: Pause | None = None
+    pauses: Mapping[str, Pause] = field(default_factory=dict)
+    """Destination -> until when it is left alone."""
     is_careful: bool = False
     """True when an earlier state was lost: what was spent before is not known."""
 
@@ -120,6 +121,10 @@ class State:
     def uptime_before(self, boot_id: str) -> float:
         """How long all other boots were up as far as rounds saw it."""
         return self.earlier_uptime + sum(boot.uptime for boot in self.boots if boot.boot_id != boot_id)
+
+    def is_paused(self, destination: str, boot_id: str, uptime: float) -> bool:
+        pause = self.pauses.get(destination)
+        return pause is not None and pause.boot_id == boot_id and uptime < pause.uptime
 
     def spent_at(self, destination: str) -> Spent:
         return self.spent.get(destination, Spent())

@@ -5,6 +5,7 @@ reason says what to do.
 """
 
 import logging
+import math
 import ssl
 import time
 from collections.abc import Collection, Mapping
@@ -17,10 +18,19 @@ from urllib.parse import unquote, urlsplit
 import httpx2
 import stamina
 
-from service_record.reporter.answers import Answered, Outcome, Unreachable, one_line, printable, retry_after
+from service_record.reporter.answers import (
+    MOST_BODY,
+    Answered,
+    Outcome,
+    Unreachable,
+    one_line,
+    printable,
+    retry_after,
+)
 from service_record.reporter.attempt import Attempt, Request
 from service_record.reporter.patience import ASK_AGAIN, Patience, wait_before_next
-from service_record.reporter.proxies import Proxies
+from service_record.reporter.proxies import proxy_for
+from service_record.reporter.settings import Proxies
 from service_record.version import __version__
 
 _NONE_KEPT: Final = httpx2.Limits(max_keepalive_connections=0)
@@ -38,7 +48,7 @@ class Reply:
     """An outcome with the body of the answer, as far as it was asked for."""
 
     outcome: Outcome
-    body: bytes = b""
+    body: bytes | bytearray = b""
 
 
 class Transport:
@@ -62,6 +72,7 @@ class Transport:
             **(headers or {}),
         }
         _silence()
+        self._spent = 0.0
         self._client: httpx2.Client | None = None
         self._fault: Unreachable | None = None
         try:
@@ -75,7 +86,7 @@ class Transport:
         patience = self._patience
         return httpx2.Client(
             verify=trust,
-            proxy=_proxy(proxies.for_url(url), trust),
+            proxy=_proxy(proxy_for(url, proxies), trust),
             trust_env=False,  # what the environment says has become settings already
             follow_redirects=False,  # what is sent goes where it was meant to go, the key with it, or nowhere
             limits=_NONE_KEPT,
@@ -97,35 +108,38 @@ class Transport:
 
         `most_body` is how many bytes of a good answer are wanted; an answer without them is no answer.
         """
-        if self._client is None:
+        client, patience, begin = self._client, self._patience, time.monotonic()
+        if client is None:
             return Reply(self._fault or Unreachable("the connection is closed", tries=0))
-        patience = self._patience
-        end = time.monotonic() + patience.budget
+        end = begin + patience.budget - self._spent
         tries = tries or (patience.upload_tries if request.file is not None else patience.tries)
-        sent = count = 0
+        outcomes: list[Outcome] = []
         reply = Reply(Unreachable("nothing was tried", tries=0))
 
-        def judge(again_after: Exception) -> bool | float:
-            if not isinstance(again_after, _TryAgain):
-                return False
-            return wait_before_next(again_after.outcome, again, end - time.monotonic())
+        def judge(wish: Exception) -> bool | float:
+            return isinstance(wish, _TryAgain) and wait_before_next(
+                wish.outcome, again, end - time.monotonic()
+            )
 
         try:
             for attempt in stamina.retry_context(
                 on=judge,
-                attempts=tries,
-                timeout=patience.budget,
+                attempts=tries if end > begin else 1,
+                timeout=None,  # `judge` knows what is left
                 wait_initial=patience.first_wait,
                 wait_max=patience.longest_wait,
                 wait_jitter=patience.jitter,
             ):
                 with attempt:
-                    reply = self._once(self._client, request, most_body)
-                    count, sent = count + 1, sent + reply.outcome.sent
-                    _raise_unless_final(reply.outcome, again, patience.budget)
+                    reply = self._once(client, request, most_body)
+                    outcomes.append(reply.outcome)
+                    _raise_unless_final(reply.outcome, again)
         except _TryAgain:
             pass
-        return replace(reply, outcome=replace(reply.outcome, tries=count, sent=sent))
+        finally:
+            self._spent += time.monotonic() - begin
+        sent = sum(outcome.sent for outcome in outcomes)
+        return replace(reply, outcome=replace(reply.outcome, tries=len(outcomes), sent=sent))
 
     def _once(self, client: httpx2.Client, request: Request, most_body: int | None) -> Reply:
         total = self._patience.upload_total if request.file is not None else self._patience.total
@@ -137,7 +151,7 @@ class Transport:
             return Reply(Unreachable(reason, is_tls=attempt.is_tls, sent=attempt.sent))
         answered = Answered(
             attempt.status,
-            one_line(attempt.body, self._secrets),
+            one_line(bytes(attempt.body[: 2 * MOST_BODY]), self._secrets),
             retry_after(attempt.headers.get("retry-after"), datetime.now(UTC), attempt.headers.get("date")),
             sent=attempt.sent,
         )
@@ -150,8 +164,8 @@ class Transport:
         self._client = None
 
 
-def _raise_unless_final(outcome: Outcome, again: Collection[int], budget: float) -> None:
-    if wait_before_next(outcome, again, budget) is not False:
+def _raise_unless_final(outcome: Outcome, again: Collection[int]) -> None:
+    if wait_before_next(outcome, again, math.inf) is not False:
         raise _TryAgain(outcome)
 
 

@@ -1,12 +1,15 @@
 """Archives that are damaged, or made to do harm: through the library, and through every verb that reads."""
 
+import tarfile
 from datetime import UTC, datetime
 from io import BufferedReader, BytesIO
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service_record.bundle import Bundle, Limits, open_bundle, pack
+from service_record.bundle import Bundle, LeftOut, Limits, open_bundle, pack
+from service_record.bundle.contents import archive_contents
+from service_record.bundle.writing import BundleWriter
 from service_record.entry import Entry
 from tests.archives import COMPRESSIONS, found, record, tar
 from tests.builders import failed_run
@@ -59,6 +62,25 @@ def test_what_was_read_can_be_packed_and_read_again(archive: bytes) -> None:
         assert len(packed.records) == len(records)
         kept = sorted(sum(isinstance(piece, Entry) for piece in pieces) for pieces in records.values())
         assert sorted(len(phases) for phases in found(packed).values()) == kept
+
+
+@given(ARCHIVES, LIMITS)
+def test_all_of_an_archive_is_copied_and_nothing_out_of_it(archive: bytes, limits: Limits) -> None:
+    left_out: list[LeftOut] = []
+    with bounded("archives copied"), around() as directory:
+        copy = directory / "copy"
+        stream = archive_contents(BufferedReader(BytesIO(archive)), "alone", 0, left_out.append, limits)
+        with BundleWriter(copy, top="", mtime=0, workers=1) as bundle:
+            for content in stream:
+                with bundle.member(content.path, mtime=content.written, keep_empty=True) as member:
+                    while data := content.read(999):
+                        member.write(data)
+        with tarfile.open(copy, "r:gz") as again:
+            names = again.getnames()
+        assert names == [member.path for member in bundle.members]
+        assert len(set(names)) == len(names)
+        assert not any(name.startswith("/") or ".." in name.split("/") for name in names)
+        assert all(str(part) for part in left_out)
 
 
 @given(ARCHIVES, COMMANDS, TERMINALS, st.sampled_from(["bundle", "-"]))

@@ -85,8 +85,11 @@ class BootError(Exception):
 class Machine:
     """One machine, booted as often as needed: its units, programs and records stay, its boot id does not."""
 
-    def __init__(self, root: Path, *, is_its_own_clock: bool = False) -> None:
-        """Make the machine's directories in ROOT. With a clock of its own its uptime begins with its boot."""
+    def __init__(self, root: Path, *, is_its_own_clock: bool = False, wants: tuple[str, ...] = ()) -> None:
+        """Make the machine's directories in ROOT. With a clock of its own its uptime begins with its boot.
+
+        Its boots start these units, beside what every boot does.
+        """
         self.records = Records(root / "records")
         self._is_its_own_clock = is_its_own_clock
         self._units = root / "units"
@@ -96,7 +99,8 @@ class Machine:
         self._binds: list[str] = []
         for directory in (self.records.directory, self._units, self._programs, self._observed):
             directory.mkdir()
-        (self._units / "finish.service").write_text(FINISH)
+        started = f"[Unit]\nWants={' '.join(wants)}"
+        (self._units / "finish.service").write_text(FINISH.replace("[Unit]", started, 1))
         for program in (SHIM, EXIT_HELPER, *_python_to_lend()):
             shutil.copy(program, self._programs)
 
@@ -104,8 +108,11 @@ class Machine:
         """Add NAME.service with these lines in its [Service] section, or in [Unit] where they belong."""
         unit = [setting for setting in settings if setting.startswith(UNIT_SETTINGS)]
         service = [setting for setting in settings if setting not in unit]
-        lines = ["[Unit]", *unit, "[Service]", *service, ""]
-        (self._units / f"{name}.service").write_text("\n".join(lines))
+        self.write_unit(f"{name}.service", "\n".join(["[Unit]", *unit, "[Service]", *service, ""]))
+
+    def write_unit(self, name: str, text: str) -> None:
+        """Add a unit of any kind, under its full name."""
+        (self._units / name).write_text(text)
 
     def program(self, name: str, text: str) -> None:
         """Add the executable /usr/local/bin/NAME."""
@@ -133,8 +140,10 @@ class Machine:
         """Give the machine a directory of the host, writable."""
         self._binds.append(f"--bind={host}:{inside}")
 
-    def boot(self, scenario: str, *, seconds: float = 60) -> str:
+    def boot(self, scenario: str, *, seconds: float = 60, uptime: float = 0) -> str:
         """Boot, run the scenario, power off; return what the scenario printed.
+
+        A machine with a clock of its own may begin with so many seconds of uptime.
 
         The scenario is bash, with the functions of PRELUDE. After `power_loss` every process is gone at once;
         nothing shuts down.
@@ -144,17 +153,17 @@ class Machine:
         (self._observed / "power-loss").unlink(missing_ok=True)
         (self._observed / "scenario").write_text(PRELUDE + scenario)
         with cgroup.groups(cgroup.systemd()) as groups:
-            self._run(groups, seconds)
+            self._run(groups, seconds, uptime)
         if not output.exists():
             raise BootError(self._console.read_text(errors="replace"))
         return output.read_text()
 
-    def _run(self, groups: list[Path], seconds: float) -> None:
+    def _run(self, groups: list[Path], seconds: float, uptime: float) -> None:
         environment = {"GROUPS": " ".join(map(str, groups)), "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"}
         with (
             self._console.open("wb") as console,
             subprocess.Popen(
-                ["sh", "-c", ENTER, "sh", *self._nspawn()],
+                ["sh", "-c", ENTER, "sh", *self._nspawn(uptime)],
                 env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"} | environment,
                 stdin=subprocess.DEVNULL,
                 stdout=console,
@@ -172,10 +181,13 @@ class Machine:
     def _power_is_lost(self) -> bool:
         return (self._observed / "power-loss").exists()
 
-    def _nspawn(self) -> Iterator[str]:
+    def _nspawn(self, uptime: float) -> Iterator[str]:
         if self._is_its_own_clock:  # time_namespaces(7)
             up, awake = int(time.clock_gettime(time.CLOCK_BOOTTIME)), int(time.monotonic())
-            yield from ("unshare", "--time", "--fork", f"--boottime=-{up}", f"--monotonic=-{awake}")
+            began = [
+                f"--{name}={int(uptime) - now}" for name, now in (("boottime", up), ("monotonic", awake))
+            ]
+            yield from ("unshare", "--time", "--fork", *began)
         yield from ("systemd-nspawn", "--quiet", "--boot", "--directory=/", "--volatile=yes")
         yield from ("--register=no", "--keep-unit", "--private-network", "--console=pipe")
         yield f"--machine=service-record-{uuid.uuid4().hex[:12]}"
@@ -210,6 +222,11 @@ class Machine:
         program = Path(sys.executable).with_name("service-record")
         command = [str(program), "show", "--from", str(self.records.directory), *arguments]
         return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+    @property
+    def observed(self) -> Path:
+        """The directory /observed of the machine, for what a scenario leaves there."""
+        return self._observed
 
 
 def _python_to_lend() -> list[Path]:

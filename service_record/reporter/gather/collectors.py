@@ -108,6 +108,12 @@ COLLECTORS: Final = (
     _network("ip-neighbour", "ip", "-s", "neighbour"),
     _network("ip-link", "ip", "-s", "link"),
     _network("sockets", "ss", "-lntup"),
+    Collector(
+        "open-vswitch",
+        "bootstrap/network/ovs-vsctl.txt",
+        Command(("ovs-vsctl", "--timeout=5", "show")),
+        needs=("/run/openvswitch/db.sock",),
+    ),
     Collector("hostname", "bootstrap/network/hostname.txt", File("/proc/sys/kernel/hostname")),
     Collector("resolv-conf", "bootstrap/network/resolv.conf", File("/etc/resolv.conf")),
     Collector("nsswitch-conf", "bootstrap/network/nsswitch.conf", File("/etc/nsswitch.conf")),
@@ -167,8 +173,16 @@ COLLECTORS: Final = (
         for what in ("tracking", "sources")
     ),
     # what was installed, and how far that came
-    _system_file("os-release", "/etc/os-release"),
+    Collector(
+        "os-release", "bootstrap/system/os-release.txt", File("/etc/os-release", "/usr/lib/os-release")
+    ),
     _system_file("kernel-version", "/proc/version"),
+    _system_file("selinux", "/sys/fs/selinux/enforce"),
+    Collector(
+        "coredumps",
+        "bootstrap/system/coredumps.txt",
+        Command(("coredumpctl", "--no-pager", "list"), absent=("No coredumps found", "No journal files")),
+    ),
     _system_file("kernel-command-line", "/proc/cmdline"),
     Collector("ignition-result", "bootstrap/system/ignition-result.json", File("/etc/.ignition-result.json")),
     Collector(

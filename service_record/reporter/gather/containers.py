@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from service_record.reporter.gather.model import Begin, GatherError, Pieces, Status, Task
-from service_record.reporter.gather.running import Program
-from service_record.reporter.gather.take import Command
+from service_record.reporter.gather.take import Command, output_of
 
 _LINES: Final = 1000
 _ENDED: Final = frozenset({"container_exited", "exited", "dead", "stopped"})
@@ -49,14 +48,9 @@ class ContainerLogs:
 
     def _listed(self, task: Task) -> list[_Container]:
         form = "--output=json" if self.program == "crictl" else "--format=json"
-        program = Program((self.program, "ps", "--all", form), task.context.environ)
-        printed = b"".join(program.chunks(task.deadline, task.collector.most))
-        if program.status:
-            said = program.errors.decode(errors="replace").strip().splitlines()[-1:]
-            raise GatherError(Status.FAILED, f"exit status {program.status}: {' '.join(said)}")
-        containers = containers_in(printed)
-        containers.sort(key=lambda each: each.created, reverse=True)
-        return sorted(containers, key=lambda each: each.is_running)
+        containers = containers_in(output_of((self.program, "ps", "--all", form), task))
+        newest_first = sorted(containers, key=lambda each: each.created, reverse=True)
+        return sorted(newest_first, key=lambda each: each.is_running)
 
 
 def containers_in(printed: bytes) -> list[_Container]:

@@ -39,12 +39,11 @@ def reachability(task: Task) -> Iterator[bytes]:
 
 
 def _checked(url: str, task: Task) -> Iterator[str]:
-    parts = urlsplit(url)
     try:
+        parts = urlsplit(url)
         host, port = parts.hostname, parts.port or _PORTS.get(parts.scheme)
-    except ValueError as error:
-        yield f"{parts.scheme}: {error}"
-        return
+    except ValueError:
+        host, port = None, None
     if not host or not port:
         yield "not a URL of http or https with a host"
         return
@@ -62,10 +61,14 @@ def _proxy(scheme: str, context: Context) -> Iterator[str]:
     named = given.get(f"{scheme}_proxy")
     if not named:
         return
-    proxy = urlsplit(named if "://" in named else f"//{named}")
-    port = proxy.port or _PORTS["http"]
-    yield f"  proxy    {proxy.hostname}:{port}, but not for {given.get('no_proxy') or 'no host'}"
-    connection, lines = _connected(proxy.hostname or "", port)
+    try:
+        proxy = urlsplit(named if "://" in named else f"//{named}")
+        host, port = proxy.hostname or "", proxy.port or _PORTS["http"]
+    except ValueError:
+        yield "  proxy    what is set is no URL"
+        return
+    yield f"  proxy    {host}:{port}, but not for {given.get('no_proxy') or 'no host'}"
+    connection, lines = _connected(host, port)
     yield from (f"  {line}" for line in lines)
     if connection is not None:
         connection.close()

@@ -21,27 +21,42 @@ _MOST_LOOKED_AT: Final = 10_000
 
 
 def below(root: Path, path: str) -> Path:
-    """Where an absolute path of the host leads, its links being the host's too, and none leading outside."""
-    rest = [part for part in reversed(Path(path).parts) if part != "/"]
+    """Where an absolute path of the host leads, its links being the host's too, and none leading outside.
+
+    Raises GatherError when it leads on and on.
+    """
+    rest = _steps(path)
     place, links = root, 0
     while rest:
-        part = rest.pop()
-        if part == "..":
+        step = rest.pop()
+        if step == "..":
             place = place if place == root else place.parent
             continue
-        target = _link(place / part)
-        if target is None or links == _MOST_LINKS:
-            place /= part
+        target = _link(place / step)
+        if target is None:
+            place /= step
             continue
         links += 1
-        place = root if target.is_absolute() else place
-        rest += [step for step in reversed(target.parts) if step != "/"]
+        if links > _MOST_LINKS:
+            raise GatherError(Status.FAILED, f"{path}: too many links, or links in a circle")
+        place = root if target.startswith("/") else place
+        rest += _steps(target)
     return place
 
 
-def _link(path: Path) -> Path | None:
+def _steps(path: str) -> list[str]:
+    """The steps of a path, the last one first."""
+    return [step for step in reversed(path.split("/")) if step not in ("", ".")]
+
+
+def real(path: Path) -> Path:
+    """Where a path leads; Path.resolve() raises for links in a circle, depending on the version."""
+    return Path(os.path.realpath(path))
+
+
+def _link(path: Path) -> str | None:
     try:
-        return Path(os.readlink(path))  # noqa: PTH115  # Path.readlink() says the same in 3.11, slower
+        return os.readlink(path)  # noqa: PTH115  # as it is written, two slashes at its beginning too
     except OSError:
         return None
 
@@ -89,11 +104,11 @@ def matches(root: Path, patterns: tuple[str, ...], deadline: Deadline) -> list[P
     found: dict[Path, float] = {}
     for pattern in patterns:
         fixed = re.split(r"[*?\[]", pattern, maxsplit=1)[0].rpartition("/")[0]
-        base = below(root, fixed or "/").resolve()
+        base = real(below(root, fixed or "/"))
         for match in islice(base.glob(pattern[len(fixed) + 1 :]), _MOST_LOOKED_AT):
             if deadline.left() == 0:
                 break
             with suppress(OSError):
-                if match.resolve() == match:
+                if real(match) == match:
                     found[match] = match.stat().st_mtime
     return sorted(found, key=lambda path: (-found[path], path))

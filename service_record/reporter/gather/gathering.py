@@ -69,14 +69,22 @@ def _gathered(collector: Collector, context: Context, bundle: Bundle, whole: Dea
 
 
 def _obstacle(collector: Collector, context: Context, whole: Deadline) -> GatherError | None:
-    for need in collector.needs:
-        if need.startswith("/") and not below(context.root, need).exists():
-            return GatherError(Status.ABSENT, f"no {need}")
-        if not need.startswith("/") and found(need, context.environ) is None:
-            return GatherError(Status.ABSENT, f"no program {need}")
+    try:
+        missing = next((need for need in collector.needs if not _is_there(need, context)), None)
+    except GatherError as error:
+        return error
+    if missing is not None:
+        what = missing if missing.startswith("/") else f"program {missing}"
+        return GatherError(Status.ABSENT, f"no {what}")
     if whole.left() == 0:
         return GatherError(Status.TIMED_OUT, "not begun: the time of the whole round was over")
     return None
+
+
+def _is_there(need: str, context: Context) -> bool:
+    if need.startswith("/"):
+        return below(context.root, need).exists()
+    return found(need, context.environ) is not None
 
 
 def _all_pieces(task: Task, files: "_Files") -> GatherError | None:

@@ -24,7 +24,7 @@ def isolated(make: Callable[[], Pieces], deadline: Deadline) -> Pieces:
     """The pieces that `make` gives in a thread of the lowest priority, and what it raises.
 
     Raises GatherError when the thread goes on long after the deadline: it is left behind. When this
-    generator is closed, the deadline is now, and the thread is waited for as long.
+    generator is closed, the deadline is now.
     """
     gone = threading.Event()
     held: queue.Queue[_Item] = queue.Queue(_HELD_PIECES)
@@ -35,7 +35,7 @@ def isolated(make: Callable[[], Pieces], deadline: Deadline) -> Pieces:
     finally:
         gone.set()
         deadline.cut_short()
-        thread.join(_GRACE_SECONDS)
+        thread.join(max(_GRACE_SECONDS - deadline.passed(), 0))
 
 
 def _received(held: "queue.Queue[_Item]", deadline: Deadline) -> Iterator[Piece]:

@@ -1,11 +1,11 @@
 """The journal, as far as it is new; journalctl(1)."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from service_record.reporter.gather.deadline import Deadline
-from service_record.reporter.gather.model import Context, GatherError, Pieces, Task
+from service_record.reporter.gather.model import Context, GatherError, Pieces, Status, Task
 from service_record.reporter.gather.running import Program
 from service_record.reporter.gather.take import Command
 
@@ -13,6 +13,10 @@ _ASK: Final = ("journalctl", "--quiet", "--no-pager")
 _LINES: Final = ("--all", "--utc", "--output=short-iso-precise")
 _NO_JOURNAL: Final = ("No journal files", "is not available", "No data available")
 _BAD_CURSOR: Final = "to cursor"
+_SHARE_OF_TIME: Final = 0.75
+"""For all lines in their order; the rest for the last of them, if that was not enough."""
+_LAST_LINES: Final = 2000
+_GAP: Final = b"\n[service-record: here lines are missing, or some are told twice; the last are these]\n"
 _CURSOR_MARK: Final = b"-- cursor: "
 _CURSOR_SECONDS: Final = 10.0
 _CURSOR_BYTES: Final = 64 << 10
@@ -22,8 +26,8 @@ _CURSOR_BYTES: Final = 64 << 10
 class Journal:
     """Lines of the journal: those after the cursor where there is one, else the last of a boot.
 
-    The last lines of a boot are asked for by their number, so that a time limit costs the oldest of all. What
-    is after a cursor comes oldest first, from whatever boot.
+    They come oldest first. Where they are too many for the time, some in the middle are missing: what came
+    last is given in any case.
     """
 
     units: tuple[str, ...] = ()
@@ -38,20 +42,30 @@ class Journal:
 
         A cursor that this journal does not know is no cursor.
         """
-        if task.context.cursor is None:
-            yield from self._boot().pieces(task)
+        if self.boot and task.context.cursor is not None:
             return
-        if self.boot:
+        most = Deadline(task.deadline.left() * _SHARE_OF_TIME, task.deadline)
+        try:
+            yield from self._in_order(replace(task, deadline=most))
+        except GatherError as stopped:
+            if stopped.status in {Status.TIMED_OUT, Status.CUT} and task.deadline.left():
+                yield _GAP
+                yield from self._last(_LAST_LINES).pieces(task)
+            raise
+
+    def _in_order(self, task: Task) -> Pieces:
+        if task.context.cursor is None:
+            yield from self._last(self.lines).pieces(task)
             return
         try:
             yield from self._news(task.context.cursor).pieces(task)
         except GatherError as error:
             if _BAD_CURSOR not in str(error):
                 raise
-            yield from self._boot().pieces(task)
+            yield from self._last(self.lines).pieces(task)
 
-    def _boot(self) -> Command:
-        span = (f"--boot={self.boot}", f"--lines={self.lines}")
+    def _last(self, lines: int) -> Command:
+        span = (f"--boot={self.boot}", f"--lines={lines}")
         return Command((*_ASK, *_LINES, *self._matches(), *span), absent=_NO_JOURNAL)
 
     def _news(self, cursor: str) -> Command:

@@ -1,7 +1,8 @@
 """Programs that are run for what they print, and that can neither hold us nor stay behind.
 
-A program runs in a session of its own, with nothing to read, the locale C.UTF-8, and idle priority for disks
-where ionice is there to give it; the priority of the processor it inherits from the thread that starts it.
+A program runs in a session of its own, with nothing to read, the locale C.UTF-8, and the lowest priority for
+disks where ionice is there to give it; not the idle one, with which it would never end on the host whose disk
+never rests. The priority for the processor it inherits from the thread that starts it.
 """
 
 import fcntl
@@ -23,7 +24,7 @@ ERROR_BYTES: Final = 4 << 10
 """How much of its error output is kept: the last."""
 
 _DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_IDLE: Final = ("ionice", "-t", "-c", "3")  # -t: never mind where it is not allowed
+_LOWEST: Final = ("-t", "-c", "2", "-n", "7")  # best-effort, last; -t: never mind where it is not allowed
 _LOOK_SECONDS: Final = 0.1
 """How often is looked whether a program has ended whose pipe somebody else keeps, or whether it may go on."""
 _GRACE_SECONDS: Final = 0.5
@@ -53,10 +54,11 @@ class Program:
         path = found(self.name, environ)
         if path is None:
             raise GatherError(Status.ABSENT, f"no program {self.name}")
-        idle = _IDLE if shutil.which(_IDLE[0]) else ()
+        ionice = shutil.which("ionice")
+        lowest = (ionice, *_LOWEST) if ionice else ()
         try:
             self._process = subprocess.Popen(
-                [*idle, path, *command[1:]],
+                [*lowest, path, *command[1:]],
                 cwd="/",
                 env=_environment(environ),
                 stdin=subprocess.DEVNULL,

@@ -10,13 +10,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from service_record.reporter.gather import files
-from service_record.reporter.gather.model import (
-    Begin,
-    GatherError,
-    Pieces,
-    Status,
-    Task,
-)
+from service_record.reporter.gather.model import Begin, GatherError, Pieces, Status, Task
 from service_record.reporter.gather.running import Program
 
 _MOST_DIGESTED: Final = 16 << 20
@@ -40,18 +34,37 @@ class Command:
     def pieces(self, task: Task) -> Pieces:
         """Raises GatherError for an exit status that is not fine."""
         program = Program(self.argv, task.context.environ, is_merged=self.is_merged)
-        is_silent = True
-        for chunk in program.chunks(task.deadline, task.collector.most):
-            is_silent = False
-            yield chunk
-        errors = program.errors.decode(errors="replace").strip()
-        if is_silent and any(words in errors for words in self.absent):
-            raise GatherError(Status.ABSENT, errors.splitlines()[-1])
+        is_silent, stopped = True, None
+        try:
+            for chunk in program.chunks(task.deadline, task.collector.most):
+                is_silent = False
+                yield chunk
+        except GatherError as error:
+            stopped = error
+        errors = _text(program.errors)
+        missing = [line for line in errors.splitlines() if any(words in line for words in self.absent)]
+        if is_silent and missing:
+            raise GatherError(Status.ABSENT, missing[0])
         if errors:
             yield b"" if is_silent else b"\n"
             yield f"[service-record: error output]\n{errors}\n".encode()
+        if stopped is not None:
+            raise stopped
         if program.status not in self.fine:
             raise GatherError(Status.FAILED, _ending(program.status, errors))
+
+
+def output_of(argv: tuple[str, ...], task: Task) -> bytes:
+    """All that a program prints, to be understood. Raises GatherError when it does not end well."""
+    program = Program(argv, task.context.environ)
+    printed = b"".join(program.chunks(task.deadline, task.collector.most))
+    if program.status != 0:
+        raise GatherError(Status.FAILED, _ending(program.status, _text(program.errors)))
+    return printed
+
+
+def _text(errors: bytes) -> str:
+    return errors.decode(errors="replace").strip()
 
 
 def _ending(status: int | None, errors: str) -> str:
@@ -66,17 +79,20 @@ class File:
     """The end of one file."""
 
     path: str
+    instead: str | None = None
+    """Where it is when it is not there."""
 
     def pieces(self, task: Task) -> Pieces:
         """Raises GatherError, absent where there is no such file, failed where it is not ours to read."""
-        yield from _file(
-            task.collector.member, files.below(task.context.root, self.path), task.collector.bytes
-        )
+        path = files.below(task.context.root, self.path)
+        if self.instead is not None and not path.exists():
+            path = files.below(task.context.root, self.instead)
+        yield from _file(task.collector.member, path, task.collector.bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The ends of the newest files that match, each under its path below `base` in the collector's directory."""
+    """The ends of the newest files that match, in the collector's directory as they are in `base`."""
 
     base: str
     """An absolute path, which all patterns begin with."""
@@ -87,7 +103,7 @@ class Tree:
     def pieces(self, task: Task) -> Pieces:
         """Raises GatherError, absent where nothing matches, failed where one could not be read."""
         found = _matches(self.patterns, task)
-        base = files.below(task.context.root, self.base).resolve()
+        base = files.real(files.below(task.context.root, self.base))
         trouble: list[GatherError] = []
         for path in found[: self.most]:
             if task.deadline.left() == 0:
@@ -135,7 +151,7 @@ class Listing:
     def pieces(self, task: Task) -> Pieces:
         """Raises GatherError, absent where nothing matches."""
         found = _matches(self.patterns, task)
-        root = task.context.root.resolve()
+        root = files.real(task.context.root)
         for path in sorted(found):
             if task.deadline.left() == 0:
                 raise GatherError(Status.TIMED_OUT, "not all files were looked at within the time")

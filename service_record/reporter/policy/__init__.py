@@ -9,7 +9,15 @@ from service_record.reporter.policy.deciding import decide
 from service_record.reporter.policy.learning import Call, Meaning, learn
 from service_record.reporter.policy.moment import asks, is_due
 from service_record.reporter.policy.plan import Fact, Plan, Result, Shipment, StageReport, Stop
-from service_record.reporter.policy.transitions import after, before, has_moved, kept, not_kept, withheld
+from service_record.reporter.policy.transitions import (
+    after,
+    before,
+    has_moved,
+    heard,
+    kept,
+    not_kept,
+    withheld,
+)
 from service_record.reporter.state import arrive
 
 __all__ = [
@@ -27,6 +35,7 @@ __all__ = [
     "before",
     "decide",
     "has_moved",
+    "heard",
     "is_due",
     "kept",
     "learn",

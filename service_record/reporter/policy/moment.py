@@ -7,7 +7,7 @@ from typing import Final
 
 from service_record.reporter.answers import HostView, View
 from service_record.reporter.evidence import Evidence
-from service_record.reporter.policy.plan import Fact
+from service_record.reporter.policy.plan import SERVICE, Fact
 from service_record.reporter.settings import Settings
 from service_record.reporter.state import BootSeen, State
 
@@ -92,12 +92,9 @@ class Moment:
             return False
         return not self.evidence.is_reboots or self.boot.rounds > 1
 
-    @property
-    def is_paused(self) -> bool:
-        pause = self.state.pause
-        return pause is not None and (
-            pause.boot_id == self.evidence.boot_id and self.evidence.uptime < pause.uptime
-        )
+    def is_paused(self, destination: str) -> bool:
+        """Whether that destination has asked to be left alone for longer than until now."""
+        return self.state.is_paused(destination, self.evidence.boot_id, self.evidence.uptime)
 
 
 def is_due(settings: Settings, state: State, evidence: Evidence) -> bool:
@@ -112,7 +109,7 @@ def is_due(settings: Settings, state: State, evidence: Evidence) -> bool:
 def asks(settings: Settings, state: State, evidence: Evidence) -> bool:
     """Whether the assisted-service is to be asked for its view in this round."""
     moment = Moment(settings, state, evidence)
-    return settings.service is not None and not moment.is_quiet and not moment.is_paused
+    return settings.service is not None and not moment.is_quiet and not moment.is_paused(SERVICE)
 
 
 def _part(settings: Settings, evidence: Evidence) -> float:

@@ -110,7 +110,9 @@ def _left(budget: int, spent: int, kept_back: int) -> int:
 
 
 def is_reachable(moment: Moment, target: Target) -> bool:
-    """Whether the destination is worth a try: the service only when it has just answered."""
+    """Whether the destination is worth a try now: the service only when it has just answered."""
+    if moment.is_paused(target.destination):
+        return False
     return target.destination != SERVICE or isinstance(moment.view, HostView)
 
 
@@ -121,7 +123,5 @@ def is_fresh(moment: Moment, reason: Want) -> bool:
         return False
     if reason is SPOOLED:
         return True
-    is_now = kept.boot_id == evidence.boot_id and kept.uptime == evidence.uptime
-    return is_now or (
-        reason is not NEAR and kept.boot_id == evidence.boot_id and kept.fingerprint == evidence.fingerprint
-    )
+    tells_it = kept.boot_id == evidence.boot_id and kept.fingerprint == evidence.fingerprint
+    return tells_it and (reason is not NEAR or kept.uptime == evidence.uptime)

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from service_record.reporter.answers import Answered
+from service_record.reporter.answers import Answered, View
 from service_record.reporter.evidence import Evidence
 from service_record.reporter.policy import stages
 from service_record.reporter.policy.learning import Call, Meaning, learn
-from service_record.reporter.policy.plan import Plan, Result, Shipment, StageReport
+from service_record.reporter.policy.plan import SERVICE, Plan, Result, Shipment, StageReport
 from service_record.reporter.policy.shipments import PROBE_BYTES
 from service_record.reporter.state import Bundle, Pause, Spent, State
 
@@ -39,14 +39,26 @@ def after(state: State, plan: Plan, results: Iterable[Result], evidence: Evidenc
             state = _after_report(state, result.step, result)
         else:
             state = _after_shipment(state, result.step, result, evidence.boot_id)
-        state = _paused(state, result, evidence)
+        destination = SERVICE if isinstance(result.step, StageReport) else result.step.destination
+        state = _paused(state, destination, result.outcome, evidence)
     return state
 
 
-def has_moved(results: Iterable[Result]) -> bool:
-    """Whether the service is to be asked for its view again before anything else is decided."""
-    puts = [result for result in results if isinstance(result.step, StageReport)]
-    return any(learn(Call.INFO, result.outcome) is Meaning.MOVED for result in puts)
+def heard(state: State, view: View | None, evidence: Evidence) -> State:
+    """The state when the service gave this view."""
+    return _paused(state, SERVICE, view, evidence)
+
+
+def has_moved(state: State, results: Iterable[Result]) -> bool:
+    """Whether the service is to be asked for its view once more before anything else is decided.
+
+    The state is that of `after` with these results.
+    """
+    return any(
+        learn(Call.INFO, result.outcome) is Meaning.MOVED and result.step.fact not in state.dropped
+        for result in results
+        if isinstance(result.step, StageReport)
+    )
 
 
 def kept(state: State, evidence: Evidence) -> State:
@@ -119,11 +131,11 @@ def _spend(spent: Spent, boot_id: str, uploads: int, size: int) -> Spent:
     )
 
 
-def _paused(state: State, result: Result, evidence: Evidence) -> State:
-    outcome = result.outcome
-    if not isinstance(outcome, Answered) or not outcome.retry_after:
+def _paused(state: State, destination: str, answer: View | None, evidence: Evidence) -> State:
+    if not isinstance(answer, Answered) or not answer.retry_after:
         return state
-    return replace(state, pause=Pause(boot_id=evidence.boot_id, uptime=evidence.uptime + outcome.retry_after))
+    pause = Pause(boot_id=evidence.boot_id, uptime=evidence.uptime + answer.retry_after)
+    return replace(state, pauses=_with(state.pauses, destination, pause))
 
 
 def _status(result: Result) -> int:

@@ -1,0 +1,250 @@
+"""`make bench-bundle`: what packing a large journal costs, beside `journalctl | gzip -6` in the same run."""
+
+import argparse
+import base64
+import hashlib
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Self
+
+from bench import journal
+from bench.machine import machine
+from bench.table import Row, duration, replace_between
+from service_record.bundle.writing import DISK_BYTES
+from service_record.redaction import Rules, known_secrets
+from service_record.reporter.bundling import leak_in, make_bundle
+from service_record.reporter.gather import Collector, Context
+from service_record.reporter.gather.take import Command
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "bundle.md"
+MIB = 1 << 20
+QUICK_MEBIBYTES = 64
+FULL_MEBIBYTES = 1024
+SLOWEST = 2.0
+"""At most so many times as long as gzip: throughput of at least a half."""
+MOST_MEMORY = 128 * MIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """Sizes in bytes, times in seconds."""
+
+    journal: int
+    gzip_seconds: float
+    gzip_processor: float
+    gzip_bytes: int
+    pack_seconds: float
+    """Gathering, redaction and packing."""
+    pack_processor: float
+    """With looking through once more."""
+    scan_seconds: float
+    """Looking through what is packed once more."""
+    bundle: int
+    kept: int
+    """How much of the journal is in the bundle."""
+    masked: int
+    memory: int
+    """The most that the process had resident."""
+    disk: int
+    """The most that it took, as the file system counts it."""
+
+    @property
+    def holds(self) -> bool:
+        is_quick = self.pack_seconds <= SLOWEST * self.gzip_seconds
+        return is_quick and self.memory < MOST_MEMORY and self.disk <= DISK_BYTES
+
+
+def measured(root: Path, mebibytes: int) -> Measured:
+    """Compress a journal of that size with gzip, and then make a bundle of it in a process of its own."""
+    programs = journal.install(root, mebibytes * MIB)
+    environment = os.environ | {"PATH": f"{programs}:{os.environ['PATH']}"}
+    size = int(
+        subprocess.run(
+            "journalctl | wc -c", shell=True, env=environment, check=True, capture_output=True
+        ).stdout
+    )
+    packed = root / "journal.gz"
+    begun, processor_begun = time.perf_counter(), _processor(resource.RUSAGE_CHILDREN)
+    subprocess.run(f"journalctl | gzip -6 >{packed}", shell=True, env=environment, check=True)
+    gzip_seconds = time.perf_counter() - begun
+    gzip_processor = _processor(resource.RUSAGE_CHILDREN) - processor_begun
+    gzip_bytes = packed.stat().st_size
+    packed.unlink()
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.bundle", "--pack", root],
+        env=environment,
+        check=True,
+        stdout=subprocess.PIPE,
+    )
+    return Measured(
+        journal=size,
+        gzip_seconds=gzip_seconds,
+        gzip_processor=gzip_processor,
+        gzip_bytes=gzip_bytes,
+        **json.loads(done.stdout),
+    )
+
+
+def pack(root: Path) -> Mapping[str, float]:
+    """Make the bundle in this process, and say what that took."""
+    collector = Collector(
+        "journal", "bootstrap/journals/journal.log", Command(("journalctl",)), 3600, 1 << 40
+    )
+    work = root / "work"
+    work.mkdir()
+    _plant_secrets(root)
+    context = Context(environ=os.environ, root=root)
+    with _Disk(work) as disk:
+        begun = time.perf_counter()
+        made = make_bundle(work, [collector], context, verdict="", at=datetime.now(UTC), seconds=3600)
+        whole_seconds = time.perf_counter() - begun
+    processor = _processor(resource.RUSAGE_SELF)
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    if made.leak or made.gathered[0].reason:
+        raise SystemExit(f"no bundle: {made.leak or made.gathered[0].reason}")
+    begun = time.perf_counter()
+    leak_in(made.path, Rules(known_secrets(root).secrets))
+    scan_seconds = time.perf_counter() - begun
+    return {
+        "pack_seconds": whole_seconds - scan_seconds,
+        "pack_processor": processor,
+        "scan_seconds": scan_seconds,
+        "bundle": made.bytes,
+        "kept": sum(member.bytes or 0 for member in made.members if member.path == collector.member),
+        "masked": made.masked,
+        "memory": memory,
+        "disk": disk.most,
+    }
+
+
+def _plant_secrets(root: Path) -> None:
+    """What a host knows: each is looked for in each of its forms."""
+    registries = ("cloud.openshift.com", "quay.io", "registry.connect.redhat.com", "registry.redhat.io")
+    auths = {
+        name: {
+            "auth": base64.b64encode(
+                f"user+{name}:{hashlib.sha256(name.encode()).hexdigest()}".encode()
+            ).decode()
+        }
+        for name in registries
+    }
+    for path, text in {
+        "root/.docker/config.json": json.dumps({"auths": auths}),
+        "opt/openshift/auth/kubeadmin-password": "aBcDe-FgHiJ-kLmNo-PqRsT",
+        "etc/service-record/token": hashlib.sha256(b"token").hexdigest(),
+    }.items():
+        (root / path).parent.mkdir(parents=True)
+        (root / path).write_text(text)
+
+
+def _processor(who: int) -> float:
+    """Seconds of processor time."""
+    used = resource.getrusage(who)
+    return used.ru_utime + used.ru_stime
+
+
+class _Disk:
+    """What this process has in a directory at most, files without a name too, looked at again and again."""
+
+    def __init__(self, directory: Path) -> None:
+        self.most = 0
+        self._directory = directory
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._stop.wait(0.02):
+            self.most = max(self.most, disk_use(self._directory))
+
+
+def disk_use(directory: Path) -> int:
+    """What this process has open in a directory now, as the file system counts it."""
+    found: dict[int, int] = {}
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            if str(descriptor.readlink()).startswith(f"{directory}/"):
+                status = descriptor.stat()
+                found[status.st_ino] = status.st_blocks * 512
+    return sum(found.values())
+
+
+def rows(root: Path) -> Iterator[Row]:
+    """The quick one, for `make bench`."""
+    (root / "bundle").mkdir()
+    found = measured(root / "bundle", QUICK_MEBIBYTES)
+    yield Row(
+        what=f"bundle: gather, redact and pack {QUICK_MEBIBYTES} MiB",
+        seconds=found.pack_seconds,
+        against="journalctl piped to gzip -6",
+        reference=found.gzip_seconds,
+        limit=f"{SLOWEST:.0f} x",
+        holds=found.holds,
+    )
+
+
+def told(found: Measured) -> str:
+    """The table of one measurement."""
+    rate = found.gzip_seconds / found.pack_seconds
+    compressor = "zlib" if find_spec("isal") is None else "ISA-L"
+    cells = [
+        ("", "`journalctl \\| gzip -6`", f"bundle, with {compressor}", "limit"),
+        ("journal", mebibytes(found.journal), "the same", ""),
+        ("gather, redact, pack", duration(found.gzip_seconds), duration(found.pack_seconds), ""),
+        ("throughput", "1", f"{rate:.2f}", f"at least {1 / SLOWEST}"),
+        ("processor time, all of it", duration(found.gzip_processor), duration(found.pack_processor), ""),
+        ("look through once more", "", duration(found.scan_seconds), ""),
+        ("compressed", mebibytes(found.gzip_bytes), mebibytes(found.bundle), mebibytes(DISK_BYTES)),
+        ("journal in it", "all", mebibytes(found.kept), ""),
+        ("secrets masked", "0", f"{found.masked:,}", ""),
+        ("memory at most", "", mebibytes(found.memory), mebibytes(MOST_MEMORY)),
+        ("disk at most", "", mebibytes(found.disk), mebibytes(DISK_BYTES)),
+    ]
+    head, *body = ("| " + " | ".join(row) + " |" for row in cells)
+    return "\n".join([head, "|---|---|---|---|", *body])
+
+
+def mebibytes(size: int) -> str:
+    return f"{size / MIB:.3g} MiB" if size < 1000 * MIB else f"{size / MIB:.0f} MiB"
+
+
+def main() -> int:
+    """The exit status: 1 when a promise does not hold."""
+    parser = argparse.ArgumentParser(prog="python -m bench.bundle", description=__doc__)
+    parser.add_argument(
+        "--mebibytes", type=int, default=FULL_MEBIBYTES, help="of journal [default: %(default)s]"
+    )
+    parser.add_argument("--pack", type=Path, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.pack:
+        print(json.dumps(pack(arguments.pack)))
+        return 0
+    with tempfile.TemporaryDirectory(prefix="service-record-bench-") as directory:
+        found = measured(Path(directory), arguments.mebibytes)
+    text = f"{machine()}\n\n{told(found)}"
+    print(text)
+    replace_between(PAGE, "bench-bundle", text)
+    return int(not found.holds)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

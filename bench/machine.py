@@ -1,0 +1,22 @@
+"""What was measured on, in one line."""
+
+import os
+import platform
+import shutil
+import subprocess
+
+
+def machine() -> str:
+    """What it was measured on; jq's absence takes rows out of the table."""
+    bash = subprocess.run(
+        ["bash", "-c", "printf %s $BASH_VERSION"], check=True, stdout=subprocess.PIPE, text=True
+    ).stdout
+    words = [
+        f"Python {platform.python_version()}",
+        f"bash {bash}",
+        f"Linux {platform.release()}",
+        f"{os.cpu_count()} processors",
+    ]
+    if shutil.which("jq") is None:
+        words.append("no jq: nothing to compare the shim with")
+    return "Measured on: " + ", ".join(words) + "."

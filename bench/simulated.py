@@ -1,0 +1,178 @@
+"""A host, an assisted-service, and rounds between them, in values: what the reporter's rules come to."""
+
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from service_record.diagnosis import Verdict
+from service_record.reporter.answers import Answered, HostView, Outcome, View
+from service_record.reporter.evidence import Evidence, Traces
+from service_record.reporter.policy import (
+    Plan,
+    Result,
+    Shipment,
+    StageReport,
+    after,
+    arrive,
+    asks,
+    before,
+    decide,
+    has_moved,
+    heard,
+    is_due,
+    kept,
+)
+from service_record.reporter.settings import Service, Settings
+from service_record.reporter.state import State
+
+MINUTE = 60.0
+DAY = 86400.0
+FIRST_ROUND = 20.0
+"""Seconds after its boot that a host is that far."""
+_MOST_PLANS = 10
+ID = "01234567-89ab-cdef-0123-456789abcdef"
+
+
+def settings(**others: object) -> Settings:
+    """Those of a host that was set up as the documentation has it, but for `others`."""
+    service = Service(
+        url="https://assisted.example", cluster_id=ID, infra_env_id=ID, host_id=ID, token="token"
+    )
+    return replace(Settings(service=service), **others)  # type: ignore[arg-type]
+
+
+@dataclass
+class Answering:
+    """Keeps the assisted-service's rules as far as the reporter's traffic goes, and counts what it gets."""
+
+    knows_stages: bool = False
+    knows_host_boot: bool = False
+    view: View = field(
+        default_factory=lambda: HostView(stage="Rebooting", status="installing-in-progress", kind="Host")
+    )
+    faults: Callable[[str], Outcome | None] = lambda _call: None
+    """What to answer to a call in the service's place; None for its own answer."""
+    calls: Counter[str] = field(default_factory=Counter)
+    accepted: list[StageReport] = field(default_factory=list)
+    uploads: list[Shipment] = field(default_factory=list)
+    bytes: int = 0
+
+    def get(self) -> View:
+        self.calls["GET"] += 1
+        return self.faults("GET") or self.view
+
+    def put(self, report: StageReport) -> Outcome:
+        self.calls["PUT"] += 1
+        fault = self.faults("PUT")
+        if fault is not None:
+            return fault
+        if report.is_new_stage and not self.knows_stages:
+            return Answered(400)
+        assert isinstance(self.view, HostView)
+        if report.stage != self.view.stage and not report.is_new_stage:
+            return Answered(409)
+        self.view = replace(self.view, stage=report.stage, info=report.info)
+        self.accepted.append(report)
+        return Answered(200)
+
+    def upload(self, shipment: Shipment, size: int) -> Outcome:
+        self.calls["POST"] += 1
+        fault = self.faults("POST")
+        if fault is not None:
+            self.bytes += fault.sent
+            if fault.sent > 0:
+                self.uploads.extend([shipment] * max(1, -(-fault.sent // size)))
+            return fault
+        if shipment.kind == "host_boot" and not self.knows_host_boot:
+            self.bytes += 300
+            return Answered(400, sent=300)
+        self.uploads.append(shipment)
+        self.bytes += size
+        return Answered(204, sent=size)
+
+
+def steps(
+    settings: Settings, state: State, evidence: Evidence, service: Answering, size: int
+) -> Generator[State, None, Plan]:
+    """A round: each state that is saved in it, and in the end its last plan. Whoever stops it killed it."""
+    state = arrive(state, evidence)
+    yield state
+    view = service.get() if asks(settings, state, evidence) else None
+    state = heard(state, view, evidence)
+    for _ in range(_MOST_PLANS):
+        plan = decide(settings, state, view, evidence)
+        if plan.told:
+            state = after(state, plan, (), evidence)
+            yield state
+        results: list[Result] = []
+        planned: tuple[StageReport | Shipment, ...] = (*plan.report, *plan.ship)
+        for step in planned:
+            if plan.gather and isinstance(step, Shipment) and state.bundle != kept(state, evidence).bundle:
+                state = kept(state, evidence)
+                yield state
+            sent = min(size, step.most) if isinstance(step, Shipment) else 0
+            state = before(state, step, evidence, sent)
+            yield state
+            outcome = service.upload(step, sent) if isinstance(step, Shipment) else service.put(step)
+            results.append(Result(step=step, outcome=outcome, size=sent))
+            state = after(state, plan, results[-1:], evidence)
+            yield state
+        if plan.gather and not plan.ship:
+            state = kept(state, evidence)
+            yield state
+        if plan.is_last:
+            return plan
+        if has_moved(state, results):
+            view = service.get()
+    raise AssertionError(f"no end of plans: {plan}")
+
+
+def whole_round(
+    settings: Settings, state: State, evidence: Evidence, service: Answering, size: int
+) -> tuple[State, Plan]:
+    """A round that nothing interrupts."""
+    round_ = steps(settings, state, evidence, service, size)
+    while True:
+        try:
+            state = next(round_)
+        except StopIteration as end:
+            return state, end.value
+
+
+def wakes(boots: Iterable[float]) -> Iterator[tuple[int, float]]:
+    """When the timer wakes the reporter: the number of the boot, and its uptime, each minute."""
+    for boot, seconds in enumerate(boots, 1):
+        uptime = FIRST_ROUND
+        while uptime < seconds:
+            yield boot, uptime
+            uptime += MINUTE
+
+
+def live(
+    settings: Settings,
+    boots: Iterable[float],
+    service: Answering,
+    evidence: Callable[[int, float], Evidence],
+    size: int,
+) -> tuple[State, Plan | None]:
+    """A host's life: boots of so many seconds each, until the reporter stops. None when it never does."""
+    state = State()
+    for boot, uptime in wakes(boots):
+        seen = evidence(boot, uptime)
+        if not is_due(settings, state, seen):
+            continue
+        state, plan = whole_round(settings, state, seen, service, size)
+        if plan.stop is not None:
+            return state, plan
+    return state, None
+
+
+def failing(boot: int, uptime: float, fingerprint: str = "the same") -> Evidence:
+    """A host on which something has failed."""
+    return Evidence(
+        boot_id=f"{boot:032x}",
+        uptime=uptime,
+        traces=Traces(is_pending=True),
+        verdict=Verdict.FAILED,
+        fingerprint=fingerprint,
+    )

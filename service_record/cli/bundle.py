@@ -1,0 +1,210 @@
+"""`service-record bundle`: what explains this host, in an archive without its secrets."""
+
+import os
+import platform
+import re
+import signal
+import sys
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, NoReturn
+
+import click
+
+from service_record import systemd
+from service_record.bundle.limits import shown
+from service_record.bundle.writing import DISK_BYTES, SERVER_BYTES, Packed
+from service_record.cli import REFUSED
+from service_record.cli.output import check_new
+from service_record.cli.redacting import copied, rules_with, secrets_in
+from service_record.cli.sizes import Size
+from service_record.cli.verdict import verdict_page
+from service_record.display.text import count, visible
+from service_record.redaction import Finding
+from service_record.reporter.bundling import SUFFIX, Bundled, make_bundle
+from service_record.reporter.gather import COLLECTORS, Collector, Context
+
+_MIN_BYTES: Final = 1 << 16
+_NICENESS: Final = 10
+_MAX_TOLD: Final = 20
+_PACKED: Final = re.compile(r"(?:\.tar)?\.(?:gz|bz2|xz|zst)$|\.(?:tar|tgz)$")
+
+
+@click.command("bundle")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Where to. [default: log-bundle-HOST-TIME.tar.gz in this directory]",
+)
+@click.option(
+    "--redact",
+    "foreign",
+    metavar="FROM",
+    help="Not of this host: a copy of that bundle or directory, or of standard input (-), without secrets.",
+)
+@click.option(
+    "--secret",
+    "secrets",
+    metavar="FILE",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    multiple=True,
+    help="A file of secrets that may be in it, a pull secret for instance; repeatable.",
+)
+@click.option("--no-redact", is_flag=True, help="Leave the secrets in: for nobody else's eyes.")
+@click.option(
+    "--max-size",
+    metavar="SIZE",
+    type=Size(),
+    help="Of the archive, and of the disk that making it takes: 64M. Logs lose their beginning beyond it. "
+    "[default: 64M, of a copy 250M]",
+)
+def command(
+    *,
+    output: Path | None,
+    foreign: str | None,
+    secrets: tuple[Path, ...],
+    no_redact: bool,
+    max_size: int | None,
+) -> None:
+    """Gather what explains a host into one file, without its secrets.
+
+    Nothing is sent. The archive has the verdict of analyze, the service records, journals, and the state of
+    network, disks and services, where OpenShift's own log bundles have them. The name of the file goes to
+    standard output.
+
+    \b
+    Examples:
+      sudo service-record bundle                    this host
+      sudo service-record bundle -o /mnt/usb/host.tar.gz
+      service-record bundle --redact log-bundle.tar.gz -o for-the-forum.tar.gz
+      service-record bundle --redact must-gather/ --secret pull-secret.txt
+    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    if no_redact and (foreign is not None or secrets):
+        raise click.UsageError("--no-redact masks nothing; it goes with neither --redact nor --secret")
+    if max_size is not None and not _MIN_BYTES <= max_size <= SERVER_BYTES:
+        raise click.UsageError(f"--max-size is from {shown(_MIN_BYTES)} to {shown(SERVER_BYTES)}")
+    at = datetime.now(UTC)
+    path = output or Path(_default_name(foreign, at))
+    check_new(path)
+    with _politely():
+        if foreign is None:
+            _bundle_host(path, at, secrets, redact=not no_redact, most_bytes=max_size or DISK_BYTES)
+        else:
+            _copy(path, at, foreign, secrets, max_size or SERVER_BYTES)
+    click.echo(visible(str(path)))
+
+
+def _bundle_host(path: Path, at: datetime, secrets: Iterable[Path], *, redact: bool, most_bytes: int) -> None:
+    given = secrets_in(secrets)
+    if not redact:
+        click.echo("Warning: secrets are not masked (--no-redact); keep the bundle to yourself", err=True)
+    with _new(path) as unfinished:
+        made = make_bundle(
+            unfinished.parent,
+            _shown(COLLECTORS),
+            Context(environ=os.environ, boot_id=systemd.boot_id()),
+            verdict=verdict_page(at),
+            at=at,
+            most_bytes=most_bytes,
+            redact=redact,
+            secrets=given,
+            name=unfinished.name,
+        )
+        _check(made.leak)
+    _warn_of_unread(made)
+    _tell(made.bytes, made.members, made.kinds)
+
+
+def _copy(path: Path, at: datetime, foreign: str, secrets: Iterable[Path], most_bytes: int) -> None:
+    rules = rules_with(secrets)
+    with _new(path) as unfinished:
+        made = copied(foreign, unfinished, rules, at, most_bytes)
+        _check(made.leak)
+    _tell(made.bytes, made.members, made.kinds)
+
+
+@contextmanager
+def _new(path: Path) -> Iterator[Path]:
+    """Where to make a file that is to be there when it is whole, or not at all."""
+    unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+    try:
+        yield unfinished
+        with unfinished.open("rb") as stream:
+            os.fsync(stream.fileno())
+        check_new(path)
+        unfinished.rename(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _check(leak: Finding | None) -> None:
+    if leak is not None:
+        found = visible(str(leak))
+        click.echo(f"Error: refused: a secret would have left with {found}; nothing was written", err=True)
+        raise click.exceptions.Exit(REFUSED)
+
+
+def _tell(size: int, members: Iterable[Packed], kinds: Counter[str]) -> None:
+    """What is in it, and what is not."""
+    there = list(members)
+    cut = [member for member in there if member.cut]
+    for member in cut[:_MAX_TOLD]:
+        missing = (
+            "left out" if member.bytes is None else f"its first {member.dropped_bytes} bytes are missing"
+        )
+        click.echo(f"Warning: {visible(member.path)}: {missing} ({member.cut})", err=True)
+    if len(cut) > _MAX_TOLD:
+        click.echo(f"Warning: and {len(cut) - _MAX_TOLD} more", err=True)
+    files = count(sum(member.bytes is not None for member in there), "file")
+    click.echo(f"{files}, {size:,} bytes, {count(kinds.total(), 'secret')} masked", err=True)
+
+
+def _warn_of_unread(made: Bundled) -> None:
+    if made.unread:
+        files = count(len(made.unread), "file")
+        click.echo(
+            f"Warning: {files} with secrets could not be read, so that these are masked only where they look "
+            f"like some; try as root ({visible(made.unread[0])})",
+            err=True,
+        )
+
+
+def _shown(collectors: Iterable[Collector]) -> Iterator[Collector]:
+    """The collectors, each told to a terminal when it begins."""
+    if not sys.stderr.isatty():
+        yield from collectors
+        return
+    for collector in collectors:
+        click.echo(f"\r\x1b[K{collector.name}", nl=False, err=True)
+        yield collector
+    click.echo("\r\x1b[K", nl=False, err=True)
+
+
+def _default_name(foreign: str | None, at: datetime) -> str:
+    if foreign is None:
+        host = re.sub(r"[^A-Za-z0-9.-]", "_", platform.node()) or "host"
+        return f"log-bundle-{host}-{at:%Y%m%d%H%M%S}{SUFFIX}"
+    name = "bundle" if foreign == "-" else Path(foreign).resolve().name or "root"
+    return f"{_PACKED.sub('', name)}-redacted{SUFFIX}"
+
+
+@contextmanager
+def _politely() -> Iterator[None]:
+    """What is done for a person is not to hold up what the host is doing; SIGTERM leaves nothing behind."""
+    with suppress(OSError):
+        os.nice(_NICENESS)
+    before = signal.signal(signal.SIGTERM, _end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _end(number: int, _frame: object) -> NoReturn:
+    raise SystemExit(128 + number)

@@ -1,0 +1,91 @@
+"""`service-record report`: one round of the boot reporter."""
+
+import os
+import signal
+from importlib.util import find_spec
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+import click
+
+from service_record.cli import REFUSED
+from service_record.display.text import visible
+from service_record.reporter.places import Places
+
+_NOT_ALL: Final = 75
+_TERMINATED: Final = 143
+_NEEDED: Final = ("httpx2", "stamina")
+
+
+class NotInstalled(click.ClickException):
+    """What the reporter needs beyond the rest of this package is missing."""
+
+    exit_code = click.UsageError.exit_code
+
+
+@click.command("report")
+@click.option(
+    "--due", is_flag=True, help="Only when a round is due, by the frequency that is set; as the timer asks."
+)
+@click.option(
+    "--dry-run", is_flag=True, help="Look, ask the service, and say what would be done; do nothing."
+)
+@click.option("--stop", is_flag=True, help="Never again: remove the reporter and its secrets from this host.")
+@click.option(
+    "--root",
+    metavar="DIRECTORY",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    default=Path("/"),
+    help="The host whose files are below DIRECTORY. [/]",
+)
+def command(*, due: bool, dry_run: bool, stop: bool, root: Path) -> None:
+    """Report how far this host came: one round of the boot reporter.
+
+    It tells the assisted-service each fact once, ships a bundle of what explains the host
+    when something is wrong, and removes itself when it is no longer needed. boot-reporter.service runs it.
+
+    \b
+    Examples:
+      service-record report                  a round now
+      service-record report --dry-run        what would it do?
+      service-record report --stop           be gone for good
+    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    if stop and (due or dry_run):
+        raise click.UsageError("--stop stands alone")
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    if missing and not stop:
+        raise NotInstalled(
+            f"{' and '.join(missing)} not installed; pip install 'service-record[reporter]' brings both"
+        )
+    signal.signal(signal.SIGTERM, _terminated)
+    places = Places(root)
+    if stop:
+        _stop(places)
+    else:
+        _round(places, due=due, dry_run=dry_run)
+
+
+def _round(places: Places, *, due: bool, dry_run: bool) -> None:
+    from service_record.reporter.log import log_for  # noqa: PLC0415  # only what is asked for
+    from service_record.reporter.round import Ended, rehearsed, run_round  # noqa: PLC0415
+
+    if dry_run:
+        for line in rehearsed(places, os.environ):
+            click.echo(visible(line))
+        return
+    if run_round(places, os.environ, log_for(os.environ), only_if_due=due) is Ended.LEAK:
+        raise click.exceptions.Exit(REFUSED)
+
+
+def _stop(places: Places) -> None:
+    from service_record.reporter.log import log_for  # noqa: PLC0415
+    from service_record.reporter.stopping import stop_by_hand  # noqa: PLC0415
+
+    if not stop_by_hand(places, os.environ, log_for(os.environ)):
+        raise click.exceptions.Exit(_NOT_ALL)
+
+
+def _terminated(_number: int, _frame: FrameType | None) -> None:
+    """Unwind, so that what was started is ended and what was begun removed."""
+    raise SystemExit(_TERMINATED)

@@ -1,0 +1,31 @@
+"""The page of `analyze` as a text that goes with a bundle."""
+
+from datetime import datetime
+
+from service_record.cli import told
+from service_record.cli.judging import judging
+from service_record.cli.opening import history_of
+from service_record.cli.present import now_for
+from service_record.display.analysis import analysis
+from service_record.display.page import View, painted
+from service_record.display.text import visible
+from service_record.source import SourceError, open_source
+
+_WIDTH = 100
+
+
+def verdict_page(at: datetime) -> str:
+    """What is wrong with this host, or why nobody can tell; always a text."""
+    try:
+        source = open_source()
+        history = history_of(source)
+        diagnosis = judging(None, None, ()).diagnosis(history, now_for(history, source))
+    except SourceError as error:
+        return f"{visible(str(error))}\n"
+    except OSError as error:
+        return f"{told(error)}\n"
+    if diagnosis is None:
+        return f"no run to judge in {visible(source.name)}\n"
+    return "".join(
+        painted(analysis(diagnosis, history, source.name, View(width=_WIDTH, now=at)), color=False)
+    )

@@ -1,0 +1,135 @@
+"""A bundle of this host: gathered, redacted, packed in one pass, and looked through once more."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from service_record.bundle.writing import DISK_BYTES, BundleWriter, Packed
+from service_record.redaction import Finding, Known, Redactor, Rules, Secret, known_secrets, report, residual
+from service_record.reporter.gather import MANIFEST, ROUND_SECONDS, Collector, Context, Gathered, gather
+from service_record.reporter.gather.manifest import manifest
+
+VERDICT: Final = "verdict.txt"
+REDACTION: Final = "redaction.json"
+SUFFIX: Final = ".tar.gz"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bundled:
+    """A bundle on the disk. One with a leak is not to leave the host."""
+
+    path: Path
+    bytes: int
+    gathered: tuple[Gathered, ...]
+    members: tuple[Packed, ...]
+    """What became of each file of it, in order."""
+    kinds: Counter[str]
+    """How many secrets were masked, by kind."""
+    unread: tuple[str, ...]
+    """Files that may hold secrets and could not be read, so that only the shape of these was looked for."""
+    leak: Finding | None
+
+    @property
+    def masked(self) -> int:
+        """How many secrets were masked."""
+        return self.kinds.total()
+
+
+def bundle_name(at: datetime) -> str:
+    """What a bundle of that time is called, and the directory in it: as OpenShift calls its own."""
+    return f"log-bundle-{at.astimezone(UTC):%Y%m%d%H%M%S}"
+
+
+def make_bundle(
+    directory: Path,
+    collectors: Iterable[Collector],
+    context: Context,
+    *,
+    verdict: str,
+    at: datetime,
+    most_bytes: int = DISK_BYTES,
+    redact: bool = True,
+    secrets: Iterable[Secret] = (),
+    seconds: float = ROUND_SECONDS,
+    name: str | None = None,
+) -> Bundled:
+    """Make a bundle in a directory, of at most so many bytes, with `verdict` as its first page.
+
+    `secrets` are masked beside those of the host. Its file is called `name`, by default like the directory
+    in it. Gathering takes at most about so many seconds. Raises OSError where the disk fails, and leaves
+    nothing then. Without redaction nothing is masked, and nothing looked for.
+    """
+    known = known_secrets(context.root, context.environ) if redact else None
+    rules = Rules((*known.secrets, *secrets)) if known else None
+    path = directory / (name or f"{bundle_name(at)}{SUFFIX}")
+    with BundleWriter(
+        path,
+        top=bundle_name(at),
+        mtime=at.timestamp(),
+        disk_bytes=most_bytes,
+        redact=(lambda: Redactor(rules)) if rules else None,
+    ) as writer:
+        writer.add(VERDICT, verdict.encode(errors="backslashreplace"))
+        gathered = gather(_sharing(collectors, writer), context, writer, seconds=seconds)
+        told = manifest(gathered, at=at, boot_id=context.boot_id, cursor=context.cursor)
+        writer.add(MANIFEST, _json(told | {"redacted": redact, "cut": cuts(writer.members)}))
+        writer.add(REDACTION, _json(redaction_report(writer.masked, known)), as_is=True)
+    return Bundled(
+        path=path,
+        bytes=path.stat().st_size,
+        gathered=gathered,
+        members=tuple(writer.members),
+        kinds=writer.masked,
+        unread=known.unread if known else (),
+        leak=leak_in(path, rules) if rules else None,
+    )
+
+
+def _sharing(collectors: Iterable[Collector], writer: BundleWriter) -> Iterator[Collector]:
+    """The collectors, the last of which may have all the room that is left."""
+    waiting: Collector | None = None
+    for collector in collectors:
+        if waiting is not None:
+            yield waiting
+        waiting = collector
+    writer.shares = False
+    if waiting is not None:
+        yield waiting
+
+
+def leak_in(path: Path, rules: Rules) -> Finding | None:
+    """The first secret in a file that is about to leave; None when there is none. Raises OSError."""
+    with path.open("rb", buffering=0) as stream:
+        return residual(rules, stream)
+
+
+def redaction_report(masked: Counter[str], known: Known | None) -> dict[str, object]:
+    """What redaction.json says: how much was masked, by kind, and which files of secrets were not read.
+
+    A number of passwords behind the word looks like a password, so this is not redacted itself.
+    """
+    if known is None:
+        return {"redacted": False}
+    return {"redacted": True} | report([masked]) | {"unread": list(known.unread)}
+
+
+def cuts(members: Iterable[Packed]) -> list[dict[str, object]]:
+    """The files whose beginning is missing, or which are missing altogether, and why."""
+    return [
+        {
+            "path": member.path,
+            "droppedBytes": member.dropped_bytes,
+            "reason": member.cut.value,
+            "isThere": member.bytes is not None,
+        }
+        for member in members
+        if member.cut
+    ]
+
+
+def _json(document: object) -> bytes:
+    return json.dumps(document, indent=2).encode() + b"\n"

@@ -1,0 +1,78 @@
+"""Whom a round talks to, by the settings: the assisted-service, and the destinations of bundles."""
+
+import platform
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from service_record.reporter.assisted_service import AssistedService
+from service_record.reporter.patience import Patience
+from service_record.reporter.policy.plan import Shipment
+from service_record.reporter.proxies import Proxies
+from service_record.reporter.settings import Settings
+from service_record.reporter.shipping import (
+    HOST_BOOT,
+    Destination,
+    HostBootLogs,
+    HostLogs,
+    Sender,
+    destination,
+)
+
+_ASKING: Final = Patience(read=20.0, total=30.0, tries=3, budget=60.0)
+"""For a few hundred bytes. What takes longer is for the next round."""
+_SHIPPING: Final = Patience(upload_total=180.0, total=60.0, budget=200.0)
+"""For a bundle at one destination: a slow line takes 12 MiB in three minutes at 70 kB/s."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peers:
+    """Who is there to be talked to in one round. Its requests carry one id."""
+
+    settings: Settings
+    request_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+
+    @contextmanager
+    def service(self) -> Iterator[AssistedService | None]:
+        """The assisted-service, to ask and to tell; None when the settings name none."""
+        if self.settings.service is None:
+            yield None
+            return
+        with self._service(_ASKING) as service:
+            yield service
+
+    @contextmanager
+    def destination(self, shipment: Shipment, left: float) -> Iterator[Destination]:
+        """Where this shipment goes, within so many seconds. Raises ValueError where it is no destination."""
+        patience = replace(
+            _SHIPPING,
+            upload_tries=shipment.tries,
+            upload_total=min(_SHIPPING.upload_total, left),
+            budget=min(_SHIPPING.budget, left),
+        )
+        if shipment.to:
+            yield destination(shipment.to, self._sender(patience))
+            return
+        with self._service(patience) as service:
+            yield HostBootLogs(service) if shipment.kind == HOST_BOOT else HostLogs(service)
+
+    def _service(self, patience: Patience) -> AssistedService:
+        if self.settings.service is None:
+            raise ValueError("the settings name no assisted-service")
+        return AssistedService(
+            self.settings.service,
+            proxies=self._proxies(),
+            patience=patience,
+            request_id=self.request_id,
+        )
+
+    def _sender(self, patience: Patience) -> Sender:
+        service = self.settings.service
+        host = service.host_id if service else platform.node() or "host"
+        return Sender(host=host, service=service, proxies=self._proxies(), patience=patience)
+
+    def _proxies(self) -> Proxies:
+        set_ones = self.settings.proxies
+        return Proxies(set_ones.http, set_ones.https, set_ones.no_proxy)

@@ -1,0 +1,281 @@
+"""One round: look at the host, ask the service, do what the rules say, in small steps.
+
+What a step came to is on disk before the next begins, so that a round that is killed is one that ended early.
+Nothing here fails on account of settings, network or disk: that is said, and the next round goes on.
+"""
+
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from service_record import systemd
+from service_record.reporter import console, verdict
+from service_record.reporter.answers import Answered, HostView, NoHost, Refused, View
+from service_record.reporter.cleanup import Tombstone, finish, read_tombstone, stop
+from service_record.reporter.evidence import Evidence, observe
+from service_record.reporter.lock import HeldError, only_one
+from service_record.reporter.log import Log
+from service_record.reporter.peers import Peers
+from service_record.reporter.places import Places
+from service_record.reporter.policy import (
+    Call,
+    Meaning,
+    Plan,
+    Result,
+    Shipment,
+    StageReport,
+    Stop,
+    after,
+    arrive,
+    asks,
+    before,
+    decide,
+    is_due,
+    learn,
+    not_kept,
+)
+from service_record.reporter.settings import Settings, read_settings
+from service_record.reporter.state import State, load, save
+from service_record.reporter.supply import Supply, told_outcome
+
+_MOST_PLANS: Final = 8
+"""In one round. Four are the most that the rules ask for; one more and they are at odds with themselves."""
+
+
+class Ended(StrEnum):
+    """What a round came to. Each of them is as it should be but for a leak."""
+
+    DONE = "done"
+    NOT_DUE = "not due"
+    BUSY = "another round is running"
+    STOPPED = "stopped for good"
+    LEAK = "a bundle was held back: a secret would have left the host"
+
+
+def run_round(places: Places, environ: Mapping[str, str], say: Log, *, only_if_due: bool = False) -> Ended:
+    """Make a round, unless one is running, or the reporter has stopped for good: then finish that."""
+    tombstone = read_tombstone(places)
+    if tombstone is not None:
+        return _finished(places, tombstone, say)
+    try:
+        with _alone(places, say):
+            settings, state = read_settings(places, environ), _loaded(places, say)
+            if only_if_due and not is_due(settings, state, _now()):
+                return Ended.NOT_DUE
+            return Round(places, environ, say, settings, state).run()
+    except HeldError:
+        say.info("another round is running; this one leaves it to that")
+        return Ended.BUSY
+
+
+def rehearsed(places: Places, environ: Mapping[str, str]) -> Iterator[str]:
+    """What a round would do now, a line each: the service is asked for its view, and nothing else is done."""
+    tombstone = read_tombstone(places)
+    if tombstone is not None:
+        yield f"stopped for good: {tombstone.reason}"
+        return
+    settings, state = read_settings(places, environ), load(places.state_file)
+    yield from settings.faults
+    evidence = observe(places, own=(places.service.name,))
+    state = arrive(state, evidence)
+    yield f"verdict: {verdict.sentence(evidence)}"
+    view = _asked(Peers(settings)) if asks(settings, state, evidence) else None
+    yield f"service: {told_view(view)}"
+    yield from _said(decide(settings, state, view, evidence))
+
+
+@dataclass(slots=True)
+class Round:
+    """A round under way."""
+
+    places: Places
+    environ: Mapping[str, str]
+    say: Log
+    settings: Settings
+    state: State
+    evidence: Evidence = field(init=False)
+    view: View | None = None
+    plan: Plan = field(default_factory=Plan)
+    tried: set[tuple[str, ...]] = field(default_factory=set)
+    is_saved: bool = True
+    """Whether the disk has the state."""
+
+    def run(self) -> Ended:
+        for fault in self.settings.faults:
+            self.say.warning(fault)
+        self._sweep()
+        self.evidence = observe(self.places, own=(self.places.service.name,))
+        self._keep(arrive(self.state, self.evidence))
+        peers = Peers(self.settings)
+        if asks(self.settings, self.state, self.evidence):
+            self.view = _asked(peers)
+            self.say.info(f"the service says: {told_view(self.view)}")
+        self._show()
+        supply = Supply(self.places, self.environ, self.say, self.settings, self.evidence)
+        for _ in range(_MOST_PLANS):
+            self.plan = decide(self.settings, self.state, self.view, self.evidence)
+            for line in _said(self.plan):
+                self.say.info(line)
+            if not self.is_saved or not self._follow(peers, supply):
+                break
+        self._keep(supply.settled(self.state))
+        if self.plan.stop is not None:
+            return self._stop(self.plan.stop)
+        return Ended.LEAK if supply.leak is not None else Ended.DONE
+
+    def _follow(self, peers: Peers, supply: Supply) -> bool:
+        """Do what the plan has and was not tried in this round; whether there was any of it.
+
+        The bundle and its shipments come last.
+        """
+        reports = [report for report in self.plan.report if self._is_new((report.stage, report.info))]
+        shipments = [shipment for shipment in self.plan.ship if self._is_new((shipment.kind,))]
+        self._keep(after(self.state, self.plan, (), self.evidence))
+        for report in reports:
+            self._tell(peers, report)
+        if self.plan.gather:
+            self._keep(supply.gather(self.state, self.plan.bundle_bytes))
+        for shipment in shipments:
+            self._ship(peers, supply, shipment)
+        return bool(reports or shipments or self.plan.told)
+
+    def _is_new(self, step: tuple[str, ...]) -> bool:
+        """Whether this was not tried before; what nobody answered is for the next round."""
+        is_new = step not in self.tried
+        self.tried.add(step)
+        return is_new
+
+    def _tell(self, peers: Peers, report: StageReport) -> None:
+        if not self._keep(before(self.state, report, self.evidence)):
+            return
+        with peers.service() as service:
+            if service is None:
+                return
+            outcome = service.report_stage(report.stage, report.info)
+        good = isinstance(outcome, Answered) and outcome.good
+        told = f"{report.fact} (stage {report.stage})"
+        if good:
+            self.say.notice(f"the service was told: {told}")
+        elif learn(Call.STAGE if report.is_new_stage else Call.INFO, outcome) is Meaning.OTHER_FORM:
+            self.say.info(f"the service has no stage {report.stage}: it is told as information")
+        else:
+            self.say.warning(f"the service was not told: {told}: {told_outcome(outcome)}")
+        result = Result(step=report, outcome=outcome)
+        self._keep(after(self.state, self.plan, [result], self.evidence))
+        if not good and isinstance(outcome, Answered):
+            self.view = _asked(peers)
+
+    def _ship(self, peers: Peers, supply: Supply, shipment: Shipment) -> None:
+        kept = supply.bundle(shipment)
+        if kept is None:
+            self._keep(not_kept(self.state))
+            return
+        if not self._keep(before(self.state, shipment, self.evidence, kept.bytes)):
+            return
+        outcome = supply.ship(peers, shipment, kept)
+        result = Result(step=shipment, outcome=outcome, size=kept.bytes)
+        self._keep(after(self.state, self.plan, [result], self.evidence))
+
+    def _keep(self, state: State) -> bool:
+        """Save the state; whether it is on the disk. What cannot be counted must not be done."""
+        if state == self.state and self.is_saved:
+            return True
+        self.state = state
+        try:
+            save(self.places.state_file, state)
+        except OSError as error:
+            self.say.error(
+                f"{self.places.state_file}: {error.strerror}; without it nothing is told or shipped"
+            )
+            self.is_saved = False
+        return self.is_saved
+
+    def _sweep(self) -> None:
+        """Remove what rounds that were killed have left."""
+        with suppress(OSError):
+            shutil.rmtree(self.places.work_directory)
+
+    def _show(self) -> None:
+        said = verdict.sentence(self.evidence)
+        try:
+            console.show(self.places, console.issue(said, self._advice()))
+        except OSError as error:
+            self.say.warning(f"{self.places.issue}: {error.strerror}")
+
+    def _advice(self) -> str:
+        if self.view is None or isinstance(self.view, HostView):
+            return "Log in: service-record analyze"
+        return f"Not reported: {told_view(self.view)}. Log in: service-record analyze"
+
+    def _stop(self, end: Stop) -> Ended:
+        self.say.notice(f"stopped for good: {end.reason}")
+        remove = self.settings.remove
+        _say_left(stop(self.places, end.reason, remove, self.settings.keep_after), self.say)
+        return Ended.STOPPED
+
+
+def told_view(view: View | None) -> str:
+    """What the service says of this host, in a few words."""
+    match view:
+        case None:
+            return "not asked"
+        case HostView():
+            words = [f"stage {view.stage or 'none'}", f"status {view.status or 'none'}", view.role]
+            return ", ".join(filter(None, words))
+        case NoHost():
+            return f"it knows no such host: {view.reason}"
+        case Refused():
+            return f"it refuses our token: {view.status} {view.text}".rstrip()
+        case _:
+            return told_outcome(view)
+
+
+def _said(plan: Plan) -> Iterator[str]:
+    yield from plan.why
+    if plan.stop is not None:
+        yield f"stops: {plan.stop.reason}"
+
+
+def _asked(peers: Peers) -> View | None:
+    with peers.service() as service:
+        return None if service is None else service.host()
+
+
+def _now() -> Evidence:
+    """What is known of this moment without looking at the host: enough to tell whether a round is due."""
+    return Evidence(boot_id=systemd.boot_id() or "unknown", uptime=systemd.uptime() or 0.0)
+
+
+def _loaded(places: Places, say: Log) -> State:
+    try:
+        state = load(places.state_file)
+    except OSError as error:
+        say.error(f"{places.state_file}: {error.strerror}; little is done without it")
+        return State(is_careful=True)
+    if state.is_careful:
+        say.warning(f"{places.state_file}: an earlier one was damaged; at most one bundle is shipped")
+    return state
+
+
+@contextmanager
+def _alone(places: Places, say: Log) -> Iterator[None]:
+    """Hold the lock; where it cannot be had for the disk's sake, go on without. Raises HeldError."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(only_one(places.state_directory))
+        except OSError as error:
+            say.warning(f"{places.state_directory}: {error.strerror}; another round may run beside this one")
+        yield
+
+
+def _finished(places: Places, tombstone: Tombstone, say: Log) -> Ended:
+    _say_left(finish(places, tombstone), say)
+    return Ended.STOPPED
+
+
+def _say_left(left: tuple[str, ...], say: Log) -> None:
+    for line in left:
+        say.error(line)

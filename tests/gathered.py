@@ -1,0 +1,129 @@
+"""A host to gather from, in a directory, with programs of its own; and a bundle that is a directory."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from textwrap import dedent
+from typing import Any, Final
+
+from service_record.reporter.gather import Collector, Context, Gathered, add_manifest, gather
+
+SCRIPT_HEAD: Final = "#!/bin/bash\nPATH=/usr/sbin:/usr/bin:/sbin:/bin\n"
+AT: Final = datetime(2026, 11, 21, 2, tzinfo=UTC)
+
+
+class DirectoryMember:
+    """One file, of which the last lines are kept that are no more than `limit` bytes."""
+
+    def __init__(self, limit: int | None) -> None:
+        self.given = 0
+        self.data = bytearray()
+        self._limit = limit
+
+    @property
+    def cut(self) -> int:
+        return self.given - len(self.data)
+
+    def write(self, data: bytes, /) -> None:
+        self.given += len(data)
+        self.data += data
+        if self._limit is not None and len(self.data) > self._limit:
+            del self.data[: -self._limit]
+            del self.data[: self.data.find(b"\n") + 1]
+
+
+class DirectoryBundle:
+    """The simplest of all bundles."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.paths: list[str] = []
+
+    @contextmanager
+    def member(
+        self,
+        path: str,
+        *,
+        limit: int | None = None,
+        mtime: float | None = None,
+        opening: Callable[[int], bytes] = lambda dropped: b"(cut)\n",
+    ) -> Iterator[DirectoryMember]:
+        member = DirectoryMember(limit)
+        try:
+            yield member
+        finally:
+            before = opening(member.cut) if member.cut else b""
+            self.add(path, before + member.data)
+
+    def add(self, path: str, data: bytes) -> None:
+        place = self.directory / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with place.open("xb") as file:
+            file.write(data)
+        self.paths.append(path)
+
+
+class Host:
+    """A host below `root`; only the programs that a test gives it are on its PATH."""
+
+    def __init__(self, directory: Path) -> None:
+        self.root = directory / "root"
+        self.programs = directory / "programs"
+        self.root.mkdir()
+        self.programs.mkdir()
+        self.bundles = directory / "bundles"
+
+    def file(self, path: str, content: bytes | str = b"") -> Path:
+        place = self.root / path.lstrip("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content.encode() if isinstance(content, str) else content)
+        return place
+
+    def program(self, name: str, body: str) -> None:
+        """Add a program in bash; what it runs itself, it finds where this host's system has it."""
+        path = self.programs / name
+        path.write_text(SCRIPT_HEAD + dedent(body))
+        path.chmod(0o755)
+
+    def context(self, **more: Any) -> Context:
+        environ = {"PATH": str(self.programs)} | more.pop("environ", {})
+        return Context(root=self.root, environ=environ, **more)
+
+    def gather(self, *collectors: Collector, seconds: float = 60, **more: Any) -> "Result":
+        bundle = DirectoryBundle(self.bundles / str(len(list(self.bundles.glob("*")))))
+        bundle.directory.mkdir(parents=True)
+        gathered = gather(collectors, self.context(**more), bundle, seconds=seconds)
+        return Result(bundle, gathered)
+
+
+class Result:
+    """What was gathered."""
+
+    def __init__(self, bundle: DirectoryBundle, gathered: tuple[Gathered, ...]) -> None:
+        self.bundle = bundle
+        self.gathered = gathered
+
+    @property
+    def only(self) -> Gathered:
+        (only,) = self.gathered
+        return only
+
+    def of(self, name: str) -> Gathered:
+        (found,) = (each for each in self.gathered if each.name == name)
+        return found
+
+    def data(self, path: str) -> bytes:
+        return (self.bundle.directory / path).read_bytes()
+
+    def manifest(self) -> Any:
+        add_manifest(self.bundle, self.gathered, at=AT, boot_id="b0" * 16, cursor=None)
+        return json.loads(self.data("manifest.json"))
+
+
+def gathered(
+    host: Host, take: object, member: str = "facts.txt", size: int = 1 << 20, **more: object
+) -> Result:
+    """What one collector gives of a host, into one member or a directory of them."""
+    return host.gather(Collector("facts", member, take, bytes=size), **more)  # type: ignore[arg-type]

@@ -1,0 +1,64 @@
+"""Builders for tests of the reporter: settings files, evidence, views."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from bench.simulated import ID, settings
+from service_record.diagnosis import Verdict
+from service_record.reporter.answers import HostView
+from service_record.reporter.evidence import Evidence, Traces
+from service_record.reporter.places import Places
+from service_record.reporter.policy import arrive
+from service_record.reporter.state import State
+
+BOOT = "b0" * 16
+NEXT_BOOT = "b1" * 16
+PENDING = Traces(is_pending=True)
+APPLIED = Traces(is_applied=True, has_kubelet=True)
+SERVICE = f"""\
+[assisted_service]
+url = "https://assisted.example:8090/"
+cluster_id = "{ID}"
+infra_env_id = "{ID.upper()}"
+host_id = "{ID}"
+"""
+
+__all__ = ["ID", "settings"]
+
+
+def places_with(root: Path, text: str | bytes | None = SERVICE, token: str | None = "raw-token") -> Places:
+    """A host below a root, with this settings file and token."""
+    places = Places(root)
+    places.settings_file.parent.mkdir(parents=True, exist_ok=True)
+    if text is not None:
+        places.settings_file.write_bytes(text.encode() if isinstance(text, str) else text)
+    if token is not None:
+        places.credential_file.write_text(token)
+        places.credential_file.chmod(0o600)
+    return places
+
+
+def evidence(uptime: float = 60.0, *, wrong: bool = False, **fields: object) -> Evidence:
+    """Evidence of a host in its first boot, in which nothing is wrong unless told."""
+    plain = Evidence(
+        boot_id=BOOT,
+        uptime=uptime,
+        traces=PENDING,
+        verdict=Verdict.FAILED if wrong else Verdict.RUNNING,
+        fingerprint="wrong" if wrong else "well",
+    )
+    return replace(plain, **fields)  # type: ignore[arg-type]
+
+
+def host_view(**fields: object) -> HostView:
+    """A host as the service sees it after its reboot."""
+    plain = HostView(stage="Rebooting", status="installing-in-progress", role="master", kind="Host")
+    return replace(plain, **fields)  # type: ignore[arg-type]
+
+
+def seen(*rounds: Evidence, state: State | None = None) -> State:
+    """The state after these rounds in which nothing was done, the last having just begun."""
+    state = state or State()
+    for found in rounds:
+        state = arrive(state, found)
+    return state

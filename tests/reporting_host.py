@@ -1,0 +1,95 @@
+"""A host in a directory, with the settings of its boot reporter; rounds are processes of their own."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from service_record.reporter.places import Places
+from tests.assisted_installation import Host
+from tests.builders import failed_run, write_lines
+from tests.command_line import PROGRAM, Answer
+from tests.programs import REPOSITORY
+
+TOKEN = "canary-52d1ab-of-a-directory"
+POINTER = "/etc/ignition-machine-config-encapsulated.json"
+
+
+class ReportingHost:
+    """The files below `root`; its machine configuration has come, and is not in effect yet."""
+
+    def __init__(self, root: Path, installed: Host, url: str, *settings: str) -> None:
+        self.places = Places(root)
+        self.installed = installed
+        self.write("/etc/service-record/token", TOKEN).chmod(0o600)
+        self.write(POINTER, "{}")
+        self.places.records.mkdir(parents=True)
+        self.settle(url, *settings)
+
+    def settle(self, url: str, *settings: str) -> None:
+        """Write the settings, these and where the service is."""
+        host = self.installed
+        ids = {"cluster_id": host.cluster_id, "infra_env_id": host.infra_env_id, "host_id": host.id}
+        rows = [*settings, "[assisted_service]", f'url = "{url}"', *(f'{k} = "{v}"' for k, v in ids.items())]
+        self.write("/etc/service-record/reporter.toml", "\n".join(rows))
+
+    def write(self, path: str, text: str | bytes = "") -> Path:
+        place = self.places.at(path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return place
+
+    def fail(self) -> None:
+        """Have its bootkube fail."""
+        write_lines(self.places.records / "bootkube.json", *failed_run("pull-image"))
+
+    def command(self, *arguments: str, uptime: int = 60) -> list[str]:
+        """A round on this host, so many seconds after its boot: in a time namespace of its own."""
+        if os.geteuid() != 0:
+            pytest.skip("not root, so no uptime of its own")
+        up, awake = int(time.clock_gettime(time.CLOCK_BOOTTIME)), int(time.monotonic())
+        clocks = [f"--boottime={uptime - up}", f"--monotonic={uptime - awake}"]
+        report = [*PROGRAM, "report", "--root", str(self.places.root), *arguments]
+        return ["unshare", "--time", "--fork", *clocks, *report]
+
+    def environment(self) -> dict[str, str]:
+        """What a round has in its environment; programs of the host's own come first."""
+        return {"PATH": f"{self.places.at('/bin')}:{os.environ['PATH']}", "PYTHONPATH": str(REPOSITORY)}
+
+    @contextmanager
+    def reporting(self) -> Iterator["subprocess.Popen[bytes]"]:
+        """A round that goes on meanwhile, until whoever wanted it leaves."""
+        command = self.command()
+        with subprocess.Popen(
+            command, env=self.environment(), stderr=subprocess.PIPE, start_new_session=True
+        ) as report:
+            try:
+                yield report
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(report.pid, signal.SIGKILL)
+
+    def report(self, *arguments: str, uptime: int = 60, before: tuple[str, ...] = ()) -> Answer:
+        """What a round says; `before` is a program that runs it. The token is in nothing that it says."""
+        done = subprocess.run(
+            [*before, *self.command(*arguments, uptime=uptime)],
+            env=self.environment(),
+            capture_output=True,
+            check=False,
+            timeout=100,
+        )
+        answer = Answer(done.returncode, done.stdout.decode(), done.stderr.decode())
+        assert TOKEN not in answer.out + answer.err
+        return answer
+
+    def files(self) -> set[str]:
+        root = self.places.root
+        return {str(path.relative_to(root)) for path in root.rglob("*") if not path.is_dir()}
+
+    def spooled(self) -> list[Path]:
+        return sorted(self.places.spool_directory.glob("[!.]*"))

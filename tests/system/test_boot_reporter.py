@@ -1,0 +1,239 @@
+"""The boot reporter on a host that boots from its disk: twice, without anybody who answers, and killed."""
+
+import json
+import statistics
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from service_record.history.outcome import Run
+from service_record.reporter.cleanup import Tombstone
+from service_record.reporter.places import Places
+from tests.assisted_installation import CONTROL_PLANE_IGNITION, LOCAL_IGNITION, Claim, Host
+from tests.assisted_rules import AssistedRules
+from tests.assisted_server import AssistedServer, Silence
+from tests.system.reporter_host import TOKEN, ReporterHost
+from tests.system.unix_relay import relay
+
+FAILING = "record_service_stage_start pull-image; ls /no/such/image"
+POINTER = "ignition-machine-config-encapsulated.json"
+EARLY = """\
+[Unit]
+DefaultDependencies=no
+After=local-fs.target
+Before=sysinit.target
+[Service]
+Type=oneshot
+TimeoutStartSec=60
+ExecStart=/bin/sh -c 'until test -e /etc/issue.d/80-service-record.issue; do sleep 0.1; done'
+"""
+TOMBSTONE = {"lib/service-record", "lib/service-record/reporter.stopped"}
+
+
+@pytest.fixture
+def server() -> Iterator[AssistedServer]:
+    with AssistedServer(AssistedRules(auth_type="local")) as server:
+        yield server
+
+
+@pytest.fixture
+def installed(server: AssistedServer) -> Host:
+    """A host that the service waits for, and which has a token."""
+    host = server.rules.add_host(stage="Rebooting")
+    server.rules.tokens[TOKEN] = Claim(host.infra_env_id)
+    return host
+
+
+@contextmanager
+def reachable(host: ReporterHost, server: AssistedServer) -> Iterator[None]:
+    with relay(host.observed / "assisted.socket", server.port):
+        yield
+
+
+def with_pointer_ignition(host: ReporterHost) -> None:
+    """The machine config server's config is there, and to be applied at the next boot."""
+    host.leave(POINTER, "{}")
+
+
+def with_control_plane_ignition(host: ReporterHost) -> None:
+    (host.etc / POINTER).rename(host.etc / f"{POINTER}.bak")
+    host.leave("machine-config-daemon/currentconfig", "{}")
+
+
+def test_a_host_that_boots_twice_reports_both_and_has_no_reporter_when_its_kubelet_is_up(
+    tmp_path: Path, server: AssistedServer, installed: Host
+) -> None:
+    host = ReporterHost(tmp_path, installed)
+    host.machine.bash_service("bootkube", FAILING)
+    with_pointer_ignition(host)
+    with reachable(host, server):
+        host.boot("round")
+        assert (installed.stage, installed.info) == ("Rebooting", LOCAL_IGNITION)
+
+        with_control_plane_ignition(host)
+        host.boot("start bootkube; rest bootkube; round")
+        assert (installed.stage, installed.info) == ("Rebooting", CONTROL_PLANE_IGNITION)
+        (bundle,) = server.rules.objects.values()
+        with tarfile.open(fileobj=BytesIO(bundle)) as archive:
+            assert "verdict.txt" in {Path(name).name for name in archive.getnames()}
+        assert TOKEN.encode() not in bundle
+
+        said = host.boot("""
+            start kubelet
+            until [[ ! -e /etc/systemd/system/boot-reporter.service ]]; do sleep 0.1; done
+            rest boot-reporter
+            leaks
+            systemctl list-units --all --no-legend 'boot-reporter*'
+            systemctl list-unit-files --no-legend 'boot-reporter*'
+        """)
+        assert said == ""
+        calls = server.calls()
+        host.boot("")
+        assert server.calls() == calls
+    assert host.of_the_reporter() == TOMBSTONE
+    assert not host.holds_the_token()
+    assert host.machine.records.services() == ["bootkube"]
+
+
+def test_the_first_round_waits_for_the_disks_and_for_nothing_else_of_the_boot(
+    tmp_path: Path, installed: Host
+) -> None:
+    """A unit that holds the boot up until a round was made: one that waited for more would wait in vain."""
+    host = ReporterHost(tmp_path, installed, eager=False, wants=("early.service",))
+    host.machine.write_unit("early.service", EARLY)
+    assert host.boot("systemctl show --property=Result early.service") == "Result=success\n"
+
+
+def test_a_round_that_takes_long_holds_nothing_up(
+    tmp_path: Path, server: AssistedServer, installed: Host
+) -> None:
+    host = ReporterHost(tmp_path, installed, eager=False)
+    server.fail(Silence(), path="/hosts")
+    with reachable(host, server):
+        jobs = host.boot("""
+            until [[ $(systemctl is-active boot-reporter) == active ]]; do sleep 0.05; done
+            systemctl list-jobs --no-legend
+            [[ $(systemctl is-active boot-reporter) == active ]]
+        """)
+    assert "finish.service" in jobs
+    assert "boot-reporter" not in jobs
+
+
+def test_a_removal_that_a_loss_of_power_cut_short_is_finished_by_the_next_boot(
+    tmp_path: Path, server: AssistedServer, installed: Host
+) -> None:
+    host = ReporterHost(tmp_path, installed)
+    (host.lib / "service-record").mkdir()
+    tombstone = Tombstone("the kubelet is up", remove=(Path("/etc/opt/reporter"),))
+    (host.lib / "service-record/reporter.stopped").write_text(json.dumps(tombstone.to_json()))
+    host.leave("opt/reporter/ca.pem", TOKEN)
+    with reachable(host, server):
+        host.boot(
+            "while [[ -e /etc/systemd/system/boot-reporter.timer ]]; do sleep 0.1; done; rest boot-reporter"
+        )
+    assert host.of_the_reporter() == TOMBSTONE
+    assert not host.holds_the_token()
+    assert server.calls() == []
+
+
+def test_what_no_round_could_remove_any_more_systemd_removes_at_the_next_boot(
+    tmp_path: Path, installed: Host
+) -> None:
+    """The power was lost when the links that start the units were gone, and the units were not."""
+    host = ReporterHost(tmp_path, installed)
+    units = Places(host.etc.parent).unit_directory
+    paths = ["service-record", "systemd/system/boot-reporter.service", "systemd/system/boot-reporter.timer"]
+    paths += ["systemd/system/boot-reporter.service.d", "systemd/system/boot-reporter.timer.d"]
+    (units / "timers.target.wants/boot-reporter.timer").unlink()
+    rule = "tmpfiles.d/boot-reporter.conf"
+    host.leave(rule, "".join(f"R! /etc/{path}\n" for path in [*paths, rule]))
+    host.boot("")
+    assert host.of_the_reporter() == set()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://192.0.2.1"], ids=["refused", "no network"])
+def test_a_host_that_nobody_answers_keeps_its_last_bundle_until_its_time_is_over(
+    tmp_path: Path, installed: Host, url: str
+) -> None:
+    host = ReporterHost(tmp_path, installed, url=url)
+    host.machine.bash_service("bootkube", FAILING)
+    with_pointer_ignition(host)
+    said = host.boot("""
+        start bootkube; rest bootkube
+        round
+        ls /var/lib/service-record/spool
+        cat /etc/issue.d/80-service-record.issue
+        systemctl list-units --failed --no-legend 'boot-reporter*'
+    """)
+    bundle, verdict, *more = said.splitlines()
+    assert bundle.startswith("log-bundle-")
+    assert verdict.startswith("service-record: failed: bootkube in stage pull-image: ")
+    assert " ".join(more).rstrip().endswith("Log in: service-record analyze"), "and no unit has failed"
+    assert not (host.lib / "service-record/reporter.stopped").exists()
+
+    with_control_plane_ignition(host)
+    host.boot("round; rest boot-reporter", uptime=3601)
+    assert host.of_the_reporter() == TOMBSTONE
+    assert not host.holds_the_token()
+
+
+INSTALL = """
+for ((step = 0; step < 25; step++)); do
+  head --bytes=8M /dev/zero | sha256sum >/dev/null
+  sleep 0.05
+done
+"""
+KILLING = """
+killing() { while sleep 0.$((RANDOM % 9 + 1)); do systemctl kill --signal=KILL boot-reporter.service; done; }
+for turn in 1 2 3; do
+  systemctl stop boot-reporter.timer boot-reporter.service
+  start alone; rest alone
+  systemctl start boot-reporter.timer
+  killing 2>/dev/null & killer=$!
+  start together; rest together
+  kill $killer
+done
+systemctl stop boot-reporter.timer
+systemctl reset-failed boot-reporter.service
+round
+journalctl --sync
+journalctl --unit=boot-reporter | grep --count status=9/KILL
+"""
+
+
+@pytest.mark.slow
+def test_a_reporter_that_is_killed_again_and_again_holds_up_no_installation(
+    tmp_path: Path, server: AssistedServer, installed: Host
+) -> None:
+    host = ReporterHost(tmp_path, installed)
+    host.machine.bash_service("bootkube", FAILING)
+    for name in ("alone", "together"):
+        host.machine.bash_service(name, INSTALL)
+    with_pointer_ignition(host)
+    with reachable(host, server):
+        kills = host.boot(f"start bootkube; rest bootkube\n{KILLING}")
+    assert int(kills) >= 3
+    alone, together = ([seconds(run) for run in host.machine.runs(name)] for name in ("alone", "together"))
+    assert len(alone) == len(together) == 3
+    assert statistics.median(together) < 1.5 * statistics.median(alone) + 1
+    told = [event.message for event in server.rules.events if LOCAL_IGNITION in event.message]
+    assert len(told) == 1, "once, however often it was killed"
+    assert len(server.rules.objects) <= 1
+    uploads = [call for call in server.calls() if call.startswith("POST")]
+    assert len(uploads) <= 4
+    assert {path.name for path in (host.lib / "service-record").iterdir()} <= {
+        "reporter.json",
+        "spool",
+        "work",
+    }
+    assert not any((host.lib / "service-record/work").glob("*"))
+
+
+def seconds(run: Run) -> float:
+    assert run.duration is not None
+    return run.duration

@@ -1,0 +1,137 @@
+"""Gathering from a host under a real systemd and journald, without a network."""
+
+import json
+from typing import Any
+
+import pytest
+
+from service_record.reporter.gather import COLLECTORS
+from tests.system.machine import Machine
+
+GATHER = """\
+#!/venv/bin/python
+import os
+import sys
+from pathlib import Path
+
+from service_record.reporter.gather import COLLECTORS, Context, add_manifest, gather, newest_cursor
+from service_record.systemd import boot_id
+from tests.gathered import AT, DirectoryBundle
+
+bundle, cursor = DirectoryBundle(Path(sys.argv[1])), sys.argv[2] if len(sys.argv) > 2 else None
+urls = ("https://api.cluster.example:6443/readyz", "http://192.0.2.1/")
+context = Context(environ=os.environ, boot_id=boot_id(), cursor=cursor, urls=urls)
+print(newest_cursor(context))
+gathered = gather(COLLECTORS, context, bundle)
+add_manifest(bundle, gathered, at=AT, boot_id=context.boot_id, cursor=cursor)
+"""
+
+
+class Gathered:
+    """One bundle that a machine gathered of itself."""
+
+    def __init__(self, machine: Machine, name: str) -> None:
+        self.directory = machine.observed / name
+        manifest = json.loads((self.directory / "manifest.json").read_text())
+        self.collectors: dict[str, dict[str, Any]] = {each["name"]: each for each in manifest["collectors"]}
+
+    def statuses(self, *names: str) -> set[str]:
+        return {self.collectors[name]["status"] for name in names}
+
+    def text(self, member: str) -> str:
+        return (self.directory / member).read_text()
+
+
+@pytest.fixture(scope="module")
+def machine(shared_machine: Machine) -> Machine:
+    shared_machine.program("gather.py", GATHER)
+    shared_machine.unit("kubelet", "ExecStart=sh -c 'echo the node has no address; exit 3'")
+    shared_machine.bash_service("bootkube", "record_service_stage_start cvo-bootstrap\nls /no/such/file")
+    shared_machine.drop_in()
+    shared_machine.boot("""
+        start kubelet bootkube
+        rest kubelet bootkube
+        journalctl --sync
+        cursor=$(gather.py /observed/whole)
+        echo said after the cursor | systemd-cat
+        journalctl --sync
+        gather.py /observed/news "$cursor"
+    """)
+    return shared_machine
+
+
+@pytest.fixture(scope="module")
+def whole(machine: Machine) -> Gathered:
+    return Gathered(machine, "whole")
+
+
+@pytest.fixture(scope="module")
+def news(machine: Machine) -> Gathered:
+    return Gathered(machine, "news")
+
+
+@pytest.mark.parametrize("name", ["whole", "news"])
+def test_nothing_fails_or_hangs_on_a_host_that_has_little(machine: Machine, name: str) -> None:
+    collectors = Gathered(machine, name).collectors.values()
+
+    assert len(collectors) == len(COLLECTORS)
+    assert [each for each in collectors if each["status"] in {"failed", "timed-out", "cut"}] == []
+
+
+def test_what_every_host_has_is_given(whole: Gathered) -> None:
+    of_systemd = ("failed-units", "unit-status", "jobs", "units", "unit-files", "unit-times", "boots")
+    of_journal = ("journal-bootkube", "journal-kubelet", "journal")
+    of_network = ("reachability", "ip-addr", "sockets")
+    of_disks = ("mounts", "block-devices", "disk-space", "inodes")
+    others = ("service-records", "memory", "processes", "clocks", "os-release")
+
+    assert whole.statuses(*of_systemd, *of_journal, *of_network, *of_disks, *others) == {"given"}
+
+
+def test_what_the_host_does_not_have_is_absent(whole: Gathered) -> None:
+    names = (
+        "crictl-ps",
+        "container-logs",
+        "pod-logs",
+        "machine-config",
+        "journal-ignition",
+        "journal-boot-1",
+    )
+
+    assert whole.statuses(*names) == {"absent"}
+    assert whole.statuses("journal-crio") == {"empty"}
+
+
+def test_timings_of_a_boot_that_is_not_finished_are_absent(whole: Gathered) -> None:
+    assert whole.statuses("startup", "blame", "critical-chain") == {"absent"}
+    assert whole.collectors["blame"]["reason"].startswith("Bootup is not yet finished")
+    assert "Id=kubelet.service" in whole.text("bootstrap/systemd/unit-times.txt")
+
+
+def test_a_failed_unit_has_its_status_and_its_journal(whole: Gathered) -> None:
+    assert "kubelet.service" in whole.text("failed-units.txt")
+    assert "status=3" in whole.text("unit-status/kubelet.service.txt")
+    assert "the node has no address" in whole.text("unit-status/kubelet.service.log")
+    assert "the node has no address" in whole.text("bootstrap/journals/kubelet.log")
+    assert "the node has no address" not in whole.text("bootstrap/journals/bootkube.log")
+
+
+def test_the_records_of_the_bundle_are_those_of_the_host(machine: Machine, whole: Gathered) -> None:
+    for service in ("bootkube", "kubelet"):
+        gathered = json.loads(whole.text(f"bootstrap/services/{service}.json"))
+        assert gathered == [entry.to_json() for entry in machine.entries(service)]
+
+
+def test_without_a_network_that_is_what_is_told(whole: Gathered) -> None:
+    told = whole.text("bootstrap/network/reachability.txt")
+
+    assert "https://api.cluster.example:6443\n  name     " in told
+    assert "  connect  192.0.2.1: Network is unreachable" in told
+
+
+def test_after_a_cursor_only_what_is_new_is_given(whole: Gathered, news: Gathered) -> None:
+    assert "said after the cursor" not in whole.text("bootstrap/journals/journal.log")
+    assert "said after the cursor" in news.text("bootstrap/journals/journal.log")
+    assert "the node has no address" not in news.text("bootstrap/journals/journal.log")
+    assert news.statuses("journal-kubelet", "journal-boot-1") == {"empty"}
+    assert news.statuses("service-records", "units") == {"given"}

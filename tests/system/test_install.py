@@ -1,0 +1,71 @@
+"""`install` and `uninstall` on a host whose systemd runs: it knows its units anew each time."""
+
+import pytest
+
+from service_record.history.outcome import Outcome
+from tests.system.machine import Machine
+
+INSTALLER = """\
+cp -a /usr/local/bin /run/programs
+mount -t tmpfs -o mode=0755 tmpfs /usr/local/bin
+mount -t tmpfs -o mode=0755 tmpfs /usr/local/share
+cp -a /run/programs/. /usr/local/bin
+mkdir /etc/service-record
+touch /etc/service-record/reporter.toml
+service_record() {
+  /venv/bin/python -c 'from service_record.cli import main; main(prog_name="service-record")' "$@"
+}
+everything() {  # where systemd, which has just booted, writes things of its own, without times
+  find /usr/local/bin /usr/local/share -printf '%p %m %u %T@ %l\\n' | sort
+  find /etc /var/lib -path '*service-record*' -o -path '*boot-reporter*' -o -path '/etc/systemd*' | sort
+}
+"""
+SCENARIO = f"""\
+{INSTALLER}
+everything >/run/before
+service_record install --all-services --array --reporter 2>&1
+systemctl show --property=ExecStopPost,NeedDaemonReload --value killed
+systemctl is-enabled boot-reporter.timer
+start killed; rest killed
+systemctl start boot-reporter.timer
+service_record install
+service_record uninstall 2>&1
+systemctl is-active boot-reporter.timer
+systemctl show --property=ExecStopPost,NeedDaemonReload --value killed
+everything >/run/after
+diff /run/before /run/after && echo 'as it was'
+"""
+
+
+@pytest.fixture(scope="module")
+def machine(shared_machine: Machine) -> Machine:
+    shared_machine.unit("killed", "ExecStart=/bin/bash -c 'kill -KILL $$$$'")
+    return shared_machine
+
+
+@pytest.fixture(scope="module")
+def output(machine: Machine) -> list[str]:
+    return machine.boot(SCENARIO).splitlines()
+
+
+def test_systemd_knows_at_once_what_came_and_what_went(machine: Machine, output: list[str]) -> None:
+    (stop,) = [line for line in output if line.startswith("{ path=")]
+    assert stop.startswith("{ path=/usr/local/bin/service-record-exit.sh ;")
+    assert "Note: the next boot starts it; systemctl start boot-reporter.timer does so now" in output
+    assert [line for line in output if line in {"yes", "no", "enabled", "active", "inactive"}] == [
+        "no",
+        "enabled",
+        "inactive",
+        "no",
+    ]
+    assert [line for line in output if "run it yourself" in line] == []
+
+
+def test_a_service_that_knows_nothing_of_it_is_recorded(machine: Machine, output: list[str]) -> None:
+    (run,) = machine.runs("killed")
+    assert (run.outcome, run.facts.signal) == (Outcome.FAILURE, "KILL")
+    assert (machine.records.directory / "killed.json").read_text().startswith("[")
+
+
+def test_afterwards_the_host_is_as_it_was(output: list[str]) -> None:
+    assert output[-1] == "as it was", output

@@ -1,0 +1,131 @@
+"""All that is in an archive or a directory, given to be copied, however it was packed or harmed."""
+
+import gzip
+import io
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service_record.bundle import LeftOut, Limits
+from service_record.bundle.contents import archive_contents, directory_contents
+from tests.archives import COMPRESSIONS, header, member, tar
+
+
+def read(archive: bytes, **limits: int) -> tuple[dict[str, bytes], list[tuple[str, str]]]:
+    """The files in an archive, and what is told to be left out."""
+    left_out: list[LeftOut] = []
+    found = {}
+    contents = archive_contents(
+        io.BufferedReader(io.BytesIO(archive)), "x", 0, left_out.append, Limits(**limits)
+    )
+    for content in contents:
+        parts = []
+        while data := content.read(1000):
+            parts.append(data)
+        found[content.path] = b"".join(parts)
+    return found, [(part.path, part.reason) for part in left_out]
+
+
+@pytest.mark.parametrize("packing", COMPRESSIONS)
+def test_every_file_is_given_however_the_archive_is_packed(packing: str) -> None:
+    archive = tar(member("./a/1", b"one" * 5000), member("a/2", b""), member("3", b"three"))
+    assert read(COMPRESSIONS[packing](archive)) == ({"a/1": b"one" * 5000, "a/2": b"", "3": b"three"}, [])
+
+
+def test_what_is_packed_in_it_is_unpacked_at_its_place() -> None:
+    inner = gzip.compress(tar(member("logs/a", b"a"), member("b.zst", COMPRESSIONS[".tar.zst"](b"b"))))
+    archive = tar(member("top/inner.tar.gz", inner), member("top/c.log.xz", COMPRESSIONS[".tar.xz"](b"c")))
+    found = {"top/inner.tar.gz/logs/a": b"a", "top/inner.tar.gz/b": b"b", "top/c.log": b"c"}
+    assert read(archive) == (found, [])
+
+
+def test_a_file_is_called_like_what_was_packed_if_that_has_a_name() -> None:
+    names = ["a.log.gz", "b.gz.gz", "....gz", "c/.gz", "c/...gz", "d.tgz"]
+    archive = tar(*(member(name, gzip.compress(b"x")) for name in names))
+    assert list(read(archive)[0]) == ["a.log", "b", "....gz", "c/.gz", "c/...gz", "d.tgz"]
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../x", "a/../../x", "./"])
+def test_a_name_that_leads_elsewhere_is_refused(name: str) -> None:
+    found, left_out = read(tar(member(name, b"x"), member("after", b"y")))
+    assert found == {"after": b"y"}
+    assert [reason for _, reason in left_out] == ["refused: its name leads out of the archive"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        (tarfile.SYMTYPE, "left out: a symbolic link, not a plain file"),
+        (tarfile.LNKTYPE, "left out: a hard link, not a plain file"),
+        (tarfile.CHRTYPE, "left out: a device, not a plain file"),
+        (tarfile.FIFOTYPE, "left out: a FIFO, not a plain file"),
+    ],
+)
+def test_what_is_no_file_is_left_out_and_told(kind: bytes, told: str) -> None:
+    archive = tar(header("special", type=kind, linkname="/etc/passwd"), member("after", b"y"))
+    assert read(archive) == ({"after": b"y"}, [("special", told)])
+
+
+def test_an_archive_that_nobody_looked_into_is_not_given() -> None:
+    told = "left out: an archive that is not read, and might have secrets in it"
+    assert read(tar(member("a.zip", b"PK\x03\x04..."))) == ({}, [("a.zip", told)])
+    deep = b"secret"
+    for _ in range(9):
+        deep = gzip.compress(deep)
+    assert read(tar(member("a.gz", deep))) == ({}, [("a.gz", told)])
+
+
+def test_a_bomb_is_read_up_to_the_limit() -> None:
+    bomb = gzip.compress(tar(member("a", b"a"), member("zeros", bytes(1 << 20))))
+    found, left_out = read(bomb, read_bytes=1 << 18)
+    assert found["a"] == b"a"
+    assert left_out == [("", "more than 256 KiB to read: the rest was not read")]
+
+
+@settings(deadline=None)
+@given(data=st.data())
+def test_a_damaged_archive_never_raises_and_gives_the_files_before_the_damage(data: st.DataObject) -> None:
+    archive = bytearray(
+        tar(member("a", b"a" * 700), member("b.gz", gzip.compress(b"b" * 99)), member("c", b"c"))
+    )
+    place = data.draw(st.integers(0, len(archive) - 1))
+    if data.draw(st.booleans()):
+        del archive[place:]
+    else:
+        archive[place] ^= data.draw(st.integers(1, 255))
+    found, _ = read(bytes(archive))
+    if place >= 1536:
+        assert found["a"] == b"a" * 700
+
+
+def test_a_directory_gives_its_files_and_follows_no_link(tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b/1.log").write_bytes(b"one")
+    (tmp_path / "a.tar.gz").write_bytes(gzip.compress(tar(member("in/side", b"x"))))
+    (tmp_path / "c.gz").write_bytes(gzip.compress(b"c"))
+    (tmp_path / "link").symlink_to("/etc/passwd")
+    (tmp_path / "directory").symlink_to("/etc")
+    (tmp_path / "made").write_bytes(b"not to be read")
+    os.mkfifo(tmp_path / "pipe")
+    left_out: list[LeftOut] = []
+    contents = directory_contents(tmp_path, left_out.append, without=tmp_path / "made")
+    assert {content.path: content.read(99) for content in contents} == {
+        "a.tar.gz/in/side": b"x",
+        "b/1.log": b"one",
+        "c": b"c",
+    }
+    assert [str(part) for part in left_out] == [
+        "directory: a symbolic link",
+        "link: a symbolic link",
+        "pipe: not a plain file",
+    ]
+
+
+def test_a_directory_that_is_not_there_is_told(tmp_path: Path) -> None:
+    left_out: list[LeftOut] = []
+    assert list(directory_contents(tmp_path / "nowhere", left_out.append)) == []
+    assert [part.reason for part in left_out] == ["No such file or directory"]

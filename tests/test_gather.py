@@ -1,0 +1,383 @@
+"""Gathering: whatever a collector does, the others are gathered, in time, and nothing stays behind."""
+
+import errno
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from service_record.reporter.gather import Collector, Status, gather
+from service_record.reporter.gather.model import Begin, Piece, Pieces, Task
+from service_record.reporter.gather.take import Command, Fact
+from tests.gathered import DirectoryBundle, DirectoryMember, Host
+from tests.programs import REPOSITORY
+
+MUCH = 30.0
+"""Seconds: more than anything here takes on a machine that is busy, and less than what hangs."""
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+def command(*argv: str, seconds: float = MUCH, size: int = 1 << 20, **more: object) -> Collector:
+    return Collector(argv[0], f"{argv[0]}.txt", Command(argv, **more), seconds, size)  # type: ignore[arg-type]
+
+
+def is_there(pid: int) -> bool:
+    """Whether a process runs; not so one that has ended and that nobody has asked for its status."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in {"Z", "X"}
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + MUCH
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def wait_until_gone(pid: int) -> None:
+    wait_for(lambda: not is_there(pid))
+
+
+def test_what_a_program_prints_is_a_member_of_the_bundle(host: Host) -> None:
+    host.program("lsblk", "printf 'vda %s\\n' \"$@\"")
+
+    result = host.gather(command("lsblk", "--all"))
+
+    assert result.only.status is Status.GIVEN
+    assert result.only.bytes == len("vda --all\n")
+    assert result.data("lsblk.txt") == b"vda --all\n"
+
+
+def test_a_program_that_is_not_there_is_absent(host: Host) -> None:
+    result = host.gather(command("nmcli"))
+
+    assert (result.only.status, result.only.reason) == (Status.ABSENT, "no program nmcli")
+    assert result.bundle.paths == []
+
+
+@pytest.mark.parametrize("need", ["/run/systemd/system", "dbus-send"])
+def test_a_collector_whose_needs_are_not_there_is_absent_and_not_run(host: Host, need: str) -> None:
+    host.program("systemctl", f"touch {host.root}/run-anyway")
+
+    result = host.gather(Collector("units", "units.txt", Command(("systemctl",)), needs=(need,)))
+
+    assert result.only.status is Status.ABSENT
+    assert need in str(result.only.reason)
+    assert not (host.root / "run-anyway").exists()
+
+
+def test_a_collector_whose_needs_are_there_is_run(host: Host) -> None:
+    host.program("systemctl", "echo running")
+    host.file("/run/systemd/system/nothing")
+
+    needs = ("/run/systemd/system", "systemctl")
+    result = host.gather(Collector("units", "units.txt", Command(("systemctl",)), needs=needs))
+
+    assert result.only.status is Status.GIVEN
+
+
+def test_a_program_that_prints_nothing_leaves_no_member(host: Host) -> None:
+    host.program("journalctl", "exit 0")
+
+    result = host.gather(command("journalctl"))
+
+    assert (result.only.status, result.only.files) == (Status.EMPTY, ())
+    assert result.bundle.paths == []
+
+
+def test_an_exit_status_is_a_failure_whose_output_and_errors_are_kept(host: Host) -> None:
+    host.program("crictl", "echo half; echo 'connection refused' >&2; exit 7")
+
+    result = host.gather(command("crictl"))
+
+    assert result.only.status is Status.FAILED
+    assert result.only.reason == "exit status 7: connection refused"
+    assert result.data("crictl.txt").startswith(b"half\n")
+    assert b"connection refused" in result.data("crictl.txt")
+
+
+def test_an_exit_status_that_is_fine_is_no_failure(host: Host) -> None:
+    host.program("systemctl", "echo failed; exit 3")
+
+    assert host.gather(command("systemctl", fine=(0, 3))).only.status is Status.GIVEN
+
+
+def test_a_program_that_says_that_the_host_has_no_such_thing_is_absent(host: Host) -> None:
+    host.program("nmcli", "echo 'Error: NetworkManager is not running.' >&2; exit 8")
+
+    result = host.gather(command("nmcli", absent=("is not running",)))
+
+    assert (result.only.status, result.only.reason) == (
+        Status.ABSENT,
+        "Error: NetworkManager is not running.",
+    )
+    assert result.bundle.paths == []
+
+
+def test_a_program_killed_by_a_signal_is_a_failure(host: Host) -> None:
+    host.program("lsblk", "kill -SEGV $$")
+
+    assert host.gather(command("lsblk")).only.reason == "killed by signal 11"
+
+
+def test_a_program_that_hangs_is_killed_and_what_it_printed_is_kept(host: Host) -> None:
+    host.program("df", f"echo $$ >{host.root}/pid; echo first; trap '' TERM; while :; do sleep 1000; done")
+
+    result = host.gather(command("df", seconds=3))
+
+    assert result.only.status is Status.TIMED_OUT
+    assert result.data("df.txt") == b"first\n"
+    assert result.only.seconds < MUCH
+    wait_until_gone(int((host.root / "pid").read_text()))
+
+
+def test_what_a_hanging_program_said_of_errors_is_kept(host: Host) -> None:
+    host.program("df", "echo 'server not responding' >&2; sleep 1000")
+
+    result = host.gather(command("df", seconds=3))
+
+    assert result.only.status is Status.TIMED_OUT
+    assert b"server not responding" in result.data("df.txt")
+
+
+def test_a_program_that_prints_for_ever_is_stopped_and_its_end_kept(host: Host) -> None:
+    host.program("journalctl", "exec yes 'and again'")
+
+    result = host.gather(command("journalctl", size=100_000))
+
+    assert result.only.status is Status.CUT
+    assert result.only.reason is not None
+    assert 800_000 < result.only.bytes < 3_000_000
+    assert result.data("journalctl.txt").count(b"and again\n") >= 9_900
+
+
+def test_errors_for_ever_are_stopped_too(host: Host) -> None:
+    host.program("journalctl", "exec yes >&2")
+
+    result = host.gather(command("journalctl", size=100_000))
+
+    assert result.only.status is Status.CUT
+    assert len(result.data("journalctl.txt")) < 5000
+
+
+def test_of_more_than_the_limit_the_end_is_kept_and_the_rest_counted(host: Host) -> None:
+    host.program("journalctl", "seq 1 10000")
+
+    result = host.gather(command("journalctl", size=20_000))
+
+    whole = b"".join(b"%d\n" % number for number in range(1, 10_001))
+    kept = result.data("journalctl.txt").removeprefix(b"(cut)\n")
+    assert whole.endswith(b"\n" + kept)
+    assert 19_000 < len(kept) <= 20_000
+    assert (result.only.status, result.only.reason) == (Status.CUT, None)
+    assert (result.only.bytes, result.only.dropped_bytes) == (len(whole), len(whole) - len(kept))
+
+
+def test_a_grandchild_that_keeps_the_pipe_holds_nobody_and_does_not_stay(host: Host) -> None:
+    host.program("podman", f"sleep 1000 & echo $! >{host.root}/pid; echo started")
+
+    result = host.gather(command("podman"))
+
+    assert result.only.status is Status.GIVEN
+    assert result.data("podman.txt") == b"started\n"
+    assert result.only.seconds < MUCH
+    wait_until_gone(int((host.root / "pid").read_text()))
+
+
+def test_the_grandchildren_of_a_hanging_program_do_not_stay(host: Host) -> None:
+    host.program("podman", f"sleep 1000 & echo $! >{host.root}/pid; wait")
+
+    assert host.gather(command("podman", seconds=3)).only.status is Status.TIMED_OUT
+    wait_until_gone(int((host.root / "pid").read_text()))
+
+
+def test_a_program_that_closes_its_output_and_goes_on_is_stopped(host: Host) -> None:
+    host.program("podman", "echo done; exec >&- 2>&-; sleep 1000")
+
+    result = host.gather(command("podman", seconds=3))
+
+    assert result.only.status is Status.TIMED_OUT
+    assert result.data("podman.txt") == b"done\n"
+
+
+def test_bytes_of_any_kind_are_kept_as_they_are(host: Host) -> None:
+    host.program("journalctl", r"printf '\0\377\376\033[31m\r\n'; printf '\377broken\n' >&2; exit 1")
+
+    result = host.gather(command("journalctl"))
+
+    assert result.data("journalctl.txt").startswith(b"\0\xff\xfe\x1b[31m\r\n")
+    assert result.only.reason == "exit status 1: �broken"
+
+
+def test_a_reason_is_one_printable_line_and_not_long(host: Host) -> None:
+    host.program("crictl", r"printf 'a\033[31mb\t%0999d' 1 >&2; exit 1")
+
+    reason = host.gather(command("crictl")).only.reason
+
+    assert reason is not None
+    assert reason.startswith("exit status 1: a�[31mb 000")
+    assert len(reason) == 300
+
+
+def test_a_program_has_nothing_to_read_and_no_secrets_in_its_environment(host: Host) -> None:
+    host.program("ip", "cat; env")
+
+    environ = {"PULL_SECRET_TOKEN": "secret", "LC_ALL": "de_DE.UTF-8"}
+    result = host.gather(command("ip"), environ=environ)
+
+    shown = result.data("ip.txt").decode().splitlines()
+    assert "LC_ALL=C.UTF-8" in shown
+    assert not [line for line in shown if "secret" in line]
+
+
+def test_a_program_runs_in_a_session_of_its_own_at_the_lowest_priority(host: Host) -> None:
+    host.program("ps", "set -- $(cat /proc/$$/stat); echo $1 $6 ${19}")
+    ours = os.getpriority(os.PRIO_PROCESS, 0)
+
+    process, session, nice = host.gather(command("ps")).data("ps.txt").split()
+
+    assert process == session
+    assert int(nice) == 19
+    assert os.getpriority(os.PRIO_PROCESS, 0) == ours
+
+
+@pytest.mark.skipif(shutil.which("ionice") is None, reason="there is no ionice to do it")
+def test_a_program_has_the_lowest_priority_for_disks_that_still_lets_it_end(host: Host) -> None:
+    host.program("ps", "ionice -p $$")
+
+    assert host.gather(command("ps")).data("ps.txt") == b"best-effort: prio 7\n"
+
+
+def test_what_a_collector_raises_is_its_own_failure(host: Host) -> None:
+    def broken(task: Task) -> Iterator[bytes]:
+        yield b"before\n"
+        raise KeyError("no such thing")
+
+    host.program("ip", "echo address")
+    result = host.gather(Collector("broken", "broken.txt", Fact(broken)), command("ip"))
+
+    assert result.of("broken").status is Status.FAILED
+    assert result.of("broken").reason == "KeyError: 'no such thing'"
+    assert result.data("broken.txt") == b"before\n"
+    assert result.of("ip").status is Status.GIVEN
+
+
+def test_python_that_hangs_is_left_behind(host: Host) -> None:
+    def hanging(task: Task) -> Iterator[bytes]:
+        yield b"before\n"
+        time.sleep(MUCH)
+
+    host.program("ip", "echo address")
+    result = host.gather(Collector("hanging", "hanging.txt", Fact(hanging), seconds=0.2), command("ip"))
+
+    assert result.of("hanging").status is Status.TIMED_OUT
+    assert result.of("hanging").seconds < MUCH
+    assert result.data("hanging.txt") == b"before\n"
+    assert result.of("ip").status is Status.GIVEN
+
+
+def test_python_that_gives_for_ever_is_left_behind(host: Host) -> None:
+    def endless(task: Task) -> Iterator[bytes]:
+        while True:
+            yield b"again\n"
+
+    result = host.gather(Collector("endless", "endless.txt", Fact(endless), seconds=0.2))
+
+    assert result.only.status is Status.TIMED_OUT
+
+
+def test_when_the_time_of_all_is_over_the_rest_is_not_begun(host: Host) -> None:
+    host.program("df", "sleep 1000")
+    host.program("ip", "echo address")
+
+    result = host.gather(command("df"), command("ip"), seconds=3)
+
+    assert [each.status for each in result.gathered] == [Status.TIMED_OUT] * 2
+    assert "not begun" in str(result.of("ip").reason)
+
+
+class Several:
+    """Gives two files, and one without content."""
+
+    def pieces(self, task: Task) -> Pieces:
+        parts: tuple[Piece, ...] = (
+            Begin("logs/a"),
+            b"one",
+            b"",
+            b"two",
+            Begin("logs/none"),
+            Begin("logs/b", 7),
+        )
+        yield from parts
+        yield b"three"
+
+
+def test_a_collector_may_give_several_files_and_those_without_content_are_left_out(host: Host) -> None:
+    result = host.gather(Collector("logs", "logs/", Several()))
+
+    assert [(file.path, file.bytes) for file in result.only.files] == [("logs/a", 6), ("logs/b", 5)]
+    assert (result.data("logs/a"), result.data("logs/b")) == (b"onetwo", b"three")
+    assert result.only.bytes == 11
+
+
+class FullMember(DirectoryMember):
+    def write(self, data: bytes, /) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+class FullBundle(DirectoryBundle):
+    """A bundle that can take nothing."""
+
+    @contextmanager
+    def member(self, path: str, **how: object) -> Iterator[FullMember]:
+        yield FullMember(None)
+
+
+def test_what_the_bundle_raises_ends_the_round_and_what_runs(host: Host) -> None:
+    host.program("journalctl", f"echo $$ >{host.root}/pid; echo line; sleep 1000")
+
+    with pytest.raises(OSError, match="No space left"):
+        gather([command("journalctl")], host.context(), FullBundle(host.bundles))
+
+    wait_until_gone(int((host.root / "pid").read_text()))
+
+
+STOPPED = """
+import sys
+from pathlib import Path
+from tests.gathered import Host
+from service_record.reporter.gather import Collector
+from service_record.reporter.gather.take import Command
+
+host = Host(Path(sys.argv[1]))
+host.program("df", f"echo $$ >{host.root}/pid; echo first; trap '' TERM; while :; do sleep 1000; done")
+host.gather(Collector("df", "df.txt", Command(("df",)), seconds=1000))
+"""
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, -signal.SIGINT)])
+def test_when_we_are_stopped_what_runs_is_stopped(tmp_path: Path, number: int, status: int) -> None:
+    pid = tmp_path / "root" / "pid"
+    with subprocess.Popen([sys.executable, "-c", STOPPED, tmp_path], cwd=REPOSITORY) as process:
+        try:
+            wait_for(lambda: pid.exists() and bool(pid.read_text().strip()))
+            process.send_signal(number)
+            assert process.wait(MUCH) == status
+        finally:
+            process.kill()
+
+    wait_until_gone(int(pid.read_text()))
+    assert (tmp_path / "bundles" / "0" / "df.txt").read_text() == "first\n"

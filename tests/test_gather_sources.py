@@ -1,0 +1,435 @@
+"""Each kind of source that is gathered from: files, the journal, records, units and containers."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from service_record.reporter.gather import Collector, Status, newest_cursor
+from service_record.reporter.gather.containers import ContainerLogs
+from service_record.reporter.gather.failed_units import FailedUnits
+from service_record.reporter.gather.journal import Journal
+from service_record.reporter.gather.records import ServiceRecords
+from service_record.reporter.gather.take import File, Listing, Tree
+from tests.builders import array, entry, failed_run, upstream_entry
+from tests.gathered import Host, gathered
+
+JOURNALCTL = """
+    for argument; do
+      case $argument in
+      --after-cursor=bad*) echo 'Failed to seek to cursor: Invalid argument' >&2; exit 1 ;;
+      --boot=-*) echo 'Data from the specified boot (-1) is not available: No such boot ID' >&2; exit 1 ;;
+      --unit=none*) echo 'Failed to add filter for units: No data available' >&2; exit 1 ;;
+      --show-cursor) echo '-- cursor: s=17;i=4'; exit ;;
+      esac
+    done
+    echo "$@"
+"""
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+def test_a_file_is_a_member(host: Host) -> None:
+    host.file("/etc/os-release", "ID=rhcos\n")
+
+    assert gathered(host, File("/etc/os-release")).data("facts.txt") == b"ID=rhcos\n"
+
+
+def test_a_file_may_be_elsewhere_instead(host: Host) -> None:
+    host.file("/usr/lib/os-release", "ID=rhcos\n")
+
+    result = gathered(host, File("/etc/os-release", "/usr/lib/os-release"))
+
+    assert result.data("facts.txt") == b"ID=rhcos\n"
+
+
+def test_of_a_huge_file_only_the_end_is_read(host: Host) -> None:
+    with host.file("/var/log/huge.log").open("r+b") as file:
+        file.truncate(1 << 40)
+        file.seek(0, os.SEEK_END)
+        file.write(b"the end\n")
+
+    result = gathered(host, File("/var/log/huge.log"), size=1000)
+
+    assert result.only.status is Status.CUT
+    assert result.only.bytes == (1 << 40) + 8
+    assert result.only.bytes - result.only.dropped_bytes == 1000
+    assert result.data("facts.txt").endswith(b"\0the end\n")
+
+
+def test_a_file_of_the_kernel_has_no_size_and_is_read_all_the_same(host: Host) -> None:
+    host.root = Path("/")
+
+    assert b"MemTotal" in gathered(host, File("/proc/meminfo")).data("facts.txt")
+
+
+def test_a_link_leads_to_where_it_does_on_the_host(host: Host) -> None:
+    host.file("/run/resolv/stub.conf", "nameserver 192.0.2.53\n")
+    host.file("/etc/other")
+    (host.root / "etc" / "resolv.conf").symlink_to("/run/../run/resolv/stub.conf")
+    (host.root / "run" / "up").symlink_to("../../../../../etc/resolv.conf")
+
+    for path in ("/etc/resolv.conf", "/run/up"):
+        assert gathered(host, File(path)).data("facts.txt") == b"nameserver 192.0.2.53\n"
+
+
+def test_links_in_a_circle_are_no_file(host: Host) -> None:
+    host.file("/etc/other")
+    (host.root / "etc" / "resolv.conf").symlink_to("resolv.conf")
+
+    result = host.gather(
+        Collector("conf", "conf", File("/etc/resolv.conf")),
+        Collector("needy", "needy", File("/etc/other"), needs=("/etc/resolv.conf",)),
+    )
+
+    assert [each.status for each in result.gathered] == [Status.FAILED] * 2
+    assert result.of("conf").reason == "/etc/resolv.conf: too many links, or links in a circle"
+
+
+def test_what_is_no_regular_file_is_a_failure_and_holds_nobody(host: Host) -> None:
+    host.file("/var/log/other")
+    os.mkfifo(host.root / "var" / "log" / "pipe")
+
+    result = gathered(host, File("/var/log/pipe"))
+
+    assert result.only.status is Status.FAILED
+    assert "not a regular file" in str(result.only.reason)
+
+
+def test_a_file_that_is_not_ours_to_read_is_a_failure_with_its_name() -> None:
+    with TemporaryDirectory() as directory:
+        Path(directory).chmod(0o755)
+        host = Host(Path(directory))
+        host.file("/etc/shadow", "root:*:").chmod(0o600 if os.geteuid() == 0 else 0)
+        host.bundles.mkdir()
+        host.bundles.chmod(0o777)
+
+        with nobody():
+            result = gathered(host, File("/etc/shadow"))
+
+    assert result.only.status is Status.FAILED
+    assert str(result.only.reason).endswith("etc/shadow: Permission denied")
+
+
+@contextmanager
+def nobody() -> Iterator[None]:
+    """Without root's rights, if we have them."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def test_a_file_whose_disk_fails_is_a_failure(host: Host) -> None:
+    host.root = Path("/")
+
+    result = gathered(host, File("/proc/self/mem"))  # which has nothing at its beginning
+
+    assert (result.only.status, result.bundle.paths) == (Status.FAILED, [])
+    assert str(result.only.reason).endswith("/mem: Input/output error")
+
+
+def test_of_many_files_the_newest_are_members(host: Host) -> None:
+    for number in range(5):
+        path = host.file(f"/var/log/pods/a_b_{number}/etcd/0.log", f"log {number}\n")
+        os.utime(path, (number, number))
+
+    tree = Tree("/var/log/pods", ("/var/log/pods/*/*/*.log",), most=2)
+    result = gathered(host, tree, "pods/")
+
+    assert result.bundle.paths == ["pods/a_b_4/etcd/0.log", "pods/a_b_3/etcd/0.log"]
+    assert (result.only.status, result.only.reason) == (Status.CUT, "the newest 2 of 5 files")
+
+
+def test_no_file_of_many_is_a_link_or_behind_one(host: Host) -> None:
+    secret = host.file("/root/secret/shadow.log", "root:$6$...\n")
+    host.file("/var/log/agent/good.log", "good\n")
+    (host.root / "var/log/agent/link.log").symlink_to(secret)
+    (host.root / "var/log/agent/way").symlink_to(secret.parent)
+
+    result = gathered(
+        host, Tree("/var/log/agent", ("/var/log/agent/*.log", "/var/log/agent/*/*.log")), "agent/"
+    )
+
+    assert result.bundle.paths == ["agent/good.log"]
+
+
+def test_one_bad_file_of_many_is_told_and_the_others_are_members(host: Host) -> None:
+    host.file("/var/log/agent/a.log", "a\n")
+    os.mkfifo(host.root / "var/log/agent/b.log")
+    host.file("/var/log/agent/c.log", "c\n")
+
+    result = gathered(host, Tree("/var/log/agent", ("/var/log/agent/*.log",)), "agent/")
+
+    assert sorted(result.bundle.paths) == ["agent/a.log", "agent/c.log"]
+    assert result.only.status is Status.FAILED
+    assert "b.log: not a regular file" in str(result.only.reason)
+
+
+def test_a_listing_has_names_and_digests_and_no_contents(host: Host) -> None:
+    path = host.file("/etc/machine-config-daemon/currentconfig", "pull secret\n")
+    os.utime(path, (0, 0))
+    path.chmod(0o600)
+
+    listed = gathered(host, Listing(("/etc/machine-config-daemon/*",))).data("facts.txt").decode()
+
+    assert listed.startswith("-rw------- 0:0" if os.geteuid() == 0 else "-rw-------")
+    assert " 12 1970-01-01T00:00:00+00:00 " in listed
+    assert listed.endswith("  /etc/machine-config-daemon/currentconfig\n")
+    assert hashlib.sha256(b"pull secret\n").hexdigest() in listed
+    assert "pull secret" not in listed
+
+
+def test_a_listing_may_be_without_digests(host: Host) -> None:
+    host.file("/etc/NetworkManager/system-connections/wifi.nmconnection", "psk=12345678")
+
+    listed = gathered(host, Listing(("/etc/NetworkManager/system-connections/*",), has_digests=False))
+
+    assert len(listed.data("facts.txt").split()) == 5
+
+
+def test_nothing_that_matches_is_absent(host: Host) -> None:
+    result = gathered(host, Listing(("/etc/kubernetes/*", "/etc/mcs/*")))
+
+    assert result.only.status is Status.ABSENT
+    assert result.only.reason == "no file /etc/kubernetes/*, nor any of 1 others"
+
+
+def test_the_journal_without_a_cursor_is_that_of_the_boot_from_its_end(host: Host) -> None:
+    host.program("journalctl", JOURNALCTL)
+
+    asked = gathered(host, Journal(("kubelet.service",), lines=7)).data("facts.txt").decode().split()
+
+    assert {"--unit=kubelet.service", "--boot=0", "--lines=7", "--utc"} <= set(asked)
+
+
+def test_the_journal_with_a_cursor_is_what_is_after_it(host: Host) -> None:
+    host.program("journalctl", JOURNALCTL)
+
+    asked = gathered(host, Journal(kernel=True), cursor="s=17;i=3").data("facts.txt").decode().split()
+
+    assert {"--after-cursor=s=17;i=3", "_TRANSPORT=kernel"} <= set(asked)
+    assert not [argument for argument in asked if argument.startswith(("--boot", "--lines"))]
+
+
+def test_a_cursor_that_the_journal_does_not_know_is_none(host: Host) -> None:
+    host.program("journalctl", JOURNALCTL)
+
+    result = gathered(host, Journal(), cursor="bad")
+
+    assert result.only.status is Status.GIVEN
+    assert b"--boot=0" in result.data("facts.txt")
+
+
+def test_earlier_boots_are_not_told_again_after_a_cursor(host: Host) -> None:
+    host.program("journalctl", "echo old")
+
+    assert gathered(host, Journal(boot=-1)).data("facts.txt") == b"old\n"
+    assert gathered(host, Journal(boot=-1), cursor="s=17;i=3").only.status is Status.EMPTY
+
+
+@pytest.mark.parametrize(
+    ("endless", "cursor"),
+    [("sleep 1000", None), ("exec yes 'and again'", None), ("exec yes 'and again'", "s=17;i=3")],
+)
+def test_of_a_journal_that_is_too_long_the_last_lines_are_there(
+    host: Host, endless: str, cursor: str | None
+) -> None:
+    host.program("journalctl", f"[[ $* == *--lines=2000* ]] && echo the end && exit; echo begin; {endless}")
+
+    row = Collector("journal", "journal.log", Journal(("kubelet.service",), lines=9), seconds=8, bytes=90_000)
+    result = host.gather(row, cursor=cursor)
+
+    assert result.only.status in {Status.TIMED_OUT, Status.CUT}
+    assert result.data("journal.log").endswith(b"the last are these]\nthe end\n")
+
+
+@pytest.mark.parametrize("journal", [Journal(boot=-1), Journal(("none*.service",))])
+def test_a_boot_or_a_unit_that_the_journal_does_not_know_is_absent(host: Host, journal: Journal) -> None:
+    host.program("journalctl", JOURNALCTL)
+
+    assert gathered(host, journal).only.status is Status.ABSENT
+
+
+def test_the_newest_cursor_is_asked_for(host: Host) -> None:
+    assert newest_cursor(host.context()) is None
+
+    host.program("journalctl", JOURNALCTL)
+    assert newest_cursor(host.context()) == "s=17;i=4"
+
+    host.program("journalctl", "exit 1")
+    assert newest_cursor(host.context()) is None
+
+
+def test_records_are_arrays_with_what_is_damaged_beside_them(host: Host) -> None:
+    lines = b"".join(each.to_line() for each in failed_run())
+    host.file("/var/log/openshift/bootkube.json", lines + b"torn {\n" + entry(at=60).to_line())
+    host.file("/var/log/openshift/bootkube.json.damaged", b"older damage")
+    host.file("/var/log/openshift/kubelet.json", array(upstream_entry()))
+    host.file("/var/log/openshift/kubelet.json.tmp", b"[")
+
+    result = gathered(host, ServiceRecords(), "bootstrap/services/")
+
+    names = ["bootkube.json", "bootkube.json.damaged", "kubelet.json"]
+    assert result.bundle.paths == [f"bootstrap/services/{name}" for name in names]
+    read = json.loads(result.data("bootstrap/services/bootkube.json"))
+    assert [each["phase"] for each in read] == [
+        *("service start", "stage start", "stage end", "service end"),
+        "service start",
+    ]
+    damaged = result.data("bootstrap/services/bootkube.json.damaged")
+    assert damaged.startswith(b"older damage\nline 5: ")
+    assert b"torn {" in damaged
+
+
+def test_a_record_longer_than_its_limit_is_an_array_of_the_last_entries(host: Host) -> None:
+    many = [entry(at=number) for number in range(1000)]
+    host.file("/var/log/openshift/release-image.json", b"".join(each.to_line() for each in many))
+
+    result = gathered(host, ServiceRecords(), "services/", size=10_000)
+
+    data = result.data("services/release-image.json")
+    assert result.only.status is Status.CUT
+    assert 9_000 < len(data) <= 10_002
+    read = json.loads(data)
+    assert read == [each.to_json() for each in many[-len(read) :]]
+
+
+def test_records_may_be_elsewhere(host: Host) -> None:
+    host.file("/srv/records/job.json", entry().to_line())
+
+    result = gathered(host, ServiceRecords(), "services/", environ={"SERVICE_RECORDS_DIR": "/srv/records"})
+
+    assert result.bundle.paths == ["services/job.json"]
+
+
+def test_a_host_without_records_has_none(host: Host) -> None:
+    assert gathered(host, ServiceRecords(), "services/").only.status is Status.ABSENT
+
+
+def test_failed_units_have_their_status_and_their_journal(host: Host) -> None:
+    host.program(
+        "systemctl",
+        """
+        if [[ $1 == list-units ]]; then
+          echo 'kubelet.service loaded failed failed Kubelet'
+          echo 'foo@a-b.service loaded failed failed Foo'
+        else
+          echo "status of ${@: -1}"; exit 3
+        fi
+        """,
+    )
+    host.program("journalctl", JOURNALCTL)
+
+    result = gathered(host, FailedUnits(), "unit-status/")
+
+    units = ("kubelet.service", "foo@a-b.service")
+    assert result.only.status is Status.GIVEN
+    assert result.bundle.paths == [f"unit-status/{unit}.{what}" for unit in units for what in ("txt", "log")]
+    assert result.data("unit-status/kubelet.service.txt") == b"status of kubelet.service\n"
+    assert b"--unit=kubelet.service" in result.data("unit-status/kubelet.service.log")
+
+
+def test_what_cannot_be_had_of_one_failed_unit_does_not_cost_the_others(host: Host) -> None:
+    host.program(
+        "systemctl",
+        """
+        [[ $1 == list-units ]] && printf '%s.service loaded failed\\n' gone kubelet && exit
+        [[ $* == *gone* ]] && echo 'Unit gone.service could not be found.' >&2 && exit 4
+        echo status
+        """,
+    )
+    host.program("journalctl", "echo 'No journal files were found.' >&2; exit 1")
+
+    result = gathered(host, FailedUnits(), "unit-status/")
+
+    assert result.data("unit-status/kubelet.service.txt") == b"status\n"
+    assert result.only.status is Status.FAILED
+    assert result.only.reason == "gone.service: exit status 4: Unit gone.service could not be found."
+
+
+def listed_by_crictl() -> str:
+    """Newest last, one of them with an id that crictl would take for an option."""
+    known = (
+        ("c1a", "etcd", 3),
+        ("c2b", "kube-apiserver", 1),
+        ("--evil", "x", 0),
+        ("c3c", "kube-apiserver", 2),
+    )
+    return json.dumps(
+        {
+            "containers": [
+                {
+                    "id": each,
+                    "metadata": {"name": name},
+                    "state": "CONTAINER_RUNNING" if name == "etcd" else "CONTAINER_EXITED",
+                    "createdAt": f"178000000000000000{created}",
+                }
+                for each, name, created in known
+            ]
+        }
+    )
+
+
+CRICTL = f"""
+    if [[ $1 == ps ]]; then
+      echo '{listed_by_crictl()}'
+    elif [[ ${{@: -1}} == c3c ]]; then
+      echo 'container not found' >&2; exit 1
+    else
+      echo "out of ${{@: -1}}"; echo "error of ${{@: -1}}" >&2
+    fi
+"""
+
+
+def test_containers_that_ended_are_first_and_one_without_log_is_told(host: Host) -> None:
+    host.program("crictl", CRICTL)
+
+    result = gathered(host, ContainerLogs("crictl"), "containers/")
+
+    names = ("kube-apiserver-c3c", "kube-apiserver-c2b", "etcd-c1a")
+    assert result.bundle.paths == [f"containers/{name}.log" for name in names]
+    assert result.data("containers/etcd-c1a.log") == b"out of c1a\nerror of c1a\n"
+    assert result.only.status is Status.FAILED
+    assert str(result.only.reason).startswith("kube-apiserver: exit status 1")
+
+
+def test_containers_of_podman_are_known_by_its_own_names(host: Host) -> None:
+    listed = '[{"Id": "f00d", "Names": ["bootkube-render"], "State": "exited", "Created": 1780000000}]'
+    host.program("podman", f"[[ $1 == ps ]] && echo '{listed}' || echo said")
+
+    result = gathered(host, ContainerLogs("podman"), "pods/")
+
+    assert result.bundle.paths == ["pods/bootkube-render-f00d.log"]
+
+
+@pytest.mark.parametrize("listed", ["no json", "{}", "[7, null, {}]", '{"containers": null}', ""])
+def test_a_list_of_containers_that_is_none_raises_nothing(host: Host, listed: str) -> None:
+    host.program("crictl", f"echo '{listed}'")
+
+    result = gathered(host, ContainerLogs("crictl"), "containers/")
+
+    assert result.only.status in {Status.EMPTY, Status.FAILED}
+
+
+def test_a_runtime_that_does_not_answer_is_a_failure(host: Host) -> None:
+    host.program("crictl", "echo 'connect: connection refused' >&2; exit 1")
+
+    result = gathered(host, ContainerLogs("crictl"), "containers/")
+
+    assert (result.only.status, result.only.reason) == (
+        Status.FAILED,
+        "exit status 1: connect: connection refused",
+    )

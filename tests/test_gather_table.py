@@ -1,0 +1,205 @@
+"""The table of collectors, and the manifest that says what became of each."""
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from service_record.cli import main
+from service_record.reporter.gather import COLLECTORS, ROUND_SECONDS, Collector, Status
+from service_record.reporter.gather.journal import Journal
+from service_record.reporter.gather.take import Command, File, Listing, Tree
+from tests.builders import BOOT_ID, entry, failed_run
+from tests.gathered import Host
+from tests.programs import REPOSITORY
+
+SHELLS = {"sh", "bash", "dash", "env", "sudo", "xargs", "nsenter"}
+PAGE = (REPOSITORY / "docs" / "gathering.md").read_text()
+TABLE = re.findall(r"^\| .*\|$", PAGE.partition("## The table")[2].partition("## Limits")[0], re.MULTILINE)[
+    1:
+]
+SCHEMA = json.loads((REPOSITORY / "docs" / "manifest.schema.json").read_text())
+UPSTREAMS = {
+    "failed-units.txt",
+    "unit-status/",
+    "bootstrap/services/",
+    "bootstrap/containers/",
+    "bootstrap/pods/",
+    *(
+        f"bootstrap/journals/{unit}.log"
+        for unit in ("release-image", "crio-configure", "bootkube", "kubelet")
+    ),
+    *(f"bootstrap/journals/{unit}.log" for unit in ("crio", "approve-csr", "ironic", "master-bmh-update")),
+    *(f"bootstrap/network/{name}.txt" for name in ("ip-addr", "ip-route", "hostname")),
+    "bootstrap/network/resolv.conf",
+}
+"""Members of upstream's log bundles that its readers, people among them, look for."""
+
+each = pytest.mark.parametrize("collector", COLLECTORS, ids=lambda collector: collector.name)
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+@pytest.mark.parametrize("what", ["name", "member"])
+def test_no_two_rows_have_one_name_or_one_member(what: str) -> None:
+    found = Counter(getattr(collector, what).casefold() for collector in COLLECTORS)
+
+    assert [name for name, count in found.items() if count > 1] == []
+
+
+@each
+def test_a_row_is_bounded_and_stays_in_the_bundle(collector: Collector) -> None:
+    assert 0 < collector.seconds <= 120
+    assert 0 < collector.bytes <= 256 << 20
+    assert re.fullmatch(r"[A-Za-z0-9-]+", collector.name)
+    assert re.fullmatch(r"([A-Za-z0-9][A-Za-z0-9.-]*/)*([A-Za-z0-9][A-Za-z0-9.-]*)?", collector.member)
+
+
+@each
+def test_a_row_names_programs_and_absolute_paths_and_no_shell(collector: Collector) -> None:
+    take: object = collector.take
+    if isinstance(take, Command):
+        assert "/" not in take.argv[0]
+        assert take.argv[0] not in SHELLS
+    if isinstance(take, File):
+        assert take.path.startswith("/")
+    if isinstance(take, Listing | Tree):
+        assert all(pattern.startswith("/") for pattern in take.patterns)
+    if isinstance(take, Tree):
+        assert all(pattern.startswith(f"{take.base}/") for pattern in take.patterns)
+
+
+def test_only_a_row_of_several_files_has_a_directory() -> None:
+    several = {collector.name for collector in COLLECTORS if collector.member.endswith("/")}
+
+    assert several == {
+        *("service-records", "unit-status", "container-logs", "pod-logs", "podman-logs"),
+        *("control-plane-logs", "agent-logs"),
+    }
+
+
+def test_what_upstream_gathers_lies_where_upstream_puts_it() -> None:
+    assert {collector.member for collector in COLLECTORS} >= UPSTREAMS
+
+
+def test_the_whole_journal_is_last_and_the_records_are_first() -> None:
+    assert COLLECTORS[0].name == "service-records"
+    assert (COLLECTORS[-1].name, COLLECTORS[-1].take) == ("journal", Journal(lines=1_000_000))
+
+
+def test_of_an_empty_host_nothing_fails(host: Host) -> None:
+    result = host.gather(*COLLECTORS)
+
+    statuses = {each.name: each.status for each in result.gathered}
+    assert {name for name, status in statuses.items() if status is Status.GIVEN} == {"clocks"}
+    assert set(statuses.values()) == {Status.GIVEN, Status.ABSENT}
+
+
+@pytest.fixture
+def failing(host: Host) -> Host:
+    """A host with a little of everything, among it programs that fail, hang and flood."""
+    host.file("/var/log/openshift/bootkube.json", b"".join(each.to_line() for each in failed_run()))
+    host.file("/var/log/openshift/kubelet.json", entry().to_line() + b"torn")
+    host.file("/etc/resolv.conf", "nameserver 192.0.2.53\n")
+    host.file("/etc/machine-config-daemon/currentconfig", "{}")
+    host.file("/run/systemd/system/none")
+    host.file("/run/crio/crio.sock")
+    host.program("journalctl", "echo 'kubelet: no address'")
+    host.program("systemctl", "[[ $* == *show* ]] && exec yes; echo 'kubelet.service failed'")
+    host.program("ip", "echo '1: lo'")
+    host.program("lsblk", "exit 32")
+    host.program("crictl", "echo 'connection refused' >&2; exit 1")
+    return host
+
+
+def test_of_a_failing_host_each_has_its_status(failing: Host) -> None:
+    result = failing.gather(*COLLECTORS, urls=("http://127.0.0.1:1/",))
+
+    assert {
+        name: result.of(name).status for name in ("service-records", "journal", "ip-addr", "nmcli-general")
+    } == {
+        "service-records": Status.GIVEN,
+        "journal": Status.GIVEN,
+        "ip-addr": Status.GIVEN,
+        "nmcli-general": Status.ABSENT,
+    }
+    assert result.of("unit-times").status is Status.CUT
+    assert result.of("block-devices").reason == "exit status 32"
+    assert result.of("container-logs").status is Status.FAILED
+    assert result.of("reachability").status is Status.GIVEN
+
+
+def test_the_records_of_a_bundle_are_read_as_any(failing: Host, capsys: pytest.CaptureFixture[str]) -> None:
+    result = failing.gather(*COLLECTORS)
+
+    main(["show", "--from", str(result.bundle.directory)], standalone_mode=False)
+
+    assert "bootkube" in capsys.readouterr().out
+
+
+def test_the_manifest_follows_its_schema_and_says_what_is_in_the_bundle(failing: Host) -> None:
+    result = failing.gather(*COLLECTORS)
+
+    document = result.manifest()
+
+    jsonschema.validate(document, SCHEMA)
+    assert [told["name"] for told in document["collectors"]] == [row.name for row in COLLECTORS]
+    told = [file["path"] for collector in document["collectors"] for file in collector["files"]]
+    assert [*told, "manifest.json"] == result.bundle.paths
+    assert document["bootId"] == BOOT_ID
+
+
+def test_the_page_on_gathering_names_every_row_and_where_it_goes() -> None:
+    rows = {row.name: row for row in COLLECTORS}
+    named: list[str] = []
+
+    for line in TABLE:
+        names, places = (re.findall("`([^`]+)`", cell) for cell in line.split("|")[1:3])
+        named += names
+        for name in names:
+            assert any(rows[name].member.startswith(place.partition("<")[0]) for place in places) or any(
+                rows[name].member.endswith(f"/{place}") for place in places
+            ), name
+
+    assert sorted(named) == sorted(rows)
+
+
+def test_the_manifest_on_the_page_follows_its_schema() -> None:
+    _, _, behind = PAGE.partition("## The manifest\n")
+    example = json.loads("".join(re.findall(r"^    (.*\n)", behind, re.MULTILINE)))
+
+    jsonschema.validate(example, SCHEMA)
+    stated = set(re.findall(r"^\| `([a-z-]+)` \|", behind, re.MULTILINE))
+    assert stated == {status.value for status in Status}
+
+
+def test_the_row_on_the_page_is_one() -> None:
+    block = re.search("^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+    assert block
+
+    assert isinstance(eval(block[1], {"Collector": Collector, "Command": Command}), Collector)
+
+
+def test_the_limits_on_the_page_are_those_of_the_table() -> None:
+    seconds = Counter(row.seconds for row in COLLECTORS)
+    sizes = {row.name: row.bytes for row in COLLECTORS}
+
+    assert seconds.most_common(1)[0][0] == 10
+    assert set(seconds) - {10} <= {20, 30, 60, 120}
+    assert ROUND_SECONDS == 5 * 60
+    assert (sizes["journal-kubelet"], sizes["journal-boot-1"], sizes["journal"]) == (
+        4 << 20,
+        8 << 20,
+        256 << 20,
+    )
+    assert (sizes["service-records"], sizes["container-logs"], sizes["pod-logs"]) == (
+        8 << 20,
+        256 << 10,
+        128 << 10,
+    )

@@ -1,0 +1,215 @@
+"""The secrets of a host, from where its programs keep them."""
+
+import base64
+import gzip
+import json
+import os
+import stat
+import urllib.parse
+from pathlib import Path
+
+import pytest
+
+from service_record.redaction import Known, Rules, known_secrets
+from tests.secret_shapes import made, pem, pull_secret
+from tests.test_redaction import redacted
+
+
+def encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+class Host:
+    """A root directory with secrets in it, each remembered."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.secrets: dict[str, str] = {}
+
+    def secret(self, name: str, size: int = 20) -> str:
+        return self.secrets.setdefault(name, made(size))
+
+    def write(self, path: str, text: str) -> None:
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    def key(self, name: str) -> str:
+        block, lines = pem()
+        self.secrets[name] = lines[7]
+        return block
+
+    def registries(self, name: str) -> str:
+        """A file of registry credentials; its password is remembered, which only the decoded string shows."""
+        return json.dumps({"auths": {"quay.io": {"auth": encoded(f"robot:{self.secret(name)}")}}}, indent=2)
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+def left(host: Host, text: str, environ: dict[str, str] | None = None) -> list[str]:
+    """The names of the secrets that are still in a text that names each of them, in nothing's shape."""
+    known = known_secrets(host.root, environ)
+    after = redacted(text.encode(), rules=Rules(known.secrets)).decode()
+    return [name for name, secret in host.secrets.items() if secret in after]
+
+
+def said(host: Host) -> str:
+    return "\n".join(f"{name} is {secret} there" for name, secret in host.secrets.items())
+
+
+def test_every_kind_of_secret_of_a_host_is_known(host: Host) -> None:
+    h = host
+    h.write("etc/service-record/token", h.secret("reporter's token", 60) + "\n")
+    h.write("root/.docker/config.json", pull_secret()[0])
+    h.write("var/lib/kubelet/config.json", h.registries("pull secret"))
+    h.write("run/containers/0/auth.json", h.registries("registry"))
+    h.write("opt/openshift/auth/kubeadmin-password", h.secret("kubeadmin password"))
+    h.write(
+        "opt/openshift/auth/kubeconfig",
+        f"    client-key-data: {encoded(h.key('admin key'))}\n    token: {h.secret('admin token', 40)}\n",
+    )
+    h.write("opt/openshift/tls/root-ca.key", h.key("tls key"))
+    h.write("etc/kubernetes/bootstrap-secrets/kubeconfig", f"    token: {h.secret('bootstrap token')}\n")
+    h.write("etc/kubernetes/static-pod-resources/etcd/secrets/all/etcd.key", h.key("etcd key"))
+    h.write("etc/ssh/ssh_host_ed25519_key", h.key("host key"))
+    h.write("etc/shadow", f"root:$6${h.secret('salt')[:16]}${h.secret('hash', 86)}:19000:0:99999:7:::\n")
+    h.secrets.pop("salt")
+    h.write(
+        "etc/NetworkManager/system-connections/wifi.nmconnection", f"[wifi-security]\npsk={h.secret('psk')}\n"
+    )
+    h.write("etc/wireguard/wg0.conf", f"PrivateKey = {encoded(h.secret('wireguard', 32))}\n")
+    h.write(
+        "etc/systemd/system/agent.service",
+        f"[Service]\nEnvironment=PULL_SECRET_TOKEN={h.secret('agent token', 80)}\n",
+    )
+    h.write(
+        "etc/systemd/system.conf.d/proxy.conf",
+        f'DefaultEnvironment=HTTP_PROXY="http://u:{h.secret("proxy password")}@proxy:3128"\n',
+    )
+    h.write(
+        "etc/profile.d/proxy.sh",
+        f"export https_proxy=http://u:{h.secret('other proxy password')}@proxy:3128\n",
+    )
+    h.write("run/credentials/some.service/token", h.secret("credential", 40))
+    h.write("etc/luks/root", h.secret("luks passphrase", 30))
+    h.write(
+        "var/lib/kubelet/pods/1/volumes/kubernetes.io~projected/api/token", h.secret("service account", 60)
+    )
+    h.write("etc/iscsi/iscsid.conf", f"node.session.auth.password = {h.secret('iscsi')}\n")
+    assert left(h, said(h)) == []
+    assert known_secrets(h.root).unread == ()
+
+
+def test_ignition_is_read_to_the_inside_of_its_files(host: Host) -> None:
+    manifest = f"kind: Secret\ndata:\n  password: {encoded(host.secret('in a manifest'))}\n"
+    packed = base64.b64encode(gzip.compress(f"token: {host.secret('packed', 40)}\n".encode())).decode()
+    files = [
+        {"path": "/opt/m.yaml", "contents": {"source": f"data:;base64,{encoded(manifest)}"}},
+        {
+            "path": "/opt/n",
+            "contents": {"source": "data:," + urllib.parse.quote(f"password={host.secret('quoted')}\n")},
+        },
+        {
+            "path": "/opt/o",
+            "contents": {"source": f"data:text/plain;charset=utf-8;base64,{packed}", "compression": "gzip"},
+        },
+        {
+            "path": "/root/.docker/config.json",
+            "contents": {"source": f"data:;base64,{encoded(host.registries('inline'))}"},
+        },
+    ]
+    unit = {
+        "name": "a.service",
+        "contents": f"[Service]\nEnvironment=API_TOKEN={host.secret('of a unit', 32)}\n",
+    }
+    users = [{"name": "core", "passwordHash": "$6$abcdefgh$" + host.secret("hash", 86)}]
+    document = {"passwd": {"users": users}, "storage": {"files": files}, "systemd": {"units": [unit]}}
+    host.write("opt/openshift/bootstrap.ign", json.dumps(document))
+    assert left(host, said(host)) == []
+    rules = Rules(known_secrets(host.root).secrets)
+    assert redacted(b"master-0.example.com is up", rules=rules) == b"master-0.example.com is up"
+
+
+def test_secrets_of_the_environment_are_known(host: Host) -> None:
+    environ = {
+        "HTTPS_PROXY": f"http://u:{host.secret('proxy')}@proxy:3128",
+        "PULL_SECRET_TOKEN": host.secret("token", 60),
+        "HOME": "/root/home-of-someone",
+    }
+    assert left(host, said(host), environ) == []
+    assert (
+        redacted(b"cd /root/home-of-someone", rules=Rules(known_secrets(host.root, environ).secrets))
+        == b"cd /root/home-of-someone"
+    )
+
+
+def test_a_secret_is_known_without_the_escapes_in_its_file(host: Host) -> None:
+    host.write("etc/profile.d/proxy.sh", "export https_proxy=http://u:p%40ss%2Fword%21x@proxy:3128\n")
+    host.write("etc/assisted/config.json", json.dumps({"password": 'quo"ted\\word 1'}))
+    rules = Rules(known_secrets(host.root).secrets)
+    text = rb"""p@ss/word!x and quo"ted\word 1 and p%40ss%2Fword%21x and quo\"ted\\word 1"""
+    assert redacted(text, rules=rules).count(b"<redacted:") == 4
+
+
+def test_a_host_without_any_is_fine(host: Host) -> None:
+    assert known_secrets(host.root).secrets == ()
+    assert known_secrets(host.root / "nowhere").secrets == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[1, 2",
+        "\0\xff",
+        '{"auths": 7}',
+        '{"auths": {"a": null}}',
+        "-----BEGIN PRIVATE KEY-----",
+        "[" * 100_000,
+    ],
+)
+def test_damaged_files_are_no_matter(host: Host, text: str) -> None:
+    host.write("root/.docker/config.json", text)
+    host.write("opt/openshift/master.ign", text)
+    host.write("var/lib/kubelet/config.json", host.registries("whole"))
+    assert left(host, said(host)) == []
+
+
+def test_what_is_no_plain_file_below_the_root_is_not_read(
+    host: Host, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    outside = tmp_path_factory.mktemp("outside") / "token"
+    outside.write_text("outside-the-root-0123456789")
+    directory = host.root / "run/credentials/some.service"
+    directory.mkdir(parents=True)
+    (directory / "link").symlink_to(outside)
+    (directory / "loop").symlink_to("loop")
+    (directory / "broken").symlink_to("nothing")
+    (directory / "directory").mkdir()
+    os.mkfifo(directory / "fifo")
+    assert known_secrets(host.root) == Known((), ())
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_a_file_that_cannot_be_read_is_named(host: Host) -> None:
+    host.write("etc/shadow", "")
+    (host.root / "etc/shadow").chmod(stat.S_IWUSR)
+    assert known_secrets(host.root).unread == (f"{host.root}/etc/shadow: Permission denied",)
+
+
+def test_a_file_that_is_too_large_is_named_and_its_beginning_read(host: Host) -> None:
+    host.write(
+        "opt/openshift/master.ign", f"token: {host.secret('at its beginning', 40)}\n" + "x" * (9 << 20)
+    )
+    known = known_secrets(host.root)
+    assert known.unread == (f"{host.root}/opt/openshift/master.ign: more than 8 MiB",)
+    assert left(host, said(host)) == []
+
+
+def test_no_secret_is_in_what_is_printed_of_them(host: Host) -> None:
+    host.write("etc/service-record/token", host.secret("token", 40))
+    assert host.secret("token") not in repr(known_secrets(host.root))

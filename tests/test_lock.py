@@ -1,0 +1,62 @@
+"""One round at a time."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from service_record.reporter.lock import HeldError, only_one
+from tests.programs import REPOSITORY
+
+HOLDING = """
+import sys
+from pathlib import Path
+from service_record.reporter.lock import only_one
+with only_one(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def holder(directory: Path) -> "subprocess.Popen[bytes]":
+    """A process that holds the lock until its standard input ends."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDING, directory],
+        env={"PYTHONPATH": str(REPOSITORY)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"held\n"
+    return process
+
+
+def test_a_second_round_does_not_wait_for_the_first(tmp_path: Path) -> None:
+    with holder(tmp_path) as first:
+        with pytest.raises(HeldError), only_one(tmp_path):
+            pass
+        first.communicate()
+
+
+def test_a_round_that_was_killed_holds_nothing(tmp_path: Path) -> None:
+    with holder(tmp_path) as first:
+        first.kill()
+        first.wait()
+        with only_one(tmp_path):
+            pass
+
+
+def test_who_waits_gets_it_when_the_first_ends(tmp_path: Path) -> None:
+    with holder(tmp_path) as first:
+        assert first.stdin is not None
+        first.stdin.close()
+        with only_one(tmp_path, wait=60):
+            pass
+
+
+def test_it_makes_its_directory_and_leaves_nothing_in_it(tmp_path: Path) -> None:
+    directory = tmp_path / "var/lib/service-record"
+    with only_one(directory):
+        assert list(directory.iterdir()) == []
+    assert directory.stat().st_mode & 0o777 == 0o700

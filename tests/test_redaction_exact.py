@@ -1,0 +1,190 @@
+"""The exact secrets of a host, in every form they take, wherever a stream is cut."""
+
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service_record.redaction import Redactor, Rules, Secret
+from service_record.redaction.secrets import is_taken
+from tests.secret_forms import FORMS, PREFIX
+from tests.secret_shapes import pem, pull_secret
+from tests.test_redaction import redacted
+
+_PULL_SECRET, _AUTHS = pull_secret()
+SECRETS: Final[Mapping[str, bytes]] = {
+    "kubeadmin-password": b"AbCd3-fghij-kLmno-pqr5t",
+    "bootstrap-token": b"abcdef.0123456789abcdef",
+    "reporter-token": b"tok/en+with=signs%and~more.of-them_0123456789ABCDEF",
+    "registry-auth": _AUTHS[0].encode(),
+    "proxy-password": b"p@ss w/\"quo'te\\<&>+%$x9",
+    "password-hash": b"$6$saltsalt$" + b"aB3/x.Z9" * 10 + b"abc123",
+    "short": b"Hunter2x9!",
+    "wifi-psk": b"wifi psk 12345678 more",
+    "passphrase": b"correct horse battery staple",
+    "private-key": pem(lines=24)[0].encode(),
+    "curve-key": pem("EC PRIVATE KEY", 2)[0].encode(),
+    "pull-secret": _PULL_SECRET.encode(),
+}
+RULES: Final = Rules(
+    [
+        *(Secret(kind, value) for kind, value in SECRETS.items()),
+        *(Secret("registry-auth", auth.encode()) for auth in _AUTHS),
+    ]
+)
+_SHORT: Final = 8
+"""No more may be left of a secret: what base64 shares with its neighbours, or a line cuts off."""
+
+kinds = pytest.mark.parametrize("kind", SECRETS)
+forms = pytest.mark.parametrize("form", FORMS)
+
+
+def planted(kind: str, form: str) -> bytes:
+    """A log with the secret in it; forms that are lines of their own stand between lines."""
+    text = FORMS[form](SECRETS[kind])
+    joint = b"\n" if "wrapped" in form else b" "
+    return b"the first line\nbefore" + joint + text + joint + b"after\nthe last line\n"
+
+
+def parts(kind: str) -> Iterator[bytes]:
+    """What nobody may read."""
+    if kind == "pull-secret":
+        yield from (auth.encode() for auth in _AUTHS)
+    elif SECRETS[kind].startswith(b"-----"):
+        yield from SECRETS[kind].splitlines()[1:-1]
+    else:
+        yield SECRETS[kind]
+
+
+def longest_left(secret: bytes, text: bytes) -> int:
+    """The size of the longest piece of the one that is in the other."""
+    longest = start = 0
+    while start + longest < len(secret):
+        if secret[start : start + longest + 1] in text:
+            longest += 1
+        else:
+            start += 1
+    return longest
+
+
+def left_of(kind: str, form: str, text: bytes) -> int:
+    """How much of a secret can be read in a text, as it is or in the form."""
+    bare = text.replace(b"\0", b"")  # of UTF-16
+    as_is = max(longest_left(part, bare) for part in parts(kind))
+    lines = FORMS[form](SECRETS[kind]).removeprefix(PREFIX).splitlines()
+    formed = max((longest_left(line.removeprefix(PREFIX).strip(), text) for line in lines), default=0)
+    is_encoded = "base64" in form or form == "hexadecimal"
+    return max(as_is, formed // 4 if is_encoded else as_is)
+
+
+@kinds
+@forms
+def test_no_form_of_a_secret_leaves(kind: str, form: str) -> None:
+    text = planted(kind, form)
+    after = redacted(text, rules=RULES)
+    assert left_of(kind, form, after) <= _SHORT, after
+    assert after.startswith(b"the first line\nbefore")
+    assert after.endswith(b"after\nthe last line\n")
+    assert after.count(b"\n") == text.count(b"\n")
+    assert redacted(after, rules=RULES) == after
+
+
+@kinds
+@given(data=st.data())
+def test_no_secret_slips_through_between_two_chunks(kind: str, data: st.DataObject) -> None:
+    form = data.draw(st.sampled_from(sorted(FORMS)))
+    text = planted(kind, form)
+    sizes = data.draw(st.lists(st.integers(0, len(text)), max_size=3))
+    assert redacted(text, rules=RULES, sizes=sizes) == redacted(text, rules=RULES)
+
+
+@pytest.mark.parametrize(
+    "form", ["raw", "base64", "base64, wrapped at 76", "base64, wrapped, in a journal", "JSON"]
+)
+@pytest.mark.parametrize("kind", ["kubeadmin-password", "private-key", "registry-auth", "short"])
+def test_no_secret_slips_through_where_a_block_ends(kind: str, form: str) -> None:
+    """At every distance from the end of what is looked at at once."""
+    text = planted(kind, form)
+    filler = b"x" * 63 + b"\n"
+    block = filler * (1 << 14)
+    for shift in range(0, len(text) + 128, max(7, len(text) // 24)):
+        head = block[: len(block) - shift].removesuffix(b"\n") + b"\n"
+        whole = head + text + filler * 2000
+        after = redacted(whole, rules=RULES, sizes=[1 << 18] * 5)
+        assert after == head + redacted(text, rules=RULES) + filler * 2000
+
+
+def test_a_fragment_of_a_long_secret_is_masked_too() -> None:
+    """As a journal cuts a message, or as somebody prints the first hundred characters."""
+    auth = _AUTHS[0].encode()
+    for begin in range(0, 60, 3):
+        after = redacted(b"x " + auth[begin : begin + 80] + b" y", rules=RULES)
+        assert longest_left(auth, after) <= _SHORT
+
+
+def test_a_secret_over_two_lines_of_a_terminal_is_masked() -> None:
+    secret = SECRETS["kubeadmin-password"]
+    for cut in range(1, len(secret)):
+        after = redacted(b"it is " + secret[:cut] + b"\n" + secret[cut:] + b" there\n", rules=RULES)
+        assert longest_left(secret, after) <= 3, after
+
+
+@pytest.mark.parametrize(
+    "value", [b"", b"short7!", b"password", b"openshift", b"12345678", b"aaaaaaaaaaaa", b"PRODUCTION"]
+)
+def test_a_word_or_a_short_value_is_not_taken_for_a_secret(value: bytes) -> None:
+    assert not is_taken(value)
+    assert (
+        redacted(b"the " + value + b" is here", rules=Rules([Secret("x", value)]))
+        == b"the " + value + b" is here"
+    )
+
+
+def test_secrets_are_counted_once_however_many_lines_they_take() -> None:
+    redactor = Redactor(RULES)
+    redactor.feed(planted("private-key", "raw") + planted("kubeadmin-password", "raw") * 2)
+    redactor.finish()
+    assert redactor.counts == {"private-key": 1, "kubeadmin-password": 2}
+
+
+def test_many_secrets_do_not_make_it_slow() -> None:
+    """More than RE2 has memory for: the first are taken, and it is told how many were not."""
+    many = [Secret("private-key", pem(lines=24)[0].encode()) for _ in range(300)]
+    rules = Rules([Secret("first", SECRETS["kubeadmin-password"]), *many])
+    assert rules.left_out["private-key"] > 0
+    assert b"<redacted:first>" in redacted(SECRETS["kubeadmin-password"], rules=rules)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl")
+@pytest.mark.parametrize("algorithm", [["rsa:2048"], ["ec", "-pkeyopt", "ec_paramgen_curve:P-256"]])
+def test_the_certificate_of_a_known_key_stays(tmp_path: Path, algorithm: list[str]) -> None:
+    """Key and certificate have the public key in common."""
+    key, certificate = tmp_path / "key", tmp_path / "certificate"
+    subprocess.run(
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-nodes",
+            "-subj",
+            "/CN=x",
+            "-newkey",
+            *algorithm,
+            "-keyout",
+            key,
+            "-out",
+            certificate,
+        ],
+        check=True,
+        capture_output=True,
+    )
+    rules = Rules([Secret("private-key", key.read_bytes())])
+    assert redacted(certificate.read_bytes(), rules=rules) == certificate.read_bytes()
+    body = key.read_bytes().splitlines()[1:-1]
+    after = redacted(b"key: " + b"".join(body), rules=rules)
+    assert not any(line in after for line in body)

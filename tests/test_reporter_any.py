@@ -1,0 +1,170 @@
+"""Whatever servers answer, wherever a round is killed, however often the host boots: the promises hold."""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bench.simulated import Answering, failing, steps, wakes, whole_round
+from bench.simulated import settings as reporter_settings
+from bench.traffic import CASES, PAGE, spent, table
+from service_record.diagnosis import Verdict
+from service_record.reporter.answers import Answered, HostView, NoHost, Outcome, Refused, Unreachable, View
+from service_record.reporter.evidence import Evidence, Traces
+from service_record.reporter.policy import Fact, Plan, is_due
+from service_record.reporter.settings import HostLogs, Settings, Stages
+from service_record.reporter.state import State
+
+MIB = 1 << 20
+STATUSES = (200, 204, 301, 400, 401, 404, 408, 409, 413, 429, 500, 502, 503)
+STAGES = ("", "Rebooting", "Configuring", "Waiting for ignition", "Joined", "Failed")
+HOUR = 3600.0
+
+
+@dataclass
+class Chance:
+    """What fails, and where, as hypothesis draws it; nothing once it has run out."""
+
+    data: st.DataObject
+    left: int = 120
+
+    def one_in(self, number: int) -> bool:
+        if self.left <= 0:
+            return False
+        self.left -= 1
+        return self.data.draw(st.integers(0, number - 1)) == 0
+
+    def fault(self, call: str, size: int) -> Outcome | None:
+        """For calls that tell; what an upload sends in vain is between nothing and twice the bundle."""
+        if call == "GET" or not self.one_in(3):
+            return None
+        sent = self.data.draw(st.sampled_from([0, 300, size // 2, size])) if call == "POST" else 0
+        status = self.data.draw(st.sampled_from((0, *STATUSES)))
+        retry = self.data.draw(st.sampled_from([None, 0.0, 1800.0]))
+        return Answered(status, sent=sent, retry_after=retry) if status else Unreachable("no", sent=sent)
+
+    def view(self, view: View) -> View:
+        if not self.one_in(4):
+            return view
+        stage = self.data.draw(st.sampled_from(STAGES))
+        status = self.data.draw(st.sampled_from(["installing-in-progress", "error"]))
+        other = HostView(stage=stage, status=status, info="somebody else's")
+        views: list[View] = [Unreachable("no"), Answered(500), Answered(301), other]
+        return self.data.draw(st.sampled_from(views))
+
+    def evidence(self, boot: int, uptime: float) -> Evidence:
+        plain = failing(boot, uptime)
+        if not self.one_in(2):
+            return plain
+        verdict = self.data.draw(st.sampled_from([None, *Verdict]))
+        traces = self.data.draw(st.sampled_from([Traces(), Traces(is_pending=True), Traces(is_applied=True)]))
+        number = self.data.draw(st.integers(0, 30))
+        return replace(plain, verdict=verdict, traces=traces, fingerprint=f"{verdict} {number}")
+
+
+class Unsteady(Answering):
+    """A service whose view changes under the reporter."""
+
+    chance: Chance
+
+    def get(self) -> View:
+        self.calls["GET"] += 1
+        seen = self.chance.view(self.view)
+        if isinstance(seen, HostView):
+            self.view = seen
+        return seen
+
+
+def killed_round(
+    chosen: Settings, disk: State, evidence: Evidence, service: Answering, chance: Chance
+) -> tuple[State, Plan | None]:
+    """A round that may be killed before or after any save; what is on the disk then, and its last plan."""
+    round_ = steps(chosen, disk, evidence, service, MIB)
+    while True:
+        try:
+            state = next(round_)
+        except StopIteration as end:
+            return disk, end.value
+        if chance.one_in(12):  # before it was saved
+            return disk, None
+        disk = state
+        if chance.one_in(12):  # as it was saved
+            return disk, None
+
+
+CHOSEN = st.builds(
+    lambda logs, stages, uploads, boot: reporter_settings(
+        host_logs=logs, stages=stages, uploads=uploads, uploads_per_boot=boot, upload_bytes=MIB,
+        total_bytes=8 * MIB, lifetime=12 * HOUR,
+    ),
+    st.sampled_from(HostLogs), st.sampled_from(Stages), st.integers(0, 8), st.integers(0, 4),
+)  # fmt: skip
+
+
+@settings(max_examples=60)
+@given(CHOSEN, st.lists(st.sampled_from([90.0, 1200.0, 5000.0]), min_size=1, max_size=8), st.data())
+def test_budgets_hold_facts_are_told_once_and_it_ends(
+    chosen: Settings, boots: list[float], data: st.DataObject
+) -> None:
+    chance = Chance(data)
+    service = Unsteady(knows_stages=chance.one_in(2), knows_host_boot=chance.one_in(2))
+    service.chance = chance
+    service.faults = lambda call: chance.fault(call, MIB)
+    disk, plan, lived = State(), None, Counter[int]()
+    for boot, uptime in wakes([*boots, 13 * HOUR]):
+        before = len(service.accepted)
+        if is_due(chosen, disk, failing(boot, uptime)):
+            seen = chance.evidence(boot, uptime)
+            disk, plan = killed_round(chosen, disk, seen, service, chance)
+        lived[boot] = len(service.uploads)
+        accepted = service.accepted[before:]
+        assert all(report.stage != "Failed" for report in accepted)
+        if plan is not None and plan.stop is not None:
+            break
+    assert plan is not None
+    assert plan.stop is not None, "it goes on for ever"
+    assert len(service.uploads) <= chosen.uploads
+    assert service.bytes <= chosen.total_bytes
+    totals = [0, *lived.values()]
+    per_boot = [now - earlier for earlier, now in pairwise(totals)]
+    assert max(per_boot) <= chosen.uploads_per_boot
+    assert all(number <= 6 for number in disk.tries.values())
+    facts = Counter(report.stage if report.is_new_stage else report.info for report in service.accepted)
+    assert set(facts) <= set(Fact)
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_a_fact_that_was_accepted_is_not_told_again_whatever_kills_rounds(data: st.DataObject) -> None:
+    chance = Chance(data)
+    service = Answering(knows_stages=chance.one_in(2))
+    disk = State()
+    for boot, uptime in wakes([1200.0, 1200.0, 7200.0]):
+        applied = Traces(is_applied=True) if boot > 1 else Traces(is_pending=True)
+        seen = replace(failing(boot, uptime), traces=applied)
+        if is_due(reporter_settings(), disk, seen):
+            disk, _ = killed_round(reporter_settings(), disk, seen, service, chance)
+    facts = Counter(report.fact for report in service.accepted)
+    assert all(number == 1 for number in facts.values()), facts
+    assert service.calls["PUT"] <= 12
+
+
+def test_a_failing_host_costs_at_most_eight_uploads_and_96_mib_in_a_day() -> None:
+    for case in CASES:
+        service = spent(case)
+        assert 1 <= len(service.uploads) <= 8, case.what
+        assert service.bytes <= 96 * MIB, case.what
+
+
+def test_the_table_in_the_documentation_is_what_the_rules_come_to() -> None:
+    assert table() in PAGE.read_text()
+
+
+def test_refusals_by_the_service_end_the_reporter_in_its_first_round() -> None:
+    for view in (Refused(401), Refused(403), NoHost("deleted")):
+        service = Answering(view=view)
+        _, plan = whole_round(reporter_settings(), State(), failing(1, 20.0), service, MIB)
+        assert plan.stop is not None
+        assert service.calls == {"GET": 1}

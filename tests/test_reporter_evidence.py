@@ -1,0 +1,240 @@
+"""What a host tells of itself: real files, a kubelet that answers or does not, and fingerprints."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from service_record.diagnosis import Verdict
+from service_record.entry import Entry, Phase
+from service_record.reporter.evidence import Asked, Evidence, Traces, is_healthy, observe, traces
+from service_record.reporter.places import Places
+from tests.builders import BOOT_ID, entry, failed_run, our_array, write_lines
+
+NOBODY = "http://127.0.0.1:1/healthz"
+NEXT = "b1" * 16
+
+
+def observed(
+    root: Path, *, boot_id: str = BOOT_ID, uptime: float = 9000.0, units: tuple[str, ...] = ()
+) -> Evidence:
+    asked = Asked(
+        boot_id=lambda: boot_id, uptime=lambda: uptime, failed_units=lambda: units, kubelet=NOBODY
+    )  # fmt: skip
+    return observe(Places(root), asked, own=("boot-reporter.service",))
+
+
+def record(root: Path, service: str, *entries: Entry) -> None:
+    directory = Places(root).records
+    directory.mkdir(parents=True, exist_ok=True)
+    write_lines(directory / f"{service}.json", *entries)
+
+
+def loop(times: int, error: str = "") -> list[Entry]:
+    """The same failure so many times in one boot, each of a run of its own, with what always differs."""
+    return [
+        found
+        for number in range(times)
+        for found in failed_run(
+            at=number * 20,
+            invocation_id=f"{number:032x}",
+            error_message=f"{number}: dial tcp 10.0.0.{number}:6443: connection refused{error}",
+        )
+    ]  # fmt: skip
+
+
+@contextmanager
+def kubelet(status: int = 200, *, hangs: bool = False) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(b"ok")
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    if hangs:
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}/healthz"
+        return
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/healthz"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_a_kubelet_is_well_only_when_it_says_so() -> None:
+    with kubelet() as url:
+        assert is_healthy(url)
+    with kubelet(500) as url:
+        assert not is_healthy(url)
+    assert not is_healthy(url)
+
+
+def test_a_kubelet_that_hangs_holds_nobody_up() -> None:
+    with kubelet(hangs=True) as url:
+        begun = monotonic()
+        assert not is_healthy(url)
+        assert monotonic() - begun < 20
+
+
+ENCAPSULATED = "/etc/ignition-machine-config-encapsulated.json"
+CERTIFICATE = "/var/lib/kubelet/pki/kubelet-client-current.pem"
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        pytest.param([], Traces(), id="none"),
+        pytest.param([ENCAPSULATED], Traces(is_pending=True), id="the configuration waits"),
+        pytest.param([f"{ENCAPSULATED}.bak"], Traces(is_applied=True), id="it is done"),
+        pytest.param(
+            [ENCAPSULATED, "/etc/machine-config-daemon/currentconfig"], Traces(is_applied=True), id="both"
+        ),
+        pytest.param([CERTIFICATE], Traces(has_kubelet=True), id="a kubelet has run"),
+        pytest.param(["/etc/kubernetes/kubelet.conf"], Traces(), id="a kubelet is only configured"),
+    ],
+)
+def test_traces_are_what_lies_on_the_disk(tmp_path: Path, files: list[str], found: Traces) -> None:
+    for name in files:
+        path = Places(tmp_path).at(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+    assert traces(Places(tmp_path)) == found
+
+
+def test_a_host_without_records_has_no_verdict_and_says_why(tmp_path: Path) -> None:
+    found = observed(tmp_path)
+    assert (found.verdict, found.is_wrong) == (None, False)
+    assert found.unread is not None
+    assert found.unread.startswith(f"{tmp_path}/var/log/openshift: no records; ")
+    assert found.fingerprint
+
+
+def test_a_failed_service_makes_the_host_wrong(tmp_path: Path) -> None:
+    record(tmp_path, "bootkube", *failed_run())
+    found = observed(tmp_path)
+    assert found.verdict is Verdict.FAILED
+    assert found.is_wrong
+    assert not found.is_reboots
+
+
+@pytest.mark.parametrize("layout", ["lines", "array"])
+def test_of_a_record_without_end_the_latest_is_judged(tmp_path: Path, layout: str) -> None:
+    entries = [*failed_run("long ago"), *loop(5000, error="x" * 2000)]
+    data = b"".join(entry.to_line() for entry in entries) if layout == "lines" else our_array(*entries)
+    assert len(data) > 16 << 20
+    Places(tmp_path).records.mkdir(parents=True)
+    (Places(tmp_path).records / "job.json").write_bytes(data)
+    found = observed(tmp_path)
+    assert found.verdict is Verdict.LOOPING
+    assert found.history is not None
+    (service,) = found.history.services
+    assert not service.malformed
+    assert 1000 < len(service.runs) < 5000
+
+
+def test_damaged_records_are_evidence_too(tmp_path: Path) -> None:
+    Places(tmp_path).records.mkdir(parents=True)
+    (Places(tmp_path).records / "job.json").write_bytes(b"\0\xff{" * 99)
+    assert observed(tmp_path).fingerprint != observed(tmp_path / "other").fingerprint
+
+
+def test_what_this_host_really_is_can_be_asked(tmp_path: Path) -> None:
+    found = observe(Places(tmp_path))
+    assert found.uptime > 0
+    assert len(found.boot_id) == 32
+
+
+def test_the_same_failure_again_and_again_has_one_fingerprint(tmp_path: Path) -> None:
+    prints = set()
+    for times in (3, 4, 30):
+        record(tmp_path / str(times), "job", *loop(times))
+        found = observed(tmp_path / str(times), uptime=9000.0 + times)
+        assert found.verdict is Verdict.LOOPING
+        prints.add(found.fingerprint)
+    assert len(prints) == 1
+
+
+def test_a_boot_loop_has_one_fingerprint(tmp_path: Path) -> None:
+    prints = []
+    for boots in range(1, 9):
+        entries = [
+            found
+            for boot in range(boots)
+            for found in failed_run(at=boot * 1200, boot_id=f"{boot:032x}", invocation_id=f"{boot:032x}")
+        ]
+        for number, found in enumerate(entries):
+            entries[number] = replace(found, uptime=60.0 + number % 4)
+        record(tmp_path, "job", *entries)
+        prints.append(observed(tmp_path, boot_id=f"{boots - 1:032x}").fingerprint)
+    assert len(set(prints)) == 2, "one until it is known to be a loop, and one since"
+    assert len(set(prints[3:])) == 1
+
+
+OTHERS = {
+    "another stage": lambda root: record(root, "job", *failed_run("third")),
+    "another line": lambda root: record(root, "job", *failed_run(error_line="13 main /usr/local/bin/job.sh")),
+    "another status": lambda root: record(root, "job", *failed_run(exit_code=2)),
+    "another message": lambda root: record(root, "job", *failed_run(error_message="permission denied")),
+    "a signal": lambda root: record(root, "job", *failed_run(signal="KILL")),
+    "another service": lambda root: record(root, "other", entry(), entry(Phase.SERVICE_END)),
+    "another verdict": lambda root: record(root, "job", *loop(3)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_is_new_has_a_new_fingerprint(tmp_path: Path, name: str) -> None:
+    record(tmp_path, "job", *failed_run())
+    before = observed(tmp_path).fingerprint
+    OTHERS[name](tmp_path)
+    assert observed(tmp_path).fingerprint != before
+
+
+def test_a_failed_unit_has_a_new_fingerprint_but_its_number_has_not(tmp_path: Path) -> None:
+    def with_unit(*names: str) -> str:
+        return observed(tmp_path, units=names).fingerprint
+
+    assert with_unit("crio.service") != with_unit()
+    assert with_unit("dump@1-200-0.service") == with_unit("dump@7-931-0.service")
+    assert with_unit("boot-reporter.service") == with_unit()
+
+
+def test_time_alone_changes_no_fingerprint(tmp_path: Path) -> None:
+    record(tmp_path, "job", *failed_run())
+    later = observed(tmp_path, uptime=20_000.0)
+    assert later.fingerprint == observed(tmp_path).fingerprint
+
+
+def test_a_clock_that_was_years_off_changes_no_fingerprint(tmp_path: Path) -> None:
+    record(tmp_path / "a", "job", *failed_run())
+    record(tmp_path / "b", "job", *(replace(one, timestamp="1970-01-01T00:00:09Z") for one in failed_run()))
+    assert observed(tmp_path / "a").fingerprint == observed(tmp_path / "b").fingerprint
+
+
+def test_where_a_running_service_is_now_changes_no_fingerprint(tmp_path: Path) -> None:
+    start = entry(Phase.SERVICE_START, pid=None)
+    record(tmp_path, "job", start)
+    before = observed(tmp_path, uptime=70.0)
+    record(tmp_path, "job", start, entry(Phase.STAGE_START, 1, stage="next", pid=None))
+    after = observed(tmp_path, uptime=75.0)
+    assert (before.verdict, after.verdict) == (Verdict.RUNNING, Verdict.RUNNING)
+    assert after.fingerprint == before.fingerprint
+
+
+def test_what_a_reboot_interrupted_is_known_as_that(tmp_path: Path) -> None:
+    record(tmp_path, "job", entry(Phase.SERVICE_START), entry(Phase.STAGE_START, 1, stage="pull"))
+    found = observed(tmp_path, boot_id=NEXT, uptime=30.0)
+    assert (found.verdict, found.is_reboots) == (Verdict.INTERRUPTED, True)

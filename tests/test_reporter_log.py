@@ -1,0 +1,43 @@
+"""What a round says: to the journal with priorities, to people without."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.programs import REPOSITORY
+
+SAYING = """
+import os
+from service_record.reporter.log import log_for
+say = log_for(os.environ)
+say.error("first"); say.warning("second\\x1b[2J\\nline"); say.notice("third"); say.info("fourth")
+"""
+
+
+def said(directory: Path, stream: str | None) -> str:
+    """What a process says to a file; `stream` is what systemd calls it, in which FILE stands for the file."""
+    path = directory / "stderr"
+    with path.open("wb") as stderr:
+        status = os.fstat(stderr.fileno())
+        environ = {"PYTHONPATH": str(REPOSITORY)}
+        if stream is not None:
+            environ["JOURNAL_STREAM"] = stream.replace("FILE", f"{status.st_dev}:{status.st_ino}")
+        subprocess.run([sys.executable, "-c", SAYING], env=environ, stderr=stderr, check=True)
+    return path.read_text()
+
+
+def test_lines_for_the_journal_begin_with_their_priority(tmp_path: Path) -> None:
+    assert said(tmp_path, "FILE") == "<3>first\n<4>second\\x1b[2J\\x0aline\n<5>third\n<6>fourth\n"
+
+
+@pytest.mark.parametrize("stream", [None, "", "1:1", "nonsense"])
+def test_lines_for_people_do_not(tmp_path: Path, stream: str | None) -> None:
+    assert said(tmp_path, stream) == "first\nsecond\\x1b[2J\\x0aline\nthird\nfourth\n"
+
+
+def test_nobody_listening_is_no_error() -> None:
+    code = f"import os; os.close(2); {SAYING}"
+    subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": str(REPOSITORY)}, check=True)

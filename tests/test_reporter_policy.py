@@ -1,0 +1,633 @@
+"""What a round does, rule by rule: each row of the tables in the reporter's policy has its case here."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from bench.simulated import Answering, whole_round
+from service_record.diagnosis import Verdict
+from service_record.reporter.answers import Answered, HostView, NoHost, Outcome, Refused, Unreachable, View
+from service_record.reporter.evidence import Evidence, Traces
+from service_record.reporter.policy import (
+    Call,
+    Fact,
+    Meaning,
+    Plan,
+    Result,
+    Shipment,
+    after,
+    asks,
+    before,
+    decide,
+    has_moved,
+    heard,
+    is_due,
+    kept,
+    learn,
+    not_kept,
+    withheld,
+)
+from service_record.reporter.policy.endings import ENDINGS, QUIET
+from service_record.reporter.policy.learning import ANSWERS, Answer
+from service_record.reporter.policy.plan import info, kind_of
+from service_record.reporter.policy.shipments import WANTS
+from service_record.reporter.policy.stages import MOST_TRIES, SILENCES
+from service_record.reporter.settings import HostLogs, Settings, Stages
+from service_record.reporter.state import Pause, Spent, State
+from tests.reporter import APPLIED, BOOT, NEXT_BOOT, PENDING, evidence, host_view, seen, settings
+
+DOCUMENT = Path(__file__).parents[1] / "docs" / "boot-reporter.md"
+FIRST = evidence()
+SECOND = evidence(boot_id=NEXT_BOOT, traces=APPLIED)
+LOST = Unreachable("no connection")
+SMALL = 1 << 20
+OLD_STATE = replace(seen(FIRST), stages_known=False)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A round, and what is expected of its plan."""
+
+    settings: Settings = field(default_factory=settings)
+    state: State = OLD_STATE
+    view: View | None = field(default_factory=host_view)
+    evidence: Evidence = FIRST
+
+    def plan(self) -> Plan:
+        return decide(self.settings, self.state, self.view, self.evidence)
+
+
+def second_boot(**fields: object) -> State:
+    return replace(seen(FIRST, SECOND), stages_known=False, **fields)  # type: ignore[arg-type]
+
+
+def rows(cases: Mapping[str, Case]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    return pytest.mark.parametrize(("name", "case"), [pytest.param(*row, id=row[0]) for row in cases.items()])
+
+
+STOPPING = {
+    "not-ours": Case(view=Refused(401)),
+    "gone": Case(view=NoHost("the cluster is deleted")),
+    "installed": Case(view=host_view(status="installed", stage="Done")),
+    "kubelet-up": Case(
+        state=second_boot(told=(str(Fact.CONTROL_PLANE),)), evidence=replace(SECOND, kubelet_healthy=True)
+    ),
+    "time-limit": Case(state=second_boot(), evidence=replace(SECOND, uptime=3600.0)),
+    "lifetime": Case(
+        state=replace(OLD_STATE, earlier_uptime=90000.0), evidence=evidence(uptime=100.0)
+    ),
+}  # fmt: skip
+
+
+@rows(STOPPING)
+def test_the_reporter_stops_for_good(name: str, case: Case) -> None:
+    plan = case.plan()
+    assert plan.stop is not None
+    assert (plan.stop.rule, plan.stop.clean_up) == (name, True)
+    assert plan.why[0].startswith(f"{name}: ")
+
+
+def test_each_rule_of_stopping_has_a_case() -> None:
+    assert list(STOPPING) == [rule.name for rule in ENDINGS]
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        pytest.param(host_view(status="added-to-existing-cluster", kind="AddToExistingClusterHost"), id="2"),
+        pytest.param(host_view(stage="Done"), id="done"),
+    ],
+)
+def test_a_host_that_is_done_is_installed(view: HostView) -> None:
+    plan = Case(view=view).plan()
+    assert plan.stop is not None
+    assert plan.stop.rule == "installed"
+    assert not plan.report
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(Case(), id="all is well"),
+        pytest.param(Case(view=LOST), id="nobody answers"),
+        pytest.param(Case(view=Answered(500)), id="no answer that tells"),
+        pytest.param(Case(view=Answered(301)), id="a portal"),
+        pytest.param(Case(view=host_view(status="error")), id="the installation failed"),
+        pytest.param(Case(view=host_view(status="cancelled")), id="the installation was cancelled"),
+        pytest.param(Case(evidence=replace(FIRST, kubelet_healthy=True)), id="a kubelet too early"),
+        pytest.param(Case(evidence=replace(FIRST, uptime=9999.0)), id="a long first boot"),
+        pytest.param(
+            Case(state=second_boot(), evidence=replace(SECOND, kubelet_healthy=True), view=LOST),
+            id="the kubelet is up, and the service was not told yet",
+        ),
+    ],
+)
+def test_the_reporter_goes_on(case: Case) -> None:
+    assert case.plan().stop is None
+
+
+def test_a_kubelet_that_is_up_is_reported_before_the_end() -> None:
+    service = Answering()
+    up = replace(SECOND, kubelet_healthy=True)
+    _, plan = whole_round(settings(), replace(seen(FIRST), stages_known=False), up, service, SMALL)
+    assert [(found.stage, found.info) for found in service.accepted] == [("Rebooting", Fact.CONTROL_PLANE)]
+    assert plan.stop is not None
+    assert plan.stop.rule == "kubelet-up"
+    assert not service.uploads
+
+
+def test_a_host_without_service_needs_to_tell_nobody_before_its_end() -> None:
+    up = replace(SECOND, kubelet_healthy=True)
+    alone = Case(settings=Settings(ship_to=("/mnt",)), state=second_boot(), view=None, evidence=up)
+    assert alone.plan().stop is not None
+
+
+def test_a_first_boot_beyond_its_limit_is_quiet_and_waits_for_a_second() -> None:
+    long = evidence(uptime=3700.0)
+    case = Case(state=seen(FIRST, long), evidence=long)
+    plan = case.plan()
+    assert (plan.quiet, plan.stop, plan.ship, plan.report) == (True, None, (), ())
+    assert not asks(case.settings, case.state, long)
+    later = replace(SECOND, uptime=30.0)
+    assert asks(case.settings, seen(later, state=case.state), later)
+
+
+def test_a_first_round_beyond_the_limit_has_a_last_word() -> None:
+    long = evidence(uptime=3700.0, wrong=True)
+    plan = Case(state=seen(long), evidence=long).plan()
+    assert not plan.quiet
+    assert [found.last_word for found in plan.ship] == [BOOT]
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_nothing_is_shipped_or_told_to_who_does_not_take_the_token(status: int) -> None:
+    bad = evidence(wrong=True)
+    plan = Case(view=Refused(status), evidence=bad, state=seen(bad)).plan()
+    assert (plan.ship, plan.report, plan.gather) == ((), (), False)
+
+
+SILENT = {
+    "told-before": Case(state=replace(OLD_STATE, told=(str(Fact.LOCAL),))),
+    "dropped": Case(state=replace(OLD_STATE, dropped=(str(Fact.LOCAL),))),
+    "telling-refused": Case(state=replace(OLD_STATE, refused={"stage": 404})),
+    "no-view": Case(view=LOST),
+    "has-it": Case(view=host_view(info=str(Fact.LOCAL))),
+    "not-installing": Case(view=host_view(status="error")),
+    "no-stage": Case(view=host_view(stage="")),
+    "over": Case(view=host_view(stage="Failed")),
+    "no-such-stages": Case(settings=settings(stages=Stages.NEW)),
+    "deferred": Case(state=replace(OLD_STATE, deferred=(str(Fact.LOCAL),))),
+    "tries-spent": Case(state=replace(OLD_STATE, tries={str(Fact.LOCAL): MOST_TRIES})),
+}
+
+
+@rows(SILENT)
+def test_a_fact_is_not_told(name: str, case: Case) -> None:
+    plan = case.plan()
+    assert plan.report == ()
+    assert any(line.startswith(f"not told: {name}: ") for line in plan.why), plan.why
+
+
+def test_each_rule_of_silence_has_a_case() -> None:
+    assert list(SILENT) == [rule.name for rule in SILENCES]
+
+
+@pytest.mark.parametrize("stages", Stages)
+@pytest.mark.parametrize("known", [None, True, False])
+def test_a_fact_is_told_in_the_form_that_the_service_takes(stages: Stages, known: bool | None) -> None:
+    state = replace(OLD_STATE, stages_known=known)
+    plan = Case(settings=settings(stages=stages), state=state).plan()
+    as_stage = stages is Stages.NEW or (stages is Stages.AUTO and known is not False)
+    if stages is Stages.NEW and known is False:
+        assert plan.report == ()
+        return
+    (report,) = plan.report
+    expected = (Fact.LOCAL, "") if as_stage else ("Rebooting", Fact.LOCAL)
+    assert (report.stage, report.info) == expected
+
+
+@pytest.mark.parametrize(
+    "stage", ["Rebooting", "Configuring", "Waiting for ignition", "Joined", "Writing image to disk"]
+)
+def test_information_goes_with_the_stage_as_it_was_read(stage: str) -> None:
+    (report,) = Case(view=host_view(stage=stage)).plan().report
+    assert report.stage == stage
+
+
+def test_a_host_of_day_two_keeps_its_stage() -> None:
+    for stage in ("Rebooting", "Configuring"):
+        (report,) = Case(view=host_view(kind="AddToExistingClusterHost", stage=stage)).plan().report
+        assert report.stage == stage
+
+
+@pytest.mark.parametrize("status", ["installing", "installing-in-progress", "installing-pending-user-action"])
+def test_a_host_that_is_being_installed_is_told_of(status: str) -> None:
+    assert Case(view=host_view(status=status)).plan().report
+
+
+def test_information_fits_the_service() -> None:
+    assert info("a\0b") == "ab"
+    assert len(info("ä" * 3000)) == 2048
+    assert all(info(fact) == fact for fact in Fact)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "fact"),
+    [
+        pytest.param([FIRST], Fact.LOCAL, id="first boot"),
+        pytest.param([evidence(traces=Traces())], Fact.LOCAL, id="first boot, no traces yet"),
+        pytest.param([evidence(traces=Traces(is_applied=True))], Fact.LOCAL, id="about to reboot"),
+        pytest.param([evidence(traces=APPLIED)], Fact.CONTROL_PLANE, id="only one boot from disk"),
+        pytest.param(
+            [FIRST, evidence(700.0, traces=APPLIED)], Fact.CONTROL_PLANE, id="one boot, both facts in it"
+        ),
+        pytest.param([FIRST, SECOND], Fact.CONTROL_PLANE, id="second boot"),
+        pytest.param(
+            [FIRST, replace(SECOND, traces=Traces())], Fact.CONTROL_PLANE, id="second boot, no traces known"
+        ),
+        pytest.param(
+            [FIRST, replace(SECOND, traces=PENDING)], Fact.LOCAL, id="power lost in the first boot"
+        ),
+    ],
+)  # fmt: skip
+def test_boots_are_told_apart_by_what_lies_on_the_disk(rounds: list[Evidence], fact: Fact) -> None:
+    state = replace(seen(*rounds), stages_known=False)
+    (report,) = Case(state=state, evidence=rounds[-1]).plan().report
+    assert report.fact is fact
+
+
+def test_a_node_that_was_seen_joining_has_booted_with_the_control_planes_ignition() -> None:
+    found = evidence(traces=Traces())
+    (report,) = Case(evidence=found, view=host_view(stage="Joined")).plan().report
+    assert report.fact is Fact.CONTROL_PLANE
+
+
+def test_facts_do_not_go_back() -> None:
+    state = replace(OLD_STATE, told=(str(Fact.CONTROL_PLANE),))
+    assert Case(state=state).plan().report == ()
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=lambda row: row.name)
+def test_each_answer_means_what_its_row_says(answer: Answer) -> None:
+    earlier = ANSWERS[: ANSWERS.index(answer)]
+    told = [
+        (call, status)
+        for call in answer.calls
+        for status in range(100, 600)
+        if status in answer.statuses
+        and not any(call in row.calls and status in row.statuses for row in earlier)
+    ]
+    assert told, "this row is never reached"
+    assert {learn(call, Answered(status)) for call, status in told} == {answer.meaning}
+
+
+@pytest.mark.parametrize(
+    ("call", "status", "meaning"),
+    [
+        (Call.STAGE, 200, Meaning.DONE),
+        (Call.UPLOAD, 204, Meaning.DONE),
+        (Call.STAGE, 400, Meaning.OTHER_FORM),
+        (Call.INFO, 400, Meaning.NEVER_AGAIN),
+        (Call.INFO, 409, Meaning.MOVED),
+        (Call.STAGE, 409, Meaning.MOVED),
+        (Call.INFO, 500, Meaning.MOVED),
+        (Call.UPLOAD, 500, Meaning.LATER),
+        *((Call.UPLOAD, status, Meaning.LATER) for status in (408, 423, 425, 429, 502, 503, 504, 301, 302)),
+        *((Call.INFO, status, Meaning.LATER) for status in (408, 423, 425, 429, 502, 503, 504, 301)),
+        *((Call.UPLOAD, status, Meaning.NEVER_AGAIN) for status in (400, 401, 403, 404, 405, 409, 413)),
+        *((Call.INFO, status, Meaning.NEVER_AGAIN) for status in (401, 403, 404, 405)),
+    ],
+)
+def test_answers_of_the_assisted_service_are_known(call: Call, status: int, meaning: Meaning) -> None:
+    assert learn(call, Answered(status)) is meaning
+
+
+def test_no_answer_is_asked_for_again_later() -> None:
+    assert {learn(call, LOST) for call in Call} == {Meaning.LATER}
+
+
+def test_a_service_without_the_stages_gets_the_fact_as_information_in_the_same_round() -> None:
+    service = Answering()
+    state, _ = whole_round(settings(), State(), FIRST, service, SMALL)
+    assert [(found.stage, found.info) for found in service.accepted] == [("Rebooting", Fact.LOCAL)]
+    assert service.calls["PUT"] == 2
+    assert state.stages_known is False
+    whole_round(settings(), state, evidence(660.0), service, SMALL)
+    assert service.calls["PUT"] == 2
+
+
+def test_a_service_with_the_stages_gets_the_fact_as_a_stage() -> None:
+    service = Answering(knows_stages=True)
+    state, _ = whole_round(settings(), State(), FIRST, service, SMALL)
+    assert [found.stage for found in service.accepted] == [Fact.LOCAL]
+    assert (service.calls["PUT"], state.stages_known) == (1, True)
+
+
+@pytest.mark.parametrize("status", [409, 500])
+def test_a_stage_that_moved_is_read_once_more_and_then_dropped(status: int) -> None:
+    service = Answering(faults=lambda call: Answered(status) if call == "PUT" else None)
+    state, _ = whole_round(settings(), OLD_STATE, FIRST, service, SMALL)
+    assert service.calls == {"GET": 2, "PUT": 2}
+    assert state.dropped == (str(Fact.LOCAL),)
+
+
+def test_a_stage_that_moved_is_told_on_the_stage_that_is_read_then() -> None:
+    service = Answering()
+    old = host_view()
+    service.view = host_view(stage="Configuring")
+    plan = decide(settings(), OLD_STATE, old, FIRST)
+    outcome = service.put(plan.report[0])
+    results = [Result(step=plan.report[0], outcome=outcome)]
+    state = after(before(OLD_STATE, plan.report[0], FIRST), plan, results, FIRST)
+    assert has_moved(state, results)
+    (again,) = decide(settings(), state, service.get(), FIRST).report
+    assert again.stage == "Configuring"
+
+
+@pytest.mark.parametrize("outcome", [Answered(503), LOST])
+def test_a_bad_moment_defers_a_fact_to_the_next_round_within_its_tries(outcome: Outcome) -> None:
+    service = Answering(faults=lambda call: outcome if call == "PUT" else None)
+    state = OLD_STATE
+    for number in range(1, MOST_TRIES + 3):
+        state, _ = whole_round(settings(), state, evidence(uptime=number * 60.0), service, SMALL)
+        assert service.calls["PUT"] == min(number, MOST_TRIES)
+    assert state.dropped == (str(Fact.LOCAL),)
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 405])
+def test_a_refusal_ends_telling_for_good(status: int) -> None:
+    service = Answering(faults=lambda call: Answered(status) if call == "PUT" else None)
+    state, _ = whole_round(settings(), OLD_STATE, FIRST, service, SMALL)
+    assert state.refused == {"stage": status}
+    assert service.calls["PUT"] == 1
+
+
+def test_a_fact_that_the_service_has_already_is_noted() -> None:
+    service = Answering(view=host_view(info=str(Fact.LOCAL)))
+    state, _ = whole_round(settings(), State(), FIRST, service, SMALL)
+    assert state.told == (str(Fact.LOCAL),)
+    assert service.calls["PUT"] == 0
+
+
+WRONG = evidence(wrong=True)
+TOLD = replace(seen(WRONG), told=(str(Fact.LOCAL),), refused={"host_boot": 400}, stages_known=False)
+
+
+def spent(**fields: object) -> dict[str, Spent]:
+    return {"assisted-service": Spent(boot_id=BOOT, **fields)}  # type: ignore[arg-type]
+
+
+WANTING = {
+    "limit-near": Case(state=TOLD, evidence=evidence(uptime=3000.0)),
+    "wrong": Case(state=TOLD, evidence=WRONG),
+    "changed": Case(state=TOLD, settings=settings(host_logs=HostLogs.ALWAYS)),
+    "spooled": Case(state=kept(TOLD, WRONG)),
+}
+
+
+@rows(WANTING)
+def test_a_bundle_is_shipped(name: str, case: Case) -> None:
+    plan = case.plan()
+    assert [found.kind for found in plan.ship] == ["host"]
+    assert plan.gather is (name != "spooled")
+    assert any(line.startswith(f"host: {name}: ") for line in plan.why), plan.why
+
+
+def test_each_reason_to_ship_has_a_case() -> None:
+    assert list(WANTING) == [want.name for want in WANTS]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(Case(state=TOLD), id="nothing is wrong"),
+        pytest.param(Case(state=TOLD, evidence=replace(WRONG, verdict=None)), id="no records"),
+        pytest.param(
+            Case(state=replace(TOLD, spent=spent(fingerprints=("wrong",))), evidence=WRONG), id="known"
+        ),
+        pytest.param(
+            Case(
+                state=replace(TOLD, spent=spent(fingerprints=("wrong", "other"))),
+                evidence=WRONG,
+                settings=settings(host_logs=HostLogs.ALWAYS),
+            ),
+            id="known before the last",
+        ),
+        pytest.param(
+            Case(
+                state=replace(TOLD, spent=spent(last_word=BOOT, fingerprints=("well",))),
+                evidence=evidence(3100.0),
+            ),
+            id="the last word was said",
+        ),
+        pytest.param(
+            Case(state=TOLD, evidence=WRONG, settings=settings(host_logs=HostLogs.NEVER)), id="never"
+        ),
+        pytest.param(Case(state=replace(TOLD, refused={"host_boot": 400, "host": 413})), id="refused"),
+        pytest.param(Case(state=replace(TOLD, withheld=("wrong",)), evidence=WRONG), id="with a secret"),
+        pytest.param(Case(state=replace(TOLD, spent=spent(uploads=7)), evidence=WRONG), id="budget"),
+        pytest.param(
+            Case(state=replace(TOLD, spent=spent(boot_uploads=3)), evidence=WRONG), id="budget of a boot"
+        ),
+        pytest.param(
+            Case(state=replace(TOLD, spent=spent(bytes=96 << 20)), evidence=WRONG), id="budget of bytes"
+        ),
+        pytest.param(Case(state=replace(TOLD, is_careful=True), evidence=WRONG), id="an earlier state lost"),
+    ],
+)
+def test_nothing_is_shipped_or_gathered(case: Case) -> None:
+    plan = case.plan()
+    assert (plan.ship, plan.gather) == ((), False)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        pytest.param(replace(TOLD, spent=spent(uploads=7)), id="of all"),
+        pytest.param(replace(TOLD, spent=spent(boot_uploads=3)), id="of the boot"),
+        pytest.param(replace(TOLD, is_careful=True), id="after a lost state"),
+    ],
+)
+def test_the_last_upload_of_a_budget_is_for_the_limit(state: State) -> None:
+    (found,) = Case(state=state, evidence=evidence(3000.0, wrong=True)).plan().ship
+    assert (found.last_word, found.tries) == (BOOT, 1)
+    over = replace(state, spent=spent(uploads=8, boot_uploads=4))
+    assert Case(state=over, evidence=evidence(3000.0, wrong=True)).plan().ship == ()
+
+
+def test_a_bundle_is_never_larger_than_what_is_left() -> None:
+    almost = replace(TOLD, spent=spent(bytes=(96 << 20) - (1 << 20)))
+    plan = Case(state=almost, evidence=WRONG).plan()
+    assert plan.bundle_bytes == plan.ship[0].most < 1 << 20
+    assert Case(state=TOLD, evidence=WRONG).plan().bundle_bytes == 12 << 20
+
+
+@pytest.mark.parametrize("view", [LOST, Answered(503), None])
+def test_without_the_service_the_bundle_is_made_once_and_waits(view: View | None) -> None:
+    plan = Case(state=TOLD, evidence=WRONG, view=view).plan()
+    assert (plan.gather, plan.ship) == (True, ())
+    state = kept(TOLD, WRONG)
+    later = evidence(660.0, wrong=True)
+    assert not Case(state=state, evidence=later, view=view).plan().gather
+    plan = Case(state=state, evidence=later).plan()
+    assert ([found.fingerprint for found in plan.ship], plan.gather) == (["wrong"], False)
+
+
+def test_a_newer_bundle_goes_before_the_one_in_the_spool() -> None:
+    state = kept(TOLD, replace(WRONG, fingerprint="older"))
+    plan = Case(state=state, evidence=WRONG).plan()
+    assert ([found.fingerprint for found in plan.ship], plan.gather) == (["wrong"], True)
+    assert Case(state=not_kept(state)).plan().ship == ()
+
+
+def test_a_bundle_with_a_secret_is_not_made_again() -> None:
+    state = withheld(TOLD, WRONG)
+    assert not Case(state=state, evidence=WRONG).plan().gather
+    assert Case(state=state, evidence=replace(WRONG, fingerprint="new")).plan().gather
+
+
+def test_that_a_reboot_interrupted_a_service_is_wrong_only_if_it_stays_so() -> None:
+    bad = replace(WRONG, verdict=Verdict.INTERRUPTED, is_reboots=True)
+    base = replace(TOLD, boots=())
+    assert Case(state=seen(bad, state=base), evidence=bad).plan().ship == ()
+    later = replace(bad, uptime=660.0)
+    assert Case(state=seen(bad, later, state=base), evidence=later).plan().ship
+
+
+def test_a_service_without_a_slot_for_boots_is_asked_once_and_gets_the_bundle_in_the_hosts() -> None:
+    service = Answering()
+    state, _ = whole_round(settings(), State(), WRONG, service, SMALL)
+    assert [found.kind for found in service.uploads] == ["host"]
+    assert service.calls["POST"] == 2
+    assert state.refused == {"host_boot": 400}
+    assert state.spent_at("assisted-service").uploads == 1
+    state, _ = whole_round(
+        settings(), state, replace(WRONG, uptime=660.0, fingerprint="new"), service, SMALL
+    )  # fmt: skip
+    assert service.calls["POST"] == 3
+
+
+def test_each_destination_has_a_budget_of_its_own() -> None:
+    more = settings(ship_to=("/mnt", "https://store.example/x?sig=geheim", "collector+http://c.example"))
+    plan = Case(settings=more, state=TOLD, evidence=WRONG).plan()
+    kinds = [found.kind for found in plan.ship]
+    assert kinds[:2] == ["host", "directory:/mnt"]
+    assert [kind.partition(":")[0] for kind in kinds[2:]] == ["put", "collector"]
+    assert "geheim" not in repr(plan)
+    full = replace(TOLD, spent=spent(uploads=8))
+    assert len(Case(settings=more, state=full, evidence=WRONG).plan().ship) == 3
+
+
+def test_destinations_are_told_apart_without_their_secrets() -> None:
+    one, other = "https://store.example/x?sig=1", "https://store.example/x?sig=2"
+    assert kind_of(one) != kind_of(other)
+    assert "sig" not in kind_of(one)
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 413])
+def test_a_refused_upload_ends_that_kind_for_good(status: int) -> None:
+    service = Answering(faults=lambda call: Answered(status, sent=SMALL) if call == "POST" else None)
+    state, _ = whole_round(settings(), TOLD, WRONG, service, SMALL)
+    assert state.refused["host"] == status
+    assert service.calls["POST"] == 1
+    assert state.spent_at("assisted-service").bytes == SMALL
+
+
+@pytest.mark.parametrize(
+    ("outcome", "uploads", "sent"),
+    [
+        pytest.param(Unreachable("refused", sent=0), 0, 0, id="nothing was sent"),
+        pytest.param(Unreachable("reset", sent=SMALL // 2), 1, SMALL // 2, id="half was sent"),
+        pytest.param(Answered(503, sent=SMALL), 1, SMALL, id="all was sent in vain"),
+        pytest.param(Answered(503, sent=2 * SMALL, tries=2), 2, 2 * SMALL, id="twice"),
+        pytest.param(Answered(204, sent=SMALL + 300), 1, SMALL + 300, id="a probe before it"),
+        pytest.param(Answered(204, sent=2 * SMALL, tries=2), 2, 2 * SMALL, id="taken the second time"),
+    ],
+)
+def test_a_budget_counts_what_was_sent(outcome: Outcome, uploads: int, sent: int) -> None:
+    (step,) = Case(state=TOLD, evidence=WRONG).plan().ship
+    counted = before(TOLD, step, WRONG, SMALL).spent_at(step.destination)
+    assert (counted.uploads, counted.bytes) == (step.tries, step.tries * SMALL)
+    results = [Result(step=step, outcome=outcome, size=SMALL)]
+    state = after(before(TOLD, step, WRONG, SMALL), Plan(ship=(step,)), results, WRONG)
+    found = state.spent_at(step.destination)
+    assert (found.uploads, found.boot_uploads, found.bytes) == (uploads, uploads, sent)
+
+
+def test_an_upload_in_vain_is_tried_again_by_a_later_round_only() -> None:
+    service = Answering(faults=lambda call: Answered(503, sent=SMALL) if call == "POST" else None)
+    state, _ = whole_round(settings(), TOLD, WRONG, service, SMALL)
+    assert service.calls["POST"] == 1
+    service.faults = lambda _call: None
+    state, _ = whole_round(settings(), state, evidence(660.0, wrong=True), service, SMALL)
+    assert service.calls["POST"] == 2
+    assert state.spent_at("assisted-service").fingerprints == ("wrong",)
+
+
+def test_a_server_that_asks_for_time_gets_it() -> None:
+    service = Answering(faults=lambda call: Answered(429, retry_after=900.0) if call == "PUT" else None)
+    state, _ = whole_round(settings(), OLD_STATE, FIRST, service, SMALL)
+    assert state.pauses == {"assisted-service": Pause(boot_id=BOOT, uptime=960.0)}
+    assert not asks(settings(), state, evidence(900.0))
+    assert asks(settings(), state, evidence(961.0))
+    assert asks(settings(), state, SECOND)
+
+
+def test_a_service_that_asks_for_time_instead_of_a_view_gets_it() -> None:
+    state = heard(OLD_STATE, Answered(503, retry_after=900.0), FIRST)
+    assert not asks(settings(), state, evidence(900.0))
+    assert heard(OLD_STATE, host_view(), FIRST) == OLD_STATE
+
+
+def test_one_destination_that_asks_for_time_holds_up_no_other() -> None:
+    more = settings(ship_to=("/mnt", "/other"))
+    state = replace(TOLD, pauses={"directory:/mnt": Pause(boot_id=BOOT, uptime=960.0)})
+    plan = Case(settings=more, state=state, evidence=WRONG).plan()
+    assert [found.kind for found in plan.ship] == ["host", "directory:/other"]
+    assert asks(more, state, WRONG)
+    later = evidence(961.0, wrong=True)
+    assert len(Case(settings=more, state=state, evidence=later).plan().ship) == 3
+
+
+def test_without_a_service_nobody_is_asked() -> None:
+    assert not asks(Settings(), seen(FIRST), FIRST)
+
+
+@pytest.mark.parametrize(
+    ("state", "uptime", "due"),
+    [
+        pytest.param(State(), 1.0, True, id="first"),
+        pytest.param(seen(evidence(20.0)), 80.0, False, id="a minute later"),
+        pytest.param(seen(evidence(20.0)), 680.0, True, id="with all jitter"),
+        pytest.param(seen(evidence(20.0), evidence(640.0)), 1234.0, False, id="not again yet"),
+        pytest.param(seen(evidence(20.0), evidence(640.0)), 1236.0, True, id="again, woken early"),
+        pytest.param(seen(replace(SECOND, uptime=500.0)), 20.0, True, id="another boot"),
+    ],
+)
+def test_rounds_are_due_at_boot_and_then_by_frequency(state: State, uptime: float, due: bool) -> None:
+    assert is_due(settings(), state, evidence(uptime)) is due
+
+
+def test_hosts_that_boot_together_do_not_call_together() -> None:
+    state = seen(evidence(20.0))
+    service = settings().service
+    assert service is not None
+    times = set()
+    for number in range(8):
+        own = settings(service=replace(service, host_id=f"{number:08}"))
+        times.add(next(at for at in range(600, 700) if is_due(own, state, evidence(float(at)))))
+    assert len(times) > 4
+
+
+@pytest.mark.parametrize("rule", [*ENDINGS, QUIET, *SILENCES, *ANSWERS, *WANTS], ids=lambda rule: rule.name)
+def test_each_rule_stands_in_the_documentation_with_its_reason(rule: object) -> None:
+    name, reason = rule.name, rule.reason  # type: ignore[attr-defined]
+    matching = [line for line in DOCUMENT.read_text().splitlines() if line.startswith(f"| {name} |")]
+    assert any(reason in line for line in matching), (name, reason)
+
+
+def test_a_shipment_says_where_without_saying_the_secret() -> None:
+    found = Shipment(kind="put:x", to="https://h/?geheim", most=1, fingerprint="f")
+    assert "geheim" not in repr(found)

@@ -1,0 +1,299 @@
+"""What the reporter is told: from which place, and one line for each thing that is missing or bad."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from service_record.reporter.places import Places
+from service_record.reporter.settings import SETTINGS, HostLogs, Setting, Settings, Stages, read_settings
+from tests.reporter import ID, SERVICE, places_with
+
+DOCUMENT = Path(__file__).parents[1] / "docs" / "boot-reporter.md"
+PULL_SECRET = json.dumps({"auths": {"cloud.openshift.com": {"auth": "c2VjcmV0", "email": "a@b"}}})
+VARIABLES = {
+    "ASSISTED_SERVICE_URL": "https://from.environment",
+    "CLUSTER_ID": ID,
+    "INFRA_ENV_ID": ID,
+    "HOST_ID": ID,
+}
+
+
+def test_a_host_that_is_set_up_has_no_faults(tmp_path: Path) -> None:
+    settings = read_settings(places_with(tmp_path), {})
+    assert settings.faults == ()
+    assert settings.service is not None
+    assert settings.service.url == "https://assisted.example:8090"
+    assert settings.service.infra_env_id == ID
+    assert settings.service.token == "raw-token"
+
+
+def test_everything_can_be_set_in_the_file(tmp_path: Path) -> None:
+    text = """\
+ship_to = ["/mnt/share", "https://store.example/put?sig=1", "collector+http://collector.example"]
+frequency = "5m"
+time_limit = 1800
+lifetime = "2d"
+jitter = 0
+host_logs = "always"
+stages = "never"
+redact = false
+disk_bytes = "32 MiB"
+upload_bytes = "512K"
+uploads_per_boot = 2
+uploads = 3
+total_bytes = 5000000
+keep_after = ["settings", "spool"]
+remove = ["/usr/local/bin/reporter"]
+api_url = "https://api.example:6443"
+[proxies]
+http = "proxy.example:3128"
+https = "http://user:geheim@proxy.example:3128"
+no_proxy = ["localhost", ".example"]
+[assisted_service]
+ca_bundle = "/etc/ca.crt"
+"""
+    settings = read_settings(places_with(tmp_path, text + SERVICE.replace("[assisted_service]\n", "")), {})
+    assert settings.faults == ()
+    assert settings.ship_to[2] == "collector+http://collector.example"
+    assert (settings.frequency, settings.time_limit, settings.lifetime) == (300, 1800, 172800)
+    assert (settings.host_logs, settings.stages, settings.redact) == (HostLogs.ALWAYS, Stages.NEVER, False)
+    assert (settings.disk_bytes, settings.upload_bytes, settings.total_bytes) == (1 << 25, 1 << 19, 5_000_000)
+    assert (settings.uploads_per_boot, settings.uploads, settings.jitter) == (2, 3, 0)
+    assert settings.remove == (Path("/usr/local/bin/reporter"),)
+    assert settings.proxies.http == "http://proxy.example:3128"
+    assert settings.proxies.no_proxy == ("localhost", ".example")
+    assert settings.service is not None
+    assert settings.service.ca_bundle == Path("/etc/ca.crt")
+
+
+def test_the_environment_comes_before_the_file(tmp_path: Path) -> None:
+    places = places_with(tmp_path, 'frequency = "20m"\ntime_limit = "2h"\n' + SERVICE)
+    environ = VARIABLES | {"LOG_SEND_FREQUENCY_IN_MINUTES": "5", "SERVICE_TIMEOUT_MINUTES": "30"}
+    settings = read_settings(places, environ)
+    assert settings.faults == ()
+    assert settings.service is not None
+    assert settings.service.url == "https://from.environment"
+    assert (settings.frequency, settings.time_limit) == (300, 1800)
+
+
+def test_an_empty_variable_counts_as_none(tmp_path: Path) -> None:
+    settings = read_settings(places_with(tmp_path), {"CLUSTER_ID": "", "HTTP_PROXY": " "})
+    assert settings.faults == ()
+    assert settings.service is not None
+
+
+def test_a_bad_variable_leaves_the_file_its_value(tmp_path: Path) -> None:
+    settings = read_settings(places_with(tmp_path), {"CLUSTER_ID": "nonsense"})
+    assert settings.service is not None
+    assert settings.faults == (
+        "environment:CLUSTER_ID: 'nonsense' is no id; ids are like 01234567-89ab-cdef-0123-456789abcdef",
+    )
+
+
+@pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy"])
+def test_proxies_are_taken_in_either_case(tmp_path: Path, name: str) -> None:
+    settings = read_settings(places_with(tmp_path), {name: "http://proxy:1", "no_proxy": "a, b"})
+    assert (settings.proxies.http, settings.proxies.no_proxy) == ("http://proxy:1", ("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        pytest.param("frequenzy = 3", "frequenzy: no such setting; perhaps frequency is meant", id="unknown"),
+        pytest.param("nothing_like_it = 3", "no such setting; docs/boot-reporter.md lists", id="far off"),
+        pytest.param("frequency = 1", "1 is too little; it is at least 60", id="too little"),
+        pytest.param("frequency = nan", "too little", id="not a number"),
+        pytest.param("frequency = true", "True is no duration", id="wrong type"),
+        pytest.param('frequency = "soon"', "'soon' is no duration", id="no duration"),
+        pytest.param('upload_bytes = "1 TB"', "'1 TB' is no size", id="no size"),
+        pytest.param('upload_bytes = "1 GiB"', "too much; it is at most 262,144,000", id="too much"),
+        pytest.param('redact = "no"', "'no' is neither true nor false", id="no switch"),
+        pytest.param("uploads = 1.5", "1.5 is no whole number", id="no whole number"),
+        pytest.param('host_logs = "often"', "'often' is none of when-wrong, always, never", id="no choice"),
+        pytest.param("host_logs = []", "[] is none of when-wrong, always, never", id="no text"),
+        pytest.param('ship_to = "/mnt"', 'it is a list of texts, like ["this", "that"]', id="no list"),
+        pytest.param('ship_to = ["ftp://x/"]', "not a URL of http or https with a host", id="scheme"),
+        pytest.param('ship_to = ["/a/../b"]', "is no absolute path without `..`", id="dots"),
+        pytest.param('remove = ["bin/x"]', "'bin/x' is no absolute path", id="relative"),
+        pytest.param('keep_after = ["token"]', "'token' is none of settings, spool, state, units", id="kept"),
+        pytest.param("proxies = 3", "a section; write [proxies]", id="section"),
+        pytest.param('token = "abc"', "the token does not belong here; write it into", id="token"),
+        pytest.param('api_url = "https://h:99999"', "not a URL that can be read", id="port"),
+    ],
+)  # fmt: skip
+def test_what_is_bad_is_one_line_with_its_place(tmp_path: Path, line: str, fault: str) -> None:
+    places = places_with(tmp_path, f"# settings\n{line}\n{SERVICE}")
+    settings = read_settings(places, {})
+    (told,) = [found for found in settings.faults if " no assisted_service" not in found]
+    assert told.startswith(f"{places.settings_file}:2: ")
+    assert fault in told
+    assert "\n" not in told
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("url", "https://user:geheim@h"),
+        ("url", "https://h/?geheim"),
+        ("url", "http://geheim:x/"),
+        ("cluster_id", "{01234567-89ab-cdef-0123-456789abcdef}"),
+    ],
+)
+def test_a_bad_setting_of_the_service_is_one_line_and_not_also_missing(
+    tmp_path: Path, name: str, value: str
+) -> None:
+    text = re.sub(rf'(?m)^{name} = ".*"', f'{name} = "{value}"', SERVICE)
+    places = places_with(tmp_path, text)
+    settings = read_settings(places, {})
+    assert settings.service is None
+    (told,) = settings.faults
+    line = text.splitlines().index(f'{name} = "{value}"') + 1
+    assert told.startswith(f"{places.settings_file}:{line}: assisted_service.{name}: ")
+    assert "geheim" not in told
+
+
+def test_a_proxy_whose_password_is_wrong_written_is_not_told_with_it(tmp_path: Path) -> None:
+    environ = {"HTTPS_PROXY": "http://user:ge heim@proxy:1"}
+    settings = read_settings(places_with(tmp_path), environ)
+    assert settings.proxies.https is None
+    (told,) = settings.faults
+    assert told.startswith("environment:HTTPS_PROXY: a URL has no blank in it")
+    assert "heim" not in told
+
+
+def test_a_host_without_any_setting_says_what_is_missing(tmp_path: Path) -> None:
+    settings = read_settings(Places(tmp_path), {})
+    assert settings.service is None
+    assert len(settings.faults) == 4
+    assert "no assisted_service.url" in settings.faults[0]
+    assert "ASSISTED_SERVICE_URL in the environment" in settings.faults[0]
+
+
+def test_a_host_that_only_ships_elsewhere_misses_no_service(tmp_path: Path) -> None:
+    assert read_settings(places_with(tmp_path, 'ship_to = ["/mnt"]'), {}).faults == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "fault"),
+    [
+        pytest.param("a = 1\nb = \n", 2, "not TOML", id="toml"),
+        pytest.param("a = 1\nb = [", 2, "not TOML", id="cut"),
+        pytest.param(b"a = 1\n\n# \xff\n", 3, "not UTF-8", id="encoding"),
+        pytest.param("a = " + "[" * 5000, 1, "", id="nested"),
+        pytest.param(b"#" * 70000, 1, "larger than 65,536 bytes", id="huge"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_one_line_and_the_environment_counts(
+    tmp_path: Path, text: str | bytes, line: int, fault: str
+) -> None:
+    places = places_with(tmp_path, text)
+    settings = read_settings(places, VARIABLES)
+    (told,) = settings.faults
+    assert told.startswith(f"{places.settings_file}:{line}: ")
+    assert fault in told
+    assert settings.service is not None
+
+
+def test_a_pipe_in_the_place_of_a_file_holds_nobody_up(tmp_path: Path) -> None:
+    places = places_with(tmp_path, text=None, token=None)
+    os.mkfifo(places.settings_file)
+    os.mkfifo(places.credential_file)
+    faults = read_settings(places, VARIABLES).faults
+    assert [fault for fault in faults if "no regular file" in fault] == list(faults[:2])
+
+
+def test_the_credential_of_systemd_comes_before_the_file(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("from-systemd\n")
+    settings = read_settings(places_with(tmp_path / "root"), {"CREDENTIALS_DIRECTORY": str(tmp_path)})
+    assert settings.service is not None
+    assert settings.service.token == "from-systemd"
+
+
+def test_an_empty_credential_counts_as_none(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(" ")
+    settings = read_settings(places_with(tmp_path / "root"), {"CREDENTIALS_DIRECTORY": str(tmp_path)})
+    assert settings.service is not None
+    assert settings.service.token == "raw-token"
+
+
+@pytest.mark.parametrize("text", [PULL_SECRET, f"\n{PULL_SECRET}\n", "c2VjcmV0\n"])
+def test_a_token_may_be_in_a_pull_secret(tmp_path: Path, text: str) -> None:
+    settings = read_settings(places_with(tmp_path, token=text), {})
+    assert settings.faults == ()
+    assert settings.service is not None
+    assert settings.service.token == "c2VjcmV0"
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        pytest.param('{"auths": {"quay.io": {"auth": "geheim"}}}', "a pull secret without", id="registry"),
+        pytest.param('{"auths": ["geheim"', "a pull secret without", id="torn"),
+        pytest.param("[" * 9999, None, id="brackets"),
+        pytest.param("Bearer geheim", "a blank in it", id="bearer"),
+        pytest.param("geheim\ngeheim", "a blank in it", id="two lines"),
+        pytest.param("gehe\u0131m", "no token: a token is ASCII", id="letters"),
+    ],
+)
+def test_what_is_no_token_is_not_sent_and_not_shown(tmp_path: Path, text: str, fault: str | None) -> None:
+    settings = read_settings(places_with(tmp_path, token=text), {})
+    assert settings.service is not None
+    if fault is None:
+        return
+    assert settings.service.token is None
+    assert fault in settings.faults[0]
+    assert "geheim" not in " ".join(settings.faults)
+
+
+def test_a_token_that_others_may_read_is_used_and_told(tmp_path: Path) -> None:
+    places = places_with(tmp_path)
+    places.credential_file.chmod(0o644)
+    settings = read_settings(places, {})
+    assert settings.service is not None
+    assert settings.service.token == "raw-token"
+    path = places.credential_file
+    assert settings.faults == (
+        f"{path}:1: others than its owner may read the token; chmod 0600 {path}",
+    )  # fmt: skip
+
+
+def test_a_token_in_the_environment_is_not_taken(tmp_path: Path) -> None:
+    settings = read_settings(places_with(tmp_path, token=None), {"PULL_SECRET_TOKEN": "geheim"})
+    assert settings.service is not None
+    assert settings.service.token is None
+    assert "write it into /etc/service-record/token (0600)" in settings.faults[0]
+    assert "geheim" not in repr(settings)
+
+
+def test_secrets_are_in_no_representation(tmp_path: Path) -> None:
+    environ = {"HTTPS_PROXY": "http://user:geheim@proxy:1"}
+    settings = read_settings(places_with(tmp_path, token="geheim"), environ)
+    assert settings.proxies.https == "http://user:geheim@proxy:1"
+    assert "geheim" not in repr(settings)
+
+
+def test_the_services_own_authority_is_trusted_where_its_certificate_lies(tmp_path: Path) -> None:
+    places = places_with(tmp_path)
+    places.ca_bundle.parent.mkdir(parents=True)
+    places.ca_bundle.write_text("PEM")
+    settings = read_settings(places, {})
+    assert settings.service is not None
+    assert settings.service.ca_bundle == places.ca_bundle
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
+def test_each_setting_stands_in_the_documentation(setting: Setting) -> None:
+    name = setting.name.rpartition(".")[2]
+    (row,) = [line for line in DOCUMENT.read_text().splitlines() if line.startswith(f"| `{setting.name}`")]
+    for variable in setting.environment:
+        assert f"`{variable}`" in row or variable.islower(), row
+    default = getattr(Settings(), name, None) if "." not in setting.name else None
+    if isinstance(default, int) and not isinstance(default, bool) and "bytes" in name:
+        assert f"{default >> 20} MiB" in row
+    elif isinstance(default, float):
+        assert f"{default / 3600:g} h" in row or f"{default / 60:g} m" in row
+    elif isinstance(default, str | int) and not isinstance(default, bool):
+        assert str(default) in row

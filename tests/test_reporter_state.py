@@ -1,0 +1,137 @@
+"""The state of the reporter: whole after any loss of power, and careful after damage."""
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service_record.reporter.state import Bundle, Pause, Spent, State, arrive, load, save
+from tests.reporter import BOOT, NEXT_BOOT, evidence, seen
+
+FULL = State(
+    told=("a",),
+    dropped=("b",),
+    tries={"a": 2},
+    moved={"b": 2},
+    stages_known=False,
+    refused={"host_boot": 400},
+    accepted=("host",),
+    spent={
+        "assisted-service": Spent(uploads=2, bytes=3, boot_id=BOOT, boot_uploads=1, fingerprints=("f",))
+    },
+    bundle=Bundle(fingerprint="f", boot_id=BOOT, uptime=3.5),
+    cursor="s=1;i=2",
+    pauses={"assisted-service": Pause(boot_id=BOOT, uptime=7.0)},
+)  # fmt: skip
+
+
+def test_a_host_without_a_state_has_a_new_one(tmp_path: Path) -> None:
+    assert load(tmp_path / "reporter.json") == State()
+
+
+def test_a_state_is_read_as_it_was_saved(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "reporter.json"
+    state = seen(evidence(), evidence(70.0, wrong=True), state=FULL)
+    save(path, state)
+    assert load(path) == state
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [file.name for file in path.parent.iterdir()] == ["reporter.json"]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(b"\0" * 512, id="zeros"),
+        pytest.param(b'{"version": 1, "boots": [', id="torn"),
+        pytest.param(b'{"version": 2}', id="of a later version"),
+        pytest.param(b'{"spent": {"x": {"uploads": -1}}}', id="impossible"),
+        pytest.param(b'{"told": "everything"}', id="of another type"),
+        pytest.param(b'{"told": ["\xff"]}', id="encoding"),
+        pytest.param(b"[" * 100_000, id="nested"),
+        pytest.param(b" " * 300_000, id="huge"),
+    ],
+)
+def test_a_damaged_state_is_set_aside_and_the_new_one_is_careful(tmp_path: Path, damage: bytes) -> None:
+    path = tmp_path / "reporter.json"
+    path.write_bytes(damage)
+    assert load(path) == State(is_careful=True)
+    assert path.with_name("reporter.json.damaged").read_bytes() == damage
+    assert load(path) == State()
+
+
+@given(st.binary(max_size=300))
+def test_no_content_of_the_file_raises(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    path = tmp_path_factory.mktemp("state") / "reporter.json"
+    path.write_bytes(data)
+    assert isinstance(load(path), State)
+
+
+@pytest.mark.parametrize("cut", [0.3, 0.6, 0.9])
+def test_a_state_that_is_cut_short_is_damaged(tmp_path: Path, cut: float) -> None:
+    path = tmp_path / "reporter.json"
+    save(path, FULL)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(len(whole) * cut)])
+    assert load(path).is_careful
+
+
+def test_a_killed_writer_leaves_one_of_two_whole_states(tmp_path: Path) -> None:
+    path = tmp_path / "reporter.json"
+    program = f"""
+from dataclasses import replace
+from pathlib import Path
+from service_record.reporter.state import State, save
+number = 0
+while True:
+    save(Path({str(path)!r}), replace(State(), earlier_boots=number, told=("x" * 5000,) * number))
+    number = (number + 1) % 20
+    print(number, flush=True)
+"""
+    for _ in range(5):
+        with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as writer:
+            assert writer.stdout is not None
+            for _ in range(3):
+                writer.stdout.readline()
+            os.kill(writer.pid, signal.SIGKILL)
+        state = load(path)
+        assert not state.is_careful
+        assert len(state.told) == state.earlier_boots
+
+
+def test_a_state_that_cannot_be_saved_stays_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "reporter.json"
+    save(path, FULL)
+    path.with_name(f".{path.name}.new").mkdir()
+    with pytest.raises(OSError, match="directory"):
+        save(path, State())
+    assert load(path) == FULL
+
+
+def test_boots_are_counted_in_the_order_they_are_seen() -> None:
+    state = seen(evidence(20.0), evidence(600.0), evidence(15.0, boot_id=NEXT_BOOT))
+    assert [(boot.boot_id, boot.rounds, boot.uptime) for boot in state.boots] == [
+        (BOOT, 2, 600.0),
+        (NEXT_BOOT, 1, 15.0),
+    ]
+    assert (state.ordinal(BOOT), state.ordinal(NEXT_BOOT), state.ordinal("new")) == (1, 2, 3)
+    assert state.uptime_before(NEXT_BOOT) == 600.0
+
+
+def test_many_boots_are_folded_into_a_sum() -> None:
+    state = State()
+    for number in range(100):
+        state = arrive(state, evidence(10.0, boot_id=str(number)))
+    assert len(state.boots) == 16
+    assert state.ordinal("99") == 100
+    assert state.uptime_before("99") == 990.0
+
+
+def test_a_new_round_may_try_again_what_the_one_before_tried_in_vain() -> None:
+    assert arrive(replace(State(), deferred=("host",)), evidence()).deferred == ()

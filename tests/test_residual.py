@@ -1,0 +1,130 @@
+"""The last look at what leaves."""
+
+import base64
+import gzip
+import io
+import tarfile
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service_record.redaction import UNREADABLE, Finding, Rules, Secret, residual
+from tests.archives import COMPRESSIONS, member, tar
+from tests.clean_lines import clean_lines
+from tests.secret_forms import FORMS
+from tests.secret_shapes import EXAMPLES, pem
+from tests.test_redaction import redacted
+from tests.test_redaction_exact import RULES, SECRETS, planted
+
+SECRET = SECRETS["kubeadmin-password"]
+TOKEN_RULES = Rules([Secret("kubeadmin-password", SECRET)])
+
+compressions = pytest.mark.parametrize("compress", COMPRESSIONS.values(), ids=COMPRESSIONS)
+
+
+def found(data: bytes, rules: Rules = TOKEN_RULES, place: str = "") -> Finding | None:
+    return residual(rules, io.BytesIO(data), place)
+
+
+def bundle(members: Mapping[str, bytes]) -> bytes:
+    return gzip.compress(tar(*(member(name, data) for name, data in members.items())))
+
+
+@compressions
+def test_a_leak_is_found_in_a_packed_bundle(compress: object) -> None:
+    assert callable(compress)
+    leak = b"a line\nthe password is " + SECRET + b"\n"
+    packed = compress(
+        tar(
+            member("top/fine.log", b"all is well\n" * 9999),
+            member("top/bad.log", leak),
+            member("top/more.log", b"x"),
+        )
+    )
+    assert found(packed) == Finding("kubeadmin-password", "top/bad.log", 2)
+
+
+@compressions
+def test_a_leak_is_found_in_an_archive_in_an_archive(compress: object) -> None:
+    assert callable(compress)
+    inner = compress(tar(member("logs/a.log", base64.b64encode(SECRET + b"ab"))))
+    middle = bundle({"inner": inner, "note": b"x"})
+    assert found(bundle({"outer/middle.tar.gz": middle}), place="bundle.tar.gz") == Finding(
+        "kubeadmin-password", "bundle.tar.gz: outer/middle.tar.gz: inner: logs/a.log", 1
+    )
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", SECRETS)
+def test_every_form_of_every_secret_is_found(kind: str, form: str) -> None:
+    finding = found(bundle({"x": b"fine\n" * 100, "y.log": planted(kind, form)}), RULES)
+    assert finding is not None
+    assert finding.place == "y.log"
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", SECRETS)
+def test_what_was_redacted_is_not_refused(kind: str, form: str) -> None:
+    assert found(bundle({"y.log": redacted(planted(kind, form), rules=RULES)}), RULES) is None
+
+
+def test_what_was_redacted_by_shape_is_not_refused() -> None:
+    text = "\n".join(example.text for example in EXAMPLES).encode()
+    assert found(bundle({"y.log": redacted(text)}), Rules()) is None
+
+
+def test_a_key_of_nobody_known_is_refused_and_a_weak_shape_is_not() -> None:
+    finding = found(bundle({"x.log": b"a\nb\n" + pem()[0].encode()}), Rules())
+    assert finding == Finding("private-key", "x.log", 4)
+    assert found(bundle({"x.log": b"password: incorrect-1 for user\n"}), Rules()) is None
+
+
+def test_clean_lines_are_not_refused() -> None:
+    assert found(bundle({"journal.log": "\n".join(clean_lines(20)).encode()})) is None
+
+
+def test_a_secret_in_a_name_is_found() -> None:
+    name = f"logs/{SECRET.decode()}.log"
+    assert found(bundle({name: b""})) == Finding("kubeadmin-password, in the name of a member", "", 0)
+    long = io.BytesIO()
+    with tarfile.open(fileobj=long, mode="w:gz", format=tarfile.PAX_FORMAT) as archive:
+        archive.addfile(tarfile.TarInfo("a" * 300 + SECRET.decode()))
+    assert found(long.getvalue()) is not None
+
+
+def test_gzip_members_one_after_another_are_one_stream() -> None:
+    packed = tar(member("a.log", b"x" * 5000), member("b.log", b"is " + SECRET))
+    joined = b"".join(gzip.compress(packed[at : at + 700]) for at in range(0, len(packed), 700))
+    assert found(joined) == Finding("kubeadmin-password", "b.log", 1)
+
+
+def test_what_cannot_be_read_is_refused() -> None:
+    whole = bundle({"a.log": bytes(range(256)) * 999})
+    assert found(whole) is None
+    for broken in (whole[: len(whole) // 2], whole[:40], whole + b"\x1f\x8b\x08 and more"):
+        finding = found(broken, place="b.tar.gz")
+        assert finding is not None
+        assert finding.kind == UNREADABLE
+    unpacked = gzip.decompress(whole)
+    assert found(unpacked[:1000]) is not None
+    assert found(tar(member("a", b"b" * 700))[:512] + b"garbage" * 400 + unpacked) is not None
+
+
+def test_too_many_layers_are_refused() -> None:
+    data = b"fine"
+    for _ in range(12):
+        data = gzip.compress(data)
+    assert found(data) == Finding(UNREADABLE, "", 0)
+
+
+@given(st.binary(max_size=600))
+def test_whatever_the_bytes_there_is_an_answer(data: bytes) -> None:
+    for some in (data, gzip.compress(data), tar(member("a", data)), tar(member("a", b"b"))[:512] + data):
+        found(some)
+
+
+def test_a_finding_tells_where_and_never_what() -> None:
+    finding = found(bundle({"top/bad.log": SECRET}))
+    assert str(finding) == "top/bad.log:1: kubeadmin-password"

@@ -1,0 +1,325 @@
+"""Where bundles go: what each destination is sent, what it answers, and what it never learns."""
+
+import hashlib
+import io
+import logging
+import tarfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from service_record.reporter.answers import Answered, Unreachable
+from service_record.reporter.assisted_service import AssistedService
+from service_record.reporter.settings import Proxies
+from service_record.reporter.shipping import (
+    Destination,
+    Directory,
+    HostBootLogs,
+    HostLogs,
+    PutUrl,
+    Sender,
+    destination,
+)
+from tests.assisted_contract import assert_contract_kept
+from tests.assisted_installation import Host
+from tests.assisted_rules import AssistedRules
+from tests.assisted_server import AssistedServer, HangsUp, Resets, Says, refused_url, service_of
+from tests.forward_proxy import ForwardProxy
+from tests.full_disk import full_beyond
+from tests.test_assisted_service import QUICK, TOKEN
+
+CONTENT = bytes(range(256)) * 256
+SIGNATURE = "X-Amz-Credential=AKIAIOSFODNN7%2F20261121&X-Amz-Signature=fe5f80f77d5fa3beca038a248ff027d0"
+
+
+@pytest.fixture
+def server() -> Iterator[AssistedServer]:
+    with AssistedServer() as server:
+        yield server
+
+
+@pytest.fixture
+def knowing() -> Iterator[AssistedServer]:
+    with AssistedServer(AssistedRules(knows_host_boot=True)) as server:
+        yield server
+    assert_contract_kept(entry.asked for entry in server.journal)
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    path = tmp_path / "log-bundle-20261121010500.tar.gz"
+    path.write_bytes(CONTENT)
+    return path
+
+
+def talk(server: AssistedServer, host: Host | None = None) -> AssistedService:
+    host = host or server.rules.add_host()
+    return AssistedService(service_of(host, server.url, TOKEN), patience=QUICK)
+
+
+def sender(server: AssistedServer, *, service: bool = True) -> Sender:
+    here = service_of(server.rules.add_host(), "http://not.asked.invalid", TOKEN)
+    return Sender(host="host-7", service=here if service else None, patience=QUICK)
+
+
+# The assisted-service
+
+
+def test_logs_of_a_boot_are_asked_about_with_a_small_archive_that_says_so(
+    knowing: AssistedServer, bundle: Path
+) -> None:
+    host = knowing.rules.add_host()
+    outcome = HostBootLogs(talk(knowing, host)).ship(bundle)
+    assert isinstance(outcome, Answered)
+    asked, shipped = (entry.asked for entry in knowing.journal)
+    assert (outcome.status, outcome.tries) == (204, 2)
+    assert len(CONTENT) < outcome.sent < len(CONTENT) + 1000
+    assert len(asked.body) < 1000
+    assert asked.query["logs_type"] == shipped.query["logs_type"] == "host_boot"
+    assert list(knowing.rules.objects.values()) == [CONTENT]
+    assert host.logs_info == ""
+
+
+def test_the_question_is_an_archive_that_whoever_finds_it_can_open(knowing: AssistedServer) -> None:
+    assert HostBootLogs(talk(knowing)).ask() == replace(Answered(204), sent=knowing_size(knowing))
+    (probe,) = knowing.rules.objects.values()
+    with tarfile.open(fileobj=io.BytesIO(probe)) as archive:
+        file = archive.extractfile("README")
+        assert file is not None
+        assert b"host_boot" in file.read()
+
+
+def knowing_size(server: AssistedServer) -> int:
+    (probe,) = server.rules.objects.values()
+    return len(probe)
+
+
+def test_a_server_that_took_logs_of_a_boot_is_not_asked_again(knowing: AssistedServer, bundle: Path) -> None:
+    assert HostBootLogs(talk(knowing), is_known=True).ship(bundle) == Answered(204, sent=len(CONTENT))
+    assert len(knowing.journal) == 1
+
+
+@pytest.mark.parametrize("body", [None, b"bad request"], ids=["the service", "a proxy before it"])
+def test_a_server_without_logs_of_boots_never_gets_the_bundle(
+    server: AssistedServer, bundle: Path, body: bytes | None
+) -> None:
+    if body:
+        server.fail(Says(400, body), times=9)
+    outcome = HostBootLogs(talk(server)).ship(bundle)
+    assert isinstance(outcome, Answered)
+    assert (outcome.status, len(server.journal)) == (400, 1)
+    assert len(server.journal[0].asked.body) < 1000
+    assert server.rules.objects == {}
+
+
+def test_nobody_is_asked_for_a_bundle_that_is_gone(knowing: AssistedServer, tmp_path: Path) -> None:
+    assert isinstance(HostBootLogs(talk(knowing)).ship(tmp_path / "gone"), Unreachable)
+    assert knowing.journal == []
+
+
+def test_logs_of_a_host_are_complete_once_they_are_there(server: AssistedServer, bundle: Path) -> None:
+    host = server.rules.add_host(status="error")
+    assert HostLogs(talk(server, host)).ship(bundle) == Answered(204, sent=len(CONTENT))
+    assert server.calls() == ["POST /v2/clusters/logs", "PUT /v2/infra-envs/hosts/logs-progress"]
+    server.rules.advance(minutes=3)
+    assert (host.logs_info, list(server.rules.objects.values())) == ("completed", [CONTENT])
+    assert_contract_kept((entry.asked for entry in server.journal), is_enhanced=False)
+
+
+@pytest.mark.parametrize("status", [400, 404, 503])
+def test_logs_that_were_not_taken_are_not_complete(server: AssistedServer, bundle: Path, status: int) -> None:
+    server.fail(Says(status), path="/logs", times=9)
+    outcome = HostLogs(talk(server)).ship(bundle)
+    assert isinstance(outcome, Answered)
+    assert outcome.status == status
+    assert set(server.calls()) == {"POST /v2/clusters/logs"}
+
+
+def test_logs_that_are_there_but_not_marked_are_there(server: AssistedServer, bundle: Path) -> None:
+    server.fail(Says(404, b"no such host"), path="/logs-progress")
+    outcome = HostLogs(talk(server)).ship(bundle)
+    assert outcome == Answered(204, "(not marked as completed: 404 no such host)", sent=len(CONTENT))
+
+
+# Directories
+
+
+def test_a_directory_keeps_each_bundle_under_the_hosts_name(tmp_path: Path, bundle: Path) -> None:
+    share = tmp_path / "share"
+    share.mkdir()
+    directory = Directory(share, "host-7")
+    target = share / "host-7-log-bundle-20261121010500.tar.gz"
+    assert directory.ship(bundle) == Answered(201, str(target))
+    assert target.read_bytes() == CONTENT
+    assert directory.ship(bundle) == Answered(200, str(target))
+    bundle.write_bytes(b"another of the same name, by a clock that was set back")
+    other = share / "host-7-log-bundle-20261121010500-2.tar.gz"
+    assert directory.ship(bundle) == Answered(201, str(other))
+    assert sorted(path.name for path in share.iterdir()) == [other.name, target.name]
+
+
+def test_a_directory_that_is_not_mounted_is_not_made(tmp_path: Path, bundle: Path) -> None:
+    missing = tmp_path / "mnt" / "stick"
+    assert Directory(missing, "h").ship(bundle) == Unreachable(f"{missing}: No such file or directory")
+    assert not missing.parent.exists()
+
+
+def test_a_full_disk_leaves_nothing_of_the_bundle(tmp_path: Path, bundle: Path) -> None:
+    share = tmp_path / "share"
+    share.mkdir()
+    with full_beyond(len(CONTENT) // 2):
+        assert Directory(share, "h").ship(bundle) == Unreachable(f"{share}: File too large")
+    assert list(share.iterdir()) == []
+
+
+def test_what_was_torn_is_removed_if_it_is_this_hosts(tmp_path: Path, bundle: Path) -> None:
+    share = tmp_path / "share"
+    share.mkdir()
+    ours, theirs = share / ".h-log-bundle-0.tar.gz.part", share / ".other-log-bundle-0.tar.gz.part"
+    for torn in (ours, theirs):
+        torn.write_bytes(b"to")
+    Directory(share, "h").ship(bundle)
+    assert (ours.exists(), theirs.exists()) == (False, True)
+
+
+def test_a_name_of_a_host_leads_out_of_no_directory(tmp_path: Path, bundle: Path) -> None:
+    share = tmp_path / "share"
+    share.mkdir()
+    outcome = destination(str(share), Sender(host="../../etc/x")).ship(bundle)
+    assert isinstance(outcome, Answered)
+    assert [path.parent for path in tmp_path.rglob("*x-log-bundle*")] == [share]
+
+
+# URLs
+
+
+def put_url(server: AssistedServer, query: str = SIGNATURE) -> PutUrl:
+    found = destination(f"{server.url}/bucket/host-7.tar.gz?{query}", sender(server))
+    assert isinstance(found, PutUrl)
+    return found
+
+
+@pytest.mark.parametrize("status", [200, 201, 204])
+def test_a_url_is_put_to_as_it_is_signed(server: AssistedServer, bundle: Path, status: int) -> None:
+    server.fail(Says(status))
+    assert put_url(server).ship(bundle) == Answered(status, sent=len(CONTENT))
+    (entry,) = server.journal
+    assert (entry.asked.method, entry.asked.target) == ("PUT", f"/bucket/host-7.tar.gz?{SIGNATURE}")
+    assert entry.asked.body == CONTENT
+    assert entry.asked.headers["content-length"] == str(len(CONTENT))
+    assert {"content-type", "transfer-encoding", "x-secret-key"}.isdisjoint(entry.asked.headers)
+
+
+def test_a_signature_is_in_no_text(
+    server: AssistedServer, bundle: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("", "httpx2", "httpcore2", "httpcore2.http11", "httpcore2.connection", "stamina"):
+        caplog.set_level(logging.DEBUG, logger=name)
+    half = SIGNATURE.partition("&")[0]
+    escaped = SIGNATURE.replace("&", "&amp;")
+    page = f"<Error><i>{half}</i><Message>{escaped} AKIAIOSFODNN7/20261121</Message></Error>"
+    server.fail(Says(403, page.encode()))
+    server.fail(Says(301, headers={"Location": f"{server.url}/?{SIGNATURE}"}))
+    server.fail(HangsUp(), times=2)
+    found = put_url(server)
+    said = [repr(found), found.kind, *(repr(found.ship(bundle)) for _ in range(3))]
+    said += [str(vars(record)) for record in caplog.records]
+    text = "".join([*said, *capfd.readouterr()])
+    assert "[secret]" in text
+    for secret in ("fe5f80f77d5fa3beca", "AKIAIOSFODNN7"):
+        assert secret not in text
+
+
+def test_a_put_that_breaks_is_repeated_whole(server: AssistedServer, bundle: Path) -> None:
+    server.fail(Resets())
+    server.fail(Says(200))
+    outcome = put_url(server).ship(bundle)
+    assert isinstance(outcome, Answered)
+    assert (outcome.status, outcome.tries) == (200, 2)
+    assert server.journal[-1].asked.body == CONTENT
+
+
+def test_a_bundle_is_sent_no_more_often_than_its_budget_allows(
+    server: AssistedServer, knowing: AssistedServer, bundle: Path
+) -> None:
+    server.fail(Says(503), times=9)
+    knowing.fail(Says(503), times=9)
+    service = service_of(knowing.rules.add_host(), "http://not.asked.invalid")
+    collector = destination(f"collector+{knowing.url}", replace(sender(server), service=service))
+    sending: list[Destination] = [
+        put_url(server),
+        HostLogs(talk(knowing)),
+        HostBootLogs(talk(knowing), is_known=True),
+        collector,
+    ]
+    for one in sending:
+        for tries in (1, 2):
+            assert one.ship(bundle, tries) == Answered(503, tries=tries, sent=tries * len(CONTENT))
+        server.fail(Says(503), times=9)
+        knowing.fail(Says(503), times=9)
+
+
+def test_a_put_goes_through_the_proxy(server: AssistedServer, bundle: Path) -> None:
+    server.fail(Says(200))
+    with ForwardProxy(server.port) as proxy:
+        behind = replace(sender(server), proxies=Proxies(http=proxy.url))
+        outcome = destination("http://bucket.example/x?a=b", behind).ship(bundle)
+    assert outcome == Answered(200, sent=len(CONTENT))
+    assert proxy.seen == ["PUT http://bucket.example/x?a=b"]
+
+
+def test_a_url_where_nobody_listens_is_unreachable(server: AssistedServer, bundle: Path) -> None:
+    with refused_url() as url:
+        outcome = destination(f"{url}/x", sender(server)).ship(bundle)
+    assert outcome == Unreachable("no connection: Connection refused", tries=2)
+
+
+# Collectors
+
+
+def test_a_collector_gets_the_logs_of_a_boot_and_not_the_key(knowing: AssistedServer, bundle: Path) -> None:
+    host = knowing.rules.add_host()
+    service = service_of(host, "http://not.asked.invalid", TOKEN)
+    found = destination(f"collector+{knowing.url}", Sender(host="h", service=service, patience=QUICK))
+    assert found.ship(bundle) == Answered(204, sent=len(CONTENT))
+    (entry,) = knowing.journal
+    assert entry.asked.query["host_id"] == host.id
+    assert TOKEN not in str(entry)
+    assert list(knowing.rules.objects.values()) == [CONTENT]
+
+
+def test_a_collector_needs_the_hosts_ids(server: AssistedServer) -> None:
+    with pytest.raises(ValueError, match="a collector knows a host by its ids"):
+        destination("collector+http://c", sender(server, service=False))
+
+
+# All
+
+
+def test_destinations_have_names_of_their_own_that_tell_no_secret(server: AssistedServer) -> None:
+    here = sender(server)
+    targets = [
+        "/srv/a",
+        "/srv/b",
+        "https://me:pw123456@s/x?k=1234567890",
+        "https://s/y",
+        "collector+https://s/y",
+    ]
+    found: list[Destination] = [destination(target, here) for target in targets]
+    found += [HostBootLogs(talk(server)), HostLogs(talk(server))]
+    kinds = [one.kind for one in found]
+    assert len(set(kinds)) == len(kinds)
+    assert kinds[0] == "directory:/srv/a"
+    assert kinds[3] == f"put:https://s:{hashlib.sha256(b'https://s/y').hexdigest()[:12]}"
+    assert "pw123456" not in repr(found)
+    assert "1234567890" not in repr(found)
+    assert [one.keeps_all for one in found] == [True, True, False, False, True, False, False]
+
+
+@pytest.mark.parametrize("target", ["", "relative/path", "ftp://x", "collector+/srv", "collector+ftp://x"])
+def test_what_is_no_destination_is_told_without_repeating_it(server: AssistedServer, target: str) -> None:
+    with pytest.raises(ValueError, match="ship_to takes") as raised:
+        destination(target + "?secret", sender(server))
+    assert "secret" not in str(raised.value)

@@ -1,0 +1,207 @@
+"""The spool keeps the newest bundle that nobody took, whole, whatever becomes of disk and power."""
+
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from service_record.reporter.durable import place_by_moving, place_copy
+from service_record.reporter.spool import Kept, NotKept, Spool
+from tests.full_disk import full_beyond
+
+SHARED_MEMORY = Path("/dev/shm")
+"""Another file system than that of tests' files, on most machines."""
+
+needs_strace = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Spool:
+    return Spool(tmp_path / "state" / "spool", most_bytes=1 << 20)
+
+
+def bundle(tmp_path: Path, name: str = "log-bundle-1.tar.gz", content: bytes = b"bundle") -> Path:
+    work = tmp_path / "work"
+    work.mkdir(exist_ok=True)
+    path = work / name
+    path.write_bytes(content)
+    return path
+
+
+def held(spool: Spool) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in spool.directory.iterdir()}
+
+
+def test_a_spool_that_was_never_used_is_empty(spool: Spool) -> None:
+    assert spool.newest() is None
+    spool.drop()
+    assert not spool.directory.exists()
+
+
+def test_a_bundle_moves_into_the_spool_under_its_name(spool: Spool, tmp_path: Path) -> None:
+    path = bundle(tmp_path)
+    kept = Kept(spool.directory / path.name, 6)
+    assert spool.keep(path) == kept
+    assert spool.newest() == kept
+    assert held(spool) == {path.name: b"bundle"}
+    assert not path.exists()
+    assert stat.S_IMODE(spool.directory.stat().st_mode) == 0o700
+
+
+def test_a_newer_bundle_takes_the_place_of_the_one_before(spool: Spool, tmp_path: Path) -> None:
+    spool.keep(bundle(tmp_path, "log-bundle-2.tar.gz", b"old"))
+    newer = spool.keep(bundle(tmp_path, "log-bundle-1.tar.gz", b"new"))
+    assert spool.newest() == newer
+    assert held(spool) == {"log-bundle-1.tar.gz": b"new"}
+
+
+def test_the_same_name_again_is_replaced(spool: Spool, tmp_path: Path) -> None:
+    spool.keep(bundle(tmp_path, content=b"old"))
+    spool.keep(bundle(tmp_path, content=b"new"))
+    assert list(held(spool).values()) == [b"new"]
+
+
+def test_what_is_in_the_spool_already_stays(spool: Spool, tmp_path: Path) -> None:
+    kept = spool.keep(bundle(tmp_path))
+    assert isinstance(kept, Kept)
+    assert spool.keep(kept.path) == kept
+    assert list(held(spool).values()) == [b"bundle"]
+
+
+def test_a_bundle_larger_than_the_cap_is_not_kept_and_the_one_before_is(spool: Spool, tmp_path: Path) -> None:
+    kept = spool.keep(bundle(tmp_path))
+    large = bundle(tmp_path, "large.tar.gz", b"x" * ((1 << 20) + 1))
+    assert spool.keep(large) == NotKept("large.tar.gz: 1048577 bytes are more than the spool's 1048576")
+    assert spool.newest() == kept
+    assert large.exists()
+
+
+def test_a_bundle_that_is_gone_is_not_kept(spool: Spool, tmp_path: Path) -> None:
+    assert spool.keep(tmp_path / "gone.tar.gz") == NotKept("gone.tar.gz: No such file or directory")
+
+
+def test_the_newest_is_the_one_kept_last_although_the_clock_was_set_back(
+    spool: Spool, tmp_path: Path
+) -> None:
+    spool.keep(bundle(tmp_path, "a.tar.gz", b"old"))
+    os.utime(spool.directory / "a.tar.gz", (4e9, 4e9))
+    newer = bundle(tmp_path, "b.tar.gz", b"new")
+    os.utime(newer, (0, 0))
+    older = bundle(tmp_path, "copy of a.tar.gz", b"old")
+    os.utime(older, (4e9, 4e9))
+    assert isinstance(spool.keep(newer), Kept)
+    shutil.move(older, spool.directory)  # as if the power went before the older one was removed
+    newest = spool.newest()
+    assert newest is not None
+    assert newest.path.name == "b.tar.gz"
+    assert list(held(spool)) == ["b.tar.gz"]
+
+
+def test_what_a_loss_of_power_left_torn_is_removed(spool: Spool, tmp_path: Path) -> None:
+    kept = spool.keep(bundle(tmp_path))
+    torn = spool.directory / ".log-bundle-2.tar.gz.part"
+    torn.write_bytes(b"to")
+    assert spool.newest() == kept
+    assert not torn.exists()
+    torn.write_bytes(b"to")
+    spool.keep(bundle(tmp_path, "log-bundle-3.tar.gz"))
+    assert list(held(spool)) == ["log-bundle-3.tar.gz"]
+
+
+def test_a_dropped_spool_is_empty(spool: Spool, tmp_path: Path) -> None:
+    spool.keep(bundle(tmp_path))
+    (spool.directory / ".torn.part").write_bytes(b"to")
+    spool.drop()
+    assert held(spool) == {}
+
+
+def test_a_spool_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    spool = Spool(tmp_path / "file" / "spool", 1000)
+    assert spool.keep(bundle(tmp_path)) == NotKept("log-bundle-1.tar.gz: Not a directory")
+    assert spool.newest() is None
+
+
+def test_a_bundle_comes_from_another_file_system_and_stays_there_when_the_disk_is_full(
+    tmp_path: Path,
+) -> None:
+    if not SHARED_MEMORY.is_dir() or SHARED_MEMORY.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("a second file system that everybody may write to cannot be had here")
+    elsewhere = SHARED_MEMORY / f"service-record-{os.getpid()}.tar.gz"
+    elsewhere.write_bytes(b"x" * 100_000)
+    try:
+        spool = Spool(tmp_path / "spool", 1 << 20)
+        before = spool.keep(bundle(tmp_path))
+        with full_beyond(50_000):
+            assert spool.keep(elsewhere) == NotKept(f"{elsewhere.name}: File too large")
+        assert spool.newest() == before
+        assert list(held(spool).values()) == [b"bundle"]
+        assert spool.keep(elsewhere) == Kept(spool.directory / elsewhere.name, 100_000)
+        assert not elsewhere.exists()
+    finally:
+        elsewhere.unlink(missing_ok=True)
+
+
+def test_a_copy_that_finds_the_disk_full_leaves_nothing(tmp_path: Path) -> None:
+    source, target = bundle(tmp_path, content=b"x" * 100_000), tmp_path / "target.tar.gz"
+    with full_beyond(50_000), pytest.raises(OSError, match="File too large"):
+        place_copy(source, target)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["work"]
+
+
+def test_a_link_in_the_way_of_a_copy_is_not_followed(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    (tmp_path / ".target.part").symlink_to(victim)
+    with pytest.raises(OSError, match="symbolic links"):
+        place_copy(bundle(tmp_path), tmp_path / "target")
+    assert victim.read_bytes() == b"precious"
+
+
+@needs_strace
+@pytest.mark.parametrize("function", [place_copy, place_by_moving], ids=["copied", "moved"])
+def test_a_file_has_its_name_only_once_its_content_is_on_disk(tmp_path: Path, function: object) -> None:
+    source, log = bundle(tmp_path), tmp_path / "calls"
+    name = getattr(function, "__name__", "")
+    program = f"""
+from pathlib import Path
+from service_record.reporter.durable import {name}
+{name}(Path({str(source)!r}), Path({str(tmp_path / "target")!r}))
+"""
+    traced = ["strace", "-f", "-y", "-o", str(log), "-e", "trace=fsync,rename,renameat,renameat2"]
+    subprocess.run([*traced, sys.executable, "-c", program], check=True)
+    calls = re.findall(r"\b(fsync|rename)\w*\((.*)\) = 0", log.read_text())
+    assert [call for call, _ in calls] == ["fsync", "rename", "fsync"]
+    assert "target" in calls[1][1]
+    assert calls[2][1].endswith(f"<{tmp_path}>")
+
+
+@needs_strace
+@pytest.mark.parametrize(
+    "step", ["fsync:when=1", "rename:when=1", "fsync:when=2", "unlink:when=1", "fsync:when=3"]
+)
+def test_a_bundle_is_whole_somewhere_after_a_death_at_any_step(
+    spool: Spool, tmp_path: Path, step: str
+) -> None:
+    spool.keep(bundle(tmp_path, "log-bundle-1.tar.gz", b"old"))
+    newer = bundle(tmp_path, "log-bundle-2.tar.gz", b"new")
+    program = f"""
+from pathlib import Path
+from service_record.reporter.spool import Spool
+Spool(Path({str(spool.directory)!r}), 1 << 20).keep(Path({str(newer)!r}))
+"""
+    call, when = step.split(":")
+    deadly = f"inject={call}:signal=KILL:{when}"
+    traced = ["strace", "-f", "-o", str(tmp_path / "calls"), "-e", f"trace={call}", "-e", deadly]
+    done = subprocess.run([*traced, sys.executable, "-c", program], check=False)
+    assert done.returncode != 0
+    newest = spool.newest()
+    assert newest is not None
+    found = newest.path.read_bytes()
+    assert found == (b"old" if newer.exists() else b"new")
+    assert list(held(spool).values()) == [found]
