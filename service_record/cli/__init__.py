@@ -20,7 +20,7 @@ VERBS: Final = {
     "report": "Report how far this host came: one round of the boot reporter.",
     "run": "Run CMD as a recorded service or stage, and end as it ends.",
     "show": "Show what services did, failures first.",
-    "snippet": "Print what has a template of an installer record and report its steps.",
+    "snippet": "Print what has an installer's template record and report steps.",
     "timeline": "Show when services and their stages ran, as bars over each boot.",
     "uninstall": "Remove what `install` has put onto a host.",
     "validate": "Say what is damaged in records, and save what is whole.",

@@ -53,7 +53,7 @@ def command(
     limit: int,
     is_erb: bool,
 ) -> None:
-    """Print what has a template of an installer record and report its steps.
+    """Print what has an installer's template record and report steps.
 
     It needs nothing but a shell and one of curl, wget and busybox. It never fails the installation, and a
     collector that does not answer delays it by seconds. What belongs between the beginning and the end of a
