@@ -185,7 +185,9 @@ def test_an_old_file_stays_when_nothing_can_be_made(tmp_path: Path) -> None:
     assert stat.S_IMODE(output.stat().st_mode) == 0o600
 
 
-def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
+def test_what_is_no_file_is_not_replaced_and_no_directory_made(tmp_path: Path) -> None:
+    assert made("--role", "worker", "-o", tmp_path / "no" / "out.ign").exit_code == 3
+    assert list(tmp_path.iterdir()) == []
     result = made("--role", "worker", "-o", "/dev/null")
     assert result.exit_code == 2
     assert "/dev/null is no file to replace" in result.stderr

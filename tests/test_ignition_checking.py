@@ -5,12 +5,14 @@ import shutil
 import subprocess
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from service_record.deploy.ignition.checking import check, insist
 from service_record.deploy.ignition.fault import BadConfigError
 from service_record.deploy.ignition.reading import read_config
 from service_record.deploy.ignition.versions import VERSIONS
-from tests.ignition_configs import DAMAGES, Config, discovery, put
+from tests.ignition_configs import DAMAGES, Config, discovery, drop, put
 
 ONLY_OURS = {
     # what Ignition takes, and then does something else, or fails with on the host
@@ -214,3 +216,59 @@ def test_every_url_that_ignition_fetches_from_is_taken(source: str) -> None:
 def test_null_is_as_good_as_nothing() -> None:
     config = with_storage(files=[{"path": "/a", "mode": None, "contents": None, "append": None}], luks=None)
     assert check(config) == ()
+
+
+def places(value: object, path: str = "") -> list[str]:
+    """Every place in a document, as `put` takes it."""
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    inner = [(f"{path}.{name}".lstrip("."), each) for name, each in pairs]
+    return [place for where, each in inner for place in (where, *places(each, where))]
+
+
+anything = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=20)
+    | st.sampled_from(["", "/", "data:,"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.sampled_from(places(discovery("3.4.0"))), anything)
+def test_whatever_stands_wherever_is_taken_or_refused_in_a_line(place: str, value: object) -> None:
+    config = discovery("3.4.0")
+    put(place, value)(config)
+    judged(json.dumps(config).encode())
+
+
+@given(st.sampled_from(places(discovery("3.4.0"))))
+def test_whatever_is_missing_is_missed_or_not(place: str) -> None:
+    config = discovery("3.4.0")
+    drop(place)(config)
+    judged(json.dumps(config).encode())
+
+
+@given(st.integers(0), st.integers(0, 40), st.binary(max_size=8))
+def test_whatever_bytes_are_damaged_nothing_breaks(place: int, length: int, put_there: bytes) -> None:
+    data = json.dumps(discovery()).encode()
+    start = place % len(data)
+    judged(data[:start] + put_there + data[start + length :])
+
+
+@pytest.mark.parametrize("number", [100, 900, 100_000])
+def test_what_is_nested_deeply_is_refused(number: int) -> None:
+    with pytest.raises(BadConfigError, match="nested too deeply"):
+        read_config(b'{"ignition": {"version": "3.4.0"}, "x": ' + b"[" * number + b"]" * number + b"}")
+
+
+def judged(data: bytes) -> None:
+    try:
+        insist(read_config(data))
+    except BadConfigError as error:
+        line = str(error)
+        assert line.isprintable() or not line.isascii()
+        assert "\n" not in line
+        assert len(line) < 400

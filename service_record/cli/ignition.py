@@ -1,6 +1,8 @@
 """`service-record ignition`: what `install` puts onto a host, for hosts that are made by Ignition."""
 
+import errno
 import json
+import os
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -227,6 +229,8 @@ def _put(text: str, output: Path | None) -> None:
     place = output.resolve()
     if place.exists() and not place.is_file():
         raise click.UsageError(f"{visible(str(output))} is no file to replace")
+    if not place.parent.exists():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(output.parent))
     write_whole(place, text.encode())
 
 

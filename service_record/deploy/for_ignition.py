@@ -1,4 +1,4 @@
-"""What a host is given by Ignition, by its role. Pure."""
+"""What a host is given by Ignition, by its role."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field

@@ -8,6 +8,8 @@ from service_record.deploy.ignition.fault import BadConfigError, Fault, quoted
 Config = dict[str, Any]
 """A config as JSON has it."""
 
+_DEEPEST: Final = 50
+_MOST_DIGITS: Final = 20
 MOST: Final = 64 << 20
 """Bytes of a config; the largest that anybody serves are a few MiB."""
 
@@ -28,7 +30,9 @@ def read_config(data: bytes) -> Config:
     if not text.strip():
         raise _bad("empty; an Ignition config is a JSON object")
     try:
-        config = json.loads(text, object_pairs_hook=_each_once, parse_constant=_no_constant)
+        config = json.loads(
+            text, object_pairs_hook=_each_once, parse_int=_number, parse_constant=_no_constant
+        )
     except json.JSONDecodeError as error:
         hint = _instead(text)
         raise _bad(f"line {error.lineno}, column {error.colno}: no JSON: {error.msg}{hint}") from None
@@ -38,7 +42,7 @@ def read_config(data: bytes) -> Config:
         raise _bad(str(error)) from None
     if not isinstance(config, dict):
         raise _bad(f"{quoted(config)} is not an object, as an Ignition config is")
-    _refuse_halves(config)
+    _look_through(config)
     return config
 
 
@@ -71,19 +75,22 @@ def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON")
 
 
-def _refuse_halves(value: Any) -> None:
-    """Half a surrogate pair is no character: Ignition would write another in its place."""
-    pending = [value]
+def _look_through(config: Config) -> None:
+    """Refuse what is nested too deeply, and half a surrogate pair: Ignition would write another character."""
+    pending: list[tuple[Any, int]] = [(config, 0)]
     while pending:
-        inner = pending.pop()
-        if isinstance(inner, dict):
-            pending.extend(inner)
-            pending.extend(inner.values())
-        elif isinstance(inner, list):
-            pending.extend(inner)
-        elif (
-            isinstance(inner, str)
-            and not inner.isascii()
-            and any("\ud800" <= sign <= "\udfff" for sign in inner)
-        ):
-            raise _bad(f"{quoted(inner)} has half a character (a lone surrogate)")
+        value, depth = pending.pop()
+        if depth > _DEEPEST:
+            raise _bad("nested too deeply for a config")
+        if isinstance(value, dict):
+            pending.extend((inner, depth + 1) for each in value.items() for inner in each)
+        elif isinstance(value, list):
+            pending.extend((inner, depth + 1) for inner in value)
+        elif isinstance(value, str) and any("\ud800" <= sign <= "\udfff" for sign in value):
+            raise _bad(f"{quoted(value)} has half a character (a lone surrogate)")
+
+
+def _number(digits: str) -> int:
+    if len(digits) > _MOST_DIGITS:
+        raise ValueError(f"a number of {len(digits)} digits")
+    return int(digits)

@@ -47,30 +47,34 @@ service_record_now() {
   [ "$what" = end ] || service_record_send
 }
 
-# Spell a text as it stands in a URL, and in JSON.
+# Spell a text as it stands in a URL, and in JSON. A program for each sign would take seconds.
 service_record_spell() {
   rest=$1 in_url='' in_json=''
   while [ -n "$rest" ]; do
     after=${rest#?}
     char=${rest%"$after"}
     rest=$after
+    json=$char
     case $char in
-    [A-Za-z0-9._~-]) in_url=$in_url$char in_json=$in_json$char ;;
-    ' ') in_url=$in_url%20 in_json="$in_json " ;;
-    '"') in_url=$in_url%22 in_json=$in_json'\"' ;;
-    \\) in_url=$in_url%5C in_json=$in_json"\\\\" ;;
-    "$newline") in_url=$in_url%0A in_json=$in_json'\n' ;;
+    [A-Za-z0-9._~-])
+      in_url=$in_url$char in_json=$in_json$char
+      continue
+      ;;
+    ' ') code=20 ;; '!') code=21 ;; '#') code=23 ;; '$') code=24 ;; '%') code=25 ;; '&') code=26 ;; "'") code=27 ;;
+    '(') code=28 ;; ')') code=29 ;; '*') code=2A ;; '+') code=2B ;; ',') code=2C ;; '/') code=2F ;; ':') code=3A ;;
+    ';') code=3B ;; '<') code=3C ;; '=') code=3D ;; '>') code=3E ;; '?') code=3F ;; '@') code=40 ;; '[') code=5B ;;
+    ']') code=5D ;; '^') code=5E ;; '`') code=60 ;; '{') code=7B ;; '|') code=7C ;; '}') code=7D ;;
+    '"') code=22 json='\"' ;;
+    \\) code=5C json="\\\\" ;;
+    "$newline") code=0A json='\n' ;;
     *)
       # Some shells take bytes above 127 for negative numbers.
-      code=$(($(printf '%d' "'$char") & 255))
-      in_url=$in_url$(printf '%%%02X' "$code")
-      if [ "$code" -lt 32 ]; then
-        in_json="$in_json "
-      else
-        in_json=$in_json$char
-      fi
+      number=$(($(printf '%d' "'$char") & 255))
+      code=$(printf '%02X' "$number")
+      [ "$number" -ge 32 ] || json=' '
       ;;
     esac
+    in_url=$in_url%$code in_json=$in_json$json
   done
 }
 
