@@ -157,6 +157,19 @@ REFUSED = {
         with_storage(luks=[{**LUKS, "clevis": {"tang": [{"url": "https://tang"}]}}]),
         "both url and thumbprint",
     ),
+    "a server of tang that is none": (
+        with_storage(luks=[{**LUKS, "clevis": {"tang": [{"url": "/", "thumbprint": "x"}]}}]),
+        "no URL of http or https",
+    ),
+    "a device with dots": (with_storage(disks=[{"device": "/dev/../dev/vda"}]), "not simple"),
+    "a mount point that is not simple": (
+        with_storage(filesystems=[{"device": "/dev/vda1", "format": "xfs", "path": "//var"}]),
+        "not simple",
+    ),
+    "a host without proxy given twice": (
+        {"ignition": {"version": "3.4.0", "proxy": {"noProxy": ["a", "a"]}}},
+        "given before",
+    ),
     "a hard link to a directory": (
         with_storage(
             directories=[{"path": "/opt/a"}], links=[{"path": "/b", "target": "/opt/a", "hard": True}]

@@ -6,9 +6,10 @@ from itertools import pairwise
 from typing import Any, Final
 
 from service_record.deploy.ignition.fault import Fault, quoted
-from service_record.deploy.ignition.places import Item, items, twice
+from service_record.deploy.ignition.places import Item, faults_of_path, items, twice
 
 _GUID: Final = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}", re.ASCII)
+_SERVER: Final = re.compile(r"https?://[!-~]+", re.ASCII | re.IGNORECASE)
 _LONGEST_PARTITION_LABEL: Final = 36
 _LABELS: Final = {"ext4": 16, "btrfs": 256, "xfs": 12, "vfat": 11, "swap": 15}
 """File system -> the most characters of its label."""
@@ -39,6 +40,8 @@ def faults_of_disks(config: dict[str, Any], minor: int) -> Iterator[Fault]:
 def _faults_of_device(where: str, path: str) -> Iterator[Fault]:
     if not path.startswith("/"):
         yield Fault(where, f"{quoted(path)} is no device; devices are named by absolute paths")
+    else:
+        yield from faults_of_path(where, path)
 
 
 def _faults_of_partitions(disk: str, partitions: list[Item]) -> Iterator[Fault]:
@@ -119,8 +122,8 @@ def _faults_of_filesystem(where: str, system: dict[str, Any], minor: int) -> Ite
             yield Fault(f"{where}.format", f"is missing, and there is {', '.join(given)}")
     elif len(label) > _LABELS.get(form, 0):
         yield Fault(f"{where}.label", f"has more characters than the {_LABELS.get(form, 0)} of {form}")
-    if system.get("path") and not system["path"].startswith("/"):
-        yield Fault(f"{where}.path", f"{quoted(system['path'])} is relative; paths begin with /")
+    if system.get("path"):
+        yield from faults_of_path(f"{where}.path", system["path"])
 
 
 def _faults_of_luks(where: str, device: dict[str, Any]) -> Iterator[Fault]:
@@ -135,5 +138,7 @@ def _faults_of_luks(where: str, device: dict[str, Any]) -> Iterator[Fault]:
     for place, server in items(clevis, "tang"):
         if not server.get("url") or not server.get("thumbprint"):
             yield Fault(f"{where}.clevis.{place}", "needs both url and thumbprint")
+        elif not _SERVER.fullmatch(server["url"]):
+            yield Fault(f"{where}.clevis.{place}.url", f"{quoted(server['url'])} is no URL of http or https")
     servers = items(clevis, "tang")
     yield from twice([(f"{where}.clevis.{place}", server.get("url")) for place, server in servers], "server")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from service_record.deploy.ignition.fault import Fault, quoted
-from service_record.deploy.ignition.places import Item, items, twice
+from service_record.deploy.ignition.places import Item, faults_of_path, items, twice
 
 UNITS: Final = "/etc/systemd/system"
 """Where Ignition writes units."""
@@ -18,7 +18,7 @@ _DIGITS_OF_OCTAL: Final = 3
 def faults_of_nodes(config: dict[str, Any], minor: int) -> Iterator[Fault]:
     nodes = [item for kind in KINDS for item in items(config, f"storage.{kind}")]
     for where, node in nodes:
-        yield from _faults_of_path(f"{where}.path", node["path"])
+        yield from faults_of_path(f"{where}.path", node["path"])
         yield from _faults_of_mode(f"{where}.mode", node.get("mode"), minor)
         yield from _faults_of_owner(where, node)
     yield from twice([(f"{where}.path", node["path"]) for where, node in nodes], "path")
@@ -40,18 +40,6 @@ def unit_paths(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
         for place, drop_in in items(unit, "dropins"):
             if drop_in.get("contents"):
                 yield f"{UNITS}/{unit['name']}.d/{drop_in['name']}", f"{where}.{place}"
-
-
-def _faults_of_path(where: str, path: str) -> Iterator[Fault]:
-    if not path:
-        yield Fault(where, "is empty")
-    elif not path.startswith("/"):
-        yield Fault(where, f"{quoted(path)} is relative; paths begin with /")
-    elif "\0" in path:
-        yield Fault(where, f"{quoted(path)} has a NUL")
-    elif path != posixpath.normpath(path) or path.startswith("//"):
-        clean = posixpath.normpath("/" + path.lstrip("/"))
-        yield Fault(where, f"{quoted(path)} is not simple; write {quoted(clean)}")
 
 
 def _faults_of_mode(where: str, mode: int | None, minor: int) -> Iterator[Fault]:

@@ -1,5 +1,6 @@
 """Where things stand in a config, whose shape is known to be right."""
 
+import posixpath
 from collections.abc import Iterator
 from typing import Any
 
@@ -33,3 +34,16 @@ def twice(found: list[tuple[str, object]], what: str) -> Iterator[Fault]:
             yield Fault(where, f"{what} {quoted(value)} is given before, by {first[value]}")
         else:
             first[value] = where
+
+
+def faults_of_path(where: str, path: str) -> Iterator[Fault]:
+    """Why Ignition would not take a path of something on the host."""
+    if not path:
+        yield Fault(where, "is empty")
+    elif not path.startswith("/"):
+        yield Fault(where, f"{quoted(path)} is relative; paths begin with /")
+    elif "\0" in path:
+        yield Fault(where, f"{quoted(path)} has a NUL")
+    elif path != posixpath.normpath(path) or path.startswith("//"):
+        clean = posixpath.normpath("/" + path.lstrip("/"))
+        yield Fault(where, f"{quoted(path)} is not simple; write {quoted(clean)}")

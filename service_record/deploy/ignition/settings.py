@@ -19,6 +19,8 @@ def faults_of_settings(config: dict[str, Any], _minor: int) -> Iterator[Fault]:
         proxy = at(config, f"ignition.proxy.{name}")
         if proxy and urlsplit(proxy).scheme not in {"http", "https"}:
             yield Fault(f"ignition.proxy.{name}", "is no URL of http or https")
+    hosts = enumerate(at(config, "ignition.proxy.noProxy") or [])
+    yield from twice([(f"ignition.proxy.noProxy[{number}]", host) for number, host in hosts], "host")
     arguments: list[tuple[str, object]] = []
     for name in ("shouldExist", "shouldNotExist"):
         for number, argument in enumerate(at(config, f"kernelArguments.{name}") or []):
