@@ -401,3 +401,22 @@ def wanted(role: str, token: Path) -> dict[str, tuple[bytes, int]]:
         for item in items
         if item.target is None and not item.path.endswith("reporter.toml")
     }
+
+
+def test_kernel_arguments_go_where_a_machine_config_has_them(tmp_path: Path) -> None:
+    base = tmp_path / "base.ign"
+    base.write_text(
+        json.dumps({"ignition": {"version": "3.4.0"}, "kernelArguments": {"shouldExist": ["a=b"]}})
+    )
+    document = yaml.safe_load(made("--role", "worker", "--format", "machineconfig", "--merge", base).stdout)
+    assert document["spec"]["kernelArguments"] == ["a=b"]
+    assert "kernelArguments" not in document["spec"]["config"]
+
+
+def test_a_token_that_no_header_can_have_is_refused_and_not_repeated(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("no token at all\n")
+    result = made("--role", "worker", *REPORTING, "--token-file", token)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "no token at all" not in result.stderr
+    assert "/etc/service-record/token:1:" in result.stderr

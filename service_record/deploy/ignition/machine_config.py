@@ -22,9 +22,8 @@ def machine_config(config: Config, role: str) -> dict[str, Any]:
     faults = tuple(faults_of_machine_config(config))
     if faults:
         raise BadConfigError(faults)
-    kernel = (
-        {"kernelArguments": config["kernelArguments"]["shouldExist"]} if config.get("kernelArguments") else {}
-    )
+    arguments = at(config, "kernelArguments.shouldExist")
+    kernel = {"kernelArguments": arguments} if arguments else {}
     inner = {name: value for name, value in config.items() if name != "kernelArguments"}
     return {
         "apiVersion": "machineconfiguration.openshift.io/v1",
