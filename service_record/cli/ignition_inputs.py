@@ -1,0 +1,141 @@
+"""What `ignition` is given: files, each once from standard input, and settings that are put to the test."""
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import click
+
+from service_record.deploy.for_ignition import CA_BUNDLE, PROGRAM
+from service_record.deploy.ignition import urls
+from service_record.deploy.ignition.making import Remote
+from service_record.deploy.reporter_settings import settings_text
+from service_record.display.text import visible
+from service_record.reporter.places import Places
+from service_record.reporter.settings import read_settings
+
+MOST: Final = 64 << 20
+_MOST_TOKEN: Final = 1 << 18
+_REMOTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_BEGINNINGS: Final = (b"\x7fELF", b"#!")
+_CERTIFICATE: Final = b"-----BEGIN CERTIFICATE-----"
+_FOR_ROOT: Final = 0o600
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The reporter's executable: in the config, or fetched; or neither."""
+
+    data: bytes | None = field(default=None, repr=False)
+    remote: tuple[Remote, ...] = ()
+
+    @property
+    def is_given(self) -> bool:
+        return self.data is not None or bool(self.remote)
+
+
+def read_file(path: str, most: int = MOST) -> bytes:
+    """What is in a file, or in standard input for `-`. Raises OSError; UsageError where it is too long."""
+    if path == "-":
+        data = sys.stdin.buffer.read(most + 1)
+    else:
+        with Path(path).open("rb") as file:
+            data = file.read(most + 1)
+    if len(data) > most:
+        raise click.UsageError(f"{visible(path)} has more than {most:,} bytes")
+    return data
+
+
+def read_token_file(path: str | None) -> bytes | None:
+    if path is None:
+        return None
+    token = read_file(path, _MOST_TOKEN)
+    if not token.strip():
+        raise click.UsageError(f"{_named(path)} is empty; the token belongs into it")
+    return token
+
+
+def read_certificates(path: str | None) -> bytes | None:
+    if path is None:
+        return None
+    data = read_file(path)
+    if _CERTIFICATE not in data:
+        raise click.UsageError(f"{visible(path)} holds no certificate in PEM form")
+    return data
+
+
+def read_program(place: str | None, hash_text: str | None) -> Program:
+    """The executable of a file, which is read, or of a URL, which is not."""
+    if place is None:
+        if hash_text is not None:
+            raise click.UsageError("--executable-hash is of what --executable names; give both")
+        return Program()
+    if hash_text is not None:
+        _insist(lambda: urls.check_hash(hash_text), "--executable-hash")
+    if _REMOTE.match(place):
+        if hash_text is None:
+            raise click.UsageError("what is fetched has to be verified: add --executable-hash sha512-…")
+        _insist(lambda: urls.check_url(place), "--executable")
+        return Program(remote=(Remote(PROGRAM, place, hash_text.lower()),))
+    data = read_file(place)
+    if not data.startswith(_BEGINNINGS):
+        raise click.UsageError(f"{visible(place)} is no program, neither ELF nor a script")
+    if hash_text is not None:
+        _insist(lambda: urls.check_verified(data, hash_text), visible(place))
+    return Program(data)
+
+
+def reporter_settings(
+    path: str | None, given: Mapping[str, object], token: bytes | None, *, is_given: bool
+) -> str | None:
+    """The text of reporter.toml, as good as the reporter itself will find it; None where nothing is given.
+
+    Raises UsageError with the reporter's own words where it would find fault with it.
+    """
+    if path is None and not is_given:
+        return None
+    try:
+        text = settings_text("" if path is None else read_file(path, 1 << 16).decode(), given)
+    except ValueError as error:
+        raise click.UsageError(f"{visible(path or '')}: {visible(str(error))}") from None
+    for fault in _faults(text, token, has_bundle=CA_BUNDLE in given.values()):
+        raise click.UsageError(fault)
+    return text
+
+
+def _faults(text: str, token: bytes | None, *, has_bundle: bool) -> Iterator[str]:
+    """What the reporter says of these settings on a host of its own; that a token is missing is no fault."""
+    with TemporaryDirectory() as directory:
+        places = Places(Path(directory))
+        stand_ins = {places.settings_file: text.encode(), places.credential_file: token or b""}
+        if has_bundle:
+            stand_ins[places.at(CA_BUNDLE)] = _CERTIFICATE
+        for path, data in stand_ins.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch(mode=_FOR_ROOT)
+            path.write_bytes(data)
+        for fault in read_settings(places, {}).faults:
+            told = fault.replace(directory, "")
+            if token is not None or ": no token" not in told:
+                yield visible(told)
+
+
+def _named(path: str) -> str:
+    return "standard input" if path == "-" else visible(path)
+
+
+def _insist(check: Callable[[], None], where: str) -> None:
+    try:
+        check()
+    except ValueError as error:
+        raise click.UsageError(f"{where}: {error}") from None
+
+
+def check_one_input(*paths: str | None) -> None:
+    """UsageError where two of them are standard input, which can be read once."""
+    if paths.count("-") > 1:
+        raise click.UsageError("standard input can be read once; give a file for all but one")

@@ -1,0 +1,110 @@
+"""`service-record snippet`: what has the templates of installers record and report their steps."""
+
+import re
+from collections.abc import Iterator
+
+import click
+
+from service_record.deploy.ignition.urls import check_url
+from service_record.deploy.snippets.forms import KINDS, STEPS, snippet
+from service_record.deploy.snippets.script import Values
+from service_record.display.text import visible
+
+
+@click.command("snippet")
+@click.argument("kind", type=click.Choice(KINDS))
+@click.option("--url", default="", metavar="URL", help="The collector; without it nothing is reported.")
+@click.option("--host", default="", metavar="NAME", help="The host. [default: the name it has by then]")
+@click.option(
+    "--token-file",
+    default=Values.__dataclass_fields__["token_file"].default,
+    show_default=True,
+    metavar="PATH",
+    help="Where the installer finds its token.",
+)
+@click.option(
+    "--token-parameter", default="", metavar="NAME", help="With ERB: the host parameter that is the token."
+)
+@click.option(
+    "--ca-file", default="", metavar="PATH", help="PEM certificates that the installer is to trust, too."
+)
+@click.option("--step", "steps", multiple=True, metavar="NAME", help="A step, in order; repeatable.")
+@click.option(
+    "--max-time",
+    "limit",
+    type=click.IntRange(1, 120),
+    default=10,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a report may take.",
+)
+@click.option(
+    "--erb", "is_erb", is_flag=True, help="For a template of Foreman: it knows host, URL and token then."
+)
+def command(
+    *,
+    kind: str,
+    url: str,
+    host: str,
+    token_file: str,
+    token_parameter: str,
+    ca_file: str,
+    steps: tuple[str, ...],
+    limit: int,
+    is_erb: bool,
+) -> None:
+    """Print what has an installer's template record and report steps.
+
+    It needs nothing but a shell and one of curl, wget and busybox. It never fails the installation, and a
+    collector that does not answer delays it by seconds. What belongs between the beginning and the end of a
+    step is yours to put there.
+
+    \b
+    Examples:
+      service-record snippet kickstart --erb
+      service-record snippet preseed --url https://collector.example.com --step Partitioning --step Done
+      service-record snippet bash --url https://collector.example.com
+    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    texts = {"--host": host, "--token-file": token_file, "--ca-file": ca_file, "--url": url}
+    for option, text in [*texts.items(), *(("--step", step) for step in steps)]:
+        _check_text(option, text)
+    if url:
+        _check_url(url)
+    if token_parameter and not is_erb:
+        raise click.UsageError(
+            "--token-parameter is of ERB; a token never stands in the text itself: --token-file"
+        )
+    if token_parameter and not re.fullmatch(r"[\w.-]+", token_parameter, re.ASCII):
+        raise click.UsageError(f"--token-parameter: {visible(token_parameter)} is no name of a parameter")
+    values = Values(
+        service=kind,
+        url=url,
+        host=host,
+        token_file=token_file,
+        token_parameter=token_parameter,
+        ca_file=ca_file,
+        limit=limit,
+        is_erb=is_erb,
+    )
+    click.echo(snippet(kind, values, steps or STEPS[kind]), nl=False)
+
+
+def _check_text(option: str, text: str) -> None:
+    """A line end, or half a character, has no place in a line of a template."""
+    if any(_unfit(text)):
+        raise click.UsageError(f"{option}: {visible(text)} has characters that no template takes")
+
+
+def _unfit(text: str) -> Iterator[bool]:
+    return (not sign.isprintable() for sign in text)
+
+
+def _check_url(url: str) -> None:
+    try:
+        check_url(url)
+    except ValueError as error:
+        raise click.UsageError(f"--url: {visible(str(error))}") from None
+    if not url.lower().startswith(("http://", "https://")):
+        raise click.UsageError("--url: a collector is at a URL of http or https")
+    if "?" in url or "#" in url or "@" in url:
+        raise click.UsageError("--url: without query, fragment and password")

@@ -1,0 +1,133 @@
+"""A config merged into somebody else's, which stays as it is. Pure."""
+
+import copy
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from service_record.deploy.ignition import resources
+from service_record.deploy.ignition.checking import check, insist
+from service_record.deploy.ignition.fault import BadConfigError, Fault, quoted
+from service_record.deploy.ignition.nodes import KINDS, unit_paths
+from service_record.deploy.ignition.places import at, items
+from service_record.deploy.ignition.reading import Config, read_config
+from service_record.deploy.ignition.versions import VERSIONS, minor_of
+
+_SPECIAL_BITS: Final = 4
+"""The minor version that has them first."""
+_LISTS: Final = (
+    *((f"storage.{kind}", "path") for kind in KINDS),
+    *(("storage.disks", "device"), ("storage.raid", "name"), ("storage.filesystems", "device")),
+    *(("storage.luks", "name"), ("systemd.units", "name")),
+    *(("passwd.users", "name"), ("passwd.groups", "name")),
+)
+"""The lists of objects that have something of their own to be told apart by."""
+
+
+def merge(base: Config, ours: Config, replacing: Iterable[str] = ()) -> Config:
+    """The base, as it is, with ours behind; of the higher of their versions.
+
+    Files of the base whose paths are in `replacing` give way to ours. Raises BadConfigError where the base is
+    none, where both have the same file, unit, user or the like, and where the higher version would give
+    something in the base another meaning.
+    """
+    insist(base)
+    version = max(base["ignition"]["version"], ours["ignition"]["version"], key=VERSIONS.index)
+    _refuse([*_faults_of_version(base, version), *_faults_of_replacement(base)])
+    merged = _without(base, ours, frozenset(replacing))
+    _refuse(list(conflicts(merged, ours)))
+    merged["ignition"]["version"] = version
+    for place, _ in _LISTS:
+        found = at(ours, place)
+        if found:
+            section, name = place.split(".")
+            if merged.get(section) is None:
+                merged[section] = {}
+            merged[section][name] = [*(merged[section].get(name) or []), *copy.deepcopy(found)]
+    insist(merged)
+    return merged
+
+
+def conflicts(base: Config, ours: Config) -> Iterator[Fault]:
+    """What both have."""
+    for place, name in _LISTS:
+        if place.removeprefix("storage.") in KINDS:
+            continue
+        theirs = {each[name] for _, each in items(base, place)}
+        for _, each in items(ours, place):
+            if each[name] in theirs:
+                kind = place.rpartition(".")[2].removesuffix("s")
+                yield Fault(
+                    place, f"the {kind} {quoted(each[name])} is there already, and we would add it, too"
+                )
+    written = dict(_paths(base))
+    for path, _ in _paths(ours):
+        if path in written:
+            hint = (
+                f"; --replace {path} puts ours in its place" if written[path].startswith("storage.f") else ""
+            )
+            yield Fault(written[path], f"{quoted(path)} is there already, and we would add it, too{hint}")
+
+
+def _paths(config: Config, where: str = "") -> Iterator[tuple[str, str]]:
+    """Every path that a config writes, and what writes it; configs in the config among them."""
+    for kind in KINDS:
+        yield from ((node["path"], f"{where}{place}") for place, node in items(config, f"storage.{kind}"))
+    yield from ((path, f"{where}{place}") for path, place in unit_paths(config))
+    for place, resource in items(config, "ignition.config.merge"):
+        inner = _inner(resource)
+        if inner is not None:
+            yield from _paths(inner, f"{where}{place} ")
+
+
+def _inner(resource: dict[str, Any]) -> Config | None:
+    """The config that stands in a data URL, where it is one."""
+    try:
+        data = resources.content_of(resource)
+        inner = None if data is None else read_config(data)
+    except ValueError:
+        return None
+    return inner if inner is not None and not any(not fault.is_warning for fault in check(inner)) else None
+
+
+def _faults_of_version(base: Config, version: str) -> Iterator[Fault]:
+    """What Ignition passed over in the version of the base, and would do in the higher one."""
+    before, after = minor_of(base["ignition"]["version"]), minor_of(version)
+    if not before < _SPECIAL_BITS <= after:
+        return
+    for kind in ("files", "directories"):
+        for where, node in items(base, f"storage.{kind}"):
+            mode = node.get("mode") or 0
+            if mode & 0o7000:
+                what = (
+                    f"the special bits of 0{mode:o} do nothing in 3.{before}.0, and would in {version}: "
+                    f"write {mode & 0o777}, or make ours with --spec 3.{before}.0"
+                )
+                yield Fault(f"{where}.mode", what)
+
+
+def _faults_of_replacement(base: Config) -> Iterator[Fault]:
+    source = at(base, "ignition.config.replace.source")
+    if source:
+        what = f"Ignition puts {quoted(source)} in the place of all that is here, ours too; merge into that"
+        yield Fault("ignition.config.replace", what)
+
+
+def _without(base: Config, ours: Config, replacing: frozenset[str]) -> Config:
+    """A copy of the base, without the files that give way."""
+    merged = copy.deepcopy(base)
+    offered = {node["path"] for _, node in items(ours, "storage.files")}
+    present = {node["path"] for _, node in items(merged, "storage.files")}
+    for path in sorted(replacing):
+        if path not in offered:
+            _refuse([Fault("", f"--replace {path}: ours has no such file")])
+        if path not in present:
+            _refuse([Fault("", f"--replace {path}: there is no such file to replace")])
+    if replacing:
+        kept = [node for node in merged["storage"]["files"] if not node or node["path"] not in replacing]
+        merged["storage"]["files"] = kept
+    return merged
+
+
+def _refuse(faults: list[Fault]) -> None:
+    if faults:
+        raise BadConfigError(tuple(faults))

@@ -1,0 +1,130 @@
+"""URLs of contents, and contents in URLs (RFC 2397)."""
+
+import base64
+import binascii
+import hashlib
+import re
+import zlib
+from typing import Final
+from urllib.parse import unquote_to_bytes, urlsplit
+
+MOST: Final = 1 << 30
+"""Bytes that contents may have when unpacked; more is a bomb."""
+_SCHEMES: Final = ("http", "https", "tftp", "s3", "arn", "gs")
+_ARN_PARTS: Final = 6
+_DATA: Final = re.compile(
+    r"data:(?:[\w.+-]+/[\w.+-]+)?(?:;[\w.+-]+=(?:[\w.!#$&+%-]+|\"[^\"]*\"))*(?P<base64>;base64)?,(?P<data>.*)",
+    re.ASCII | re.DOTALL,
+)
+_SIGNS: Final = re.compile(r"(?:[A-Za-z0-9\-_.!~*'();/?:@&=+$,]|%[0-9A-Fa-f]{2})*", re.ASCII)
+"""What RFC 2397 lets stand in the data: characters of URLs, and escapes."""
+_BASE64_SIGNS: Final = re.compile(r"[A-Za-z0-9+/=]*", re.ASCII)
+_HASHES: Final = {"sha256": 64, "sha512": 128}
+"""Kind -> its hexadecimal digits."""
+
+
+def data_url(data: bytes) -> str:
+    """The bytes as a URL."""
+    return f"data:;base64,{base64.b64encode(data).decode()}"
+
+
+def compressed(data: bytes) -> bytes:
+    """The bytes in gzip, which are the same whenever and wherever they are made: no time, no name in them."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    body = packer.compress(data) + packer.flush()
+    check = zlib.crc32(data).to_bytes(4, "little") + (len(data) & 0xFFFFFFFF).to_bytes(4, "little")
+    return b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff" + body + check
+
+
+def decompressed(data: bytes) -> bytes:
+    """What is in these bytes of gzip; ValueError says what is wrong with them."""
+    parts: list[bytes] = []
+    room = MOST
+    while data:
+        unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
+        try:
+            parts.append(unpacker.decompress(data, room))
+        except zlib.error:
+            raise ValueError("the data is not gzip, as its compression says") from None
+        room -= len(parts[-1])
+        if unpacker.unconsumed_tail or room <= 0:
+            raise ValueError(f"unpacked, it has more than {MOST:,} bytes")
+        if not unpacker.eof:
+            raise ValueError("the gzip data is cut off")
+        data = unpacker.unused_data
+    if not parts:
+        raise ValueError("the data is not gzip, as its compression says")
+    return b"".join(parts)
+
+
+def data_of(url: str) -> bytes:
+    """The bytes in a data URL; ValueError says what is wrong with it."""
+    parts = _DATA.fullmatch(url)
+    if parts is None:
+        raise ValueError("no data URL; one is data:,TEXT or data:;base64,DATA")
+    data = parts["data"]
+    if parts["base64"]:
+        if not _BASE64_SIGNS.fullmatch(data):
+            raise ValueError("the data URL has characters that base64 has not")
+        try:
+            return base64.b64decode(data, validate=True)
+        except binascii.Error as error:
+            raise ValueError(f"the base64 of the data URL is damaged: {error}") from None
+    if not _SIGNS.fullmatch(data):
+        raise ValueError("the data URL has characters that need escaping; write them as %20 is")
+    return unquote_to_bytes(data)
+
+
+def check_url(url: str) -> None:
+    """ValueError where Ignition could not fetch from this URL."""
+    if any(sign < " " or sign == "\x7f" for sign in url):
+        raise ValueError("a URL has no control characters")
+    scheme = url.partition(":")[0].lower()
+    if scheme == "data":
+        data_of(url)
+        return
+    if scheme not in _SCHEMES or ":" not in url:
+        schemes = ", ".join([*_SCHEMES, "data"])
+        raise ValueError(f"no URL that Ignition fetches from; it takes {schemes}")
+    if scheme == "arn":
+        _check_arn(url)
+        return
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        raise ValueError(f"no URL: {error}") from None
+    if " " in parts.netloc or not parts.hostname:
+        raise ValueError("the URL names no host")
+
+
+def _check_arn(url: str) -> None:
+    parts = url.split(":", _ARN_PARTS - 1)
+    if len(parts) < _ARN_PARTS or parts[2] != "s3":
+        raise ValueError("no ARN of S3; one is arn:aws:s3:::BUCKET/KEY")
+    least = 2 if parts[5].startswith("accesspoint/") else 1
+    if parts[5].count("/") < least:
+        raise ValueError("the ARN names no object; one is arn:aws:s3:::BUCKET/KEY")
+
+
+def check_hash(text: str) -> None:
+    """ValueError where this is no hash as Ignition has them."""
+    kind, dash, digits = text.partition("-")
+    if not dash or kind not in _HASHES:
+        raise ValueError("no hash; one is sha512-DIGITS or sha256-DIGITS")
+    if len(digits) != _HASHES[kind]:
+        raise ValueError(f"{len(digits)} digits; a {kind} has {_HASHES[kind]}")
+    if not re.fullmatch(r"[0-9a-fA-F]+", digits):
+        raise ValueError(f"a {kind} has hexadecimal digits only")
+
+
+def hash_of(data: bytes, kind: str = "sha512") -> str:
+    """The hash of the bytes, as Ignition has it."""
+    return f"{kind}-{hashlib.new(kind, data).hexdigest()}"
+
+
+def check_verified(data: bytes, text: str) -> None:
+    """ValueError where the bytes have another hash than this one, which is one."""
+    kind = text.partition("-")[0]
+    if hash_of(data, kind) != text.lower():
+        raise ValueError(f"the data has another {kind}, beginning {hash_of(data, kind)[:20]}")

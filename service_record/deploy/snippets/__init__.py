@@ -1,0 +1,1 @@
+"""What has templates of installers record and report their steps, with nothing but what an installer has."""

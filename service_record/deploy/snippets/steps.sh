@@ -1,0 +1,179 @@
+# shellcheck shell=sh
+# shellcheck disable=SC2154 # what stands before this sets service_record_...
+# Steps of this installation: recorded in a file, and reported to a collector. For bash, dash and busybox sh.
+#
+#   service_record_step NAME init|done|failed [PERCENTAGE [LOGS]]
+#   service_record_end [success|failure]
+#
+# Neither fails, writes to the terminal, or takes longer than service_record_limit seconds. When a report did not
+# arrive, the next ones are tried for two seconds only.
+
+service_record_patience=$service_record_limit
+service_record_begun=no
+
+service_record_step() {
+  service_record_do step "${1-}" "${2-}" "${3-}" "${4-}"
+}
+
+service_record_end() {
+  service_record_do end "" "${1-success}" "" ""
+}
+
+service_record_do() {
+  if (service_record_now "$@") </dev/null >/dev/null 2>&1; then
+    service_record_patience=$service_record_limit
+  else
+    service_record_patience=2
+  fi
+  service_record_begun=$$
+  return 0
+}
+
+# In a shell of its own: whatever options and traps the template has set, here they are not.
+service_record_now() {
+  set +x +e +u
+  # shellcheck disable=SC3047 # in bash alone
+  [ -z "${BASH_VERSION-}" ] || trap - ERR DEBUG
+  unset IFS
+  export LC_ALL=C
+  newline=$(printf '\n.')
+  newline=${newline%.}
+  what=$1 name=$2 status=$3 percentage=$4 logs=$5
+  if [ "${#logs}" -gt 1000 ]; then
+    logs=$(printf '%s' "$logs" | tail -c 1000)
+  fi
+  time=$(date -u +%Y-%m-%dT%H:%M:%SZ)
+  (service_record_write)
+  [ "$what" = end ] || service_record_send
+}
+
+# Spell a text as it stands in a URL, and in JSON. A program for each sign would take seconds.
+service_record_spell() {
+  rest=$1 in_url='' in_json=''
+  while [ -n "$rest" ]; do
+    after=${rest#?}
+    char=${rest%"$after"}
+    rest=$after
+    json=$char
+    case $char in
+    [A-Za-z0-9._~-])
+      in_url=$in_url$char in_json=$in_json$char
+      continue
+      ;;
+    ' ') code=20 ;; '!') code=21 ;; '#') code=23 ;; '$') code=24 ;; '%') code=25 ;; '&') code=26 ;; "'") code=27 ;;
+    '(') code=28 ;; ')') code=29 ;; '*') code=2A ;; '+') code=2B ;; ',') code=2C ;; '/') code=2F ;; ':') code=3A ;;
+    ';') code=3B ;; '<') code=3C ;; '=') code=3D ;; '>') code=3E ;; '?') code=3F ;; '@') code=40 ;; '[') code=5B ;;
+    ']') code=5D ;; '^') code=5E ;; '`') code=60 ;; '{') code=7B ;; '|') code=7C ;; '}') code=7D ;;
+    '"') code=22 json='\"' ;;
+    \\) code=5C json="\\\\" ;;
+    "$newline") code=0A json='\n' ;;
+    *)
+      # Some shells take bytes above 127 for negative numbers.
+      number=$(($(printf '%d' "'$char") & 255))
+      code=$(printf '%02X' "$number")
+      [ "$number" -ge 32 ] || json=' '
+      ;;
+    esac
+    in_url=$in_url%$code in_json=$in_json$json
+  done
+}
+
+service_record_write() {
+  directory=${SERVICE_RECORDS_DIR:-$service_record_directory}
+  file=$directory/$service_record_service.json
+  before=''
+  if [ -s "$file" ]; then
+    IFS= read -r first <"$file"
+    case $first in
+    '['*) return ;;
+    esac
+    before=$newline
+  fi
+  umask 027
+  mkdir -p "$directory"
+  read -r boot </proc/sys/kernel/random/boot_id
+  ids="\"bootId\":\"$(printf '%s' "$boot" | tr -d -)\",\"pid\":$$"
+  [ -n "$boot" ] || ids="\"pid\":$$"
+  if [ "$service_record_begun" != "$$" ]; then
+    printf '%s{"timestamp":"%s","phase":"service start",%s,"recorder":"snippet/1"}\n' "$before" "$time" "$ids" >>"$file"
+    before=''
+  fi
+  service_record_spell "$logs"
+  message=${in_json:+"\"errorMessage\":\"$in_json\","}
+  service_record_spell "$name"
+  case $what-$status in
+  step-init) told="\"stage\":\"$in_json\",\"phase\":\"stage start\"," ;;
+  step-done) told="\"stage\":\"$in_json\",\"phase\":\"stage end\",\"result\":\"success\"," ;;
+  step-failed) told="\"stage\":\"$in_json\",\"phase\":\"stage end\",\"result\":\"failure\",$message" ;;
+  end-success) told="\"phase\":\"service end\",\"result\":\"success\"," ;;
+  end-*) told="\"phase\":\"service end\",\"result\":\"failure\"," ;;
+  *) return ;;
+  esac
+  printf '%s{"timestamp":"%s",%s%s}\n' "$before" "$time" "$told" "$ids" >>"$file"
+}
+
+service_record_send() {
+  url=$(service_record_url)
+  [ -n "$url" ] || return 0
+  host=$(service_record_host)
+  [ -n "$host" ] || read -r host </proc/sys/kernel/hostname
+  token=$(service_record_token)
+  case $token in
+  *[\"\\]*) token='' ;;
+  esac
+  service_record_spell "$host"
+  url=${url%/}/api/v1/hosts/$in_url/steps
+  query=action=$service_record_action
+  for field in name status percentage logs time; do
+    case $field in
+    name) value=$name ;;
+    status) value=$status ;;
+    percentage) value=$percentage ;;
+    logs) value=$logs ;;
+    time) value=$time ;;
+    esac
+    service_record_spell "$value"
+    query=$query${in_url:+"&$field=$in_url"}
+  done
+  label=$(printf '%s' "$name" | tr '[:upper:]' '[:lower:]' | tr -c '[:lower:][:digit:]' _)
+  query="$query&label=$label&priority=${service_record_priority:-0}"
+  service_record_fetch &
+  fetching=$!
+  service_record_guard &
+  guarding=$!
+  wait "$fetching"
+  answer=$?
+  kill "$guarding"
+  return "$answer"
+}
+
+# curl keeps its limit itself. To others the guard sees; they take the place of their shell, so that it finds them.
+service_record_fetch() {
+  limit=$service_record_patience
+  header="Authorization: Bearer $token"
+  if command -v curl; then
+    printf '%s\n' "${token:+header = \"$header\"}" "${service_record_ca:+cacert = \"$service_record_ca\"}" |
+      curl -f -s -m "$limit" --connect-timeout 5 -K - --data "$query" "$url"
+    return
+  fi
+  case $(wget --version) in
+  *GNU*)
+    exec wget -q -O /dev/null -T "$limit" -t 1 ${service_record_ca:+"--ca-certificate=$service_record_ca"} \
+      ${token:+"--header=$header"} --post-data "$query" "$url"
+    ;;
+  esac
+  # Of busybox; some builds of it crash at -T, and not all of them can POST.
+  if command -v wget; then
+    exec wget -q -O /dev/null ${token:+--header "$header"} "$url?$query"
+  fi
+  exec busybox wget -q -O /dev/null ${token:+--header "$header"} "$url?$query"
+}
+
+service_record_guard() {
+  left=$service_record_patience
+  while [ "$left" -gt 0 ]; do
+    sleep 1
+    left=$((left - 1))
+  done
+  kill "$fetching"
+}

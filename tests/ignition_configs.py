@@ -1,0 +1,197 @@
+"""Ignition configs as others write them, and fifty ways to damage one."""
+
+import base64
+import copy
+import gzip
+import json
+from collections.abc import Callable
+from typing import Any
+
+Config = dict[str, Any]
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIexample core"
+GZIPPED = base64.b64encode(gzip.compress(b"hello\n", mtime=0)).decode()
+
+
+def discovery(version: str = "3.1.0") -> Config:
+    """A config of an installer, with something of everything that 3.1.0 has."""
+    return {
+        "ignition": {
+            "version": version,
+            "config": {"merge": [{"source": "https://api-int.example.com:22623/config/worker"}]},
+            "security": {"tls": {"certificateAuthorities": [{"source": "data:,certificate"}]}},
+            "timeouts": {"httpResponseHeaders": 20, "httpTotal": 600},
+            "proxy": {"httpsProxy": "http://proxy.example.com:3128", "noProxy": ["example.com"]},
+        },
+        "passwd": {
+            "users": [{"name": "core", "groups": ["sudo"], "passwordHash": "!", "sshAuthorizedKeys": [KEY]}],
+            "groups": [{"name": "operators", "gid": 1234}],
+        },
+        "storage": {
+            "disks": [
+                {
+                    "device": "/dev/vda",
+                    "partitions": [{"number": 1, "label": "var", "startMiB": 64, "sizeMiB": 512}],
+                }
+            ],
+            "raid": [{"name": "md0", "level": "raid1", "devices": ["/dev/vdb", "/dev/vdc"]}],
+            "filesystems": [{"device": "/dev/md0", "format": "xfs", "path": "/var/data", "label": "data"}],
+            "files": [
+                {
+                    "path": "/etc/motd",
+                    "overwrite": True,
+                    "mode": 420,
+                    "user": {"name": "root"},
+                    "contents": {"source": "data:,Do%20not%20touch"},
+                },
+                {
+                    "path": "/etc/hello",
+                    "mode": 384,
+                    "contents": {"source": f"data:;base64,{GZIPPED}", "compression": "gzip"},
+                },
+                {"path": "/etc/hosts", "append": [{"source": "data:,192.0.2.1%20api%0A"}]},
+            ],
+            "directories": [{"path": "/opt/agent", "mode": 493}],
+            "links": [{"path": "/etc/localtime", "target": "/usr/share/zoneinfo/UTC", "overwrite": True}],
+        },
+        "systemd": {
+            "units": [
+                {
+                    "name": "agent.service",
+                    "enabled": True,
+                    "contents": "[Service]\nExecStart=/usr/local/bin/agent --url a \\\n  --id b\n"
+                    "[Install]\nWantedBy=multi-user.target\n",
+                },
+                {
+                    "name": "sshd.service",
+                    "dropins": [{"name": "10-later.conf", "contents": "[Unit]\nAfter=agent.service\n"}],
+                },
+            ]
+        },
+    }
+
+
+def put(path: str, value: Any) -> Callable[[Config], None]:
+    """A damage: a value at a path such as `storage.files.0.mode`."""
+
+    def damage(config: Config) -> None:
+        place: Any = config
+        *names, last = path.split(".")
+        for name in names:
+            place = place[int(name)] if isinstance(place, list) else place[name]
+        if isinstance(place, list) and int(last) == len(place):
+            place.append(value)
+        else:
+            place[int(last) if isinstance(place, list) else last] = value
+
+    return damage
+
+
+def drop(path: str) -> Callable[[Config], None]:
+    """A damage: what stands at a path is not there."""
+
+    def damage(config: Config) -> None:
+        place: Any = config
+        *names, last = path.split(".")
+        for name in names:
+            place = place[int(name)] if isinstance(place, list) else place[name]
+        del place[int(last) if isinstance(place, list) else last]
+
+    return damage
+
+
+def damaged(damage: Callable[[Config], None]) -> bytes:
+    config = discovery()
+    damage(config)
+    return json.dumps(config).encode()
+
+
+WHOLE = json.dumps(discovery())
+FILE = "storage.files.0"
+SOURCE = f"{FILE}.contents.source"
+HASH = {"hash": "sha512-" + "0" * 128}
+
+DAMAGES: dict[str, tuple[bytes, str]] = {
+    # name: the damaged config, and what the line about it says
+    "nothing": (b"", "empty"),
+    "blank": (b" \n\t", "empty"),
+    "cut off": (WHOLE[:-40].encode(), "no JSON"),
+    "a comma too many": (WHOLE.replace("}]", "},]", 1).encode(), "no JSON"),
+    "bytes that are no text": (WHOLE.encode().replace(b"motd", b"m\xfftd"), "no UTF-8"),
+    "a byte order mark": (b"\xef\xbb\xbf" + WHOLE.encode(), "byte order mark"),
+    "butane": (b"variant: fcos\nversion: 1.5.0\n", "butane FILE"),
+    "a machine config": (b"apiVersion: v1\nkind: MachineConfig\n", "spec.config"),
+    "a list": (b"[]", "not an object"),
+    "a number": (b"3.4", "not an object"),
+    "not a number": (WHOLE.replace("420", "NaN").encode(), "NaN"),
+    "nested without end": (b'{"a":' * 100_000, "nested"),
+    "a field given twice": (WHOLE.replace('"mode": 420', '"mode": 420, "mode": 420').encode(), "twice"),
+    "half a character": (WHOLE.replace("Do%20not", "\\ud800").encode(), "half a character"),
+    "no ignition": (damaged(drop("ignition")), "ignition: is missing"),
+    "no version": (damaged(drop("ignition.version")), "no version"),
+    "a version that is none": (damaged(put("ignition.version", "three")), "is no version"),
+    "a version as a number": (damaged(put("ignition.version", 3.1)), "no version"),
+    "version 2": (damaged(put("ignition.version", "2.2.0")), "another specification"),
+    "a version to come": (damaged(put("ignition.version", "3.9.0")), "not known"),
+    "an experimental version": (damaged(put("ignition.version", "3.5.0-experimental")), "no stable version"),
+    "a field of a later version": (damaged(put("kernelArguments", {"shouldExist": ["a"]})), "from 3.3.0 on"),
+    "a field in other letters": (damaged(put(f"{FILE}.Mode", 420)), "taken for mode"),
+    "a mode as text": (damaged(put(f"{FILE}.mode", "0644")), "not a whole number"),
+    "a mode that is too large": (damaged(put(f"{FILE}.mode", 4096)), "no mode"),
+    "a mode below zero": (damaged(put(f"{FILE}.mode", -1)), "no mode"),
+    "files that are no list": (damaged(put("storage.files", {})), "not a list"),
+    "a file that is no object": (damaged(put(FILE, "/etc/motd")), "not an object"),
+    "a path that is missing": (damaged(drop(f"{FILE}.path")), "path: is missing"),
+    "a path that is relative": (damaged(put(f"{FILE}.path", "etc/motd")), "relative"),
+    "a path with dots": (damaged(put(f"{FILE}.path", "/etc/../motd")), "not simple"),
+    "a path given twice": (damaged(put(f"{FILE}.path", "/etc/hello")), "given before"),
+    "a file where a directory is": (damaged(put(f"{FILE}.path", "/opt/agent")), "given before"),
+    "a file below a file": (damaged(put(f"{FILE}.path", "/etc/hello/there")), "below a file"),
+    "a file below a link": (damaged(put(f"{FILE}.path", "/etc/localtime/there")), "below a link"),
+    "overwriting with nothing": (damaged(drop(SOURCE)), "nothing to write"),
+    "both id and name": (damaged(put(f"{FILE}.user.id", 0)), "both id and name"),
+    "a URL that is none": (damaged(put(SOURCE, "Do not touch")), "no URL"),
+    "a URL of another scheme": (damaged(put(SOURCE, "ftp://example.com/motd")), "no URL"),
+    "damaged base64": (damaged(put(SOURCE, "data:;base64,aGVsbG8")), "base64"),
+    "data that needs escaping": (damaged(put(SOURCE, "data:,Do not touch")), "escaping"),
+    "a compression that is not known": (damaged(put(f"{FILE}.contents.compression", "xz")), "only gzip is"),
+    "gzip that is none": (damaged(put(f"{FILE}.contents.compression", "gzip")), "not gzip"),
+    "a hash that is short": (
+        damaged(put(f"{FILE}.contents.verification", {"hash": "sha512-00"})),
+        "2 digits",
+    ),
+    "a hash that is not known": (
+        damaged(put(f"{FILE}.contents.verification", {"hash": "md5-00"})),
+        "no hash",
+    ),
+    "a hash of other data": (damaged(put(f"{FILE}.contents.verification", HASH)), "another sha512"),
+    "headers for data": (
+        damaged(put(f"{FILE}.contents.httpHeaders", [{"name": "A", "value": "b"}])),
+        "http and https only",
+    ),
+    "a link to nowhere": (damaged(put("storage.links.0.target", "")), "is empty"),
+    "a unit of no kind": (damaged(put("systemd.units.0.name", "agent")), "no name of a unit"),
+    "a unit given twice": (damaged(put("systemd.units.1.name", "agent.service")), "given before"),
+    "a unit that is no unit": (damaged(put("systemd.units.0.contents", "[Service\n")), "no section"),
+    "a drop-in that is none": (damaged(put("systemd.units.1.dropins.0.name", "10-later")), "no drop-in"),
+    "a file where a unit is": (
+        damaged(put(f"{FILE}.path", "/etc/systemd/system/agent.service")),
+        "written by systemd.units[0]",
+    ),
+    "a user given twice": (damaged(put("passwd.users.1", {"name": "core"})), "given before"),
+    "a user without a name": (damaged(put("passwd.users.0.name", "")), "no name"),
+    "a key given twice": (damaged(put("passwd.users.0.sshAuthorizedKeys", [KEY, KEY])), "given before"),
+    "a partition without end": (damaged(put("storage.disks.0.partitions.0.sizeMiB", -1)), "negative"),
+    "a partition of no name": (damaged(put("storage.disks.0.partitions.0", {})), "neither number nor label"),
+    "a device that is relative": (damaged(put("storage.disks.0.device", "vda")), "no device"),
+    "a RAID of no level": (damaged(put("storage.raid.0.level", "raid2")), "no level"),
+    "a label that is too long": (damaged(put("storage.filesystems.0.label", "x" * 13)), "more characters"),
+    "a format that is not known": (damaged(put("storage.filesystems.0.format", "zfs")), "no format"),
+    "nothing to merge": (damaged(put("ignition.config.merge", [{}])), "source: is missing"),
+    "a time below zero": (damaged(put("ignition.timeouts.httpTotal", -1)), "no time"),
+    "a proxy that is none": (damaged(put("ignition.proxy.httpProxy", "proxy:3128")), "no URL"),
+}
+
+
+def copied(config: Config) -> Config:
+    return copy.deepcopy(config)

@@ -1,0 +1,98 @@
+"""A small HTTP server that takes steps, and some that do not."""
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
+
+
+@dataclass
+class Reported:
+    """One request."""
+
+    method: str
+    path: str
+    authorization: str | None
+    fields: dict[str, str]
+
+
+@dataclass
+class StepCollector:
+    url: str
+    reported: list[Reported] = field(default_factory=list)
+
+
+@contextlib.contextmanager
+def step_collector(status: int = 201) -> Iterator[StepCollector]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.take(self.rfile.read(int(self.headers["Content-Length"])).decode())
+
+        def do_GET(self) -> None:
+            self.take(urlsplit(self.path).query)
+
+        def take(self, query: str) -> None:
+            fields = {name: values[0] for name, values in parse_qs(query, strict_parsing=True).items()}
+            path = urlsplit(self.path).path
+            collector.reported.append(Reported(self.command, path, self.headers.get("Authorization"), fields))
+            self.send_response(status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        collector = StepCollector(f"http://127.0.0.1:{server.server_port}")
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield collector
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@contextlib.contextmanager
+def black_hole() -> Iterator[str]:
+    """The URL of a server that takes connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as listening:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+
+@contextlib.contextmanager
+def trickle() -> Iterator[str]:
+    """The URL of a server that answers a byte at a time, without end."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        stopping = threading.Event()
+
+        def serve() -> None:
+            while not stopping.is_set():
+                with contextlib.suppress(OSError):
+                    connection, _ = listening.accept()
+                    threading.Thread(target=drip, args=(connection,)).start()
+
+        def drip(connection: socket.socket) -> None:
+            with connection, contextlib.suppress(OSError):
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+                while not stopping.wait(0.2):
+                    connection.sendall(b".")
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            stopping.set()
+            with socket.create_connection(listening.getsockname()):
+                pass
+            thread.join()
+
+
+def nobody() -> str:
+    """A URL where nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return f"http://127.0.0.1:{listening.getsockname()[1]}"

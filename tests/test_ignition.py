@@ -1,0 +1,422 @@
+"""`service-record ignition`: what comes out of it, and what an Ignition makes of that."""
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from service_record.cli import main
+from service_record.deploy.for_ignition import CLOSED_ON_BOOTSTRAP, ROLES, Wanted, delivered
+from service_record.deploy.ignition.checking import check
+from service_record.deploy.ignition.resources import content_of
+from service_record.deploy.ignition.urls import hash_of
+from service_record.deploy.ignition.versions import VERSIONS
+from service_record.reporter.places import Places
+from service_record.reporter.settings import read_settings
+from tests.command_line import service_record
+from tests.ignition_configs import DAMAGES, discovery, put
+
+ID = "2d3f6e1c-5a77-4c0e-9d8f-0123456789ab"
+REPORTING = ["--url", "https://ai.example.com", "--cluster-id", ID, "--infra-env-id", ID, "--host-id", ID]
+IGNITION = Path("/usr/lib/dracut/modules.d/30ignition/ignition")
+SHIM = "/usr/local/bin/bootstrap-service-record.sh"
+
+roles = pytest.mark.parametrize("role", ROLES)
+
+
+def made(*arguments: object, stdin: bytes = b"") -> Result:
+    return CliRunner().invoke(
+        main, ["ignition", *map(str, arguments)], input=stdin, prog_name="service-record"
+    )
+
+
+def config_of(*arguments: object, stdin: bytes = b"") -> dict[str, Any]:
+    result = made(*arguments, stdin=stdin)
+    assert result.exit_code == 0, result.output
+    config: dict[str, Any] = json.loads(result.stdout)
+    return config
+
+
+def file_at(config: dict[str, Any], path: str) -> dict[str, Any]:
+    (file,) = [file for file in config["storage"]["files"] if file["path"] == path]
+    return dict(file)
+
+
+def text_at(config: dict[str, Any], path: str) -> str:
+    data = content_of(file_at(config, path)["contents"])
+    assert data is not None
+    return data.decode()
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    path = tmp_path / "base.ign"
+    path.write_text(json.dumps(discovery()))
+    return path
+
+
+@pytest.fixture
+def token(tmp_path: Path) -> Path:
+    path = tmp_path / "token"
+    path.write_text("eyJhbGciOi.example.token\n")
+    return path
+
+
+@roles
+@pytest.mark.parametrize("spec", VERSIONS)
+@pytest.mark.parametrize("merging", [False, True], ids=["alone", "merged"])
+def test_the_config_of_every_role_is_a_good_one(
+    role: str, spec: str, merging: bool, base: Path, token: Path
+) -> None:
+    more = ["--merge", base] if merging else []
+    config = config_of("--role", role, "--spec", spec, *REPORTING, "--token-file", token, *more)
+    assert check(config) == ()
+    assert config["ignition"]["version"] == spec
+
+
+@roles
+def test_it_brings_all_that_is_delivered_and_nothing_else(role: str) -> None:
+    config = config_of("--role", role)
+    written = {
+        file["path"]: (content_of(file["contents"]), file["mode"]) for file in config["storage"]["files"]
+    }
+    assert written == {item.path: (item.data, item.mode) for item in delivered(Wanted(role=role))}
+    assert "systemd" not in config
+    assert {file["overwrite"] for file in config["storage"]["files"]} == {True}
+
+
+def test_the_reporter_comes_with_its_units_settings_and_token(token: Path, tmp_path: Path) -> None:
+    config = config_of("--role", "worker", *REPORTING, "--token-file", token)
+    units = {unit["name"]: unit.get("enabled") for unit in config["systemd"]["units"]}
+    assert units == {"boot-reporter.service": None, "boot-reporter.timer": True}
+    places = Places(tmp_path / "host")
+    for path in (places.settings_file, places.credential_file):
+        on_host = f"/{path.relative_to(places.root)}"
+        assert file_at(config, on_host)["mode"] == 0o600
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+        path.write_text(text_at(config, on_host))
+    settings = read_settings(places, {})
+    assert settings.faults == ()
+    assert settings.service is not None
+    assert (settings.service.url, settings.service.host_id) == ("https://ai.example.com", ID)
+    assert settings.service.token == "eyJhbGciOi.example.token"
+
+
+def test_a_token_from_standard_input_is_nowhere_but_in_its_file(token: Path) -> None:
+    result = made("--role", "worker", *REPORTING, "--token-file", "-", stdin=token.read_bytes())
+    assert text_at(json.loads(result.stdout), "/etc/service-record/token") == token.read_text()
+    assert token.read_text().strip() not in result.output
+
+
+def test_the_bootstrap_host_records_arrays_and_has_its_services_closed(tmp_path: Path) -> None:
+    base = discovery()
+    put("storage.files.0.path", SHIM)(base)
+    path = tmp_path / "bootstrap.ign"
+    path.write_text(json.dumps(base))
+    refused = made("--role", "bootstrap", "--merge", path)
+    assert refused.exit_code == 3
+    assert f"--replace {SHIM} puts ours in its place" in refused.stderr
+    config = config_of("--role", "bootstrap", "--merge", path, "--replace", SHIM)
+    assert "SERVICE_RECORDS_LAYOUT=array" in text_at(
+        config, "/etc/systemd/system/service.d/20-service-record-array.conf"
+    )
+    for name in CLOSED_ON_BOOTSTRAP:
+        assert "ExecStopPost" in text_at(
+            config, f"/etc/systemd/system/{name}.service.d/10-service-record.conf"
+        )
+
+
+def test_services_are_closed_by_name_or_all_of_them() -> None:
+    some = config_of("--role", "worker", "--close", "crio.service", "--close", "kubelet")
+    closed = [file["path"] for file in some["storage"]["files"] if "10-service" in file["path"]]
+    assert closed == [
+        "/etc/systemd/system/crio.service.d/10-service-record.conf",
+        "/etc/systemd/system/kubelet.service.d/10-service-record.conf",
+        "/usr/local/share/service-record/10-service-record.conf",
+    ]
+    every = config_of("--role", "bootstrap", "--all-services")
+    assert [file["path"] for file in every["storage"]["files"] if "10-service" in file["path"]] == [
+        "/etc/systemd/system/service.d/10-service-record.conf",
+        "/usr/local/share/service-record/10-service-record.conf",
+    ]
+
+
+def test_the_same_is_made_each_time_byte_for_byte(base: Path, tmp_path: Path) -> None:
+    arguments = ("--role", "master", "--merge", base, *REPORTING)
+    outputs = [tmp_path / name for name in ("one", "two")]
+    for output in outputs:
+        answer = service_record("ignition", *arguments, "-o", output, PYTHONHASHSEED=str(len(output.name)))
+        assert answer.status == 0, answer.err
+    assert outputs[0].read_bytes() == outputs[1].read_bytes()
+    assert stat.S_IMODE(outputs[0].stat().st_mode) == 0o600
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["base.ign", "one", "two"]
+
+
+@pytest.mark.parametrize(("damaged", "said"), [pytest.param(*row, id=name) for name, row in DAMAGES.items()])
+def test_of_a_damaged_base_one_line_is_said_and_no_file_is_made(
+    damaged: bytes, said: str, tmp_path: Path
+) -> None:
+    base, output = tmp_path / "base.ign", tmp_path / "out.ign"
+    base.write_bytes(damaged)
+    result = made("--role", "worker", "--merge", base, "-o", output)
+    assert (result.exit_code, result.stdout) == (3, "")
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"Error: {base}: ")
+    assert said in line
+    assert [path.name for path in tmp_path.iterdir()] == ["base.ign"]
+
+
+def test_an_old_file_stays_when_nothing_can_be_made(tmp_path: Path) -> None:
+    base, output = tmp_path / "base.ign", tmp_path / "out.ign"
+    base.write_text("{}")
+    output.write_text("old")
+    assert made("--role", "worker", "--merge", base, "-o", output).exit_code == 3
+    assert output.read_text() == "old"
+    assert made("--role", "worker", "-o", output).exit_code == 0
+    assert check(json.loads(output.read_text())) == ()
+    assert stat.S_IMODE(output.stat().st_mode) == 0o600
+
+
+def test_what_is_no_file_is_not_replaced_and_no_directory_made(tmp_path: Path) -> None:
+    assert made("--role", "worker", "-o", tmp_path / "no" / "out.ign").exit_code == 3
+    assert list(tmp_path.iterdir()) == []
+    result = made("--role", "worker", "-o", "/dev/null")
+    assert result.exit_code == 2
+    assert "/dev/null is no file to replace" in result.stderr
+    assert not Path("/dev/null").is_file()
+
+
+def test_a_base_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    result = made("--role", "worker", "--merge", tmp_path / "none.ign")
+    assert (result.exit_code, result.stderr) == (
+        3,
+        f"Error: {tmp_path}/none.ign: No such file or directory\n",
+    )
+
+
+def test_a_warning_about_the_base_goes_before_and_hinders_nothing(tmp_path: Path) -> None:
+    base = tmp_path / "base.ign"
+    base.write_text(json.dumps({**discovery(), "networkd": {}}))
+    result = made("--role", "worker", "--merge", base)
+    assert result.exit_code == 0
+    assert result.stderr == (f"Warning: {base}: networkd: no such field, Ignition passes over it\n")
+    assert json.loads(result.stdout)["networkd"] == {}
+
+
+def test_the_patch_of_a_host_is_a_config_in_a_text() -> None:
+    body = config_of("--role", "worker", "--assisted-host-patch", *REPORTING)
+    assert list(body) == ["config"]
+    assert json.loads(body["config"]) == config_of("--role", "worker", *REPORTING)
+
+
+@pytest.mark.parametrize(
+    ("role", "pool"), [("master", "master"), ("worker", "worker"), ("single-node", "master")]
+)
+def test_a_machine_config_is_of_the_pool_of_the_role(role: str, pool: str) -> None:
+    result = made("--role", role, "--format", "machineconfig", "--ship-to", "https://example.com/")
+    document = yaml.safe_load(result.stdout)
+    assert document["apiVersion"] == "machineconfiguration.openshift.io/v1"
+    assert document["kind"] == "MachineConfig"
+    assert document["metadata"] == {
+        "labels": {"machineconfiguration.openshift.io/role": pool},
+        "name": f"99-{pool}-service-record",
+    }
+    config = document["spec"]["config"]
+    assert check(config) == ()
+    assert "links" not in config["storage"]
+    # The operator calls a host degraded that lacks what its MachineConfig has.
+    assert 'keep_after = ["settings", "units"]' in text_at(config, "/etc/service-record/reporter.toml")
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (put("passwd", {"users": [{"name": "root"}]}), "no user but core"),
+        (put("passwd", {"users": [{"name": "core", "uid": 7}]}), "password and keys only"),
+        (put("passwd", {"groups": [{"name": "a"}]}), "passwd.groups"),
+        (put("storage", {"links": [{"path": "/a", "target": "/b"}]}), "storage.links"),
+        (put("storage", {"directories": [{"path": "/a"}]}), "storage.directories"),
+        (put("storage", {"files": [{"path": "/a", "append": [{"source": "data:,a"}]}]}), "append"),
+        (put("storage", {"files": [{"path": "/a", "contents": {"source": "https://a/b"}}]}), "is fetched"),
+    ],
+)
+def test_what_the_operator_does_not_support_is_refused(damage: Any, said: str, tmp_path: Path) -> None:
+    base: dict[str, Any] = {"ignition": {"version": "3.4.0"}}
+    damage(base)
+    path = tmp_path / "base.ign"
+    path.write_text(json.dumps(base))
+    result = made("--role", "worker", "--format", "machineconfig", "--merge", path)
+    assert result.exit_code == 3
+    assert said in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--role", "worker", "--token-file", "/dev/null"], "say where it reports to"),
+        (["--role", "worker", "--replace", "/a"], "--merge names"),
+        (["--role", "worker", "--executable-hash", "x"], "give both"),
+        (["--role", "worker", "--url", "https://a"], "no assisted_service.cluster_id"),
+        (["--role", "worker", *REPORTING, "--cluster-id", "x"], "cluster_id"),
+        (["--role", "worker", *REPORTING, "--token-file", "/dev/null"], "is empty"),
+        (["--role", "worker", *REPORTING, "--ca-bundle", __file__], "no certificate"),
+        (["--role", "worker", *REPORTING, "--executable", __file__], "is no program"),
+        (["--role", "worker", *REPORTING, "--executable", "https://a/b"], "add --executable-hash"),
+        (["--role", "worker", "--token-file", "-", "--merge", "-", *REPORTING], "standard input can be read"),
+        (["--role", "bootstrap", "--format", "machineconfig"], "takes no MachineConfig"),
+        (["--role", "worker", "--format", "machineconfig", *REPORTING], "--host-id is of one"),
+        (
+            ["--role", "worker", "--format", "machineconfig", "--ship-to", "/a", "--token-file", "-"],
+            "no place for a token",
+        ),
+        (["--role", "worker", "--format", "butane", "--assisted-host-patch"], "leave --format out"),
+        (["--role", "worker", "--format", "butane", "--merge", "-"], "merged by Butane"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(arguments: list[str], said: str) -> None:
+    result = made(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in " ".join(result.stderr.split())
+
+
+def test_the_executable_is_placed_and_removed_in_the_end(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_bytes(b"\x7fELF and more")
+    inside = config_of("--role", "worker", *REPORTING, "--executable", program)
+    file = file_at(inside, "/usr/local/bin/service-record")
+    assert (file["mode"], content_of(file["contents"])) == (0o755, program.read_bytes())
+    assert 'remove = ["/usr/local/bin/service-record"]' in text_at(
+        inside, "/etc/service-record/reporter.toml"
+    )
+    digest = hash_of(program.read_bytes())
+    fetched = config_of(
+        "--role", "worker", *REPORTING, "--executable", "https://a.example/b", "--executable-hash", digest
+    )
+    assert file_at(fetched, "/usr/local/bin/service-record")["contents"] == {
+        "source": "https://a.example/b",
+        "verification": {"hash": digest},
+    }
+    other = made("--role", "worker", *REPORTING, "--executable", program, "--executable-hash", hash_of(b""))
+    assert other.exit_code == 2
+    assert "the data has another sha512" in other.stderr
+
+
+def test_settings_of_a_file_are_kept_beside_those_of_options(tmp_path: Path) -> None:
+    settings = tmp_path / "reporter.toml"
+    settings.write_text(
+        'frequency = 300\nship_to = ["/mnt"]\n[proxies]\nhttps = "http://u:p\\u0040ss@proxy:3128"\n'
+    )
+    more = ["--settings", settings, "--ship-to", "https://b.example/"]
+    text = text_at(config_of("--role", "worker", *REPORTING, *more), "/etc/service-record/reporter.toml")
+    places = Places(tmp_path / "host")
+    places.settings_file.parent.mkdir(parents=True)
+    places.settings_file.write_text(text)
+    read = read_settings(places, {})
+    assert (read.frequency, read.ship_to) == (300, ("/mnt", "https://b.example/"))
+    assert read.proxies.https == "http://u:p@ss@proxy:3128"
+
+
+def test_butane_has_texts_as_they_are(token: Path) -> None:
+    result = made("--role", "worker", "--format", "butane", *REPORTING, "--token-file", token)
+    document = yaml.safe_load(result.stdout)
+    assert (document["variant"], document["version"]) == ("fcos", "1.5.0")
+    config = config_of("--role", "worker", *REPORTING, "--token-file", token)
+    assert {file["path"]: file["contents"]["inline"] for file in document["storage"]["files"]} == {
+        file["path"]: text_at(config, file["path"]) for file in config["storage"]["files"]
+    }
+    assert document["systemd"] == config["systemd"]
+    assert {frozenset(file) for file in document["storage"]["files"]} == {
+        frozenset({"path", "mode", "overwrite", "contents"})
+    }
+
+
+def test_butane_for_openshift_has_the_metadata_of_a_machine_config() -> None:
+    arguments = ("--role", "single-node", "--format", "butane", "--variant", "openshift")
+    document = yaml.safe_load(made(*arguments).stdout)
+    assert (document["variant"], document["version"]) == ("openshift", "4.14.0")
+    assert document["metadata"]["labels"] == {"machineconfiguration.openshift.io/role": "master"}
+    assert made(*arguments, "--spec", "3.3.0").exit_code == 3
+
+
+@pytest.mark.skipif(shutil.which("ignition-validate") is None, reason="no ignition-validate")
+@roles
+def test_the_validator_of_ignition_has_nothing_to_say(role: str, base: Path, token: Path) -> None:
+    for more in ([], ["--merge", base]):
+        result = made("--role", role, "--spec", "3.3.0", *REPORTING, "--token-file", token, *more)
+        done = subprocess.run(
+            ["ignition-validate", "-"], input=result.stdout, capture_output=True, text=True, check=False
+        )
+        said = [line for line in done.stdout.splitlines() if "plaintext HTTP proxy" not in line]
+        assert (done.returncode, said) == (0, [])
+
+
+@pytest.mark.skipif(not IGNITION.exists() or os.geteuid() != 0, reason="needs Ignition, and root")
+@roles
+def test_ignition_itself_writes_what_is_delivered(role: str, token: Path, tmp_path: Path) -> None:
+    root, config = tmp_path / "root", tmp_path / "config.ign"
+    (root / "etc/selinux").mkdir(parents=True)
+    (root / "etc/selinux/config").write_text("SELINUXTYPE=targeted\n")
+    labelling = tmp_path / "setfiles"  # there is no SELinux here
+    labelling.write_text("#!/bin/sh\ncat >/dev/null\n")
+    labelling.chmod(0o755)
+    variables = {"IGNITION_CONFIG_FILE": str(config), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    arguments = ["--role", role, "--spec", "3.3.0", *REPORTING, "--token-file", token, "-o", config]
+    assert made(*arguments).exit_code == 0
+    for stage in ("fetch", "files"):
+        own = {name: tmp_path / name for name in ("config-cache", "state-file", "neednet")}
+        flags = [f"--{name}={path}" for name, path in own.items()]
+        done = subprocess.run(
+            [IGNITION, "--platform=file", f"--stage={stage}", f"--root={root}", "--log-to-stdout", *flags],
+            env={**os.environ, **variables},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout[-2000:]
+    assert {path: found(root, path) for path in wanted(role, token)} == wanted(role, token)
+    preset = (root / "etc/systemd/system-preset/20-ignition.preset").read_text()
+    assert preset == "enable boot-reporter.timer\n"
+
+
+def found(root: Path, path: str) -> tuple[bytes, int]:
+    place = root / path.lstrip("/")
+    return place.read_bytes(), stat.S_IMODE(place.stat().st_mode)
+
+
+def wanted(role: str, token: Path) -> dict[str, tuple[bytes, int]]:
+    """What is to be on the host but for the settings, which have a test of their own."""
+    items = delivered(Wanted(role=role, settings="", token=token.read_bytes()))
+    return {
+        item.path: (item.data, item.mode)
+        for item in items
+        if item.target is None and not item.path.endswith("reporter.toml")
+    }
+
+
+def test_kernel_arguments_go_where_a_machine_config_has_them(tmp_path: Path) -> None:
+    base = tmp_path / "base.ign"
+    base.write_text(
+        json.dumps({"ignition": {"version": "3.4.0"}, "kernelArguments": {"shouldExist": ["a=b"]}})
+    )
+    document = yaml.safe_load(made("--role", "worker", "--format", "machineconfig", "--merge", base).stdout)
+    assert document["spec"]["kernelArguments"] == ["a=b"]
+    assert "kernelArguments" not in document["spec"]["config"]
+
+
+def test_a_token_that_no_header_can_have_is_refused_and_not_repeated(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("no token at all\n")
+    result = made("--role", "worker", *REPORTING, "--token-file", token)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "no token at all" not in result.stderr
+    assert "/etc/service-record/token:1:" in result.stderr
