@@ -30,6 +30,16 @@ def test_a_host_that_is_set_up_has_no_faults(tmp_path: Path) -> None:
     assert settings.service.token == "raw-token"
 
 
+def test_a_credential_comes_before_the_file_and_after_the_environment(tmp_path: Path) -> None:
+    credential = tmp_path / "reporter.toml"
+    credential.write_text('jitter = 7\nuploads = 2\nfrequency = "often"\n')
+    places = places_with(tmp_path / "root", "jitter = 9\nlifetime = 120\n" + SERVICE)
+    environ = {"CREDENTIALS_DIRECTORY": str(tmp_path), "LOG_SEND_FREQUENCY_IN_MINUTES": "4"}
+    settings = read_settings(places, environ)
+    assert (settings.jitter, settings.uploads, settings.lifetime, settings.frequency) == (7, 2, 120, 240)
+    assert [fault.partition(": ")[0] for fault in settings.faults] == [f"{credential}:3"]
+
+
 def test_everything_can_be_set_in_the_file(tmp_path: Path) -> None:
     text = """\
 ship_to = ["/mnt/share", "https://store.example/put?sig=1", "collector+http://collector.example"]

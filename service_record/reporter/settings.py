@@ -18,6 +18,7 @@ from service_record.reporter.token import read_small, read_token, reason
 
 _MIB: Final = 1 << 20
 _DAY: Final = 86400.0
+_CREDENTIAL: Final = "reporter.toml"
 _MOST: Final = 1 << 16
 """Bytes of a settings file; ours are a hundred times smaller."""
 __all__ = ["SETTINGS", "HostLogs", "Proxies", "Service", "Setting", "Settings", "Stages", "read_settings"]
@@ -90,22 +91,24 @@ _SECRETS: Final = {"token", "pull_secret", "pull_secret_token", "secret"}
 
 
 def read_settings(places: Places, environ: Mapping[str, str]) -> Settings:
-    """The settings of this host: the environment comes before the file, the file before defaults.
+    """The settings of this host: the environment comes before systemd's credential, that before the file.
 
     Never raises on content. What is bad is as if it were not there, and a line in `faults`:
     `PATH:LINE: what; what to do`.
     """
     file = _of_file(places.settings_file)
+    credential = _of_credential(environ)
     environment = _of_environment(environ)
-    given = {**file.given, **environment.given}
+    given = {**file.given, **credential.given, **environment.given}
     token, token_faults = read_token(places, environ)
     service, missing = _service(given, token, places)
-    bad = file.bad | environment.bad
+    bad = file.bad | credential.bad | environment.bad
     return Settings(
         service=service,
         proxies=Proxies(**_section(given, "proxies")),
         faults=(
             *file.faults,
+            *credential.faults,
             *environment.faults,
             *token_faults,
             *(fault for name, fault in missing if name not in bad),
@@ -122,6 +125,12 @@ class _Read:
     faults: tuple[str, ...] = ()
     bad: frozenset[str] = frozenset()
     """The settings that stand there, and are as good as none."""
+
+
+def _of_credential(environ: Mapping[str, str]) -> _Read:
+    """What `LoadCredential=reporter.toml` has brought; see systemd.exec(5)."""
+    directory = environ.get("CREDENTIALS_DIRECTORY", "")
+    return _of_file(Path(directory) / _CREDENTIAL) if directory.startswith("/") else _Read()
 
 
 def _of_file(path: Path) -> _Read:
