@@ -201,7 +201,7 @@ def test_who_ends_a_round_while_it_ships_loses_nothing(
     host.fail()
     server.fail(Silence(), path="/logs")
     with host.reporting() as report:
-        assert server.wait_for(3)  # the question, the fact, the first upload
+        assert server.wait_for(4)  # the question, the fact, a look whether it can be reached, the upload
         os.killpg(report.pid, number)
         _, errors = report.communicate(timeout=60)
     assert b"Traceback" not in errors
