@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from itertools import product
 from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
@@ -32,9 +31,12 @@ _PhaseWord: TypeAlias = Literal[
 _ResultWord: TypeAlias = Literal["success", "failure"]
 
 _CERTAIN_TIMES: Final = re.compile(
-    r"""(?:(?!0|9999)\d{4}
-        -(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)
-        T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,15})?Z\n)*+""",
+    r"""(?:( [1-8]\d{3}
+             -(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)
+             T(?:[01]\d|2[0-3]):[0-5]\d: )
+           [0-5]\d(?:\.\d{1,15}+)?+Z\n
+        (?:\1[0-5]\d(?:\.\d{1,15}+)?+Z\n)*+)*+  # mostly many of the same minute
+    """,
     re.VERBOSE | re.ASCII,
 )
 """Times, a line each, that need no look at a calendar: all but those of a leap day, or with an offset."""
@@ -79,6 +81,8 @@ class Block:
     """Plain entries that follow each other in a record."""
 
     rows: list[PlainEntry]
+    phases: str
+    """Of each the letter of its phase, as in `LETTERS`."""
     text: bytes
     """Their lines."""
 
@@ -89,12 +93,16 @@ class Block:
 Stretch: TypeAlias = Block | Entry | Malformed
 """A part of a record: many plain entries, or one piece that was read by itself."""
 
+LETTERS: Final = dict(zip(Phase, "SEaeprqt", strict=True))
+"""A letter for each phase, so that an expression finds what follows what."""
+
 _DECODER: Final = msgspec.json.Decoder(PlainEntry)
 _ENCODER: Final = msgspec.json.Encoder()
 _COMMA: Final = b"},\n"
-_ORDINARY: Final = {
-    *product((phase.value for phase in Phase if phase.is_start), [None], [msgspec.UNSET]),
-    *product((phase.value for phase in Phase if phase.is_end), [*map(str, Result), None], [msgspec.UNSET]),
+_PHASE_LETTERS: Final[dict[tuple[str, str | None, str | msgspec.UnsetType], str]] = {
+    (phase.value, result, msgspec.UNSET): LETTERS[phase]
+    for phase in Phase
+    for result in (None, *(map(str, Result) if phase.is_end else ()))
 }
 """What entries have for a phase, a result and a service of their own."""
 
@@ -113,12 +121,10 @@ def block_of(text: bytes) -> Block | None:
 def _block_of(text: bytes) -> Block | None:
     try:
         rows = _DECODER.decode_lines(text)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        phases = "".join([_PHASE_LETTERS[row.phase, row.result, row.service] for row in rows])
+    except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
         return None
-    is_plain = {(row.phase, row.result, row.service) for row in rows} <= _ORDINARY and _are_times(
-        [row.timestamp for row in rows]
-    )
-    return Block(rows, text) if is_plain else None
+    return Block(rows, phases, text) if _are_times([row.timestamp for row in rows]) else None
 
 
 def lines_of(rows: list[PlainEntry]) -> bytes:
