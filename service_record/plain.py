@@ -14,6 +14,7 @@ import msgspec
 
 from service_record import fields
 from service_record.entry import Entry, Malformed, Phase, Result
+from service_record.passage import Passage
 
 _Text: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]
 _Whole: TypeAlias = Annotated[int, msgspec.Meta(gt=-(2**53), lt=2**53)]
@@ -83,7 +84,7 @@ class Block:
     rows: list[PlainEntry]
     phases: str
     """Of each the letter of its phase, as in `LETTERS`."""
-    text: bytes
+    passage: Passage
     """Their lines."""
 
     def entries(self) -> list[Entry]:
@@ -107,24 +108,17 @@ _PHASE_LETTERS: Final[dict[tuple[str, str | None, str | msgspec.UnsetType], str]
 """What entries have for a phase, a result and a service of their own."""
 
 
-def block_of(text: bytes) -> Block | None:
-    """The entries that these whole lines are; None when there is anything else in them.
+def block_of(text: bytes, passage: Passage) -> Block | None:
+    """The entries that these whole lines of a passage are; None when there is anything else in them.
 
     Between them there may be white space, or the commas of an array with an entry to a line.
     """
-    block = _block_of(text)
-    if block is None and _COMMA in text:  # within a string there is no newline
-        return _block_of(text.replace(_COMMA, b"}\n"))
-    return block
-
-
-def _block_of(text: bytes) -> Block | None:
     try:
-        rows = _DECODER.decode_lines(text)
+        rows = _decoded(text)
         phases = "".join([_PHASE_LETTERS[row.phase, row.result, row.service] for row in rows])
     except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
         return None
-    return Block(rows, phases, text) if _are_times([row.timestamp for row in rows]) else None
+    return Block(rows, phases, passage) if _are_times([row.timestamp for row in rows]) else None
 
 
 def lines_of(rows: list[PlainEntry]) -> bytes:
@@ -132,14 +126,30 @@ def lines_of(rows: list[PlainEntry]) -> bytes:
     return _ENCODER.encode_lines(rows)
 
 
-def read_again(text: bytes, first: int, count: int) -> list[Entry]:
-    """So many of the entries in the text of a block, from one of them on."""
-    return entries_of(_rows(text)[first : first + count])
+def _decoded(text: bytes) -> list[PlainEntry]:
+    try:
+        return _DECODER.decode_lines(text)
+    except msgspec.DecodeError:
+        if _COMMA not in text:
+            raise
+        return _DECODER.decode_lines(text.replace(_COMMA, b"}\n"))  # within a string there is no newline
+
+
+def read_again(passage: Passage, first: int, count: int) -> list[Entry]:
+    """So many of the entries in the passage of a block, from one of them on.
+
+    Raises OSError when there are no plain entries any more.
+    """
+    return entries_of(_rows(passage)[first : first + count])
 
 
 @lru_cache(maxsize=1)  # who asks for one run mostly asks for the next
-def _rows(text: bytes) -> list[PlainEntry]:
-    return _DECODER.decode_lines(text)
+def _rows(passage: Passage) -> list[PlainEntry]:
+    text = passage.read().rstrip(b",\n")  # a comma takes the place of the last newline when an array grows
+    try:
+        return _decoded(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise passage.changed() from None
 
 
 def entries_of(rows: list[PlainEntry]) -> list[Entry]:

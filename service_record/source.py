@@ -24,6 +24,7 @@ from service_record.history.liveness import Liveness
 from service_record.layout import read_stretches
 from service_record.plain import Stretch, pieces_of
 from service_record.records import Records
+from service_record.rereading import rereadable
 from service_record.writer import DAMAGED_SUFFIX
 
 _STANDARD_INPUT: Final = "-"
@@ -175,7 +176,7 @@ def _stream(name: str, service: str, stream: BufferedReader) -> Source:
     if head.startswith(_ZIP):
         raise SourceError(f"{name}: a zip archive, which is not read; unpack it, and give its directory")
     if not is_packed(head):
-        return _of_stretches(name, service, _closing(stream))
+        return _of_stretches(name, service, _closing(name, stream))
     with stream:
         return _of_bundle(name, service, open_bundle(stream))
 
@@ -213,9 +214,9 @@ def _of_stretches(name: str, service: str, stretches: Iterator[Stretch]) -> Sour
     return Source(name, tuple((known, iter(own)) for known, own in _by_service(whole, service).items()))
 
 
-def _closing(stream: BufferedReader) -> Iterator[Stretch]:
+def _closing(name: str, stream: BufferedReader) -> Iterator[Stretch]:
     with stream:
-        yield from read_stretches(stream)
+        yield from read_stretches(stream, source=rereadable(stream, name))
 
 
 def _by_service(stretches: Iterable[Stretch], service: str) -> dict[str, list[Entry | Malformed]]:

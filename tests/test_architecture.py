@@ -13,9 +13,9 @@ import service_record
 PACKAGE = Path(service_record.__file__).parent
 
 PARTS = {
-    "format": {"entry", "fields", "line", "plain", "version"},
+    "format": {"entry", "fields", "line", "passage", "plain", "version"},
     "layout": {"conformance", "following", "layout", "salvage", "sighting"},
-    "records": {"records", "writer", "array"},
+    "records": {"records", "rereading", "writer", "array"},
     "live": {"live", "watching"},
     "systemd": {"systemd"},
     "recorder": {"recorder"},

@@ -16,6 +16,7 @@ from service_record.history.liveness import Liveness, Presence
 from service_record.history.outcome import Outcome, Run
 from service_record.history.results import run_of
 from service_record.history.spans import RunSpan
+from service_record.passage import Held, Passage
 from service_record.plain import LETTERS, Block, PlainEntry, Stretch, entries_of, lines_of, read_again
 
 _START: Final = LETTERS[Phase.SERVICE_START]
@@ -42,7 +43,7 @@ class SettledRun(msgspec.Struct, gc=False):
     first_uptime: float | None
     last_entry: datetime
     last_uptime: float | None
-    text: bytes
+    passage: Passage
     """In which its entries are, as `read_again` finds them."""
     place: int
     """How many entries go before them there."""
@@ -52,7 +53,22 @@ class SettledRun(msgspec.Struct, gc=False):
     dropped: int = 0
 
     def entries(self) -> list[Entry]:
-        return read_again(self.text, self.place, self.count)
+        """All of them. Raises OSError when they are not in the record any more."""
+        entries = read_again(self.passage, self.place, self.count)
+        if len(entries) != self.count or not self._is_from(entries[0], entries[-1]):
+            raise self.passage.changed()
+        return entries
+
+    def _is_from(self, first: Entry, last: Entry) -> bool:
+        """Whether these are its bounds."""
+        process = self.boot_id, self.invocation_id, self.pid
+        return (
+            (first.boot_id, first.invocation_id, first.pid) == process
+            and (last.boot_id, last.invocation_id, last.pid) == process
+            and (first.phase, first.time, first.uptime)
+            == (Phase.SERVICE_START, self.first_entry, self.first_uptime)
+            and (last.phase, last.time, last.uptime) == (Phase.SERVICE_END, self.last_entry, self.last_uptime)
+        )
 
     def span(self) -> RunSpan:
         """Its entries as `pairing` would put them together."""
@@ -95,21 +111,24 @@ def _of_block(block: Block, cut: list[PlainEntry]) -> Generator[SettledRun | Ent
         cut += rows[:behind]
         if behind == len(rows) and not phases.endswith(_END):
             return cut
-        yield from _told(cut, lines_of(cut), 0)
+        yield from _told(cut, None, 0)
     for found in _WHOLE_OR_CUT.finditer(phases, behind):
         start, end = found.span()
         if behind < start:
             yield from entries_of(rows[behind:start])
         if phases[end - 1] != _END:
             return rows[start:]
-        yield from _told(rows[start:end], block.text, start)
+        yield from _told(rows[start:end], block.passage, start)
         behind = end
     yield from entries_of(rows[behind:])
     return []
 
 
-def _told(rows: list[PlainEntry], text: bytes, place: int) -> Iterable[SettledRun | Entry]:
-    """The settled run that entries are, standing behind so many others in the text; or else the entries."""
+def _told(rows: list[PlainEntry], passage: Passage | None, place: int) -> Iterable[SettledRun | Entry]:
+    """The settled run that entries are, or else the entries.
+
+    They stand behind so many others in the passage, or in none when they are from several.
+    """
     first, last = rows[0], rows[-1]
     if last.phase != _LAST or not _are_of_one_process(rows):
         return entries_of(rows)
@@ -122,7 +141,7 @@ def _told(rows: list[PlainEntry], text: bytes, place: int) -> Iterable[SettledRu
         first.uptime,
         _time(last.timestamp),
         last.uptime,
-        text,
+        passage or Held(lines_of(rows)),
         place,
         len(rows),
     )
