@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from io import BytesIO
 from typing import BinaryIO, Final
 
-import jsonlines
 import orjson
 
 from service_record.entry import Entry, Malformed
@@ -54,6 +53,8 @@ def read_stretches(
 
 def _carefully(lines: "_Lines") -> Iterator[Entry | Malformed]:
     """The pieces of the lines that were looked at ahead, and of those behind that belong with the last."""
+    import jsonlines  # noqa: PLC0415  # few records have such lines
+
     while True:
         try:
             for value in jsonlines.Reader(lines, loads=orjson.loads):

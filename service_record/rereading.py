@@ -5,6 +5,7 @@ import os
 import stat
 from io import BufferedReader, UnsupportedOperation
 from typing import Final
+from weakref import finalize
 
 from service_record.writer import AnyPath
 
@@ -34,6 +35,7 @@ class OpenFile:
         self._descriptor = descriptor
         self._begin = begin
         self._name = name
+        finalize(self, os.close, descriptor)
 
     def read(self, offset: int, size: int) -> bytes:
         text = os.pread(self._descriptor, size, self._begin + offset)
@@ -43,6 +45,3 @@ class OpenFile:
 
     def changed(self) -> OSError:
         return OSError(errno.ESTALE, "the record was changed while it was read; try again", self._name)
-
-    def __del__(self) -> None:
-        os.close(self._descriptor)

@@ -160,6 +160,6 @@ def test_a_long_record_on_standard_input_is_read_from_where_it_stands(
     with path.open("rb", buffering=0) as stream:
         stream.seek(len(first) + 1)
         command = [*PROGRAM, "analyze", "-o", "json", "--from", "-"]
-        done = subprocess.run(command, stdin=stream, stdout=subprocess.PIPE, check=False, env=environment())
-    assert done.returncode == 1
+        done = subprocess.run(command, stdin=stream, capture_output=True, check=False, env=environment())
+    assert (done.returncode, done.stderr) == (1, b"")
     assert f'"line": {rest.count(10) + 1}'.encode() in done.stdout
