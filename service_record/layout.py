@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from io import BytesIO
 from typing import BinaryIO, Final
 
-import jsonlines
 import orjson
 
 from service_record.entry import Entry, Malformed
 from service_record.fields import EntryError
+from service_record.passage import Held, Passage, Reread, Rereadable
 from service_record.plain import Stretch, block_of, pieces_of
 from service_record.salvage import STRUCTURE, Region, entry_of
 
@@ -33,11 +33,17 @@ def read_entries(stream: BinaryIO) -> Iterator[Entry | Malformed]:
     return pieces_of(read_stretches(stream))
 
 
-def read_stretches(stream: BinaryIO, block_bytes: int = _BLOCK_BYTES) -> Iterator[Stretch]:
-    """The same with plain entries in blocks of about so many bytes, which is many times faster."""
-    lines = _Lines(stream)
+def read_stretches(
+    stream: BinaryIO, block_bytes: int = _BLOCK_BYTES, source: Rereadable | None = None
+) -> Iterator[Stretch]:
+    """The same with plain entries in blocks of about so many bytes, which is many times faster.
+
+    Where the stream is all of a source that can be read again, no text is held, and lines are counted only
+    when there is damage to be placed. Raises OSError when the source has become shorter by then.
+    """
+    lines = _Lines(stream, source)
     while text := lines.look_ahead(block_bytes):
-        block = block_of(text)
+        block = block_of(text, lines.passage(text))
         if block is None:
             yield from _carefully(lines)
         else:
@@ -47,6 +53,8 @@ def read_stretches(stream: BinaryIO, block_bytes: int = _BLOCK_BYTES) -> Iterato
 
 def _carefully(lines: "_Lines") -> Iterator[Entry | Malformed]:
     """The pieces of the lines that were looked at ahead, and of those behind that belong with the last."""
+    import jsonlines  # noqa: PLC0415  # few records have such lines
+
     while True:
         try:
             for value in jsonlines.Reader(lines, loads=orjson.loads):
@@ -64,10 +72,17 @@ class _Lines:
     Iterating gives those that look like an entry, up to any other, or to the end of what was looked at ahead.
     """
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: BinaryIO, source: Rereadable | None = None) -> None:
         self._stream = stream
+        self._source = source
         self._ahead = BytesIO()
         self._ahead_bytes = 0
+        self._begin = 0
+        """Where in the stream that is which was looked at ahead."""
+        self._end = 0
+        """Up to where the stream was read."""
+        self._uncounted = 0
+        """Bytes before what was looked at ahead whose lines were not counted."""
         self._following = 1
         self.number = 0
         self.current = b""
@@ -81,12 +96,28 @@ class _Lines:
         text = self._stream.read(size) + self._stream.readline(MAX_REGION_BYTES - size)
         self._ahead = BytesIO(text)
         self._ahead_bytes = len(text)
+        self._begin = self._end
+        self._end += len(text)
         return text
+
+    def passage(self, text: bytes) -> Passage:
+        """Where the lines can be had again that were looked at ahead, whose text this is."""
+        return Held(text) if self._source is None else Reread(self._source, self._begin, len(text))
 
     def skip(self, text: bytes) -> None:
         """Go on behind the lines that were looked at ahead, whose text this is."""
-        self._following += text.count(b"\n")
+        if self._source is None:
+            self._following += text.count(b"\n")
+        else:
+            self._uncounted += len(text)
         self._ahead_bytes = 0
+
+    def _count(self, source: Rereadable) -> None:
+        """Count the lines that were skipped."""
+        while self._uncounted:
+            size = min(self._uncounted, _BLOCK_BYTES)
+            self._following += source.read(self._begin - self._uncounted, size).count(b"\n")
+            self._uncounted -= size
 
     def __iter__(self) -> Iterator[bytes]:
         while self._ahead.tell() < self._ahead_bytes:
@@ -100,10 +131,14 @@ class _Lines:
 
     def advance(self) -> bool:
         """Go to the next line; whether there is one."""
+        if self._source is not None:
+            self._count(self._source)
         self.number = self._following
         self.current = self._ahead.readline(MAX_REGION_BYTES)
         if not self.current.endswith(b"\n"):
-            self.current += self._stream.readline(MAX_REGION_BYTES - len(self.current))
+            rest = self._stream.readline(MAX_REGION_BYTES - len(self.current))
+            self._end += len(rest)
+            self.current += rest
         self._following += self.current.endswith(b"\n")
         if self.number == 1:
             self.current = self.current.removeprefix(BYTE_ORDER_MARK)

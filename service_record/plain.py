@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from itertools import product
 from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
 from service_record import fields
 from service_record.entry import Entry, Malformed, Phase, Result
+from service_record.passage import Passage
 
 _Text: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]
 _Whole: TypeAlias = Annotated[int, msgspec.Meta(gt=-(2**53), lt=2**53)]
@@ -32,9 +32,12 @@ _PhaseWord: TypeAlias = Literal[
 _ResultWord: TypeAlias = Literal["success", "failure"]
 
 _CERTAIN_TIMES: Final = re.compile(
-    r"""(?:(?!0|9999)\d{4}
-        -(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)
-        T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,15})?Z\n)*+""",
+    r"""(?:( [1-8]\d{3}
+             -(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)
+             T(?:[01]\d|2[0-3]):[0-5]\d: )
+           [0-5]\d(?:\.\d{1,15}+)?+Z\n
+        (?:\1[0-5]\d(?:\.\d{1,15}+)?+Z\n)*+)*+  # mostly many of the same minute
+    """,
     re.VERBOSE | re.ASCII,
 )
 """Times, a line each, that need no look at a calendar: all but those of a leap day, or with an offset."""
@@ -79,7 +82,9 @@ class Block:
     """Plain entries that follow each other in a record."""
 
     rows: list[PlainEntry]
-    text: bytes
+    phases: str
+    """Of each the letter of its phase, as in `LETTERS`."""
+    passage: Passage
     """Their lines."""
 
     def entries(self) -> list[Entry]:
@@ -89,36 +94,41 @@ class Block:
 Stretch: TypeAlias = Block | Entry | Malformed
 """A part of a record: many plain entries, or one piece that was read by itself."""
 
+LETTERS: Final = dict(zip(Phase, "SEaeprqt", strict=True))
+"""A letter for each phase, so that an expression finds what follows what."""
+
 _DECODER: Final = msgspec.json.Decoder(PlainEntry)
 _ENCODER: Final = msgspec.json.Encoder()
+_BETWEEN: Final = b" \t\r\n,"
 _COMMA: Final = b"},\n"
-_ORDINARY: Final = {
-    *product((phase.value for phase in Phase if phase.is_start), [None], [msgspec.UNSET]),
-    *product((phase.value for phase in Phase if phase.is_end), [*map(str, Result), None], [msgspec.UNSET]),
+_PHASE_LETTERS: Final[dict[tuple[str, str | None, str | msgspec.UnsetType], str]] = {
+    (phase.value, result, msgspec.UNSET): LETTERS[phase]
+    for phase in Phase
+    for result in (None, *(map(str, Result) if phase.is_end else ()))
 }
 """What entries have for a phase, a result and a service of their own."""
 
 
-def block_of(text: bytes) -> Block | None:
-    """The entries that these whole lines are; None when there is anything else in them.
+def block_of(text: bytes, passage: Passage) -> Block | None:
+    """The entries that these whole lines of a passage are; None when there is anything else in them.
 
     Between them there may be white space, or the commas of an array with an entry to a line.
     """
-    block = _block_of(text)
-    if block is None and _COMMA in text:  # within a string there is no newline
-        return _block_of(text.replace(_COMMA, b"}\n"))
-    return block
-
-
-def _block_of(text: bytes) -> Block | None:
     try:
-        rows = _DECODER.decode_lines(text)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        rows = _decoded(text)
+        phases = "".join([_PHASE_LETTERS[row.phase, row.result, row.service] for row in rows])
+        is_whole = _ends_with_one_entry(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
         return None
-    is_plain = {(row.phase, row.result, row.service) for row in rows} <= _ORDINARY and _are_times(
-        [row.timestamp for row in rows]
-    )
-    return Block(rows, text) if is_plain else None
+    if not is_whole or not _are_times([row.timestamp for row in rows]):
+        return None
+    return Block(rows, phases, passage)
+
+
+def _ends_with_one_entry(text: bytes) -> bool:
+    """Whether the last line is an entry. Others may hold two, or half of one: they belong with what follows."""
+    end = len(text.rstrip(_BETWEEN))
+    return len(_decoded(text[text.rfind(b"\n", 0, end) + 1 : end])) == 1
 
 
 def lines_of(rows: list[PlainEntry]) -> bytes:
@@ -126,14 +136,30 @@ def lines_of(rows: list[PlainEntry]) -> bytes:
     return _ENCODER.encode_lines(rows)
 
 
-def read_again(text: bytes, first: int, count: int) -> list[Entry]:
-    """So many of the entries in the text of a block, from one of them on."""
-    return entries_of(_rows(text)[first : first + count])
+def _decoded(text: bytes) -> list[PlainEntry]:
+    try:
+        return _DECODER.decode_lines(text)
+    except msgspec.DecodeError:
+        if _COMMA not in text:
+            raise
+        return _DECODER.decode_lines(text.replace(_COMMA, b"}\n"))  # within a string there is no newline
+
+
+def read_again(passage: Passage, first: int, count: int) -> list[Entry]:
+    """So many of the entries in the passage of a block, from one of them on.
+
+    Raises OSError when there are no plain entries any more.
+    """
+    return entries_of(_rows(passage)[first : first + count])
 
 
 @lru_cache(maxsize=1)  # who asks for one run mostly asks for the next
-def _rows(text: bytes) -> list[PlainEntry]:
-    return _DECODER.decode_lines(text)
+def _rows(passage: Passage) -> list[PlainEntry]:
+    text = passage.read().rstrip(b",\n")  # a comma takes the place of the last newline when an array grows
+    try:
+        return _decoded(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise passage.changed() from None
 
 
 def entries_of(rows: list[PlainEntry]) -> list[Entry]:

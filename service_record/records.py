@@ -46,9 +46,11 @@ class Records:
     def stretches(self, service: str) -> Iterator["Stretch"]:
         """The same in blocks where that is possible, which is faster."""
         from service_record.layout import read_stretches  # noqa: PLC0415  # as above
+        from service_record.rereading import rereadable  # noqa: PLC0415  # as above
 
-        with os.fdopen(open_record(self._file(service)), "rb") as stream:
-            yield from read_stretches(stream)
+        path = self._file(service)
+        with os.fdopen(open_record(path), "rb") as stream:
+            yield from read_stretches(stream, source=rereadable(stream, path))
 
     def writer(self, service: str) -> Writer:
         """What appends to the record of a service."""

@@ -7,24 +7,20 @@ from dataclasses import dataclass, field, replace
 from io import BufferedReader, BytesIO
 from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from service_record import systemd
-from service_record.bundle import (
-    RECORD_DIRECTORIES,
-    UNFINISHED_SUFFIX,
-    Bundle,
-    LeftOut,
-    is_packed,
-    looked_into,
-    open_bundle,
-)
+from service_record.bundle.names import RECORD_DIRECTORIES, UNFINISHED_SUFFIX
 from service_record.entry import Entry, Malformed
 from service_record.history.liveness import Liveness
 from service_record.layout import read_stretches
 from service_record.plain import Stretch, pieces_of
 from service_record.records import Records
+from service_record.rereading import rereadable
 from service_record.writer import DAMAGED_SUFFIX
+
+if TYPE_CHECKING:  # a directory is read without what opens archives
+    from service_record.bundle import Bundle, LeftOut
 
 _STANDARD_INPUT: Final = "-"
 
@@ -54,7 +50,7 @@ class Source:
     """Service and what reads the copy beside its record of the damaged bytes that a writer replaced in it."""
     is_snapshot: bool = False
     """True for a bundle: what runs without an end in it was running when it was made."""
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: "tuple[LeftOut, ...]" = ()
     """What of an archive was not read, its place being in the path."""
 
 
@@ -171,16 +167,20 @@ def beside(record: Path, suffix: str) -> Path | None:
 
 def _stream(name: str, service: str, stream: BufferedReader) -> Source:
     """The records in an open file, which is read while they are."""
+    from service_record.bundle import is_packed, looked_into  # noqa: PLC0415  # as above
+
     head, stream = looked_into(stream)
     if head.startswith(_ZIP):
         raise SourceError(f"{name}: a zip archive, which is not read; unpack it, and give its directory")
     if not is_packed(head):
-        return _of_stretches(name, service, _closing(stream))
+        return _of_stretches(name, service, _closing(name, stream))
+    from service_record.bundle import open_bundle  # noqa: PLC0415  # as above
+
     with stream:
         return _of_bundle(name, service, open_bundle(stream))
 
 
-def _of_bundle(name: str, service: str, bundle: Bundle) -> Source:
+def _of_bundle(name: str, service: str, bundle: "Bundle") -> Source:
     """The records of an archive; one that is only compressed may hold those of several services."""
     left_out = tuple(part.within(name) for part in bundle.left_out)
     if bundle.unpacked is not None:
@@ -213,9 +213,9 @@ def _of_stretches(name: str, service: str, stretches: Iterator[Stretch]) -> Sour
     return Source(name, tuple((known, iter(own)) for known, own in _by_service(whole, service).items()))
 
 
-def _closing(stream: BufferedReader) -> Iterator[Stretch]:
+def _closing(name: str, stream: BufferedReader) -> Iterator[Stretch]:
     with stream:
-        yield from read_stretches(stream)
+        yield from read_stretches(stream, source=rereadable(stream, name))
 
 
 def _by_service(stretches: Iterable[Stretch], service: str) -> dict[str, list[Entry | Malformed]]:

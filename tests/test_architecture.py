@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 import service_record
+from tests.builders import entry, write_lines
 
 PACKAGE = Path(service_record.__file__).parent
 
 PARTS = {
-    "format": {"entry", "fields", "line", "plain", "version"},
+    "format": {"entry", "fields", "line", "passage", "plain", "version"},
     "layout": {"conformance", "following", "layout", "salvage", "sighting"},
-    "records": {"records", "writer", "array"},
+    "records": {"records", "rereading", "writer", "array"},
     "live": {"live", "watching"},
     "systemd": {"systemd"},
     "recorder": {"recorder"},
@@ -125,6 +126,20 @@ print(*sys.modules)
     line = b'{"timestamp": "2026-11-21T01:05:10Z", "phase": "service start"}'
     done = subprocess.run([sys.executable, "-c", program], input=line, capture_output=True, check=True)
     assert {"re2", "yaml", "service_record.diagnosis"}.isdisjoint(done.stdout.decode().split())
+
+
+def test_plain_records_in_a_directory_load_nothing_that_only_damage_and_archives_need(tmp_path: Path) -> None:
+    program = f"""
+import sys
+from service_record.cli import main
+main(["analyze", "--from", {str(tmp_path)!r}], standalone_mode=False)
+print(*sys.modules)
+"""
+    write_lines(tmp_path / "job.json", entry(), entry("service end", 1))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    loaded = set(done.stdout.decode().split())
+    assert {"jsonlines", "tarfile", "service_record.bundle.opening"}.isdisjoint(loaded)
+    assert "service_record.layout" in loaded
 
 
 def test_recording_imports_nothing_but_the_standard_library() -> None:

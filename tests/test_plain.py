@@ -12,7 +12,7 @@ from service_record.entry import Entry, Malformed, Phase, Result
 from service_record.layout import _carefully, _Lines, read_stretches
 from service_record.plain import Block, pieces_of
 from service_record.records import Records
-from tests.builders import entry, failed_run, our_array, timestamp, upstream_entry
+from tests.builders import InMemory, entry, failed_run, our_array, timestamp, upstream_entry
 from tests.strategies import RECORD_BYTES
 
 TIMES = [
@@ -80,8 +80,9 @@ def carefully_read(content: bytes) -> list[Entry | Malformed]:
 
 
 def assert_read_alike(content: bytes, size: int = 1) -> None:
-    together = list(pieces_of(read_stretches(BytesIO(content), size)))
-    assert list(map(repr, together)) == list(map(repr, carefully_read(content))), content
+    for source in (None, InMemory(content)):
+        together = list(pieces_of(read_stretches(BytesIO(content), size, source)))
+        assert list(map(repr, together)) == list(map(repr, carefully_read(content))), content
 
 
 def test_any_value_in_any_field_is_read_in_a_block_as_it_is_by_itself() -> None:
@@ -103,6 +104,7 @@ def test_any_time_is_read_in_a_block_as_it_is_by_itself() -> None:
 @given(LINES, st.integers(1, 600))
 @example(b"\xef\xbb\xbf" + entry().to_line() * 2, 1)
 @example(TWO_ON_THREE_LINES + b"torn\n", 600)
+@example(entry().to_line().rstrip() * 2 + b"\n{}\n{}\n", 1)
 @example(b"[\n" + b",\n".join([entry().to_line().rstrip()] * 3) + b"\n]\n", 1)
 def test_what_is_read_in_blocks_is_what_is_read_line_by_line(content: bytes, size: int) -> None:
     assert_read_alike(content, size)

@@ -16,7 +16,7 @@ from service_record.history.outcome import Outcome, Run
 from service_record.history.selection import Selection
 from service_record.history.settled import SettledRun
 from service_record.layout import read_stretches
-from tests.builders import START, entry, failed_run
+from tests.builders import START, InMemory, entry, failed_run
 
 RUN = [
     entry(),
@@ -109,7 +109,7 @@ def records(draw: st.DrawFn) -> list[Entry]:
 
 def in_blocks(record: list[Entry], size: int, liveness: Liveness | None = None) -> History:
     content = b"".join(map(Entry.to_line, record))
-    return build_history([("job", read_stretches(BytesIO(content), size))], liveness)
+    return build_history([("job", read_stretches(BytesIO(content), size, InMemory(content)))], liveness)
 
 
 @settings(max_examples=400, deadline=None)

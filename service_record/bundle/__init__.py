@@ -1,11 +1,18 @@
-"""Bundles: archives of a host's records in the layout of OpenShift's own; docs/bundle.md describes it."""
+"""Bundles: archives of a host's records in the layout of OpenShift's own; docs/bundle.md describes it.
 
-from service_record.bundle.head import looked_into
-from service_record.bundle.layers import HEAD_BYTES, is_packed
-from service_record.bundle.limits import Limits
-from service_record.bundle.names import RECORD_DIRECTORIES, UNFINISHED_SUFFIX
-from service_record.bundle.opening import Bundle, LeftOut, Record, open_bundle
-from service_record.bundle.packing import pack
+A name is loaded when it is first used: most of what is read is no archive, and needs no decompressor.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from service_record.bundle.head import looked_into
+    from service_record.bundle.layers import HEAD_BYTES, is_packed
+    from service_record.bundle.limits import Limits
+    from service_record.bundle.names import RECORD_DIRECTORIES, UNFINISHED_SUFFIX
+    from service_record.bundle.opening import Bundle, LeftOut, Record, open_bundle
+    from service_record.bundle.packing import pack
 
 __all__ = [
     "HEAD_BYTES",
@@ -20,3 +27,21 @@ __all__ = [
     "open_bundle",
     "pack",
 ]
+
+_HOMES = {
+    "head": ("looked_into",),
+    "layers": ("HEAD_BYTES", "is_packed"),
+    "limits": ("Limits",),
+    "names": ("RECORD_DIRECTORIES", "UNFINISHED_SUFFIX"),
+    "opening": ("Bundle", "LeftOut", "Record", "open_bundle"),
+    "packing": ("pack",),
+}
+
+
+def __getattr__(name: str) -> object:
+    home = next((home for home, names in _HOMES.items() if name in names), None)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = found
+    return found

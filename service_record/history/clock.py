@@ -1,10 +1,11 @@
 """Steps of a host's clock: where its time and its uptime disagree about how much has passed. Pure."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
-from operator import attrgetter
+from operator import attrgetter, sub
 from typing import Final, NamedTuple
 
 from service_record.history.settled import SettledRun
@@ -45,34 +46,43 @@ class _Reading(NamedTuple):
     """Time less uptime: what only a step of the clock changes."""
 
 
-def _by_boot(runs: Iterable[RunSpan | SettledRun]) -> dict[str | None, list[tuple[float, datetime]]]:
-    """Boot id -> uptime and time of the first and the last entry of each run."""
-    boots: dict[str | None, list[tuple[float, datetime]]] = {}
+class _Bounds(NamedTuple):
+    """The uptime and the time of the first and the last entry of each run, in their order."""
+
+    uptimes: list[float]
+    times: list[datetime]
+
+    def add(self, uptime: float | None, time: datetime) -> None:
+        if uptime is not None:
+            self.uptimes.append(uptime)
+            self.times.append(time)
+
+
+def _by_boot(runs: Iterable[RunSpan | SettledRun]) -> dict[str | None, _Bounds]:
+    """Boot id -> what is known of the runs in that boot."""
+    boots: dict[str | None, _Bounds] = defaultdict(lambda: _Bounds([], []))
     for run in runs:
         if isinstance(run, SettledRun):
-            bounds = boots.setdefault(run.boot_id, [])
-            if run.first_uptime is not None:
-                bounds.append((run.first_uptime, run.first_entry))
-            if run.last_uptime is not None:
-                bounds.append((run.last_uptime, run.last_entry))
-            continue
-        for entry in (run.first, run.last):
-            if entry.uptime is not None:
-                boots.setdefault(entry.boot_id, []).append((entry.uptime, entry.time))
-    return {boot_id: bounds for boot_id, bounds in boots.items() if bounds}
+            bounds = boots[run.boot_id]
+            bounds.add(run.first_uptime, run.first_entry)
+            bounds.add(run.last_uptime, run.last_entry)
+        else:
+            for entry in (run.first, run.last):
+                boots[entry.boot_id].add(entry.uptime, entry.time)
+    return {boot_id: bounds for boot_id, bounds in boots.items() if bounds.times}
 
 
-def _edges(bounds: Sequence[tuple[float, datetime]]) -> Iterator[_Reading]:
+def _edges(bounds: _Bounds) -> Iterator[_Reading]:
     """The readings of one service in one boot around each step, the first and the last: all it takes."""
-    ahead = [time.timestamp() - uptime for uptime, time in bounds]
+    ahead = list(map(sub, map(datetime.timestamp, bounds.times), bounds.uptimes))
     has_steps = max(ahead) - min(ahead) >= LEAST_STEP
     steps = {
         place
         for place, (before, after) in enumerate(pairwise(ahead if has_steps else ()))
         if abs(after - before) >= LEAST_STEP
     }
-    for place in sorted({0, *steps, *(place + 1 for place in steps), len(bounds) - 1}):
-        yield _Reading(*bounds[place], ahead[place])
+    for place in sorted({0, *steps, *(place + 1 for place in steps), len(ahead) - 1}):
+        yield _Reading(bounds.uptimes[place], bounds.times[place], ahead[place])
 
 
 def _steps(boot_id: str | None, readings: Iterable[_Reading]) -> Iterator[ClockStep]:

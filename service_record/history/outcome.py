@@ -19,7 +19,7 @@ class Outcome(StrEnum):
 
     @property
     def is_bad(self) -> bool:
-        return self in {Outcome.FAILURE, Outcome.INTERRUPTED}
+        return self is Outcome.FAILURE or self is Outcome.INTERRUPTED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

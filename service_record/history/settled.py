@@ -4,9 +4,9 @@ Nothing has to be paired to know what such a run came to, and of most of a long 
 only its bounds are looked at. The rest is made of its lines when somebody asks for it. Pure.
 """
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Generator, Iterable, Iterator
 from datetime import datetime
-from itertools import groupby
 from typing import Final, TypeAlias
 
 import msgspec
@@ -16,12 +16,17 @@ from service_record.history.liveness import Liveness, Presence
 from service_record.history.outcome import Outcome, Run
 from service_record.history.results import run_of
 from service_record.history.spans import RunSpan
-from service_record.plain import Block, PlainEntry, Stretch, entries_of, lines_of, read_again
+from service_record.passage import Held, Passage
+from service_record.plain import LETTERS, Block, PlainEntry, Stretch, entries_of, lines_of, read_again
 
-_START: Final = Phase.SERVICE_START.value
-_END: Final = Phase.SERVICE_END.value
-_STAGE_START: Final = Phase.STAGE_START.value
-_STAGE_END: Final = Phase.STAGE_END.value
+_START: Final = LETTERS[Phase.SERVICE_START]
+_END: Final = LETTERS[Phase.SERVICE_END]
+_WITHIN: Final = f"[{LETTERS[Phase.STAGE_START]}{LETTERS[Phase.STAGE_END]}]*+"
+_WHOLE_OR_CUT: Final = re.compile(rf"{_START}{_WITHIN}(?:{_END}|\Z)")
+"""From a start to an end with nothing but stages within, or to where the block ends."""
+_REST: Final = re.compile(rf"{_WITHIN}{_END}?")
+"""What of the next block belongs to a run that was cut."""
+_LAST: Final = Phase.SERVICE_END.value
 _SUCCESS: Final = Result.SUCCESS.value
 _NOWHERE: Final = Presence(Liveness(), None)
 _time: Final = datetime.fromisoformat
@@ -38,7 +43,7 @@ class SettledRun(msgspec.Struct, gc=False):
     first_uptime: float | None
     last_entry: datetime
     last_uptime: float | None
-    text: bytes
+    passage: Passage
     """In which its entries are, as `read_again` finds them."""
     place: int
     """How many entries go before them there."""
@@ -48,7 +53,22 @@ class SettledRun(msgspec.Struct, gc=False):
     dropped: int = 0
 
     def entries(self) -> list[Entry]:
-        return read_again(self.text, self.place, self.count)
+        """All of them. Raises OSError when they are not in the record any more."""
+        entries = read_again(self.passage, self.place, self.count)
+        if len(entries) != self.count or not self._is_from(entries[0], entries[-1]):
+            raise self.passage.changed()
+        return entries
+
+    def _is_from(self, first: Entry, last: Entry) -> bool:
+        """Whether these are its bounds."""
+        process = self.boot_id, self.invocation_id, self.pid
+        return (
+            (first.boot_id, first.invocation_id, first.pid) == process
+            and (last.boot_id, last.invocation_id, last.pid) == process
+            and (first.phase, first.time, first.uptime)
+            == (Phase.SERVICE_START, self.first_entry, self.first_uptime)
+            and (last.phase, last.time, last.uptime) == (Phase.SERVICE_END, self.last_entry, self.last_uptime)
+        )
 
     def span(self) -> RunSpan:
         """Its entries as `pairing` would put them together."""
@@ -69,48 +89,49 @@ Head: TypeAlias = Run | SettledRun
 
 def with_settled_runs(record: Iterable[Stretch]) -> Iterator[SettledRun | Entry | Malformed]:
     """What is in the record of a service, with settled runs in the place of their entries."""
-    held: list[PlainEntry] = []
-    kind: object = None
-    text, place = b"", 0
+    cut: list[PlainEntry] = []
     for stretch in record:
         if isinstance(stretch, Malformed):
             yield stretch
-            continue
-        if isinstance(stretch, Entry):
-            yield from _told(held, text, place)
+        elif isinstance(stretch, Entry):
+            yield from entries_of(cut)
             yield stretch
-            held, kind = [], None
-            continue
-        begin = 0
-        for found, same in groupby(_kinds(stretch)):
-            end = begin + len(list(same))
-            rows = stretch.rows[begin:end]
-            if found == kind:
-                held += rows
-                text = b""
-            else:
-                yield from _told(held, text, place)
-                held, kind, text, place = rows, found, stretch.text, begin
-            begin = end
-    yield from _told(held, text, place)
+            cut = []
+        else:
+            cut = yield from _of_block(stretch, cut)
+    yield from entries_of(cut)
 
 
-def _kinds(block: Block) -> list[object]:
-    """What is the same of entries that are taken together: the process that they are of."""
-    return [
-        (row.boot_id, row.invocation_id, row.pid, row.pre_command, row.post_command, row.dropped)
-        for row in block.rows
-    ]
+def _of_block(block: Block, cut: list[PlainEntry]) -> Generator[SettledRun | Entry, None, list[PlainEntry]]:
+    """The same of a block, behind what may be the beginning of a run. Returns such a beginning at its end."""
+    rows, phases = block.rows, block.phases
+    behind = 0
+    if cut:
+        behind = _REST.match(phases).end()  # type: ignore[union-attr]  # it matches nothing, too
+        cut += rows[:behind]
+        if behind == len(rows) and not phases.endswith(_END):
+            return cut
+        yield from _told(cut, None, 0)
+    for found in _WHOLE_OR_CUT.finditer(phases, behind):
+        start, end = found.span()
+        if behind < start:
+            yield from entries_of(rows[behind:start])
+        if phases[end - 1] != _END:
+            return rows[start:]
+        yield from _told(rows[start:end], block.passage, start)
+        behind = end
+    yield from entries_of(rows[behind:])
+    return []
 
 
-def _told(rows: list[PlainEntry], text: bytes, place: int) -> Iterable[SettledRun | Entry]:
-    """The settled run that entries of one process are, or else the entries.
+def _told(rows: list[PlainEntry], passage: Passage | None, place: int) -> Iterable[SettledRun | Entry]:
+    """The settled run that entries are, or else the entries.
 
-    They stand behind so many others in the text, or in no text when they are from several.
+    They stand behind so many others in the passage, or in none when they are from several.
     """
-    if not rows or not _are_whole(rows):
-        return entries_of(rows)
     first, last = rows[0], rows[-1]
+    if last.phase != _LAST or not _are_of_one_process(rows):
+        return entries_of(rows)
     run = SettledRun(
         Outcome.SUCCESS if last.result == _SUCCESS else Outcome.FAILURE,
         first.boot_id,
@@ -120,23 +141,27 @@ def _told(rows: list[PlainEntry], text: bytes, place: int) -> Iterable[SettledRu
         first.uptime,
         _time(last.timestamp),
         last.uptime,
-        text or lines_of(rows),
-        place if text else 0,
+        passage or Held(lines_of(rows)),
+        place,
         len(rows),
     )
     return (run,)
 
 
-def _are_whole(rows: list[PlainEntry]) -> bool:
-    """Whether they are a whole run, with nothing but stages within, of a process that is known."""
+def _are_of_one_process(rows: list[PlainEntry]) -> bool:
+    """Whether they are all of one process, which is known, and of no command; and none was lost."""
     first = rows[0]
-    phases = [row.phase for row in rows]
-    return (
-        phases[0] == _START
-        and phases[-1] == _END
-        and phases.count(_STAGE_START) + phases.count(_STAGE_END) == len(phases) - 2
-        and not (first.invocation_id is None and first.pid is None)
-        and first.pre_command is None
-        and first.post_command is None
-        and not first.dropped
-    )
+    boot_id, invocation_id, pid = first.boot_id, first.invocation_id, first.pid
+    if invocation_id is None and pid is None:
+        return False
+    for row in rows:  # as fast as it gets: most of a long record comes through here
+        if (
+            row.invocation_id != invocation_id
+            or row.pid != pid
+            or row.boot_id != boot_id
+            or row.dropped
+            or row.pre_command
+            or row.post_command
+        ):
+            return False
+    return True
