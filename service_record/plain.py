@@ -126,7 +126,7 @@ def block_of(text: bytes, passage: Passage) -> Block | None:
 
 
 def _ends_with_one_entry(text: bytes) -> bool:
-    """Whether the last line is an entry. Others may hold two, or half of one: they belong with what follows."""
+    """Whether the last line is an entry. Others may hold two, or half of one, with what follows them."""
     end = len(text.rstrip(_BETWEEN))
     return len(_decoded(text[text.rfind(b"\n", 0, end) + 1 : end])) == 1
 
