@@ -2,7 +2,7 @@
 
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test golden check fuzz bench bench-bundle examples bashes man install deb rpm clean
+.PHONY: help demo test golden check fuzz bench bench-bundle examples bashes man install deb rpm standalone clean
 
 DESTDIR =
 PREFIX = /usr/local
@@ -59,6 +59,13 @@ deb: $(READY) ## make the Debian package of shim, drop-ins, man pages and comple
 
 rpm: $(READY) ## make the RPM package of the same, with packages/service-record.spec
 	@$(PYTHON) -m packages.rpm build/packages
+
+# In an environment of its own: what is not installed there cannot get into the executable.
+standalone: $(READY) ## make build/service-record, the whole command in one executable for hosts without Python (with gcc)
+	@$(PYTHON) -m venv .cache/standalone
+	@.cache/standalone/bin/python -m pip install -qq --upgrade 'pip>=25.1'
+	@env -u PYTHONPATH .cache/standalone/bin/python -m pip install -qq --group standalone '.[reporter]'
+	@.cache/standalone/bin/python -B -m packages.standalone build/service-record
 
 clean: ## remove everything that was made, .venv too
 	rm -rf .venv .cache build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

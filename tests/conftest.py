@@ -2,9 +2,13 @@
 
 import os
 import signal
+from pathlib import Path
 from typing import Final
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
+
+from tests.standalone import standalone
 
 FUZZ_SECONDS: Final = int(os.environ.get("SERVICE_RECORD_FUZZ_SECONDS") or 0)
 """How long `make fuzz` runs tests/fuzz; 0 in any other run."""
@@ -29,3 +33,9 @@ settings.load_profile("fuzz" if FUZZ_SECONDS else "unhurried")
 for name in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
     if signal.getsignal(name) is signal.SIG_IGN:
         signal.signal(name, signal.default_int_handler if name is signal.SIGINT else signal.SIG_DFL)
+
+
+@pytest.fixture(scope="session")
+def executable(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The whole command as one executable; to make it takes half a minute."""
+    return standalone(tmp_path_factory.mktemp("standalone"))

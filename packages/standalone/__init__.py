@@ -1,0 +1,1 @@
+"""The whole command as one executable, for hosts without Python: `make standalone`."""

@@ -1,0 +1,199 @@
+"""`make standalone`: build/service-record, which needs nothing of a host but libc.
+
+PyInstaller finds out which modules and libraries the command needs; `launcher.c`, which is compiled here,
+starts them from the executable itself. Runs in an environment that has the command and PyInstaller, and
+nothing else: what is not installed cannot get into the executable.
+"""
+
+import importlib.util
+import marshal
+import os
+import re
+import statistics
+import struct
+import subprocess
+import sys
+import sysconfig
+import time
+import zipfile
+from collections.abc import Iterable, Iterator
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+HERE: Final = Path(__file__).resolve().parent
+PYTHON_LIBRARY: Final = str(sysconfig.get_config_var("INSTSONAME") or "")
+LIBC: Final = re.compile(r"(libc|libm|libdl|libpthread|librt|libutil|ld-linux.*)\.so.*")
+# Imported by name only for other systems, other programs' tests, or colours of source code.
+LEFT_OUT: Final = (
+    *("PyInstaller", "pip", "pkg_resources", "setuptools"),
+    *("curses", "idlelib", "lib2to3", "multiprocessing", "pydoc", "pygments", "readline", "sqlite3"),
+    *("tkinter", "unittest"),
+)
+# Needed before anything can be decompressed.
+_PLAIN: Final = re.compile(
+    r"standalone_\w+\.pyc|encodings/(__init__|aliases|utf_8)\.pyc|.*/zlib\..*|libz\.so.*"
+)
+_A_DAY: Final = (2026, 1, 1, 0, 0, 0)
+"""Of every member: the same executable each time."""
+
+
+class StandaloneError(Exception):
+    """The executable cannot be made here, or would not be what it has to be."""
+
+
+def collected(work: Path) -> Path:
+    """The directory in which PyInstaller has put modules, data and libraries."""
+    command = [sys.executable, "-m", "PyInstaller", "--log-level=WARN", "--name=service-record"]
+    command += ["--onedir", "--debug=noarchive", "--strip", "--noconfirm"]
+    command += [f"--specpath={work}", f"--workpath={work}/work", f"--distpath={work}/dist"]
+    command += ["--collect-submodules=service_record", "--collect-data=service_record"]
+    command += [f"--exclude-module={name}" for name in LEFT_OUT]
+    program = work / "program.py"
+    program.write_text("from service_record.cli import main\n")
+    # PYTHONPATH might name a checkout, which has no service_record/host.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    subprocess.run([*command, str(program)], check=True, cwd=work, env=environment)
+    return work / "dist/service-record/_internal"
+
+
+def needed(library: Path, known: Iterable[str]) -> tuple[str, ...]:
+    """Which of the known libraries it needs. Raises StandaloneError when it needs one of the host's."""
+    said = subprocess.run(
+        ["readelf", "--dynamic", library], check=True, capture_output=True, text=True
+    ).stdout
+    names = re.findall(r"\(NEEDED\).*\[(.+)\]", said)
+    others = [name for name in names if not LIBC.fullmatch(name)]
+    missing = set(others) - {*known, PYTHON_LIBRARY}
+    if missing:
+        raise StandaloneError(f"{library.name} needs {', '.join(sorted(missing))}, which was not collected")
+    return tuple(name for name in others if name != PYTHON_LIBRARY)
+
+
+def module_name(path: Path) -> str | None:
+    """The module that an extension is, by its path below the collected directory; None for a library."""
+    for suffix in sorted(EXTENSION_SUFFIXES, key=len, reverse=True):
+        if path.name.endswith(suffix) and not path.name.startswith("lib"):
+            is_of_python = path.parent.name == "lib-dynload"
+            parts = () if is_of_python else path.parent.parts
+            return ".".join([*parts, path.name.removesuffix(suffix)])
+    return None
+
+
+def tables(root: Path) -> str:
+    """The module that says which file is which extension or library, and what that needs."""
+    shared = sorted(path for path in root.rglob("*.so*") if path.name != PYTHON_LIBRARY)
+    libraries = {path.name: path for path in shared if module_name(path.relative_to(root)) is None}
+    of_modules, of_libraries = {}, {}
+    for path in shared:
+        member = path.relative_to(root)
+        row = (member.as_posix(), needed(path, libraries))
+        if name := module_name(member):
+            of_modules[name] = row
+        else:
+            of_libraries[path.name] = row
+    return f"EXTENSIONS = {of_modules!r}\nLIBRARIES = {of_libraries!r}\n"
+
+
+def members(root: Path) -> Iterator[tuple[str, bytes]]:
+    """What goes into the zip file, by path."""
+    for name, text in (
+        ("standalone_libraries", tables(root)),
+        ("standalone_start", (HERE / "standalone_start.py").read_text()),
+    ):
+        yield f"{name}.pyc", bytecode(text, name)
+    for path in sorted(root.rglob("*")):
+        if path.is_dir():  # without its entry, one that has no __init__.py would not be seen as a package
+            yield f"{path.relative_to(root)}/", b""
+        elif path.name != PYTHON_LIBRARY:
+            yield path.relative_to(root).as_posix(), path.read_bytes()
+
+
+def bytecode(text: str, name: str) -> bytes:
+    """A .pyc that nothing on disk can make stale (PEP 552: hash-based, unchecked)."""
+    header = importlib.util.MAGIC_NUMBER + struct.pack("<I8x", 0b01)
+    return header + marshal.dumps(compile(text, f"{name}.py", "exec", dont_inherit=True))
+
+
+def launcher(work: Path) -> bytes:
+    """The compiled launcher. Raises StandaloneError without a C compiler or Python's headers."""
+    program = work / "launcher"
+    include = sysconfig.get_path("include")
+    compiler = os.environ.get("CC") or "cc"
+    command: list[str] = [
+        compiler,
+        "-O2",
+        "-s",
+        "-Wall",
+        "-Wextra",
+        f"-I{include}",
+        "-o",
+        str(program),
+        str(HERE / "launcher.c"),
+        "-ldl",
+    ]
+    try:
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+    except FileNotFoundError:
+        raise StandaloneError(f"no C compiler: {compiler}; install gcc") from None
+    if done.returncode != 0:
+        raise StandaloneError(f"{done.stderr.strip()}\nIs Python.h missing? Install Python's headers")
+    return program.read_bytes()
+
+
+def appended(program: bytes, root: Path, made: Path) -> None:
+    """Write the executable: the launcher, libpython, the zip file, and where in it libpython is."""
+    python = (root / PYTHON_LIBRARY).read_bytes()
+    made.write_bytes(program + python)
+    with zipfile.ZipFile(made, "a", compresslevel=9) as archive:
+        for name, data in members(root):
+            information = zipfile.ZipInfo(name, _A_DAY)
+            is_plain = _PLAIN.fullmatch(name) is not None
+            information.compress_type = zipfile.ZIP_STORED if is_plain else zipfile.ZIP_DEFLATED
+            archive.writestr(information, data)
+        archive.comment = struct.pack("<QQ", len(program), len(python))
+    made.chmod(0o755)
+
+
+def build(target: Path) -> str:
+    """Make the executable, move it to its place when it is whole, and tell of it. Raises StandaloneError."""
+    if not re.fullmatch(r"libpython.*\.so.*", PYTHON_LIBRARY):
+        raise StandaloneError(
+            f"{sys.base_prefix} has no shared libpython; use a Python that was built with it"
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=".standalone-", dir=target.parent) as directory:
+        work = Path(directory)
+        root, made = collected(work), work / "made"
+        appended(launcher(work), root, made)
+        libc = newest_libc([made, *root.rglob("*.so*")])
+        told = f"{target}: {made.stat().st_size / (1 << 20):.1f} MiB, needs glibc {libc}"
+        took = start_time(made)
+        made.replace(target)
+    return f"{told}; --version takes {took:.0f} ms"
+
+
+def newest_libc(files: Iterable[Path]) -> str:
+    """The version of glibc without which one of these would not load."""
+    command = ["readelf", "--version-info", "--wide", *map(str, files)]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    versions = {tuple(map(int, found.split("."))) for found in re.findall(r"GLIBC_(\d[\d.]*)", said)}
+    return ".".join(map(str, max(versions)))
+
+
+def start_time(program: Path) -> float:
+    """Milliseconds that `--version` takes: the median of eleven."""
+    taken = []
+    for _ in range(11):
+        began = time.perf_counter()
+        subprocess.run([program, "--version"], check=True, stdout=subprocess.DEVNULL)
+        taken.append((time.perf_counter() - began) * 1000)
+    return statistics.median(taken)
+
+
+if __name__ == "__main__":
+    try:
+        print(build(Path(sys.argv[1]).resolve()))
+    except (StandaloneError, subprocess.CalledProcessError) as error:
+        sys.exit(f"Error: {error}")

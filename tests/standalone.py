@@ -1,0 +1,32 @@
+"""The standalone executable of this checkout."""
+
+import shutil
+import subprocess
+import sysconfig
+from pathlib import Path
+
+from tests.programs import REPOSITORY
+
+
+def can_be_built() -> bool:
+    """Whether there is a C compiler, and a Python with headers and a shared library."""
+    has_programs = all(map(shutil.which, ("make", "cc", "readelf", "strip")))
+    has_header = Path(sysconfig.get_path("include"), "Python.h").exists()
+    return has_programs and has_header and ".so" in str(sysconfig.get_config_var("INSTSONAME"))
+
+
+def standalone(directory: Path) -> Path:
+    """What `make standalone` makes of a copy, so that nothing of it is left in the checkout."""
+    copy = directory / "checkout"
+    left_out = shutil.ignore_patterns(".git", ".cache", ".venv", "build", "tests", "__pycache__", ".*_cache")
+    shutil.copytree(REPOSITORY, copy, ignore=left_out)
+    (copy / ".venv").symlink_to(REPOSITORY / ".venv")
+    made = subprocess.run(
+        ["make", "--old-file=.venv/.ready", "standalone"],
+        cwd=copy,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert made.returncode == 0, made.stdout + made.stderr
+    return copy / "build/service-record"

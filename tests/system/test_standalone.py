@@ -1,0 +1,41 @@
+"""The standalone executable as the boot reporter, under the unit as it is delivered, by a real systemd."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.assisted_installation import LOCAL_IGNITION, Claim
+from tests.assisted_rules import AssistedRules
+from tests.assisted_server import AssistedServer
+from tests.standalone import can_be_built
+from tests.system.reporter_host import TOKEN, ReporterHost
+from tests.system.unix_relay import relay
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(
+        not can_be_built(), reason="no gcc, Python.h or shared libpython: it cannot be had here"
+    ),
+]
+
+
+def test_it_reports_a_boot_and_ships_within_the_sandbox_of_the_unit(tmp_path: Path, executable: Path) -> None:
+    with AssistedServer(AssistedRules(auth_type="local")) as server:
+        installed = server.rules.add_host(stage="Rebooting")
+        server.rules.tokens[TOKEN] = Claim(installed.infra_env_id)
+        host = ReporterHost(tmp_path, installed)
+        shutil.copy(executable, tmp_path / "programs/service-record")
+        host.machine.bash_service("bootkube", "record_service_stage_start pull-image; ls /no/such/image")
+        host.leave("ignition-machine-config-encapsulated.json", "{}")
+        with relay(host.observed / "assisted.socket", server.port):
+            said = host.boot("""
+                systemctl show --property=MemoryDenyWriteExecute boot-reporter
+                start bootkube; rest bootkube; round
+                systemctl show --property=Result boot-reporter
+            """)
+        assert said == "MemoryDenyWriteExecute=yes\nResult=success\n"
+        assert (installed.stage, installed.info) == ("Rebooting", LOCAL_IGNITION)
+        (bundle,) = server.rules.objects.values()
+        assert TOKEN.encode() not in bundle

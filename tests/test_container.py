@@ -1,0 +1,104 @@
+"""The container of the boot reporter: its Quadlet and its Containerfile say what the documents promise."""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from service_record.reporter.places import Places
+from tests.programs import REPOSITORY
+
+QUADLET = REPOSITORY / "packages/container/boot-reporter.container"
+GENERATOR = Path("/usr/libexec/podman/quadlet")
+KEYS_OF_4_4 = {
+    *("AddCapability", "DropCapability", "Exec", "Image", "Network", "NoNewPrivileges", "PodmanArgs"),
+    *("ReadOnly", "SecurityLabelDisable", "Volume"),
+}
+"""Of [Container], those that are used here and that podman 4.4, the first with Quadlet, knows."""
+IN_COMMON = (
+    "SuccessExitStatus",
+    "LogLevelMax",
+    "RuntimeMaxSec",
+    "Nice",
+    "CPUWeight",
+    "OOMScoreAdjust",
+    "LimitCORE",
+)
+
+
+def values(unit: Path, section: str) -> list[tuple[str, str]]:
+    (text,) = re.findall(rf"^\[{section}\]\n(.*?)(?=^\[|\Z)", unit.read_text(), re.MULTILINE | re.DOTALL)
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    return [(name, value) for name, _, value in (line.partition("=") for line in lines)]
+
+
+def mounts() -> dict[str, str]:
+    """Path on the host -> `ro` or `rw`; it is the same path in the container."""
+    found = {}
+    for name, value in values(QUADLET, "Container"):
+        if name == "Volume":
+            host, inside, *options = value.split(":")
+            assert host == inside
+            found[host] = options[0] if options else "rw"
+    return found
+
+
+def test_every_key_is_known_to_the_first_podman_with_quadlet() -> None:
+    assert {name for name, _ in values(QUADLET, "Container")} <= KEYS_OF_4_4
+
+
+def test_records_and_journal_are_read_only_and_what_it_writes_is_not() -> None:
+    assert {path for path, mode in mounts().items() if mode == "rw"} == {
+        "/etc",
+        str(Places().state_directory),
+    }
+    assert mounts()["/var"] == mounts()["/run/log"] == "ro"
+    assert Places().records.is_relative_to("/var")
+    assert ("ReadOnly", "true") in values(QUADLET, "Container")
+
+
+def test_it_goes_behind_everything_else_as_the_unit_does() -> None:
+    ours = dict(values(QUADLET, "Service"))
+    unit = dict(values(REPOSITORY / "units/boot-reporter.service", "Service"))
+    assert {name: ours[name] for name in IN_COMMON} == {name: unit[name] for name in IN_COMMON}
+
+
+def test_it_has_the_capabilities_of_the_unit_and_runs_what_the_unit_runs() -> None:
+    container = dict(values(QUADLET, "Container"))
+    unit = dict(values(REPOSITORY / "units/boot-reporter.service", "Service"))
+    assert container["DropCapability"] == "all"
+    assert container["AddCapability"] == unit["CapabilityBoundingSet"]
+    assert unit["ExecStart"] == f"/usr/local/bin/service-record {container['Exec']}"
+
+
+def test_it_leaves_the_host_to_the_executable_where_there_is_one() -> None:
+    assert ("ConditionPathExists", "!/usr/local/bin/service-record") in values(QUADLET, "Unit")
+    unit = dict(values(REPOSITORY / "units/boot-reporter.service", "Unit"))
+    assert unit["ConditionFileIsExecutable"] == "/usr/local/bin/service-record"
+
+
+def test_the_containerfile_builds_on_ubi_what_the_quadlet_runs() -> None:
+    text = (REPOSITORY / "Containerfile").read_text()
+    bases = re.findall(r"^FROM (\S+)", text, re.MULTILINE)
+    assert all(base == "scratch" or base.startswith("registry.access.redhat.com/ubi9/") for base in bases)
+    (image,) = [value for name, value in values(QUADLET, "Container") if name == "Image"]
+    assert f"podman build -t {image.removesuffix(':latest')} ." in text
+    assert "packages.standalone" in text
+
+
+def test_quadlet_makes_a_service_of_it(tmp_path: Path) -> None:
+    if not GENERATOR.exists():
+        pytest.skip("no podman with Quadlet: it cannot be had here")
+    shutil.copy(QUADLET, tmp_path)
+    done = subprocess.run(
+        [GENERATOR, "-dryrun"],
+        env=os.environ | {"QUADLET_UNIT_DIRS": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "ExecStart=/usr/bin/podman run" in done.stdout

@@ -1,0 +1,140 @@
+"""The standalone executable: small, quick, and at home where there is nothing but libc."""
+
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import tarfile
+import time
+from pathlib import Path
+
+import pytest
+
+from service_record.version import __version__
+from tests.command_line import Answer
+from tests.programs import REPOSITORY
+from tests.standalone import can_be_built
+
+MOST_BYTES = 25 << 20
+MOST_SECONDS = 4.0
+"""Ten times what is promised: other tests may run beside this one."""
+EXAMPLE = REPOSITORY / "docs/examples/failed-stage"
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(
+        not can_be_built(), reason="no gcc, Python.h or shared libpython: it cannot be had here"
+    ),
+]
+
+
+@pytest.fixture(scope="session")
+def bare(tmp_path_factory: pytest.TempPathFactory, executable: Path) -> Path:
+    """A root with this executable, libc, and nothing else: no Python, no shell, no /tmp."""
+    if os.geteuid() != 0:
+        pytest.skip("not root")
+    root = tmp_path_factory.mktemp("bare")
+    for library in re.findall(r"(/\S+)", run("ldd", executable).out):
+        place = root / library.lstrip("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(library, place)
+    of_libc = Path(re.findall(r"libc\.so\.6 => (/\S+)/libc\.so\.6", run("ldd", executable).out)[0])
+    for name in ("libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libutil.so.1"):
+        if (of_libc / name).exists():
+            shutil.copy(of_libc / name, root / str(of_libc).lstrip("/"))
+    for directory in ("proc", "usr/local/bin", "work"):
+        (root / directory).mkdir(parents=True, exist_ok=True)
+    shutil.copy(executable, root / "usr/local/bin")
+    shutil.copytree(EXAMPLE, root / "records")
+    return root
+
+
+def run(*command: object, cwd: Path | None = None) -> Answer:
+    done = subprocess.run(
+        list(map(str, command)),
+        capture_output=True,
+        cwd=cwd,
+        env={"PATH": os.environ["PATH"]},
+        check=False,
+        timeout=120,
+    )
+    return Answer(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def inside(root: Path, *arguments: object) -> Answer:
+    """The executable in the root, with a /proc and with nothing of ours in the environment."""
+    enter = 'mount -t proc proc "$0/proc" && exec chroot "$0" /usr/local/bin/service-record "$@"'
+    return run("unshare", "--mount", "--pid", "--fork", "sh", "-c", enter, root, *arguments)
+
+
+def test_it_is_at_most_25_mib_and_links_to_libc_alone(executable: Path) -> None:
+    assert executable.stat().st_size <= MOST_BYTES
+    linked = run("readelf", "--dynamic", executable).out
+    assert set(re.findall(r"\(NEEDED\).*\[(.+)\]", linked)) <= {"libc.so.6", "libdl.so.2"}
+
+
+def test_it_starts_quickly(executable: Path) -> None:
+    taken = []
+    for _ in range(5):
+        began = time.monotonic()
+        assert run(executable, "--version").out == f"service-record, version {__version__}\n"
+        taken.append(time.monotonic() - began)
+    assert statistics.median(taken) < MOST_SECONDS
+
+
+def test_where_there_is_only_libc_it_says_what_is_wrong(bare: Path) -> None:
+    answer = inside(bare, "analyze", "--from", "/records")
+    assert (answer.status, answer.err) == (1, "")
+    assert "bootkube in stage cvo-bootstrap" in answer.out
+    assert "dns-no-such-name" in answer.out
+
+
+def test_where_there_is_only_libc_it_runs_a_round_and_stops_for_good(bare: Path) -> None:
+    (bare / "var/log/openshift").mkdir(parents=True, exist_ok=True)
+    shutil.copytree(EXAMPLE, bare / "var/log/openshift", dirs_exist_ok=True)
+    (bare / "usb").mkdir(exist_ok=True)
+    settings = bare / "etc/service-record/reporter.toml"
+    settings.parent.mkdir(parents=True, exist_ok=True)
+    settings.write_text('ship_to = ["/usb"]\nremove = ["/usr/local/bin/service-record"]\n')
+    answer = inside(bare, "report")
+    assert answer.status == 0, answer.err
+    assert (bare / "var/lib/service-record/reporter.json").exists()
+    (bundle,) = (bare / "usb").iterdir()
+    with tarfile.open(bundle) as archive:
+        assert "verdict.txt" in {Path(name).name for name in archive.getnames()}
+    answer = inside(bare, "report", "--stop")
+    assert answer.status == 0, answer.err
+    assert not (bare / "usr/local/bin/service-record").exists(), "it removes itself while it runs"
+    assert (bare / "var/lib/service-record/reporter.stopped").exists()
+
+
+def test_it_bundles_and_delivers_what_the_checkout_does(tmp_path: Path, executable: Path) -> None:
+    bundled = run(executable, "bundle", "--redact", EXAMPLE, "-o", tmp_path / "bundle.tar.gz")
+    assert bundled.status == 0, bundled.err
+    with tarfile.open(tmp_path / "bundle.tar.gz") as archive:
+        assert "failed-stage/bootkube.json" in archive.getnames()
+    root = tmp_path / "root"
+    root.mkdir()
+    assert run(executable, "install", "--root", root, "--reporter", "--shim").status == 0
+    for name in ("bootstrap-service-record.sh", "service-record-exit.sh"):
+        assert (root / "usr/local/bin" / name).read_bytes() == (REPOSITORY / "shell" / name).read_bytes()
+    made = run(executable, "ignition", "--role", "worker")
+    assert made.status == 0, made.err
+    assert "bootstrap-service-record.sh" in made.out
+
+
+def test_nothing_is_unpacked_and_no_library_of_ours_is_given_to_its_children(
+    tmp_path: Path, executable: Path
+) -> None:
+    if shutil.which("strace") is None:
+        pytest.skip("no strace")
+    trace = tmp_path / "trace"
+    run("strace", "-f", "-e", "trace=%file,mprotect,mmap", "-o", trace, executable, "--version")
+    said = trace.read_text()
+    assert not re.findall(r"O_CREAT", said)
+    assert not re.findall(r"PROT_WRITE\|PROT_EXEC", said)
+    records = f"SERVICE_RECORDS_DIR={tmp_path}"
+    child = run("env", records, executable, "run", "--", "env").out
+    assert "LD_LIBRARY_PATH" not in child
+    assert "PYTHON" not in child
