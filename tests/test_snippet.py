@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -24,6 +25,7 @@ CLIENTS = ("curl", "wget", "busybox")
 TOOLS = ("date", "tr", "tail", "sleep", "mkdir", "cat")
 HOSTILE = """a 'b' "c" $(touch /tmp/x) `d` \\n <%= e %> & f=g;h # ü€𝄞"""
 
+SHELLCHECK = Path(sys.executable).with_name("shellcheck")
 shells = pytest.mark.parametrize("shell", SHELLS)
 clients = pytest.mark.parametrize("client", CLIENTS)
 kinds = pytest.mark.parametrize("kind", KINDS)
@@ -292,15 +294,13 @@ def test_every_piece_of_every_snippet_runs_and_reports(kind: str, shell: str, tm
 
 @kinds
 def test_shellcheck_has_nothing_to_say(kind: str, tmp_path: Path) -> None:
-    if shutil.which("shellcheck") is None:
-        pytest.skip("no shellcheck")
     for number, piece in enumerate(shell_of(kind, snippet_of(kind))):
         path = tmp_path / f"{number}.sh"
         path.write_text(piece)
         shell = "bash" if kind == "bash" else "sh"
         # ERR and DEBUG are bash's alone, and so guarded; what a sourced file has is not asked for.
         done = subprocess.run(
-            ["shellcheck", f"--shell={shell}", "--exclude=SC3047,SC1090", path],
+            [SHELLCHECK, f"--shell={shell}", "--exclude=SC3047,SC1090", path],
             capture_output=True,
             text=True,
             check=False,
