@@ -26,6 +26,8 @@ class ReportingHost:
     def __init__(self, root: Path, installed: Host, url: str, *settings: str) -> None:
         self.places = Places(root)
         self.installed = installed
+        self.variables: dict[str, str] = {}
+        """What a round has in its environment besides."""
         self.write("/etc/service-record/token", TOKEN).chmod(0o600)
         self.write(POINTER, "{}")
         self.places.records.mkdir(parents=True)
@@ -59,7 +61,8 @@ class ReportingHost:
 
     def environment(self) -> dict[str, str]:
         """What a round has in its environment; programs of the host's own come first."""
-        return {"PATH": f"{self.places.at('/bin')}:{os.environ['PATH']}", "PYTHONPATH": str(REPOSITORY)}
+        path = f"{self.places.at('/bin')}:{os.environ['PATH']}"
+        return {"PATH": path, "PYTHONPATH": str(REPOSITORY)} | self.variables
 
     @contextmanager
     def reporting(self) -> Iterator["subprocess.Popen[bytes]"]:

@@ -32,6 +32,7 @@ CANARIES: Final = {
     "psk": f"wifi-{made(12)}".encode(),
     "agent token": f"eyTok/{made(30)}+with=signs%and~more".encode(),
     "ignition": made(20).encode(),
+    "environment": made(24).encode(),
     "reporter's token": TOKEN.encode(),
 }
 ROTATED: Final = bytes.maketrans(
@@ -43,6 +44,7 @@ FAKE_JOURNALCTL: Final = "#!/bin/sh\ncase \"$*\" in *--list-boots*) exit 0 ;; es
 def plant(host: ReportingHost) -> None:
     """Put each secret where hosts have it."""
     said = {name: secret.decode() for name, secret in CANARIES.items()}
+    host.variables["REGISTRY_PASSWORD"] = said["environment"]
     proxy = urllib.parse.quote(said["proxy password"], safe="")
     host.write("/opt/openshift/auth/kubeadmin-password", said["kubeadmin"])
     host.write("/etc/kubernetes/bootstrap-secrets/kubeconfig", f"    token: {said['bootstrap token']}\n")

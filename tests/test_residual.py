@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service_record.redaction import UNREADABLE, Finding, Rules, Secret, residual
+from service_record.redaction import UNREADABLE, Leak, Rules, Secret, residual
 from tests.archives import COMPRESSIONS, member, tar
 from tests.clean_lines import clean_lines
 from tests.secret_forms import FORMS
@@ -24,7 +24,7 @@ TOKEN_RULES = Rules([Secret("kubeadmin-password", SECRET)])
 compressions = pytest.mark.parametrize("compress", COMPRESSIONS.values(), ids=COMPRESSIONS)
 
 
-def found(data: bytes, rules: Rules = TOKEN_RULES, place: str = "") -> Finding | None:
+def found(data: bytes, rules: Rules = TOKEN_RULES, place: str = "") -> Leak | None:
     return residual(rules, io.BytesIO(data), place)
 
 
@@ -43,7 +43,7 @@ def test_a_leak_is_found_in_a_packed_bundle(compress: object) -> None:
             member("top/more.log", b"x"),
         )
     )
-    assert found(packed) == Finding("kubeadmin-password", "top/bad.log", 2)
+    assert found(packed) == Leak("kubeadmin-password", "top/bad.log", 2)
 
 
 @compressions
@@ -51,7 +51,7 @@ def test_a_leak_is_found_in_an_archive_in_an_archive(compress: object) -> None:
     assert callable(compress)
     inner = compress(tar(member("logs/a.log", base64.b64encode(SECRET + b"ab"))))
     middle = bundle({"inner": inner, "note": b"x"})
-    assert found(bundle({"outer/middle.tar.gz": middle}), place="bundle.tar.gz") == Finding(
+    assert found(bundle({"outer/middle.tar.gz": middle}), place="bundle.tar.gz") == Leak(
         "kubeadmin-password", "bundle.tar.gz: outer/middle.tar.gz: inner: logs/a.log", 1
     )
 
@@ -77,7 +77,7 @@ def test_what_was_redacted_by_shape_is_not_refused() -> None:
 
 def test_a_key_of_nobody_known_is_refused_and_a_weak_shape_is_not() -> None:
     finding = found(bundle({"x.log": b"a\nb\n" + pem()[0].encode()}), Rules())
-    assert finding == Finding("private-key", "x.log", 4)
+    assert finding == Leak("private-key", "x.log", 4)
     assert found(bundle({"x.log": b"password: incorrect-1 for user\n"}), Rules()) is None
 
 
@@ -87,7 +87,7 @@ def test_clean_lines_are_not_refused() -> None:
 
 def test_a_secret_in_a_name_is_found() -> None:
     name = f"logs/{SECRET.decode()}.log"
-    assert found(bundle({name: b""})) == Finding("kubeadmin-password, in the name of a member", "", 0)
+    assert found(bundle({name: b""})) == Leak("kubeadmin-password, in the name of a member", "", 0)
     long = io.BytesIO()
     with tarfile.open(fileobj=long, mode="w:gz", format=tarfile.PAX_FORMAT) as archive:
         archive.addfile(tarfile.TarInfo("a" * 300 + SECRET.decode()))
@@ -97,7 +97,7 @@ def test_a_secret_in_a_name_is_found() -> None:
 def test_gzip_members_one_after_another_are_one_stream() -> None:
     packed = tar(member("a.log", b"x" * 5000), member("b.log", b"is " + SECRET))
     joined = b"".join(gzip.compress(packed[at : at + 700]) for at in range(0, len(packed), 700))
-    assert found(joined) == Finding("kubeadmin-password", "b.log", 1)
+    assert found(joined) == Leak("kubeadmin-password", "b.log", 1)
 
 
 def test_what_cannot_be_read_is_refused() -> None:
@@ -116,7 +116,7 @@ def test_too_many_layers_are_refused() -> None:
     data = b"fine"
     for _ in range(12):
         data = gzip.compress(data)
-    assert found(data) == Finding(UNREADABLE, "", 0)
+    assert found(data) == Leak(UNREADABLE, "", 0)
 
 
 @given(st.binary(max_size=600))

@@ -4,8 +4,8 @@ from collections import deque
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from service_record.bundle.backlog import Backlog, Ballast, is_full
 from service_record.bundle.compression import Pool
-from service_record.bundle.spool import Ballast, Spool, is_full
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -39,7 +39,7 @@ class Blocks:
     def __init__(
         self,
         pool: Pool,
-        spool: Spool,
+        backlog: Backlog,
         *,
         block_bytes: int,
         limit: int | None,
@@ -48,7 +48,7 @@ class Blocks:
     ) -> None:
         """The ballast goes when the disk is full."""
         self._pool = pool
-        self._spool = spool
+        self._backlog = backlog
         self._limit = limit
         self._room = room
         self._ballast = ballast
@@ -88,11 +88,11 @@ class Blocks:
 
     def first(self) -> bytes | None:
         """The oldest block of those kept, compressed; None when there is none left."""
-        return self._spool.first() if self._kept else None
+        return self._backlog.first() if self._kept else None
 
     def take(self) -> None:
         """Forget the oldest block, which is somewhere else now."""
-        self._spool.drop()
+        self._backlog.drop()
         self.size -= self._kept.popleft()
 
     def drop(self, cut: Cut) -> None:
@@ -111,7 +111,7 @@ class Blocks:
             packing.cancel()
         self._packing.clear()
         self._kept.clear()
-        self._spool.close()
+        self._backlog.close()
 
     def _submit_blocks(self) -> None:
         while len(self._ahead) >= self._block_bytes:
@@ -145,21 +145,21 @@ class Blocks:
         if self._limit is not None:
             while self._kept and self.size + size > self._limit:
                 self.drop(Cut.LIMIT)
-        while self._kept and self._spool.bytes + len(packed) > self._room:
+        while self._kept and self._backlog.bytes + len(packed) > self._room:
             self.drop(Cut.ROOM)
         if len(packed) > self._room:
             self.lose(size, Cut.ROOM)
-        elif self._is_spooled(packed):
+        elif self._is_waiting(packed):
             self._kept.append(size)
             self.size += size
         else:
             self.lose(size, Cut.DISK)
 
-    def _is_spooled(self, packed: bytes) -> bool:
+    def _is_waiting(self, packed: bytes) -> bool:
         """Whether there was disk for it, at last without any block before it."""
         while True:
             try:
-                self._spool.append(packed)
+                self._backlog.append(packed)
             except OSError as error:
                 if not is_full(error):
                     raise

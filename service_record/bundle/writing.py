@@ -10,10 +10,10 @@ from types import TracebackType
 from typing import Final, Protocol, Self
 
 from service_record.bundle.archive import Archive, Opening
+from service_record.bundle.backlog import Backlog, Ballast
 from service_record.bundle.blocks import BLOCK_BYTES, MIN_BLOCK_BYTES, Blocks, Cut
 from service_record.bundle.compression import SPARE_BYTES, Pool
 from service_record.bundle.names import named
-from service_record.bundle.spool import Ballast, Spool
 
 DISK_BYTES: Final = 64 << 20
 """What a bundle takes on disk at most unless told otherwise, while it is made, too."""
@@ -29,7 +29,7 @@ _ROOM_SHARE: Final = 4
 _MAX_RESERVE: Final = 1 << 20
 _RESERVE_SHARE: Final = 8
 _PARTS: Final = 64
-"""A segment of the spool is that part of the whole: so much is there twice when a member is put in place."""
+"""A segment of the backlog is that part of the whole; so much is twice there as a member is put in place."""
 _SLICE: Final = 1 << 16
 
 
@@ -168,7 +168,7 @@ class BundleWriter:
         ballast = self._ballast if essential else None
         blocks = Blocks(
             self._pool,
-            Spool(self._path.parent, self._segment_bytes),
+            Backlog(self._path.parent, self._segment_bytes),
             block_bytes=self._block_bytes,
             limit=limit,
             room=self._room(essential=essential),

@@ -24,7 +24,7 @@ from service_record.cli.redacting import copied, rules_with, secrets_in
 from service_record.cli.sizes import Size
 from service_record.cli.verdict import verdict_page
 from service_record.display.text import count, visible
-from service_record.redaction import Finding
+from service_record.redaction import Leak
 from service_record.reporter.bundling import SUFFIX, Bundled, make_bundle
 from service_record.reporter.gather import COLLECTORS, Collector, Context
 
@@ -143,7 +143,7 @@ def _new(path: Path) -> Iterator[Path]:
         unfinished.unlink(missing_ok=True)
 
 
-def _check(leak: Finding | None) -> None:
+def _check(leak: Leak | None) -> None:
     if leak is not None:
         found = visible(str(leak))
         click.echo(f"Error: refused: a secret would have left with {found}; nothing was written", err=True)

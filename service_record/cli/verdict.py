@@ -6,12 +6,9 @@ from service_record.cli import told
 from service_record.cli.judging import judging
 from service_record.cli.opening import history_of
 from service_record.cli.present import now_for
-from service_record.display.analysis import analysis
-from service_record.display.page import View, painted
+from service_record.display.analysis import analysis_text
 from service_record.display.text import visible
 from service_record.source import SourceError, open_source
-
-_WIDTH = 100
 
 
 def verdict_page(at: datetime) -> str:
@@ -26,6 +23,4 @@ def verdict_page(at: datetime) -> str:
         return f"{told(error)}\n"
     if diagnosis is None:
         return f"no run to judge in {visible(source.name)}\n"
-    return "".join(
-        painted(analysis(diagnosis, history, source.name, View(width=_WIDTH, now=at)), color=False)
-    )
+    return analysis_text(diagnosis, history, source.name, at)

@@ -1,13 +1,14 @@
 """The diagnosis on one page: the verdict and its cause in the first line, the evidence, and what to do."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import Final
 
 from service_record.diagnosis.commands import next_commands
 from service_record.diagnosis.findings import Diagnosis, LoopOf, Trouble, Verdict
 from service_record.display.details import LABEL_WIDTH, details, labelled
 from service_record.display.headings import when
-from service_record.display.page import BLANK, Ink, Line, View
+from service_record.display.page import BLANK, Ink, Line, View, painted
 from service_record.display.phrases import name
 from service_record.display.sentences import (
     budget_sentence,
@@ -25,6 +26,7 @@ from service_record.display.text import count, cut, cut_within, moment, visible,
 from service_record.history import History
 
 _INDENT: Final = 2
+_TEXT_WIDTH: Final = 100
 _MAX_ROWS: Final = 3
 """How many rows the verdict may take: what a service said last can be very long."""
 _MAX_LISTED: Final = 6
@@ -56,6 +58,12 @@ def analysis(
             yield BLANK
             yield from (((row, Ink.STRONG),) for row in wrap(trouble_sentence(trouble), view.width))
             yield from _in_full(trouble, view, whole=True)
+
+
+def analysis_text(diagnosis: Diagnosis, history: History, source: str, at: datetime) -> str:
+    """The same page as a plain text that goes with a bundle, as of that moment."""
+    view = View(width=_TEXT_WIDTH, now=at)
+    return "".join(painted(analysis(diagnosis, history, source, view), color=False))
 
 
 def _verdict(diagnosis: Diagnosis, view: View, limit: int | None) -> Iterator[Line]:

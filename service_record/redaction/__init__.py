@@ -1,6 +1,6 @@
 """Secrets out of what leaves a host; docs/redaction.md says what is masked, and what is not."""
 
-from service_record.redaction.faces import Finding, Redacting, Secret, mask, report
+from service_record.redaction.faces import Leak, Redacting, Secret, mask, report
 from service_record.redaction.known import Known, known_secrets
 from service_record.redaction.redactor import Redactor
 from service_record.redaction.residual import UNREADABLE, residual
@@ -8,8 +8,8 @@ from service_record.redaction.rules import Rules
 
 __all__ = [
     "UNREADABLE",
-    "Finding",
     "Known",
+    "Leak",
     "Redacting",
     "Redactor",
     "Rules",

@@ -13,6 +13,7 @@ from service_record.redaction import engine
 from service_record.redaction.anchors import LONG_BYTES, anchored_forms
 from service_record.redaction.faces import Secret
 from service_record.redaction.secrets import is_taken
+from service_record.redaction.spans import Span, merged, united, within_lines
 
 _FRAGMENT_BYTES: Final = 16
 _MANY_ANCHORS: Final = 8_000
@@ -34,17 +35,6 @@ _INDENT: Final = b" \t>#*|\"'"
 _LINE_END: Final = b" \t\r\\\"',"
 _WRITTEN_BREAK: Final = rb"\\+(?:[nr]|x0[AaDd]|u000[AaDd]|01[25])|%0[AaDd]|&#1[03];"
 _BREAK: Final = rb"(?:" + _WRITTEN_BREAK + rb"|[ \t\r\\\"'+,]*\n[ \t>#*|\"']*)"
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """A piece of a text to be masked; it never holds a newline."""
-
-    start: int
-    end: int
-    kind: str
-    is_first: bool
-    """Of the pieces of one secret, which may go over several lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +85,11 @@ class Exact:
             position = hit.start() + 1
             if match is not None:
                 position = match.pieces[0][1] if match.is_whole else position
-                pieces = [piece for each in match.pieces for piece in _lines(text, *each)]
+                pieces = [piece for each in match.pieces for piece in within_lines(text, *each)]
                 found.extend(
                     Span(start, end, match.kind, number == 0) for number, (start, end) in enumerate(pieces)
                 )
-        return _united(found)
+        return united(found)
 
     def _take(self, secret: Secret, *, only_plain: bool) -> None:
         for text, anchors in anchored_forms(secret.value, only_plain=only_plain):
@@ -146,11 +136,11 @@ class Exact:
         if form.needed == size and not _may_break(text[max(0, begin - _PREFIX_BYTES) : start + size]):
             return _cut_off(text, start, form, offset)
         pieces = [*self._before(text, start, form.text, offset), *self._after(text, start, form.text, offset)]
-        merged = _merged(pieces)
-        size = sum(end - begin for begin, end in merged)
+        joined = merged(pieces)
+        size = sum(end - begin for begin, end in joined)
         if size < form.needed:
             return _cut_off(text, start, form, offset)
-        return _Match(form.kind, merged, size, is_whole=False)
+        return _Match(form.kind, joined, size, is_whole=False)
 
     def _after(self, text: bytes, start: int, form: bytes, offset: int) -> Iterator[tuple[int, int]]:
         size = _common(text, start, form, offset)
@@ -250,35 +240,3 @@ def _resumptions(text: bytes, position: int) -> Iterator[int]:
     for found in (text.find(b"]: ", position, end) + 1, text.rfind(b": ", position, end)):
         if found > 0:
             yield found + 2
-
-
-def _lines(text: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """A piece without the newlines in it: lines stay lines, also those of UTF-16."""
-    while (newline := text.find(b"\n", start, end)) >= 0:
-        if newline > start:
-            yield start, newline
-        start = newline + 1
-    if end > start:
-        yield start, end
-
-
-def _united(spans: list[Span]) -> list[Span]:
-    """The same in the order of the text, those that overlap or touch as one."""
-    united: list[Span] = []
-    for span in sorted(spans, key=lambda span: (span.start, -span.end)):
-        if united and span.start <= united[-1].end:
-            last = united[-1]
-            united[-1] = Span(last.start, max(last.end, span.end), last.kind, last.is_first)
-        else:
-            united.append(span)
-    return united
-
-
-def _merged(pieces: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    merged: list[tuple[int, int]] = []
-    for start, end in pieces:
-        if merged and merged[-1][1] == start:
-            merged[-1] = (merged[-1][0], end)
-        elif end > start:
-            merged.append((start, end))
-    return merged

@@ -24,7 +24,7 @@ class Secret:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Leak:
     """A secret that would leave the host. The value itself is nowhere in it."""
 
     kind: str

@@ -6,9 +6,9 @@ from typing import Final
 
 from service_record.redaction import engine
 from service_record.redaction.bodies import Body
-from service_record.redaction.exact import Span
 from service_record.redaction.faces import MASK_BEGIN, mask
 from service_record.redaction.rules import Rules
+from service_record.redaction.spans import Span
 
 BLOCK_BYTES: Final = 1 << 20
 """What is looked at at once, and how long a line is taken as a whole."""

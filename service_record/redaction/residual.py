@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from io import BufferedIOBase, BufferedReader, RawIOBase
 from typing import IO, Any, BinaryIO, Final, TypeAlias, cast
 
-from service_record.redaction.faces import Finding
+from service_record.redaction.faces import Leak
 from service_record.redaction.redactor import Redactor
 from service_record.redaction.rules import Rules
 
@@ -41,7 +41,7 @@ _OPENERS: Final[Mapping[bytes, Callable[[Any], IO[bytes]]]] = {
 """First bytes of a stream -> what unpacks it, also when several are joined."""
 
 
-def residual(rules: Rules, stream: BinaryIO, place: str = "") -> Finding | None:
+def residual(rules: Rules, stream: BinaryIO, place: str = "") -> Leak | None:
     """The first secret in a bundle or any other stream, with the member it is in; None when there is none.
 
     A finding of the kind `unreadable` says that a part could not be looked into. Raises OSError when a stream
@@ -56,12 +56,12 @@ class _Scan:
     rules: Rules
     left: int = _MOST_BYTES
 
-    def stream(self, stream: _Buffered, place: str, layers: int) -> Finding | None:
+    def stream(self, stream: _Buffered, place: str, layers: int) -> Leak | None:
         head = stream.peek(_BLOCK)
         opener = next((opener for magic, opener in _OPENERS.items() if head.startswith(magic)), None)
         is_tar = head[_MAGIC] == b"ustar"
         if not layers and (opener or is_tar):
-            return Finding(UNREADABLE, place, 0)
+            return Leak(UNREADABLE, place, 0)
         if is_tar:
             return self._tar(stream, place, layers - 1)
         if opener is None:
@@ -70,22 +70,22 @@ class _Scan:
             inner: _Buffered = BufferedReader(cast("RawIOBase", opener(stream)), _CHUNK_BYTES)
             return self.stream(inner, place, layers - 1)
         except (EOFError, zlib.error, lzma.LZMAError, zstd.ZstdError, gzip.BadGzipFile, OSError):
-            return Finding(UNREADABLE, place, 0)
+            return Leak(UNREADABLE, place, 0)
 
-    def _text(self, stream: BufferedIOBase, place: str) -> Finding | None:
+    def _text(self, stream: BufferedIOBase, place: str) -> Leak | None:
         redactor = Redactor(self.rules, only_certain=True)
         while data := stream.read(_CHUNK_BYTES):
             self.left -= len(data)
             if self.left < 0:
-                return Finding(UNREADABLE, place, 0)
+                return Leak(UNREADABLE, place, 0)
             redactor.feed(data)
             if redactor.counts:
                 break
         redactor.finish()
         kind = next(iter(redactor.counts), None)
-        return Finding(kind, place, redactor.first_line) if kind is not None else None
+        return Leak(kind, place, redactor.first_line) if kind is not None else None
 
-    def _tar(self, stream: _Buffered, place: str, layers: int) -> Finding | None:
+    def _tar(self, stream: _Buffered, place: str, layers: int) -> Leak | None:
         """Each member, and each header of headers, whose data is names: all that is neither is zeros."""
         while block := stream.read(_BLOCK):
             if not block.strip(b"\0"):
@@ -93,7 +93,7 @@ class _Scan:
             try:
                 info = tarfile.TarInfo.frombuf(block, "utf-8", "backslashreplace")
             except tarfile.HeaderError:
-                return Finding(UNREADABLE, place, 0)
+                return Leak(UNREADABLE, place, 0)
             member = _Part(stream, info.size)
             named = f"{place}: {info.name}" if place else info.name
             finding = self._name(info, place) or self.stream(
@@ -102,16 +102,16 @@ class _Scan:
             if finding:
                 return finding
             if member.left:
-                return Finding(UNREADABLE, named, 0)
+                return Leak(UNREADABLE, named, 0)
             stream.read(-info.size % _BLOCK)
         return None
 
-    def _name(self, info: tarfile.TarInfo, place: str) -> Finding | None:
+    def _name(self, info: tarfile.TarInfo, place: str) -> Leak | None:
         redactor = Redactor(self.rules, only_certain=True)
         redactor.feed(f"{info.name}\n{info.linkname}".encode(errors="surrogateescape"))
         redactor.finish()
         kind = next(iter(redactor.counts), None)
-        return Finding(f"{kind}, in the name of a member", place, 0) if kind is not None else None
+        return Leak(f"{kind}, in the name of a member", place, 0) if kind is not None else None
 
 
 class _Part(RawIOBase):

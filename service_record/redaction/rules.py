@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from service_record.redaction import engine, words
-from service_record.redaction.exact import Exact, Span
+from service_record.redaction.exact import Exact
 from service_record.redaction.faces import MASK_BEGIN, Secret, mask
 from service_record.redaction.patterns import SHAPES, Shape
+from service_record.redaction.spans import Span
 
 _MOST_TURNS: Final = 8
 """What a mask lays bare is looked at again; more than two turns are seldom needed."""

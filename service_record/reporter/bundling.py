@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from service_record.bundle.writing import DISK_BYTES, BundleWriter, Packed
-from service_record.redaction import Finding, Known, Redactor, Rules, Secret, known_secrets, report, residual
+from service_record.redaction import Known, Leak, Redactor, Rules, Secret, known_secrets, report, residual
 from service_record.reporter.gather import MANIFEST, ROUND_SECONDS, Collector, Context, Gathered, gather
 from service_record.reporter.gather.manifest import manifest
 
@@ -31,7 +31,7 @@ class Bundled:
     """How many secrets were masked, by kind."""
     unread: tuple[str, ...]
     """Files that may hold secrets and could not be read, so that only the shape of these was looked for."""
-    leak: Finding | None
+    leak: Leak | None
 
     @property
     def masked(self) -> int:
@@ -101,7 +101,7 @@ def _sharing(collectors: Iterable[Collector], writer: BundleWriter) -> Iterator[
         yield waiting
 
 
-def leak_in(path: Path, rules: Rules) -> Finding | None:
+def leak_in(path: Path, rules: Rules) -> Leak | None:
     """The first secret in a file that is about to leave; None when there is none. Raises OSError."""
     with path.open("rb", buffering=0) as stream:
         return residual(rules, stream)

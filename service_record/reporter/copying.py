@@ -9,7 +9,7 @@ from typing import Final
 
 from service_record.bundle.contents import Content
 from service_record.bundle.writing import SERVER_BYTES, BundleWriter, Packed
-from service_record.redaction import Finding, Redactor, Rules, report
+from service_record.redaction import Leak, Redactor, Rules, report
 from service_record.reporter.bundling import REDACTION, cuts, leak_in
 
 _CHUNK_BYTES: Final = 1 << 18
@@ -23,7 +23,7 @@ class Copied:
     members: tuple[Packed, ...]
     kinds: Counter[str]
     """How many secrets were masked, by kind."""
-    leak: Finding | None
+    leak: Leak | None
 
 
 def make_copy(

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
-from service_record.redaction import Finding, Secret
+from service_record.redaction import Leak, Secret
 from service_record.reporter import verdict
 from service_record.reporter.answers import Answered, Outcome, Unreachable
 from service_record.reporter.bundling import Bundled, make_bundle
@@ -36,7 +36,7 @@ class Supply:
     def __init__(
         self, places: Places, environ: Mapping[str, str], say: Log, settings: Settings, evidence: Evidence
     ) -> None:
-        self.leak: Finding | None = None
+        self.leak: Leak | None = None
         """Where a secret was in a bundle, which was therefore not kept."""
         self.is_spent = False
         """True when this round can make no other bundle: it made one, or failed to."""

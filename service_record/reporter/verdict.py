@@ -3,12 +3,10 @@
 from datetime import datetime
 from typing import Final
 
-from service_record.display.analysis import analysis
-from service_record.display.page import View, painted
+from service_record.display.analysis import analysis_text
 from service_record.display.sentences import verdict_sentence
 from service_record.reporter.evidence import Evidence
 
-_WIDTH: Final = 100
 _NOTHING: Final = "no service has recorded a run on this host"
 
 
@@ -23,5 +21,4 @@ def page(evidence: Evidence, source: str, at: datetime) -> str:
     """What `analyze` prints of the records of `source`; the sentence where none can be judged."""
     if evidence.diagnosis is None or evidence.history is None:
         return f"{sentence(evidence)}\n"
-    view = View(width=_WIDTH, now=at)
-    return "".join(painted(analysis(evidence.diagnosis, evidence.history, source, view), color=False))
+    return analysis_text(evidence.diagnosis, evidence.history, source, at)

@@ -28,7 +28,7 @@ _NOT_GIVEN: Final = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.ENODEV})
 """What file systems say that cannot hold disk for a file."""
 
 
-class Spool:
+class Backlog:
     """The blocks that are kept. A file has about `segment_bytes` of them: disk is freed piece by piece.
 
     A file is unlinked as soon as it is made: nothing is left of it whatever becomes of the process.
