@@ -1,0 +1,63 @@
+"""`make matrix`: the tests under each Python, with the lowest and with the newest libraries that pyproject.toml allows.
+
+`make matrix MATRIX='--python 3.13'` is one Python, `MATRIX="--session 'tests-3.11(lowest)'"` one session, and what follows
+`--` goes to pytest.
+"""
+
+import nox
+
+PYTHONS = ["3.11", "3.12", "3.13"]
+RESOLUTIONS = {"lowest": "lowest-direct", "newest": "highest"}
+"""What uv calls them. Lowest are the libraries that we name, and the newest that those allow."""
+
+SAME_UNDER_EVERY_PYTHON = [
+    "tests/shell",
+    "tests/system",
+    "tests/fuzz",
+    "tests/test_shim_concurrency.py",
+    "tests/test_shim_endings.py",
+    "tests/test_shim_harm.py",
+    "tests/test_array_harm.py",
+    "tests/test_packages.py",
+    "tests/test_standalone.py",
+    "tests/test_container.py",
+]
+"""These test bash, systemd and packages, or take their time; `make test` has them."""
+
+nox.options.default_venv_backend = "uv"
+nox.options.reuse_existing_virtualenvs = True
+nox.options.envdir = ".cache/nox"
+
+
+@nox.session(python=PYTHONS)
+@nox.parametrize("libraries", list(RESOLUTIONS), ids=list(RESOLUTIONS))
+def tests(session: nox.Session, libraries: str) -> None:
+    """Test what depends on Python and its libraries."""
+    resolved = f"{session.create_tmp()}/requirements.txt"
+    asked_for = ("--extra", "reporter", "--group", "test", "pyproject.toml")
+    session.run(
+        "uv",
+        "pip",
+        "compile",
+        "--quiet",
+        f"--python-version={session.python}",
+        f"--resolution={RESOLUTIONS[libraries]}",
+        f"--output-file={resolved}",
+        "--upgrade",
+        "--no-annotate",
+        "--no-header",
+        *asked_for,
+    )
+    session.run("uv", "pip", "sync", "--quiet", resolved)
+    session.install("--quiet", "--no-deps", "--editable", ".")
+    session.run(
+        "python",
+        "-m",
+        "pytest",
+        "--quiet",
+        "--numprocesses=auto",
+        "--dist=worksteal",
+        *(f"--ignore={path}" for path in SAME_UNDER_EVERY_PYTHON),
+        *session.posargs,
+        env={"PYTHONPATH": None},
+    )
