@@ -1,7 +1,7 @@
-"""`make matrix`: the tests under each Python, with the lowest and with the newest libraries that pyproject.toml allows.
+"""`make matrix`: tests under each Python, with the lowest and the newest libraries that pyproject.toml allows.
 
-`make matrix MATRIX='--python 3.13'` is one Python, `MATRIX="--session 'tests-3.11(lowest)'"` one session, and what follows
-`--` goes to pytest.
+`make matrix MATRIX='--python 3.13'` is one Python, `MATRIX="--session 'tests-3.11(lowest)'"` one session.
+What follows `--` goes to pytest.
 """
 
 import nox
@@ -33,7 +33,7 @@ nox.options.envdir = ".cache/nox"
 @nox.parametrize("libraries", list(RESOLUTIONS), ids=list(RESOLUTIONS))
 def tests(session: nox.Session, libraries: str) -> None:
     """Test what depends on Python and its libraries."""
-    resolved = f"{session.create_tmp()}/requirements.txt"
+    resolved = f"{session.virtualenv.location}/requirements.txt"
     asked_for = ("--extra", "reporter", "--group", "test", "pyproject.toml")
     session.run(
         "uv",
@@ -49,7 +49,7 @@ def tests(session: nox.Session, libraries: str) -> None:
         *asked_for,
     )
     session.run("uv", "pip", "sync", "--quiet", resolved)
-    session.install("--quiet", "--no-deps", "--editable", ".")
+    session.install("--quiet", "--no-deps", "--editable", ".", "pip")
     session.run(
         "python",
         "-m",
@@ -57,6 +57,8 @@ def tests(session: nox.Session, libraries: str) -> None:
         "--quiet",
         "--numprocesses=auto",
         "--dist=worksteal",
+        "-m",
+        "not slow",
         *(f"--ignore={path}" for path in SAME_UNDER_EVERY_PYTHON),
         *session.posargs,
         env={"PYTHONPATH": None},
