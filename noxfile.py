@@ -1,4 +1,4 @@
-"""`make matrix`: tests under each Python, with the lowest and the newest libraries that pyproject.toml allows.
+"""`make matrix`: tests under each Python, with the lowest and the newest libraries that are allowed.
 
 `make matrix MATRIX='--python 3.13'` is one Python, `MATRIX="--session 'tests-3.11(lowest)'"` one session.
 What follows `--` goes to pytest.
