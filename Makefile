@@ -46,6 +46,9 @@ bench: $(READY) ## measure what recording costs, and rewrite the table in docs/p
 bench-bundle: $(READY) ## measure a bundle of a journal of 1 GiB, and rewrite the table in docs/bundle.md
 	@$(PYTHON) -m bench.bundle
 
+bench-growth: $(READY) ## measure how costs grow, and draw docs/performance/*.svg (some minutes)
+	@$(PYTHON) -m bench.growth
+
 examples: $(READY) ## run the hosts of docs/examples anew (half an hour); EXAMPLES='good oom' for some of them
 	@$(PYTHON) -m examples $(EXAMPLES)
 
