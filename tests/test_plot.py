@@ -1,7 +1,7 @@
 """The plots of the benchmarks: well-formed, every line named, and no name upon another."""
 
-from itertools import pairwise
 import re
+from itertools import pairwise
 from xml.etree import ElementTree as ET
 
 import pytest
