@@ -2,16 +2,19 @@
 
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test golden check fuzz bench bench-bundle examples bashes man install deb rpm standalone clean
+.PHONY: help demo test matrix golden check fuzz bench bench-bundle bench-growth examples bashes lock audit dependencies man \
+  install deb rpm standalone clean
 
 DESTDIR =
 PREFIX = /usr/local
 OPTIONS =
 PYTEST_ARGS =
 SECONDS = 600
+MATRIX =
 EXAMPLES =
 
 READY = .venv/.ready
+UPKEEP = .cache/upkeep/.ready
 PYTHON = .venv/bin/python
 # The shell tests run under `bash` and under each of these, separated by colons.
 BASHES = $(subst $() ,:,$(strip $(subst :, ,$(SERVICE_RECORD_BASHES)) $(abspath $(wildcard .cache/bashes/bash-*))))
@@ -24,6 +27,9 @@ demo: $(READY) ## record a failing bootstrap and show what failed, where, and wh
 
 test: $(READY) ## run every test; on every core; PYTEST_ARGS='-k name' for some of them
 	@SERVICE_RECORD_BASHES='$(BASHES)' $(PYTHON) -m pytest --numprocesses=auto --dist=worksteal $(PYTEST_ARGS)
+
+matrix: $(UPKEEP) ## test under Python 3.11, 3.12 and 3.13, with the lowest and the newest libraries; MATRIX='--list'
+	@PATH=$(abspath $(dir $(UPKEEP))bin):$$PATH nox --download-python never $(MATRIX)
 
 golden: $(READY) ## write what every output says of every example into tests/golden anew
 	@$(PYTHON) -m tests.golden
@@ -40,11 +46,23 @@ bench: $(READY) ## measure what recording costs, and rewrite the table in docs/p
 bench-bundle: $(READY) ## measure a bundle of a journal of 1 GiB, and rewrite the table in docs/bundle.md
 	@$(PYTHON) -m bench.bundle
 
+bench-growth: $(READY) ## measure how costs grow, and draw docs/performance/*.svg (some minutes)
+	@$(PYTHON) -m bench.growth
+
 examples: $(READY) ## run the hosts of docs/examples anew (half an hour); EXAMPLES='good oom' for some of them
 	@$(PYTHON) -m examples $(EXAMPLES)
 
 bashes: ## fetch other versions of bash for `make test` into .cache/bashes (Debian, as root)
 	@.ci/bashes
+
+lock: $(UPKEEP) ## write requirements/*.txt anew: the newest libraries that pyproject.toml allows, with their hashes
+	@.ci/lock
+
+audit: $(UPKEEP) ## ask a vulnerability service about everything that requirements/*.txt has locked
+	@.ci/audit
+
+dependencies: $(READY) ## print what is installed with the command, why, how large, with which licence; into docs/dependencies.md
+	@$(PYTHON) -m packages.dependencies
 
 man: $(READY) ## write man pages and shell completions into build/share
 	@rm -rf build/share
@@ -63,14 +81,19 @@ rpm: $(READY) ## make the RPM package of the same, with packages/service-record.
 # In an environment of its own: what is not installed there cannot get into the executable.
 standalone: $(READY) ## make build/service-record, the whole command in one executable for hosts without Python (with gcc)
 	@$(PYTHON) -m venv .cache/standalone
-	@.cache/standalone/bin/python -m pip install -qq --upgrade 'pip>=25.1'
-	@env -u PYTHONPATH .cache/standalone/bin/python -m pip install -qq --group standalone '.[reporter]'
+	@env -u PYTHONPATH .ci/install .cache/standalone standalone
 	@.cache/standalone/bin/python -B -m packages.standalone build/service-record
 
 clean: ## remove everything that was made, .venv too
 	rm -rf .venv .cache build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(READY): pyproject.toml .ci/setup
+$(UPKEEP): pyproject.toml
+	@$(or $(wildcard $(PYTHON)),python3) -m venv --clear $(@D)
+	@$(@D)/bin/python -m pip install -qq --upgrade 'pip>=25.1'
+	@$(@D)/bin/python -m pip install -qq --group upkeep
+	@touch $@
+
+$(READY): pyproject.toml requirements/dev.txt .ci/setup .ci/install
 	@.ci/setup
 	@touch $@

@@ -48,12 +48,13 @@ def here(pid: int | None = None) -> dict[str, Any]:
 
 
 @pytest.fixture
-def records(tmp_path: Path) -> Path:
-    """A host whose bootkube has no image, with a service that waits for it."""
-    write_lines(tmp_path / "bootkube.json", *failed_run("cvo-bootstrap", **NO_IMAGE))
-    write_lines(tmp_path / "approve-csr.json", entry(), entry(Phase.STAGE_START, 1, stage="wait"))
-    write_lines(tmp_path / "crio.json", *succeeded())
-    return tmp_path
+def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A host whose bootkube has no image, with a service that waits for it; its path fits into a line."""
+    directory = tmp_path_factory.mktemp("host")
+    write_lines(directory / "bootkube.json", *failed_run("cvo-bootstrap", **NO_IMAGE))
+    write_lines(directory / "approve-csr.json", entry(), entry(Phase.STAGE_START, 1, stage="wait"))
+    write_lines(directory / "crio.json", *succeeded())
+    return directory
 
 
 PAGE = """\

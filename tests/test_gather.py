@@ -134,7 +134,7 @@ def test_a_program_killed_by_a_signal_is_a_failure(host: Host) -> None:
 
 
 def test_a_program_that_hangs_is_killed_and_what_it_printed_is_kept(host: Host) -> None:
-    host.program("df", f"echo $$ >{host.root}/pid; echo first; trap '' TERM; while :; do sleep 1000; done")
+    host.program("df", f"trap '' TERM; echo first; echo $$ >{host.root}/pid; while :; do sleep 1000; done")
 
     result = host.gather(command("df", seconds=3))
 
@@ -363,7 +363,7 @@ from service_record.reporter.gather import Collector
 from service_record.reporter.gather.take import Command
 
 host = Host(Path(sys.argv[1]))
-host.program("df", f"echo $$ >{host.root}/pid; echo first; trap '' TERM; while :; do sleep 1000; done")
+host.program("df", f"trap '' TERM; echo first; echo $$ >{host.root}/pid; while :; do sleep 1000; done")
 host.gather(Collector("df", "df.txt", Command(("df",)), seconds=1000))
 """
 

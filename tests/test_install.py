@@ -94,7 +94,10 @@ def test_closing_every_record_brings_the_helper_that_does_it(root: Path) -> None
 def test_make_install_makes_the_same_tree(tmp_path: Path, root: Path) -> None:
     packaged = tmp_path / "packaged"
     subprocess.run(
-        ["make", "--silent", "install", f"DESTDIR={packaged}", "OPTIONS=--all-services --array --reporter"],
+        [
+            *("make", "--silent", "install", f"PYTHON={sys.executable}", f"DESTDIR={packaged}"),
+            "OPTIONS=--all-services --array --reporter",
+        ],
         cwd=REPOSITORY,
         check=True,
     )

@@ -145,6 +145,17 @@ def test_whatever_the_bytes_lines_stay_and_twice_is_once(text: bytes) -> None:
     assert redacted(once) == once
 
 
+def test_a_secret_before_what_seems_to_go_on_from_the_line_above_is_masked() -> None:
+    key = next(example for example in EXAMPLES if "client-key-data: " in example.text).text.encode()
+    key = key[: key.index(b"\n", key.index(b"client-key-data: ")) + 1]
+    after = redacted(
+        key + b"    token: je92xutZTZjHlJRhTDvW7295GIfJii7V X-Secret-Key: NiWQRs+O0CH11kOsmSrp5me1uU"
+    )
+    assert b"je92xutZ" not in after
+    assert b"NiWQRs" not in after
+    assert redacted(after) == after
+
+
 def test_blocks_do_not_cut_secrets() -> None:
     """A secret at every place around the end of a block, in lines and in one long line."""
     secret = b"hunter2hunter3"

@@ -1,5 +1,6 @@
 """The wheel and the source distribution, as people get them: with nothing of the checkout."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -18,10 +19,11 @@ EVERYTHING = ("--shim", "--all-services", "--array", "--reporter")
 WHAT_ELSE_IT_NEEDS = sysconfig.get_path("purelib")
 
 
-def built(directory: Path, kind: str, source: Path = REPOSITORY) -> Path:
+def built(directory: Path, kind: str, source: Path = REPOSITORY, umask: int = -1, **environment: str) -> Path:
     """The wheel or sdist that hatchling, which pip has build it, makes of a source tree."""
     build = [sys.executable, "-m", "hatchling", "build", "--directory", str(directory), "--target", kind]
-    subprocess.run(build, cwd=source, check=True, capture_output=True)
+    there = os.environ | environment
+    subprocess.run(build, cwd=source, env=there, umask=umask, check=True, capture_output=True)
     (made,) = directory.iterdir()
     return made
 
@@ -108,3 +110,24 @@ def test_the_source_distribution_makes_the_same_wheel(tmp_path: Path, wheel: Pat
     (unpacked,) = (tmp_path / "unpacked").iterdir()
     again = built(tmp_path / "wheel", "wheel", unpacked)
     assert again.read_bytes() == wheel.read_bytes()
+
+
+def another_checkout(directory: Path) -> Path:
+    """The same files, checked out at another time by somebody whose group may write."""
+    left_out = shutil.ignore_patterns(".git", ".cache", ".venv", "build", "dist", "__pycache__", ".*_cache")
+    shutil.copytree(REPOSITORY, directory, symlinks=True, ignore=left_out)
+    for path in directory.rglob("*"):
+        if not path.is_symlink():
+            path.chmod(path.stat().st_mode | 0o020)
+            os.utime(path, (1_600_000_000, 1_600_000_000))
+    return directory
+
+
+@pytest.mark.parametrize("kind", ["wheel", "sdist"])
+def test_two_builds_are_the_same_bytes_wherever_and_whenever_they_are_made(tmp_path: Path, kind: str) -> None:
+    source = another_checkout(tmp_path / "elsewhere")
+    elsewhere = {"TZ": "Asia/Kolkata", "LC_ALL": "C", "HOME": str(tmp_path), "PYTHONHASHSEED": "7"}
+    there = built(tmp_path / "theirs", kind, source, umask=0o077, **elsewhere)
+    here = built(tmp_path / "ours", kind)
+    assert there.name == here.name
+    assert there.read_bytes() == here.read_bytes()

@@ -149,8 +149,8 @@ class Redactor:
     def _line(self, line: bytes) -> bytes:
         if self._body.is_open:
             masked = self._body.masked(line, self.counts)
-            if masked != line:
-                return masked
+            if masked != line:  # what stands before it in its line may be another secret
+                return self._rules.masked(masked, self.counts, certain=self._only_certain)
         masked = self._rules.masked(line, self.counts, certain=self._only_certain)
         self._body.begins_in(line, masked)
         return masked

@@ -1,14 +1,16 @@
 """Runs each kind of ending with the shim and without it, and judges what was recorded of it."""
 
 import re
+import signal
 import tempfile
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
 
-from tests.endings.kinds import Kind, Place, kinds
+from tests.endings.kinds import OPTIONS, Kind, Place, kinds
 from tests.shell.scripts import ABSENT, SHIM, Bash, Completed, Entry, run_script
 
 
@@ -22,6 +24,8 @@ class Verdict(StrEnum):
     NO_FAILURE = "no failure"
 
 
+AT_ONCE = 4
+"""Most of an ending is waiting for processes to begin and to end."""
 COUNTED = (Verdict.EXACT, Verdict.APPROXIMATE, Verdict.ABSENT, Verdict.WRONG)
 
 
@@ -78,6 +82,28 @@ class Ending:
             return True
         return squeezed(self.end["command"]) in squeezed(self.text_from(place))
 
+    @property
+    def complaints(self) -> list[str]:
+        """What no ending may come to, whatever the table says."""
+        status = self.without.returncode
+        expected = ("failure" if status else "success", status if status >= 0 else None)
+        told = None if self.end is None else (self.end["result"], self.end.get("exitCode"))
+        unrecorded = "unrecorded" in self.kind.settings
+        wrong = {
+            "a false line": self.verdict is Verdict.WRONG,
+            "changed": self.recorded.behaviour != self.without.behaviour,
+            "a false end": told != (None if unrecorded else expected),
+            "a damaged line": bool(self.recorded.damaged),
+            "another command": self.verdict is Verdict.EXACT and not self.has_the_true_command,
+        }
+        return [f"{self}: {complaint}: {self.end}" for complaint, holds in wrong.items() if holds]
+
+    def __str__(self) -> str:
+        status = self.without.returncode
+        ended = f"exited {status}" if status >= 0 else f"died of {signal.Signals(-status).name[3:]}"
+        line = "" if self.verdict is Verdict.NO_FAILURE else f"; line {self.verdict}"
+        return f"{self.kind.title}; {self.options}: {ended}{line}"
+
     def text_from(self, place: Place) -> str:
         """Return the text that begins with the line of a place."""
         text = self.kind.others.get(place.file.removeprefix("./"), self.kind.text(self.options))
@@ -114,6 +140,13 @@ def run(bash: Bash, options: str, kind: Kind, shim: Path) -> Completed:
             name=kind.name,
             how=kind.settings.get("run", "file"),
         )
+
+
+def endings(bash: Bash) -> list[Ending]:
+    """Every kind of ending, with each set of options."""
+    cases = [(kind, options) for kind in kinds() for options in OPTIONS]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(lambda case: ending(bash, case[1], case[0]), cases))
 
 
 def score(bash: Bash, options: str) -> Counter[Verdict]:

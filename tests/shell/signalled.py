@@ -1,7 +1,9 @@
 """Starts a command, signals it once the file `ready` is there, and prints how it ended.
 
 `signalled.py SIGNAL shell|group COMMAND...`: the signal goes to the command alone (as with KillMode=mixed) or
-to its whole group (as with control-group). Prints `died of TERM` or `exited 3`, and ` late` if it took long.
+to its whole group (as with control-group). What goes on nevertheless is let go: the file `going` is made, and
+the FIFO `over`, if there is one, has a writer for a moment. Prints `died of TERM` or `exited 3`, and ` late`
+if it took long.
 """
 
 import os
@@ -21,6 +23,22 @@ def ending(returncode: int, seconds: float) -> str:
     return how + (" late" if seconds > SOON else "")
 
 
+def ended(process: "subprocess.Popen[bytes]") -> bool:
+    """Whether a process ends within a moment."""
+    try:
+        process.wait(0.5)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def let_go() -> None:
+    """Have what waits for it go on."""
+    Path("going").touch()
+    if Path("over").is_fifo():
+        os.close(os.open("over", os.O_RDWR | os.O_NONBLOCK))
+
+
 name, target, *command = sys.argv[1:]
 ready = Path("ready")
 ready.unlink(missing_ok=True)
@@ -30,7 +48,8 @@ while not ready.exists() and process.poll() is None:
 time.sleep(0.04)
 sent = time.monotonic()
 (os.kill if target == "shell" else os.killpg)(process.pid, signal.Signals[f"SIG{name}"])
-process.wait()
+while not ended(process):
+    let_go()
 print(ending(process.returncode, time.monotonic() - sent))
 try:
     os.killpg(process.pid, signal.SIGKILL)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
-# A run that a signal ends is not a success, and it dies of that same signal as soon as it would have without us.
+# A run that a signal ends is not a success, and it dies of that same signal as soon as it would have without us. Every signal in
+# every ordinary state has tests/matrix.
 
 load helpers
 
@@ -39,36 +40,6 @@ END
   done
 }
 
-@test "a signal during a foreground child" {
-  service_in 'child'
-  interrupted_alike TERM shell group
-  interrupted_alike HUP shell group
-  interrupted_alike USR1 shell group
-  interrupted_alike PIPE shell group
-  interrupted_alike INT group
-}
-
-@test "a signal during wait" {
-  service_in 'child & wait'
-  interrupted_alike TERM shell group
-  interrupted_alike HUP shell
-}
-
-@test "a signal during a pipeline" {
-  service_in 'child | cat'
-  interrupted_alike TERM shell group
-}
-
-@test "a signal during a subshell" {
-  service_in '(child; :)'
-  interrupted_alike TERM shell group
-}
-
-@test "a signal during a command substitution" {
-  service_in 'x=$(child)'
-  interrupted_alike TERM shell group
-}
-
 @test "a signal during the last line of the script" {
   script state.sh <<'END'
 . "$SHIM"
@@ -100,15 +71,6 @@ END
   SIGNAL=TERM TO=shell
   unchanged state.sh
   [ "$(entries phase result signal | tail -n 1)" = "service end failure unknown" ]
-}
-
-@test "a signal in a builtin loop kills as soon as without us" {
-  service_in 'while :; do : >ready; done'
-  for SIGNAL in TERM HUP; do
-    TO=shell
-    unchanged state.sh
-    grep -qx "died of $SIGNAL" with/out
-  done
 }
 
 @test "an interrupt that bash leaves to its foreground child is left to it" {
@@ -161,16 +123,6 @@ END
   unchanged state.sh
   grep -qx survived with/out
   [ "$(entries | tail -n 1)" = "service end success" ]
-}
-
-@test "SIGKILL leaves the start and no end" {
-  service_in 'child'
-  SIGNAL=KILL TO=group
-  unchanged state.sh
-  entries_are <<'END'
-service start
-stage start waiting
-END
 }
 
 @test "a service that ends well with children still running is a success" {

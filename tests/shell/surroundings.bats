@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Whatever a service has done to its shell, the shim neither is hurt by it nor changes it.
+# Whatever a service has done to its shell, the shim neither is hurt by it nor changes it. Options have tests/matrix.
 
 load helpers
 
@@ -34,35 +34,6 @@ stage start one
 stage end one success
 service end success
 END
-}
-
-@test "every option of set, on and off" {
-  for option in $("$TEST_BASH" -c 'set -o' | cut -d ' ' -f 1 | cut -f 1 | grep -Ev '^(noexec|onecmd|verbose|xtrace)$'); do
-    for sign in - +; do
-      echo "set ${sign}o $option"
-      service_with "set ${sign}o $option"
-      [[ $option != errexit ]] || sed -i 's/^(exit.*/true | true/' odd.sh
-      unchanged_and_recorded
-    done
-  done
-}
-
-@test "every option of shopt, on and off" {
-  for option in $("$TEST_BASH" -c shopt | cut -f 1 | cut -d ' ' -f 1); do
-    for switch in -s -u; do
-      echo "shopt $switch $option"
-      service_with "shopt $switch $option"
-      unchanged_and_recorded
-    done
-  done
-}
-
-@test "an older compatibility level" {
-  for level in 31 42 43 44 50 51; do
-    echo "BASH_COMPAT=$level"
-    service_with "BASH_COMPAT=$level"
-    unchanged_and_recorded
-  done
 }
 
 @test "set -v still records" {

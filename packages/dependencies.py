@@ -1,0 +1,184 @@
+"""`make dependencies`: what is installed with the command, and what it is developed with.
+
+It goes into docs/dependencies.md. Reasons are the comments in pyproject.toml; versions, licences, sizes and
+what each pulls in are those of what is installed here, as requirements/dev.txt has it.
+"""
+
+import re
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Final
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from bench.table import aligned, replace_between
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+PAGE: Final = ROOT / "docs/dependencies.md"
+LOCK: Final = ROOT / "requirements/dev.txt"
+_REASON: Final = re.compile(r'^ *"([^"]+)",? *# *(.+)$', re.MULTILINE)
+_PIN: Final = re.compile(r"^([a-z0-9.-]+)==([^ ;\\]+)", re.MULTILINE)
+_CLASSIFIER: Final = "License :: OSI Approved :: "
+_LICENCES: Final = {
+    "MIT License": "MIT",
+    "BSD": "BSD-3-Clause",
+    "BSD License": "BSD-3-Clause",
+    "Apache Software License": "Apache-2.0",
+    "Apache 2.0": "Apache-2.0",
+    "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
+    "GNU General Public License (GPL)": "GPL",
+}
+"""What older metadata says, and the name of that licence in the list of SPDX."""
+
+HEAD: Final = ("library", "version", "why", "pulls in", "licence", "size")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dependency:
+    """A library that this project names, or that one of those pulls in."""
+
+    name: str
+    version: str
+    licence: str
+    size: int
+    """Bytes of its files as installed, without compiled bytecode."""
+    needs: tuple[str, ...]
+    why: str = ""
+
+    def cells(self) -> tuple[str, ...]:
+        needs = ", ".join(self.needs)
+        return self.name, self.version, self.why, needs, self.licence, f"{self.size / 1e6:.2f} MB"
+
+
+@cache
+def project() -> dict[str, list[Requirement]]:
+    """What pyproject.toml asks for: `runtime`, each extra and each group, without what they include."""
+    told = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    asked = {"runtime": told["project"]["dependencies"], **told["project"]["optional-dependencies"]}
+    asked |= told["dependency-groups"]
+    return {
+        part: [Requirement(each) for each in requirements if isinstance(each, str)]
+        for part, requirements in asked.items()
+    }
+
+
+@cache
+def reasons() -> dict[str, str]:
+    """What the comment behind each requirement in pyproject.toml says; by name; the first that is said."""
+    found = _REASON.findall((ROOT / "pyproject.toml").read_text())
+    return {canonicalize_name(Requirement(text).name): why for text, why in reversed(found)}
+
+
+def locked(path: Path = LOCK) -> dict[str, str]:
+    """The version that a lock has of each library."""
+    return dict(_PIN.findall(path.read_text()))
+
+
+def licence(of: Distribution) -> str:
+    """Its licence as an expression of SPDX where its metadata allows to tell; what it says, where not."""
+    metadata = of.metadata
+    classifiers = metadata.get_all("Classifier") or []
+    said = [each.removeprefix(_CLASSIFIER) for each in classifiers if each.startswith(_CLASSIFIER)]
+    if expressions := metadata.get_all("License-Expression"):
+        return str(expressions[0])
+    names = said or metadata.get_all("License") or ["unknown"]
+    return " AND ".join(_LICENCES.get(name, name.partition("\n")[0]) for name in names)
+
+
+def installed(name: str) -> Dependency | None:
+    """What is installed here of that name; None for what this Python does not need."""
+    try:
+        of = distribution(name)
+    except PackageNotFoundError:
+        return None
+    wanted = (Requirement(each) for each in of.requires or ())
+    needs = {each.name for each in wanted if each.marker is None or each.marker.evaluate({"extra": ""})}
+    files = [file.locate() for file in of.files or () if file.suffix != ".pyc"]
+    return Dependency(
+        name=canonicalize_name(name),
+        version=of.version,
+        licence=licence(of),
+        size=sum(Path(str(file)).stat().st_size for file in files if Path(str(file)).is_file()),
+        needs=tuple(sorted(map(canonicalize_name, needs))),
+        why=reasons().get(canonicalize_name(name), ""),
+    )
+
+
+def direct(*parts: str) -> list[Dependency]:
+    """What these parts of pyproject.toml name, as far as it is installed, each once, in order of name."""
+    names = {canonicalize_name(each.name) for part in parts for each in project()[part]}
+    return [found for name in sorted(names) if (found := installed(name))]
+
+
+def pulled_in(roots: Sequence[Dependency]) -> list[Dependency]:
+    """What those pull in that are not named themselves, in order of name."""
+    named = {each.name for each in roots}
+    found: dict[str, Dependency] = {}
+    waiting = [name for each in roots for name in each.needs]
+    while waiting:
+        name = waiting.pop()
+        if name not in named | found.keys() and (dependency := installed(name)):
+            found[name] = dependency
+            waiting += dependency.needs
+    needing = [*roots, *found.values()]
+    return [
+        replace(found[name], why=f"for {', '.join(each.name for each in needing if name in each.needs)}")
+        for name in sorted(found)
+    ]
+
+
+def tree(names: Sequence[str], depth: int = 1) -> Iterator[str]:
+    """A line for each library, indented below what needs it."""
+    for name in names:
+        if found := installed(name):
+            yield f"{'    ' * depth}{name} {found.version}"
+            yield from tree(found.needs, depth + 1)
+
+
+def sections() -> dict[str, str]:
+    """The generated parts of the page, by the name of their place in it."""
+    runtime, reporter = direct("runtime"), direct("reporter")
+    development = direct("test", "check", "dev")
+    shipped = [*runtime, *reporter]
+    others = pulled_in(shipped)
+    names = [each.name for each in runtime]
+    lines = ["service-record", *tree(names), "service-record[reporter], besides"]
+    lines += tree([each.name for each in reporter])
+    count, size = len(shipped) + len(others), sum(each.size for each in [*shipped, *others])
+    shown = {each.name for each in shipped}
+    return {
+        "runtime": table(runtime),
+        "reporter": table(reporter),
+        "pulled in": table(others),
+        "tree": "\n".join(["```", *lines, "```", "", f"{count} libraries, {size / 1e6:.0f} MB."]),
+        "development": table(each for each in development if each.name not in shown),
+    }
+
+
+def table(rows: Iterable[Dependency]) -> str:
+    return aligned([HEAD, *(row.cells() for row in rows)])
+
+
+def main() -> int:
+    """The exit status: 1 when something is not installed as it is locked."""
+    everything = direct(*(part for part in project() if part not in {"upkeep", "standalone"}))
+    pins = locked()
+    wrong = [each for each in [*everything, *pulled_in(everything)] if pins.get(each.name) != each.version]
+    if wrong:
+        said = ", ".join(f"{each.name} {each.version} instead of {pins.get(each.name)}" for each in wrong)
+        print(f"{LOCK.relative_to(ROOT)}: installed here is {said}: run .ci/setup", file=sys.stderr)
+        return 1
+    for name, text in sections().items():
+        replace_between(PAGE, name, text)
+    print(sections()["tree"])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+"""The cases of the matrix, each a small service, made of tables of what is set, trapped and signalled."""
+
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from tests.shell.scripts import NO_LOOKUP, Bash
+
+HERE: Final = "# HERE"
+"""Behind the line at which a service fails, if it fails."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One service, and the signal that it gets, if it gets one."""
+
+    title: str
+    script: str
+    signal: str = ""
+    """As `TERM shell`: to bash alone; or `TERM group`."""
+
+
+ENDS: Final = {
+    "ends": ("", "true"),
+    "exits 3": ("", f"leave() {{\n  exit 3 {HERE} leave\n}}\nleave"),
+    "fails": ("set -eE", f"test -e /nowhere {HERE}"),
+    "unbound": ("set -u", f'echo "$NOPE" {HERE}'),
+}
+"""How a service ends: the options that this takes, and its last lines."""
+
+# Options that make bash run nothing, or that print what is run: tests/shell/surroundings.bats has those two.
+_NOT_TO_BE_COMPARED: Final = {"noexec", "onecmd", "verbose", "xtrace"}
+_SHOWN: Final = """if (exit 5); then :; else echo "$?"; fi
+true | true
+echo "$? ${PIPESTATUS[*]} $own $* $-"
+set +o
+shopt
+umask
+declare -p own
+trap -p TERM INT HUP
+"""
+COMPATIBILITY: Final = ("31", "42", "43", "44", "50", "51")
+EVENTS: Final = ("EXIT", "ERR", "DEBUG", "RETURN", "TERM", "HUP", "USR1", "CHLD", "PIPE")
+ACTIONS: Final = {"a handler": 'echo "trapped $?"', "ignored": ""}
+SIGNALS: Final = ("TERM", "HUP", "INT", "QUIT", "PIPE", "USR1", "KILL")
+TARGETS: Final = ("shell", "group")
+STATES: Final = {
+    "a child": "child",
+    "wait": "child & wait",
+    "a pipeline": "child | cat",
+    "a subshell": "(child; :)",
+    "a command substitution": "said=$(child)",
+    "a function": "work() { child; }; work",
+    "a builtin loop": ": >ready; while [[ ! -e going ]]; do :; done",
+    "read": ": >ready; read -r _ <over || :",
+    "a handler of its own": "trap 'echo handled; exit 9' TERM HUP USR1; child & wait",
+}
+"""What a service is doing when it is signalled. `over` is a FIFO that has no writer until it is let go."""
+
+
+def recorded(before: str, after: str, ending: str) -> str:
+    """A service that sets something before sourcing or after it, runs a stage, and ends."""
+    options, last = ENDS[ending]
+    lines = [options, before, '. "$SHIM"', after, "record_service_stage_start one", "echo working"]
+    return "\n".join([*filter(None, lines), "record_service_stage_success", last, ""])
+
+
+def settings(bash: Bash) -> Iterator[str]:
+    """What sets each option of `set` and `shopt` to the value that it does not have by itself."""
+    for listing in ("set -o", "shopt"):
+        asked = [str(bash.path), "-c", listing]
+        printed = subprocess.run(asked, check=True, capture_output=True, text=True, env=NO_LOOKUP).stdout
+        for name, value in (line.split() for line in printed.splitlines()):
+            if name in _NOT_TO_BE_COMPARED:
+                continue
+            if listing == "shopt":
+                yield f"shopt {'-u' if value == 'on' else '-s'} {name}"
+            else:
+                yield f"set {'+' if value == 'on' else '-'}o {name}"
+    yield from (f"BASH_COMPAT={level}" for level in COMPATIBILITY)
+
+
+def options(bash: Bash) -> Iterator[Case]:
+    """Every option of this bash, and every older level of compatibility; ending well and by exit."""
+    for setting in settings(bash):
+        for ending in ("ends", "exits 3"):
+            script = recorded(f"own='its own'\n{setting}", "", ending)
+            yield Case(title=f"{setting}; {ending}", script=script.replace("echo working\n", _SHOWN))
+
+
+def traps(_: Bash) -> Iterator[Case]:
+    """Every event, trapped before sourcing and after it, with every way to end."""
+    for event in EVENTS:
+        for what, action in ACTIONS.items():
+            for ending in ENDS:
+                trap = f"trap '{action}' {event}"
+                title = f"{event} {what}"
+                yield Case(title=f"{title}, set before; {ending}", script=recorded(trap, "", ending))
+                yield Case(title=f"{title}, set after; {ending}", script=recorded("", trap, ending))
+
+
+def signals(_: Bash) -> Iterator[Case]:
+    """Every signal, to the shell alone and to its group, in every state."""
+    for state, code in STATES.items():
+        for name in SIGNALS:
+            for target in TARGETS:
+                script = f"""ulimit -c 0
+child() {{ "$BASH" -c ': >ready; exec cat over'; }}
+. "$SHIM"
+record_service_stage_start waiting
+{code}
+echo survived
+record_service_stage_success
+"""
+                title = f"{name} to the {target} in {state}"
+                yield Case(title=title, script=script, signal=f"{name} {target}")
+
+
+DIMENSIONS: Final[dict[str, Callable[[Bash], Iterator[Case]]]] = {
+    "options": options,
+    "traps": traps,
+    "signals": signals,
+}

@@ -1,0 +1,110 @@
+"""Runs cases with the shim and without it, and says in a line what came of each."""
+
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.matrix.cases import HERE, Case
+from tests.shell.scripts import ABSENT, SHIM, Bash, Completed, Entry, run_script
+
+SIGNALLED: Final = Path(run_script.__code__.co_filename).with_name("signalled.py")
+SEEN_BY_THE_SERVICE: Final = ("DEBUG a handler", "CHLD a handler")
+"""These see two commands of our EXIT trap, and the one process that sourcing forks: docs/shell.md says so."""
+_TOLD: Final = {"exitCode": "status", "signal": "signal"}
+_PID: Final = re.compile(rb"( )\d+(?= )")
+AT_ONCE: Final = 4
+"""Most of a case is waiting for processes to begin and to end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One case under one bash, without the shim and with it."""
+
+    case: Case
+    without: Completed
+    recorded: Completed
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether the service printed and ended as without the shim."""
+        return _seen(self.recorded) == _seen(self.without)
+
+    @property
+    def ended(self) -> str:
+        """How it ended without the shim: `exited 3`, `died of TERM`."""
+        if self.case.signal:
+            return self.without.stdout.decode().splitlines()[-1]
+        return f"exited {self.without.returncode}"
+
+    @property
+    def told(self) -> str:
+        """What the record says of the end: `failure, status 3, line exact`."""
+        ends = self.recorded.of("service end")
+        if not ends:
+            return "no end"
+        end = ends[-1]
+        words = [f"{name} {end[key]}" for key, name in _TOLD.items() if key in end]
+        return ", ".join([str(end["result"]), *words, *self._line(end)])
+
+    def _line(self, end: Entry) -> list[str]:
+        """Whether the line was told, where there is one to tell."""
+        lines = self.case.script.split("\n")
+        true = next((number for number, text in enumerate(lines, 1) if HERE in text), None)
+        if true is None or self.ended == "exited 0":
+            return []
+        if "errorLine" not in end:
+            return ["no line"]
+        if end.get("errorLineApproximate"):
+            return ["line approximate"]
+        return ["line exact" if int(end["errorLine"].split()[0]) == true else "line WRONG"]
+
+    @property
+    def complaints(self) -> list[str]:
+        """What no case may come to, whatever the table says."""
+        starts, stops = (len(self.recorded.of(f"stage {which}")) for which in ("start", "end"))
+        services = [len(self.recorded.of(f"service {which}")) for which in ("start", "end")]
+        failed = self.ended.startswith("exited") and self.ended != "exited 0"
+        wrong = {
+            "changed": not self.unchanged and not self.case.title.startswith(SEEN_BY_THE_SERVICE),
+            "a damaged line": bool(self.recorded.damaged),
+            "not one start and one end": services != [1, self.told != "no end"],
+            "a stage is left open": starts != stops and self.told != "no end",
+            "a false result": self.told.startswith("success") and failed,
+            "a false line": "WRONG" in self.told,
+        }
+        return [f"{self}: {complaint}" for complaint, holds in wrong.items() if holds]
+
+    def __str__(self) -> str:
+        seen = "" if self.unchanged else " (seen)"
+        return f"{self.case.title}: {self.ended}{seen}; {self.told}"
+
+
+def _seen(completed: Completed) -> tuple[int, bytes, bytes]:
+    """What somebody outside sees, but for process ids: bash names the child that died of a signal."""
+    return completed.returncode, completed.stdout, _PID.sub(rb"\1", completed.stderr)
+
+
+def results(bash: Bash, cases: Iterable[Case]) -> list[Result]:
+    """Run each case, in its order."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(lambda case: result(bash, case), cases))
+
+
+def result(bash: Bash, case: Case) -> Result:
+    return Result(case=case, without=run(bash, case, ABSENT), recorded=run(bash, case, SHIM))
+
+
+def run(bash: Bash, case: Case, shim: Path) -> Completed:
+    """Run a case in a directory of its own, and signal it as it wants to be."""
+    wrapper = (sys.executable, "-IS", str(SIGNALLED), *case.signal.split()) if case.signal else ()
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        directory.joinpath("records").mkdir()  # else the shim runs mkdir, and a CHLD trap sees that
+        os.mkfifo(directory / "over")
+        return run_script(bash, case.script, directory, shim=shim, wrapper=wrapper)

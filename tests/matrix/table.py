@@ -1,0 +1,48 @@
+"""The table of results: a file for each minor version of bash, a line for each case."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, Protocol
+
+from tests.endings.judge import endings
+from tests.matrix.cases import DIMENSIONS
+from tests.matrix.running import results
+from tests.shell.scripts import Bash
+
+RESULTS: Final = Path(__file__).with_name("results")
+NAMES: Final = (*DIMENSIONS, "endings")
+
+
+class Outcome(Protocol):
+    """What came of one case; prints as its line of the table."""
+
+    @property
+    def complaints(self) -> list[str]:
+        """What no case may come to."""
+
+
+def outcomes(bash: Bash, dimension: str) -> list[Outcome]:
+    """Run every case of a dimension under a bash."""
+    if dimension == "endings":
+        return list(endings(bash))
+    return list(results(bash, DIMENSIONS[dimension](bash)))
+
+
+def minor(bash: Bash) -> str:
+    """Its version without the patch level: `5.2`."""
+    return bash.version.rpartition(".")[0]
+
+
+def path_for(version: str, dimension: str) -> Path:
+    return RESULTS / version / f"{dimension}.txt"
+
+
+def noted(version: str, dimension: str) -> list[str] | None:
+    """The lines of the table; None for a bash that it does not have."""
+    path = path_for(version, dimension)
+    return path.read_text().splitlines() if path.exists() else None
+
+
+def versions() -> Iterator[str]:
+    """The versions that the table has, oldest first."""
+    yield from sorted(path.name for path in RESULTS.iterdir())

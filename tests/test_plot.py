@@ -1,0 +1,55 @@
+"""The plots of the benchmarks: well-formed, every line named, and no name upon another."""
+
+import re
+from itertools import pairwise
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from bench.growth import PAGE, PLOTS
+from bench.plot import NAME_HEIGHT, RIGHT, TOP, Line, Plot
+
+NAMES = ("<flat>", "as flat", "steep & short")
+PLOT = Plot(
+    title="cost & growth",
+    amount="entries",
+    lines=[
+        Line(name=NAMES[0], points=[(0, 1e-5), (10, 1e-5), (100, 1e-5)]),
+        Line(name=NAMES[1], points=[(0, 1.1e-5), (10, 1e-5), (100, 1.1e-5)]),
+        Line(name=NAMES[2], points=[(0, 1e-6), (10, 1e-2)]),
+    ],
+)
+DRAWN = ET.fromstring(PLOT.svg())
+
+
+def of_class(name: str) -> list[ET.Element]:
+    return [each for each in DRAWN.iter() if name in each.get("class", "").split()]
+
+
+def test_every_line_has_its_name_and_no_name_stands_upon_another() -> None:
+    assert [each.text for each in of_class("name")] == list(NAMES)
+    heights = sorted(float(each.get("y", "0")) for each in of_class("name"))
+    apart = [below - above for above, below in pairwise(heights)]
+    assert min(apart) >= NAME_HEIGHT - 0.1
+
+
+def test_every_point_is_within_the_axes_and_nothing_at_all_is_left_of_the_least() -> None:
+    places = [(float(each.get("cx", "0")), float(each.get("cy", "0"))) for each in of_class("dot")]
+    assert len(places) == 8
+    assert all(x <= RIGHT and y >= TOP for x, y in places)
+    assert places[0][0] < places[1][0] < places[2][0]
+    assert places[1][0] - places[0][0] == pytest.approx(places[2][0] - places[1][0])
+
+
+def test_a_dark_page_has_colours_of_its_own() -> None:
+    light, dark = PLOT.svg().split("prefers-color-scheme: dark")
+    for text in (light, dark):
+        assert len(re.findall(r"\.line\.c\d+ { stroke", text)) >= len(NAMES)
+
+
+def test_the_page_shows_every_plot_that_is_drawn() -> None:
+    drawn = {path.name for path in PLOTS.glob("*.svg")}
+    shown = set(re.findall(r"]\(performance/([a-z]+\.svg)\)", PAGE.read_text()))
+    assert drawn == shown
+    for name in drawn:
+        ET.parse(PLOTS / name)

@@ -1,0 +1,42 @@
+"""Every option, trap, signal and kind of ending: as without the shim, and recorded as the table says."""
+
+import pytest
+
+from tests.endings.kinds import OPTIONS
+from tests.matrix.page import PAGE, sections
+from tests.matrix.table import NAMES, minor, noted, outcomes, versions
+from tests.shell.scripts import Bash, bashes
+
+EXACT_AT_LEAST = {"euoE": 245 / 338, "euo": 245 / 338, "none": 55 / 80}
+"""What a recorder that only knows what bash tells it has reached, as shares of the endings in failure."""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("bash", bashes(), ids=str)
+@pytest.mark.parametrize("dimension", NAMES)
+def test_each_case_runs_as_without_the_shim_and_comes_to_what_the_table_says(
+    bash: Bash, dimension: str
+) -> None:
+    """A bash that the table does not have, such as a newer one, is asked for the rest all the same."""
+    found = outcomes(bash, dimension)
+    lines = list(map(str, found))
+
+    assert [complaint for outcome in found for complaint in outcome.complaints] == []
+    assert noted(minor(bash), dimension) in (lines, None), "python -m tests.matrix writes it anew"
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("version", list(versions()))
+def test_enough_lines_are_exact(version: str, options: str) -> None:
+    lines = noted(version, "endings") or []
+    told = [line.rpartition("line ")[2] for line in lines if f"; {options}: " in line and "; line " in line]
+
+    assert told
+    assert told.count("exact") / len(told) >= EXACT_AT_LEAST[options]
+
+
+def test_the_page_is_made_of_the_results() -> None:
+    text = PAGE.read_text()
+    for name, table in sections().items():
+        assert f"<!-- {name} -->\n{table}\n<!-- /{name} -->" in text, "python -m tests.matrix writes it anew"
