@@ -358,26 +358,32 @@ def test_what_the_bundle_raises_ends_the_round_and_what_runs(host: Host) -> None
 STOPPED = """
 import sys
 from pathlib import Path
-from tests.gathered import Host
+from tests import gathered
 from service_record.reporter.gather import Collector
 from service_record.reporter.gather.take import Command
 
-host = Host(Path(sys.argv[1]))
-host.program("df", f"trap '' TERM; echo first; echo $$ >{host.root}/pid; while :; do sleep 1000; done")
+class Telling(gathered.DirectoryMember):
+    def write(self, data):
+        super().write(data)
+        (host.root / "written").touch()
+
+gathered.DirectoryMember = Telling
+host = gathered.Host(Path(sys.argv[1]))
+host.program("df", f"trap '' TERM; echo $$ >{host.root}/pid; echo first; while :; do sleep 1000; done")
 host.gather(Collector("df", "df.txt", Command(("df",)), seconds=1000))
 """
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, -signal.SIGINT)])
 def test_when_we_are_stopped_what_runs_is_stopped(tmp_path: Path, number: int, status: int) -> None:
-    pid = tmp_path / "root" / "pid"
+    root = tmp_path / "root"
     with subprocess.Popen([sys.executable, "-c", STOPPED, tmp_path], cwd=REPOSITORY) as process:
         try:
-            wait_for(lambda: pid.exists() and bool(pid.read_text().strip()))
+            wait_for((root / "written").exists)
             process.send_signal(number)
             assert process.wait(MUCH) == status
         finally:
             process.kill()
 
-    wait_until_gone(int(pid.read_text()))
+    wait_until_gone(int((root / "pid").read_text()))
     assert (tmp_path / "bundles" / "0" / "df.txt").read_text() == "first\n"
