@@ -121,13 +121,14 @@ def _value_of(text: bytes) -> object:
     """The JSON value in the text; ValueError when there is none.
 
     Bytes that are not UTF-8 become backslash escapes, lone surrogates U+FFFD; control characters other than
-    newline may stand in a string as they are. A writer that copies a journal's bytes makes such lines.
+    newline and NUL may stand in a string as they are. A writer that copies a journal's bytes makes such lines.
+    But NULs are what a loss of power leaves in the place of a sector, between the halves of two other entries.
     """
     try:
         return orjson.loads(text)
     except ValueError:
         pass
-    strict = b"\n" in text
+    strict = b"\n" in text or b"\0" in text
     decoder = json.JSONDecoder(strict=strict, parse_constant=_refuse, object_pairs_hook=_mended)
     try:
         return decoder.decode(text.decode(errors="surrogateescape"))
