@@ -132,7 +132,11 @@ def _closed_end(tail: bytes, start: int) -> _End | None:
 
 
 def _mended_end(tail: bytes, start: int) -> _End | None:
-    """The last place that is surely whole, and the entries behind it; None where there is no such place."""
+    """The last place that is surely whole, and the entries behind it; None where there is no such place.
+
+    NULs, which a loss of power leaves in the place of white space, too, are damage, and take no entry with them.
+    """
+    found, tail = tail, tail.replace(b"\0", b" ")
     place = _whole_place(tail)
     is_first = place == 0
     if is_first and (start or not _OPENED.match(tail)):
@@ -141,7 +145,8 @@ def _mended_end(tail: bytes, start: int) -> _End | None:
     pieces = [line.strip(_BLANK).strip(b",") for line in tail[place:].split(b"\n")]
     pieces = [piece for piece in pieces if piece not in (b"", b"[", b"]")]
     entries = tuple(filter(_is_entry, pieces))
-    return _End(start + place, is_first, entries, is_damaged=len(entries) < len(pieces))
+    is_damaged = len(entries) < len(pieces) or b"\0" in found[place:]
+    return _End(start + place, is_first, entries, is_damaged)
 
 
 def _whole_place(tail: bytes) -> int:

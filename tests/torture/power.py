@@ -190,9 +190,11 @@ def _follow_up(content: bytes, entries: list[Entry]) -> list[str]:
         last = entry("service start", 100, recorder="python/0.1.0")
         if not Records(Path(place) / "records").writer("service").append(last):
             return ["the next writer could not write"]
-        after = read_entries(BytesIO(record_of(Path(place)).read_bytes()))
-        if [piece for piece in after if isinstance(piece, Entry)] != [*entries, last]:
-            return ["the next writer changed what was there"]
+        pieces = read_entries(BytesIO(record_of(Path(place)).read_bytes()))
+        after = [piece for piece in pieces if isinstance(piece, Entry)]
+        if after != [*entries, last]:
+            odd = [each for each in (*entries, last, *after) if each not in after or each not in (*entries, last)]
+            return [f"the next writer changed what was there: {len(entries)}, then {len(after)}: {odd}"]
     return []
 
 
