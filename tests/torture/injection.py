@@ -31,7 +31,7 @@ _CALL: Final = re.compile(r"^(\d+) +([a-z]\w*)\(")
 _MARK: Final = re.compile(rf'"{MARKS}([^"]+)"')
 _SEEN: Final = ("?newfstatat", "?access", "?faccessat2", "?stat")
 _WITHOUT_RETURN: Final = frozenset({"exit", "exit_group", "rt_sigreturn", "execve"})
-_ON_FILES: Final = frozenset(
+ON_FILES: Final = frozenset(
     """
     access chdir chmod chown connect copy_file_range creat dup dup2 dup3 faccessat faccessat2 fallocate fchdir
     fchmod fchmodat fchown fchownat fcntl fdatasync flock fstat fstatfs fsync ftruncate getcwd getdents64 getxattr
@@ -142,7 +142,7 @@ def faults_between(trace: Path) -> list[Fault]:
     return [
         Fault(call, number, what, persistent)
         for call, number in sorted(set(_calls_between(trace)))
-        for what in ((*ERRORS, KILL) if call in _ON_FILES else (KILL,))
+        for what in ((*ERRORS, KILL) if call in ON_FILES else (KILL,))
         for persistent in ((False,) if what == KILL else (False, True))
     ]
 
