@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from service_record.display.text import visible
-from service_record.reporter.places import Places
+from service_record.reporter.places import Places, is_there
 from service_record.reporter.setting_lines import line_of, line_of_error
 from service_record.reporter.setting_table import SETTINGS, HostLogs, Setting, Stages
 from service_record.reporter.token import read_small, read_token, reason
@@ -227,7 +227,7 @@ def _service(
         return None, []
     if missing:
         return None, [(setting.name, _missing(setting, places)) for setting in missing]
-    if "ca_bundle" not in known and places.ca_bundle.is_file():
+    if "ca_bundle" not in known and is_there(places.ca_bundle):
         known["ca_bundle"] = places.ca_bundle
     service = Service(token=token, **known)
     no_token = (

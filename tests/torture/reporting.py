@@ -33,7 +33,7 @@ _ABOUT: Final = re.compile(r'<(?:/|TCP|socket)[^>]*|"/[^"]*')
 _VARYING: Final = re.compile(r"[\d:]{3,}.*")
 _ITSELF: Final = ("site-packages", str(ROOT), sys.prefix)
 """The reporter's own program: where it cannot be loaded there is no round, and nothing to judge."""
-_STRACE: Final = ("strace", "-f", "-qq", "-s", "64", "-e", "signal=none", "-o")
+_STRACE: Final = ("strace", "-f", "-qq", "-s", "256", "-e", "signal=none", "-o")
 
 
 def cannot_report() -> str | None:
@@ -60,13 +60,17 @@ class Rounds:
             host.fail()
             yield host
 
-    def faults(self) -> list[Fault]:
-        """All there are, as one round without any shows them; first one of each call on each file, then its like."""
+    def faults(self, about: str = "") -> list[Fault]:
+        """All there are, as one round without any shows them; first one of each call on each file, then its like.
+
+        Or only those of files with this in their names.
+        """
         with self.host() as host:
             trace = host.places.root.parent / "trace"
             answer = host.report(before=(*_STRACE, str(trace), "-y"))
             assert answer.status == _GOOD, answer
             seen = dict.fromkeys(_calls(trace, str(host.places.root)))
+        seen = {call: None for call in seen if about in call.on}
         first = {(each.name, each.on): each for each in reversed(seen)}
         others = [each for each in seen if each not in first.values()]
         return [*shuffled(_faults(first.values())), *shuffled(_faults(others))]
@@ -125,19 +129,13 @@ def _faults(calls: Iterable[_Call]) -> Iterator[Fault]:
 def _calls(trace: Path, root: str) -> Iterator[_Call]:
     """The calls on files below the root and on connections, of the process that reports."""
     counted: Counter[tuple[str, str]] = Counter()
-    reporter = ""
-    for line in trace.read_text().splitlines():
-        found = _LINE.match(line)
-        if found is None:
-            continue
-        process, name, arguments = found.groups()
+    found = [line.groups() for line in map(_LINE.match, trace.read_text().splitlines()) if line]
+    reporter = next(process for process, _, arguments in found if "reporter.toml" in arguments)
+    for process, name, arguments in found:
         counted[process, name] += 1
-        if "reporter.toml" in arguments:
-            reporter = process
-        on = _ABOUT.search(arguments)
-        is_theirs = on is not None and (root in on[0] or on[0].startswith(("<TCP", "<socket")))
-        if on is not None and process == reporter and is_theirs and name in ON_FILES:
-            yield _Call(name, counted[process, name], _VARYING.sub("", on[0]))
+        about = [on for on in _ABOUT.findall(arguments) if root in on or on.startswith(("<TCP", "<socket"))]
+        if about and process == reporter and name in ON_FILES:
+            yield _Call(name, counted[process, name], _VARYING.sub("", about[0].replace(root, "")))
 
 
 def _records(host: ReportingHost) -> dict[str, bytes]:

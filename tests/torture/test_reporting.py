@@ -1,0 +1,30 @@
+"""A few of the faults that `make torture` tries on a round of the reporter, and those that found something."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.assisted_rules import AssistedRules
+from tests.assisted_server import AssistedServer
+from tests.torture.injection import cannot_trace
+from tests.torture.reporting import Rounds, cannot_report, tortured
+
+REASON = cannot_trace() or cannot_report()
+pytestmark = pytest.mark.skipif(REASON is not None, reason=f"cannot be had here: {REASON}")
+
+
+@pytest.fixture
+def rounds() -> Iterator[Rounds]:
+    with AssistedServer(AssistedRules(auth_type="local")) as server:
+        yield Rounds(server)
+
+
+def test_a_system_call_that_fails_ends_no_round_badly_and_the_next_makes_it_good() -> None:
+    tally = tortured(most=2)
+    assert not tally.findings, "\n".join(tally.findings)
+
+
+@pytest.mark.parametrize("name", ["encapsulated.json.bak", "reporter.stopped", "service-ca-cert.crt"])
+def test_a_file_that_the_disk_does_not_tell_of_ends_no_round(rounds: Rounds, name: str) -> None:
+    look = next(fault for fault in rounds.faults(name) if str(fault).startswith("EIO at newfstatat"))
+    assert rounds.judged(look) == (True, [])
