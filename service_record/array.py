@@ -211,7 +211,9 @@ def _blanks(begin: int, end: int) -> bytes:
     no newline within a text.
     """
     blanks = bytearray(b" " * (end - begin))
-    blanks[-begin - 1 & _SECTOR_BYTES - 1 :: _SECTOR_BYTES] = b"\n" * (end // _SECTOR_BYTES - begin // _SECTOR_BYTES)
+    blanks[-begin - 1 & _SECTOR_BYTES - 1 :: _SECTOR_BYTES] = b"\n" * (
+        end // _SECTOR_BYTES - begin // _SECTOR_BYTES
+    )
     blanks[-1:] = b"\n"
     return bytes(blanks)
 

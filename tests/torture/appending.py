@@ -22,7 +22,19 @@ from service_record.records import Records
 from tests.array_writers import put, record_of
 from tests.builders import entry, failed_run, our_array
 from tests.shell.scripts import ROOT, SHIM, bashes, environment
-from tests.torture.injection import BEGIN, END, ERRORS, KILL, MARKS, Ended, Fault, faults_between, injected, marks, run_traced
+from tests.torture.injection import (
+    BEGIN,
+    END,
+    ERRORS,
+    KILL,
+    MARKS,
+    Ended,
+    Fault,
+    faults_between,
+    injected,
+    marks,
+    run_traced,
+)
 from tests.torture.tally import Tally, Until, at_once, sample
 
 BEFORE: Final = failed_run("earlier")
@@ -66,7 +78,10 @@ for number, (phase, stage) in enumerate(
 ):
     if number == 2:
         print("ready", flush=True)
-        sys.stdin.readline()
+        try:
+            sys.stdin.readline()
+        except OSError:
+            pass
         mark("{BEGIN}")
     result = Result.SUCCESS if phase.endswith("end") else None
     now = "2026-11-21T01:05:20.000Z"
@@ -122,7 +137,9 @@ class Append:
         return f"one append, {self.writer}, {self.layout}"
 
 
-APPENDS: Final = tuple(Append(writer, layout) for layout in ("lines", "array") for writer in ("shell", "python"))
+APPENDS: Final = tuple(
+    Append(writer, layout) for layout in ("lines", "array") for writer in ("shell", "python")
+)
 
 
 def faults_of(append: Append) -> list[Fault]:
@@ -147,7 +164,11 @@ def judged(append: Append, fault: Fault) -> tuple[bool, list[str]]:
         except TimeoutExpired:
             return True, [f"{append}, {fault}: the service hangs"]
         seen = marks(trace)
-        wrong = [*_harm(ended, seen, fault), *_record_faults(directory, seen, ended), *_follow_up(directory, append)]
+        wrong = [
+            *_harm(ended, seen, fault),
+            *_record_faults(directory, seen, ended),
+            *_follow_up(directory, append),
+        ]
         return injected(trace, fault), [f"{append}, {fault}: {each}" for each in wrong]
 
 
@@ -196,7 +217,9 @@ def _record_faults(directory: Path, seen: list[str], ended: Ended) -> list[str]:
         wrong.append(f"acknowledged and not there: {acknowledged - set(numbers)}")
     for number, before, each in zip(numbers, [-1, *numbers], own, strict=False):
         if number - before - 1 != each.dropped:
-            wrong.append(f"{number - before - 1} missing before entry {number}, which tells of {each.dropped}")
+            wrong.append(
+                f"{number - before - 1} missing before entry {number}, which tells of {each.dropped}"
+            )
     return wrong
 
 

@@ -71,7 +71,9 @@ def mounted(image: Path, place: Path, options: str = "loop") -> Iterator[Path]:
         subprocess.run(["umount", place], check=True)
 
 
-def lost_in(directory: Path, layout: str, options: str, chance: random.Random, until: Until) -> tuple[int, list[str]]:
+def lost_in(
+    directory: Path, layout: str, options: str, chance: random.Random, until: Until
+) -> tuple[int, list[str]]:
     """Have services record on a new disk until they are done; how often it lost its power, and what is wrong."""
     subprocess.run(["sh", "-ec", _MAKE], cwd=directory, check=True)
     prepare(directory)
@@ -130,7 +132,7 @@ def _entries(record: Path) -> list[Entry]:
 
 def tortured(layout: str, options: str, seconds: float) -> Tally:
     """Losses of power for so many seconds, in a mount namespace that ends with them."""
-    scratch = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108  # memory: disks are slow
+    scratch = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # memory: disks are slow
     with tempfile.TemporaryDirectory(dir=scratch) as place:
         done = subprocess.run(
             ["unshare", "-m", sys.executable, "-m", __spec__.name, layout, options, str(seconds), place],
@@ -148,7 +150,7 @@ def tortured(layout: str, options: str, seconds: float) -> Tally:
 
 def main(layout: str, options: str, seconds: str, place: str) -> None:
     """Print how often power was lost, and what was found, as JSON."""
-    chance, until = random.Random(20261121), Until.after(float(seconds))  # noqa: S311
+    chance, until = random.Random(20261121), Until.after(float(seconds))
     cases, findings = 0, list[str]()
     for number in range(1_000_000):
         directory = Path(place) / str(number)

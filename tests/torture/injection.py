@@ -32,14 +32,7 @@ _MARK: Final = re.compile(rf'"{MARKS}([^"]+)"')
 _SEEN: Final = ("?newfstatat", "?access", "?faccessat2", "?stat")
 _WITHOUT_RETURN: Final = frozenset({"exit", "exit_group", "rt_sigreturn", "execve"})
 ON_FILES: Final = frozenset(
-    """
-    access chdir chmod chown connect copy_file_range creat dup dup2 dup3 faccessat faccessat2 fallocate fchdir
-    fchmod fchmodat fchown fchownat fcntl fdatasync flock fstat fstatfs fsync ftruncate getcwd getdents64 getxattr
-    ioctl lgetxattr link linkat listxattr lseek lstat mkdir mkdirat newfstatat open openat openat2 pipe pipe2 poll
-    pread64 preadv pwrite64 pwritev read readlink readlinkat readv recvfrom recvmsg rename renameat renameat2 rmdir
-    select sendfile sendmsg sendto setxattr shutdown socket stat statfs statx symlink symlinkat sync_file_range
-    syncfs truncate umask unlink unlinkat utimensat write writev
-    """.split()
+    ["access", "chdir", "chmod", "chown", "connect", "copy_file_range", "creat", "dup", "dup2", "dup3", "faccessat", "faccessat2", "fallocate", "fchdir", "fchmod", "fchmodat", "fchown", "fchownat", "fcntl", "fdatasync", "flock", "fstat", "fstatfs", "fsync", "ftruncate", "getcwd", "getdents64", "getxattr", "ioctl", "lgetxattr", "link", "linkat", "listxattr", "lseek", "lstat", "mkdir", "mkdirat", "newfstatat", "open", "openat", "openat2", "pipe", "pipe2", "poll", "pread64", "preadv", "pwrite64", "pwritev", "read", "readlink", "readlinkat", "readv", "recvfrom", "recvmsg", "rename", "renameat", "renameat2", "rmdir", "select", "sendfile", "sendmsg", "sendto", "setxattr", "shutdown", "socket", "stat", "statfs", "statx", "symlink", "symlinkat", "sync_file_range", "syncfs", "truncate", "umask", "unlink", "unlinkat", "utimensat", "write", "writev"]
 )
 """Calls on files and descriptors. Others do not fail for what a disk does; to kill at them is tried all the same.
 
@@ -72,7 +65,12 @@ class Fault:
         """What has strace make it, and keep the marks and the calls that failed."""
         failure = "signal=KILL" if self.what == KILL else f"error={self.what}"
         calls = ",".join(sorted({self.call, *_SEEN}))
-        return "-e", f"trace={calls}", "-e", f"inject={self.call}:{failure}:when={self.number}{self._following}"
+        return (
+            "-e",
+            f"trace={calls}",
+            "-e",
+            f"inject={self.call}:{failure}:when={self.number}{self._following}",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +95,13 @@ def run_traced(
     It has to print `ready` then, and to go on when it gets a line. Raises TimeoutExpired when it hangs.
     """
     with Popen(
-        command, cwd=directory, env=dict(variables), stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
+        command,
+        cwd=directory,
+        env=dict(variables),
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=PIPE,
+        start_new_session=True,
     ) as program:
         assert program.stdout
         assert program.stdout.readline() == b"ready\n"
@@ -133,7 +137,9 @@ def marks(trace: Path) -> list[str]:
 
 def injected(trace: Path, fault: Fault) -> bool:
     """Whether the fault came about."""
-    sign = rf"{fault.call}\(.*= \?|<... {fault.call} resumed>.*= \?" if fault.what == KILL else r"\(INJECTED\)"
+    sign = (
+        rf"{fault.call}\(.*= \?|<... {fault.call} resumed>.*= \?" if fault.what == KILL else r"\(INJECTED\)"
+    )
     return re.search(sign, trace.read_text()) is not None
 
 

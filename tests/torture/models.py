@@ -121,21 +121,33 @@ class RecordedHost(RuleBasedStateMachine):
         self.runs[service].append(run)
         self._record(service, run, self._entry(run, Phase.SERVICE_START, recorder="python/0.1.0"), room)
 
-    @rule(service=st.sampled_from(SERVICES), name=st.sampled_from(["pull", "render", "é {"]), room=st.none() | st.integers(0, 400))
+    @rule(
+        service=st.sampled_from(SERVICES),
+        name=st.sampled_from(["pull", "render", "é {"]),
+        room=st.none() | st.integers(0, 400),
+    )
     def start_stage(self, service: str, name: str, room: int | None) -> None:
         run = self._open(service)
         if run is not None:
             run.stages.append(name)
             self._record(service, run, self._entry(run, Phase.STAGE_START, stage=name), room)
 
-    @rule(service=st.sampled_from(SERVICES), result=st.sampled_from(Result), room=st.none() | st.integers(0, 400))
+    @rule(
+        service=st.sampled_from(SERVICES),
+        result=st.sampled_from(Result),
+        room=st.none() | st.integers(0, 400),
+    )
     def end_stage(self, service: str, result: Result, room: int | None) -> None:
         run = self._open(service)
         if run is not None and run.stages:
             entry = self._entry(run, Phase.STAGE_END, stage=run.stages.pop(), result=result)
             self._record(service, run, entry, room)
 
-    @rule(service=st.sampled_from(SERVICES), result=st.sampled_from(Result), room=st.none() | st.integers(0, 400))
+    @rule(
+        service=st.sampled_from(SERVICES),
+        result=st.sampled_from(Result),
+        room=st.none() | st.integers(0, 400),
+    )
     def end(self, service: str, result: Result, room: int | None) -> None:
         run = self._open(service)
         if run is not None:
@@ -221,7 +233,9 @@ class ReportedHost(RuleBasedStateMachine):
         self.chosen = reporter_settings(
             uploads=uploads, uploads_per_boot=per_boot, upload_bytes=MIB, total_bytes=8 * MIB
         )
-        self.service = Unsteady(knows_stages=data.draw(st.booleans()), knows_host_boot=data.draw(st.booleans()))
+        self.service = Unsteady(
+            knows_stages=data.draw(st.booleans()), knows_host_boot=data.draw(st.booleans())
+        )
         self.disk = State()
         self.boot, self.uptime = 1, 20.0
         self.plan: Plan | None = None

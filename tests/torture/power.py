@@ -140,7 +140,9 @@ def _writes(trace: Path, record: Path, size: int) -> Iterator[Write]:
             continue
         text, _, rest = arguments.removeprefix('"').partition('"')
         data = bytes.fromhex(text.replace("\\x", ""))[: int(result)]
-        offset = int(rest.rpartition(", ")[2]) if call == "pwrite64" else standing.get((process, descriptor), size)
+        offset = (
+            int(rest.rpartition(", ")[2]) if call == "pwrite64" else standing.get((process, descriptor), size)
+        )
         size = max(size, offset + len(data))
         yield Write(offset, data)
 
@@ -155,7 +157,7 @@ class Loss:
         """Each unit of so many bytes in any version; or, every other time, all of them up to one moment, and one
         write that was cut off in its midst.
         """
-        chance = random.Random(self.number)  # noqa: S311
+        chance = random.Random(self.number)
         last = chance.randrange(1, len(contents))
         first = chance.randrange(last)  # what was before is on the disk
         versions = contents[first : last + 1]
@@ -193,7 +195,9 @@ def _follow_up(content: bytes, entries: list[Entry]) -> list[str]:
         pieces = read_entries(BytesIO(record_of(Path(place)).read_bytes()))
         after = [piece for piece in pieces if isinstance(piece, Entry)]
         if after != [*entries, last]:
-            odd = [each for each in (*entries, last, *after) if each not in after or each not in (*entries, last)]
+            odd = [
+                each for each in (*entries, last, *after) if each not in after or each not in (*entries, last)
+            ]
             return [f"the next writer changed what was there: {len(entries)}, then {len(after)}: {odd}"]
     return []
 

@@ -143,7 +143,7 @@ def _records(host: ReportingHost) -> dict[str, bytes]:
 
 
 def _ended_badly(answer: Answer, fault: Fault) -> Iterator[str]:
-    if fault.what == KILL and answer.status in _KILLED or any(path in answer.err for path in _ITSELF):
+    if (fault.what == KILL and answer.status in _KILLED) or any(path in answer.err for path in _ITSELF):
         return
     if answer.status != _GOOD:
         yield f"it ended with {answer.status}: {answer.err[-300:]}"
@@ -169,5 +169,3 @@ def tortured(most: int | None = None, until: Until | None = None) -> Tally:
         all_cases=len(faults),
         findings=tuple(findings),
     )
-
-

@@ -48,7 +48,12 @@ class Until:
 
     @property
     def is_over(self) -> bool:
-        return time.monotonic() >= self.moment
+        return self.left <= 0
+
+    @property
+    def left(self) -> float:
+        """Seconds."""
+        return max(0.0, self.moment - time.monotonic())
 
 
 def shuffled(cases: Iterable[Case]) -> list[Case]:

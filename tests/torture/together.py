@@ -8,7 +8,6 @@ record is touched.
 
 import contextlib
 import random
-import subprocess
 import sys
 import tarfile
 import tempfile
@@ -69,7 +68,9 @@ class Site:
     def entries(self) -> list[Entry]:
         if not self.record.exists():
             return []
-        return [piece for piece in read_entries(BytesIO(self.record.read_bytes())) if isinstance(piece, Entry)]
+        return [
+            piece for piece in read_entries(BytesIO(self.record.read_bytes())) if isinstance(piece, Entry)
+        ]
 
     def bundle(self) -> Popen[bytes]:
         """Pack the records, as they are just now."""
@@ -124,7 +125,12 @@ class Follower:
         with self._out.open("wb") as out:
             follow = ["follow", "--from", str(directory / "records"), "-n", "all", "-o", "jsonl"]
             self._process = Popen(
-                [*PROGRAM, *follow], env=environment(), stdin=DEVNULL, stdout=out, stderr=DEVNULL, cwd=REPOSITORY
+                [*PROGRAM, *follow],
+                env=environment(),
+                stdin=DEVNULL,
+                stdout=out,
+                stderr=DEVNULL,
+                cwd=REPOSITORY,
             )
 
     def shown(self, number: int) -> list[str]:
@@ -200,7 +206,7 @@ def _over(helper: Popen[bytes]) -> None:
 
 
 def _rounds(until: Until, entries: int) -> Iterator[Site]:
-    chance = random.Random(20261121)  # noqa: S311
+    chance = random.Random(20261121)
     for number in range(1_000_000):
         with tempfile.TemporaryDirectory() as place:
             yield from one_round(Path(place), entries, chance, kill=number % 2 == 1)
@@ -221,5 +227,3 @@ def tortured(seconds: float, entries: int = 400) -> Tally:
         all_cases=written,
         findings=tuple(findings),
     )
-
-
