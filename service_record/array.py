@@ -134,7 +134,8 @@ def _closed_end(tail: bytes, start: int) -> _End | None:
 def _mended_end(tail: bytes, start: int) -> _End | None:
     """The last place that is surely whole, and the entries behind it; None where there is no such place.
 
-    NULs, which a loss of power leaves in the place of white space, too, are damage, and take no entry with them.
+    NULs, which a loss of power leaves in the place of white space, too, are damage, and take no entry with
+    them.
     """
     found, tail = tail, tail.replace(b"\0", b" ")
     place = _whole_place(tail)

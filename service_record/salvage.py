@@ -123,8 +123,9 @@ def _value_of(text: bytes) -> object:
     """The JSON value in the text; ValueError when there is none.
 
     Bytes that are not UTF-8 become backslash escapes, lone surrogates U+FFFD; control characters other than
-    newline and NUL may stand in a string as they are. A writer that copies a journal's bytes makes such lines.
-    But NULs, or a blank sector, are what a loss of power leaves between the halves of two other entries.
+    newline and NUL may stand in a string as they are. A writer that copies a journal's bytes makes such
+    lines. But NULs, or a blank sector, are what a loss of power leaves between the halves of two other
+    entries.
     """
     if _BLANK_SECTOR in text:
         raise ValueError("not one object")

@@ -1,4 +1,6 @@
-"""`make torture`: break everything for so many seconds, print what was found, and write it into docs/promises.md."""
+"""`make torture`: break everything for so many seconds, print what was found, and write it into
+docs/promises.md.
+"""
 
 import argparse
 import sys

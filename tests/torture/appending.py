@@ -1,8 +1,8 @@
 """One append, by the shell and by Python, in both layouts, with each of its system calls made to fail.
 
-Whatever fails, and however often: the service runs on, prints nothing and ends as it would; of its record, what
-was there before is unchanged, every acknowledged entry is whole, those that are missing are counted, and nothing
-is there that nobody wrote. The next writer finds a record that it can go on with.
+Whatever fails, and however often: the service runs on, prints nothing and ends as it would; of its record,
+what was there before is unchanged, every acknowledged entry is whole, those that are missing are counted, and
+nothing is there that nobody wrote. The next writer finds a record that it can go on with.
 """
 
 import re
@@ -105,10 +105,12 @@ STORY: Final = (
 
 
 _NO_REDIRECTION: Final = re.compile(
-    rb"^\S+: (line \d+: (/dev/null|\d+): [A-Z][a-zI/ -]+|redirection error: cannot duplicate fd: [A-Z][a-zI/ -]+)\n",
+    rb"^\S+: (line \d+: (/dev/null|\d+)|redirection error: cannot duplicate fd): [A-Z][a-zI/ -]+\n",
     re.MULTILINE,
 )
-"""What bash says where it cannot open /dev/null, or turn an output there, and nothing can keep it from saying so."""
+"""What bash says where it cannot open /dev/null, or turn an output there, and nothing can keep it from saying
+so.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +208,8 @@ def _record_faults(directory: Path, seen: list[str], ended: Ended) -> list[str]:
     if entries[: len(BEFORE)] != BEFORE:
         return ["what was there before has changed"]
     own = entries[len(BEFORE) :]
-    wrong = [f"a piece that nobody wrote: {piece.text!r}" for piece in pieces if not _is_torn(piece)]
+    strange = [piece.text for piece in pieces if isinstance(piece, Malformed) and not _is_torn(piece)]
+    wrong = [f"a piece that nobody wrote: {text!r}" for text in strange]
     if _could_not_redirect(ended):
         return wrong
     numbers = _numbers(own)
@@ -223,10 +226,10 @@ def _record_faults(directory: Path, seen: list[str], ended: Ended) -> list[str]:
     return wrong
 
 
-def _is_torn(piece: Entry | Malformed) -> bool:
+def _is_torn(piece: Malformed) -> bool:
     """Whether it is what a write that was cut short may leave."""
     begins = '{"timestamp":"2'
-    return isinstance(piece, Entry) or piece.text.startswith(begins[: len(piece.text)])
+    return piece.text.startswith(begins[: len(piece.text)])
 
 
 def _numbers(entries: list[Entry]) -> list[int] | None:

@@ -1,9 +1,9 @@
 """A disk that loses power while services record on it: what a file system on a block device has left of them.
 
-Nothing reaches the device before the kernel writes it back or is told to sync. So a copy of the device, taken at any
-moment, is what a loss of power in that moment leaves; the file system mends itself when the copy is mounted. As root,
-with a loop device: `python -m tests.torture.device LAYOUT OPTIONS SECONDS DIRECTORY`, which is run in a mount namespace
-of its own.
+Nothing reaches the device before the kernel writes it back or is told to sync. So a copy of the device, taken
+at any moment, is what a loss of power in that moment leaves; the file system mends itself when the copy is
+mounted. As root, with a loop device: `python -m tests.torture.device LAYOUT OPTIONS SECONDS DIRECTORY`, which
+is run in a mount namespace of its own.
 """
 
 import json
@@ -74,15 +74,15 @@ def mounted(image: Path, place: Path, options: str = "loop") -> Iterator[Path]:
 def lost_in(
     directory: Path, layout: str, options: str, chance: random.Random, until: Until
 ) -> tuple[int, list[str]]:
-    """Have services record on a new disk until they are done; how often it lost its power, and what is wrong."""
+    """Have services record on a new disk; how often it lost its power, and what was wrong."""
     subprocess.run(["sh", "-ec", _MAKE], cwd=directory, check=True)
     prepare(directory)
     names = [f"w{number}" for number in range(_WRITERS)]
     with mounted(directory / "disk", directory / "records", f"loop,commit=1,{options}") as live:
         with writers(directory, names, _ENTRIES, layout, _LONGEST) as running:
-            copies = []
+            copies = list[Copy]()
             synced = frozenset[str]()
-            while any(process.poll() is None for process in running) and not until.is_over:
+            while any(process.poll() is None for process in running) and not (copies and until.is_over):
                 time.sleep(chance.uniform(0, 0.3))  # the moment is what is drawn
                 if chance.random() < 0.3:
                     synced = frozenset(acknowledged(directory))

@@ -1,8 +1,8 @@
 """Programs whose system calls are made to fail, one after the other, by strace.
 
-A program is run once to see which calls it makes between two marks. A mark is a look at a path below /torture:
-it stands in the trace, whatever becomes of the look. Calls are counted from the moment on in which a program says
-that it is ready, in each process of its own.
+A program is run once to see which calls it makes between two marks. A mark is a look at a path below
+/torture: it stands in the trace, whatever becomes of the look. Calls are counted from the moment on in which
+a program says that it is ready, in each process of its own.
 """
 
 import os
@@ -31,10 +31,17 @@ _CALL: Final = re.compile(r"^(\d+) +([a-z]\w*)\(")
 _MARK: Final = re.compile(rf'"{MARKS}([^"]+)"')
 _SEEN: Final = ("?newfstatat", "?access", "?faccessat2", "?stat")
 _WITHOUT_RETURN: Final = frozenset({"exit", "exit_group", "rt_sigreturn", "execve"})
-ON_FILES: Final = frozenset(
-    ["access", "chdir", "chmod", "chown", "connect", "copy_file_range", "creat", "dup", "dup2", "dup3", "faccessat", "faccessat2", "fallocate", "fchdir", "fchmod", "fchmodat", "fchown", "fchownat", "fcntl", "fdatasync", "flock", "fstat", "fstatfs", "fsync", "ftruncate", "getcwd", "getdents64", "getxattr", "ioctl", "lgetxattr", "link", "linkat", "listxattr", "lseek", "lstat", "mkdir", "mkdirat", "newfstatat", "open", "openat", "openat2", "pipe", "pipe2", "poll", "pread64", "preadv", "pwrite64", "pwritev", "read", "readlink", "readlinkat", "readv", "recvfrom", "recvmsg", "rename", "renameat", "renameat2", "rmdir", "select", "sendfile", "sendmsg", "sendto", "setxattr", "shutdown", "socket", "stat", "statfs", "statx", "symlink", "symlinkat", "sync_file_range", "syncfs", "truncate", "umask", "unlink", "unlinkat", "utimensat", "write", "writev"]
-)
-"""Calls on files and descriptors. Others do not fail for what a disk does; to kill at them is tried all the same.
+_ON_FILES: Final = """
+access chdir chmod chown connect copy_file_range creat dup dup2 dup3 faccessat faccessat2 fallocate fchdir
+fchmod fchmodat fchown fchownat fcntl fdatasync flock fstat fstatfs fsync ftruncate getcwd getdents64
+getxattr ioctl lgetxattr link linkat listxattr lseek lstat mkdir mkdirat newfstatat open openat openat2
+pipe pipe2 poll pread64 preadv pwrite64 pwritev read readlink readlinkat readv recvfrom recvmsg rename
+renameat renameat2 rmdir select sendfile sendmsg sendto setxattr shutdown socket stat statfs statx symlink
+symlinkat sync_file_range syncfs truncate umask unlink unlinkat utimensat write writev
+"""
+ON_FILES: Final = frozenset(_ON_FILES.split())
+"""Calls on files and descriptors. Others do not fail for what a disk does; to kill at them is tried all the
+same.
 
 So is it at close(2), which strace cannot have fail as Linux does: there the descriptor is gone all the same.
 """
@@ -88,6 +95,7 @@ def run_traced(
     variables: Mapping[str, str],
     trace: Path,
     options: Sequence[str] = (),
+    *,
     when_ready: Callable[[], object] = lambda: None,
 ) -> Ended:
     """Run a program under strace with these options, from when it is ready on.

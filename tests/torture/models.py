@@ -1,8 +1,8 @@
 """Lives of a host, drawn step by step, against a model of what has to come of them.
 
-`RecordedHost` records with the real writer in real files, crashes in the midst of writes, fills its disk, sets its
-clock by years and boots anew; what is read back, and the history made of it, has to be the model's. `ReportedHost` is
-the boot reporter's rules over a life with a service that answers as it likes.
+`RecordedHost` records with the real writer in real files, crashes in the midst of writes, fills its disk,
+sets its clock by years and boots anew; what is read back, and the history made of it, has to be the model's.
+`ReportedHost` is the boot reporter's rules over a life with a service that answers as it likes.
 """
 
 import os
@@ -100,9 +100,9 @@ class RecordedHost(RuleBasedStateMachine):
         """Append; with no more room on the disk than so many bytes."""
         path = self._path(service)
         size = path.stat().st_size if path.exists() else 0
-        with mock.patch.dict(os.environ, {"SERVICE_RECORDS_LAYOUT": self.layout}):
-            with nullcontext() if room is None else full_beyond(size + room):
-                written = run.writer.append(entry)
+        disk = nullcontext() if room is None else full_beyond(size + room)
+        with mock.patch.dict(os.environ, {"SERVICE_RECORDS_LAYOUT": self.layout}), disk:
+            written = run.writer.append(entry)
         if written:
             told = replace(entry, dropped=run.lost)
             run.entries.append(told)

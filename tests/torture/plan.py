@@ -1,4 +1,6 @@
-"""What `make torture` does, in which share of its time. Whoever adds a target adds it here, and to docs/promises.md."""
+"""What `make torture` does, in which share of its time. Whoever adds a target adds it here, and to
+docs/promises.md.
+"""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -113,7 +115,9 @@ PARTS: Final = (
 
 
 def tortured(seconds: float, parts: tuple[Part, ...] = PARTS) -> Iterator[tuple[Part, list[Tally]]]:
-    """Every part in turn; of one that cannot be had here, no tally. Time that a part leaves goes to those behind it."""
+    """Every part in turn; of one that cannot be had here, no tally. Time that a part leaves goes to those
+    behind it.
+    """
     until = Until.after(seconds)
     for number, part in enumerate(parts):
         left = sum(other.weight for other in parts[number:])

@@ -1,9 +1,9 @@
 """What a loss of power may leave of a record, replayed from the writes that a service really made.
 
-strace writes down every write(2) of a recorded service: where, and what. A disk has each sector of it in any of the
-versions that were written since the last sync, or in none, and the file system has any of the lengths. Whatever it
-is, no entry but those that were written is read, those that were on the disk before are all there, and the next
-writer goes on.
+strace writes down every write(2) of a recorded service: where, and what. A disk has each sector of it in any
+of the versions that were written since the last sync, or in none, and the file system has any of the lengths.
+Whatever it is, no entry but those that were written is read, those that were on the disk before are all
+there, and the next writer goes on.
 """
 
 import random
@@ -92,7 +92,7 @@ class Recorded:
 
 
 def recorded(writer: str, layout: str) -> Recorded:
-    """What a service of this kind writes. Raises AssertionError where the writes do not come to its record."""
+    """What such a service writes. Raises AssertionError where the writes do not come to its record."""
     with tempfile.TemporaryDirectory() as place:
         directory = Path(place)
         lines = b"".join(each.to_line() for each in BEFORE)
@@ -107,7 +107,7 @@ def recorded(writer: str, layout: str) -> Recorded:
         variables |= {"PYTHONPATH": str(ROOT), "SERVICE_RECORDS_LAYOUT": layout}
         before_ready = _BeforeReady(record)
         ended = run_traced(
-            [program, "service"], directory, variables, directory / "trace", _OPTIONS, before_ready
+            [program, "service"], directory, variables, directory / "trace", _OPTIONS, when_ready=before_ready
         )
         assert ended.said.count(b"\n") <= 1, ended
         writes = tuple(_writes(directory / "trace", record, len(before_ready.content)))
@@ -154,8 +154,8 @@ class Loss:
     number: int
 
     def applied(self, contents: list[bytes]) -> bytes:
-        """Each unit of so many bytes in any version; or, every other time, all of them up to one moment, and one
-        write that was cut off in its midst.
+        """Each unit of so many bytes in any version; or, every other time, all of them up to one moment, and
+        one write that was cut off in its midst.
         """
         chance = random.Random(self.number)
         last = chance.randrange(1, len(contents))

@@ -56,8 +56,8 @@ PROMISES: Final = (
     ),
     Promise(
         2,
-        "An acknowledged entry is on the disk whole, or after a loss of power absent; no other entry is changed; what could "
-        "not be written is counted in the next that is.",
+        "An acknowledged entry is on the disk whole, or after a loss of power absent; no other is changed; "
+        "what could not be written is counted in the next that is.",
         ("tests/test_array_repair.py", "tests/test_records.py"),
     ),
     Promise(
@@ -67,8 +67,8 @@ PROMISES: Final = (
     ),
     Promise(
         4,
-        "Every death of a service that systemd sees ends in a `service end`; every other is shown as interrupted at the next "
-        "boot.",
+        "Every death of a service that systemd sees ends in a `service end`; every other is shown as "
+        "interrupted at the next boot.",
         ("tests/system/test_deaths.py", "tests/system/test_power_loss.py", "tests/test_shim_endings.py"),
     ),
     Promise(
@@ -78,7 +78,8 @@ PROMISES: Final = (
     ),
     Promise(
         6,
-        "The reporter fails and delays no installation, floods no server, stops by itself, and leaves no credential behind.",
+        "The reporter fails and delays no installation, floods no server, stops by itself, and leaves no "
+        "credential behind.",
         ("tests/test_round.py", "tests/test_reporter_any.py", "tests/test_cleanup.py"),
     ),
     Promise(

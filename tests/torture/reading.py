@@ -129,7 +129,7 @@ def _lost(record: Record, case: Flip | Truncation, found: list[Entry]) -> Iterat
 
 
 def _invented(record: Record, case: Flip | Truncation, found: list[Entry]) -> Iterator[str]:
-    """An entry that nobody wrote. Of a flip in a text the reader cannot know; that entry stands in its place."""
+    """An entry that nobody wrote. A flip in a text the reader cannot know: that entry is in its place."""
     known = list(record.entries)
     others = [each for each in found if each not in known]
     hit = len(record.entries) - len(record.untouched(*case.stretch))
@@ -153,7 +153,7 @@ def _swallowed(record: Record, case: Flip | Truncation, pieces: list[Entry | Mal
 def tortured(record: Record, most: int | None = None, until: Until | None = None) -> Tally:
     """Every case of a record, or so many of them, the same in every run, or as many as there is time for."""
     cases: list[Flip | Truncation] = [*truncations(record), *flips(record)]
-    tried, findings = 0, []
+    tried, findings = 0, list[str]()
     for case in while_time_lasts(sample(cases, most), until):
         tried += 1
         findings += filter(None, [judged(record, case)])

@@ -1,7 +1,8 @@
-"""One round of the boot reporter, with each of its system calls on the host's files and on the network made to fail.
+"""One round of the boot reporter, with each of its system calls on the host's files and on the network made
+to fail.
 
-Whatever fails, the round ends by itself, well, and without a traceback; the host's records are as they were; and the
-next round makes it good: every fact is told once, the bundle is shipped, nothing lies about.
+Whatever fails, the round ends by itself, well, and without a traceback; the host's records are as they were;
+and the next round makes it good: every fact is told once, the bundle is shipped, nothing lies about.
 """
 
 import os
@@ -61,7 +62,8 @@ class Rounds:
             yield host
 
     def faults(self, about: str = "") -> list[Fault]:
-        """All there are, as one round without any shows them; first one of each call on each file, then its like.
+        """All there are, as one round without any shows them; first one of each call on each file, then its
+        like.
 
         Or only those of files with this in their names.
         """

@@ -1,4 +1,6 @@
-"""A few of the faults that `make torture` tries on an append, the same in each run, and those that found something."""
+"""A few of the faults that `make torture` tries on an append, the same in each run, and those that found
+something.
+"""
 
 import pytest
 

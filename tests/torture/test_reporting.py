@@ -1,4 +1,4 @@
-"""A few of the faults that `make torture` tries on a round of the reporter, and those that found something."""
+"""A few of the faults that `make torture` tries on a round, and those that found something."""
 
 from collections.abc import Iterator
 

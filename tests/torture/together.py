@@ -1,9 +1,10 @@
-"""Everything at once on one directory: writers in bash and Python, readers, followers, bundles, the reporter's end.
+"""Everything at once on one directory: writers in bash and Python, readers, followers, bundles, the
+reporter's end.
 
-In both layouts side by side, round after round; in every other the writers are killed in the midst of it. What was
-acknowledged is there once and whole; a reader never sees less than was acknowledged before it looked; a follower has
-shown all of it; a bundle holds what the record held at some moment; and when the reporter removes what is its own, no
-record is touched.
+In both layouts side by side, round after round; in every other the writers are killed in the midst of it.
+What was acknowledged is there once and whole; a reader never sees less than was acknowledged before it
+looked; a follower has shown all of it; a bundle holds what the record held at some moment; and when the
+reporter removes what is its own, no record is touched.
 """
 
 import contextlib
