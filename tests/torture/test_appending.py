@@ -5,9 +5,9 @@ something.
 import pytest
 
 from tests.torture.appending import APPENDS, Append, faults_of, judged, tortured
-from tests.torture.injection import ERRORS, Fault, cannot_trace
+from tests.torture.injection import ERRORS, Fault
 
-pytestmark = pytest.mark.skipif(cannot_trace() is not None, reason=f"cannot be had here: {cannot_trace()}")
+pytestmark = pytest.mark.usefixtures("tracing")
 
 SAMPLE = 12
 each_append = pytest.mark.parametrize("append", APPENDS, ids=str)

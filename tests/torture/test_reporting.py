@@ -6,11 +6,9 @@ import pytest
 
 from tests.assisted_rules import AssistedRules
 from tests.assisted_server import AssistedServer
-from tests.torture.injection import cannot_trace
-from tests.torture.reporting import Rounds, cannot_report, tortured
+from tests.torture.reporting import Rounds, tortured
 
-REASON = cannot_trace() or cannot_report()
-pytestmark = pytest.mark.skipif(REASON is not None, reason=f"cannot be had here: {REASON}")
+pytestmark = pytest.mark.usefixtures("reporting")
 
 
 @pytest.fixture
