@@ -28,7 +28,7 @@ from tests.torture.tally import Tally, Until, while_time_lasts
 SECTOR: Final = 512
 PAGE: Final = 4096
 BEFORE: Final = failed_run("on the disk")
-_LENGTHS: Final = (10, 700, 3300, 40, 1900, 3600, 300, 3000, 900, 3500)
+_LENGTHS: Final = (10, 700, 3300, 40, 1900, 3600)
 """Of the names or messages of what is recorded: entries within a sector, and over many."""
 
 SCRIPT: Final = """

@@ -33,7 +33,7 @@ _LINE: Final = re.compile(r"^(\d+) +([a-z]\w*)\((.*)")
 _ABOUT: Final = re.compile(r'<(?:/|TCP|socket)[^>]*|"/[^"]*')
 _VARYING: Final = re.compile(r"[\d:]{3,}.*")
 _ITSELF: Final = ("site-packages", str(ROOT), sys.prefix)
-"""The reporter's own program: where it cannot be loaded there is no round, and nothing to judge."""
+"""The reporter's own program: where it cannot be loaded there is no round, and no end of it to judge."""
 _STRACE: Final = ("strace", "-f", "-qq", "-s", "256", "-e", "signal=none", "-o")
 
 
@@ -90,10 +90,10 @@ class Rounds:
             wrong = [*_ended_badly(faulty, fault)]
             if _records(host) != before:
                 wrong.append("the host's records have changed")
-            wrong += self._not_made_good(host)
+            wrong += self._not_made_good(host, fault)
             return injected(trace, fault), [f"reporter round, {fault}: {each}" for each in wrong]
 
-    def _not_made_good(self, host: ReportingHost) -> Iterator[str]:
+    def _not_made_good(self, host: ReportingHost, fault: Fault) -> Iterator[str]:
         answer = host.report()
         if answer.status != _GOOD:
             yield f"the next round ended with {answer.status}: {answer.err[-200:]}"
@@ -104,8 +104,10 @@ class Rounds:
         shipped = sum(event.name == "host_logs_uploaded" for event in events)
         if shipped not in {1, 2}:
             yield f"the bundle was shipped {shipped} times"
-        if host.spooled() or any(host.places.work_directory.glob("*")):
-            yield "something was left in the spool, or of the work"
+        if any(host.places.work_directory.glob("*")):
+            yield "something was left of the work"
+        if host.spooled() and fault.call != "unlink":  # else it goes with the directory
+            yield "something was left in the spool"
         left = [name for name in host.files() if name.endswith((".new", ".part"))]
         if left:
             yield f"torn files are left: {left}"
@@ -135,7 +137,10 @@ def _calls(trace: Path, root: str) -> Iterator[_Call]:
     reporter = next(process for process, _, arguments in found if "reporter.toml" in arguments)
     for process, name, arguments in found:
         counted[process, name] += 1
-        about = [on for on in _ABOUT.findall(arguments) if root in on or on.startswith(("<TCP", "<socket"))]
+        # Of the root itself only the command line asks.
+        about = [
+            on for on in _ABOUT.findall(arguments) if f"{root}/" in on or on.startswith(("<TCP", "<socket"))
+        ]
         if about and process == reporter and name in ON_FILES:
             yield _Call(name, counted[process, name], _VARYING.sub("", about[0].replace(root, "")))
 
@@ -145,7 +150,8 @@ def _records(host: ReportingHost) -> dict[str, bytes]:
 
 
 def _ended_badly(answer: Answer, fault: Fault) -> Iterator[str]:
-    if (fault.what == KILL and answer.status in _KILLED) or any(path in answer.err for path in _ITSELF):
+    is_itself = any(path in answer.err for path in _ITSELF) or (fault.persistent and "read" in fault.call)
+    if (fault.what == KILL and answer.status in _KILLED) or is_itself:
         return
     if answer.status != _GOOD:
         yield f"it ended with {answer.status}: {answer.err[-300:]}"

@@ -6,7 +6,7 @@ from tests.torture.device import LAYOUTS, OPTIONS
 from tests.torture.device import tortured as tortured_on_a_device
 from tests.torture.power import tortured
 
-LOSSES = 250
+LOSSES = 120
 SECONDS = 1.0
 
 
