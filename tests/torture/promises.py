@@ -15,6 +15,7 @@ from tests.torture.tally import Tally
 
 PAGE: Final = REPOSITORY / "docs" / "promises.md"
 HEAD: Final = ("promise", "held by", "cases tried", "found", "reprinted by")
+_COMMAND: Final = "`make torture`"
 TARGETS: Final = ("target", "system calls", "faults of each", "cases", "found")
 
 
@@ -33,19 +34,10 @@ class Promise:
         tested = f"{tests_in(self.tests):,} tests"
         cases = sum(tally.cases for tally in mine)
         found = sum(len(tally.findings) for tally in mine)
-        held_by = [*(tally.target for tally in mine), *(f"`{Path(test).name}`" for test in self.tests)]
+        parts = dict.fromkeys(re.split("[:,]", tally.target)[0] for tally in mine)
+        held_by = ", ".join([*parts, *(f"`{Path(test).name}`" for test in self.tests)])
         tried = f"{cases:,} in the torture, {tested}" if mine else tested
-        return (
-            f"{self.number}. {self.text}",
-            ", ".join(held_by),
-            tried,
-            str(found or "none"),
-            self._command(mine),
-        )
-
-    def _command(self, mine: Sequence[Tally]) -> str:
-        tests = f"`make test PYTEST_ARGS='{' '.join(self.tests)}'`"
-        return f"`make torture`, {tests}" if mine else tests
+        return f"{self.number}. {self.text}", held_by, tried, str(found or "none"), _COMMAND
 
 
 PROMISES: Final = (
@@ -111,7 +103,8 @@ def tests_in(files: tuple[str, ...]) -> int:
 
 def table(tallies: Sequence[Tally]) -> str:
     """The promises, one to a row."""
-    return aligned([HEAD, *(promise.cells(tallies) for promise in PROMISES)])
+    rows = [HEAD, ("---",) * len(HEAD), *(promise.cells(tallies) for promise in PROMISES)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def targets(tallies: Iterable[Tally]) -> str:
