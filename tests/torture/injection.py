@@ -24,7 +24,7 @@ MARKS: Final = "/torture/"
 BEGIN, END = "begin", "end"
 
 _INTERRUPTIONS: Final = 20
-_SECONDS: Final = 30
+_SECONDS: Final = 60
 _STRACE: Final = ("strace", "-f", "-s", "8192", "-o")
 _CALL: Final = re.compile(r"^(\d+) +([a-z]\w*)\(")
 _MARK: Final = re.compile(rf'"{MARKS}([^"]+)"')

@@ -41,7 +41,9 @@ def _appending(append: appending.Append, seconds: float) -> list[Tally]:
 
 
 def _reporting(seconds: float) -> list[Tally]:
-    return [reporting.tortured(until=Until.after(seconds))]
+    until = Until.after(seconds)
+    with reporting.rounds() as rounds:
+        return [reporting.tortured(rounds, until=until)]
 
 
 def _power(writer: str, layout: str, seconds: float) -> list[Tally]:

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -42,11 +42,19 @@ def cannot_report() -> str | None:
     return "a round with a clock of its own takes root" if os.geteuid() != 0 else None
 
 
-@dataclass(frozen=True, slots=True)
 class Rounds:
-    """Rounds of hosts of one service, each host in a directory of its own."""
+    """Rounds of hosts of one service, each host in a directory of its own.
 
-    server: AssistedServer
+    Python's compiled modules are in `cache`, all of them: so each round makes the same calls.
+    """
+
+    def __init__(self, server: AssistedServer, cache: Path) -> None:
+        self.server = server
+        self._variables = {"PYTHONHASHSEED": "0", "PYTHONPYCACHEPREFIX": str(cache)}
+        with self.host() as host:
+            answer = host.report()
+            assert answer.status == _GOOD, answer
+        self._variables["PYTHONDONTWRITEBYTECODE"] = "1"
 
     @contextmanager
     def host(self) -> Iterator[ReportingHost]:
@@ -57,22 +65,23 @@ class Rounds:
         with tempfile.TemporaryDirectory() as place:
             host = ReportingHost(Path(place) / "host", installed, self.server.url)
             host.write("/etc/service-record/token", token)
-            host.variables |= {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+            host.variables |= self._variables
             host.fail()
             yield host
 
-    def faults(self, about: str = "") -> list[Fault]:
-        """All there are, as one round without any shows them; first one of each call on each file, then its
-        like.
-
-        Or only those of files with this in their names.
-        """
+    @cached_property
+    def _calls(self) -> tuple["_Call", ...]:
         with self.host() as host:
             trace = host.places.root.parent / "trace"
             answer = host.report(before=(*_STRACE, str(trace), "-y"))
             assert answer.status == _GOOD, answer
-            seen = dict.fromkeys(_calls(trace, str(host.places.root)))
-        seen = {call: None for call in seen if about in call.on}
+            return tuple(dict.fromkeys(_calls(trace, str(host.places.root))))
+
+    def faults(self, about: str = "") -> list[Fault]:
+        """All there are, as one round without any shows them; first one of each call on each file, then its
+        like. Or only those of files with this in their names.
+        """
+        seen = [call for call in self._calls if about in call.on]
         first = {(each.name, each.on): each for each in reversed(seen)}
         others = [each for each in seen if each not in first.values()]
         return [*shuffled(_faults(first.values())), *shuffled(_faults(others))]
@@ -159,15 +168,20 @@ def _ended_badly(answer: Answer, fault: Fault) -> Iterator[str]:
         yield f"a traceback: {answer.err[-300:]}"
 
 
-def tortured(most: int | None = None, until: Until | None = None) -> Tally:
+@contextmanager
+def rounds() -> Iterator[Rounds]:
+    """With a service on loopback."""
+    with AssistedServer(AssistedRules(auth_type="local")) as server, tempfile.TemporaryDirectory() as cache:
+        yield Rounds(server, Path(cache))
+
+
+def tortured(of: Rounds, most: int | None = None, until: Until | None = None) -> Tally:
     """Every fault of a round, or as many of them as asked for, or as there is time for."""
-    with AssistedServer(AssistedRules(auth_type="local")) as server:
-        rounds = Rounds(server)
-        faults = rounds.faults()
-        cases, findings = 0, list[str]()
-        for happened, wrong in at_once(partial(Rounds.judged, rounds), faults[:most], until):
-            cases += happened
-            findings += wrong
+    faults = of.faults()
+    cases, findings = 0, list[str]()
+    for happened, wrong in at_once(of.judged, faults[:most], until):
+        cases += happened
+        findings += wrong
     return Tally(
         target="one round of the reporter",
         promises=(6, 7),
