@@ -36,6 +36,11 @@ from tests.test_reporter_any import MIB, Chance, Unsteady, killed_round
 SERVICES: Final = ("bootkube", "kubelet")
 YEARS: Final = 10 * 365 * 86400
 _BLANK: Final = b" \t\r\n]"
+ROOM: Final = st.none() | st.none() | st.integers(0, 300)
+"""Bytes that are left on the disk; mostly enough."""
+STEPS: Final = st.tuples(
+    st.sampled_from(["pull", "render", "é {"]), st.sampled_from(["start", "start", *Result]), ROOM
+)
 
 
 @dataclass
@@ -113,7 +118,7 @@ class RecordedHost(RuleBasedStateMachine):
             run.lost += 1
             run.lost_ever = True
 
-    @rule(service=st.sampled_from(SERVICES), room=st.none() | st.integers(0, 400))
+    @rule(service=st.sampled_from(SERVICES), room=ROOM)
     def start(self, service: str, room: int | None) -> None:
         self.kill(service)
         self.pid += 1
@@ -121,32 +126,25 @@ class RecordedHost(RuleBasedStateMachine):
         self.runs[service].append(run)
         self._record(service, run, self._entry(run, Phase.SERVICE_START, recorder="python/0.1.0"), room)
 
-    @rule(
-        service=st.sampled_from(SERVICES),
-        name=st.sampled_from(["pull", "render", "é {"]),
-        room=st.none() | st.integers(0, 400),
-    )
-    def start_stage(self, service: str, name: str, room: int | None) -> None:
-        run = self._open(service)
-        if run is not None:
-            run.stages.append(name)
-            self._record(service, run, self._entry(run, Phase.STAGE_START, stage=name), room)
+    @rule(service=st.sampled_from(SERVICES), steps=st.lists(STEPS, min_size=1, max_size=8))
+    def work(self, service: str, steps: list[tuple[str, str, int | None]]) -> None:
+        """Stages that start, nest and end, in the run that is open, or in a new one."""
+        if self._open(service) is None:
+            self.start(service, None)
+        for name, word, room in steps:
+            run = self._open(service)
+            assert run is not None
+            if word == "start":
+                run.stages.append(name)
+                self._record(service, run, self._entry(run, Phase.STAGE_START, stage=name), room)
+            elif run.stages:
+                entry = self._entry(run, Phase.STAGE_END, stage=run.stages.pop(), result=Result(word))
+                self._record(service, run, entry, room)
 
     @rule(
         service=st.sampled_from(SERVICES),
         result=st.sampled_from(Result),
-        room=st.none() | st.integers(0, 400),
-    )
-    def end_stage(self, service: str, result: Result, room: int | None) -> None:
-        run = self._open(service)
-        if run is not None and run.stages:
-            entry = self._entry(run, Phase.STAGE_END, stage=run.stages.pop(), result=result)
-            self._record(service, run, entry, room)
-
-    @rule(
-        service=st.sampled_from(SERVICES),
-        result=st.sampled_from(Result),
-        room=st.none() | st.integers(0, 400),
+        room=ROOM,
     )
     def end(self, service: str, result: Result, room: int | None) -> None:
         run = self._open(service)
