@@ -8,7 +8,9 @@ nothing is there that nobody wrote. The next writer finds a record that it can g
 import re
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
@@ -40,6 +42,8 @@ from tests.torture.tally import Tally, Until, at_once, sample
 BEFORE: Final = failed_run("earlier")
 LATER: Final = "later"
 _STATUS: Final = 3
+_SETTLED_SECONDS: Final = 2
+"""After which a here-document is nobody's: bash unlinks it as soon as it is open."""
 _KILLED: Final = -9
 
 SCRIPT: Final = f"""
@@ -258,13 +262,23 @@ def _follow_up(directory: Path, append: Append) -> list[str]:
     return []
 
 
+def _sweep(began: float) -> None:
+    """Remove the here-documents of bash that was killed before it could, or that could not."""
+    for left in Path("/dev/shm").glob("sh-thd.*"):
+        with suppress(FileNotFoundError):
+            if began < left.stat().st_mtime < time.time() - _SETTLED_SECONDS:
+                left.unlink()
+
+
 def tortured(append: Append, most: int | None = None, until: Until | None = None) -> Tally:
     """Every fault of an append, or as many of them as asked for, or as there is time for."""
     faults = faults_of(append)
     cases, findings = 0, []
+    began = time.time()
     for happened, wrong in at_once(partial(judged, append), sample(faults, most), until):
         cases += happened
         findings += wrong
+    _sweep(began)
     return Tally(
         target=str(append),
         promises=(1, 2),
