@@ -2,8 +2,8 @@
 
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test matrix golden check fuzz bench bench-bundle bench-growth examples bashes lock audit dependencies man \
-  install deb rpm standalone clean
+.PHONY: help demo test matrix golden check fuzz bench bench-bundle bench-growth examples bashes lock audit \
+  dependencies man install deb rpm standalone clean torture
 
 DESTDIR =
 PREFIX = /usr/local
@@ -39,6 +39,10 @@ check: $(READY) ## style, types, shell and units, a line each
 
 fuzz: $(READY) ## read hostile records and archives for SECONDS=600, and print how many
 	@SERVICE_RECORD_FUZZ_SECONDS=$(SECONDS) $(PYTHON) -m pytest tests/fuzz --timeout=$$(($(SECONDS) + 600)) $(PYTEST_ARGS)
+
+torture: SECONDS = 1200
+torture: $(READY) ## break disk, power and programs for SECONDS=1200, and rewrite the tables in docs/promises.md (as root)
+	@$(PYTHON) -m tests.torture --seconds $(SECONDS)
 
 bench: $(READY) ## measure what recording costs, and rewrite the table in docs/performance.md
 	@$(PYTHON) -m bench

@@ -10,7 +10,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from time import monotonic, sleep
@@ -22,6 +22,8 @@ _KEEP: Final = (
 _BLANK: Final = b" \t\r\n"
 _BLOCK_BYTES: Final = 1024
 _SPARE_BYTES: Final = 1024
+_SECTOR_BYTES: Final = 512
+"""What a disk writes whole or not at all, at the least."""
 _TAIL_BYTES: Final = 8 << 10
 _FAR_TAIL_BYTES: Final = 1 << 20
 _TAIL_LINES: Final = 8192
@@ -65,7 +67,7 @@ def append(descriptor: int, line: bytes, *, copy: str, patience: float) -> None:
             room = _room(descriptor, size, end.offset + len(text) + 1)
             if room is None:
                 continue
-            content = text.ljust(room - end.offset - 1) + b"\n"
+            content = text + _blanks(end.offset + len(text), room)
             if os.pwrite(descriptor, content, end.offset) != len(content):
                 raise OSError("only part of an entry could be written")
             return
@@ -90,7 +92,9 @@ def _locked(descriptor: int, patience: float) -> Iterator[None]:
         yield
     finally:
         # A child forked by another thread meanwhile shares the lock until it is released, not only closed.
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        # What was written stays written: where this fails, closing has to do.
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
 def _look(descriptor: int, size: int) -> _End:
@@ -128,7 +132,12 @@ def _closed_end(tail: bytes, start: int) -> _End | None:
 
 
 def _mended_end(tail: bytes, start: int) -> _End | None:
-    """The last place that is surely whole, and the entries behind it; None where there is no such place."""
+    """The last place that is surely whole, and the entries behind it; None where there is no such place.
+
+    NULs, which a loss of power leaves in the place of white space, too, are damage, and take no entry with
+    them.
+    """
+    found, tail = tail, tail.replace(b"\0", b" ")
     place = _whole_place(tail)
     is_first = place == 0
     if is_first and (start or not _OPENED.match(tail)):
@@ -137,7 +146,8 @@ def _mended_end(tail: bytes, start: int) -> _End | None:
     pieces = [line.strip(_BLANK).strip(b",") for line in tail[place:].split(b"\n")]
     pieces = [piece for piece in pieces if piece not in (b"", b"[", b"]")]
     entries = tuple(filter(_is_entry, pieces))
-    return _End(start + place, is_first, entries, is_damaged=len(entries) < len(pieces))
+    is_damaged = len(entries) < len(pieces) or b"\0" in found[place:]
+    return _End(start + place, is_first, entries, is_damaged)
 
 
 def _whole_place(tail: bytes) -> int:
@@ -189,10 +199,24 @@ def _room(descriptor: int, size: int, needed: int) -> int | None:
     if needed + _SPARE_BYTES <= size:
         return size
     wanted = -(-(needed + _SPARE_BYTES) // _BLOCK_BYTES) * _BLOCK_BYTES
-    blanks = b" " * (wanted - size - 1) + b"\n"
+    blanks = _blanks(size, wanted)
     if os.pwritev(descriptor, [blanks], 0, os.RWF_APPEND) != len(blanks):
         raise OSError("only part of the room for an entry could be made")
     return wanted if os.fstat(descriptor).st_size == wanted else None
+
+
+def _blanks(begin: int, end: int) -> bytes:
+    """White space for that stretch of the file, with a newline at the end of it and of each sector.
+
+    Where a loss of power leaves such a sector between the halves of two entries, they make no third: there is
+    no newline within a text.
+    """
+    blanks = bytearray(b" " * (end - begin))
+    blanks[-begin - 1 & _SECTOR_BYTES - 1 :: _SECTOR_BYTES] = b"\n" * (
+        end // _SECTOR_BYTES - begin // _SECTOR_BYTES
+    )
+    blanks[-1:] = b"\n"
+    return bytes(blanks)
 
 
 def _keep(descriptor: int, offset: int, size: int, copy: str) -> None:

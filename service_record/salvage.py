@@ -19,6 +19,8 @@ STRUCTURE: Final = b"[], \t\r\n"
 """The bytes that may stand around an entry: white space, and the brackets and commas of an array."""
 
 _SEPARATORS: Final = b", \t\r\n"
+_BLANK_SECTOR: Final = b" " * 511 + b"\n"
+"""In an array, where nothing was written yet: docs/record-format.md, "The array layout"."""
 _MAX_DEPTH: Final = 16
 """Braces followed at once; bounds how often a byte is looked at, whatever the nesting."""
 
@@ -121,13 +123,17 @@ def _value_of(text: bytes) -> object:
     """The JSON value in the text; ValueError when there is none.
 
     Bytes that are not UTF-8 become backslash escapes, lone surrogates U+FFFD; control characters other than
-    newline may stand in a string as they are. A writer that copies a journal's bytes makes such lines.
+    newline and NUL may stand in a string as they are. A writer that copies a journal's bytes makes such
+    lines. But NULs, or a blank sector, are what a loss of power leaves between the halves of two other
+    entries.
     """
+    if _BLANK_SECTOR in text:
+        raise ValueError("not one object")
     try:
         return orjson.loads(text)
     except ValueError:
         pass
-    strict = b"\n" in text
+    strict = b"\n" in text or b"\0" in text
     decoder = json.JSONDecoder(strict=strict, parse_constant=_refuse, object_pairs_hook=_mended)
     try:
         return decoder.decode(text.decode(errors="surrogateescape"))

@@ -345,15 +345,27 @@ __sr_put_text() {
   __sr_more=$(((__sr_from + ${#__sr_new} + 2048) / 1024 * 1024 - __sr_size)) # to a multiple of 1024
   if ((__sr_more > 0)); then
     {
-      builtin printf '%*s\n' $((__sr_more - 1)) '' >&4 || builtin return 1
+      __sr_blank "$__sr_size" "$__sr_more"
+      builtin printf '%s\n' "$__sr_answer" >&4 || builtin return 1
       builtin mapfile -t -n 1 __sr_text </proc/self/fdinfo/4
     } 4>>/proc/self/fd/3
     __sr_size=$((__sr_size + __sr_more))
     [[ ${__sr_text[0]##*[!0-9]} == "$__sr_size" ]] || builtin return 1
   fi
-  builtin printf -v __sr_new '%-*s' $((__sr_size - __sr_from - 1)) "$__sr_new"
+  __sr_blank $((__sr_from + ${#__sr_new})) $((__sr_size - __sr_from - ${#__sr_new}))
+  __sr_new+=$__sr_answer
   builtin command -p dd of=/proc/self/fd/3 bs=$((__sr_size - __sr_from)) iflag=fullblock conv=notrunc oflag=seek_bytes \
     seek="$__sr_from" status=none <<<"$__sr_new"
+}
+
+# White space for a stretch of the file, without its last newline; and one at the end of each sector: where a loss of power
+# leaves such a sector between the halves of two entries, they make no third, for there is no newline within a text.
+__sr_blank() { # OFFSET BYTES
+  builtin local __sr_sector=''
+  builtin printf -v __sr_sector '%511s\n' ''
+  builtin printf -v __sr_answer '%*s\n' $((511 - $1 % 512)) ''
+  while ((${#__sr_answer} < $2)); do __sr_answer+=$__sr_sector; done
+  __sr_answer=${__sr_answer:0:$2-1}
 }
 
 # No lock in time, no flock or dd, no end to be found: a line behind the array, which the next writer that can takes in.

@@ -73,6 +73,14 @@ def test_an_entry_is_a_line_and_room_is_left_behind_the_bracket(writer: ArrayWri
 
 
 @each_writer
+def test_no_sector_of_a_room_is_without_a_newline(writer: ArrayWriter, tmp_path: Path) -> None:
+    """Between the halves of two entries, after a loss of power, it would else be part of a text."""
+    for state in writer.append(tmp_path, 9):
+        behind = range(-(-len(state.rstrip(b" \n")) // 512) * 512, len(state), 512)
+        assert {state[begin : begin + 512] for begin in behind} == {b" " * 511 + b"\n"}
+
+
+@each_writer
 def test_everybody_may_read_a_new_array(writer: ArrayWriter, tmp_path: Path) -> None:
     writer.append(tmp_path)
 

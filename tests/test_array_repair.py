@@ -85,6 +85,7 @@ def test_what_is_torn_is_replaced_and_a_copy_is_kept(
         pytest.param(THREE + b"\n]\n" + BEHIND_TORN, TORN, id="behind a closed array"),
         pytest.param(array(*OURS[:3]) + BEHIND_TORN, TORN, id="behind upstream's"),
         pytest.param(THREE + b"\n]\n" + b"\0" * 9000 + b"\n" + LAST + b"\n", b"\0", id="behind NULs"),
+        pytest.param(THREE + b"\n]\n\n" + LAST + b"\0" * 512, b"\0", id="before NULs"),
         pytest.param(
             THREE + b',\n{"timestamp":"2026","errorMessage":"no },\n' + LAST + b"\n",
             b'{"timestamp":"2026","errorMessage":"no },\n',

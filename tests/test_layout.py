@@ -295,3 +295,21 @@ def test_hostile_content_takes_time_in_proportion_to_its_size(content: bytes) ->
     started = time.process_time()
     assert entries(content + b"\n" + LINES[0]) == FOUR[:1]
     assert time.process_time() - started < 20
+
+
+CUT = FOUR[1].to_line().index(b"say") + 1
+HALVES = [FOUR[1].to_line()[:CUT], FOUR[1].to_line()[CUT:]]
+NUMBER = FOUR[1].to_line().index(b"61.0") + 2
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        HALVES[0] + b"\0" * 512 + HALVES[1],
+        HALVES[0] + b" " * 511 + b"\n" + HALVES[1],
+        LINES[1][:NUMBER] + b" " * 511 + b"\n" + b" " * 511 + b"\n},\n",
+    ],
+    ids=["NULs in a text", "blanks in a text", "blanks behind a number"],
+)
+def test_halves_of_entries_around_a_sector_that_was_never_written_are_no_entry(content: bytes) -> None:
+    assert entries(LINES[0] + content + LINES[3]) == [FOUR[0], FOUR[3]]

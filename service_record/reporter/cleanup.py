@@ -17,7 +17,7 @@ from typing import Final
 
 from service_record import systemd
 from service_record.reporter.durable import sync_directory, write_whole
-from service_record.reporter.places import Places
+from service_record.reporter.places import Places, is_there
 from service_record.reporter.telling import tell_systemd
 
 _VERSION: Final = 1
@@ -56,7 +56,7 @@ class Tombstone:
 
 def read_tombstone(places: Places) -> Tombstone | None:
     """The tombstone; None when there is none. A damaged one counts, only what it named is not known."""
-    if not places.tombstone.exists():
+    if not is_there(places.tombstone):
         return None
     try:
         document = json.loads(places.tombstone.read_bytes())
@@ -87,7 +87,7 @@ def stop(
         remove=tuple(remove),
         keep=tuple(keep),
     )
-    unwritten = () if places.tombstone.exists() else _written(places, tombstone)
+    unwritten = () if is_there(places.tombstone) else _written(places, tombstone)
     return (*unwritten, *finish(places, read_tombstone(places) or tombstone))
 
 
@@ -104,7 +104,7 @@ def finish(places: Places, tombstone: Tombstone) -> tuple[str, ...]:
     left += [f"{path}: too much would go with it; remove it by hand" for path in _too_much(places, tombstone)]
     tell_systemd(places, "daemon-reload")
     left += _removed(rule)
-    if left or tombstone.is_finished or not places.tombstone.exists():
+    if left or tombstone.is_finished or not is_there(places.tombstone):
         return tuple(left)
     return _written(places, replace(tombstone, is_finished=True))
 

@@ -27,7 +27,7 @@ from service_record.history.liveness import Liveness
 from service_record.history.outcome import Command, Outcome, Run, Stage
 from service_record.layout import read_entries
 from service_record.records import Records, open_record
-from service_record.reporter.places import Places
+from service_record.reporter.places import Places, is_there
 from service_record.source import is_alive
 from service_record.writer import SUFFIX
 
@@ -121,12 +121,12 @@ def observe(places: Places, asked: Asked | None = None, own: Iterable[str] = ())
 
 
 def traces(places: Places) -> Traces:
-    """What lies on the disk of the host below the root."""
-    is_applied = any(places.at(path).exists() for path in _DONE)
+    """What lies on the disk of the host below the root. What a failing disk does not tell of is not there."""
+    is_applied = any(is_there(places.at(path)) for path in _DONE)
     return Traces(
-        is_pending=places.at(_ENCAPSULATED).exists() and not is_applied,
+        is_pending=is_there(places.at(_ENCAPSULATED)) and not is_applied,
         is_applied=is_applied,
-        has_kubelet=any(places.at(path).exists() for path in _KUBELET),
+        has_kubelet=any(is_there(places.at(path)) for path in _KUBELET),
     )
 
 

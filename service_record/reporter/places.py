@@ -81,3 +81,11 @@ class Places:
     def records(self) -> Path:
         """The records of this host's services."""
         return self.at("/var/log/openshift")
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is such a file. Of a disk that cannot tell, `exists` would raise."""
+    try:
+        return path.exists()
+    except OSError:
+        return False

@@ -66,10 +66,10 @@ def run_round(places: Places, environ: Mapping[str, str], say: Log, *, only_if_d
         return _finished(places, tombstone, say)
     try:
         with _alone(places, say):
-            settings, state = read_settings(places, environ), _loaded(places, say)
+            settings, (state, is_known) = read_settings(places, environ), _loaded(places, say)
             if only_if_due and not is_due(settings, state, _now()):
                 return Ended.NOT_DUE
-            return Round(places, environ, say, settings, state).run()
+            return Round(places, environ, say, settings, state, is_saved=is_known, may_save=is_known).run()
     except HeldError:
         say.info("another round is running; this one leaves it to that")
         return Ended.BUSY
@@ -90,6 +90,8 @@ class Round:
     tried: set[tuple[str, ...]] = field(default_factory=set)
     is_saved: bool = True
     """Whether the disk has the state."""
+    may_save: bool = True
+    """Not over one that could not be read, and may be readable again in the next round."""
 
     def run(self) -> Ended:
         for fault in self.settings.faults:
@@ -177,6 +179,8 @@ class Round:
         if state == self.state and self.is_saved:
             return True
         self.state = state
+        if not self.may_save:
+            return False
         try:
             save(self.places.state_file, state)
         except OSError as error:
@@ -214,15 +218,16 @@ def _now() -> Evidence:
     return Evidence(boot_id=systemd.boot_id() or "unknown", uptime=systemd.uptime() or 0.0)
 
 
-def _loaded(places: Places, say: Log) -> State:
+def _loaded(places: Places, say: Log) -> tuple[State, bool]:
+    """The state, and whether it is the one that the disk has."""
     try:
         state = load(places.state_file)
     except OSError as error:
-        say.error(f"{places.state_file}: {error.strerror}; little is done without it")
-        return State(is_careful=True)
+        say.error(f"{places.state_file}: {error.strerror}; without it nothing is told or shipped")
+        return State(is_careful=True), False
     if state.is_careful:
         say.warning(f"{places.state_file}: an earlier one was damaged; at most one bundle is shipped")
-    return state
+    return state, True
 
 
 @contextmanager

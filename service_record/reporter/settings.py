@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from service_record.display.text import visible
-from service_record.reporter.places import Places
+from service_record.reporter.places import Places, is_there
 from service_record.reporter.setting_lines import line_of, line_of_error
 from service_record.reporter.setting_table import SETTINGS, HostLogs, Setting, Stages
-from service_record.reporter.token import read_small, read_token, reason
+from service_record.reporter.token import UnreadableError, read_small, read_token, reason
 
 _MIB: Final = 1 << 20
 _DAY: Final = 86400.0
@@ -100,8 +100,7 @@ def read_settings(places: Places, environ: Mapping[str, str]) -> Settings:
     credential = _of_credential(environ)
     environment = _of_environment(environ)
     given = {**file.given, **credential.given, **environment.given}
-    token, token_faults = read_token(places, environ)
-    service, missing = _service(given, token, places)
+    service, missing, token_faults = _service_of(given, places, environ)
     bad = file.bad | credential.bad | environment.bad
     return Settings(
         service=service,
@@ -217,6 +216,20 @@ def _section(given: Mapping[str, Any], section: str) -> dict[str, Any]:
     return {name: value for (of, _, name), value in own if of == section and name}
 
 
+def _service_of(
+    given: Mapping[str, Any], places: Places, environ: Mapping[str, str]
+) -> tuple[Service | None, list[tuple[str, str]], tuple[str, ...]]:
+    """The service as settings and token have it, what is missing, and what is wrong with the token.
+
+    There is none while the token cannot be read: the service would refuse us for good.
+    """
+    try:
+        token, faults = read_token(places, environ)
+    except UnreadableError as error:
+        return None, [], (str(error),)
+    return *_service(given, token, places), faults
+
+
 def _service(
     given: Mapping[str, Any], token: str | None, places: Places
 ) -> tuple[Service | None, list[tuple[str, str]]]:
@@ -227,7 +240,7 @@ def _service(
         return None, []
     if missing:
         return None, [(setting.name, _missing(setting, places)) for setting in missing]
-    if "ca_bundle" not in known and places.ca_bundle.is_file():
+    if "ca_bundle" not in known and is_there(places.ca_bundle):
         known["ca_bundle"] = places.ca_bundle
     service = Service(token=token, **known)
     no_token = (

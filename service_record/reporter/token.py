@@ -20,11 +20,15 @@ _SENT: Final = re.compile(r"[!-~]+", re.ASCII)
 _OTHERS: Final = 0o077
 
 
+class UnreadableError(Exception):
+    """There may be a token, and the disk does not tell. To go without it might be taken for an answer."""
+
+
 def read_token(places: Places, environ: Mapping[str, str]) -> tuple[str | None, tuple[str, ...]]:
     """The token, and a line for each fault on the way to it; no line repeats anything of a token.
 
     $CREDENTIALS_DIRECTORY/token comes first, then the credential file. An empty one counts as none: units
-    set an empty credential where the file is missing.
+    set an empty credential where the file is missing. Raises UnreadableError where the disk fails.
     """
     faults: list[str] = []
     for path, is_ours in _places(places, environ):
@@ -32,7 +36,12 @@ def read_token(places: Places, environ: Mapping[str, str]) -> tuple[str | None, 
             data, mode = read_small(path, _MOST)
         except FileNotFoundError:
             continue
-        except (OSError, ValueError) as error:
+        except OSError as error:
+            told = (
+                f"{path}:1: cannot be read: {reason(error)}; without it the assisted-service is told nothing"
+            )
+            raise UnreadableError(told) from error
+        except ValueError as error:
             faults.append(f"{path}:1: cannot be read: {reason(error)}; make it a file that root can read")
             continue
         if not data.strip():

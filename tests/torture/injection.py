@@ -1,0 +1,178 @@
+"""Programs whose system calls are made to fail, one after the other, by strace.
+
+A program is run once to see which calls it makes between two marks. A mark is a look at a path below
+/torture: it stands in the trace, whatever becomes of the look. Calls are counted from the moment on in which
+a program says that it is ready, in each process of its own.
+"""
+
+import os
+import re
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from subprocess import DEVNULL, PIPE, Popen
+from typing import Final
+
+from tests.shell.scripts import kill_group
+
+ERRORS: Final = ("ENOSPC", "EIO", "EINTR", "EROFS")
+KILL: Final = "KILL"
+MARKS: Final = "/torture/"
+BEGIN, END = "begin", "end"
+
+_INTERRUPTIONS: Final = 20
+_SECONDS: Final = 60
+_STRACE: Final = ("strace", "-f", "-s", "8192", "-o")
+_CALL: Final = re.compile(r"^(\d+) +([a-z]\w*)\(")
+_MARK: Final = re.compile(rf'"{MARKS}([^"]+)"')
+_SEEN: Final = ("?newfstatat", "?access", "?faccessat2", "?stat")
+_WITHOUT_RETURN: Final = frozenset({"exit", "exit_group", "rt_sigreturn", "execve"})
+_ON_FILES: Final = """
+access chdir chmod chown connect copy_file_range creat dup dup2 dup3 faccessat faccessat2 fallocate fchdir
+fchmod fchmodat fchown fchownat fcntl fdatasync flock fstat fstatfs fsync ftruncate getcwd getdents64
+getxattr ioctl lgetxattr link linkat listxattr lseek lstat mkdir mkdirat newfstatat open openat openat2
+pipe pipe2 poll pread64 preadv pwrite64 pwritev read readlink readlinkat readv recvfrom recvmsg rename
+renameat renameat2 rmdir select sendfile sendmsg sendto setxattr shutdown socket stat statfs statx symlink
+symlinkat sync_file_range syncfs truncate umask unlink unlinkat utimensat write writev
+"""
+ON_FILES: Final = frozenset(_ON_FILES.split())
+"""Calls on files and descriptors. Others do not fail for what a disk does; to kill at them is tried all the
+same.
+
+So is it at close(2), which strace cannot have fail as Linux does: there the descriptor is gone all the same.
+"""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Fault:
+    """What becomes of the n-th call of a name in each process, or of it and all that follow."""
+
+    call: str
+    number: int
+    what: str
+    """The name of an error, or KILL."""
+    persistent: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.what} at {self.call} {self.number}{'+' if self.persistent else ''}"
+
+    @property
+    def _following(self) -> str:
+        """To be interrupted is to try again, as bash and Python do: for ever would be no fault of theirs."""
+        if not self.persistent:
+            return ""
+        return f"..{self.number + _INTERRUPTIONS}" if self.what == "EINTR" else "+"
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """What has strace make it, and keep the marks and the calls that failed."""
+        failure = "signal=KILL" if self.what == KILL else f"error={self.what}"
+        calls = ",".join(sorted({self.call, *_SEEN}))
+        return (
+            "-e",
+            f"trace={calls}",
+            "-e",
+            f"inject={self.call}:{failure}:when={self.number}{self._following}",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a program ended that had a fault."""
+
+    status: int
+    said: bytes
+    """On both outputs."""
+
+
+def run_traced(
+    command: Sequence[str | Path],
+    directory: Path,
+    variables: Mapping[str, str],
+    trace: Path,
+    options: Sequence[str] = (),
+    *,
+    when_ready: Callable[[], object] = lambda: None,
+) -> Ended:
+    """Run a program under strace with these options, from when it is ready on.
+
+    It has to print `ready` then, and to go on when it gets a line. Raises TimeoutExpired when it hangs.
+    """
+    with Popen(
+        command,
+        cwd=directory,
+        env=dict(variables),
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=PIPE,
+        start_new_session=True,
+    ) as program:
+        assert program.stdout
+        assert program.stdout.readline() == b"ready\n"
+        when_ready()
+        strace = [*_STRACE, str(trace), "-e", "signal=none", *options, "-p", str(program.pid)]
+        with Popen(strace, stdin=DEVNULL, stderr=PIPE) as tracer:
+            assert tracer.stderr
+            attached = tracer.stderr.readline()
+            assert b"attached" in attached, attached
+            try:
+                said = b"".join(program.communicate(b"\n", timeout=_SECONDS))
+            finally:
+                kill_group(program.pid)
+    return Ended(program.returncode, said)
+
+
+@cache
+def cannot_trace() -> str | None:
+    """Why no call can be made to fail here; None where it can."""
+    if shutil.which("strace") is None:
+        return "no strace"
+    with Popen(["sleep", "60"]) as sleeper:
+        strace = ["strace", "-o", os.devnull, "-p", str(sleeper.pid)]
+        with Popen(strace, stderr=PIPE) as tracer:
+            assert tracer.stderr
+            said = tracer.stderr.readline()
+            sleeper.kill()
+    return None if b"attached" in said else "ptrace(2) cannot be had here"
+
+
+def marks(trace: Path) -> list[str]:
+    """The marks of a program, in their order."""
+    return [found[1] for line in trace.read_text().splitlines() if (found := _MARK.search(line))]
+
+
+def injected(trace: Path, fault: Fault) -> bool:
+    """Whether the fault came about."""
+    sign = (
+        rf"{fault.call}\(.*= \?|<... {fault.call} resumed>.*= \?" if fault.what == KILL else r"\(INJECTED\)"
+    )
+    return re.search(sign, trace.read_text()) is not None
+
+
+def faults_between(trace: Path) -> list[Fault]:
+    """Every fault of every call between the marks, of the program and of those that it ran meanwhile."""
+    return [
+        Fault(call, number, what, persistent)
+        for call, number in sorted(set(_calls_between(trace)))
+        for what in ((*ERRORS, KILL) if call in ON_FILES else (KILL,))
+        for persistent in ((False,) if what == KILL else (False, True))
+    ]
+
+
+def _calls_between(trace: Path) -> Iterator[tuple[str, int]]:
+    counted: Counter[tuple[str, str]] = Counter()
+    within = False
+    for line in trace.read_text().splitlines():
+        found = _CALL.match(line)
+        if found is None:
+            continue
+        process, call = found.groups()
+        counted[process, call] += 1
+        mark = _MARK.search(line)
+        if mark is not None:
+            within = mark[1] != END and (within or mark[1] == BEGIN)
+        elif within and call not in _WITHOUT_RETURN:
+            yield call, counted[process, call]

@@ -1,0 +1,126 @@
+"""What `make torture` does, in which share of its time. Whoever adds a target adds it here, and to
+docs/promises.md.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, TypeAlias
+
+from hypothesis import HealthCheck, Verbosity, settings
+from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
+
+from tests.torture import appending, device, power, reading, reporting, together
+from tests.torture.injection import cannot_trace
+from tests.torture.models import RecordedHost, ReportedHost
+from tests.torture.tally import Tally, Until
+
+Torture: TypeAlias = Callable[[float], list[Tally]]
+"""What is done for so many seconds."""
+
+_LOSSES: Final = 1_000_000
+_EXAMPLES: Final = 25
+_STEPS: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of the torture."""
+
+    name: str
+    weight: int
+    """Its share of the time is that of all weights."""
+    torture: Torture
+    cannot: Callable[[], str | None] = lambda: None
+    """Why it cannot be had here; None where it can."""
+
+
+def _appending(append: appending.Append, seconds: float) -> list[Tally]:
+    return [appending.tortured(append, until=Until.after(seconds))]
+
+
+def _reporting(seconds: float) -> list[Tally]:
+    until = Until.after(seconds)
+    with reporting.rounds() as rounds:
+        return [reporting.tortured(rounds, until=until)]
+
+
+def _power(writer: str, layout: str, seconds: float) -> list[Tally]:
+    return [power.tortured(writer, layout, _LOSSES, Until.after(seconds))]
+
+
+def _device(layout: str, options: str, seconds: float) -> list[Tally]:
+    return [device.tortured(layout, options, seconds)]
+
+
+def _reading(seconds: float) -> list[Tally]:
+    records = reading.records()
+    return [reading.tortured(record, until=Until.after(seconds / len(records))) for record in records]
+
+
+def _together(seconds: float) -> list[Tally]:
+    return [together.tortured(seconds)]
+
+
+def _models(
+    machine: type[RuleBasedStateMachine], target: str, promises: tuple[int, ...], seconds: float
+) -> list[Tally]:
+    """Lives of a host, some at a time, until the time is over or one goes wrong."""
+    until, lives, findings = Until.after(seconds), 0, list[str]()
+    chosen = settings(
+        max_examples=_EXAMPLES,
+        stateful_step_count=_STEPS,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        verbosity=Verbosity.quiet,
+    )
+    while not lives or (not until.is_over and not findings):
+        try:
+            run_state_machine_as_test(machine, settings=chosen)
+        except Exception as error:  # noqa: BLE001  # a broken invariant, or what broke over one
+            print(f"{target}: {error!r}", *getattr(error, "__notes__", ()), sep="\n", file=sys.stderr)
+            findings.append(f"{target}: {type(error).__name__}: {str(error)[:300]}")
+        lives += _EXAMPLES
+    return [Tally(target=target, promises=promises, cases=lives, all_cases=lives, findings=tuple(findings))]
+
+
+def _no_root() -> str | None:
+    return cannot_trace() or reporting.cannot_report()
+
+
+PARTS: Final = (
+    *(Part(str(append), 6, partial(_appending, append), cannot_trace) for append in appending.APPENDS[:2]),
+    *(Part(str(append), 14, partial(_appending, append), cannot_trace) for append in appending.APPENDS[2:]),
+    Part("one round of the reporter", 60, _reporting, _no_root),
+    *(
+        Part(f"power loss: {writer}, {layout}", 4, partial(_power, writer, layout), cannot_trace)
+        for writer in ("shell", "python")
+        for layout in device.LAYOUTS
+    ),
+    *(
+        Part(
+            f"power loss on ext4, {options}: {layout}",
+            6,
+            partial(_device, layout, options),
+            device.cannot_mount,
+        )
+        for layout in device.LAYOUTS
+        for options in device.OPTIONS
+    ),
+    Part("reader", 20, _reading),
+    Part("all at once: entries", 30, _together),
+    Part("lives of a recorded host", 12, partial(_models, RecordedHost, "lives of a recorded host", (2, 4))),
+    Part("lives of a reported host", 12, partial(_models, ReportedHost, "lives of a reported host", (6,))),
+)
+
+
+def tortured(seconds: float, parts: tuple[Part, ...] = PARTS) -> Iterator[tuple[Part, list[Tally]]]:
+    """Every part in turn; of one that cannot be had here, no tally. Time that a part leaves goes to those
+    behind it.
+    """
+    until = Until.after(seconds)
+    for number, part in enumerate(parts):
+        left = sum(other.weight for other in parts[number:])
+        yield part, [] if part.cannot() else part.torture(until.left * part.weight / left)

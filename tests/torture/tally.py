@@ -1,0 +1,87 @@
+"""What a part of the torture comes to: how much was tried, and what was found."""
+
+import hashlib
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+Case = TypeVar("Case")
+Verdict = TypeVar("Verdict")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """One row of the table: one thing that was tortured."""
+
+    target: str
+    promises: tuple[int, ...]
+    """Which of docs/promises.md it holds up."""
+    cases: int
+    """How many were tried."""
+    all_cases: int
+    """How many there are; as many as were tried where nothing bounds them but time."""
+    calls: int | None = None
+    """How many system calls were made to fail, where that is what was done."""
+    faults: int | None = None
+    """How many different faults each may have."""
+    findings: tuple[str, ...] = ()
+    """A line for each case in which something was other than promised."""
+
+    def cells(self) -> tuple[str, ...]:
+        """As they stand in a row of the table."""
+        tried = f"{self.cases:,}" if self.cases == self.all_cases else f"{self.cases:,} of {self.all_cases:,}"
+        calls, faults = ("" if number is None else f"{number:,}" for number in (self.calls, self.faults))
+        return self.target, calls, faults, tried, str(len(self.findings)) if self.findings else "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Until:
+    """A moment, by the clock that nobody steps, after which no further case is begun."""
+
+    moment: float
+
+    @classmethod
+    def after(cls, seconds: float) -> "Until":
+        return cls(time.monotonic() + seconds)
+
+    @property
+    def is_over(self) -> bool:
+        return self.left <= 0
+
+    @property
+    def left(self) -> float:
+        """Seconds."""
+        return max(0.0, self.moment - time.monotonic())
+
+
+def shuffled(cases: Iterable[Case]) -> list[Case]:
+    """The cases in an order that has nothing to do with theirs, and is the same in each run."""
+    return sorted(cases, key=lambda case: hashlib.blake2b(repr(case).encode()).digest())
+
+
+def sample(cases: Sequence[Case], most: int | None) -> list[Case]:
+    """At most so many of the cases, the same in each run; None is all of them."""
+    mixed = shuffled(cases)
+    return mixed if most is None else mixed[:most]
+
+
+def while_time_lasts(cases: Iterable[Case], until: Until | None) -> Iterator[Case]:
+    """The cases, up to that moment; without one, all. The first is tried in any case."""
+    for number, case in enumerate(cases):
+        if number and until is not None and until.is_over:
+            return
+        yield case
+
+
+def at_once(
+    judge: Callable[[Case], Verdict], cases: Iterable[Case], until: Until | None, workers: int = 2
+) -> Iterator[Verdict]:
+    """What the judge says of each case for which there is time, a few of them side by side."""
+
+    def one(case: Case) -> Verdict | None:
+        return None if until is not None and until.is_over else judge(case)
+
+    with ThreadPoolExecutor(workers) as pool:
+        yield from (said for said in pool.map(one, cases) if said is not None)

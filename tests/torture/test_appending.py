@@ -1,0 +1,28 @@
+"""A few of the faults that `make torture` tries on an append, the same in each run, and those that found
+something.
+"""
+
+import pytest
+
+from tests.torture.appending import APPENDS, Append, faults_of, judged, tortured
+from tests.torture.injection import ERRORS, Fault
+
+pytestmark = pytest.mark.usefixtures("tracing")
+
+SAMPLE = 12
+each_append = pytest.mark.parametrize("append", APPENDS, ids=str)
+
+
+@each_append
+def test_a_system_call_that_fails_harms_neither_the_service_nor_its_record(append: Append) -> None:
+    tally = tortured(append, most=SAMPLE)
+    assert not tally.findings, "\n".join(tally.findings)
+    assert tally.cases > SAMPLE / 2
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_an_entry_is_written_once_where_the_lock_cannot_be_given_back(error: str) -> None:
+    append = Append("python", "array")
+    unlock = Fault("flock", 2, error)
+    assert unlock in faults_of(append)
+    assert judged(append, unlock) == (True, [])

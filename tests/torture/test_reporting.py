@@ -1,0 +1,35 @@
+"""A few of the faults that `make torture` tries on a round, and those that found something."""
+
+from collections.abc import Iterator
+from operator import attrgetter
+
+import pytest
+
+from tests.torture.reporting import Rounds, rounds, tortured
+
+
+@pytest.fixture(scope="module", name="of")
+def rounds_of_one_service(reporting: None) -> Iterator[Rounds]:
+    with rounds() as made:
+        yield made
+
+
+def test_a_system_call_that_fails_ends_no_round_badly_and_the_next_makes_it_good(of: Rounds) -> None:
+    tally = tortured(of, most=2)
+    assert not tally.findings, "\n".join(tally.findings)
+
+
+@pytest.mark.parametrize("name", ["/etc/service-record/token", "/reporter.json"])
+def test_a_token_or_state_that_cannot_be_read_for_once_is_there_in_the_next_round(
+    of: Rounds, name: str
+) -> None:
+    """A round without the token would be refused, and stop for good; one without the state must save none."""
+    reads = [fault for fault in of.faults(name) if (fault.call, fault.what) == ("openat", "EIO")]
+    read = min(reads, key=attrgetter("number", "persistent"))
+    assert of.judged(read) == (True, [])
+
+
+@pytest.mark.parametrize("name", ["encapsulated.json.bak", "reporter.stopped", "service-ca-cert.crt"])
+def test_a_file_that_the_disk_does_not_tell_of_ends_no_round(of: Rounds, name: str) -> None:
+    look = next(fault for fault in of.faults(name) if str(fault).startswith("EIO at newfstatat"))
+    assert of.judged(look) == (True, [])
