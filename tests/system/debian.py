@@ -1,6 +1,6 @@
-"""A machine with a disk of its own: a Debian without Python, which debootstrap makes once and every boot finds as it left it.
+"""A machine with a disk of its own, a Debian without Python: what a boot leaves there the next one finds.
 
-debootstrap(8). The tree is kept in .cache, by suite and packages; each machine has a copy.
+debootstrap(8) makes the tree, once; it is kept in .cache, by suite and packages. Each machine has a copy.
 """
 
 import fcntl
@@ -23,6 +23,7 @@ _OF_NO_USE: Final = (
 )
 _CACHE: Final = REPOSITORY / ".cache/rootfs"
 _SECONDS: Final = 600
+_NO_MIRROR: Final = "Failed getting release file"
 _PATH: Final = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 
 
@@ -72,20 +73,32 @@ def _make(tree: Path) -> None:
     command = [program, "--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE, str(part), *_mirror()]
     try:
         done = subprocess.run(
-            command, check=False, capture_output=True, text=True, timeout=_SECONDS, env=os.environ | {"PATH": _PATH}
+            command,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            env=os.environ | {"PATH": _PATH},
         )
     except subprocess.TimeoutExpired:
         raise NoDebianError(f"debootstrap did not end within {_SECONDS} s") from None
     if done.returncode != 0:
-        said = [line for line in (done.stdout + done.stderr).splitlines() if line.startswith(("E:", "W:"))]
-        raise NoDebianError(f"debootstrap cannot make a Debian here: {' '.join(said[-1:]) or 'it said nothing'}")
+        raise NoDebianError(_why(done.stdout + done.stderr))
     for path in _OF_NO_USE:
         shutil.rmtree(part / path, ignore_errors=True)
     part.rename(tree)
 
 
+def _why(said: str) -> str:
+    """What went wrong. Without a mirror there is nothing to be done; all else should have worked."""
+    errors = [line.removeprefix("E: ") for line in said.splitlines() if line.startswith("E: ")]
+    line = errors[-1] if errors else "it does not say why"
+    without_mirror = "no mirror, so it cannot be had here" if _NO_MIRROR in line else "debootstrap failed"
+    return f"{without_mirror}: {line}"
+
+
 def _mirror() -> list[str]:
-    """Where apt gets this suite from on this host; nothing, for debootstrap's own choice, where it does not."""
+    """Where apt gets this suite from; nothing, which is debootstrap's own choice, where it does not."""
     command = ["apt-get", "indextargets", "--format=$(REPO_URI)", "Created-By: Packages", f"Release: {SUITE}"]
     try:
         return subprocess.run(command, check=False, capture_output=True, text=True).stdout.split()[:1]
