@@ -54,7 +54,7 @@ man: $(READY) ## write man pages and shell completions into build/share
 install: ## what `service-record install` does, into DESTDIR for a package; PREFIX=/usr/local OPTIONS=--reporter
 	@$(if $(wildcard $(READY)),$(PYTHON),python3) -B -m packages.stage '$(or $(DESTDIR),/)' --prefix '$(PREFIX)' $(OPTIONS)
 
-deb: $(READY) ## make the Debian package of shim, drop-ins, man pages and completions in build/packages
+deb: $(READY) ## make the Debian package of shim, drop-ins, units, man pages and completions in build/packages
 	@$(PYTHON) -m packages.deb build/packages
 
 rpm: $(READY) ## make the RPM package of the same, with packages/service-record.spec
