@@ -2,7 +2,7 @@
 
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test golden check fuzz bench bench-bundle examples bashes man install deb rpm standalone clean
+.PHONY: help demo test golden check fuzz bench bench-bundle examples bashes man install deb rpm standalone standalone-debian11 clean
 
 DESTDIR =
 PREFIX = /usr/local
@@ -17,7 +17,7 @@ PYTHON = .venv/bin/python
 BASHES = $(subst $() ,:,$(strip $(subst :, ,$(SERVICE_RECORD_BASHES)) $(abspath $(wildcard .cache/bashes/bash-*))))
 
 help: ## list what can be made
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 19
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 26
 
 demo: $(READY) ## record a failing bootstrap and show what failed, where, and why
 	@$(PYTHON) -m demo
@@ -61,11 +61,14 @@ rpm: $(READY) ## make the RPM package of the same, with packages/service-record.
 	@$(PYTHON) -m packages.rpm build/packages
 
 # In an environment of its own: what is not installed there cannot get into the executable.
-standalone: $(READY) ## make build/service-record, the whole command in one executable for hosts without Python (with gcc)
+standalone: $(READY) ## make build/service-record, the whole command in one executable for hosts without Python (with gcc); GLIBC=2.34 refuses to need a newer one
 	@$(PYTHON) -m venv .cache/standalone
 	@.cache/standalone/bin/python -m pip install -qq --upgrade 'pip>=25.1'
 	@env -u PYTHONPATH .cache/standalone/bin/python -m pip install -qq --group standalone '.[reporter]'
 	@.cache/standalone/bin/python -B -m packages.standalone build/service-record
+
+standalone-debian11: ## the same for hosts with an older glibc, 2.31 or newer (Debian, as root; half an hour the first time)
+	@packages/standalone/debian11.sh
 
 clean: ## remove everything that was made, .venv too
 	rm -rf .venv .cache build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
