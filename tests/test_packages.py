@@ -129,3 +129,19 @@ def test_rpm_installs_it_into_a_root_and_removes_it(tmp_path: Path, fedora: Path
     run(*command, "--erase", "service-record")
     assert not shim.exists()
     assert not (root / "usr/share/service-record").exists()
+
+
+@needs_rpm
+@pytest.mark.parametrize(
+    ("versions_left", "told"), [(1, ""), (0, "--no-reload disable --now boot-reporter.timer\n")]
+)
+def test_rpm_disables_the_timer_with_the_last_version_and_not_with_an_upgrade(
+    versions_left: int, told: str, tmp_path: Path, fedora: Path
+) -> None:
+    script = run("rpm", "--query", "--package", "--queryformat", "%{PREUN}", fedora)
+    systemctl, calls = tmp_path / "systemctl", tmp_path / "calls"
+    systemctl.write_text(f'#!/bin/sh\necho "$@" >>{calls}\n')
+    systemctl.chmod(0o755)
+    calls.touch()
+    run("env", f"PATH={tmp_path}:/usr/bin:/bin", "sh", "-c", script, "preun", versions_left)
+    assert calls.read_text() == told
