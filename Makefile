@@ -67,7 +67,7 @@ standalone: $(READY) ## make build/service-record, the whole command in one exec
 	@env -u PYTHONPATH .cache/standalone/bin/python -m pip install -qq --group standalone '.[reporter]'
 	@.cache/standalone/bin/python -B -m packages.standalone build/service-record
 
-standalone-debian11: ## the same for hosts with an older glibc, 2.31 or newer (Debian, as root; half an hour the first time)
+standalone-debian11: ## the same for hosts with an older glibc, 2.31 or newer (Debian, as root; some minutes the first time)
 	@packages/standalone/debian11.sh
 
 clean: ## remove everything that was made, .venv too

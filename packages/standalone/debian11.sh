@@ -27,21 +27,25 @@ make_root() { # <root>
   debootstrap --variant=minbase --include="$packages" bullseye "$1" >/dev/null
   in_root "$1" <<'SCRIPT'
 mkdir /sources && cd /sources
+exec 3>&2 >/sources/log 2>&1
+trap '(($? == 0)) || tail -n 20 /sources/log >&3' EXIT
 sed -n 's/^deb \(.*\) bullseye main.*/deb-src \1 bookworm main/p' /etc/apt/sources.list >/etc/apt/sources.list.d/newer.list
-apt-get update --quiet=2
-apt-get source --quiet=2 openssl python3.11 2>/dev/null
+apt-get update
+apt-get source openssl python3.11
 cd /sources/openssl-*/
-{
-  ./config --prefix=/usr/local --libdir=lib no-tests
-  make --jobs="$(nproc)"
-  make install_sw
-  cd /sources/python3.11-*/
-  ./configure --enable-shared --with-openssl=/usr/local --disable-test-modules --without-ensurepip
-  make --jobs="$(nproc)"
-  make install
-  ldconfig
-} >/sources/log 2>&1 || { tail -n 20 /sources/log >&2 && exit 1; }
-rm -rf /sources
+./config --prefix=/usr/local --libdir=lib no-tests
+make --jobs="$(nproc)"
+make install_sw
+ldconfig # for Python, which leaves out a module that it cannot load
+cd /sources/python3.11-*/
+./configure --enable-shared --with-openssl=/usr/local --disable-test-modules --without-ensurepip
+# Debian links this module into Python itself; what it was mended with wants to be told so.
+sed -i 's/^MODULE_PYEXPAT_CFLAGS=/&-DPy_BUILD_CORE_MODULE /' Makefile
+make --jobs="$(nproc)"
+make install
+ldconfig
+python3.11 -c 'import bz2, ctypes, lzma, pyexpat, ssl, zlib'
+cd / && rm -rf /sources
 SCRIPT
 }
 
@@ -50,7 +54,7 @@ if ((EUID != 0)) || ! command -v debootstrap >/dev/null; then
   exit 1
 fi
 if [[ ! -e $root ]]; then
-  printf 'Making a Debian 11 with Python and OpenSSL of Debian 12 in %s. That takes a while, once.\n' "$root" >&2
+  printf 'Making a Debian 11 with Python and OpenSSL of Debian 12 in %s. That takes some minutes, once.\n' "$root" >&2
   rm -rf "$root.part"
   make_root "$root.part"
   mv "$root.part" "$root"
