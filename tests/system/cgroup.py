@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import subprocess
 import time
 import uuid
 from collections.abc import Iterator
@@ -48,6 +49,23 @@ def groups(hierarchies: list[Path]) -> Iterator[list[Path]]:
     finally:
         for path in made:
             _remove(path)
+
+
+def processes(groups: list[Path]) -> str:
+    """What runs in these groups and below, a line each: process, since when, what it waits for, command."""
+    pids = ",".join(pid for pid, _ in names(groups))
+    command = ["ps", "-o", "pid,ppid,etimes,stat,wchan:20,args", "-p", pids or "0"]
+    return subprocess.run(command, check=False, capture_output=True, text=True).stdout
+
+
+def names(groups: list[Path]) -> list[tuple[str, str]]:
+    """Process and its name, of all that run in these groups and below."""
+    files = [file for group in groups for file in group.rglob("cgroup.procs")]
+    found = []
+    for pid in sorted({pid for file in files for pid in file.read_text().split()}, key=int):
+        with contextlib.suppress(OSError):
+            found.append((pid, Path(f"/proc/{pid}/comm").read_text().strip()))
+    return found
 
 
 def pull_the_plug(groups: list[Path]) -> None:

@@ -99,6 +99,8 @@ class Machine:
         self._binds: list[str] = []
         for directory in (self.records.directory, self._units, self._programs, self._observed):
             directory.mkdir()
+        # systemd 252 that has just read its units again may, at its shutdown, wait for this one for ever.
+        (self._units / "swap.target").symlink_to("/dev/null")
         started = f"[Unit]\nWants={' '.join(wants)}"
         (self._units / "finish.service").write_text(FINISH.replace("[Unit]", started, 1))
         for program in (SHIM, EXIT_HELPER, *_python_to_lend()):
@@ -174,9 +176,15 @@ class Machine:
             while process.poll() is None and not self._power_is_lost() and time.monotonic() < deadline:
                 time.sleep(0.02)
             in_time = process.poll() is not None or self._power_is_lost()
+            busy = "" if in_time else "\n".join((cgroup.processes(groups), _jobs(groups)))
             cgroup.pull_the_plug(groups)
         if not in_time:
-            raise BootError(f"its scenario did not end within {seconds} s")
+            raise BootError(f"its scenario did not end within {seconds} s\n{busy}\n{self._said()}")
+
+    def _said(self) -> str:
+        files = [self._observed / name for name in ("output", "console")]
+        texts = {path.name: path.read_text(errors="replace") for path in files if path.exists()}
+        return "\n".join(f"-- {name}:\n{text}" for name, text in texts.items())
 
     def _power_is_lost(self) -> bool:
         return (self._observed / "power-loss").exists()
@@ -232,6 +240,15 @@ class Machine:
     def observed(self) -> Path:
         """The directory /observed of the machine, for what a scenario leaves there."""
         return self._observed
+
+
+def _jobs(groups: list[Path]) -> str:
+    """What the systemd in these groups waits for."""
+    systemd = next((pid for pid, name in cgroup.names(groups) if name == "systemd"), None)
+    if systemd is None:
+        return "no systemd"
+    command = ["nsenter", f"--target={systemd}", "--all", "timeout", "10", "systemctl", "list-jobs", "--full"]
+    return subprocess.run(command, check=False, capture_output=True, text=True).stdout
 
 
 def _python_to_lend() -> list[Path]:
