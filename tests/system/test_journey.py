@@ -226,12 +226,12 @@ def test_what_ignition_brings_reports_both_boots_and_the_laptop_names_the_cause_
         brought = apply(config(tmp_path, installed, executable), host.disk)
         assert files(host.disk) - bare == brought
         with relay(host.observed / "assisted.socket", server.port):
-            host.boot(f"{ROUND}; rest bootkube; round", seconds=180)
+            host.boot(f"{ROUND}; rest bootkube; round", seconds=300)
             assert installed.info == LOCAL_IGNITION
             (uploaded,) = server.rules.objects.values()
 
             (host.disk / "etc" / POINTER).rename(host.disk / "etc" / f"{POINTER}.bak")
-            host.boot(UNTIL_IT_REMOVES_ITSELF, seconds=180)
+            host.boot(UNTIL_IT_REMOVES_ITSELF, seconds=300)
             assert installed.info == CONTROL_PLANE_IGNITION
     assert [run.outcome for run in host.runs("bootkube")] == [Outcome.FAILURE, Outcome.SUCCESS]
 
