@@ -3,7 +3,7 @@
 SHELL := bash
 .DEFAULT_GOAL := help
 .PHONY: help demo test matrix golden check fuzz bench bench-bundle bench-growth examples bashes lock audit \
-  dependencies man install deb rpm standalone clean torture
+  dependencies man install deb rpm standalone clean torture standalone-debian11
 
 DESTDIR =
 PREFIX = /usr/local
@@ -20,7 +20,7 @@ PYTHON = .venv/bin/python
 BASHES = $(subst $() ,:,$(strip $(subst :, ,$(SERVICE_RECORD_BASHES)) $(abspath $(wildcard .cache/bashes/bash-*))))
 
 help: ## list what can be made
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 19
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 26
 
 demo: $(READY) ## record a failing bootstrap and show what failed, where, and why
 	@$(PYTHON) -m demo
@@ -76,17 +76,20 @@ man: $(READY) ## write man pages and shell completions into build/share
 install: ## what `service-record install` does, into DESTDIR for a package; PREFIX=/usr/local OPTIONS=--reporter
 	@$(if $(wildcard $(READY)),$(PYTHON),python3) -B -m packages.stage '$(or $(DESTDIR),/)' --prefix '$(PREFIX)' $(OPTIONS)
 
-deb: $(READY) ## make the Debian package of shim, drop-ins, man pages and completions in build/packages
+deb: $(READY) ## make the Debian package of shim, drop-ins, units, man pages and completions in build/packages
 	@$(PYTHON) -m packages.deb build/packages
 
 rpm: $(READY) ## make the RPM package of the same, with packages/service-record.spec
 	@$(PYTHON) -m packages.rpm build/packages
 
 # In an environment of its own: what is not installed there cannot get into the executable.
-standalone: $(READY) ## make build/service-record, the whole command in one executable for hosts without Python (with gcc)
+standalone: $(READY) ## make build/service-record, the whole command in one executable for hosts without Python (with gcc); GLIBC=2.34 refuses to need a newer one
 	@$(PYTHON) -m venv .cache/standalone
 	@env -u PYTHONPATH .ci/install .cache/standalone standalone
 	@.cache/standalone/bin/python -B -m packages.standalone build/service-record
+
+standalone-debian11: ## the same for hosts with an older glibc, 2.31 or newer (Debian, as root; some minutes the first time)
+	@packages/standalone/debian11.sh
 
 clean: ## remove everything that was made, .venv too
 	rm -rf .venv .cache build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -28,7 +28,7 @@ def build(directory: Path) -> Path:
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch) / "root"
         root.mkdir(mode=0o755)
-        stage([str(root), "--prefix", "/usr"])
+        stage([str(root), "--prefix", "/usr", "--reporter"])
         _compress_manual(root)
         _add_documents(root)
         _add_control(root)
@@ -66,7 +66,8 @@ def _add_control(root: Path) -> None:
     sums = "".join(f"{_md5(path)}  {path.relative_to(root)}\n" for path in files)
     _write(root / "DEBIAN/control", control.encode())
     _write(root / "DEBIAN/md5sums", sums.encode())
-    _write(root / "DEBIAN/postinst", _template("postinst.sh").encode(), 0o755)
+    for script in ("postinst", "prerm", "postrm"):
+        _write(root / "DEBIAN" / script, _template(f"{script}.sh").encode(), 0o755)
 
 
 def _template(name: str) -> str:

@@ -16,7 +16,10 @@ def can_be_built() -> bool:
 
 
 def standalone(directory: Path) -> Path:
-    """What `make standalone` makes of a copy, so that nothing of it is left in the checkout."""
+    """What `make standalone` makes of a copy, so that nothing of it is left in the checkout.
+
+    What make said is beside it, in `make.txt`.
+    """
     copy = directory / "checkout"
     left_out = shutil.ignore_patterns(".git", ".cache", ".venv", "build", "tests", "__pycache__", ".*_cache")
     shutil.copytree(REPOSITORY, copy, ignore=left_out)
@@ -29,4 +32,5 @@ def standalone(directory: Path) -> Path:
         text=True,
     )
     assert made.returncode == 0, made.stdout + made.stderr
+    (copy / "build/make.txt").write_text(made.stdout)
     return copy / "build/service-record"

@@ -93,6 +93,16 @@ def test_nothing_is_left_but_the_tombstone_and_what_is_not_ours(tmp_path: Path) 
     assert not holds_the_token(tmp_path)
 
 
+def test_the_units_of_a_package_stay_and_are_disabled(tmp_path: Path) -> None:
+    places = host(tmp_path)
+    packaged = [tmp_path / "usr/lib/systemd/system" / unit.name for unit in (places.service, places.timer)]
+    for unit, own in zip((places.service, places.timer), packaged, strict=True):
+        own.parent.mkdir(parents=True, exist_ok=True)
+        unit.rename(own)
+    assert stop(places, REASON, [EXTRA]) == ()
+    assert files(tmp_path) - KEPT == {str(own.relative_to(tmp_path)) for own in packaged}
+
+
 def test_the_tombstone_says_why_and_when(tmp_path: Path) -> None:
     places = host(tmp_path)
     stop(places, REASON)

@@ -90,6 +90,9 @@ def test_it_brings_all_that_is_delivered_and_nothing_else(role: str) -> None:
     assert written == {item.path: (item.data, item.mode) for item in delivered(Wanted(role=role))}
     assert "systemd" not in config
     assert {file["overwrite"] for file in config["storage"]["files"]} == {True}
+    for resource in (file["contents"] for file in config["storage"]["files"]):
+        assert resource["compression"] == "gzip"
+        assert resource["source"].startswith("data:")
 
 
 def test_the_reporter_comes_with_its_units_settings_and_token(token: Path, tmp_path: Path) -> None:

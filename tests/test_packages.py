@@ -14,7 +14,9 @@ from service_record.manual import pages
 from service_record.records import Records
 from tests.trees import picture
 
-DELIVERED = contents([Option.SHIM], below("/usr"), pages(main))
+DELIVERED = contents([Option.SHIM, Option.REPORTER], below("/usr"), pages(main))
+TIMER = "boot-reporter.timer"
+ENABLED = f"etc/systemd/system/timers.target.wants/{TIMER}"
 needs_dpkg = pytest.mark.skipif(not shutil.which("dpkg-deb"), reason="no dpkg-deb")
 needs_rpm = pytest.mark.skipif(not shutil.which("rpmbuild"), reason="no rpmbuild")
 
@@ -76,6 +78,7 @@ def test_dpkg_installs_it_into_a_root_and_removes_all_but_the_records(tmp_path: 
     dpkg = ("dpkg", "--root", root, "--force-depends", "--force-script-chrootless", "--log=/dev/null")
     run(*dpkg, "--install", debian)
     assert (root / "usr/share/service-record/10-service-record.conf").exists()
+    assert not (root / ENABLED).is_symlink(), "it is for an administrator to enable it"
     records = root / "var/log/openshift"
     if shutil.which("systemd-tmpfiles"):
         assert records.stat().st_mode & 0o777 == 0o750
@@ -83,7 +86,11 @@ def test_dpkg_installs_it_into_a_root_and_removes_all_but_the_records(tmp_path: 
         "env", f"SERVICE_RECORDS_DIR={records}", "SERVICE_NAME=job",
         "bash", "-c", f". {root}/usr/bin/bootstrap-service-record.sh; record_service_stage_start first",
     )  # fmt: skip
+    if shutil.which("systemctl"):
+        run("systemctl", "--root", root, "enable", TIMER)
+        assert (root / ENABLED).is_symlink()
     run(*dpkg, "--purge", "service-record")
+    assert not (root / ENABLED).is_symlink()
     assert files(root) - before == {"var/log/openshift/job.json"}
     assert len(list(Records(records).read("job"))) == 4
 
@@ -118,6 +125,23 @@ def test_rpm_installs_it_into_a_root_and_removes_it(tmp_path: Path, fedora: Path
     run(*command, "--ignoreos", "--install", fedora)
     shim = root / "usr/bin/bootstrap-service-record.sh"
     assert shim.stat().st_mode & 0o7777 == 0o755
+    assert not (root / ENABLED).is_symlink(), "it is for an administrator to enable it"
     run(*command, "--erase", "service-record")
     assert not shim.exists()
     assert not (root / "usr/share/service-record").exists()
+
+
+@needs_rpm
+@pytest.mark.parametrize(
+    ("versions_left", "told"), [(1, ""), (0, "--no-reload disable --now boot-reporter.timer\n")]
+)
+def test_rpm_disables_the_timer_with_the_last_version_and_not_with_an_upgrade(
+    versions_left: int, told: str, tmp_path: Path, fedora: Path
+) -> None:
+    script = run("rpm", "--query", "--package", "--queryformat", "%{PREUN}", fedora)
+    systemctl, calls = tmp_path / "systemctl", tmp_path / "calls"
+    systemctl.write_text(f'#!/bin/sh\necho "$@" >>{calls}\n')
+    systemctl.chmod(0o755)
+    calls.touch()
+    run("env", f"PATH={tmp_path}:/usr/bin:/bin", "sh", "-c", script, "preun", versions_left)
+    assert calls.read_text() == told

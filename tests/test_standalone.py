@@ -5,12 +5,16 @@ import re
 import shutil
 import statistics
 import subprocess
+import sys
 import tarfile
 import time
 from pathlib import Path
 
 import pytest
 
+from packages.standalone.__main__ import StandaloneError, oldest_libc
+from packages.standalone.glibc import inside as inside_of
+from packages.standalone.glibc import needs, parsed, written
 from service_record.version import __version__
 from tests.command_line import Answer
 from tests.programs import REPOSITORY
@@ -72,6 +76,30 @@ def test_it_is_at_most_25_mib_and_links_to_libc_alone(executable: Path) -> None:
     assert executable.stat().st_size <= MOST_BYTES
     linked = run("readelf", "--dynamic", executable).out
     assert set(re.findall(r"\(NEEDED\).*\[(.+)\]", linked)) <= {"libc.so.6", "libdl.so.2"}
+
+
+def test_make_says_which_glibc_it_needs_and_a_program_says_what_for(tmp_path: Path, executable: Path) -> None:
+    parts = inside_of(executable, tmp_path)
+    found = {
+        version for part in parts for version in re.findall(rb"\0GLIBC_([0-9.]+)(?=\0)", part.read_bytes())
+    }
+    newest = written(max(parsed(version.decode()) for version in found))
+    assert f"needs glibc {newest};" in executable.with_name("make.txt").read_text()
+    answer = run(sys.executable, "-m", "packages.standalone.glibc", executable, cwd=REPOSITORY)
+    first, *reasons = answer.out.splitlines()
+    assert first == f"{executable} needs glibc {newest}"
+    names = {part.name for part in parts}
+    assert reasons
+    assert all(reason.strip().partition(":")[0] in names for reason in reasons)
+    assert parsed(newest) <= parsed(str(os.confstr("CS_GNU_LIBC_VERSION")).removeprefix("glibc "))
+
+
+def test_it_is_not_made_for_hosts_whose_glibc_is_older(tmp_path: Path, executable: Path) -> None:
+    parts = inside_of(executable, tmp_path)
+    newest = needs(parts)[0]
+    assert oldest_libc(parts, written(newest.version)) == written(newest.version)
+    with pytest.raises(StandaloneError, match=f"not 2.2 .*{re.escape(str(newest))}"):
+        oldest_libc(parts, "2.2")
 
 
 def test_it_starts_quickly(executable: Path) -> None:

@@ -22,6 +22,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from packages.standalone import glibc
+
 HERE: Final = Path(__file__).resolve().parent
 PYTHON_LIBRARY: Final = str(sysconfig.get_config_var("INSTSONAME") or "")
 LIBC: Final = re.compile(r"(libc|libm|libdl|libpthread|librt|libutil|ld-linux.*)\.so.*")
@@ -152,34 +154,44 @@ def appended(program: bytes, root: Path, made: Path) -> None:
             is_plain = _PLAIN.fullmatch(name) is not None
             information.compress_type = zipfile.ZIP_STORED if is_plain else zipfile.ZIP_DEFLATED
             archive.writestr(information, data)
-        archive.comment = struct.pack("<QQ", len(program), len(python))
+        archive.comment = glibc.PLACE.pack(len(program), len(python))
     made.chmod(0o755)
 
 
 def build(target: Path) -> str:
-    """Make the executable, move it to its place when it is whole, and tell of it. Raises StandaloneError."""
+    """Make the executable, move it to its place when it is whole, and tell of it. Raises StandaloneError.
+
+    The environment's GLIBC is the glibc of the hosts that it is for.
+    """
     if not re.fullmatch(r"libpython.*\.so.*", PYTHON_LIBRARY):
         raise StandaloneError(
             f"{sys.base_prefix} has no shared libpython; use a Python that was built with it"
         )
+    wanted = os.environ.get("GLIBC", "")
+    if not re.fullmatch(r"(\d+(\.\d+)+)?", wanted):
+        raise StandaloneError(f"GLIBC={wanted}: should be a version, such as 2.34")
     target.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=".standalone-", dir=target.parent) as directory:
         work = Path(directory)
         root, made = collected(work), work / "made"
         appended(launcher(work), root, made)
-        libc = newest_libc([made, *root.rglob("*.so*")])
+        libc = oldest_libc([made, *root.rglob("*.so*")], wanted)
         told = f"{target}: {made.stat().st_size / (1 << 20):.1f} MiB, needs glibc {libc}"
         took = start_time(made)
         made.replace(target)
     return f"{told}; --version takes {took:.0f} ms"
 
 
-def newest_libc(files: Iterable[Path]) -> str:
-    """The version of glibc without which one of these would not load."""
-    command = ["readelf", "--version-info", "--wide", *map(str, files)]
-    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    versions = {tuple(map(int, found.split("."))) for found in re.findall(r"GLIBC_(\d[\d.]*)", said)}
-    return ".".join(map(str, max(versions)))
+def oldest_libc(files: Iterable[Path], wanted: str) -> str:
+    """The oldest glibc with which all of these load. Raises StandaloneError when an older one is wanted."""
+    found = glibc.needs(files)
+    newer = [need for need in found if wanted and need.version > glibc.parsed(wanted)]
+    if newer:
+        raise StandaloneError(
+            f"made here, it needs glibc {glibc.written(newer[0].version)}, not {wanted}"
+            f" ({'; '.join(map(str, newer))}). Make it where glibc is {wanted} or older"
+        )
+    return glibc.written(found[0].version)
 
 
 def start_time(program: Path) -> float:

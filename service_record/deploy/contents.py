@@ -112,8 +112,9 @@ def _everything(layout: Layout, pages: Iterable[tuple[str, str]]) -> Iterator[It
 
 
 def _reporter(layout: Layout) -> Iterator[Item]:
+    """Its units run the command from /usr/local/bin, whatever the prefix: no package of ours has it."""
     for name in ("boot-reporter.service", "boot-reporter.timer"):
-        yield Item(f"{layout.units}/{name}", Option.REPORTER, _unit(name, layout))
+        yield Item(f"{layout.units}/{name}", Option.REPORTER, source(f"units/{name}"))
     if layout.enables:
         timer = f"{layout.units}/boot-reporter.timer"
         link = f"{layout.units}/timers.target.wants/boot-reporter.timer"

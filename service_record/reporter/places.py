@@ -65,12 +65,11 @@ class Places:
 
     @property
     def unit_links(self) -> tuple[Path, ...]:
-        """The links that enable the units, whatever target pulls them in."""
+        """The links that enable the units, whatever target pulls them in, and wherever they point."""
         names = (self.service.name, self.timer.name)
-        links = (
-            self.unit_directory.glob(f"*.{kind}/{name}") for kind in ("wants", "requires") for name in names
-        )
-        return tuple(sorted(link for found in links for link in found))
+        pulls = (self.unit_directory.glob(f"*.{kind}") for kind in ("wants", "requires"))
+        links = (directory / name for found in pulls for directory in found for name in names)
+        return tuple(sorted(link for link in links if link.is_symlink() or link.exists()))
 
     @property
     def issue(self) -> Path:

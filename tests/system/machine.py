@@ -196,20 +196,25 @@ class Machine:
                 f"--{name}={int(uptime) - now}" for name, now in (("boottime", up), ("monotonic", awake))
             ]
             yield from ("unshare", "--time", "--fork", *began)
-        yield from ("systemd-nspawn", "--quiet", "--boot", "--directory=/", "--volatile=yes")
+        yield from ("systemd-nspawn", "--quiet", "--boot")
         yield from ("--register=no", "--keep-unit", "--private-network", "--console=pipe")
         yield f"--machine=service-record-{uuid.uuid4().hex[:12]}"
         yield f"--bind-ro={self._units}:/run/systemd/system"
+        yield f"--bind={self._observed}:/observed"
+        yield from self._system()
+        yield from self._binds
+        yield from ("systemd.firstboot=off", "systemd.unit=finish.service", "systemd.show_status=no")
+        yield "systemd.setenv=PYTHONPATH=/src"
+
+    def _system(self) -> Iterator[str]:
+        """Its programs and its disk: here those of the host, read-only, and an empty root."""
+        yield from ("--directory=/", "--volatile=yes")
         yield f"--bind-ro={self._programs}:/usr/local/bin"
         yield f"--bind={self.records.directory}:/var/log/openshift"
-        yield f"--bind={self._observed}:/observed"
         yield f"--bind-ro={REPOSITORY}:/src"
         yield f"--bind-ro={sys.prefix}:/venv"
         if not sys.base_prefix.startswith("/usr"):
             yield f"--bind-ro={sys.base_prefix}"
-        yield from self._binds
-        yield from ("systemd.firstboot=off", "systemd.unit=finish.service", "systemd.show_status=no")
-        yield "systemd.setenv=PYTHONPATH=/src"
 
     def entries(self, service: str) -> list[Entry]:
         """Every entry of a service, in order; damage is a failure of the test."""

@@ -1,16 +1,19 @@
-"""From `service-record ignition` to the verdict on a laptop: a host boots twice, its reporter the executable.
+"""From `service-record ignition` to the verdict on a laptop, over two boots of a host without Python.
 
-The machine has what the config names, written by an applier here, and systemd boots it; its /usr is this
-host's. That the executable needs no Python is for tests/test_standalone.py.
+The host is a Debian with a disk of its own, its reporter the standalone executable. What the config names is
+written onto it by an applier here, and nothing else is; what the test needs beside that comes through /run.
 """
 
 import base64
 import gzip
 import json
-import shutil
+import os
+import subprocess
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote_to_bytes
 
 import pytest
@@ -21,124 +24,223 @@ from tests.assisted_rules import AssistedRules
 from tests.assisted_server import AssistedServer
 from tests.command_line import service_record
 from tests.standalone import can_be_built
-from tests.system.reporter_host import TOKEN, URL, ReporterHost
+from tests.system.debian import DebianMachine, NoDebianError
+from tests.system.machine import BASH_HEAD
+from tests.system.reporter_host import EAGER_SERVICE, EAGER_TIMER, IN_A_MACHINE, PROXY, SOCKET, TOKEN, URL
 from tests.system.unix_relay import relay
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1500),
     pytest.mark.skipif(
         not can_be_built(), reason="no gcc, Python.h or shared libpython: it cannot be had here"
     ),
 ]
+Config = dict[str, Any]
+
 POINTER = "ignition-machine-config-encapsulated.json"
-BOOTKUBE = f"""
-    record_service_stage_start etcd-bootstrap
-    record_service_stage_success
-    record_service_stage_start cvo-bootstrap
-    if [[ -e /etc/{POINTER} ]]; then
-      echo 'Error: pinging container registry registry.example.net: Get "https://registry.example.net/v2/":' \
-        'dial tcp: lookup registry.example.net on 192.0.2.53:53: no such host' >&2
-      (exit 125)
-    fi
-    record_service_stage_success
+BOOTKUBE = f"""{BASH_HEAD}\
+record_service_stage_start etcd-bootstrap
+record_service_stage_success
+record_service_stage_start cvo-bootstrap
+if [[ -e /etc/{POINTER} ]]; then
+  echo 'Error: pinging container registry registry.example.net: Get "https://registry.example.net/v2/":' \\
+    'dial tcp: lookup registry.example.net on 192.0.2.53:53: no such host' >&2
+  (exit 125)
+fi
+record_service_stage_success
+record_service_stage_start wait-for-control-plane
+record_service_stage_success
 """
+BOOTKUBE_SERVICE = """\
+[Unit]
+Description=Bootstrap a Kubernetes cluster
+[Service]
+ExecStart=/usr/local/bin/bootkube.sh
+[Install]
+WantedBy=multi-user.target
+"""
+# What is healthy answers so; see systemd.socket(5) for Accept=.
+KUBELET_SOCKET = """\
+[Socket]
+ListenStream=127.0.0.1:10248
+Accept=yes
+"""
+KUBELET_SERVICE = """\
+[Service]
+ExecStart=/bin/bash /observed/kubelet
+StandardInput=socket
+"""
+KUBELET = r"""
+while read -r line && [[ $line != $'\r' ]]; do :; done
+printf 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok'
+"""
+ROUND = "round() { rest boot-reporter; start boot-reporter; rest boot-reporter; }"
+UNTIL_IT_REMOVES_ITSELF = f"""
+    {ROUND}; rest bootkube; round
+    start kubelet.socket
+    until [[ ! -e /etc/systemd/system/boot-reporter.service ]]; do sleep 0.05; done
+    rest boot-reporter
+"""
+OF_THE_REPORTER = {
+    "/etc/service-record/reporter.toml",
+    "/etc/service-record/token",
+    "/etc/systemd/system/boot-reporter.service",
+    "/etc/systemd/system/boot-reporter.timer",
+    "/etc/systemd/system/timers.target.wants/boot-reporter.timer",
+    "/usr/local/bin/service-record",
+}
+TOMBSTONE = "/var/lib/service-record/reporter.stopped"
 
 
-def config(directory: Path, host: Host, executable: Path) -> dict[str, dict[str, list[dict[str, object]]]]:
+def data_url(text: str) -> str:
+    return "data:;base64," + base64.b64encode(text.encode()).decode()
+
+
+def of_the_installer() -> Config:
+    """The config that is there before ours: the service that bootstraps, and where the host is on its way."""
+    program = {
+        "path": "/usr/local/bin/bootkube.sh",
+        "mode": 0o755,
+        "contents": {"source": data_url(BOOTKUBE)},
+    }
+    pointer = {"path": f"/etc/{POINTER}", "mode": 0o600, "contents": {"source": data_url("{}")}}
+    unit = {"name": "bootkube.service", "enabled": True, "contents": BOOTKUBE_SERVICE}
+    return {
+        "ignition": {"version": "3.4.0"},
+        "storage": {"files": [program, pointer]},
+        "systemd": {"units": [unit]},
+    }
+
+
+def config(directory: Path, host: Host, executable: Path) -> Config:
     """What the installer team gets."""
-    token = directory / "token.txt"
+    token, base = directory / "token.txt", directory / "base.ign"
     token.write_text(TOKEN)
+    base.write_text(json.dumps(of_the_installer()))
     made = service_record(
-        *("ignition", "--role", "worker", "--url", URL, "--token-file", token, "--executable", executable),
+        *("ignition", "--role", "single-node", "--merge", base, "--close", "bootkube"),
+        *("--url", URL, "--token-file", token, "--executable", executable),
         *("--cluster-id", host.cluster_id, "--infra-env-id", host.infra_env_id, "--host-id", host.id),
     )
     assert made.status == 0, made.err
-    document: dict[str, dict[str, list[dict[str, object]]]] = json.loads(made.out)
+    document: Config = json.loads(made.out)
     return document
+
+
+def apply(document: Config, root: Path) -> set[str]:
+    """Write files and units as Ignition would, and refuse what only Ignition could; return their paths."""
+    assert set(document) <= {"ignition", "storage", "systemd"}
+    assert set(document["storage"]) == {"files"}
+    assert set(document["systemd"]) == {"units"}
+    written = {str(file["path"]) for file in document["storage"]["files"]}
+    for file in document["storage"]["files"]:
+        assert set(file) <= {"path", "mode", "overwrite", "contents", "user", "group"}
+        place(root, file["path"], decoded(file["contents"]), file["mode"])
+    for unit in document["systemd"]["units"]:
+        assert set(unit) <= {"name", "contents", "enabled"}
+        path = f"/etc/systemd/system/{unit['name']}"
+        place(root, path, unit["contents"].encode(), 0o644)
+        written |= {path, *(enabled(root, path) if unit.get("enabled") else ())}
+    return written
+
+
+def place(root: Path, path: str, data: bytes, mode: int) -> None:
+    target = root / path.lstrip("/")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(data)
+    target.chmod(mode)
+
+
+def enabled(root: Path, path: str) -> Iterator[str]:
+    """Link the unit to what wants it."""
+    unit = root / path.lstrip("/")
+    for line in unit.read_text().splitlines():
+        if line.startswith("WantedBy="):
+            link = unit.parent / f"{line.removeprefix('WantedBy=')}.wants" / unit.name
+            link.parent.mkdir(exist_ok=True)
+            link.symlink_to(f"../{unit.name}")
+            yield f"/{link.relative_to(root)}"
 
 
 def decoded(contents: dict[str, str]) -> bytes:
     kind, _, text = contents["source"].partition(",")
+    assert kind.startswith("data:"), "nothing is fetched"
     data = base64.b64decode(text) if kind.endswith(";base64") else unquote_to_bytes(text)
     return gzip.decompress(data) if contents.get("compression") == "gzip" else data
-
-
-def apply(document: dict[str, dict[str, list[dict[str, object]]]], places: dict[str, Path]) -> None:
-    """Write files and units as Ignition would, below the directories that are the machine's."""
-    for file in document["storage"]["files"]:
-        path = place_of(str(file["path"]), places)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(decoded(file["contents"]))  # type: ignore[arg-type]  # of JSON
-        path.chmod(int(str(file["mode"])))
-    units = places["/etc/"] / "systemd/system"
-    for unit in document["systemd"]["units"]:
-        name = str(unit["name"])
-        (units / name).write_text(str(unit["contents"]))
-        if unit.get("enabled"):
-            (units / "timers.target.wants").mkdir(exist_ok=True)
-            (units / "timers.target.wants" / name).symlink_to(f"../{name}")
-
-
-def place_of(path: str, places: dict[str, Path]) -> Path:
-    for top, directory in places.items():
-        if path.startswith(top):
-            return directory / path.removeprefix(top)
-    raise AssertionError(f"{path}: the machine has no such directory")
 
 
 @contextmanager
 def assisted() -> Iterator[tuple[AssistedServer, Host]]:
     with AssistedServer(AssistedRules(auth_type="local")) as server:
-        host = server.rules.add_host(stage="Rebooting")
+        host = server.rules.add_host(single_node=True, stage="Rebooting")
         server.rules.tokens[TOKEN] = Claim(host.infra_env_id)
         yield server, host
 
 
-def bare(directory: Path, host: Host) -> ReporterHost:
-    """The machine of the reporter's tests without the reporter, but for the drop-ins that a machine needs."""
-    machine = ReporterHost(directory, host)
-    shutil.rmtree(machine.etc / "service-record")
-    shutil.rmtree(machine.etc / "systemd/system/timers.target.wants")
-    for name in ("boot-reporter.service", "boot-reporter.timer"):
-        (machine.etc / "systemd/system" / name).unlink()
-    for program in ("service-record", "bootstrap-service-record.sh", "service-record-exit.sh"):
-        (directory / "programs" / program).unlink()
+@pytest.fixture
+def host(tmp_path: Path) -> DebianMachine:
+    """An installed host with nothing of ours; the units of the test are in /run/systemd/system."""
+    root = tmp_path / "host"
+    root.mkdir()
+    try:
+        machine = DebianMachine(root, wants=("multi-user.target", "assisted.socket"))
+    except NoDebianError as error:
+        pytest.skip(f"no host without Python: {error}")
+    (machine.disk / "etc/machine-id").write_text(f"{uuid.uuid4().hex}\n")
+    machine.write_unit("assisted.socket", SOCKET)
+    machine.unit("assisted", PROXY)
+    machine.write_unit("kubelet.socket", KUBELET_SOCKET)
+    machine.write_unit("kubelet@.service", KUBELET_SERVICE)
+    (machine.observed / "kubelet").write_text(KUBELET)
+    machine.settings("boot-reporter.service", *IN_A_MACHINE, *EAGER_SERVICE)
+    machine.settings("boot-reporter.timer", *EAGER_TIMER)
     return machine
 
 
+def files(root: Path) -> set[str]:
+    """The files and links of a disk, as the host names them."""
+    walk = ((Path("/", Path(at).relative_to(root)), names) for at, _, names in os.walk(root))
+    return {str(at / name) for at, names in walk for name in names}
+
+
+def on_the_disk(root: Path, text: str) -> bool:
+    found = subprocess.run(
+        ["grep", "--recursive", "--text", "--quiet", "--fixed-strings", text, root], check=False
+    )
+    return found.returncode == 0
+
+
+def test_a_host_without_python_has_none(host: DebianMachine) -> None:
+    names = ("python*", "libpython*", "pypy*")
+    found = {path for name in names for path in host.disk.rglob(name)}
+    assert {path for path in found if path.is_file()} == set()
+    assert host.boot("compgen -c python; compgen -c pypy; echo none") == "none\n"
+
+
 def test_what_ignition_brings_reports_both_boots_and_the_laptop_names_the_cause_of_the_first(
-    tmp_path: Path, executable: Path
+    tmp_path: Path, executable: Path, host: DebianMachine
 ) -> None:
-    root = tmp_path / "host"
-    root.mkdir()
+    bare = files(host.disk)
     with assisted() as (server, installed):
-        host = bare(root, installed)
-        host.machine.bash_service("bootkube", BOOTKUBE)
-        shared = root / "share"
-        apply(
-            config(tmp_path, installed, executable),
-            {"/etc/": host.etc, "/usr/local/bin/": root / "programs", "/usr/local/": shared},
-        )
-        host.leave(POINTER, "{}")
+        brought = apply(config(tmp_path, installed, executable), host.disk)
+        assert files(host.disk) - bare == brought
         with relay(host.observed / "assisted.socket", server.port):
-            host.boot("start bootkube; rest bootkube; round")
+            host.boot(f"{ROUND}; rest bootkube; round", seconds=300)
             assert installed.info == LOCAL_IGNITION
             (uploaded,) = server.rules.objects.values()
 
-            (host.etc / POINTER).rename(host.etc / f"{POINTER}.bak")
-            host.leave("machine-config-daemon/currentconfig", "{}")
-            host.boot("start bootkube; rest bootkube; round")
+            (host.disk / "etc" / POINTER).rename(host.disk / "etc" / f"{POINTER}.bak")
+            host.boot(UNTIL_IT_REMOVES_ITSELF, seconds=300)
             assert installed.info == CONTROL_PLANE_IGNITION
+    assert [run.outcome for run in host.runs("bootkube")] == [Outcome.FAILURE, Outcome.SUCCESS]
 
-            host.boot("""
-                start kubelet
-                until [[ ! -e /etc/systemd/system/boot-reporter.service ]]; do sleep 0.1; done
-                rest boot-reporter
-            """)
-    assert [run.outcome for run in host.machine.runs("bootkube")] == [Outcome.FAILURE, Outcome.SUCCESS]
-    assert not host.holds_the_token()
-    assert not (host.etc / "service-record/reporter.toml").exists()
+    left = files(host.disk)
+    assert brought - left == {*OF_THE_REPORTER, f"/etc/{POINTER}"}
+    assert {path for path in left - bare - brought if "report" in path or "service-record" in path} == {
+        TOMBSTONE
+    }
+    assert not on_the_disk(host.disk, TOKEN)
 
     bundle = tmp_path / "upload.tar.gz"
     bundle.write_bytes(uploaded)

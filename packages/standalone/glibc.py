@@ -1,0 +1,88 @@
+"""Which glibc an executable of `make standalone` needs: `python3 -m packages.standalone.glibc FILE`.
+
+The dynamic linker refuses a program or library when the host's glibc lacks one of the versions that its
+symbols name (https://akkadia.org/drepper/symbol-versioning). Uses readelf, of binutils.
+"""
+
+import re
+import struct
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+PLACE: Final = struct.Struct("<QQ")
+"""The last bytes of an executable: where in it libpython begins, and how long it is."""
+_VERSION: Final = re.compile(r"\bGLIBC_(\d+(?:\.\d+)+)")
+_SYMBOL: Final = re.compile(r"\bUND (\S+?)@{1,2}GLIBC_(\d+(?:\.\d+)+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """The newest version of glibc that one file asks for."""
+
+    version: tuple[int, ...]
+    file: str
+    symbols: tuple[str, ...]
+    """Those of that version; none where the linker's own rules ask for it."""
+
+    def __str__(self) -> str:
+        return f"{self.file}: {', '.join(self.symbols) or 'its relocations'}"
+
+
+def needs(files: Iterable[Path]) -> tuple[Need, ...]:
+    """What these files ask for, the newest first. Raises CalledProcessError when readelf cannot read one."""
+    found = (_need(file) for file in files)
+    return tuple(sorted(filter(None, found), key=lambda need: (need.version, need.file), reverse=True))
+
+
+def _need(file: Path) -> Need | None:
+    command = ["readelf", "--version-info", "--dyn-syms", "--wide", str(file)]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    versions = [parsed(version) for version in _VERSION.findall(said)]
+    if not versions:
+        return None
+    newest = max(versions)
+    symbols = {name for name, version in _SYMBOL.findall(said) if parsed(version) == newest}
+    return Need(newest, file.name, tuple(sorted(symbols)))
+
+
+def parsed(version: str) -> tuple[int, ...]:
+    """`2.34` as numbers, to compare. Raises ValueError."""
+    return tuple(map(int, version.split(".")))
+
+
+def written(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
+
+
+def inside(executable: Path, directory: Path) -> list[Path]:
+    """Write the launcher and all libraries of it into a directory. Raises BadZipFile for another file."""
+    data = executable.read_bytes()
+    with zipfile.ZipFile(executable) as archive:
+        begins, size = PLACE.unpack(archive.comment[-PLACE.size :])
+        parts = {"the launcher": data[:begins], "libpython": data[begins : begins + size]}
+        libraries = [name for name in archive.namelist() if ".so" in Path(name).suffixes]
+        parts |= {Path(name).name: archive.read(name) for name in libraries}
+    for name, part in parts.items():
+        (directory / name).write_bytes(part)
+    return [directory / name for name in parts]
+
+
+def main(executable: Path) -> None:
+    """Print the version, and a line for each file that asks for no older one."""
+    with TemporaryDirectory() as directory:
+        found = needs(inside(executable, Path(directory)))
+    newest = found[0].version
+    print(f"{executable} needs glibc {written(newest)}")
+    for need in found:
+        if need.version == newest:
+            print(f"  {need}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
