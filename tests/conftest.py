@@ -1,13 +1,13 @@
 """What holds for every test."""
 
 import os
-import signal
 from pathlib import Path
 from typing import Final
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from tests.signals import heed_all
 from tests.standalone import standalone
 
 FUZZ_SECONDS: Final = int(os.environ.get("SERVICE_RECORD_FUZZ_SECONDS") or 0)
@@ -29,10 +29,7 @@ settings.register_profile(
 )
 settings.load_profile("fuzz" if FUZZ_SECONDS else "unhurried")
 
-# Whoever starts the tests in the background may ignore these; a shell cannot undo what was ignored before it.
-for name in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
-    if signal.getsignal(name) is signal.SIG_IGN:
-        signal.signal(name, signal.default_int_handler if name is signal.SIGINT else signal.SIG_DFL)
+heed_all()
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,9 @@ from bench.table import replace_between
 from tests.matrix.page import PAGE, sections
 from tests.matrix.table import NAMES, minor, outcomes, path_for
 from tests.shell.scripts import bashes
+from tests.signals import heed_all
 
+heed_all()
 for bash in bashes():
     for dimension in NAMES:
         lines = [str(outcome) for outcome in outcomes(bash, dimension)]
