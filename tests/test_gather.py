@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from service_record.reporter.gather.model import Begin, Piece, Pieces, Task
 from service_record.reporter.gather.take import Command, Fact
 from tests.gathered import DirectoryBundle, DirectoryMember, Host
 from tests.programs import REPOSITORY
+from tests.waiting import wait_for, wait_until_gone
 
 MUCH = 30.0
 """Seconds: more than anything here takes on a machine that is busy, and less than what hangs."""
@@ -30,25 +31,6 @@ def host(tmp_path: Path) -> Host:
 
 def command(*argv: str, seconds: float = MUCH, size: int = 1 << 20, **more: object) -> Collector:
     return Collector(argv[0], f"{argv[0]}.txt", Command(argv, **more), seconds, size)  # type: ignore[arg-type]
-
-
-def is_there(pid: int) -> bool:
-    """Whether a process runs; not so one that has ended and that nobody has asked for its status."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in {"Z", "X"}
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + MUCH
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.01)
-
-
-def wait_until_gone(pid: int) -> None:
-    wait_for(lambda: not is_there(pid))
 
 
 def test_what_a_program_prints_is_a_member_of_the_bundle(host: Host) -> None:

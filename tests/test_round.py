@@ -18,6 +18,7 @@ from tests.assisted_rules import AssistedRules
 from tests.assisted_server import AssistedServer, Says, Silence, refused_url
 from tests.programs import REPOSITORY
 from tests.reporting_host import TOKEN, ReportingHost
+from tests.waiting import wait_until_gone
 
 ASK = "GET /v2/clusters/hosts"
 TELL = "PUT /v2/infra-envs/hosts/progress"
@@ -223,12 +224,13 @@ def test_who_ends_a_round_while_it_gathers_finds_nothing_left_of_it(
         os.killpg(report.pid, number)
         _, errors = report.communicate(timeout=60)
     assert b"Traceback" not in errors
-    assert not Path(f"/proc/{pid}").exists()
+    wait_until_gone(pid)
     assert not any(host.places.work_directory.glob("*"))
     assert host.spooled() == []
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # two rounds for each step, one of them under strace
 def test_a_round_that_is_killed_at_any_step_is_made_good_by_the_next(
     tmp_path: Path, server: AssistedServer
 ) -> None:

@@ -1,0 +1,29 @@
+"""Waiting until something is so: never for a time that a slow machine would need more of."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+LONG: Final = 60.0
+"""Seconds after which it never will be."""
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Return when a condition holds; a failure of the test if it never does."""
+    until = time.monotonic() + LONG
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def wait_until_gone(pid: int) -> None:
+    """Return when a process has ended, whether or not somebody has asked for its status."""
+    wait_for(lambda: not _is_there(pid))
+
+
+def _is_there(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in {"Z", "X"}
+    except (FileNotFoundError, ProcessLookupError):
+        return False
