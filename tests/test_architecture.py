@@ -30,6 +30,7 @@ PARTS = {
     "export": {"export"},
     "deploy": {"deploy"},
     "manual": {"manual"},
+    "collector": {"collector"},
     "cli": {"cli"},
 }
 MAY_IMPORT = {
@@ -46,9 +47,10 @@ MAY_IMPORT = {
     "redaction": {"format"},
     "display": {"format", "history", "diagnosis"},
     "export": {"format", "history", "display"},
-    "reporter": set(PARTS) - {"cli", "recorder", "reporter", "deploy", "manual"},
+    "reporter": set(PARTS) - {"cli", "recorder", "reporter", "deploy", "manual", "collector"},
     "deploy": {"format", "reporter"},
     "manual": {"format", "deploy"},
+    "collector": set(PARTS) - {"cli", "recorder", "reporter", "deploy", "manual", "collector"},
     "cli": set(PARTS) - {"cli"},
 }
 PURE = {"format", "layout", "history", "diagnosis", "display", "export"}

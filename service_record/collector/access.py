@@ -1,0 +1,108 @@
+"""Who may do what: tokens, what they are good for, and the form they have. Pure.
+
+A token is `srt_ID_SECRET`, 256 bits of chance; what is kept of it is the SHA-256 of the secret, which nobody
+can guess back, so that no slower hash is needed.
+"""
+
+import hashlib
+import hmac
+import secrets
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+_PREFIX: Final = "srt"
+_BYTES: Final = 32
+
+
+class Kind(StrEnum):
+    """What a token is for."""
+
+    HOST = "host"
+    """Writes for one host, and reads nothing."""
+    GROUP = "group"
+    """Writes for the hosts of a group and of the groups below it, and reads nothing."""
+    READER = "reader"
+    ADMIN = "admin"
+    ENROLMENT = "enrolment"
+    """Gets one token of a host, once."""
+
+
+class Forbidden(Exception):  # noqa: N818  # a refusal, told as 403
+    """The token is good, and not for this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What the token of a request is good for."""
+
+    token_id: int
+    kind: Kind
+    scope: str = ""
+    name: str = ""
+
+    @property
+    def may_read(self) -> bool:
+        return self.kind in {Kind.READER, Kind.ADMIN}
+
+    @property
+    def may_administer(self) -> bool:
+        return self.kind is Kind.ADMIN
+
+    def may_write(self, host: str, group: str) -> bool:
+        """Whether it may report for that host, which is in that group."""
+        match self.kind:
+            case Kind.ADMIN:
+                return True
+            case Kind.HOST:
+                return host == self.scope
+            case Kind.GROUP:
+                return is_within(group, self.scope)
+        return False
+
+    def group_of_new_host(self, group: str) -> str:
+        """The group of a host that is reported for the first time, and asks for this one."""
+        if self.kind is Kind.GROUP and not is_within(group, self.scope):
+            return self.scope
+        return group
+
+
+def is_within(group: str, scope: str) -> bool:
+    """Whether a group is `scope`, or below it: `dc1/rack2` is below `dc1`."""
+    return group == scope or group.startswith(f"{scope}/")
+
+
+@dataclass(frozen=True, slots=True)
+class Presented:
+    """A token as somebody presents it."""
+
+    id: int
+    secret: str
+
+    def fits(self, digest: str) -> bool:
+        """Whether it is the one of which this is kept; how long that takes tells nothing."""
+        return hmac.compare_digest(digest_of(self.secret), digest)
+
+
+def new_secret() -> str:
+    """The secret of a new token."""
+    return secrets.token_urlsafe(_BYTES)
+
+
+def digest_of(secret: str) -> str:
+    """What is kept of a secret."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def spelled(token_id: int, secret: str) -> str:
+    """A token as it is handed out."""
+    return f"{_PREFIX}_{token_id}_{secret}"
+
+
+def presented(text: str) -> Presented | None:
+    """A token that somebody presents, or None where it has not the form of one."""
+    prefix, _, rest = text.partition("_")
+    number, _, secret = rest.partition("_")
+    if prefix != _PREFIX or not secret.isascii() or not (number.isascii() and number.isdecimal()):
+        return None
+    return Presented(int(number[:18]), secret)

@@ -1,0 +1,84 @@
+"""The application: which handler answers what, and how a refusal looks."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+
+from sqlalchemy import select
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from service_record.collector.api import steps
+from service_record.collector.api.answers import Refusal, refused
+from service_record.collector.api.guard import Guard
+from service_record.collector.api.serving import Serving, unavailable
+from service_record.collector.collector import Collector
+from service_record.collector.store.writer import Unavailable
+
+STEPS = "/api/v1/hosts/{host}/steps"
+
+
+def application(collector: Collector) -> Starlette:
+    """The ASGI application of a collector, which is closed when the application shuts down."""
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await run_in_threadpool(collector.close)
+
+    app = Starlette(
+        routes=[
+            Route("/healthz", healthy),
+            Route("/readyz", ready),
+            Route(STEPS, steps.post_step, methods=["POST"]),
+            Route(STEPS, steps.get_step, methods=["GET"]),
+            Route("/api/update", steps.post_update, methods=["POST"]),
+        ],
+        exception_handlers={Refusal: _refused, Unavailable: _unavailable, HTTPException: _http},
+        lifespan=lifespan,
+    )
+    app.state.serving = Serving(collector, Guard(collector, collector.settings.rates))
+    return app
+
+
+async def healthy(_: Request) -> Response:
+    """`GET /healthz`: the process answers."""
+    return PlainTextResponse("ok\n")
+
+
+async def ready(request: Request) -> Response:
+    """`GET /readyz`: the database answers, too."""
+    serving = Serving.of(request)
+
+    def ask() -> None:
+        with serving.collector.database.reading() as connection:
+            connection.execute(select(1))
+
+    try:
+        await run_in_threadpool(ask)
+    except Exception:  # noqa: BLE001  # whatever it is, it is not ready
+        return PlainTextResponse("the database does not answer\n", HTTPStatus.SERVICE_UNAVAILABLE)
+    return PlainTextResponse("ok\n")
+
+
+async def _refused(_: Request, refusal: Exception) -> Response:
+    assert isinstance(refusal, Refusal)  # noqa: S101
+    return refused(refusal)
+
+
+async def _unavailable(_: Request, error: Exception) -> Response:
+    assert isinstance(error, Unavailable)  # noqa: S101
+    return refused(unavailable(error))
+
+
+async def _http(_: Request, error: Exception) -> Response:
+    """What Starlette itself refuses, in our form."""
+    assert isinstance(error, HTTPException)  # noqa: S101
+    status = HTTPStatus(error.status_code)
+    return refused(Refusal(status, error.detail, dict(error.headers or {})))

@@ -1,0 +1,40 @@
+"""A collector at work: its database, the thread that writes to it, and whom it tells of changes."""
+
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from service_record.collector.live import News
+from service_record.collector.settings import Settings
+from service_record.collector.store.database import Database, sqlite_url
+from service_record.collector.store.writer import Writer
+
+
+class Collector:
+    """One process's share of a collector. Close it, or use it as a context manager.
+
+    Raises DatabaseError, OSError when it cannot begin.
+    """
+
+    def __init__(self, settings: Settings, now: Callable[[], float] = time.time) -> None:
+        self.settings = settings
+        self.now = now
+        settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.database = Database(settings.database or sqlite_url(settings.data))
+        self.database.migrate()
+        self.news = News()
+        self.writer = Writer(self.database, self.news.tell)
+
+    def close(self) -> None:
+        """Write what was taken, and let go of everything."""
+        self.writer.close()
+        self.database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,43 @@
+"""Serves a collector's application by uvicorn."""
+
+import socket
+import sys
+from collections.abc import Callable
+
+import uvicorn
+
+from service_record.collector.api.app import application
+from service_record.collector.collector import Collector
+from service_record.collector.settings import Settings
+
+_GRACE = 20
+"""Seconds that requests may still take when it shuts down."""
+
+
+def serve(settings: Settings, ready: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or SIGINT; what was acknowledged until then is on disk.
+
+    `ready` is told the address once connections are taken. Raises OSError, DatabaseError.
+    """
+    listening = socket.create_server((settings.host, settings.port), backlog=1024)
+    scheme = "https" if settings.certificate else "http"
+    host, port = listening.getsockname()[:2]
+    collector = Collector(settings)
+    config = uvicorn.Config(
+        application(collector),
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=_GRACE,
+        ssl_certfile=str(settings.certificate) if settings.certificate else None,
+        ssl_keyfile=str(settings.key) if settings.key else None,
+    )
+    ready(f"{scheme}://{host}:{port}")
+    with listening:
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+def say_ready(url: str) -> None:
+    """Tell whoever started it where it is."""
+    print(f"listening on {url}", file=sys.stderr, flush=True)  # noqa: T201

@@ -1,0 +1,38 @@
+"""What `service-record collector serve` is told. Values only."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """Requests a second that one token may make, and how many at once, before it is asked to wait."""
+
+    per_second: float = 50.0
+    burst: int = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How a collector runs."""
+
+    data: Path
+    """The folder of all it keeps, where nothing else is said."""
+    database: str = ""
+    """A URL of PostgreSQL; empty for SQLite in `data`."""
+    objects: str = ""
+    """A URL of an object store for bundles, as `s3://bucket/prefix`; empty for a folder in `data`."""
+    host: str = "127.0.0.1"
+    port: int = 8474
+    """0 for any that is free."""
+    certificate: Path | None = None
+    key: Path | None = None
+    steps: Path | None = None
+    """The steps that an operator defined: others are refused, and kept nevertheless."""
+    rates: Rates = Rates()
+    most_body: int = 256 * 1024
+    """Bytes of a request that is no bundle and no record."""
+    most_bundle: int = 250 * 1024 * 1024
+    """Bytes of a bundle: the assisted-service's own limit."""
+    seconds: float = 30.0
+    """That the body of a request may take without a bundle in it."""

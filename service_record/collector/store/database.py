@@ -1,0 +1,102 @@
+"""The database: SQLite in a folder of the collector's own, or PostgreSQL."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import ConnectionPoolEntry
+
+FILE: Final = "collector.sqlite"
+_BUSY: Final = 30_000  # milliseconds that one process waits for another's write
+_CACHE: Final = 32 * 1024  # KiB of pages for a connection
+_CONNECTIONS: Final = 8
+
+
+class DatabaseError(Exception):
+    """Why the database cannot be used, and what to do, in one line."""
+
+
+class Database:
+    """Connections to it. Reading is for many threads at once; changes go through `writer.Writer`."""
+
+    def __init__(self, url: str | URL) -> None:
+        self.url = make_url(url)
+        self.is_sqlite = self.url.get_backend_name() == "sqlite"
+        self.engine: Engine = create_engine(
+            self.url if self.is_sqlite else self.url.set(drivername="postgresql+psycopg"),
+            pool_size=_CONNECTIONS,
+            max_overflow=0,
+            pool_timeout=30,
+            pool_pre_ping=not self.is_sqlite,
+        )
+        if self.is_sqlite:
+            event.listen(self.engine, "connect", _prepare_sqlite)
+            event.listen(self.engine, "begin", _begin_deferred)
+
+    def close(self) -> None:
+        """Give all connections back."""
+        self.engine.dispose()
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A connection that sees one state of the database, and changes nothing."""
+        with self.engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def changing(self) -> Iterator[Connection]:
+        """A transaction, on disk when this ends without an exception: of the writer, and of migrations."""
+        with self.engine.connect() as connection:
+            if self.is_sqlite:  # a transaction that reads first could not become one that writes later
+                connection.info["is_writing"] = True
+            try:
+                with connection.begin():
+                    yield connection
+            finally:
+                connection.info.pop("is_writing", None)
+
+    def migrate(self) -> None:
+        """Make the tables, or bring those of an earlier version up to date. Raises DatabaseError."""
+        from alembic import command  # noqa: PLC0415  # only at the start
+        from alembic.config import Config  # noqa: PLC0415
+
+        config = Config()
+        config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+        try:
+            with self.changing() as connection:
+                config.attributes["connection"] = connection
+                command.upgrade(config, "head")
+        except (SQLAlchemyError, OSError) as error:
+            raise DatabaseError(f"{self.url}: {_first_line(error)}") from error
+
+
+def sqlite_url(data: Path) -> URL:
+    """The database in a folder of the collector's own."""
+    return URL.create("sqlite", database=str(data / FILE))
+
+
+def _first_line(error: Exception) -> str:
+    return str(getattr(error, "orig", error)).strip().splitlines()[0]
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _: ConnectionPoolEntry) -> None:
+    """Write-ahead log, on disk with every commit; sqlite.org/pragma.html. Transactions are begun by us."""
+    connection.isolation_level = None
+    for pragma in (
+        "journal_mode=WAL",
+        "synchronous=FULL",
+        f"busy_timeout={_BUSY}",
+        f"cache_size=-{_CACHE}",
+        "foreign_keys=ON",
+        "temp_store=MEMORY",
+    ):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_deferred(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.info.get("is_writing") else "BEGIN")
