@@ -10,6 +10,7 @@ from service_record.collector.definitions import DefinitionError, Definitions, p
 from service_record.collector.live import News
 from service_record.collector.settings import Settings
 from service_record.collector.store.database import Database, sqlite_url
+from service_record.collector.store.objects import objects
 from service_record.collector.store.writer import Writer
 
 
@@ -20,7 +21,7 @@ class StepsError(Exception):
 class Collector:
     """One process's share of a collector. Close it, or use it as a context manager.
 
-    Raises StepsError, DatabaseError, OSError when it cannot begin.
+    Raises StepsError, DatabaseError, ObjectError, OSError when it cannot begin.
     """
 
     def __init__(self, settings: Settings, now: Callable[[], float] = time.time) -> None:
@@ -30,6 +31,7 @@ class Collector:
         settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.database = Database(settings.database or sqlite_url(settings.data))
         self.database.migrate()
+        self.objects = objects(settings)
         self.news = News()
         self.writer = Writer(self.database, self.news.tell)
 

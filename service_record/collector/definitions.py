@@ -17,6 +17,14 @@ from service_record.collector.steps import Status, Step
 _TABLE: Final = "step"
 _FIELD: Final = re.compile(r"\$\.(\w+)|field `(\w+)`")
 _POSITION: Final = re.compile(r"^(.*?) \(at line (\d+), column \d+\)$")
+_WANTED: Final = {
+    "label": "lower case letters, digits and _, at most 255",
+    "name": "a text of at most 255 characters",
+    "priority": "a whole number",
+    "budget": "seconds, more than 0",
+    "percentage": "a number from 0 to 100",
+    "last": "true or false",
+}
 
 
 class DefinitionError(Exception):
@@ -84,9 +92,10 @@ def parse(text: str) -> Definitions:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise _syntax_error(text, str(error)) from None
-    for name in document:
-        if name != _TABLE:
-            raise DefinitionError(_line(text, lambda found: name in found), f"no [[{_TABLE}]]: {name}")
+    foreign = document.keys() - {_TABLE}
+    if foreign:
+        line = _line(text, lambda found: bool(found.keys() & foreign))
+        raise DefinitionError(line, f"no [[{_TABLE}]]: {', '.join(sorted(foreign))}")
     tables = document.get(_TABLE, [])
     if not isinstance(tables, list) or not tables:
         raise DefinitionError(1, f"it defines no steps: [[{_TABLE}]] and label = ... for each")
@@ -107,9 +116,18 @@ def _definition(text: str, number: int, table: object) -> Definition:
     except msgspec.ValidationError as error:
         named = _FIELD.search(str(error))
         name = (named[1] or named[2]) if named else ""
-        reason = str(error).partition(" - at `")[0]
-        said = reason if f"`{name}`" in reason or not name else f"{name}: {reason}"
-        raise DefinitionError(_line_of_field(text, number, name), said) from None
+        raise DefinitionError(_line_of_field(text, number, name), _reason(table, name)) from None
+
+
+def _reason(table: object, name: str) -> str:
+    """What is wrong with a field, for whoever wrote it."""
+    if not isinstance(table, dict):
+        return f"a step is a table: [[{_TABLE}]]"
+    if name not in table:
+        return f"a step needs a {name}"
+    if name not in _WANTED:
+        return f"unknown: {name}; a step has {', '.join(_WANTED)}"
+    return f"{name}: {_WANTED[name]}"
 
 
 def _syntax_error(text: str, said: str) -> DefinitionError:
@@ -126,7 +144,10 @@ def _line_of_field(text: str, number: int, name: str) -> int:
         return len(document.get(_TABLE, [])) > number
 
     def has_field(document: Mapping[str, Any]) -> bool:
-        return has_table(document) and name in document[_TABLE][number]
+        if not has_table(document):
+            return False
+        table = document[_TABLE][number]
+        return isinstance(table, dict) and name in table
 
     return _line(text, has_field, default=_line(text, has_table))
 
