@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from service_record.collector.api import steps
+from service_record.collector.api import administration, enrolment, steps
 from service_record.collector.api.answers import Refusal, refused
 from service_record.collector.api.guard import Guard
 from service_record.collector.api.headers import SafeHeaders
@@ -40,6 +40,14 @@ def application(collector: Collector) -> Starlette:
             Route("/readyz", ready),
             Route(STEPS, steps.post_step, methods=["POST"]),
             Route(STEPS, steps.get_step, methods=["GET"]),
+            Route("/api/v1/enrol", enrolment.enrol, methods=["POST"]),
+            Route("/api/v1/tokens", administration.create_token, methods=["POST"]),
+            Route("/api/v1/tokens", administration.list_tokens, methods=["GET"]),
+            Route("/api/v1/tokens/{token}", administration.revoke_token, methods=["DELETE"]),
+            Route("/api/v1/audit", administration.list_audit, methods=["GET"]),
+            Route("/api/v1/hosts/{host}", administration.put_host, methods=["PUT"]),
+            Route("/api/v1/hosts/{host}", administration.delete_host, methods=["DELETE"]),
+            Route("/api/v1/hosts/{host}/builds", administration.begin_build, methods=["POST"]),
             Route("/api/update", steps.post_update, methods=["POST"]),
         ],
         middleware=[Middleware(SafeHeaders)],
