@@ -10,6 +10,7 @@ from service_record.collector.definitions import DefinitionError, Definitions, p
 from service_record.collector.live import News
 from service_record.collector.settings import Settings
 from service_record.collector.store.database import Database, sqlite_url
+from service_record.collector.store.listening import Listening
 from service_record.collector.store.objects import objects
 from service_record.collector.store.writer import Writer
 
@@ -33,11 +34,15 @@ class Collector:
         self.database.migrate()
         self.objects = objects(settings)
         self.news = News()
-        self.writer = Writer(self.database, self.news.tell)
+        self._listening = None if self.database.is_sqlite else Listening(self.database, self.news.tell)
+        announce = self._listening.announce if self._listening else None
+        self.writer = Writer(self.database, self.news.tell, announce)
 
     def close(self) -> None:
         """Write what was taken, and let go of everything."""
         self.writer.close()
+        if self._listening is not None:
+            self._listening.close()
         self.database.close()
 
     def __enter__(self) -> Self:
