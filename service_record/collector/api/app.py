@@ -8,13 +8,15 @@ from sqlalchemy import select
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from service_record.collector.api import steps
+from service_record.collector.api import administration, enrolment, steps
 from service_record.collector.api.answers import Refusal, refused
 from service_record.collector.api.guard import Guard
+from service_record.collector.api.headers import SafeHeaders
 from service_record.collector.api.serving import Serving, unavailable
 from service_record.collector.collector import Collector
 from service_record.collector.store.writer import Unavailable
@@ -38,8 +40,17 @@ def application(collector: Collector) -> Starlette:
             Route("/readyz", ready),
             Route(STEPS, steps.post_step, methods=["POST"]),
             Route(STEPS, steps.get_step, methods=["GET"]),
+            Route("/api/v1/enrol", enrolment.enrol, methods=["POST"]),
+            Route("/api/v1/tokens", administration.create_token, methods=["POST"]),
+            Route("/api/v1/tokens", administration.list_tokens, methods=["GET"]),
+            Route("/api/v1/tokens/{token}", administration.revoke_token, methods=["DELETE"]),
+            Route("/api/v1/audit", administration.list_audit, methods=["GET"]),
+            Route("/api/v1/hosts/{host}", administration.put_host, methods=["PUT"]),
+            Route("/api/v1/hosts/{host}", administration.delete_host, methods=["DELETE"]),
+            Route("/api/v1/hosts/{host}/builds", administration.begin_build, methods=["POST"]),
             Route("/api/update", steps.post_update, methods=["POST"]),
         ],
+        middleware=[Middleware(SafeHeaders)],
         exception_handlers={Refusal: _refused, Unavailable: _unavailable, HTTPException: _http},
         lifespan=lifespan,
     )
