@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from service_record.collector.api import steps
+from service_record.collector.api import assisted, steps
 from service_record.collector.api.answers import Refusal, refused
 from service_record.collector.api.guard import Guard
 from service_record.collector.api.headers import SafeHeaders
@@ -22,6 +22,8 @@ from service_record.collector.collector import Collector
 from service_record.collector.store.writer import Unavailable
 
 STEPS = "/api/v1/hosts/{host}/steps"
+_CLUSTER = assisted.BASE + "/clusters/{cluster_id}"
+_INSTALLED = assisted.BASE + "/infra-envs/{infra_env_id}/hosts/{host_id}"
 
 
 def application(collector: Collector) -> Starlette:
@@ -41,6 +43,10 @@ def application(collector: Collector) -> Starlette:
             Route(STEPS, steps.post_step, methods=["POST"]),
             Route(STEPS, steps.get_step, methods=["GET"]),
             Route("/api/update", steps.post_update, methods=["POST"]),
+            Route(f"{_CLUSTER}/hosts", assisted.get_hosts, methods=["GET"]),
+            Route(f"{_INSTALLED}/progress", assisted.put_progress, methods=["PUT"]),
+            Route(f"{_INSTALLED}/logs-progress", assisted.put_logs_progress, methods=["PUT"]),
+            Route(f"{assisted.BASE}/events", assisted.post_event, methods=["POST"]),
         ],
         middleware=[Middleware(SafeHeaders)],
         exception_handlers={Refusal: _refused, Unavailable: _unavailable, HTTPException: _http},
