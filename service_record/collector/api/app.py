@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from service_record.collector.api import assisted, steps
+from service_record.collector.api import administration, assisted, enrolment, steps
 from service_record.collector.api.answers import Refusal, refused
 from service_record.collector.api.guard import Guard
 from service_record.collector.api.headers import SafeHeaders
@@ -22,8 +22,6 @@ from service_record.collector.collector import Collector
 from service_record.collector.store.writer import Unavailable
 
 STEPS = "/api/v1/hosts/{host}/steps"
-_CLUSTER = assisted.BASE + "/clusters/{cluster_id}"
-_INSTALLED = assisted.BASE + "/infra-envs/{infra_env_id}/hosts/{host_id}"
 
 
 def application(collector: Collector) -> Starlette:
@@ -42,11 +40,16 @@ def application(collector: Collector) -> Starlette:
             Route("/readyz", ready),
             Route(STEPS, steps.post_step, methods=["POST"]),
             Route(STEPS, steps.get_step, methods=["GET"]),
+            Route("/api/v1/enrol", enrolment.enrol, methods=["POST"]),
+            Route("/api/v1/tokens", administration.create_token, methods=["POST"]),
+            Route("/api/v1/tokens", administration.list_tokens, methods=["GET"]),
+            Route("/api/v1/tokens/{token}", administration.revoke_token, methods=["DELETE"]),
+            Route("/api/v1/audit", administration.list_audit, methods=["GET"]),
+            Route("/api/v1/hosts/{host}", administration.put_host, methods=["PUT"]),
+            Route("/api/v1/hosts/{host}", administration.delete_host, methods=["DELETE"]),
+            Route("/api/v1/hosts/{host}/builds", administration.begin_build, methods=["POST"]),
             Route("/api/update", steps.post_update, methods=["POST"]),
-            Route(f"{_CLUSTER}/hosts", assisted.get_hosts, methods=["GET"]),
-            Route(f"{_INSTALLED}/progress", assisted.put_progress, methods=["PUT"]),
-            Route(f"{_INSTALLED}/logs-progress", assisted.put_logs_progress, methods=["PUT"]),
-            Route(f"{assisted.BASE}/events", assisted.post_event, methods=["POST"]),
+            *assisted.ROUTES,
         ],
         middleware=[Middleware(SafeHeaders)],
         exception_handlers={Refusal: _refused, Unavailable: _unavailable, HTTPException: _http},

@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from service_record.collector.access import Forbidden, Grant, Kind
 from service_record.collector.api.answers import Refusal, answer
@@ -215,3 +216,12 @@ def _error(status: HTTPStatus, reason: str, headers: dict[str, str] | None = Non
     told = answer(body, status)
     told.headers.update(headers or {})
     return told
+
+
+_INSTALLED: Final = BASE + "/infra-envs/{infra_env_id}/hosts/{host_id}"
+ROUTES: Final = (
+    Route(f"{BASE}/clusters/{{cluster_id}}/hosts", get_hosts, methods=["GET"]),
+    Route(f"{_INSTALLED}/progress", put_progress, methods=["PUT"]),
+    Route(f"{_INSTALLED}/logs-progress", put_logs_progress, methods=["PUT"]),
+    Route(f"{BASE}/events", post_event, methods=["POST"]),
+)
