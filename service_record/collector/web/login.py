@@ -1,0 +1,97 @@
+"""Signing in with a token that may read, and out again."""
+
+from http import HTTPStatus
+from urllib.parse import parse_qs
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from service_record.collector.access import Grant, presented
+from service_record.collector.api.answers import Refusal
+from service_record.collector.api.bodies import body_of
+from service_record.collector.api.serving import Serving
+from service_record.collector.store import sessions, tokens
+from service_record.collector.web.pages import page
+from service_record.collector.web.sessions import check_origin, cookie_name, is_local, refused_page
+
+
+async def get_login(request: Request) -> Response:
+    """`GET /login?next=...`: the form."""
+    return _form(request.query_params.get("next", "/"))
+
+
+async def post_login(request: Request) -> Response:
+    """`POST /login`: begins a session for a good token."""
+    serving = Serving.of(request)
+    try:
+        check_origin(request)
+        body = await body_of(request, serving.settings.most_body, serving.settings.seconds)
+    except Refusal as refusal:
+        return refused_page(refusal)
+    fields = parse_qs(body.decode(errors="replace"), max_num_fields=8)
+    place = fields.get("next", ["/"])[0]
+    grant = await _grant(serving, fields.get("token", [""])[0].strip())
+    if grant is None:
+        return _form(place, "This token is unknown, revoked or expired.")
+    if not grant.may_read:
+        return _form(place, f"A token of kind {grant.kind} reads nothing: take one of kind reader or admin.")
+    begun = serving.collector.writer.change(
+        lambda connection: sessions.begin(connection, grant.token_id, serving.collector.now())
+    )
+    try:
+        session = await serving.written(begun)
+    except Refusal as refusal:
+        return refused_page(refusal)
+    answer = RedirectResponse(place if is_local(place) else "/", HTTPStatus.SEE_OTHER)
+    answer.set_cookie(
+        cookie_name(request),
+        session,
+        max_age=sessions.SECONDS,
+        path="/",
+        httponly=True,
+        samesite="strict",
+        secure=request.url.scheme == "https",
+    )
+    return answer
+
+
+async def post_logout(request: Request) -> Response:
+    """`POST /logout`: ends the session."""
+    serving = Serving.of(request)
+    session = request.cookies.get(cookie_name(request), "")
+    try:
+        check_origin(request)
+        if session:
+            ended = serving.collector.writer.change(lambda connection: sessions.end(connection, session))
+            await serving.written(ended)
+    except Refusal as refusal:
+        return refused_page(refusal)
+    answer = RedirectResponse("/login", HTTPStatus.SEE_OTHER)
+    answer.delete_cookie(
+        cookie_name(request),
+        path="/",
+        httponly=True,
+        samesite="strict",
+        secure=request.url.scheme == "https",
+    )
+    return answer
+
+
+async def _grant(serving: Serving, text: str) -> Grant | None:
+    token = presented(text)
+    if token is None:
+        return None
+
+    def found() -> Grant | None:
+        with serving.collector.database.reading() as connection:
+            return tokens.grant_of(connection, token, serving.collector.now())
+
+    return await run_in_threadpool(found)
+
+
+def _form(place: str, problem: str = "") -> Response:
+    status = HTTPStatus.UNAUTHORIZED if problem else HTTPStatus.OK
+    return page(
+        "login.html", status, place=place if is_local(place) else "/", problem=problem, signed_in=""
+    )
