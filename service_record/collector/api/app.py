@@ -8,6 +8,7 @@ from sqlalchemy import select
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
@@ -15,6 +16,7 @@ from starlette.routing import Route
 from service_record.collector.api import steps
 from service_record.collector.api.answers import Refusal, refused
 from service_record.collector.api.guard import Guard
+from service_record.collector.api.headers import SafeHeaders
 from service_record.collector.api.serving import Serving, unavailable
 from service_record.collector.collector import Collector
 from service_record.collector.store.writer import Unavailable
@@ -40,6 +42,7 @@ def application(collector: Collector) -> Starlette:
             Route(STEPS, steps.get_step, methods=["GET"]),
             Route("/api/update", steps.post_update, methods=["POST"]),
         ],
+        middleware=[Middleware(SafeHeaders)],
         exception_handlers={Refusal: _refused, Unavailable: _unavailable, HTTPException: _http},
         lifespan=lifespan,
     )

@@ -9,7 +9,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service_record.collector.access import Forbidden, Kind
+from service_record.collector.access import Forbidden, Grant, Kind
 from service_record.collector.api.answers import Refusal, answer
 from service_record.collector.api.bodies import body_of
 from service_record.collector.api.serving import Serving
@@ -32,33 +32,43 @@ class Taken(msgspec.Struct, omit_defaults=True):
 
 async def post_step(request: Request) -> Response:
     """`POST /api/v1/hosts/{host}/steps`: a step as JSON or as a form."""
-    serving = Serving.of(request)
-    body = await body_of(request, serving.settings.most_body, serving.settings.seconds)
-    return await _take(request, request.path_params["host"], _step(_fields(body)))
+    grant = await _reporter(request)
+    return await _take(request, grant, request.path_params["host"], _step(_fields(await _body(request))))
 
 
 async def get_step(request: Request) -> Response:
     """`GET /api/v1/hosts/{host}/steps?name=...`: a step as a query, for a wget that can only GET."""
-    return await _take(request, request.path_params["host"], _step(_pairs(request.url.query)))
+    grant = await _reporter(request)
+    return await _take(request, grant, request.path_params["host"], _step(_pairs(request.url.query)))
 
 
 async def post_update(request: Request) -> Response:
     """`POST /api/update`: the body that the RFC's thread has in use."""
-    serving = Serving.of(request)
-    body = await body_of(request, serving.settings.most_body, serving.settings.seconds)
+    grant = await _reporter(request)
+    fields = _fields(await _body(request))
     try:
-        host, step = update_of(_fields(body))
+        host, step = update_of(fields)
     except UnreadableReport as error:
         raise Refusal(HTTPStatus.BAD_REQUEST, str(error)) from None
-    return await _take(request, host, step)
+    return await _take(request, grant, host, step)
 
 
-async def _take(request: Request, host: str, step: Step) -> Response:
-    """Write a step down; it is acknowledged when it is on disk."""
-    serving = Serving.of(request)
-    grant = await serving.guard.grant(request)
+async def _reporter(request: Request) -> Grant:
+    """Who reports; nothing else of a request is looked at before. Raises Refusal."""
+    grant = await Serving.of(request).guard.grant(request)
     if grant.kind in {Kind.READER, Kind.ENROLMENT}:
         raise Refusal(HTTPStatus.FORBIDDEN, f"a token of kind {grant.kind} reports nothing")
+    return grant
+
+
+async def _body(request: Request) -> bytes:
+    settings = Serving.of(request).settings
+    return await body_of(request, settings.most_body, settings.seconds)
+
+
+async def _take(request: Request, grant: Grant, host: str, step: Step) -> Response:
+    """Write a step down; it is acknowledged when it is on disk."""
+    serving = Serving.of(request)
     name = host_name(host)
     report = Report(name, step, serving.collector.now(), grant)
     try:
