@@ -20,6 +20,10 @@ from service_record.collector.api.headers import SafeHeaders
 from service_record.collector.api.serving import Serving, unavailable
 from service_record.collector.collector import Collector
 from service_record.collector.store.writer import Unavailable
+from service_record.collector.web import events, fleet, hosts, login
+from service_record.collector.web.assets import get_asset
+from service_record.collector.web.pages import environment
+from service_record.collector.web.sessions import for_readers
 
 STEPS = "/api/v1/hosts/{host}/steps"
 
@@ -34,6 +38,7 @@ def application(collector: Collector) -> Starlette:
         finally:
             await run_in_threadpool(collector.close)
 
+    environment()  # a template with a fault stops the start
     app = Starlette(
         routes=[
             Route("/healthz", healthy),
@@ -41,6 +46,14 @@ def application(collector: Collector) -> Starlette:
             Route(STEPS, steps.post_step, methods=["POST"]),
             Route(STEPS, steps.get_step, methods=["GET"]),
             Route("/api/update", steps.post_update, methods=["POST"]),
+            Route("/static/{file}", get_asset),
+            Route("/login", login.get_login, methods=["GET"]),
+            Route("/login", login.post_login, methods=["POST"]),
+            Route("/logout", for_readers(login.post_logout), methods=["POST"]),
+            Route("/", for_readers(fleet.get_fleet)),
+            Route("/events", for_readers(events.get_events)),
+            Route("/hosts/{host}", for_readers(hosts.get_host)),
+            Route("/hosts/{host}/steps/{step:int}/logs", for_readers(hosts.get_logs)),
         ],
         middleware=[Middleware(SafeHeaders)],
         exception_handlers={Refusal: _refused, Unavailable: _unavailable, HTTPException: _http},

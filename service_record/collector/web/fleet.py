@@ -40,6 +40,11 @@ class FleetSeen:
     def pages(self) -> int:
         return max(1, -(-self.fleet.total // ROWS))
 
+    @property
+    def sentence(self) -> str:
+        """The counts in words."""
+        return counted(self.fleet.total, self.fleet.counts, self.look.verdicts)
+
     def values(self) -> dict[str, Any]:
         """What the templates show."""
         return {
@@ -48,7 +53,7 @@ class FleetSeen:
             "now": self.now,
             "state": self.state,
             "pages": self.pages,
-            "sentence": counted(self.fleet.total, self.fleet.counts, self.look.verdicts),
+            "sentence": self.sentence,
         }
 
     def whole(self) -> str:

@@ -59,21 +59,13 @@ async def post_login(request: Request) -> Response:
 async def post_logout(request: Request) -> Response:
     """`POST /logout`: ends the session."""
     serving = Serving.of(request)
-    session = request.cookies.get(cookie_name(request), "")
-    try:
-        check_origin(request)
-        if session:
-            ended = serving.collector.writer.change(lambda connection: sessions.end(connection, session))
-            await serving.written(ended)
-    except Refusal as refusal:
-        return refused_page(refusal)
+    check_origin(request)
+    session = request.cookies[cookie_name(request)]
+    await serving.written(serving.collector.writer.change(lambda connection: sessions.end(connection, session)))
     answer = RedirectResponse("/login", HTTPStatus.SEE_OTHER)
+    is_secure = request.url.scheme == "https"
     answer.delete_cookie(
-        cookie_name(request),
-        path="/",
-        httponly=True,
-        samesite="strict",
-        secure=request.url.scheme == "https",
+        cookie_name(request), path="/", httponly=True, samesite="strict", secure=is_secure
     )
     return answer
 

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from service_record.collector.access import Grant
-from service_record.collector.api.answers import Refusal
+from service_record.collector.api.answers import Refusal, refused
 from service_record.collector.api.serving import Serving
 from service_record.collector.store import sessions
 from service_record.collector.web.pages import page
@@ -26,13 +26,21 @@ def for_readers(handler: Handler) -> Handler:
         try:
             grant = await grant_of(request)
             if grant is None:
-                return RedirectResponse(f"/login?next={quote(_place(request))}", HTTPStatus.SEE_OTHER)
+                return _sign_in(request)
             request.state.grant = grant
             return await handler(request)
         except Refusal as refusal:
             return refused_page(refusal)
 
     return answer
+
+
+def _sign_in(request: Request) -> Response:
+    """To the form for people; programs are told."""
+    if "text/html" in request.headers.get("accept", ""):
+        place = _place(request) if request.method == "GET" else "/"
+        return RedirectResponse(f"/login?next={quote(place, safe='')}", HTTPStatus.SEE_OTHER)
+    return refused(Refusal(HTTPStatus.UNAUTHORIZED, "this needs a session: sign in at /login"))
 
 
 def refused_page(refusal: Refusal) -> Response:
