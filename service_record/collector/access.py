@@ -7,9 +7,11 @@ can guess back, so that no slower hash is needed.
 import hashlib
 import hmac
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
+
+from service_record.collector import names
 
 _PREFIX: Final = "srt"
 _BYTES: Final = 32
@@ -25,7 +27,7 @@ class Kind(StrEnum):
     READER = "reader"
     ADMIN = "admin"
     ENROLMENT = "enrolment"
-    """Gets one token of a host, once."""
+    """Gets one token of a host, once. Its scope is none, `host:NAME` or `group:NAME`."""
 
 
 class Forbidden(Exception):  # noqa: N818  # a refusal, told as 403
@@ -40,6 +42,11 @@ class Grant:
     kind: Kind
     scope: str = ""
     name: str = ""
+
+    @property
+    def holder(self) -> str:
+        """Who did what was done with it, as it is written into the audit log."""
+        return f"token {self.token_id} ({self.name})" if self.name else f"token {self.token_id}"
 
     @property
     def may_read(self) -> bool:
@@ -60,11 +67,47 @@ class Grant:
                 return is_within(group, self.scope)
         return False
 
+    def may_enrol(self, host: str, group: str) -> bool:
+        """Whether it may have a token of that host, which is in that group."""
+        if self.kind is not Kind.ENROLMENT:
+            return False
+        sort, _, name = self.scope.partition(":")
+        match sort:
+            case "":
+                return True
+            case "host":
+                return host == name
+            case "group":
+                return is_within(group, name)
+        return False
+
+    def group_of_enrolled(self, group: str) -> str:
+        """The group of a host that is enrolled before it is known, and asks for this one."""
+        sort, _, name = self.scope.partition(":")
+        return name if sort == "group" and not is_within(group, name) else group
+
     def group_of_new_host(self, group: str) -> str:
         """The group of a host that is reported for the first time, and asks for this one."""
         if self.kind is Kind.GROUP and not is_within(group, self.scope):
             return self.scope
         return group
+
+
+def scope_of(kind: Kind, said: str) -> str:
+    """The scope of a new token. Raises ValueError, with what to say instead."""
+    sort, _, name = said.partition(":") if kind is Kind.ENROLMENT else (kind.value, "", said)
+    match kind:
+        case Kind.READER | Kind.ADMIN if said:
+            raise ValueError(f"a token of kind {kind} is good for every host: it has no scope")
+        case Kind.HOST | Kind.GROUP if not said:
+            raise ValueError(f"a token of kind {kind} needs the {kind}'s name")
+        case Kind.ENROLMENT if said and sort not in {"host", "group"}:
+            raise ValueError("the scope of an enrolment token is host:NAME or group:NAME")
+    if sort == "host" and said and not names.is_host(name):
+        raise ValueError(names.HOST_RULE)
+    if sort == "group" and said and not names.is_group(name):
+        raise ValueError(names.GROUP_RULE)
+    return said.lower() if sort == "host" else said
 
 
 def is_within(group: str, scope: str) -> bool:
@@ -77,7 +120,7 @@ class Presented:
     """A token as somebody presents it."""
 
     id: int
-    secret: str
+    secret: str = field(repr=False)
 
     def fits(self, digest: str) -> bool:
         """Whether it is the one of which this is kept; how long that takes tells nothing."""

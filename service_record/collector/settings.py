@@ -30,6 +30,8 @@ class Settings:
     steps: Path | None = None
     """The steps that an operator defined: others are refused, and kept nevertheless."""
     rates: Rates = Rates()
+    guesses: Rates = Rates(per_second=0.5, burst=50)
+    """How often one address may present tokens that are worth nothing."""
     most_body: int = 256 * 1024
     """Bytes of a request that is no bundle and no record."""
     most_bundle: int = 250 * 1024 * 1024

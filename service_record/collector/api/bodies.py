@@ -2,10 +2,15 @@
 
 import asyncio
 from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import parse_qsl
 
+import msgspec
 from starlette.requests import ClientDisconnect, Request
 
 from service_record.collector.api.answers import Refusal
+
+_MOST_FIELDS: Final = 64
 
 
 async def body_of(request: Request, most: int, seconds: float) -> bytes:
@@ -28,6 +33,30 @@ async def _read(request: Request, most: int) -> bytes:
         if len(pieces) > most:
             raise _too_long(most)
     return bytes(pieces)
+
+
+def fields_of(body: bytes) -> dict[str, Any]:
+    """The members of a body, JSON or a form, whatever a client calls it: many call everything a form.
+
+    Raises Refusal.
+    """
+    if body.lstrip()[:1] == b"{":
+        try:
+            fields = msgspec.json.decode(body.decode(errors="replace"))
+        except msgspec.DecodeError as error:
+            raise Refusal(HTTPStatus.BAD_REQUEST, f"the body is not JSON: {error}") from None
+        except RecursionError:
+            raise Refusal(HTTPStatus.BAD_REQUEST, "the body is nested too deep") from None
+        return dict(fields)
+    return pairs_of(body.decode(errors="replace"))
+
+
+def pairs_of(text: str) -> dict[str, Any]:
+    """The fields of a form or of a query; of those that are repeated the last. Raises Refusal."""
+    try:
+        return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="replace"))
+    except ValueError:
+        raise Refusal(HTTPStatus.BAD_REQUEST, f"more than {_MOST_FIELDS} fields") from None
 
 
 def _too_long(most: int) -> Refusal:
