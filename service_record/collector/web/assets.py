@@ -45,6 +45,9 @@ async def get_asset(request: Request) -> Response:
     """`GET /static/{file}`: a file, for anybody."""
     for asset in assets().values():
         if asset.address == request.url.path:
-            kept = {"Cache-Control": "public, max-age=31536000, immutable", "X-Content-Type-Options": "nosniff"}
+            kept = {
+                "Cache-Control": "public, max-age=31536000, immutable",
+                "X-Content-Type-Options": "nosniff",
+            }
             return Response(asset.content, media_type=asset.media_type, headers=kept)
     raise Refusal(HTTPStatus.NOT_FOUND, "no such file")

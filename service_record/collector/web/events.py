@@ -4,11 +4,11 @@ WHATWG HTML, 9.2. The parts are rendered here, so that a page is the same live a
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from http import HTTPStatus
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -107,26 +107,22 @@ async def _stream(request: Request, serving: Serving, viewer: _Viewer) -> AsyncI
         began = time.monotonic()
         try:
             changes = await run_in_threadpool(viewer.changes)
-        except Refusal as refusal:  # the host is not there any more
-            assert refusal.status is HTTPStatus.NOT_FOUND  # noqa: S101
+        except Refusal:  # the host is not there any more
             yield "event: gone\ndata: it is not there any more\n\n"
             return
         worked = time.monotonic() - began
         yield ": nothing new\n\n" if changes is None else _event(changes)
         if news.is_over:
             return
-        await _wait(told, max(_LEAST, worked * _SHARE), lambda: news.is_over)
+        await _wait(told)
+        if not news.is_over:
+            await asyncio.sleep(max(_LEAST, worked * _SHARE))
 
 
-async def _wait(told: asyncio.Event, rest: float, is_over: Callable[[], bool]) -> None:
-    """Until there is news, and `rest` seconds at least; not long where there is none."""
-    until = time.monotonic() + rest
-    try:
+async def _wait(told: asyncio.Event) -> None:
+    """Until there is news; not long where there is none."""
+    with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(told.wait(), _QUIET)
-    except TimeoutError:
-        return
-    while not is_over() and (left := until - time.monotonic()) > 0:
-        await asyncio.sleep(min(left, _LEAST / 4))
 
 
 def _event(changes: dict[str, Any]) -> str:

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from functools import cached_property
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Final
 
+from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,10 +14,20 @@ from service_record.collector.api.answers import Refusal
 from service_record.collector.api.serving import Serving
 from service_record.collector.api.steps import host_name
 from service_record.collector.collector import Collector
-from service_record.collector.store.hosts import BuildSummary, HostDetail, StepShown, host, logs_of
+from service_record.collector.store.boots import Boot, boots_of
+from service_record.collector.store.hosts import (
+    LATEST_STEPS,
+    BuildSummary,
+    HostDetail,
+    StepShown,
+    host,
+    logs_of,
+)
 from service_record.collector.web.fleet import digest
 from service_record.collector.web.pages import page, render
 from service_record.collector.web.timeline import Timeline, timeline
+
+_LARGEST_ID: Final = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -24,6 +35,8 @@ class HostSeen:
     """A host at one moment."""
 
     detail: HostDetail
+    boots: tuple[Boot, ...]
+    """Of the build that is shown."""
     now: float
 
     @property
@@ -41,6 +54,11 @@ class HostSeen:
         """Whether that is the one that the verdict is of."""
         return self.detail.shown_build == self.detail.summary.build
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether the build may have more steps than are shown."""
+        return sum(group.count * len(group.first) for group in self.detail.steps) >= LATEST_STEPS
+
     @cached_property
     def failure(self) -> StepShown | None:
         """The latest step that failed in this build, and was not done later."""
@@ -53,7 +71,7 @@ class HostSeen:
         """What happened when; None before the first build."""
         if self.build is None:
             return None
-        return timeline(self.build, self.detail.steps, (), self.now)
+        return timeline(self.build, self.detail.steps, self.boots, (), self.now)
 
     def values(self) -> dict[str, Any]:
         """What the templates show."""
@@ -62,6 +80,7 @@ class HostSeen:
             "detail": self.detail,
             "build": self.build,
             "is_latest": self.is_latest,
+            "is_cut": self.is_cut,
             "failure": self.failure,
             "timeline": self.timeline(),
             "state": self.state,
@@ -93,9 +112,11 @@ async def get_logs(request: Request) -> Response:
     serving = Serving.of(request)
     name = host_name(request.path_params["host"])
 
+    step = min(request.path_params["step"], _LARGEST_ID)
+
     def found() -> str | None:
         with serving.collector.database.reading() as connection:
-            return logs_of(connection, name, request.path_params["step"])
+            return logs_of(connection, name, step)
 
     logs = await run_in_threadpool(found)
     if logs is None:
@@ -107,9 +128,16 @@ def see_host(collector: Collector, name: str, build: int | None) -> HostSeen:
     """A host as it is now. Raises Refusal where there is none."""
     with collector.database.reading() as connection:
         detail = host(connection, name, build)
+        boots = _boots(connection, detail) if detail else ()
     if detail is None:
         raise Refusal(HTTPStatus.NOT_FOUND, f"no host {name}" + (f" with a build {build}" if build else ""))
-    return HostSeen(detail, collector.now())
+    return HostSeen(detail, boots, collector.now())
+
+
+def _boots(connection: Connection, detail: HostDetail) -> tuple[Boot, ...]:
+    """The boots of the steps that are shown: rounds of them name their first and their latest only."""
+    first = min((step.id for group in detail.steps for step in group.first), default=0)
+    return boots_of(connection, detail.summary.name, detail.shown_build, first)
 
 
 def build_of(text: str) -> int | None:

@@ -3,7 +3,6 @@
 from http import HTTPStatus
 from urllib.parse import parse_qs
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -11,7 +10,7 @@ from service_record.collector.access import Grant, presented
 from service_record.collector.api.answers import Refusal
 from service_record.collector.api.bodies import body_of
 from service_record.collector.api.serving import Serving
-from service_record.collector.store import sessions, tokens
+from service_record.collector.store import sessions
 from service_record.collector.web.pages import page
 from service_record.collector.web.sessions import check_origin, cookie_name, is_local, refused_page
 
@@ -31,11 +30,13 @@ async def post_login(request: Request) -> Response:
         return refused_page(refusal)
     fields = parse_qs(body.decode(errors="replace"), max_num_fields=8)
     place = fields.get("next", ["/"])[0]
-    grant = await _grant(serving, fields.get("token", [""])[0].strip())
-    if grant is None:
-        return _form(place, "This token is unknown, revoked or expired.")
+    try:
+        grant = await _grant(request, fields.get("token", [""])[0].strip())
+    except Refusal as refusal:
+        return _form(place, refusal)
     if not grant.may_read:
-        return _form(place, f"A token of kind {grant.kind} reads nothing: take one of kind reader or admin.")
+        reason = f"a token of kind {grant.kind} reads nothing: take one of kind reader or admin"
+        return _form(place, Refusal(HTTPStatus.FORBIDDEN, reason))
     begun = serving.collector.writer.change(
         lambda connection: sessions.begin(connection, grant.token_id, serving.collector.now())
     )
@@ -61,29 +62,25 @@ async def post_logout(request: Request) -> Response:
     serving = Serving.of(request)
     check_origin(request)
     session = request.cookies[cookie_name(request)]
-    await serving.written(serving.collector.writer.change(lambda connection: sessions.end(connection, session)))
+    await serving.written(
+        serving.collector.writer.change(lambda connection: sessions.end(connection, session))
+    )
     answer = RedirectResponse("/login", HTTPStatus.SEE_OTHER)
     is_secure = request.url.scheme == "https"
-    answer.delete_cookie(
-        cookie_name(request), path="/", httponly=True, samesite="strict", secure=is_secure
-    )
+    answer.delete_cookie(cookie_name(request), path="/", httponly=True, samesite="strict", secure=is_secure)
     return answer
 
 
-async def _grant(serving: Serving, text: str) -> Grant | None:
+async def _grant(request: Request, text: str) -> Grant:
+    """What a token is good for. Raises Refusal where it is worth nothing, or too many of its kind came."""
     token = presented(text)
     if token is None:
-        return None
-
-    def found() -> Grant | None:
-        with serving.collector.database.reading() as connection:
-            return tokens.grant_of(connection, token, serving.collector.now())
-
-    return await run_in_threadpool(found)
+        raise Refusal(HTTPStatus.UNAUTHORIZED, "this is no token: one begins with srt_")
+    return await Serving.of(request).guard.grant_of(token, request)
 
 
-def _form(place: str, problem: str = "") -> Response:
-    status = HTTPStatus.UNAUTHORIZED if problem else HTTPStatus.OK
-    return page(
-        "login.html", status, place=place if is_local(place) else "/", problem=problem, signed_in=""
-    )
+def _form(place: str, problem: Refusal | None = None) -> Response:
+    """The form, with what was wrong when it was sent before."""
+    status = problem.status if problem else HTTPStatus.OK
+    shown = place if is_local(place) else "/"
+    return page("login.html", status, place=shown, problem=str(problem or ""), signed_in="")

@@ -1,5 +1,6 @@
 """What somebody looks at: the filters in the URL of a fleet. Pure."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final, Self
@@ -14,6 +15,8 @@ ROWS: Final = 100
 """Hosts on one page."""
 _MOST_PAGES: Final = 100_000
 _MOST_WORDS: Final = 50
+_NAMES: Final = re.compile(r"[\s,]+")
+"""What is between the names of machines in one field."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +34,8 @@ class Look:
     def of(cls, query: QueryParams) -> Self:
         """What a query asks for; what it asks in vain is left out."""
         return cls(
-            groups=_words(query.getlist("group")),
-            machines=_words(query.getlist("machine")),
+            groups=_given(query.getlist("group")),
+            machines=_given(name for field in query.getlist("machine") for name in _NAMES.split(field)),
             verdicts=tuple(verdict for verdict in VERDICTS if verdict in query.getlist("verdict")),
             all=query.get("all", "") not in {"", "0"},
             page=_page(query.get("page", "")),
@@ -70,10 +73,10 @@ class Look:
         )
 
 
-def _words(fields: Iterable[str]) -> tuple[str, ...]:
-    """Each field may have several, between blanks or commas; NUL, which no database takes, is none."""
-    words = (word for field in fields for word in field.replace("\0", " ").replace(",", " ").split())
-    return tuple(dict.fromkeys(words))[:_MOST_WORDS]
+def _given(fields: Iterable[str]) -> tuple[str, ...]:
+    """What is in some fields; NUL, which no database takes, is in none."""
+    words = (field.replace("\0", "").strip() for field in fields)
+    return tuple(dict.fromkeys(word for word in words if word))[:_MOST_WORDS]
 
 
 def _page(text: str) -> int:

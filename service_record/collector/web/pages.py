@@ -13,6 +13,7 @@ from service_record.collector.web.assets import assets
 from service_record.collector.web.words import LOOKS, SIGNS, VERDICTS, times, took
 from service_record.display.text import visible
 
+
 @cache
 def environment() -> Environment:
     """The templates, all compiled, so that a fault in one stops the start and not a page."""
@@ -26,7 +27,12 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {"moment": _moment, "iso": _iso, "took": took, "times": times}
-    made.globals |= {"asset": lambda name: assets()[name].address, "signs": SIGNS, "looks": LOOKS, "verdicts": VERDICTS}
+    made.globals |= {
+        "asset": lambda name: assets()[name].address,
+        "signs": SIGNS,
+        "looks": LOOKS,
+        "verdicts": VERDICTS,
+    }
     for name in made.list_templates():
         made.get_template(name)
     return made

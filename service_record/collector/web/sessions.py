@@ -20,7 +20,7 @@ _COOKIE: Final = "service-record"
 
 
 def for_readers(handler: Handler) -> Handler:
-    """The page for whoever is signed in; others are asked to, and come back to it. Refusals are pages, too."""
+    """The page for whoever is signed in; others are asked to. Refusals are pages, too."""
 
     async def answer(request: Request) -> Response:
         try:
@@ -73,8 +73,10 @@ def cookie_name(request: Request) -> str:
 
 
 def is_local(place: str) -> bool:
-    """Whether a redirect there stays here: browsers take `//host` and `/\\host` for another host."""
-    return place.startswith("/") and place[1:2] not in {"/", "\\"} and place.isprintable() and "\\" not in place
+    """Whether a redirect there stays here: `//host` is another host, and a backslash is taken for `/`."""
+    return (
+        place.startswith("/") and place[1:2] not in {"/", "\\"} and place.isprintable() and "\\" not in place
+    )
 
 
 def check_origin(request: Request) -> None:

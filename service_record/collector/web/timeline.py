@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from service_record.collector.repeats import Repeated
+from service_record.collector.store.boots import Boot
 from service_record.collector.store.hosts import BuildSummary, StepShown
 from service_record.collector.web.words import LOOKS, took
 from service_record.display.timeline.axis import offset, ticks
@@ -149,18 +150,24 @@ class Timeline:
 
 
 def timeline(
-    build: BuildSummary, steps: Sequence[Repeated[StepShown]], services: Iterable[Row], now: float
+    build: BuildSummary,
+    steps: Sequence[Repeated[StepShown]],
+    boots: Sequence[Boot],
+    services: Iterable[Row],
+    now: float,
 ) -> Timeline:
-    """The timeline of a build, of its steps as they are told, and of services that ran meanwhile."""
+    """The timeline of a build, of its steps and boots as they are told, and of services that ran."""
     is_over = build.ended_at is not None or build.verdict in {"failed", "done"}
     ran = tuple(services)
     ends = [bar.end for row in ran for bar in row.bars if bar.end is not None]
     end = max([build.ended_at or build.updated_at, *ends]) if is_over else max(now, build.updated_at)
     look = LOOKS.get(build.verdict, "running")
-    whole = Bar(begin=build.started_at, end=end if is_over else None, look="running" if look == "faint" else look)
+    whole = Bar(
+        begin=build.started_at, end=end if is_over else None, look="running" if look == "faint" else look
+    )
     found = [
         Row(kind="build", name=f"build {build.number}", bars=(whole,)),
-        *_boots(steps, None if not is_over else end),
+        *_boots(boots, None if not is_over else end),
         *step_rows(steps, is_over=is_over, end=build.updated_at),
         *ran,
     ]
@@ -209,24 +216,14 @@ def _again(bar: Bar, group: Repeated[StepShown], label: str) -> Bar:
     )
 
 
-def _boots(steps: Sequence[Repeated[StepShown]], end: float | None) -> Iterator[Row]:
-    """The boots that steps name, each until the next; none where no step names one."""
-    told = [(step.received_at, step.boot_id) for group in steps for step in _told_of(group) if step.boot_id]
-    begins: list[tuple[float, str]] = []
-    for at, boot_id in told:
-        if not begins or begins[-1][1] != boot_id:
-            begins.append((at, boot_id))
-    if not begins:
-        return
-    ends = [*(at for at, _ in begins[1:]), end]
-    bars = (
-        Bar(begin=at, end=until, look="boot") for (at, _), until in zip(begins, ends, strict=True)
-    )
-    yield Row(kind="boot", name="boots", bars=tuple(bars))
-
-
-def _told_of(group: Repeated[StepShown]) -> tuple[StepShown, ...]:
-    return group.first if group.count == 1 else (*group.first, *group.latest)
+def _boots(boots: Sequence[Boot], end: float | None) -> Iterator[Row]:
+    """Each boot until the next; none where no step names one."""
+    if boots:
+        ends = [*(boot.begin for boot in boots[1:]), end]
+        bars = (
+            Bar(begin=boot.begin, end=until, look="boot") for boot, until in zip(boots, ends, strict=True)
+        )
+        yield Row(kind="boot", name="boots" if len(boots) > 1 else "boot", bars=tuple(bars))
 
 
 def _thinned(row: Row) -> Row:
