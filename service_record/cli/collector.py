@@ -36,6 +36,7 @@ def command() -> None:
 @click.option(
     "--objects", metavar="URL", default="", help="s3://bucket/prefix for bundles; without it a folder."
 )
+@click.option("--steps", type=_FILE, help="TOML: the steps that hosts may report; without it, any.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
 @click.option("--port", default=8474, show_default=True, help="0 for any that is free.")
 @click.option("--certificate", type=_FILE, help="PEM; with it, only TLS is spoken.")
@@ -45,23 +46,36 @@ def serve_command(
     data: Path,
     database: str,
     objects: str,
+    steps: Path | None,
     host: str,
     port: int,
     certificate: Path | None,
     key: Path | None,
 ) -> None:
     """Serve until SIGTERM."""
+    from service_record.collector.collector import StepsError  # noqa: PLC0415
     from service_record.collector.serve import say_ready, serve  # noqa: PLC0415  # only where it serves
     from service_record.collector.settings import Settings  # noqa: PLC0415
     from service_record.collector.store.database import DatabaseError  # noqa: PLC0415
+    from service_record.collector.store.objects import ObjectError  # noqa: PLC0415
 
     settings = Settings(
-        data=data, database=database, objects=objects, host=host, port=port, certificate=certificate, key=key
+        data=data,
+        database=database,
+        objects=objects,
+        steps=steps,
+        host=host,
+        port=port,
+        certificate=certificate,
+        key=key,
     )
     try:
         serve(settings, say_ready)
-    except DatabaseError as error:
+    except (StepsError, DatabaseError, ObjectError) as error:
         click.echo(f"Error: {error}", err=True)
+        raise click.exceptions.Exit(UNREADABLE) from None
+    except OSError as error:
+        click.echo(f"Error: {error.filename or f'{host}:{port}'}: {error.strerror or error}", err=True)
         raise click.exceptions.Exit(UNREADABLE) from None
 
 

@@ -2,27 +2,36 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from service_record.collector.definitions import DefinitionError, Definitions, parse
 from service_record.collector.live import News
 from service_record.collector.settings import Settings
 from service_record.collector.store.database import Database, sqlite_url
+from service_record.collector.store.objects import objects
 from service_record.collector.store.writer import Writer
+
+
+class StepsError(Exception):
+    """What is wrong with the file of an operator's steps, and where, in one line."""
 
 
 class Collector:
     """One process's share of a collector. Close it, or use it as a context manager.
 
-    Raises DatabaseError, OSError when it cannot begin.
+    Raises StepsError, DatabaseError, ObjectError, OSError when it cannot begin.
     """
 
     def __init__(self, settings: Settings, now: Callable[[], float] = time.time) -> None:
         self.settings = settings
         self.now = now
+        self.definitions = _definitions(settings.steps)
         settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.database = Database(settings.database or sqlite_url(settings.data))
         self.database.migrate()
+        self.objects = objects(settings)
         self.news = News()
         self.writer = Writer(self.database, self.news.tell)
 
@@ -38,3 +47,15 @@ class Collector:
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _definitions(path: Path | None) -> Definitions:
+    """The steps that an operator defined. Raises StepsError."""
+    if path is None:
+        return Definitions()
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except DefinitionError as error:
+        raise StepsError(f"{path}:{error.line}: {error}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise StepsError(f"{path}: {getattr(error, 'strerror', None) or error}") from None

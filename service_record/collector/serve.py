@@ -18,7 +18,7 @@ _GRACE = 20
 def serve(settings: Settings, ready: Callable[[str], None]) -> None:
     """Serve until SIGTERM or SIGINT; what was acknowledged until then is on disk.
 
-    `ready` is told the address once connections are taken. Raises OSError, DatabaseError.
+    `ready` is told the address once connections are taken. Raises what Collector does, and OSError.
     """
     listening = socket.create_server((settings.host, settings.port), backlog=1024)
     scheme = "https" if settings.certificate else "http"

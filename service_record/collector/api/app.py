@@ -13,17 +13,15 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from service_record.collector.api import steps
+from service_record.collector.api import administration, assisted, enrolment, steps
 from service_record.collector.api.answers import Refusal, refused
 from service_record.collector.api.guard import Guard
 from service_record.collector.api.headers import SafeHeaders
 from service_record.collector.api.serving import Serving, unavailable
 from service_record.collector.collector import Collector
 from service_record.collector.store.writer import Unavailable
-from service_record.collector.web import events, fleet, hosts, login
-from service_record.collector.web.assets import get_asset
 from service_record.collector.web.pages import environment
-from service_record.collector.web.sessions import for_readers
+from service_record.collector.web.routes import PAGES
 
 STEPS = "/api/v1/hosts/{host}/steps"
 
@@ -45,15 +43,17 @@ def application(collector: Collector) -> Starlette:
             Route("/readyz", ready),
             Route(STEPS, steps.post_step, methods=["POST"]),
             Route(STEPS, steps.get_step, methods=["GET"]),
+            Route("/api/v1/enrol", enrolment.enrol, methods=["POST"]),
+            Route("/api/v1/tokens", administration.create_token, methods=["POST"]),
+            Route("/api/v1/tokens", administration.list_tokens, methods=["GET"]),
+            Route("/api/v1/tokens/{token}", administration.revoke_token, methods=["DELETE"]),
+            Route("/api/v1/audit", administration.list_audit, methods=["GET"]),
+            Route("/api/v1/hosts/{host}", administration.put_host, methods=["PUT"]),
+            Route("/api/v1/hosts/{host}", administration.delete_host, methods=["DELETE"]),
+            Route("/api/v1/hosts/{host}/builds", administration.begin_build, methods=["POST"]),
             Route("/api/update", steps.post_update, methods=["POST"]),
-            Route("/static/{file}", get_asset),
-            Route("/login", login.get_login, methods=["GET"]),
-            Route("/login", login.post_login, methods=["POST"]),
-            Route("/logout", for_readers(login.post_logout), methods=["POST"]),
-            Route("/", for_readers(fleet.get_fleet)),
-            Route("/events", for_readers(events.get_events)),
-            Route("/hosts/{host}", for_readers(hosts.get_host)),
-            Route("/hosts/{host}/steps/{step:int}/logs", for_readers(hosts.get_logs)),
+            *assisted.ROUTES,
+            *PAGES,
         ],
         middleware=[Middleware(SafeHeaders)],
         exception_handlers={Refusal: _refused, Unavailable: _unavailable, HTTPException: _http},

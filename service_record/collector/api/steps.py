@@ -66,11 +66,18 @@ async def _take(request: Request, grant: Grant, host: str, step: Step) -> Respon
     """Write a step down; it is acknowledged when it is on disk."""
     serving = Serving.of(request)
     name = host_name(host)
-    report = Report(name, step, serving.collector.now(), grant)
+    defined = serving.collector.definitions
+    step = defined.applied(step)
+    report = Report(name, step, serving.collector.now(), grant, defined.is_last(step))
     try:
         taken: Accepted = await serving.written(serving.collector.writer.add(record_steps, report))
     except Forbidden as error:
         raise Refusal(HTTPStatus.FORBIDDEN, str(error)) from None
+    if not step.is_known:
+        raise Refusal(
+            HTTPStatus.UNPROCESSABLE_ENTITY,
+            f"{step.label} is none of the steps that are defined here; it was kept as step {taken.id}",
+        )
     return answer(Taken(taken.id, name, taken.build, step.notes), HTTPStatus.CREATED)
 
 

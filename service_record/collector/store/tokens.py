@@ -1,6 +1,6 @@
 """Tokens in the database: made, found, revoked; their secrets only as digests."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from sqlalchemy import Connection, Row, insert, or_, select, update
 
@@ -17,6 +17,22 @@ class NewToken:
     name: str = ""
     created_by: str = ""
     expires_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenShown:
+    """What is known of a token. Times are seconds since 1970."""
+
+    id: int
+    kind: str
+    scope: str
+    name: str
+    created_at: float
+    created_by: str
+    expires_at: float | None
+    revoked_at: float | None
+    used_at: float | None
+    """Of an enrolment token: when it was worth its one token of a host."""
 
 
 def create(connection: Connection, new: NewToken, now: float) -> str:
@@ -43,10 +59,11 @@ def grant_of(connection: Connection, presented: Presented, now: float) -> Grant 
     return Grant(row.id, Kind(row.kind), row.scope, row.name)
 
 
-def listed(connection: Connection) -> list[Row[tuple[object, ...]]]:
+def listed(connection: Connection) -> tuple[TokenShown, ...]:
     """All tokens, oldest first, without anything that could be presented."""
-    shown = [column for column in tokens.c if column.name != "hash"]
-    return list(connection.execute(select(*shown).order_by(tokens.c.id)))
+    shown = [tokens.c[field.name] for field in fields(TokenShown)]
+    rows = connection.execute(select(*shown).order_by(tokens.c.id)).mappings()
+    return tuple(TokenShown(**row) for row in rows)
 
 
 def revoke(connection: Connection, token_id: int, now: float) -> bool:
