@@ -2,6 +2,7 @@
 
 import sqlite3
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,15 @@ from tests.collector.browsing import Visitor, signed_in
 from tests.collector.serving import Served, served, settings_in
 
 
-def test_pages_ask_whoever_has_no_session_to_sign_in_and_bring_them_back(server: Served) -> None:
-    visitor = Visitor(server)
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One collector for what needs none of its own."""
+    with served(settings_in(tmp_path_factory.mktemp("login"))) as server:
+        yield server
+
+
+def test_pages_ask_whoever_has_no_session_to_sign_in_and_bring_them_back(running: Served) -> None:
+    visitor = Visitor(running)
 
     reply = visitor.get("/hosts/web1?build=2")
     assert (reply.status, reply.headers["location"]) == (303, "/login?next=%2Fhosts%2Fweb1%3Fbuild%3D2")
@@ -24,12 +32,12 @@ def test_pages_ask_whoever_has_no_session_to_sign_in_and_bring_them_back(server:
         "/hosts/web1?build=2"
     ]
 
-    reply = visitor.sign_in(server.client("reader").token, "/hosts/web1?build=2")
+    reply = visitor.sign_in(running.client("reader").token, "/hosts/web1?build=2")
     assert (reply.status, reply.headers["location"]) == (303, "/hosts/web1?build=2")
 
 
-def test_a_session_is_a_cookie_that_no_script_reads_and_no_other_site_sends(server: Served) -> None:
-    reply = Visitor(server).sign_in(server.client("admin").token)
+def test_a_session_is_a_cookie_that_no_script_reads_and_no_other_site_sends(running: Served) -> None:
+    reply = Visitor(running).sign_in(running.client("admin").token)
 
     _, *attributes = reply.headers["set-cookie"].lower().split("; ")
     assert {"httponly", "samesite=strict", "path=/", "max-age=43200"} <= set(attributes)
@@ -48,10 +56,10 @@ def test_the_database_does_not_have_what_the_cookie_has(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["host", "group", "enrolment"])
-def test_a_token_that_reads_nothing_begins_no_session(server: Served, kind: str) -> None:
-    visitor = Visitor(server)
+def test_a_token_that_reads_nothing_begins_no_session(running: Served, kind: str) -> None:
+    visitor = Visitor(running)
 
-    reply = visitor.sign_in(server.client(kind, "web1").token)
+    reply = visitor.sign_in(running.client(kind, "web1").token)
 
     assert reply.status == 403
     assert not visitor.cookies
@@ -59,19 +67,19 @@ def test_a_token_that_reads_nothing_begins_no_session(server: Served, kind: str)
 
 
 @pytest.mark.parametrize("token", ["", "open sesame", "srt_1_nobodysecret", "srt_99999999999999999999_x"])
-def test_what_is_no_good_token_begins_no_session(server: Served, token: str) -> None:
-    visitor = Visitor(server)
+def test_what_is_no_good_token_begins_no_session(running: Served, token: str) -> None:
+    visitor = Visitor(running)
 
     assert visitor.sign_in(token).status == 401
     assert not visitor.cookies
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", ""])
-def test_a_form_that_another_site_sends_is_refused(server: Served, origin: str) -> None:
-    visitor = signed_in(server)
+def test_a_form_that_another_site_sends_is_refused(running: Served, origin: str) -> None:
+    visitor = signed_in(running)
 
     for path in ("/login", "/logout"):
-        token = server.client("reader").token
+        token = running.client("reader").token
         assert visitor.send(path, {"Origin": origin}, token=token).status == 403
     assert visitor.get("/").status == 200
 
@@ -127,6 +135,6 @@ def test_signing_in_leads_to_a_place_here(place: str) -> None:
         "/a\\b",
     ],
 )
-def test_signing_in_leads_nowhere_else(server: Served, place: str) -> None:
+def test_signing_in_leads_nowhere_else(running: Served, place: str) -> None:
     assert not is_local(place)
-    assert Visitor(server).sign_in(server.client("reader").token, place).headers["location"] == "/"
+    assert Visitor(running).sign_in(running.client("reader").token, place).headers["location"] == "/"
