@@ -53,7 +53,8 @@ COMPLETE = (step("Disk"), step("Callback", "done", 100))
             False,
             id="another action of the same build",
         ),
-        pytest.param(COMPLETE, step("Disk"), True, id="a step after the build was complete"),
+        pytest.param(COMPLETE, step("Disk"), True, id="a step again after the build was complete"),
+        pytest.param(COMPLETE, step("First login"), False, id="a new step after the build was complete"),
         pytest.param(COMPLETE, step("Callback", "done", 100), False, id="the last step twice"),
         pytest.param(COMPLETE, step("Ready", "done", 100), False, id="complete in other words"),
         pytest.param(
@@ -70,11 +71,11 @@ COMPLETE = (step("Disk"), step("Callback", "done", 100))
 def test_a_build_begins_when_the_host_is_installed_anew(
     before: list[Step], reported: Step, is_new: bool
 ) -> None:
-    assert begins_build(build_of(*before), reported) is is_new
+    assert begins_build(build_of(*before), reported, now=10.0) is is_new
 
 
 def test_the_first_report_of_a_host_begins_its_first_build() -> None:
-    assert begins_build(None, step("Disk"))
+    assert begins_build(None, step("Disk"), now=0.0)
 
 
 def test_earlier_builds_of_a_host_stay(server: Served) -> None:
@@ -88,3 +89,7 @@ def test_earlier_builds_of_a_host_stay(server: Served) -> None:
         logs = connection.execute(select(steps.c.build, steps.c.logs).order_by(steps.c.id)).all()
     assert [tuple(row) for row in kept] == [(1, "b1"), (2, "b2"), (3, "b3")]
     assert [tuple(row) for row in logs if row.logs] == [(n, f"no disk in b{n}") for n in (1, 2, 3)]
+
+
+def test_a_new_step_long_after_a_build_was_complete_is_of_the_next_one() -> None:
+    assert begins_build(build_of(*COMPLETE), step("First login"), now=7 * 86_400.0)
