@@ -10,6 +10,8 @@ COMPLETE: Final = 100.0
 """Per cent."""
 _MOST_LABELS: Final = 256
 _MOST_BOOTS: Final = 32
+_AFTERWARDS: Final = 3600.0
+"""Seconds after its end in which a build may still report steps that it had not."""
 
 
 class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -37,24 +39,35 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
     """Of the latest step."""
     name: str = ""
     status: Status = Status.REPORTED
+    boot_id: str = ""
+    """The latest that was told."""
     percentage: float | None = None
     """The latest that was reported."""
     farthest: float = 0.0
     """The highest that was."""
     fresh_at: float = 0.0
     """When it last got further: something was reported that had not been in this build."""
+    fresh_name: str = ""
+    """The step that was reported then."""
     open: dict[str, float] = {}
     """Label -> since when, of steps that began and did not end."""
     seen: dict[str, int] = {}
     """Label and status -> how often they were reported."""
-    again: int = 0
-    """How often the latest step has been reported anew since the build last got further."""
+    repeats: dict[str, int] = {}
+    """Label -> how often that step began anew since the build last got further."""
+    again_name: str = ""
+    """The step that did so most often."""
     boots: tuple[str, ...] = ()
     """Boot ids since the build last got further, in order."""
     failure: Failure | None = None
     """The latest failure, unless that step was done later."""
     ended_at: float | None = None
-    """When it was complete."""
+    """When it was complete; it stays so until another build begins."""
+
+    @property
+    def again(self) -> int:
+        """How often the step that did so most often began anew since the build last got further."""
+        return max(self.repeats.values(), default=0)
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -67,11 +80,12 @@ class Ended(msgspec.Struct, frozen=True):
     logs: str
 
 
-def begins_build(progress: Progress | None, step: Step) -> bool:
+def begins_build(progress: Progress | None, step: Step, now: float) -> bool:
     """Whether a step is the first of a new build: a host that is installed anew, not one that tries again.
 
-    It is when its template names another build or action than before, or when the build before is complete
-    and the step is not the one that completed it.
+    It is when its template names another build or action than before. It is, too, when the build before is
+    complete and the step starts over: it was reported in that build, and is not the one that completed it.
+    A step that is new then comes after the end, as a first boot does, unless that was long ago.
     """
     if progress is None:
         return True
@@ -79,7 +93,10 @@ def begins_build(progress: Progress | None, step: Step) -> bool:
         return step.build != progress.key
     if step.action and progress.action and step.action != progress.action:
         return True
-    return progress.ended_at is not None and not _completes(step) and step.label != progress.label
+    if progress.ended_at is None or _completes(step) or step.label == progress.label:
+        return False
+    is_known = any(f"{step.label}:{status}" in progress.seen for status in Status)
+    return is_known or now - progress.ended_at > _AFTERWARDS
 
 
 def first(step: Step, number: int, now: float) -> Progress:
@@ -93,6 +110,9 @@ def advance(progress: Progress, step: Step, now: float, *, is_last: bool = False
     """The build with one more report. `is_last`: of the steps that an operator defined it is the last."""
     report = f"{step.label}:{step.status}"
     is_further = report not in progress.seen or (step.percentage or 0.0) > progress.farthest
+    repeats = {} if is_further else _repeats(progress, step)
+    is_most = bool(repeats) and repeats.get(step.label) == max(repeats.values())
+    is_complete = _completes(step) or (is_last and step.status is Status.DONE)
     return msgspec.structs.replace(
         progress,
         updated_at=now,
@@ -101,24 +121,34 @@ def advance(progress: Progress, step: Step, now: float, *, is_last: bool = False
         label=step.label,
         name=step.name,
         status=step.status,
+        boot_id=step.boot_id or progress.boot_id,
         percentage=progress.percentage if step.percentage is None else step.percentage,
         farthest=max(progress.farthest, step.percentage or 0.0),
         fresh_at=now if is_further else progress.fresh_at,
+        fresh_name=step.name if is_further else progress.fresh_name,
         open=_open(progress, step, now),
         seen=_counted(progress.seen, report),
-        again=0 if is_further else progress.again + (step.status in {Status.INIT, Status.REPORTED}),
+        repeats=repeats,
+        again_name=step.name if is_most else progress.again_name,
         boots=_boots(progress, step, is_further=is_further),
         failure=_failure(progress, step, now),
-        ended_at=now if _completes(step) or (is_last and step.status is Status.DONE) else None,
+        ended_at=now if progress.ended_at is None and is_complete else progress.ended_at,
     )
 
 
-def ended(progress: Progress, step: Step, now: float) -> Ended | None:
-    """What a report ends, seen from the build before it; None where it is no end."""
-    if step.status in {Status.INIT, Status.REPORTED}:
-        return None
-    since = progress.open.get(step.label)
-    return Ended(step.label, step.status, None if since is None else now - since, step.logs)
+def ended(progress: Progress, step: Step, now: float) -> tuple[Ended, ...]:
+    """What a report ends, seen from the build before it.
+
+    That is the step it tells the end of, and a step before it of which only was told that it happened: of
+    those nothing else tells how long they took.
+    """
+    found = []
+    if progress.label and progress.status is Status.REPORTED and progress.label != step.label:
+        found.append(Ended(progress.label, Status.REPORTED, now - progress.updated_at, ""))
+    if step.status in {Status.DONE, Status.FAILED}:
+        since = progress.open.get(step.label)
+        found.append(Ended(step.label, step.status, None if since is None else now - since, step.logs))
+    return tuple(found)
 
 
 def _completes(step: Step) -> bool:
@@ -138,11 +168,25 @@ def _counted(seen: dict[str, int], report: str) -> dict[str, int]:
     return {**seen, report: seen.get(report, 0) + 1}
 
 
+def _repeats(progress: Progress, step: Step) -> dict[str, int]:
+    """Once more for a step that begins anew. One that ends began before; and who says twice in a row that a
+    step happened, or is done, says it again to be sure, or to show life.
+    """
+    is_same = (step.label, step.status) == (progress.label, progress.status)
+    is_same = is_same and step.boot_id in {"", progress.boot_id}
+    is_end = step.status in {Status.DONE, Status.FAILED} and step.label in progress.open
+    if is_end or (is_same and step.status in {Status.DONE, Status.REPORTED}):
+        return progress.repeats
+    return {**progress.repeats, step.label: progress.repeats.get(step.label, 0) + 1}
+
+
 def _boots(progress: Progress, step: Step, *, is_further: bool) -> tuple[str, ...]:
-    known = progress.boots[-1:] if is_further else progress.boots
-    if not step.boot_id or step.boot_id in known:
-        return known
-    return (*known, step.boot_id)[-_MOST_BOOTS:]
+    """The boots in a row without anything new, after that in which something was."""
+    if is_further:
+        return (step.boot_id,) if step.boot_id else progress.boots[-1:]
+    if not step.boot_id or step.boot_id in progress.boots:
+        return progress.boots
+    return (*progress.boots, step.boot_id)[-_MOST_BOOTS:]
 
 
 def _failure(progress: Progress, step: Step, now: float) -> Failure | None:

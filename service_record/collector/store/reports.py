@@ -63,12 +63,11 @@ def record_steps(connection: Connection, reports: Sequence[Report], /) -> Sequen
         if host is None or not report.grant.may_write(report.host, host.row.group):
             results.append(Forbidden(f"this token may not write for {report.host}"))
             continue
-        finish = _advance(host, report)
+        finished = _advance(host, report)
         number += 1
         build = host.progress.number if host.progress else 0
         rows.append(_step_row(number, host.row.id, build, report))
-        if finish is not None:
-            ends.append(_duration_row(host, build, report, finish))
+        ends.extend(_duration_row(host, build, report, finish) for finish in finished)
         results.append(Accepted(number, build))
     touched = [host for host in found.values() if host.last is not None]
     _write(connection, touched, rows, ends)
@@ -116,16 +115,16 @@ def _last_step(connection: Connection) -> int:
     return latest
 
 
-def _advance(host: _Host, report: Report) -> Ended | None:
+def _advance(host: _Host, report: Report) -> tuple[Ended, ...]:
     """Take a report in; what it ended."""
     step, now = report.step, report.received_at
-    if host.progress is None or begins_build(host.progress, step):
+    if host.progress is None or begins_build(host.progress, step, now):
         host.progress = first(step, (host.progress.number if host.progress else 0) + 1, now)
         host.new_builds.append(host.progress)
-    finish = ended(host.progress, step, now)
+    finished = ended(host.progress, step, now)
     host.progress = advance(host.progress, step, now, is_last=report.is_last)
     host.last = report
-    return finish
+    return finished
 
 
 def _step_row(number: int, host_id: int, build: int, report: Report) -> dict[str, Any]:
