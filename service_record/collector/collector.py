@@ -7,6 +7,8 @@ from types import TracebackType
 from typing import Self
 
 from service_record.collector.definitions import DefinitionError, Definitions, parse
+from service_record.collector.incoming import Incoming
+from service_record.collector.indexing import Indexer
 from service_record.collector.live import News
 from service_record.collector.settings import Settings
 from service_record.collector.store.database import Database, sqlite_url
@@ -33,10 +35,13 @@ class Collector:
         self.database.migrate()
         self.objects = objects(settings)
         self.news = News()
+        self.incoming = Incoming(settings.data)
         self.writer = Writer(self.database, self.news.tell)
+        self.indexer = Indexer(self.database, self.writer, self.objects, self.incoming)
 
     def close(self) -> None:
         """Write what was taken, and let go of everything."""
+        self.indexer.close()
         self.writer.close()
         self.database.close()
 

@@ -64,15 +64,15 @@ class Incoming:
         if not self._room.acquire(blocking=False):
             raise TooMany("too many bundles come in at once")
         try:
-            with self.scratch() as path, path.open("wb") as stream:
+            with self.scratch("upload-") as path, path.open("wb") as stream:
                 yield Arriving(path, most, stream=stream)
         finally:
             self._room.release()
 
     @contextmanager
-    def scratch(self) -> Iterator[Path]:
+    def scratch(self, prefix: str = "look-") -> Iterator[Path]:
         """An empty file, for as long as the block lasts. Raises OSError."""
-        descriptor, name = tempfile.mkstemp(dir=self._folder)
+        descriptor, name = tempfile.mkstemp(prefix=prefix, dir=self._folder)
         os.close(descriptor)
         try:
             yield Path(name)

@@ -5,13 +5,13 @@ import threading
 from typing import Final
 
 from service_record.collector.incoming import Incoming
-from service_record.collector.opening import look_into
+from service_record.collector.looking import Look
+from service_record.collector.opening import Stopped, look_into
 from service_record.collector.store import bundles
 from service_record.collector.store.bundles import Kept
 from service_record.collector.store.database import Database
 from service_record.collector.store.objects import NoSuchObject, ObjectError, Objects
 from service_record.collector.store.writer import Unavailable, Writer
-from service_record.collector.looking import Look
 
 _REST: Final = 60.0
 """Seconds after which it looks for bundles that were left, by itself or by a process that is gone."""
@@ -37,7 +37,7 @@ class Indexer:
         self._is_wanted.set()
 
     def close(self) -> None:
-        """Finish the bundle that is looked into, and stop; others wait for the next start."""
+        """Stop; what is looked into now, and what waits, is looked into after the next start."""
         self._is_closed.set()
         self._is_wanted.set()
         self._thread.join()
@@ -48,7 +48,7 @@ class Indexer:
             self._is_wanted.clear()
             try:
                 self._index_all()
-            except Exception:  # the next look may do better
+            except Exception:  # noqa: BLE001  # the next look may do better
                 _log.exception("looking into bundles failed")
 
     def _index_all(self) -> None:
@@ -68,6 +68,8 @@ class Indexer:
         try:
             seen = self._look(bundle)
             self._writer.change(lambda connection: bundles.save(connection, bundle.id, seen)).result()
+        except Stopped:
+            return False
         except (ObjectError, OSError, Unavailable) as fault:
             _log.warning("bundle %d is looked into later: %s", bundle.id, fault)
             return False
@@ -80,4 +82,4 @@ class Indexer:
                     stream.writelines(self._objects.read(bundle.key))
             except NoSuchObject:
                 return Look(left_out=("not read: its object is gone",))
-            return look_into(path)
+            return look_into(path, is_stopped=self._is_closed)

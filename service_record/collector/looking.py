@@ -1,4 +1,4 @@
-"""What the records of a host come to: its services, and the verdict of the diagnosis that `analyze` has. Pure."""
+"""What the records of a host come to: its services, and the verdict that `analyze` would have. Pure."""
 
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -12,7 +12,7 @@ from service_record.diagnosis.causes import Causes, read_rules
 from service_record.diagnosis.now import Now
 from service_record.display.sentences import verdict_sentence
 from service_record.entry import Entry
-from service_record.history import History, ServiceHistory, build_history
+from service_record.history import ServiceHistory, build_history
 from service_record.plain import Block, Stretch
 
 MOST_SERVICES: Final = 1_000
@@ -67,7 +67,7 @@ def look(
         services=tuple(_seen(service, counts) for service in history.services),
         boots=history.boots[-_MOST_BOOTS:],
         left_out=tuple(text[:_LONGEST] for text in left_out)[:_MOST_LEFT_OUT],
-        **(_told(found, history) if found is not None else {}),
+        **(_told(found) if found is not None else {}),
     )
 
 
@@ -78,7 +78,7 @@ def _first(records: Iterable[tuple[str, Iterable[Stretch]]]) -> Iterator[tuple[s
         yield record
 
 
-def _told(found: Diagnosis, history: History) -> dict[str, str]:
+def _told(found: Diagnosis) -> dict[str, str]:
     root = found.root
     return {
         "verdict": found.verdict.value,

@@ -1,18 +1,20 @@
 """Bundles in the database: what came, from which host, and what was found in it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 import msgspec
 from sqlalchemy import Connection, delete, insert, select, update
 
 from service_record.collector.looking import Look
-from service_record.collector.store.arrivals import Arrival, arrive
+from service_record.collector.store.arrivals import Arrival, arrive, group_of
+from service_record.collector.store.hosts import BundleShown
 from service_record.collector.store.schema import bundle_services, bundles, hosts, installations
 from service_record.collector.verdicts import RecordsVerdict
 
 _AT_ONCE: Final = 64
+_MOST_LISTED: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +87,21 @@ def find(connection: Connection, host: str, bundle_id: int) -> Kept | None:
     wanted = select(*_KEPT).join(hosts).where(hosts.c.name == host, bundles.c.id == bundle_id)
     row = connection.execute(wanted).one_or_none()
     return None if row is None else _kept(row)
+
+
+def listed(connection: Connection, host: str) -> tuple[BundleShown, ...] | None:
+    """The bundles of a host, latest first; None where there is no such host."""
+    if group_of(connection, host) is None:
+        return None
+    names = [field.name for field in fields(BundleShown)]
+    wanted = (
+        select(*(bundles.c[name] for name in names))
+        .join(hosts)
+        .where(hosts.c.name == host)
+        .order_by(bundles.c.id.desc())
+        .limit(_MOST_LISTED)
+    )
+    return tuple(BundleShown(**row) for row in connection.execute(wanted).mappings())
 
 
 def latest_with_records(connection: Connection, host: str) -> int | None:
