@@ -14,6 +14,7 @@ from service_record.collector.settings import Settings
 from service_record.collector.store.database import Database, sqlite_url
 from service_record.collector.store.objects import objects
 from service_record.collector.store.writer import Writer
+from service_record.collector.sweep import Learnt, Sweeper
 
 
 class StepsError(Exception):
@@ -38,9 +39,13 @@ class Collector:
         self.incoming = Incoming(settings.data)
         self.writer = Writer(self.database, self.news.tell)
         self.indexer = Indexer(self.database, self.writer, self.objects, self.incoming)
+        learnt = Learnt(self.database, settings.budget, self.definitions.budgets)
+        self.sweeper = Sweeper(self.database, self.writer, learnt, now)
+        self.news.listen(self.sweeper.wake)
 
     def close(self) -> None:
         """Write what was taken, and let go of everything."""
+        self.sweeper.close()
         self.indexer.close()
         self.writer.close()
         self.database.close()

@@ -8,6 +8,7 @@ import uvicorn
 
 from service_record.collector.api.app import application
 from service_record.collector.collector import Collector
+from service_record.collector.live import News
 from service_record.collector.settings import Settings
 
 _GRACE = 20
@@ -35,7 +36,19 @@ def serve(settings: Settings, ready: Callable[[str], None]) -> None:
     )
     ready(f"{scheme}://{host}:{port}")
     with listening:
-        uvicorn.Server(config).run(sockets=[listening])
+        Server(config, collector.news).run(sockets=[listening])
+
+
+class Server(uvicorn.Server):
+    """A server that lets go of streams without an end when it shuts down: it would wait for them."""
+
+    def __init__(self, config: uvicorn.Config, news: News) -> None:
+        super().__init__(config)
+        self._news = news
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._news.end()
+        await super().shutdown(sockets)
 
 
 def say_ready(url: str) -> None:

@@ -13,13 +13,15 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from service_record.collector.api import administration, assisted, bundles, enrolment, steps
+from service_record.collector.api import administration, assisted, bundles, enrolment, hosts, steps
 from service_record.collector.api.answers import Refusal, refused
 from service_record.collector.api.guard import Guard
 from service_record.collector.api.headers import SafeHeaders
 from service_record.collector.api.serving import Serving, unavailable
 from service_record.collector.collector import Collector
 from service_record.collector.store.writer import Unavailable
+from service_record.collector.web.pages import environment
+from service_record.collector.web.routes import PAGES
 
 STEPS = "/api/v1/hosts/{host}/steps"
 
@@ -29,17 +31,23 @@ def application(collector: Collector) -> Starlette:
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        collector.sweeper.start()
         try:
             yield
         finally:
             await run_in_threadpool(collector.close)
 
+    environment()  # a template with a fault stops the start
     app = Starlette(
         routes=[
             Route("/healthz", healthy),
             Route("/readyz", ready),
             Route(STEPS, steps.post_step, methods=["POST"]),
             Route(STEPS, steps.get_step, methods=["GET"]),
+            Route("/api/v1/hosts", hosts.list_hosts, methods=["GET"]),
+            Route("/api/v1/hosts/{host}", hosts.show_host, methods=["GET"]),
+            Route("/api/v1/hosts/{host}/builds/{n:int}", hosts.show_build, methods=["GET"]),
+            Route("/api/v1/statistics", hosts.show_statistics, methods=["GET"]),
             Route("/api/v1/enrol", enrolment.enrol, methods=["POST"]),
             Route("/api/v1/tokens", administration.create_token, methods=["POST"]),
             Route("/api/v1/tokens", administration.list_tokens, methods=["GET"]),
@@ -51,6 +59,7 @@ def application(collector: Collector) -> Starlette:
             Route("/api/update", steps.post_update, methods=["POST"]),
             *assisted.ROUTES,
             *bundles.ROUTES,
+            *PAGES,
         ],
         middleware=[Middleware(SafeHeaders)],
         exception_handlers={Refusal: _refused, Unavailable: _unavailable, HTTPException: _http},
