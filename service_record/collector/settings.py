@@ -38,3 +38,6 @@ class Settings:
     """Bytes of a bundle: the assisted-service's own limit."""
     seconds: float = 30.0
     """That the body of a request may take without a bundle in it."""
+    proxies: tuple[str, ...] = ()
+    """Addresses or networks of proxies that are believed whom they ask for: X-Forwarded-For and -Proto."""
+    log_level: str = "info"
