@@ -10,6 +10,17 @@ class News:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
+        self._is_over = threading.Event()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is told any more: whoever waits for news without an end is to leave."""
+        return self._is_over.is_set()
+
+    def end(self) -> None:
+        """The last news: the process is shutting down."""
+        self._is_over.set()
+        self.tell()
 
     def tell(self) -> None:
         """Something changed."""
@@ -22,6 +33,8 @@ class News:
     def subscribe(self) -> asyncio.Event:
         """An event that is set, once, by the next news."""
         event = asyncio.Event()
+        if self.is_over:
+            event.set()
         with self._lock:
             self._waiting.add((asyncio.get_running_loop(), event))
         return event

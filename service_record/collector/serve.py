@@ -3,7 +3,6 @@
 import socket
 import sys
 from collections.abc import Callable
-from types import FrameType
 
 import uvicorn
 
@@ -41,20 +40,20 @@ def serve(settings: Settings, ready: Callable[[str], None]) -> None:
     )
     ready(f"{scheme}://{host}:{port}")
     with listening:
-        _Server(config, collector.news).run(sockets=[listening])
+        Server(config, collector.news).run(sockets=[listening])
     logs.log().info("stopped")
 
 
-class _Server(uvicorn.Server):
-    """One that has live answers, which have no end, end when it is to stop."""
+class Server(uvicorn.Server):
+    """A server that lets go of streams without an end when it shuts down: it would wait for them."""
 
     def __init__(self, config: uvicorn.Config, news: News) -> None:
         super().__init__(config)
         self._news = news
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        super().handle_exit(sig, frame)
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._news.end()
+        await super().shutdown(sockets)
 
 
 def say_ready(url: str) -> None:

@@ -16,6 +16,7 @@ import uvicorn
 from service_record.collector.access import Kind
 from service_record.collector.api.app import application
 from service_record.collector.collector import Collector
+from service_record.collector.serve import Server
 from service_record.collector.settings import Settings
 from service_record.collector.store import tokens
 
@@ -98,7 +99,7 @@ def served(settings: Settings, now: Callable[[], float] = time.time) -> Iterator
     """A collector that serves until the end of the block."""
     collector = Collector(settings, now)
     config = uvicorn.Config(application(collector), host="127.0.0.1", port=0, log_level="warning")
-    server = uvicorn.Server(config)
+    server = Server(config, collector.news)
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

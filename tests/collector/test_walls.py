@@ -16,7 +16,7 @@ OPEN = {
     "GET /readyz",
     "GET /login",
     "POST /login",  # it takes a token in its form
-    "GET /static/anything",  # style and script of the login page, the same for everybody
+    "GET /static/{file}",  # style and script of the login page, the same for everybody
 }
 """What anybody may ask. Whoever adds to it says why."""
 

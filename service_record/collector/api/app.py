@@ -25,6 +25,8 @@ from service_record.collector.api.serving import Serving, unavailable
 from service_record.collector.collector import Collector
 from service_record.collector.logs import fault_of, log
 from service_record.collector.store.writer import Unavailable
+from service_record.collector.web.pages import environment
+from service_record.collector.web.routes import PAGES
 
 STEPS = "/api/v1/hosts/{host}/steps"
 
@@ -39,6 +41,7 @@ def application(collector: Collector) -> Starlette:
         finally:
             await run_in_threadpool(collector.close)
 
+    environment()  # a template with a fault stops the start
     counted = Metrics(collector)
     app = Starlette(
         routes=[
@@ -57,6 +60,7 @@ def application(collector: Collector) -> Starlette:
             Route("/api/v1/hosts/{host}/builds", administration.begin_build, methods=["POST"]),
             Route("/api/update", steps.post_update, methods=["POST"]),
             *assisted.ROUTES,
+            *PAGES,
         ],
         middleware=[Middleware(SafeHeaders), Middleware(Observed, metrics=counted)],
         exception_handlers={
