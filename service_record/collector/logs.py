@@ -16,6 +16,7 @@ from structlog.typing import EventDict, WrappedLogger
 
 _TOKEN: Final = re.compile(r"srt_(\d+)_[\w-]+")
 _MOST_FRAMES: Final = 6
+_PACKAGE: Final = f"/{__name__.partition('.')[0]}/"
 _LEVELS: Final = {
     "debug": logging.DEBUG,
     "info": logging.INFO,
@@ -62,10 +63,11 @@ def log() -> Any:
 
 def fault_of(fault: BaseException) -> dict[str, object]:
     """Where a fault was, and of which kind; its message might hold what somebody sent."""
-    frames = traceback.extract_tb(fault.__traceback__)[-_MOST_FRAMES:]
+    frames = traceback.extract_tb(fault.__traceback__)
+    ours = [frame for frame in frames if _PACKAGE in frame.filename] or frames
     said: dict[str, object] = {
         "fault": type(fault).__name__,
-        "at": [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames],
+        "at": [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in ours[-_MOST_FRAMES:]],
     }
     if isinstance(fault, DBAPIError) and fault.orig is not None:
         said["database"] = str(fault.orig).strip().partition("\n")[0]
