@@ -1,7 +1,9 @@
 """What `service-record collector serve` is told. Values only."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from service_record.collector.budgets import DEFAULT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,8 @@ class Settings:
     key: Path | None = None
     steps: Path | None = None
     """The steps that an operator defined: others are refused, and kept nevertheless."""
+    budget: float = DEFAULT
+    """Seconds that a host may say nothing before it counts as stuck, where nothing else tells how long."""
     rates: Rates = Rates()
     guesses: Rates = Rates(per_second=0.5, burst=50)
     """How often one address may present tokens that are worth nothing."""
@@ -38,3 +42,14 @@ class Settings:
     """Bytes of a bundle: the assisted-service's own limit."""
     seconds: float = 30.0
     """That the body of a request may take without a bundle in it."""
+    proxies: tuple[str, ...] = ()
+    """Addresses or networks of proxies that are believed whom they ask for: X-Forwarded-For and -Proto."""
+    log_level: str = "info"
+    keep_days: float = 0.0
+    """For which builds are kept that are no host's first or last failure, or its latest; 0: for ever."""
+    keep_bytes: int = 0
+    """That all of it may take before the oldest such builds go; 0: any number."""
+    webhook: str = ""
+    """The URL that is told of changes of verdicts; empty for none."""
+    webhook_secret: bytes = field(default=b"", repr=False)
+    """What news are signed with; empty: they are not."""

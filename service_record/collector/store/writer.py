@@ -5,6 +5,7 @@ A change is acknowledged when that transaction is on disk. With many at once, th
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -63,6 +64,10 @@ class Writer:
         self._announce = announce
         self._waiting: queue.Queue[_Change[Any] | None] = queue.Queue(_WAITING)
         self._is_closed = threading.Event()
+        self.commits = 0
+        """Transactions that are on disk, and so on: counted by its thread, read by any."""
+        self.changes = 0
+        self.seconds = 0.0
         self._thread = threading.Thread(target=self._run, name="writer")
         self._thread.start()
 
@@ -95,6 +100,7 @@ class Writer:
     def _take(self, change: _Change[T]) -> "Future[T]":
         if self._is_closed.is_set():
             raise Unavailable("the collector is shutting down")
+        change.done.set_running_or_notify_cancel()  # whoever goes away meanwhile cannot cancel it
         try:
             self._waiting.put_nowait(change)
         except queue.Full:
@@ -103,7 +109,11 @@ class Writer:
 
     def _run(self) -> None:
         while (batch := self._next()) is not None:
-            self._write(batch)
+            began = time.perf_counter()
+            if self._write(batch):
+                self.commits += 1
+                self.changes += len(batch)
+                self.seconds += time.perf_counter() - began
             self._after()
 
     def _next(self) -> list[_Change[Any]] | None:
@@ -123,8 +133,8 @@ class Writer:
             found.append(change)
         return found
 
-    def _write(self, changes: Sequence[_Change[Any]]) -> None:
-        """Do all of it in one transaction, and tell everybody after the commit."""
+    def _write(self, changes: Sequence[_Change[Any]]) -> bool:
+        """Do all of it in one transaction, and tell everybody after the commit; whether it is on disk."""
         try:
             with self._database.changing() as connection:
                 results = _together(connection, changes)
@@ -137,13 +147,14 @@ class Writer:
             told = Unavailable(f"the database: {fault.orig}") if isinstance(fault, DBAPIError) else fault
             for change in changes:
                 change.done.set_exception(told)
-            return
+            return False
         for number, change in enumerate(changes):
             result = results[number]
             if isinstance(result, Exception):
                 change.done.set_exception(result)
             else:
                 change.done.set_result(result)
+        return True
 
 
 def _together(connection: Connection, changes: Sequence[_Change[Any]]) -> dict[int, Any]:
