@@ -1,28 +1,15 @@
 """`service-record collector`: receive from many hosts."""
 
-import time
 from pathlib import Path
 
 import click
 
 from service_record.cli import UNREADABLE
+from service_record.cli.collector_care import audit_command
+from service_record.cli.collector_options import data_option, database_option
+from service_record.cli.collector_tokens import token
 
-_FOLDER = click.Path(path_type=Path, file_okay=False)
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
-data_option = click.option(
-    "--data",
-    type=_FOLDER,
-    default=Path("/var/lib/service-record/collector"),
-    show_default=True,
-    help="The folder of all it keeps.",
-)
-database_option = click.option(
-    "--database",
-    metavar="URL",
-    default="",
-    envvar="SERVICE_RECORD_DATABASE",
-    help="postgresql://...; without it SQLite in the folder.",
-)
 
 
 @click.group("collector")
@@ -79,31 +66,5 @@ def serve_command(
         raise click.exceptions.Exit(UNREADABLE) from None
 
 
-@command.group("token")
-def token() -> None:
-    """Make, list and revoke the tokens that hosts and people present."""
-
-
-@token.command("create")
-@data_option
-@database_option
-@click.argument("kind", type=click.Choice(["host", "group", "reader", "admin", "enrolment"]))
-@click.argument("scope", default="")
-@click.option("--name", default="", help="What it is for, for people.")
-def create_command(*, data: Path, database: str, kind: str, scope: str, name: str) -> None:
-    """Make a token and print it, this once."""
-    from service_record.collector.access import Kind  # noqa: PLC0415
-    from service_record.collector.store import tokens  # noqa: PLC0415
-    from service_record.collector.store.database import Database, sqlite_url  # noqa: PLC0415
-
-    if kind in {"host", "group"} and not scope:
-        raise click.UsageError(f"a token of kind {kind} needs the {kind}'s name")
-    data.mkdir(mode=0o700, parents=True, exist_ok=True)
-    opened = Database(database or sqlite_url(data))
-    opened.migrate()
-    new = tokens.NewToken(
-        kind=Kind(kind), scope=scope.lower() if kind == "host" else scope, name=name, created_by="cli"
-    )
-    with opened.changing() as connection:
-        made = tokens.create(connection, new, time.time())
-    click.echo(made)
+command.add_command(token)
+command.add_command(audit_command)

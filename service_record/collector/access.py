@@ -12,9 +12,11 @@ from enum import StrEnum
 from typing import Final
 
 from service_record.collector import names
+from service_record.diagnosis.budget import parse_duration
 
 _PREFIX: Final = "srt"
 _BYTES: Final = 32
+_ENROLMENT_SECONDS: Final = 7 * 86_400.0
 
 
 class Kind(StrEnum):
@@ -108,6 +110,16 @@ def scope_of(kind: Kind, said: str) -> str:
     if sort == "group" and said and not names.is_group(name):
         raise ValueError(names.GROUP_RULE)
     return said.lower() if sort == "host" else said
+
+
+def expiry_of(kind: Kind, said: str, now: float) -> float | None:
+    """When a new token ends, of a duration as `30d`, or `never`. Raises ValueError, with what is wrong.
+
+    Where nothing is said, an enrolment token ends after a week, for it stands in a template; others never do.
+    """
+    if said == "never" or (not said and kind is not Kind.ENROLMENT):
+        return None
+    return now + (parse_duration(said) if said else _ENROLMENT_SECONDS)
 
 
 def is_within(group: str, scope: str) -> bool:

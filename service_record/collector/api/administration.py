@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service_record.collector import names
-from service_record.collector.access import Grant, Kind, scope_of
+from service_record.collector.access import Grant, Kind, expiry_of, scope_of
 from service_record.collector.api.answers import Refusal, answer
 from service_record.collector.api.bodies import body_of, fields_of
 from service_record.collector.api.serving import Serving
@@ -19,7 +19,6 @@ from service_record.collector.steps import LONGEST_NAME, readable
 from service_record.collector.store import administration, audit, tokens
 from service_record.collector.store.audit import Noted
 from service_record.collector.store.tokens import TokenShown
-from service_record.diagnosis.budget import parse_duration
 
 _MOST_NOTED: Final = 1000
 
@@ -202,7 +201,7 @@ def _new_token(fields: dict[str, str], holder: str, now: float) -> tokens.NewTok
         raise Refusal(HTTPStatus.BAD_REQUEST, f"the kind of a token is one of {', '.join(Kind)}") from None
     try:
         scope = scope_of(kind, fields.get("scope", ""))
-        expires_at = now + parse_duration(fields["expires"]) if fields.get("expires") else None
+        expires_at = expiry_of(kind, fields.get("expires", ""), now)
     except ValueError as error:
         raise Refusal(HTTPStatus.BAD_REQUEST, str(error)) from None
     return tokens.NewToken(
