@@ -12,6 +12,7 @@ from service_record.collector.settings import Settings
 from service_record.collector.store.database import Database, sqlite_url
 from service_record.collector.store.objects import objects
 from service_record.collector.store.writer import Writer
+from service_record.collector.sweep import Learnt, Sweeper
 
 
 class StepsError(Exception):
@@ -34,9 +35,13 @@ class Collector:
         self.objects = objects(settings)
         self.news = News()
         self.writer = Writer(self.database, self.news.tell)
+        learnt = Learnt(self.database, settings.budget, self.definitions.budgets)
+        self.sweeper = Sweeper(self.database, self.writer, learnt, now)
+        self.news.listen(self.sweeper.wake)
 
     def close(self) -> None:
         """Write what was taken, and let go of everything."""
+        self.sweeper.close()
         self.writer.close()
         self.database.close()
 

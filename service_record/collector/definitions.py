@@ -65,6 +65,11 @@ class Definitions:
         known = self.of(label)
         return None if known is None else known.budget
 
+    @property
+    def budgets(self) -> Mapping[str, float]:
+        """Label -> seconds that a step may take, where somebody said."""
+        return {label: known.budget for label, known in self.by_label.items() if known.budget is not None}
+
     def is_last(self, step: Step) -> bool:
         """Whether a build is complete when this step is done."""
         known = self.of(step.label)

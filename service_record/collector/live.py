@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import Callable
 
 
 class News:
@@ -10,6 +11,7 @@ class News:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
+        self._listeners: list[Callable[[], None]] = []
         self._is_over = threading.Event()
 
     @property
@@ -29,6 +31,12 @@ class News:
         for loop, event in waiting:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(event.set)
+        for listener in self._listeners:
+            listener()
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Have this called with all news, by whoever tells them; it has to be quick."""
+        self._listeners.append(listener)
 
     def subscribe(self) -> asyncio.Event:
         """An event that is set, once, by the next news."""

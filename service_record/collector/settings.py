@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from service_record.collector.budgets import DEFAULT
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
@@ -29,6 +31,8 @@ class Settings:
     key: Path | None = None
     steps: Path | None = None
     """The steps that an operator defined: others are refused, and kept nevertheless."""
+    budget: float = DEFAULT
+    """Seconds that a host may say nothing before it counts as stuck, where nothing else tells how long."""
     rates: Rates = Rates()
     guesses: Rates = Rates(per_second=0.5, burst=50)
     """How often one address may present tokens that are worth nothing."""

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from service_record.collector.api import administration, assisted, enrolment, steps
+from service_record.collector.api import administration, assisted, enrolment, hosts, steps
 from service_record.collector.api.answers import Refusal, refused
 from service_record.collector.api.guard import Guard
 from service_record.collector.api.headers import SafeHeaders
@@ -31,6 +31,7 @@ def application(collector: Collector) -> Starlette:
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        collector.sweeper.start()
         try:
             yield
         finally:
@@ -43,6 +44,10 @@ def application(collector: Collector) -> Starlette:
             Route("/readyz", ready),
             Route(STEPS, steps.post_step, methods=["POST"]),
             Route(STEPS, steps.get_step, methods=["GET"]),
+            Route("/api/v1/hosts", hosts.list_hosts, methods=["GET"]),
+            Route("/api/v1/hosts/{host}", hosts.show_host, methods=["GET"]),
+            Route("/api/v1/hosts/{host}/builds/{n:int}", hosts.show_build, methods=["GET"]),
+            Route("/api/v1/statistics", hosts.show_statistics, methods=["GET"]),
             Route("/api/v1/enrol", enrolment.enrol, methods=["POST"]),
             Route("/api/v1/tokens", administration.create_token, methods=["POST"]),
             Route("/api/v1/tokens", administration.list_tokens, methods=["GET"]),
