@@ -7,9 +7,12 @@ from types import TracebackType
 from typing import Self
 
 from service_record.collector.definitions import DefinitionError, Definitions, parse
+from service_record.collector.incoming import Incoming
+from service_record.collector.indexing import Indexer
 from service_record.collector.live import News
 from service_record.collector.settings import Settings
 from service_record.collector.store.database import Database, sqlite_url
+from service_record.collector.store.listening import Listening
 from service_record.collector.store.objects import objects
 from service_record.collector.store.writer import Writer
 from service_record.collector.sweep import Learnt, Sweeper
@@ -35,7 +38,11 @@ class Collector:
         self.database.migrate()
         self.objects = objects(settings)
         self.news = News()
-        self.writer = Writer(self.database, self.news.tell)
+        self.incoming = Incoming(settings.data)
+        self._listening = None if self.database.is_sqlite else Listening(self.database, self.news.tell)
+        announce = self._listening.announce if self._listening else None
+        self.writer = Writer(self.database, self.news.tell, announce)
+        self.indexer = Indexer(self.database, self.writer, self.objects, self.incoming)
         learnt = Learnt(self.database, settings.budget, self.definitions.budgets)
         self.sweeper = Sweeper(self.database, self.writer, learnt, now)
         self.news.listen(self.sweeper.wake)
@@ -54,7 +61,10 @@ class Collector:
         self.sweeper.close()
         if self._webhook is not None:
             self._webhook.close()
+        self.indexer.close()
         self.writer.close()
+        if self._listening is not None:
+            self._listening.close()
         self.database.close()
 
     def __enter__(self) -> Self:

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from service_record.collector.api import administration, assisted, enrolment, hosts, steps
+from service_record.collector.api import administration, assisted, bundles, enrolment, hosts, steps
 from service_record.collector.api.answers import Refusal, refused
 from service_record.collector.api.guard import Guard
 from service_record.collector.api.headers import SafeHeaders
@@ -65,6 +65,7 @@ def application(collector: Collector) -> Starlette:
             Route("/api/v1/hosts/{host}/builds", administration.begin_build, methods=["POST"]),
             Route("/api/update", steps.post_update, methods=["POST"]),
             *assisted.ROUTES,
+            *bundles.ROUTES,
             *PAGES,
         ],
         middleware=[Middleware(SafeHeaders), Middleware(Observed, metrics=counted)],

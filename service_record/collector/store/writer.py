@@ -48,11 +48,20 @@ class _Change(Generic[T]):
 
 
 class Writer:
-    """Takes changes from any thread. Close it: what was taken is still written."""
+    """Takes changes from any thread. Close it: what was taken is still written.
 
-    def __init__(self, database: Database, after: Callable[[], None] = lambda: None) -> None:
+    `after` is called after each transaction, `announce` in it.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        after: Callable[[], None] = lambda: None,
+        announce: Callable[[Connection], None] | None = None,
+    ) -> None:
         self._database = database
         self._after = after
+        self._announce = announce
         self._waiting: queue.Queue[_Change[Any] | None] = queue.Queue(_WAITING)
         self._is_closed = threading.Event()
         self.commits = 0
@@ -132,6 +141,8 @@ class Writer:
                 for number, change in enumerate(changes):
                     if number not in results:
                         results[number] = _alone(connection, change)
+                if self._announce is not None:
+                    self._announce(connection)
         except Exception as fault:  # noqa: BLE001  # everybody is told: nothing of it is on disk
             told = Unavailable(f"the database: {fault.orig}") if isinstance(fault, DBAPIError) else fault
             for change in changes:
