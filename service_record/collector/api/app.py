@@ -36,7 +36,7 @@ def application(collector: Collector) -> Starlette:
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        collector.sweeper.start()
+        collector.start()
         try:
             yield
         finally:
