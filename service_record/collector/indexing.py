@@ -4,9 +4,10 @@ import logging
 import threading
 from typing import Final
 
+from service_record.collector.confined import Stopped
 from service_record.collector.incoming import Incoming
 from service_record.collector.looking import Look
-from service_record.collector.opening import Stopped, look_into
+from service_record.collector.opening import look_into
 from service_record.collector.store import bundles
 from service_record.collector.store.bundles import Kept
 from service_record.collector.store.database import Database
