@@ -1,6 +1,7 @@
 """`service-record collector`: receive from many hosts."""
 
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import click
 
@@ -65,6 +66,7 @@ def serve_command(
     from service_record.collector.store.database import DatabaseError  # noqa: PLC0415
     from service_record.collector.store.objects import ObjectError  # noqa: PLC0415
 
+    _check_webhook(webhook)
     settings = Settings(
         data=data,
         database=database,
@@ -78,7 +80,7 @@ def serve_command(
         keep_days=keep_days,
         keep_bytes=keep_bytes,
         webhook=webhook,
-        webhook_secret=webhook_secret_file.read_bytes().strip() if webhook_secret_file else b"",
+        webhook_secret=_secret_in(webhook_secret_file),
         log_level=log_level,
     )
     try:
@@ -89,6 +91,24 @@ def serve_command(
     except OSError as error:
         click.echo(f"Error: {error.filename or f'{host}:{port}'}: {error.strerror or error}", err=True)
         raise click.exceptions.Exit(UNREADABLE) from None
+
+
+def _check_webhook(url: str) -> None:
+    parts = urlsplit(url)
+    if url and not (parts.scheme in {"http", "https"} and parts.hostname):
+        raise click.UsageError("--webhook: a URL is http://HOST/... or https://HOST/...")
+
+
+def _secret_in(file: Path | None) -> bytes:
+    from service_record.collector.signing import secret_of  # noqa: PLC0415
+
+    try:
+        secret = secret_of(file.read_bytes()) if file else b""
+    except ValueError as error:
+        raise click.UsageError(f"{file}: {error}") from None
+    if file and not secret:
+        raise click.UsageError(f"{file}: there is no secret in it")
+    return secret
 
 
 command.add_command(token)
