@@ -1,6 +1,6 @@
 """What was acknowledged is on disk, however the collector or its database ends.
 
-SERVICE_RECORD_TORTURE says how often a collector is killed; 5 times where it is not set. The servers of databases,
+SERVICE_RECORD_TORTURE says how often a collector is killed; 5 times where it is not set. Servers of databases,
 and collectors on them, are killed less often.
 """
 
