@@ -6,8 +6,8 @@ from urllib.parse import urlsplit
 import click
 
 from service_record.cli import UNREADABLE
-from service_record.cli.collector_care import audit_command
-from service_record.cli.collector_options import data_option, database_option
+from service_record.cli.collector_care import audit_command, backup_command, prune_command, restore_command
+from service_record.cli.collector_options import data_option, database_option, objects_option
 from service_record.cli.collector_tokens import token
 from service_record.cli.sizes import Size
 
@@ -22,9 +22,7 @@ def command() -> None:
 @command.command("serve")
 @data_option
 @database_option
-@click.option(
-    "--objects", metavar="URL", default="", help="s3://bucket/prefix for bundles; without it a folder."
-)
+@objects_option
 @click.option("--steps", type=_FILE, help="TOML: the steps that hosts may report; without it, any.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
 @click.option("--port", default=8474, show_default=True, help="0 for any that is free.")
@@ -112,4 +110,5 @@ def _secret_in(file: Path | None) -> bytes:
 
 
 command.add_command(token)
-command.add_command(audit_command)
+for care in (audit_command, backup_command, prune_command, restore_command):
+    command.add_command(care)
