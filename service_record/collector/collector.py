@@ -12,6 +12,7 @@ from service_record.collector.definitions import DefinitionError, Definitions, p
 from service_record.collector.housekeeping import Housekeeper, Limits
 from service_record.collector.incoming import Incoming
 from service_record.collector.indexing import Indexer
+from service_record.collector.listening import Judge
 from service_record.collector.live import News
 from service_record.collector.settings import Settings
 from service_record.collector.store.database import Database, sqlite_url
@@ -48,6 +49,7 @@ class Collector:
         announce = self._listening.announce if self._listening else None
         self.writer = Writer(self.database, self.news.tell, announce)
         self.indexer = Indexer(self.database, self.writer, self.objects, self.incoming)
+        self.judge = Judge(self.database, self.writer, now)
         learnt = Learnt(self.database, settings.budget, self.definitions.budgets)
         self.sweeper = Sweeper(self.database, self.writer, learnt, now)
         self.news.listen(self.sweeper.wake)
@@ -58,8 +60,10 @@ class Collector:
         self._housekeeper = Housekeeper(self.database, self._changed, self.objects, limits, now)
 
     def start(self) -> None:
-        """Begin what it does by itself: judge hosts, tell of it, and forget what need not be kept."""
+        """Begin what it does by itself: look into what hosts send, judge them, tell of it, forget old builds."""
         self.sweeper.start()
+        self.indexer.start()
+        self.judge.start()
         self._housekeeper.start()
         if self._webhook is not None:
             self._webhook.start()
@@ -72,6 +76,7 @@ class Collector:
         """Write what was taken, and let go of everything."""
         self._housekeeper.close()
         self.sweeper.close()
+        self.judge.close()
         if self._webhook is not None:
             self._webhook.close()
         self.indexer.close()
