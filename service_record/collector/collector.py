@@ -60,7 +60,7 @@ class Collector:
         self._housekeeper = Housekeeper(self.database, self._changed, self.objects, limits, now)
 
     def start(self) -> None:
-        """Begin what it does by itself: look into what hosts send, judge them, tell of it, forget old builds."""
+        """Begin what it does by itself: look into what hosts send, judge them, tell of it, and forget."""
         self.sweeper.start()
         self.indexer.start()
         self.judge.start()
