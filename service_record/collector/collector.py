@@ -7,12 +7,16 @@ from types import TracebackType
 from typing import Self
 
 from service_record.collector.definitions import DefinitionError, Definitions, parse
+from service_record.collector.incoming import Incoming
+from service_record.collector.indexing import Indexer
 from service_record.collector.live import News
 from service_record.collector.settings import Settings
 from service_record.collector.store.database import Database, sqlite_url
+from service_record.collector.store.listening import Listening
 from service_record.collector.store.objects import objects
 from service_record.collector.store.writer import Writer
 from service_record.collector.sweep import Learnt, Sweeper
+from service_record.collector.webhook import Webhook
 
 
 class StepsError(Exception):
@@ -34,15 +38,33 @@ class Collector:
         self.database.migrate()
         self.objects = objects(settings)
         self.news = News()
-        self.writer = Writer(self.database, self.news.tell)
+        self.incoming = Incoming(settings.data)
+        self._listening = None if self.database.is_sqlite else Listening(self.database, self.news.tell)
+        announce = self._listening.announce if self._listening else None
+        self.writer = Writer(self.database, self.news.tell, announce)
+        self.indexer = Indexer(self.database, self.writer, self.objects, self.incoming)
         learnt = Learnt(self.database, settings.budget, self.definitions.budgets)
         self.sweeper = Sweeper(self.database, self.writer, learnt, now)
         self.news.listen(self.sweeper.wake)
+        self._webhook = _webhook(settings, self.database, self.writer, now)
+        if self._webhook is not None:
+            self.news.listen(self._webhook.wake)
+
+    def start(self) -> None:
+        """Begin what it does by itself: judge hosts, and tell of it."""
+        self.sweeper.start()
+        if self._webhook is not None:
+            self._webhook.start()
 
     def close(self) -> None:
         """Write what was taken, and let go of everything."""
         self.sweeper.close()
+        if self._webhook is not None:
+            self._webhook.close()
+        self.indexer.close()
         self.writer.close()
+        if self._listening is not None:
+            self._listening.close()
         self.database.close()
 
     def __enter__(self) -> Self:
@@ -52,6 +74,14 @@ class Collector:
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _webhook(
+    settings: Settings, database: Database, writer: Writer, now: Callable[[], float]
+) -> Webhook | None:
+    if not settings.webhook:
+        return None
+    return Webhook(database, writer, settings.webhook, settings.webhook_secret, now)
 
 
 def _definitions(path: Path | None) -> Definitions:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import uvicorn
 
+from service_record.collector import logs
 from service_record.collector.api.app import application
 from service_record.collector.collector import Collector
 from service_record.collector.live import News
@@ -23,11 +24,14 @@ def serve(settings: Settings, ready: Callable[[str], None]) -> None:
     listening = socket.create_server((settings.host, settings.port), backlog=1024)
     scheme = "https" if settings.certificate else "http"
     host, port = listening.getsockname()[:2]
+    logs.configure(settings.log_level)
     collector = Collector(settings)
     config = uvicorn.Config(
         application(collector),
-        log_level="warning",
+        log_config=None,  # ours is in force
         access_log=False,
+        proxy_headers=bool(settings.proxies),
+        forwarded_allow_ips=list(settings.proxies),
         server_header=False,
         timeout_keep_alive=30,
         timeout_graceful_shutdown=_GRACE,
@@ -37,6 +41,7 @@ def serve(settings: Settings, ready: Callable[[str], None]) -> None:
     ready(f"{scheme}://{host}:{port}")
     with listening:
         Server(config, collector.news).run(sockets=[listening])
+    logs.log().info("stopped")
 
 
 class Server(uvicorn.Server):

@@ -1,6 +1,6 @@
 """What `service-record collector serve` is told. Values only."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from service_record.collector.budgets import DEFAULT
@@ -42,3 +42,14 @@ class Settings:
     """Bytes of a bundle: the assisted-service's own limit."""
     seconds: float = 30.0
     """That the body of a request may take without a bundle in it."""
+    proxies: tuple[str, ...] = ()
+    """Addresses or networks of proxies that are believed whom they ask for: X-Forwarded-For and -Proto."""
+    log_level: str = "info"
+    keep_days: float = 0.0
+    """For which builds are kept that are no host's first or last failure, or its latest; 0: for ever."""
+    keep_bytes: int = 0
+    """That all of it may take before the oldest such builds go; 0: any number."""
+    webhook: str = ""
+    """The URL that is told of changes of verdicts; empty for none."""
+    webhook_secret: bytes = field(default=b"", repr=False)
+    """What news are signed with; empty: they are not."""

@@ -17,13 +17,12 @@ The specified file does not exist!
 
 def fill(server: Served) -> None:
     """Thirty hosts: some done, some at work, and one at least of every other verdict."""
-    client = server.client("admin")
     for number in range(1, 31):
         name, group = (
             f"web{number:02}.dc{number % 2 + 1}.example.com",
             f"dc{number % 2 + 1}/rack{number % 3 + 1}",
         )
-        _provision(client, name, group, number)
+        _provision(server.client("host", name), name, group, number)
     judge(server, "web03.dc2.example.com", "failed", "step Disk setup failed: no disk for the hardware RAID")
     judge(server, "web14.dc1.example.com", "failed", "step Packages failed: no mirror could be reached")
     judge(
@@ -92,7 +91,7 @@ def _report(client: Client, name: str, step: str, status: str, **fields: object)
     assert client.step(name, step, status, **fields).status == 201
 
 
-def more_of_a_host(server: Served, name: str, now: float) -> None:
+def more_of_a_host(server: Served, name: str) -> None:
     """A bundle and an event of a host."""
     bundle = {
         "build": 1,
@@ -105,6 +104,6 @@ def more_of_a_host(server: Served, name: str, now: float) -> None:
         "verdict": "failed",
         "reason": "crio-configure.service failed at line 41",
     }
-    add(server, bundles, name, received_at=now, **bundle)
+    add(server, bundles, name, received_at=server.collector.now(), **bundle)
     event = {"severity": "warning", "name": "upload", "message": "1 of 3 logs is missing"}
-    add(server, events, name, received_at=now, **event)
+    add(server, events, name, received_at=server.collector.now(), **event)

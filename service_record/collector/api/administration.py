@@ -10,10 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service_record.collector import names
-from service_record.collector.access import Grant, Kind, expiry_of, scope_of
+from service_record.collector.access import Kind, expiry_of, scope_of
 from service_record.collector.api.answers import Refusal, answer
 from service_record.collector.api.bodies import body_of, fields_of
-from service_record.collector.api.serving import Serving
+from service_record.collector.api.serving import Serving, administrator
 from service_record.collector.api.steps import host_name
 from service_record.collector.steps import LONGEST_NAME, readable
 from service_record.collector.store import administration, audit, tokens
@@ -167,15 +167,6 @@ async def begin_build(request: Request) -> Response:
     if number is None:
         raise Refusal(HTTPStatus.NOT_FOUND, f"no host {host}; PUT it first")
     return answer(BuildBegun(host, number), HTTPStatus.CREATED)
-
-
-async def administrator(request: Request) -> tuple[Serving, Grant]:
-    """Who administers. Raises Refusal where the token is none of an administrator's."""
-    serving = Serving.of(request)
-    grant = await serving.guard.grant(request)
-    if not grant.may_administer:
-        raise Refusal(HTTPStatus.FORBIDDEN, f"this needs a token of kind admin, and not {grant.kind}")
-    return serving, grant
 
 
 async def _fields(request: Request) -> dict[str, str]:

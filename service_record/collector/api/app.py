@@ -5,6 +5,8 @@ from contextlib import asynccontextmanager
 from http import HTTPStatus
 
 from sqlalchemy import select
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -13,12 +15,15 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from service_record.collector.api import administration, assisted, enrolment, hosts, steps
+from service_record.collector.api import administration, assisted, bundles, enrolment, hosts, steps
 from service_record.collector.api.answers import Refusal, refused
 from service_record.collector.api.guard import Guard
 from service_record.collector.api.headers import SafeHeaders
+from service_record.collector.api.metrics import Metrics, metrics
+from service_record.collector.api.observing import Observed
 from service_record.collector.api.serving import Serving, unavailable
 from service_record.collector.collector import Collector
+from service_record.collector.logs import fault_of, log
 from service_record.collector.store.writer import Unavailable
 from service_record.collector.web.pages import environment
 from service_record.collector.web.routes import PAGES
@@ -31,17 +36,19 @@ def application(collector: Collector) -> Starlette:
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        collector.sweeper.start()
+        collector.start()
         try:
             yield
         finally:
             await run_in_threadpool(collector.close)
 
     environment()  # a template with a fault stops the start
+    counted = Metrics(collector)
     app = Starlette(
         routes=[
             Route("/healthz", healthy),
             Route("/readyz", ready),
+            Route("/metrics", metrics),
             Route(STEPS, steps.post_step, methods=["POST"]),
             Route(STEPS, steps.get_step, methods=["GET"]),
             Route("/api/v1/hosts", hosts.list_hosts, methods=["GET"]),
@@ -58,13 +65,20 @@ def application(collector: Collector) -> Starlette:
             Route("/api/v1/hosts/{host}/builds", administration.begin_build, methods=["POST"]),
             Route("/api/update", steps.post_update, methods=["POST"]),
             *assisted.ROUTES,
+            *bundles.ROUTES,
             *PAGES,
         ],
-        middleware=[Middleware(SafeHeaders)],
-        exception_handlers={Refusal: _refused, Unavailable: _unavailable, HTTPException: _http},
+        middleware=[Middleware(SafeHeaders), Middleware(Observed, metrics=counted)],
+        exception_handlers={
+            Refusal: _refused,
+            Unavailable: _unavailable,
+            HTTPException: _http,
+            OperationalError: _no_database,
+            PoolTimeout: _no_database,
+        },
         lifespan=lifespan,
     )
-    app.state.serving = Serving(collector, Guard(collector, collector.settings.rates))
+    app.state.serving = Serving(collector, Guard(collector, collector.settings.rates), counted)
     return app
 
 
@@ -96,6 +110,12 @@ async def _refused(_: Request, refusal: Exception) -> Response:
 async def _unavailable(_: Request, error: Exception) -> Response:
     assert isinstance(error, Unavailable)  # noqa: S101
     return refused(unavailable(error))
+
+
+async def _no_database(_: Request, error: Exception) -> Response:
+    """The database did not answer a question; what it said is for the log."""
+    log().error("database", **fault_of(error))
+    return refused(unavailable(Unavailable("the database does not answer")))
 
 
 async def _http(_: Request, error: Exception) -> Response:

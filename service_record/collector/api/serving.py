@@ -16,6 +16,9 @@ from service_record.collector.store.writer import Unavailable
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from service_record.collector.access import Grant
+    from service_record.collector.api.metrics import Metrics
+
 T = TypeVar("T")
 
 
@@ -25,6 +28,7 @@ class Serving:
 
     collector: Collector
     guard: Guard
+    metrics: "Metrics"
 
     @property
     def settings(self) -> Settings:
@@ -42,6 +46,24 @@ class Serving:
             return await asyncio.wrap_future(change)
         except Unavailable as error:
             raise unavailable(error) from None
+
+
+async def reader(request: Request) -> "tuple[Serving, Grant]":
+    """Who reads. Raises Refusal where the token is good for writing only, or for nothing."""
+    serving = Serving.of(request)
+    grant = await serving.guard.grant(request)
+    if not grant.may_read:
+        raise Refusal(HTTPStatus.FORBIDDEN, f"a token of kind {grant.kind} reads nothing")
+    return serving, grant
+
+
+async def administrator(request: Request) -> "tuple[Serving, Grant]":
+    """Who administers. Raises Refusal where the token is none of an administrator's."""
+    serving = Serving.of(request)
+    grant = await serving.guard.grant(request)
+    if not grant.may_administer:
+        raise Refusal(HTTPStatus.FORBIDDEN, f"this needs a token of kind admin, and not {grant.kind}")
+    return serving, grant
 
 
 def unavailable(error: Unavailable) -> Refusal:

@@ -46,13 +46,21 @@ def arrive(connection: Connection, arrival: Arrival) -> Known:
 
 
 def known(connection: Connection, name: str) -> Known | None:
-    """The host of that name, locked where this is a transaction that changes; None where there is none."""
+    """The host of that name, locked against other processes; None where there is none."""
     row = connection.execute(
         select(hosts.c.id, hosts.c.name, hosts.c.group, hosts.c.build)
         .where(hosts.c.name == name)
         .with_for_update()
     ).one_or_none()
     return None if row is None else Known(row.id, row.name, row.group, row.build)
+
+
+def group_of(connection: Connection, name: str) -> str | None:
+    """The group of the host of that name; None where there is no such host."""
+    found: str | None = connection.execute(
+        select(hosts.c.group).where(hosts.c.name == name)
+    ).scalar_one_or_none()
+    return found
 
 
 def _made(connection: Connection, arrival: Arrival) -> Known:

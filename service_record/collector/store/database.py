@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, create_engine, event, func, select
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
@@ -15,6 +15,8 @@ FILE: Final = "collector.sqlite"
 _BUSY: Final = 30_000  # milliseconds that one process waits for another's write
 _CACHE: Final = 32 * 1024  # KiB of pages for a connection
 _CONNECTIONS: Final = 8
+_WRITING: Final = 0x5352_4543
+"""The advisory lock of PostgreSQL that whoever changes the database holds."""
 
 
 class DatabaseError(Exception):
@@ -50,17 +52,23 @@ class Database:
 
     @contextmanager
     def changing(self) -> Iterator[Connection]:
-        """A transaction, on disk when this ends without an exception: of the writer, and of migrations."""
+        """A transaction, on disk when this ends without an exception: of the writer, and of migrations.
+
+        There is one at a time, whatever the number of processes: none of them waits for what another one
+        holds while it holds what that one waits for, and steps are numbered in the order of their commits.
+        """
         with self.engine.connect() as connection:
             if self.is_sqlite:  # a transaction that reads first could not become one that writes later
                 connection.info["is_writing"] = True
             try:
                 with connection.begin():
+                    if not self.is_sqlite:
+                        connection.execute(select(func.pg_advisory_xact_lock(_WRITING)))
                     yield connection
             finally:
                 connection.info.pop("is_writing", None)
 
-    def migrate(self) -> None:
+    def migrate(self, revision: str = "head") -> None:
         """Make the tables, or bring those of an earlier version up to date. Raises DatabaseError."""
         from alembic import command  # noqa: PLC0415  # only at the start
         from alembic.config import Config  # noqa: PLC0415
@@ -70,7 +78,7 @@ class Database:
         try:
             with self.changing() as connection:
                 config.attributes["connection"] = connection
-                command.upgrade(config, "head")
+                command.upgrade(config, revision)
         except (SQLAlchemyError, OSError) as error:
             raise DatabaseError(f"{self.url}: {_first_line(error)}") from error
 

@@ -5,19 +5,17 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Connection, bindparam, func, insert, select, update
+from sqlalchemy import Connection, bindparam, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from service_record.collector.access import Forbidden, Grant
 from service_record.collector.progress import Ended, Progress, advance, begins_build, ended, first
 from service_record.collector.steps import Step
-from service_record.collector.store.schema import builds, durations, hosts, steps
+from service_record.collector.store.schema import builds, counters, durations, hosts, steps
 from service_record.diagnosis.signature import signature
 
 _LONGEST_MESSAGE: Final = 500
 """Characters of what a fleet's table says of a host."""
-_STEP_IDS: Final = 0x5354_4550
-"""The advisory lock of PostgreSQL that whoever gives ids to steps holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +55,7 @@ def record_steps(connection: Connection, reports: Sequence[Report], /) -> Sequen
     rows: list[dict[str, Any]] = []
     ends: list[dict[str, Any]] = []
     results: list[Accepted | Exception] = []
-    number = _last_step(connection)
+    number = _first_number(connection, len(reports)) - 1
     for report in reports:
         host = found.get(report.host)
         if host is None or not report.grant.may_write(report.host, host.row.group):
@@ -107,12 +105,11 @@ def _new_host(report: Report) -> dict[str, Any]:
     }
 
 
-def _last_step(connection: Connection) -> int:
-    """The id before that of the next step. Other processes wait: ids are given in the order of commits."""
-    if connection.dialect.name == "postgresql":
-        connection.execute(select(func.pg_advisory_xact_lock(_STEP_IDS)))
-    latest: int = connection.execute(select(func.coalesce(func.max(steps.c.id), 0))).scalar_one()
-    return latest
+def _first_number(connection: Connection, count: int) -> int:
+    """The first of so many numbers of steps that nobody has, or ever had."""
+    taken = update(counters).where(counters.c.name == "steps").values(latest=counters.c.latest + count)
+    latest: int = connection.execute(taken.returning(counters.c.latest)).scalar_one()
+    return latest - count + 1
 
 
 def _advance(host: _Host, report: Report) -> tuple[Ended, ...]:

@@ -98,6 +98,13 @@ steps = Table(
     Index("ix_steps_host_id_build_id", "host_id", "build", "id"),
 )
 
+counters = Table(  # numbers that are given once, whatever is deleted: of `steps`, the id of the latest
+    "counters",
+    metadata,
+    Column("name", String(32), primary_key=True),
+    Column("latest", BigInteger, nullable=False),
+)
+
 durations = Table(  # what budgets and statistics are learnt from: one row for each step that ended
     "durations",
     metadata,

@@ -5,6 +5,7 @@ A change is acknowledged when that transaction is on disk. With many at once, th
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -47,13 +48,26 @@ class _Change(Generic[T]):
 
 
 class Writer:
-    """Takes changes from any thread. Close it: what was taken is still written."""
+    """Takes changes from any thread. Close it: what was taken is still written.
 
-    def __init__(self, database: Database, after: Callable[[], None] = lambda: None) -> None:
+    `after` is called after each transaction, `announce` in it.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        after: Callable[[], None] = lambda: None,
+        announce: Callable[[Connection], None] | None = None,
+    ) -> None:
         self._database = database
         self._after = after
+        self._announce = announce
         self._waiting: queue.Queue[_Change[Any] | None] = queue.Queue(_WAITING)
         self._is_closed = threading.Event()
+        self.commits = 0
+        """Transactions that are on disk, and so on: counted by its thread, read by any."""
+        self.changes = 0
+        self.seconds = 0.0
         self._thread = threading.Thread(target=self._run, name="writer")
         self._thread.start()
 
@@ -86,6 +100,7 @@ class Writer:
     def _take(self, change: _Change[T]) -> "Future[T]":
         if self._is_closed.is_set():
             raise Unavailable("the collector is shutting down")
+        change.done.set_running_or_notify_cancel()  # whoever goes away meanwhile cannot cancel it
         try:
             self._waiting.put_nowait(change)
         except queue.Full:
@@ -94,7 +109,11 @@ class Writer:
 
     def _run(self) -> None:
         while (batch := self._next()) is not None:
-            self._write(batch)
+            began = time.perf_counter()
+            if self._write(batch):
+                self.commits += 1
+                self.changes += len(batch)
+                self.seconds += time.perf_counter() - began
             self._after()
 
     def _next(self) -> list[_Change[Any]] | None:
@@ -114,25 +133,28 @@ class Writer:
             found.append(change)
         return found
 
-    def _write(self, changes: Sequence[_Change[Any]]) -> None:
-        """Do all of it in one transaction, and tell everybody after the commit."""
+    def _write(self, changes: Sequence[_Change[Any]]) -> bool:
+        """Do all of it in one transaction, and tell everybody after the commit; whether it is on disk."""
         try:
             with self._database.changing() as connection:
                 results = _together(connection, changes)
                 for number, change in enumerate(changes):
                     if number not in results:
                         results[number] = _alone(connection, change)
+                if self._announce is not None:
+                    self._announce(connection)
         except Exception as fault:  # noqa: BLE001  # everybody is told: nothing of it is on disk
             told = Unavailable(f"the database: {fault.orig}") if isinstance(fault, DBAPIError) else fault
             for change in changes:
                 change.done.set_exception(told)
-            return
+            return False
         for number, change in enumerate(changes):
             result = results[number]
             if isinstance(result, Exception):
                 change.done.set_exception(result)
             else:
                 change.done.set_result(result)
+        return True
 
 
 def _together(connection: Connection, changes: Sequence[_Change[Any]]) -> dict[int, Any]:

@@ -34,8 +34,8 @@ class Look:
     def of(cls, query: QueryParams) -> Self:
         """What a query asks for; what it asks in vain is left out."""
         return cls(
-            groups=_given(query.getlist("group")),
-            machines=_given(name for field in query.getlist("machine") for name in _NAMES.split(field)),
+            groups=given(query.getlist("group")),
+            machines=given(name for field in query.getlist("machine") for name in _NAMES.split(field)),
             verdicts=tuple(verdict for verdict in VERDICTS if verdict in query.getlist("verdict")),
             all=query.get("all", "") not in {"", "0"},
             page=_page(query.get("page", "")),
@@ -73,7 +73,7 @@ class Look:
         )
 
 
-def _given(fields: Iterable[str]) -> tuple[str, ...]:
+def given(fields: Iterable[str]) -> tuple[str, ...]:
     """What is in some fields; NUL, which no database takes, is in none."""
     words = (field.replace("\0", "").strip() for field in fields)
     return tuple(dict.fromkeys(word for word in words if word))[:_MOST_WORDS]
