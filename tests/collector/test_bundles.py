@@ -11,7 +11,8 @@ from urllib.parse import quote
 import pytest
 from sqlalchemy import select, update
 
-from service_record.collector.opening import Allowed, look_into
+from service_record.collector.confined import Allowed
+from service_record.collector.opening import look_into
 from service_record.collector.store.schema import bundle_services, bundles, hosts
 from tests.archives import member, record, tar
 from tests.assisted_installation import new_id

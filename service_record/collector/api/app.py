@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from service_record.collector.api import administration, assisted, bundles, enrolment, hosts, steps
+from service_record.collector.api import administration, assisted, bundles, enrolment, hosts, records, steps
 from service_record.collector.api.answers import Refusal, refused
 from service_record.collector.api.guard import Guard
 from service_record.collector.api.headers import SafeHeaders
@@ -66,6 +66,7 @@ def application(collector: Collector) -> Starlette:
             Route("/api/update", steps.post_update, methods=["POST"]),
             *assisted.ROUTES,
             *bundles.ROUTES,
+            *records.ROUTES,
             *PAGES,
         ],
         middleware=[Middleware(SafeHeaders), Middleware(Observed, metrics=counted)],

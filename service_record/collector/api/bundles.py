@@ -145,7 +145,13 @@ async def list_bundles(request: Request) -> Response:
 
 async def get_bundle(request: Request) -> Response:
     """`GET /api/v1/hosts/{host}/bundles/{bundle}`: as it came, to be saved and never shown."""
-    serving, host = await reader(request)
+    await reader(request)
+    return await send_bundle(request)
+
+
+async def send_bundle(request: Request) -> Response:
+    """The same for whoever is known to read: the host's page asks it with a session."""
+    serving, host = Serving.of(request), host_name(request.path_params["host"])
     collector = serving.collector
     number = str(request.path_params["bundle"])
 

@@ -10,7 +10,7 @@ from typing import Final
 from service_record.collector.repeats import Repeated
 from service_record.collector.store.boots import Boot
 from service_record.collector.store.hosts import BuildSummary, StepShown
-from service_record.collector.web.words import LOOKS, took
+from service_record.collector.web.words import LOOKS, SIGNS, took
 from service_record.display.timeline.axis import offset, ticks
 
 _ROOM: Final = 95.0
@@ -45,6 +45,16 @@ class Bar:
     """How often it came, where only the first and the last time are told apart."""
     target: str = ""
     """Where the page says more."""
+    verdict: str = ""
+    """Of a build: its word and sign are those of the verdict."""
+
+    @property
+    def sign(self) -> str:
+        return SIGNS[self.verdict] if self.verdict in SIGNS else _SIGNS[self.look]
+
+    @property
+    def word(self) -> str:
+        return self.verdict or _WORDS[self.look]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,17 +67,8 @@ class Row:
     bars: tuple[Bar, ...]
 
     @property
-    def look(self) -> str:
-        """That of the latest."""
-        return self.bars[-1].look
-
-    @property
-    def sign(self) -> str:
-        return _SIGNS[self.look]
-
-    @property
-    def word(self) -> str:
-        return _WORDS[self.look]
+    def latest(self) -> Bar:
+        return self.bars[-1]
 
     @property
     def times(self) -> int:
@@ -110,13 +111,9 @@ class Timeline:
         for bar in row.bars:
             left, right = self._percent(bar.begin), self._percent(self.end_of(bar))
             right = max(right, left + _LEAST_WIDTH)
-            sign = _SIGNS[bar.look] if bar is row.bars[-1] else ""
+            sign = bar.sign if bar is row.latest else ""
             says = self._says(row, bar)
             yield Drawn(bar, _told(left), _told(right - left), _told(right), sign, says)
-
-    def word(self, bar: Bar) -> str:
-        """What became of it, with its sign."""
-        return f"{_SIGNS[bar.look]} {_WORDS[bar.look]}".strip()
 
     def end_of(self, bar: Bar) -> float:
         """Where it ends, or has come to."""
@@ -137,7 +134,7 @@ class Timeline:
     def _says(self, row: Row, bar: Bar) -> str:
         """`Disk setup: done, from 10s to 2m 30s, 2m 20s`."""
         often = f" {bar.count} times" if bar.count > 1 else ""
-        what = f"{row.name}: {_WORDS[bar.look]}{often}"
+        what = f"{row.name}: {bar.word}{often}"
         if bar.look == "told" and bar.count == 1:
             return f"{what}, at {self.offset(bar.begin)}"
         until = f"to {self.offset(bar.end)}, {took(bar.end - bar.begin)}" if bar.end is not None else "on"
@@ -161,9 +158,11 @@ def timeline(
     ran = tuple(services)
     ends = [bar.end for row in ran for bar in row.bars if bar.end is not None]
     end = max([build.ended_at or build.updated_at, *ends]) if is_over else max(now, build.updated_at)
-    look = LOOKS.get(build.verdict, "running")
     whole = Bar(
-        begin=build.started_at, end=end if is_over else None, look="running" if look == "faint" else look
+        begin=build.started_at,
+        end=end if is_over else None,
+        look=LOOKS.get(build.verdict, "running"),
+        verdict=build.verdict,
     )
     found = [
         Row(kind="build", name=f"build {build.number}", bars=(whole,)),
