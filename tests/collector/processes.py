@@ -80,6 +80,8 @@ class Load:
     """Of all answers -> how many."""
     retries: list[str | None] = field(default_factory=list)
     """What answers of 503 said of when to come again."""
+    seconds: list[float] = field(default_factory=list)
+    """That each answer took."""
     broken: int = 0
     """Requests without an answer."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -103,6 +105,7 @@ class Load:
         with self._lock:
             self.sent.add(name)
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        begun = time.monotonic()
         try:
             connection.request("POST", f"/api/v1/hosts/{host}/steps", json.dumps({"name": name}), headers)
             response = connection.getresponse()
@@ -113,6 +116,7 @@ class Load:
                 self.broken += 1
         else:
             with self._lock:
+                self.seconds.append(time.monotonic() - begun)
                 self.statuses[response.status] = self.statuses.get(response.status, 0) + 1
                 if response.status == 201:
                     self.acknowledged[name] = body["id"]

@@ -1,7 +1,7 @@
 """What was acknowledged is on disk, however the collector or its database ends.
 
-SERVICE_RECORD_TORTURE says how often a collector is killed; 5 times where it is not set. Servers of databases,
-and collectors on them, are killed less often.
+SERVICE_RECORD_TORTURE says how often a collector is killed; 5 times where it is not set. Those on
+PostgreSQL, and PostgreSQL itself, are killed less often.
 """
 
 import http.client
