@@ -62,7 +62,7 @@ def look(
     history = build_history(
         (service, _counted(service, record, counts)) for service, record in _first(records)
     )
-    found = diagnose(history, now=now, explain=_causes().explain)
+    found = diagnose(history, now=now, explain=known_causes().explain)
     return Look(
         services=tuple(_seen(service, counts) for service in history.services),
         boots=history.boots[-_MOST_BOOTS:],
@@ -110,7 +110,7 @@ def _seen(service: ServiceHistory, counts: dict[str, int]) -> ServiceSeen:
 
 
 @cache
-def _causes() -> Causes:
+def known_causes() -> Causes:
     """The known causes that come with the program."""
     text = resources.files("service_record.diagnosis").joinpath(_CAUSES).read_text(encoding="utf-8")
     return Causes(read_rules(text, _CAUSES))
