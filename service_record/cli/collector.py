@@ -9,7 +9,9 @@ from service_record.cli import UNREADABLE
 from service_record.cli.collector_care import audit_command
 from service_record.cli.collector_options import data_option, database_option
 from service_record.cli.collector_tokens import token
+from service_record.cli.durations import Duration
 from service_record.cli.sizes import Size
+from service_record.collector.budgets import DEFAULT
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
@@ -26,6 +28,13 @@ def command() -> None:
     "--objects", metavar="URL", default="", help="s3://bucket/prefix for bundles; without it a folder."
 )
 @click.option("--steps", type=_FILE, help="TOML: the steps that hosts may report; without it, any.")
+@click.option(
+    "--budget",
+    type=Duration(),
+    default=DEFAULT,
+    metavar="DURATION",
+    help="How long a host may say nothing, where nothing else tells. [default: 15m]",
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
 @click.option("--port", default=8474, show_default=True, help="0 for any that is free.")
 @click.option("--certificate", type=_FILE, help="PEM; with it, only TLS is spoken.")
@@ -48,6 +57,7 @@ def serve_command(
     database: str,
     objects: str,
     steps: Path | None,
+    budget: float,
     host: str,
     port: int,
     certificate: Path | None,
@@ -72,6 +82,7 @@ def serve_command(
         database=database,
         objects=objects,
         steps=steps,
+        budget=budget,
         host=host,
         port=port,
         certificate=certificate,

@@ -5,16 +5,15 @@ within a page.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 from xml.etree.ElementTree import Element, tostring
 
 import msgspec
 
-from service_record.collector.looking import MOST_SERVICES, known_causes
+from service_record.collector.looking import MOST_SERVICES, known_causes, moment_of
 from service_record.diagnosis import Diagnosis, diagnose
-from service_record.diagnosis.now import Now, latest_entry, true_time
+from service_record.diagnosis.now import true_time
 from service_record.display.html.analysis import analysis_sections, verdict_line
 from service_record.display.html.elements import element, inked
 from service_record.display.html.frame import Section, section_element
@@ -61,9 +60,9 @@ def analyse(
     now: datetime,
     silence: float | None = None,
 ) -> Analysis:
-    """Analyse records once, as of their latest entry, or so many seconds later. `now` is when that is shown."""
+    """Analyse records once, as of their latest entry, or so many seconds later; `now` is when it is shown."""
     history = build_history(record for _, record in zip(range(MOST_SERVICES), records, strict=False))
-    moment = _later(latest_entry(history), silence)
+    moment = moment_of(history, silence)
     found = diagnose(history, now=moment, explain=known_causes().explain)
     told = Analysis(services=tuple(_ran(history)), left_out=tuple(left_out))
     if found is None:
@@ -76,14 +75,6 @@ def analyse(
         cause=_html(_elements(section for section in sections if section.id in _CAUSE)),
         rest=_html(_elements(sections)),
     )
-
-
-def _later(latest: Now, silence: float | None) -> Now:
-    if silence is None:
-        return latest
-    uptime = None if latest.uptime is None else latest.uptime + silence
-    time = latest.time + timedelta(seconds=silence)
-    return replace(latest, time=time, uptime=uptime, is_latest_entry=False)
 
 
 def _lead(diagnosis: Diagnosis, history: History, source: str, view: View) -> list[Element]:

@@ -9,6 +9,7 @@ from typing import Self
 from service_record.collector.definitions import DefinitionError, Definitions, parse
 from service_record.collector.incoming import Incoming
 from service_record.collector.indexing import Indexer
+from service_record.collector.listening import Judge
 from service_record.collector.live import News
 from service_record.collector.settings import Settings
 from service_record.collector.store.database import Database, sqlite_url
@@ -43,6 +44,7 @@ class Collector:
         announce = self._listening.announce if self._listening else None
         self.writer = Writer(self.database, self.news.tell, announce)
         self.indexer = Indexer(self.database, self.writer, self.objects, self.incoming)
+        self.judge = Judge(self.database, self.writer, now)
         learnt = Learnt(self.database, settings.budget, self.definitions.budgets)
         self.sweeper = Sweeper(self.database, self.writer, learnt, now)
         self.news.listen(self.sweeper.wake)
@@ -51,14 +53,17 @@ class Collector:
             self.news.listen(self._webhook.wake)
 
     def start(self) -> None:
-        """Begin what it does by itself: judge hosts, and tell of it."""
+        """Begin what it does by itself: look into what hosts send, judge them, and tell of it."""
         self.sweeper.start()
+        self.indexer.start()
+        self.judge.start()
         if self._webhook is not None:
             self._webhook.start()
 
     def close(self) -> None:
         """Write what was taken, and let go of everything."""
         self.sweeper.close()
+        self.judge.close()
         if self._webhook is not None:
             self._webhook.close()
         self.indexer.close()

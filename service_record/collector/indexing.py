@@ -29,8 +29,12 @@ class Indexer:
         self._incoming = incoming
         self._is_wanted = threading.Event()
         self._is_closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="indexer")
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Look into what waits, and into what comes, until it is closed."""
         self._is_wanted.set()
+        self._thread = threading.Thread(target=self._run, name="indexer")
         self._thread.start()
 
     def wake(self) -> None:
@@ -41,7 +45,8 @@ class Indexer:
         """Stop; what is looked into now, and what waits, is looked into after the next start."""
         self._is_closed.set()
         self._is_wanted.set()
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
 
     def _run(self) -> None:
         while not self._is_closed.is_set():

@@ -1,6 +1,8 @@
 """What the records of a host come to: its services, and the verdict that `analyze` would have. Pure."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from datetime import timedelta
 from functools import cache
 from importlib import resources
 from typing import Final
@@ -9,10 +11,10 @@ import msgspec
 
 from service_record.diagnosis import Diagnosis, diagnose
 from service_record.diagnosis.causes import Causes, read_rules
-from service_record.diagnosis.now import Now
+from service_record.diagnosis.now import Now, latest_entry
 from service_record.display.sentences import verdict_sentence
 from service_record.entry import Entry
-from service_record.history import ServiceHistory, build_history
+from service_record.history import History, ServiceHistory, build_history
 from service_record.plain import Block, Stretch
 
 MOST_SERVICES: Final = 1_000
@@ -53,21 +55,34 @@ class Look(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def look(
-    records: Iterable[tuple[str, Iterable[Stretch]]], left_out: Iterable[str] = (), now: Now | None = None
+    records: Iterable[tuple[str, Iterable[Stretch]]],
+    left_out: Iterable[str] = (),
+    silence: float | None = None,
 ) -> Look:
-    """Look at records once. `now` is the moment as of which they are judged; without it, that of the latest
-    entry.
+    """Look at records once. They are judged as of their latest entry, or so many seconds later: of records
+    that are sent as they are written, what runs still runs.
     """
     counts: dict[str, int] = {}
     history = build_history(
         (service, _counted(service, record, counts)) for service, record in _first(records)
     )
-    found = diagnose(history, now=now, explain=known_causes().explain)
+    found = diagnose(history, now=moment_of(history, silence), explain=known_causes().explain)
     return Look(
         services=tuple(_seen(service, counts) for service in history.services),
         boots=history.boots[-_MOST_BOOTS:],
         left_out=tuple(text[:_LONGEST] for text in left_out)[:_MOST_LEFT_OUT],
         **(_told(found) if found is not None else {}),
+    )
+
+
+def moment_of(history: History, silence: float | None) -> Now:
+    """The moment by which records are judged: their latest entry, or so many seconds later."""
+    latest = latest_entry(history)
+    if silence is None:
+        return latest
+    uptime = None if latest.uptime is None else latest.uptime + silence
+    return replace(
+        latest, time=latest.time + timedelta(seconds=silence), uptime=uptime, is_latest_entry=False
     )
 
 
