@@ -12,7 +12,7 @@ from xml.etree.ElementTree import Element, tostring
 import msgspec
 
 from service_record.collector.looking import MOST_SERVICES, known_causes, moment_of
-from service_record.diagnosis import Diagnosis, diagnose
+from service_record.diagnosis import diagnose
 from service_record.diagnosis.now import true_time
 from service_record.display.html.analysis import analysis_sections, verdict_line
 from service_record.display.html.elements import element, inked
@@ -42,8 +42,12 @@ class ServiceRan(msgspec.Struct, frozen=True):
 class Analysis(msgspec.Struct, frozen=True):
     """What records come to, as parts of a page."""
 
+    verdict: str = ""
+    """A sentence, as HTML; empty where no service has a run."""
     lead: str = ""
-    """The verdict and a summary, as HTML; empty where no service has a run."""
+    """A summary, as HTML."""
+    is_explained: bool = False
+    """Whether there is a root cause, which says what the verdict does and more."""
     cause: str = ""
     """The sections that say what went wrong, as HTML."""
     rest: str = ""
@@ -71,17 +75,12 @@ def analyse(
     sections = analysis_sections(found, history, charts(history, moment), view)
     return msgspec.structs.replace(
         told,
-        lead=_html(_lead(found, history, source, view)),
+        verdict=_html([verdict_line(found, view)]),
+        lead=_html(element("p", *inked(line)) for line in summary(history, source, view)),
+        is_explained=found.root is not None,
         cause=_html(_elements(section for section in sections if section.id in _CAUSE)),
         rest=_html(_elements(sections)),
     )
-
-
-def _lead(diagnosis: Diagnosis, history: History, source: str, view: View) -> list[Element]:
-    return [
-        verdict_line(diagnosis, view),
-        *(element("p", *inked(line)) for line in summary(history, source, view)),
-    ]
 
 
 def _elements(sections: Iterable[Section]) -> Iterator[Element]:
