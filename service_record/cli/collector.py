@@ -6,8 +6,8 @@ from urllib.parse import urlsplit
 import click
 
 from service_record.cli import UNREADABLE
-from service_record.cli.collector_care import audit_command
-from service_record.cli.collector_options import data_option, database_option
+from service_record.cli.collector_care import audit_command, backup_command, prune_command, restore_command
+from service_record.cli.collector_options import data_option, database_option, objects_option
 from service_record.cli.collector_tokens import token
 from service_record.cli.durations import Duration
 from service_record.cli.sizes import Size
@@ -24,9 +24,7 @@ def command() -> None:
 @command.command("serve")
 @data_option
 @database_option
-@click.option(
-    "--objects", metavar="URL", default="", help="s3://bucket/prefix for bundles; without it a folder."
-)
+@objects_option
 @click.option("--steps", type=_FILE, help="TOML: the steps that hosts may report; without it, any.")
 @click.option(
     "--budget",
@@ -123,4 +121,5 @@ def _secret_in(file: Path | None) -> bytes:
 
 
 command.add_command(token)
-command.add_command(audit_command)
+for care in (audit_command, backup_command, prune_command, restore_command):
+    command.add_command(care)
