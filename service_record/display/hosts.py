@@ -74,8 +74,13 @@ class Hosts(msgspec.Struct, frozen=True):
 
 
 def seconds_of(host: Host, now: float) -> float | None:
-    """How long its build has taken, until now where it is not complete."""
-    return None if host.started_at is None else (host.ended_at or now) - host.started_at
+    """How long its build has taken: until its end, until its last update where it will not go on by itself,
+    or until now.
+    """
+    if host.started_at is None:
+        return None
+    is_over = host.verdict in {"failed", "silent"}
+    return max((host.ended_at or (host.updated_at if is_over else None) or now) - host.started_at, 0.0)
 
 
 def tally(found: Hosts) -> str:
@@ -189,7 +194,7 @@ class _Layout:
             *self._progress(host),
             (_cell(cut(said, self.message, mark), self.message), Ink.PLAIN),
             (f"{ago:<6}{_GAP}", Ink.PLAIN),
-            (f"{'' if took is None else duration(max(took, 0.0)):<8}{_GAP}", Ink.PLAIN),
+            (f"{'' if took is None else duration(took):<8}{_GAP}", Ink.PLAIN),
             (host.verdict, ink(host)),
         )
         if host.is_bad:
@@ -224,7 +229,7 @@ def _facts(host: Host, now: float, view: View) -> Iterator[tuple[str, str]]:
         "group": host.group,
         "release": host.release,
         "times": ", ".join(times),
-        "duration": "" if took is None else duration(max(took, 0.0)),
+        "duration": "" if took is None else duration(took),
     }
     return ((label, visible(text)) for label, text in known.items() if text)
 

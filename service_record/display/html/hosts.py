@@ -30,7 +30,7 @@ def _row(host: Host, now: float, view: View) -> Element:
         element("td", *_progress(host)),
         element("td", host.message),
         element("td", updated),
-        element("td", "" if took is None else duration(max(took, 0.0))),
+        element("td", "" if took is None else duration(took)),
         element("td", *inked(((f"{sign(host, view.glyphs)} {host.verdict}", ink(host)),)), _why(host)),
     ]
     return element("tr", *cells)
