@@ -98,7 +98,7 @@ class Served:
 def served(settings: Settings, now: Callable[[], float] = time.time) -> Iterator[Served]:
     """A collector that serves until the end of the block."""
     collector = Collector(settings, now)
-    config = uvicorn.Config(application(collector), host="127.0.0.1", port=0, log_level="warning")
+    config = uvicorn.Config(application(collector), host="127.0.0.1", port=settings.port, log_level="warning")
     server = Server(config, collector.news)
     thread = threading.Thread(target=server.run)
     thread.start()
