@@ -2,7 +2,7 @@
 
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test golden check fuzz bench bench-bundle examples bashes man install deb rpm standalone clean
+.PHONY: help demo demo-collector test golden check fuzz bench bench-bundle examples bashes man install deb rpm standalone clean
 
 DESTDIR =
 PREFIX = /usr/local
@@ -21,6 +21,9 @@ help: ## list what can be made
 
 demo: $(READY) ## record a failing bootstrap and show what failed, where, and why
 	@$(PYTHON) -m demo
+
+demo-collector: $(READY) ## have thirty simulated hosts report to a collector, and show which of them are in trouble
+	@$(PYTHON) -m demo.collector
 
 test: $(READY) ## run every test; on every core; PYTEST_ARGS='-k name' for some of them
 	@SERVICE_RECORD_BASHES='$(BASHES)' $(PYTHON) -m pytest --numprocesses=auto --dist=worksteal $(PYTEST_ARGS)

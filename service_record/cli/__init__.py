@@ -16,6 +16,7 @@ VERBS: Final = {
     "diff": "Compare the records of a bad host with those of a good one.",
     "export": "Write records in a form that other programs read.",
     "follow": "Show entries as they come.",
+    "hosts": "Show what a collector knows of its hosts, trouble first.",
     "ignition": "Make an Ignition config of what hosts record and report with.",
     "install": "Put the shim, drop-ins and the reporter's units onto a host.",
     "report": "Report how far this host came: one round of the boot reporter.",

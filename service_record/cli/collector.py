@@ -6,10 +6,12 @@ from urllib.parse import urlsplit
 import click
 
 from service_record.cli import UNREADABLE
-from service_record.cli.collector_care import audit_command
-from service_record.cli.collector_options import data_option, database_option
+from service_record.cli.collector_care import audit_command, backup_command, prune_command, restore_command
+from service_record.cli.collector_options import data_option, database_option, objects_option
 from service_record.cli.collector_tokens import token
+from service_record.cli.durations import Duration
 from service_record.cli.sizes import Size
+from service_record.collector.budgets import DEFAULT
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
@@ -22,10 +24,15 @@ def command() -> None:
 @command.command("serve")
 @data_option
 @database_option
-@click.option(
-    "--objects", metavar="URL", default="", help="s3://bucket/prefix for bundles; without it a folder."
-)
+@objects_option
 @click.option("--steps", type=_FILE, help="TOML: the steps that hosts may report; without it, any.")
+@click.option(
+    "--budget",
+    type=Duration(),
+    default=DEFAULT,
+    metavar="DURATION",
+    help="How long a host may say nothing, where nothing else tells. [default: 15m]",
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
 @click.option("--port", default=8474, show_default=True, help="0 for any that is free.")
 @click.option("--certificate", type=_FILE, help="PEM; with it, only TLS is spoken.")
@@ -48,6 +55,7 @@ def serve_command(
     database: str,
     objects: str,
     steps: Path | None,
+    budget: float,
     host: str,
     port: int,
     certificate: Path | None,
@@ -72,6 +80,7 @@ def serve_command(
         database=database,
         objects=objects,
         steps=steps,
+        budget=budget,
         host=host,
         port=port,
         certificate=certificate,
@@ -112,4 +121,5 @@ def _secret_in(file: Path | None) -> bytes:
 
 
 command.add_command(token)
-command.add_command(audit_command)
+for care in (audit_command, backup_command, prune_command, restore_command):
+    command.add_command(care)

@@ -32,6 +32,9 @@ database_option = click.option(
     envvar="SERVICE_RECORD_DATABASE",
     help="postgresql://...; without it SQLite in the folder.",
 )
+objects_option = click.option(
+    "--objects", metavar="URL", default="", help="s3://bucket/prefix for bundles; without it a folder."
+)
 output_option = click.option(
     "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="The form."
 )

@@ -4,9 +4,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
+
+from sqlalchemy import Connection
 
 from service_record.collector.definitions import DefinitionError, Definitions, parse
+from service_record.collector.housekeeping import Housekeeper, Limits
 from service_record.collector.incoming import Incoming
 from service_record.collector.indexing import Indexer
 from service_record.collector.live import News
@@ -18,6 +21,8 @@ from service_record.collector.store.objects import objects
 from service_record.collector.store.writer import Writer
 from service_record.collector.sweep import Learnt, Sweeper
 from service_record.collector.webhook import Webhook
+
+T = TypeVar("T")
 
 
 class StepsError(Exception):
@@ -51,17 +56,25 @@ class Collector:
         self._webhook = _webhook(settings, self.database, self.writer, now)
         if self._webhook is not None:
             self.news.listen(self._webhook.wake)
+        limits = Limits(days=settings.keep_days, size=settings.keep_bytes)
+        self._housekeeper = Housekeeper(self.database, self._changed, self.objects, limits, now)
 
     def start(self) -> None:
-        """Begin what it does by itself: look into what hosts send, judge them, and tell of it."""
+        """Begin what it does by itself: look into what hosts send, judge them, tell of it, and forget."""
         self.sweeper.start()
         self.indexer.start()
         self.judge.start()
+        self._housekeeper.start()
         if self._webhook is not None:
             self._webhook.start()
 
+    def _changed(self, do: Callable[[Connection], T], /) -> T:
+        """What a change came to, once it is on disk."""
+        return self.writer.change(do).result()
+
     def close(self) -> None:
         """Write what was taken, and let go of everything."""
+        self._housekeeper.close()
         self.sweeper.close()
         self.judge.close()
         if self._webhook is not None:

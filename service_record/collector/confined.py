@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -34,14 +35,18 @@ class NotRead(Exception):  # noqa: N818  # what is told of a file, not a fault o
 
 
 def run_confined(
-    module: str, file: Path, allowed: Allowed | None = None, is_stopped: threading.Event | None = None
+    module: str,
+    file: Path,
+    allowed: Allowed | None = None,
+    is_stopped: threading.Event | None = None,
+    arguments: Sequence[str] = (),
 ) -> bytes:
     """What a module prints that is run with a file as its standard input, and calls `confine` first.
 
-    Raises OSError, Stopped, NotRead.
+    It has `arguments` from `sys.argv[3]` on. Raises OSError, Stopped, NotRead.
     """
     allowed = allowed or Allowed()
-    command = (sys.executable, "-m", module, str(allowed.memory), str(allowed.seconds))
+    command = (sys.executable, "-m", module, str(allowed.memory), str(allowed.seconds), *arguments)
     with file.open("rb") as stream:
         child = subprocess.Popen(
             command, stdin=stream, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/", env=_environment()
@@ -61,7 +66,7 @@ def run_confined(
 
 def confine(arguments: list[str]) -> int:
     """Bound the process by the arguments that `run_confined` gives it; the bytes of memory that it has."""
-    memory, seconds = map(int, arguments[1:])
+    memory, seconds = map(int, arguments[1:3])
     for limit, most in (
         (resource.RLIMIT_AS, memory),
         (resource.RLIMIT_CPU, seconds),

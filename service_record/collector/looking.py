@@ -14,7 +14,7 @@ from service_record.diagnosis.causes import Causes, read_rules
 from service_record.diagnosis.now import Now, latest_entry
 from service_record.display.sentences import verdict_sentence
 from service_record.entry import Entry
-from service_record.history import ServiceHistory, build_history
+from service_record.history import History, ServiceHistory, build_history
 from service_record.plain import Block, Stretch
 
 MOST_SERVICES: Final = 1_000
@@ -66,7 +66,7 @@ def look(
     history = build_history(
         (service, _counted(service, record, counts)) for service, record in _first(records)
     )
-    found = diagnose(history, now=_later(latest_entry(history), silence), explain=_causes().explain)
+    found = diagnose(history, now=moment_of(history, silence), explain=known_causes().explain)
     return Look(
         services=tuple(_seen(service, counts) for service in history.services),
         boots=history.boots[-_MOST_BOOTS:],
@@ -75,7 +75,9 @@ def look(
     )
 
 
-def _later(latest: Now, silence: float | None) -> Now:
+def moment_of(history: History, silence: float | None) -> Now:
+    """The moment by which records are judged: their latest entry, or so many seconds later."""
+    latest = latest_entry(history)
     if silence is None:
         return latest
     uptime = None if latest.uptime is None else latest.uptime + silence
@@ -123,7 +125,7 @@ def _seen(service: ServiceHistory, counts: dict[str, int]) -> ServiceSeen:
 
 
 @cache
-def _causes() -> Causes:
+def known_causes() -> Causes:
     """The known causes that come with the program."""
     text = resources.files("service_record.diagnosis").joinpath(_CAUSES).read_text(encoding="utf-8")
     return Causes(read_rules(text, _CAUSES))

@@ -1,13 +1,21 @@
 """A fleet of thirty hosts that has every verdict, as pages show it."""
 
+import base64
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
 
 from service_record.collector.store.schema import bundles, events, hosts
+from service_record.entry import Entry
+from tests.builders import START, entry, failed_run
 from tests.collector.serving import Client, Served
 
 STEPS = ("PXE boot", "Kickstart download", "Disk setup", "Packages", "Bootloader", "First boot", "Call home")
+_JOURNAL = """\
+level=info msg="rendering manifests"
+level=error msg="failed to render: open /opt/openshift/manifests: no such file or directory"
+"""
 _FAILED = """\
 + sgdisk --zap-all /dev/sda
 Problem opening /dev/sda for reading! Error is 2.
@@ -107,3 +115,34 @@ def more_of_a_host(server: Served, name: str) -> None:
     add(server, bundles, name, received_at=server.collector.now(), **bundle)
     event = {"severity": "warning", "name": "upload", "message": "1 of 3 logs is missing"}
     add(server, events, name, received_at=server.collector.now(), **event)
+
+
+def send_records(server: Served, host: str, **records: Sequence[Entry]) -> None:
+    """Entries of services, as a host sends them live."""
+    pieces = [
+        {
+            "service": service,
+            "file": "a",
+            "offset": 0,
+            "data": base64.b64encode(b"".join(entry.to_line() for entry in entries)).decode(),
+        }
+        for service, entries in records.items()
+    ]
+    reply = server.client("host", host).post(f"/api/v1/hosts/{host}/records", {"pieces": pieces})
+    assert reply.status == 200, reply.body
+
+
+def failed_services(began: float) -> dict[str, Sequence[Entry]]:
+    """Records of a host on which one service fails and others do not, by the time at which they began."""
+    at = began - START.timestamp()
+    return {
+        "crio-configure": [entry("service start", at), entry("service end", at + 2)],
+        "release-image": [
+            entry("service start", at + 3),
+            entry("stage start", at + 3, stage="pull"),
+            entry("stage end", at + 9, stage="pull"),
+            entry("service end", at + 9),
+        ],
+        "bootkube": failed_run("cvo-bootstrap", at + 9, error_message=_JOURNAL),
+        "kubelet": [entry("service start", at + 4)],
+    }

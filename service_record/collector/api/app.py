@@ -25,6 +25,7 @@ from service_record.collector.api.serving import Serving, unavailable
 from service_record.collector.collector import Collector
 from service_record.collector.logs import fault_of, log
 from service_record.collector.store.writer import Unavailable
+from service_record.collector.web.analyses import Analyses
 from service_record.collector.web.pages import environment
 from service_record.collector.web.routes import PAGES
 
@@ -40,6 +41,7 @@ def application(collector: Collector) -> Starlette:
         try:
             yield
         finally:
+            await run_in_threadpool(app.state.analyses.close)
             await run_in_threadpool(collector.close)
 
     environment()  # a template with a fault stops the start
@@ -79,6 +81,7 @@ def application(collector: Collector) -> Starlette:
         },
         lifespan=lifespan,
     )
+    app.state.analyses = Analyses(collector)
     app.state.serving = Serving(collector, Guard(collector, collector.settings.rates), counted)
     return app
 

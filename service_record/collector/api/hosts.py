@@ -1,6 +1,6 @@
 """What readers ask: the fleet, a host, one of its builds, and what is learnt of all of them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Final, TypeVar
 
@@ -15,7 +15,7 @@ from service_record.collector.api.serving import Serving
 from service_record.collector.api.steps import host_name
 from service_record.collector.statistics import StepStatistics, statistics
 from service_record.collector.store import learning
-from service_record.collector.store.fleet import SHOWN_DONE, Filters, Fleet, fleet
+from service_record.collector.store.fleet import SHOWN_DONE, Filters, Fleet, HostSummary, fleet
 from service_record.collector.store.hosts import HostDetail, host
 from service_record.collector.verdicts import Verdict
 
@@ -23,6 +23,18 @@ T = TypeVar("T")
 _PAGE: Final = 100
 _MOST: Final = 1000
 """Hosts in one answer."""
+
+
+class Hosts(msgspec.Struct):
+    """A page of the fleet."""
+
+    hosts: tuple[HostSummary, ...]
+    counts: Mapping[str, int]
+    """Of each verdict, among those that pass the other filters."""
+    total: int
+    """How many pass all filters."""
+    now: float
+    """What the collector's clock says, by which all times are."""
 
 
 class Statistics(msgspec.Struct):
@@ -50,7 +62,7 @@ async def list_hosts(request: Request) -> Response:
     )
     limit, offset = _number(request, "limit", _PAGE, 1, _MOST), _number(request, "offset", 0, 0, 2**31)
     found: Fleet = await asked(serving, lambda connection: fleet(connection, filters, limit, offset))
-    return answer(found)
+    return answer(Hosts(found.hosts, found.counts, found.total, serving.collector.now()))
 
 
 async def show_host(request: Request) -> Response:

@@ -31,7 +31,7 @@ class Observed:
         async def send_observed(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
-                status = message["status"]
+                status = int(message["status"])
                 MutableHeaders(scope=message)["X-Request-Id"] = request_id
             await send(message)
 

@@ -52,8 +52,13 @@ class HostSummary:
     """Counts up with every change of the host."""
 
     def seconds(self, now: float) -> float | None:
-        """How long the build has taken, until now where it is not complete."""
-        return None if self.started_at is None else (self.ended_at or now) - self.started_at
+        """How long the build has taken: until its end, until its last update where it will not go on by
+        itself, or until now.
+        """
+        if self.started_at is None:
+            return None
+        is_over = self.verdict in {"failed", "silent"}
+        return max((self.ended_at or (self.updated_at if is_over else None) or now) - self.started_at, 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

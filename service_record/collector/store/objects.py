@@ -82,6 +82,12 @@ class Objects:
             for found in obstore.list(self._store, prefix or None):
                 yield from (each["path"] for each in found)
 
+    def keys_before(self, when: float) -> Iterator[str]:
+        """The keys of objects that were kept before that time, in seconds since 1970. Raises ObjectError."""
+        with _told(""):
+            for found in obstore.list(self._store):
+                yield from (each["path"] for each in found if each["last_modified"].timestamp() < when)
+
 
 def objects(settings: Settings) -> Objects:
     """The objects of a collector with these settings. Raises ObjectError, OSError."""

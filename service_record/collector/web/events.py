@@ -85,7 +85,8 @@ async def get_events(request: Request) -> Response:
     query = request.query_params
     see: Callable[[], Seen]
     if "host" in query:
-        see = partial(see_host, serving.collector, host_name(query["host"]), build_of(query.get("build", "")))
+        name, build = host_name(query["host"]), build_of(query.get("build", ""))
+        see = partial(see_host, request.app.state.analyses, serving.collector, name, build)
         await run_in_threadpool(see)  # one that is not there is refused now
     else:
         see = partial(see_fleet, serving.collector, Look.of(query))

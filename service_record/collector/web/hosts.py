@@ -23,9 +23,10 @@ from service_record.collector.store.hosts import (
     host,
     logs_of,
 )
+from service_record.collector.web.analyses import Analyses, AnalysisSeen
 from service_record.collector.web.fleet import digest
 from service_record.collector.web.pages import page, render
-from service_record.collector.web.timeline import Timeline, timeline
+from service_record.collector.web.timeline import Timeline, service_rows, timeline
 
 _LARGEST_ID: Final = 2**63 - 1
 
@@ -37,12 +38,13 @@ class HostSeen:
     detail: HostDetail
     boots: tuple[Boot, ...]
     """Of the build that is shown."""
+    records: AnalysisSeen
     now: float
 
     @property
     def state(self) -> str:
         """Tells whether anything that is shown has changed."""
-        return digest((self.detail.summary.revision, self.detail.shown_build))
+        return digest((self.detail.summary.revision, self.detail.shown_build, self.records.mark))
 
     @property
     def build(self) -> BuildSummary | None:
@@ -71,7 +73,11 @@ class HostSeen:
         """What happened when; None before the first build."""
         if self.build is None:
             return None
-        return timeline(self.build, self.detail.steps, self.boots, (), self.now)
+        analysis, build = self.records.analysis, self.build
+        later = [each.started_at for each in self.detail.builds if each.number == build.number + 1]
+        until = later[0] if later else self.now
+        services = service_rows(analysis.services, build.started_at, until) if analysis else ()
+        return timeline(build, self.detail.steps, self.boots, services, self.now)
 
     def values(self) -> dict[str, Any]:
         """What the templates show."""
@@ -83,6 +89,7 @@ class HostSeen:
             "is_cut": self.is_cut,
             "failure": self.failure,
             "timeline": self.timeline(),
+            "records": self.records,
             "state": self.state,
             "now": self.now,
         }
@@ -97,7 +104,7 @@ async def get_host(request: Request) -> Response:
     serving = Serving.of(request)
     name = host_name(request.path_params["host"])
     build = build_of(request.query_params.get("build", ""))
-    seen = await run_in_threadpool(see_host, serving.collector, name, build)
+    seen = await run_in_threadpool(see_host, request.app.state.analyses, serving.collector, name, build)
     return page(
         "host.html",
         **seen.values(),
@@ -124,14 +131,30 @@ async def get_logs(request: Request) -> Response:
     return Response(logs, media_type="text/plain", headers={"Cache-Control": "no-store"})
 
 
-def see_host(collector: Collector, name: str, build: int | None) -> HostSeen:
+async def get_analysis(request: Request) -> Response:
+    """`GET /hosts/{host}/analysis`: all that the records of a host come to."""
+    name = host_name(request.path_params["host"])
+    seen = await run_in_threadpool(request.app.state.analyses.of, name)
+    if seen.source is None:
+        raise Refusal(HTTPStatus.NOT_FOUND, f"{name} has sent no records")
+    return page(
+        "analysis.html",
+        name=name,
+        records=seen,
+        now=Serving.of(request).collector.now(),
+        here="host",
+        signed_in=request.state.grant.name or "session",
+    )
+
+
+def see_host(analyses: Analyses, collector: Collector, name: str, build: int | None) -> HostSeen:
     """A host as it is now. Raises Refusal where there is none."""
     with collector.database.reading() as connection:
         detail = host(connection, name, build)
         boots = _boots(connection, detail) if detail else ()
     if detail is None:
         raise Refusal(HTTPStatus.NOT_FOUND, f"no host {name}" + (f" with a build {build}" if build else ""))
-    return HostSeen(detail, boots, collector.now())
+    return HostSeen(detail, boots, analyses.of(name), collector.now())
 
 
 def _boots(connection: Connection, detail: HostDetail) -> tuple[Boot, ...]:

@@ -13,6 +13,7 @@ PAGES: Final = (
     Route("/", for_readers(fleet.get_fleet)),
     Route("/hosts/{host}", for_readers(hosts.get_host)),
     Route("/hosts/{host}/steps/{step:int}/logs", for_readers(hosts.get_logs)),
+    Route("/hosts/{host}/analysis", for_readers(hosts.get_analysis)),
     Route("/hosts/{host}/bundles/{bundle}", for_readers(bundles.send_bundle)),
     Route("/statistics", for_readers(statistics.get_statistics)),
     Route("/events", for_readers(events.get_events)),

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from service_record.collector.analysis import ServiceRan
 from service_record.collector.repeats import Repeated
 from service_record.collector.store.boots import Boot
 from service_record.collector.store.hosts import BuildSummary, StepShown
@@ -171,6 +172,18 @@ def timeline(
         *ran,
     ]
     return Timeline(build.started_at, end, tuple(_thinned(row) for row in found))
+
+
+def service_rows(services: Iterable[ServiceRan], begin: float, end: float) -> Iterator[Row]:
+    """A row for each service of which something ran in that time, by the clock of its host."""
+    for service in services:
+        bars = tuple(
+            Bar(begin=max(first, begin), end=last, look=look)
+            for first, last, look in service.runs
+            if first <= end and (last is None or last >= begin)
+        )
+        if bars:
+            yield Row(kind="service", name=service.name, bars=bars)
 
 
 def step_rows(steps: Sequence[Repeated[StepShown]], *, is_over: bool, end: float) -> Iterator[Row]:
