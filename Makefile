@@ -2,13 +2,14 @@
 
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-collector test golden check fuzz bench bench-bundle examples bashes man install deb rpm standalone clean
+.PHONY: help demo demo-collector test golden check fuzz torture bench bench-bundle examples bashes man install deb rpm standalone clean
 
 DESTDIR =
 PREFIX = /usr/local
 OPTIONS =
 PYTEST_ARGS =
 SECONDS = 600
+KILLS = 50
 EXAMPLES =
 
 READY = .venv/.ready
@@ -36,6 +37,9 @@ check: $(READY) ## style, types, shell and units, a line each
 
 fuzz: $(READY) ## read hostile records and archives for SECONDS=600, and print how many
 	@SERVICE_RECORD_FUZZ_SECONDS=$(SECONDS) $(PYTHON) -m pytest tests/fuzz --timeout=$$(($(SECONDS) + 600)) $(PYTEST_ARGS)
+
+torture: $(READY) ## kill the collector KILLS=50 times under load, and its PostgreSQL 20 times; nothing acknowledged is lost
+	@SERVICE_RECORD_TORTURE=$(KILLS) $(PYTHON) -m pytest tests/collector/test_durability.py $(PYTEST_ARGS)
 
 bench: $(READY) ## measure what recording costs, and rewrite the table in docs/performance.md
 	@$(PYTHON) -m bench

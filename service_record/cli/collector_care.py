@@ -35,9 +35,7 @@ _THERE = click.Path(path_type=Path, dir_okay=False, exists=True)
 @data_option
 @database_option
 @output_option
-@click.option(
-    "--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="Most lines."
-)
+@click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="Most lines.")
 def audit_command(*, data: Path, database: str, output: str, limit: int) -> None:
     """Show who administered what, latest first."""
     from service_record.collector.store import audit  # noqa: PLC0415  # of the extra

@@ -1,18 +1,24 @@
 """Serves a collector's application by uvicorn."""
 
+import resource
 import socket
 import sys
 from collections.abc import Callable
+from typing import Final
 
 import uvicorn
 
 from service_record.collector import logs
 from service_record.collector.api.app import application
+from service_record.collector.api.protocol import Config
 from service_record.collector.collector import Collector
 from service_record.collector.live import News
 from service_record.collector.settings import Settings
 
-_GRACE = 20
+_DESCRIPTORS: Final = 65_536
+_FEWEST: Final = 128
+"""Of them that are for the database, for bundles and the like."""
+_GRACE: Final = 20
 """Seconds that requests may still take when it shuts down."""
 
 
@@ -25,9 +31,23 @@ def serve(settings: Settings, ready: Callable[[str], None]) -> None:
     scheme = "https" if settings.certificate else "http"
     host, port = listening.getsockname()[:2]
     logs.configure(settings.log_level)
+    _allow_descriptors()
     collector = Collector(settings)
-    config = uvicorn.Config(
+    config = config_of(collector)
+    ready(f"{scheme}://{host}:{port}")
+    with listening:
+        Server(config, collector.news).run(sockets=[listening])
+    logs.log().info("stopped")
+
+
+def config_of(collector: Collector) -> Config:
+    """How a collector is served."""
+    settings = collector.settings
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return Config(
         application(collector),
+        seconds=settings.seconds,
+        most_connections=max(_FEWEST, descriptors - _FEWEST),
         log_config=None,  # ours is in force
         access_log=False,
         proxy_headers=bool(settings.proxies),
@@ -38,10 +58,13 @@ def serve(settings: Settings, ready: Callable[[str], None]) -> None:
         ssl_certfile=str(settings.certificate) if settings.certificate else None,
         ssl_keyfile=str(settings.key) if settings.key else None,
     )
-    ready(f"{scheme}://{host}:{port}")
-    with listening:
-        Server(config, collector.news).run(sockets=[listening])
-    logs.log().info("stopped")
+
+
+def _allow_descriptors() -> None:
+    """Have as many files and connections open at once as whoever started this allows."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if most == resource.RLIM_INFINITY else min(most, _DESCRIPTORS)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
 class Server(uvicorn.Server):

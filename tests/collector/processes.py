@@ -7,15 +7,23 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
+from service_record.collector.access import Kind
 from service_record.collector.settings import Settings
-from tests.collector.serving import Client
+from service_record.collector.store import tokens as token_store
+from service_record.collector.store.database import Database
 from tests.command_line import PROGRAM
+
+_PAUSE: Final = 0.025
+"""Seconds between two reports of a host: so often may it report for ever."""
+_LONGEST: Final = 300.0
+"""Seconds that anything may take here before it is wrong."""
 
 
 @dataclass(slots=True)
@@ -72,21 +80,32 @@ class Load:
     """Of all answers -> how many."""
     retries: list[str | None] = field(default_factory=list)
     """What answers of 503 said of when to come again."""
+    seconds: list[float] = field(default_factory=list)
+    """That each answer took."""
     broken: int = 0
     """Requests without an answer."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _more: threading.Condition = field(default_factory=threading.Condition)
 
-    def wait_for(self, is_enough: Callable[["Load"], bool], seconds: float = 60.0) -> None:
-        """Until there is so much of it."""
+    def wait_for_more(self, count: int, status: int = 201) -> None:
+        """Until so many more answers of this status have come."""
+        wanted = self.statuses.get(status, 0) + count
+        self._wait(lambda: self.statuses.get(status, 0) >= wanted)
+
+    def wait_for_broken(self, count: int) -> None:
+        """Until so many requests had no answer."""
+        self._wait(lambda: self.broken >= count)
+
+    def _wait(self, is_enough: Callable[[], bool]) -> None:
         with self._more:
-            assert self._more.wait_for(lambda: is_enough(self), seconds), self.statuses
+            assert self._more.wait_for(is_enough, _LONGEST), self.statuses
 
     def report(self, connection: http.client.HTTPConnection, token: str, host: str, name: str) -> None:
         """Report one step."""
         with self._lock:
             self.sent.add(name)
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        begun = time.monotonic()
         try:
             connection.request("POST", f"/api/v1/hosts/{host}/steps", json.dumps({"name": name}), headers)
             response = connection.getresponse()
@@ -97,6 +116,7 @@ class Load:
                 self.broken += 1
         else:
             with self._lock:
+                self.seconds.append(time.monotonic() - begun)
                 self.statuses[response.status] = self.statuses.get(response.status, 0) + 1
                 if response.status == 201:
                     self.acknowledged[name] = body["id"]
@@ -106,9 +126,16 @@ class Load:
             self._more.notify_all()
 
 
+def tokens_in(database: Database, count: int = 16) -> list[str]:
+    """New tokens of administrators."""
+    new = token_store.NewToken(kind=Kind.ADMIN)
+    with database.changing() as connection:
+        return [token_store.create(connection, new, time.time()) for _ in range(count)]
+
+
 @contextlib.contextmanager
-def load(urls: list[str], client: Client, connections: int = 16) -> Iterator[Load]:
-    """Hosts that report one step after the other, until the end of the block."""
+def load(urls: Sequence[str], tokens: Sequence[str]) -> Iterator[Load]:
+    """A host for each token, which reports one step after the other, until the end of the block."""
     going = Load()
     is_over = threading.Event()
     run = os.urandom(4).hex()
@@ -118,13 +145,12 @@ def load(urls: list[str], client: Client, connections: int = 16) -> Iterator[Loa
         connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=30)
         count = 0
         while not is_over.is_set():
-            going.report(connection, client.token, f"host{number}", f"{run} {number} {count}")
+            going.report(connection, tokens[number], f"host{number}", f"{run} {number} {count}")
             count += 1
-            if connection.sock is None:  # it is down, perhaps: not all at once again
-                is_over.wait(0.02)
+            is_over.wait(_PAUSE)
         connection.close()
 
-    threads = [threading.Thread(target=reports, args=(number,)) for number in range(connections)]
+    threads = [threading.Thread(target=reports, args=(number,)) for number in range(len(tokens))]
     for thread in threads:
         thread.start()
     try:

@@ -11,12 +11,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-import uvicorn
-
 from service_record.collector.access import Kind
-from service_record.collector.api.app import application
 from service_record.collector.collector import Collector
-from service_record.collector.serve import Server
+from service_record.collector.serve import Server, config_of
 from service_record.collector.settings import Settings
 from service_record.collector.store import tokens
 
@@ -98,7 +95,8 @@ class Served:
 def served(settings: Settings, now: Callable[[], float] = time.time) -> Iterator[Served]:
     """A collector that serves until the end of the block."""
     collector = Collector(settings, now)
-    config = uvicorn.Config(application(collector), host="127.0.0.1", port=settings.port, log_level="warning")
+    config = config_of(collector)
+    config.port = settings.port
     server = Server(config, collector.news)
     thread = threading.Thread(target=server.run)
     thread.start()

@@ -2,27 +2,18 @@
 
 import asyncio
 import contextlib
-import time
 
 from sqlalchemy import func, select
 
-from service_record.collector.access import Kind
 from service_record.collector.collector import Collector
 from service_record.collector.settings import Settings
-from service_record.collector.store import tokens
 from service_record.collector.store.database import Database
 from service_record.collector.store.schema import steps
 from tests.collector.postgresql import Cluster
-from tests.collector.processes import load, process
+from tests.collector.processes import load, process, tokens_in
 from tests.collector.serving import Client
 
 FEW_REPORTS = 400
-
-
-def admin_of(database: Database) -> str:
-    """A token without the limits of a single host's: an administrator's."""
-    with database.changing() as connection:
-        return tokens.create(connection, tokens.NewToken(kind=Kind.ADMIN), time.time())
 
 
 def test_what_one_process_is_told_wakes_those_who_wait_at_another(postgresql_settings: Settings) -> None:
@@ -32,7 +23,7 @@ def test_what_one_process_is_told_wakes_those_who_wait_at_another(postgresql_set
         await asyncio.wait_for(news.wait(), 30)
 
     with process(postgresql_settings) as other, Collector(postgresql_settings) as collector:
-        client = Client(other.url, admin_of(collector.database))
+        client = Client(other.url, tokens_in(collector.database, 1)[0])
         for _ in range(3):  # whoever listens anew is told once in any case
             asyncio.run(told(collector, client))
 
@@ -49,7 +40,7 @@ def test_a_process_listens_again_when_its_connection_was_lost(
         await asyncio.wait_for(news.wait(), 30)
 
     with process(postgresql_settings) as other, Collector(postgresql_settings) as collector:
-        asyncio.run(told_within(collector, Client(other.url, admin_of(collector.database))))
+        asyncio.run(told_within(collector, Client(other.url, tokens_in(collector.database, 1)[0])))
 
 
 def test_steps_of_four_processes_are_numbered_in_the_order_of_their_commits(
@@ -60,7 +51,7 @@ def test_steps_of_four_processes_are_numbered_in_the_order_of_their_commits(
     seen = select(func.count(), func.coalesce(func.max(steps.c.id), 0)).select_from(steps)
     with contextlib.ExitStack() as stack:
         urls = [stack.enter_context(process(postgresql_settings)).url for _ in range(4)]
-        with load(urls, Client(urls[0], admin_of(database))) as going:
+        with load(urls, tokens_in(database)) as going:
             while len(going.acknowledged) < FEW_REPORTS:
                 with database.reading() as connection:
                     count, latest = connection.execute(seen).one()

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from http import HTTPStatus
 
 from sqlalchemy import select
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -77,6 +77,7 @@ def application(collector: Collector) -> Starlette:
             Unavailable: _unavailable,
             HTTPException: _http,
             OperationalError: _no_database,
+            InterfaceError: _no_database,
             PoolTimeout: _no_database,
         },
         lifespan=lifespan,

@@ -15,6 +15,14 @@ FILE: Final = "collector.sqlite"
 _BUSY: Final = 30_000  # milliseconds that one process waits for another's write
 _CACHE: Final = 32 * 1024  # KiB of pages for a connection
 _CONNECTIONS: Final = 8
+_ANSWERS: Final = {
+    "connect_timeout": 5,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,  # milliseconds
+}
+"""So that a PostgreSQL that is gone without a word is noticed; libpq's settings."""
 _WRITING: Final = 0x5352_4543
 """The advisory lock of PostgreSQL that whoever changes the database holds."""
 
@@ -35,6 +43,7 @@ class Database:
             max_overflow=0,
             pool_timeout=30,
             pool_pre_ping=not self.is_sqlite,
+            connect_args={} if self.is_sqlite else dict(_ANSWERS),
         )
         if self.is_sqlite:
             event.listen(self.engine, "connect", _prepare_sqlite)

@@ -3,6 +3,7 @@
 A change is acknowledged when that transaction is on disk. With many at once, the price of a commit is shared.
 """
 
+import logging
 import queue
 import threading
 import time
@@ -12,13 +13,16 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
 from service_record.collector.store.database import Database
 
 T = TypeVar("T")
 Item_contra = TypeVar("Item_contra", contravariant=True)
 Result_co = TypeVar("Result_co", covariant=True)
+_LOG: Final = logging.getLogger(__name__)
+_LOST: Final = (OperationalError, InterfaceError)
+"""What is raised when it is the database that fails, not a change."""
 _MOST: Final = 512
 """Changes in one transaction: beyond that the first of them would wait too long."""
 _WAITING: Final = 20_000
@@ -64,6 +68,7 @@ class Writer:
         self._announce = announce
         self._waiting: queue.Queue[_Change[Any] | None] = queue.Queue(_WAITING)
         self._is_closed = threading.Event()
+        self._closing = threading.Lock()
         self.commits = 0
         """Transactions that are on disk, and so on: counted by its thread, read by any."""
         self.changes = 0
@@ -92,19 +97,22 @@ class Writer:
 
     def close(self) -> None:
         """Write what was taken, and take no more."""
-        if not self._is_closed.is_set():
+        with self._closing:
+            was_open = not self._is_closed.is_set()
             self._is_closed.set()
+        if was_open:
             self._waiting.put(None)
         self._thread.join()
 
     def _take(self, change: _Change[T]) -> "Future[T]":
-        if self._is_closed.is_set():
-            raise Unavailable("the collector is shutting down")
         change.done.set_running_or_notify_cancel()  # whoever goes away meanwhile cannot cancel it
-        try:
-            self._waiting.put_nowait(change)
-        except queue.Full:
-            raise Unavailable("too many changes wait for the database") from None
+        with self._closing:  # nothing comes after the end
+            if self._is_closed.is_set():
+                raise Unavailable("the collector is shutting down")
+            try:
+                self._waiting.put_nowait(change)
+            except queue.Full:
+                raise Unavailable("too many changes wait for the database") from None
         return change.done
 
     def _run(self) -> None:
@@ -144,7 +152,7 @@ class Writer:
                 if self._announce is not None:
                     self._announce(connection)
         except Exception as fault:  # noqa: BLE001  # everybody is told: nothing of it is on disk
-            told = Unavailable(f"the database: {fault.orig}") if isinstance(fault, DBAPIError) else fault
+            told = _told(fault)
             for change in changes:
                 change.done.set_exception(told)
             return False
@@ -155,6 +163,14 @@ class Writer:
             else:
                 change.done.set_result(result)
         return True
+
+
+def _told(fault: Exception) -> Exception:
+    """What those are told whose changes are not on disk; what the database said is for the log."""
+    if not isinstance(fault, SQLAlchemyError):
+        return fault
+    _LOG.error("the database cannot be changed: %s", str(getattr(fault, "orig", fault)).partition("\n")[0])
+    return Unavailable("the database cannot be changed at the moment")
 
 
 def _together(connection: Connection, changes: Sequence[_Change[Any]]) -> dict[int, Any]:
@@ -168,7 +184,7 @@ def _together(connection: Connection, changes: Sequence[_Change[Any]]) -> dict[i
         try:
             with connection.begin_nested():
                 found = batch(connection, [changes[number].item for number in numbers])
-        except OperationalError:
+        except _LOST:
             raise
         except Exception:  # noqa: BLE001, S112  # one of them is at fault: each by itself, then
             continue
@@ -181,7 +197,7 @@ def _alone(connection: Connection, change: _Change[Any]) -> Any:
     try:
         with connection.begin_nested():
             return change.do(connection)
-    except OperationalError:
+    except _LOST:
         raise
     except Exception as fault:  # noqa: BLE001  # whoever asked for it is told
         return fault
