@@ -13,8 +13,8 @@ from service_record.collector.housekeeping import Housekeeper, Limits
 from service_record.collector.incoming import Incoming
 from service_record.collector.indexing import Indexer
 from service_record.collector.learnt import Learnt
-from service_record.collector.listening import Judge
 from service_record.collector.live import News
+from service_record.collector.record_judge import Judge
 from service_record.collector.settings import Settings
 from service_record.collector.store.database import Database, sqlite_url
 from service_record.collector.store.listening import Listening
