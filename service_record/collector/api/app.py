@@ -21,6 +21,7 @@ from service_record.collector.api.guard import Guard
 from service_record.collector.api.headers import SafeHeaders
 from service_record.collector.api.metrics import Metrics, metrics
 from service_record.collector.api.observing import Observed
+from service_record.collector.api.openapi import get_document
 from service_record.collector.api.serving import Serving, unavailable
 from service_record.collector.collector import Collector
 from service_record.collector.logs import fault_of, log
@@ -51,6 +52,7 @@ def application(collector: Collector) -> Starlette:
             Route("/healthz", healthy),
             Route("/readyz", ready),
             Route("/metrics", metrics),
+            Route("/api/v1/openapi.json", get_document),
             Route(STEPS, steps.post_step, methods=["POST"]),
             Route(STEPS, steps.get_step, methods=["GET"]),
             Route("/api/v1/hosts", hosts.list_hosts, methods=["GET"]),
