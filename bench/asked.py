@@ -6,10 +6,13 @@ import time
 from pathlib import Path
 from typing import Final
 
+from sqlalchemy import func, select
+
 from bench import fleet
 from service_record.collector.access import Kind, presented
 from service_record.collector.store import sessions, tokens
 from service_record.collector.store.database import Database, sqlite_url
+from service_record.collector.store.schema import hosts
 
 GROWTH: Final = (1, 100, 1_000, 10_000)
 """Numbers of hosts: what is promised is promised of the last."""
@@ -44,6 +47,18 @@ def fill(data: Path, count: int) -> tuple[str, str]:
     return session, token
 
 
+def wait_for_verdicts(data: Path) -> None:
+    """Until every host was judged: what was filled in is news to the collector."""
+    database = Database(sqlite_url(data))
+    due = select(func.count()).select_from(hosts).where(hosts.c.due_at <= time.time())
+    while True:
+        with database.reading() as connection:
+            if not connection.execute(due).scalar_one():
+                break
+        time.sleep(0.1)
+    database.close()
+
+
 def median(port: int, path: str, session: str, token: str) -> float:
     """Seconds until an answer is whole."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
@@ -66,5 +81,3 @@ def resident(process: int) -> int:
         line for line in Path(f"/proc/{process}/status").read_text().splitlines() if line.startswith("VmHWM:")
     )
     return int(line.split()[1]) * 1024
-
-

@@ -1,6 +1,6 @@
-"""`make bench-collector`: what the collector takes in, and how long readers wait, as a table in docs/collector.md.
+"""`make bench-collector`: what the collector takes in and how long readers wait; into docs/collector.md.
 
-All of it is measured at a collector in a process of its own, which this one asks over HTTP on the same machine.
+All of it is measured at a collector in a process of its own, which this one asks over HTTP on one machine.
 """
 
 import contextlib
@@ -77,6 +77,7 @@ def fleet_rows(folder: Path) -> list[Row]:
         data = folder / f"fleet-{hosts}"
         session, token = asked.fill(data, hosts)
         with collector(data) as (port, process):
+            asked.wait_for_verdicts(data)
             is_all = hosts == asked.GROWTH[-1]
             for what, path, limit in asked.ASKED if is_all else asked.ASKED[:1]:
                 seconds = asked.median(port, path, session, token)

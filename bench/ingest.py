@@ -1,4 +1,4 @@
-"""How many steps a second the collector acknowledges, all of them on disk, beside what SQLite does by itself."""
+"""How many steps a second the collector acknowledges, all on disk, beside what SQLite does by itself."""
 
 import asyncio
 import itertools
