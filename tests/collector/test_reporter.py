@@ -10,13 +10,15 @@ import pytest
 from sqlalchemy import select
 
 from service_record.collector.store.schema import hosts
-from tests.assisted_installation import CONTROL_PLANE_IGNITION, LOCAL_IGNITION, Host, new_id
+from tests.assisted_installation import CONTROL_PLANE_IGNITION, LOCAL_IGNITION, Claim, Host, new_id
+from tests.assisted_rules import AssistedRules
+from tests.assisted_server import AssistedServer
 from tests.builders import BOOT_ID, entry, failed_run, write_lines
 from tests.collector.installing import Agent
 from tests.collector.serving import Served, served, settings_in
 from tests.collector.test_bundles import eventually, indexed, rows
 from tests.command_line import Answer, service_record
-from tests.reporting_host import POINTER, ReportingHost
+from tests.reporting_host import POINTER, TOKEN, ReportingHost
 
 NEXT_BOOT = "b1" * 16
 _BOOTED = 'mount --bind "$1" /proc/sys/kernel/random/boot_id && shift && exec "$@"'
@@ -106,6 +108,26 @@ def analyze(directory: Path, server: Served, host: str) -> Answer:
     token.write_text(server.client("reader").token)
     place = f"collector://{urlsplit(server.url).netloc}/{host}"
     return service_record("analyze", "--from", place, SERVICE_RECORD_TOKEN_FILE=str(token))
+
+
+def test_a_collector_besides_an_assisted_service_gets_the_bundle_with_a_token_of_its_own(
+    tmp_path: Path, server: Served
+) -> None:
+    with AssistedServer(AssistedRules(auth_type="local")) as assisted:
+        installed = assisted.rules.add_host(stage="Rebooting")
+        assisted.rules.tokens[TOKEN] = Claim(installed.infra_env_id)
+        destination = f'ship_to = ["collector+{server.url}"]'
+        host = ReportingHost(tmp_path / "host", installed, assisted.url, destination)
+        own = server.client("host", installed.id).token
+        host.write("/etc/service-record/collector-token", own).chmod(0o600)
+        host.fail()
+
+        answer = host.report()
+
+        assert answer.status == 0, answer.err
+        assert own not in answer.out + answer.err
+        assert [own in str(one) for one in assisted.journal].count(True) == 0
+    assert (indexed(server, installed.id).verdict, len(rows(server, installed.id))) == ("failed", 1)
 
 
 def test_a_host_that_is_not_known_to_the_collector_stops_and_says_why(tmp_path: Path, server: Served) -> None:
