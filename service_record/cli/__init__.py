@@ -21,6 +21,7 @@ VERBS: Final = {
     "install": "Put the shim, drop-ins and the reporter's units onto a host.",
     "report": "Report how far this host came: one round of the boot reporter.",
     "run": "Run CMD as a recorded service or stage, and end as it ends.",
+    "ship": "Send records to a collector, as they are written.",
     "show": "Show what services did, failures first.",
     "snippet": "Print what has an installer's template record and report steps.",
     "timeline": "Show when services and their stages ran, as bars over each boot.",

@@ -1,0 +1,268 @@
+"""Sends the records of a directory to a collector: what is new in them since the last look, in batches.
+
+What is sent of a file is a stream that only grows. Of lines it is the bytes themselves. The array layouts are
+rewritten at their end, or as a whole: of them it is each entry on a line. The collector keeps how far it has
+each stream; nothing is kept here.
+"""
+
+import base64
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Final
+
+from service_record.collector_client import CollectorClient, CollectorError, host_path
+from service_record.entry import Entry
+from service_record.layout import BYTE_ORDER_MARK, read_entries
+from service_record.records import Records, open_record
+
+_HEAD: Final = 4096
+"""Bytes of the beginning of a stream that tell it from others, at most."""
+_BATCH: Final = 768 << 10
+"""Bytes of records in one request."""
+_MOST_PIECES: Final = 200
+_PIECE: Final = 256 << 10
+_MOST_ARRAY: Final = 64 << 20
+"""Bytes of a file in an array layout that is sent; it is read as a whole."""
+_LONGEST_NAME: Final = 250
+"""Characters of the name of a service; a longer one, or one that cannot be printed, is not sent."""
+_MOST_TURNS: Final = 8
+"""Answers in a row that nothing fits, after which something is wrong."""
+
+
+class NotTaken(Exception):  # noqa: N818  # what became of it, not a fault of ours
+    """The collector does not take what is sent. `is_final`: nor will it later."""
+
+    def __init__(self, reason: str, *, is_final: bool) -> None:
+        super().__init__(reason)
+        self.is_final = is_final
+
+
+@dataclass(slots=True)
+class _Sent:
+    """How far the stream of a service was sent."""
+
+    file: str = ""
+    """What tells this stream: the length and the digest of its beginning. Empty where nothing was sent."""
+    offset: int = 0
+    seen: tuple[int, ...] = ()
+    """The file as it was when nothing of it was left to send."""
+
+
+@dataclass(slots=True)
+class Sender:
+    """Sends the records of one directory, of all services or of some."""
+
+    client: CollectorClient
+    host: str
+    records: Records
+    services: frozenset[str] = frozenset()
+    sent_bytes: int = 0
+    _sent: dict[str, _Sent] = field(default_factory=dict)
+    _held: dict[tuple[str, str], int] | None = None
+
+    def send(self) -> None:
+        """Send all that is new. Raises NotTaken, and OSError where the records cannot be read."""
+        turns = 0
+        while batch := list(self._batch()):
+            before = self.sent_bytes
+            self._deliver(batch)
+            turns = 0 if self.sent_bytes > before else turns + 1
+            if turns == _MOST_TURNS:
+                raise NotTaken("the collector answers with ever other offsets", is_final=False)
+
+    def _batch(self) -> Iterator["_Piece"]:
+        """What is to be sent next."""
+        if self._held is None:
+            self._held = self._ask()
+        room, pieces = _BATCH, 0
+        for service in self._services():
+            if room <= 0 or pieces == _MOST_PIECES:
+                return
+            sent = self._sent.setdefault(service, _Sent())
+            with suppress(FileNotFoundError):  # removed at this moment
+                piece = self._next(service, sent, min(room, _PIECE))
+                if piece is not None:
+                    room, pieces = room - len(piece.data), pieces + 1
+                    yield piece
+
+    def _services(self) -> list[str]:
+        """Those that may have something new, so that the first do not keep others waiting."""
+        try:
+            there = self.records.services()
+        except FileNotFoundError:
+            return []
+        wanted = [
+            service
+            for service in there
+            if (not self.services or service in self.services)
+            and service.isprintable()
+            and len(service) <= _LONGEST_NAME
+        ]
+        return [service for service in wanted if self._is_new(service)]
+
+    def _is_new(self, service: str) -> bool:
+        sent = self._sent.get(service)
+        return sent is None or not sent.seen or sent.seen != _signature(self._path(service))
+
+    def _path(self, service: str) -> Path:
+        return self.records.directory / f"{service}.json"
+
+    def _next(self, service: str, sent: _Sent, size: int) -> "_Piece | None":
+        seen = _signature(self._path(service))
+        stream = _Stream(self._path(service))
+        try:
+            if not sent.file or not _begins_as(stream, sent.file) or not stream.has(sent.offset):
+                self._begin(service, sent, stream)
+            data = stream.read(sent.offset, size) if sent.file else b""
+        finally:
+            stream.close()
+        if not data:
+            sent.seen = seen
+            return None
+        return _Piece(service, sent.file, sent.offset, data)
+
+    def _begin(self, service: str, sent: _Sent, stream: "_Stream") -> None:
+        """Know the stream again among those that the collector has, or begin a new one."""
+        held = self._held or {}
+        for (name, file), offset in reversed(held.items()):
+            if name == service and _begins_as(stream, file) and stream.has(offset):
+                sent.file, sent.offset = file, offset
+                return
+        head = stream.read(0, _HEAD)
+        sent.file = f"{len(head)}-{_digest(head)}" if head else ""
+        sent.offset = 0
+        if (service, sent.file) in held:  # another that began alike, and was longer
+            sent.file += f"-{sum(file.startswith(sent.file) for name, file in held if name == service) + 1}"
+
+    def _ask(self) -> dict[tuple[str, str], int]:
+        """How far the collector has each stream."""
+        try:
+            known = self.client.get(host_path(self.host, "records"))
+            return {(one["service"], one["file"]): int(one["offset"]) for one in known["files"]}
+        except CollectorError as fault:
+            raise _not_taken(fault) from None
+        except (KeyError, TypeError, ValueError):
+            raise NotTaken("what answers there is no collector", is_final=False) from None
+
+    def _deliver(self, batch: list["_Piece"]) -> None:
+        """Send a batch, and go on where the collector says."""
+        body = json.dumps({"pieces": [piece.document() for piece in batch]}).encode()
+        try:
+            answer = self.client.send("POST", host_path(self.host, "records"), body=body)
+        except CollectorError as fault:
+            if fault.status != HTTPStatus.CONFLICT:
+                raise _not_taken(fault) from None
+            self._go_on(_document(fault.body))
+            return
+        self._go_on(answer)
+        self.sent_bytes += sum(len(piece.data) for piece in batch)
+
+    def _go_on(self, answer: Any) -> None:
+        """Take the offsets of an answer."""
+        try:
+            told = {(one["service"], one["file"]): int(one["offset"]) for one in answer["files"]}
+        except (KeyError, TypeError, ValueError):
+            raise NotTaken("what answers there is no collector", is_final=False) from None
+        self._held = {**(self._held or {}), **told}
+        for (service, file), offset in told.items():
+            sent = self._sent.get(service)
+            if sent is not None and sent.file == file:
+                sent.offset = offset
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Some bytes of a stream."""
+
+    service: str
+    file: str
+    offset: int
+    data: bytes
+
+    def document(self) -> dict[str, object]:
+        data = base64.b64encode(self.data).decode()
+        return {"service": self.service, "file": self.file, "offset": self.offset, "data": data}
+
+
+class _Stream:
+    """The stream of a record file, as it is now. Close it."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = open_record(path)
+        self._lines: bytes | None = None
+        head = os.pread(self._descriptor, _HEAD, 0).removeprefix(BYTE_ORDER_MARK).lstrip()
+        if head.startswith(b"["):
+            self._lines = _as_lines(os.pread(self._descriptor, _MOST_ARRAY, 0))
+
+    def read(self, offset: int, size: int) -> bytes:
+        if self._lines is not None:
+            return self._lines[offset : offset + size]
+        return os.pread(self._descriptor, size, offset)
+
+    def has(self, offset: int) -> bool:
+        """Whether it is at least so long."""
+        return offset == 0 or len(self.read(offset - 1, 1)) == 1
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+def _as_lines(array: bytes) -> bytes:
+    """The entries of an array, each on a line, and what is damaged between them.
+
+    What is damaged at the end may still be written.
+    """
+    pieces = list(read_entries(BytesIO(array)))
+    while pieces and not isinstance(pieces[-1], Entry):
+        pieces.pop()
+    return b"".join(
+        piece.to_line() if isinstance(piece, Entry) else piece.text.encode() + b"\n" for piece in pieces
+    )
+
+
+def _begins_as(stream: _Stream, file: str) -> bool:
+    """Whether a stream has the beginning that its name tells of."""
+    length, _, digest = file.partition("-")
+    if not length.isdecimal() or int(length) > _HEAD:
+        return False
+    head = stream.read(0, int(length))
+    return len(head) == int(length) and _digest(head) == digest.partition("-")[0]
+
+
+def _digest(head: bytes) -> str:
+    return hashlib.sha256(head).hexdigest()[:32]
+
+
+def _signature(path: Path) -> tuple[int, ...]:
+    """What changes with a file, or with what takes its place."""
+    try:
+        status = path.stat()
+    except OSError:
+        return ()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _document(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except ValueError:
+        return None
+
+
+def _not_taken(fault: CollectorError) -> NotTaken:
+    """A refusal is final where the same would be refused again."""
+    later = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS}
+    status = fault.status
+    is_final = (
+        status is not None
+        and HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR
+        and status not in later
+    )
+    return NotTaken(str(fault), is_final=is_final or status == HTTPStatus.INSUFFICIENT_STORAGE)
