@@ -12,6 +12,7 @@ from service_record.collector.definitions import DefinitionError, Definitions, p
 from service_record.collector.housekeeping import Housekeeper, Limits
 from service_record.collector.incoming import Incoming
 from service_record.collector.indexing import Indexer
+from service_record.collector.learnt import Learnt
 from service_record.collector.live import News
 from service_record.collector.record_judge import Judge
 from service_record.collector.settings import Settings
@@ -19,7 +20,7 @@ from service_record.collector.store.database import Database, sqlite_url
 from service_record.collector.store.listening import Listening
 from service_record.collector.store.objects import objects
 from service_record.collector.store.writer import Writer
-from service_record.collector.sweep import Learnt, Sweeper
+from service_record.collector.sweep import Sweeper
 from service_record.collector.webhook import Webhook
 
 T = TypeVar("T")
@@ -50,8 +51,8 @@ class Collector:
         self.writer = Writer(self.database, self.news.tell, announce)
         self.indexer = Indexer(self.database, self.writer, self.objects, self.incoming)
         self.judge = Judge(self.database, self.writer, now)
-        learnt = Learnt(self.database, settings.budget, self.definitions.budgets)
-        self.sweeper = Sweeper(self.database, self.writer, learnt, now)
+        self.learnt = Learnt(self.database, settings.budget, self.definitions.budgets)
+        self.sweeper = Sweeper(self.database, self.writer, self.learnt, now)
         self.news.listen(self.sweeper.wake)
         self._webhook = _webhook(settings, self.database, self.writer, now)
         if self._webhook is not None:

@@ -3,51 +3,27 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from service_record.collector.budgets import Budgets, Took
-from service_record.collector.store import judging, learning
+from service_record.collector.learnt import Learnt
+from service_record.collector.store import judging
 from service_record.collector.store.database import Database
 from service_record.collector.store.writer import Unavailable, Writer
 
-_MOST: Final = 500
+_MOST: Final = 200
 """Hosts that are judged in one transaction: others wait to write meanwhile."""
 _PAUSE: Final = 0.25
 """Seconds between two rounds at least: what comes within them is judged together."""
+_SHARE: Final = 4
+"""It rests so many times as long as a round took, at least: most of the time belongs to those who report."""
 _LONGEST: Final = 30.0
 """Seconds that it sleeps at most, should another process's news not come."""
 _AGAIN: Final = 5.0
 """Seconds until it tries again after a fault."""
 _LOG: Final = logging.getLogger(__name__)
-
-
-class Learnt:
-    """What was learnt of steps, kept for a minute."""
-
-    _FRESH: Final = 60.0
-    _MOST: Final = 10_000
-
-    def __init__(self, database: Database, default: float, given: Mapping[str, float]) -> None:
-        self._database = database
-        self._default = default
-        self._given = given
-        self._known: dict[str, tuple[float, tuple[Took, ...]]] = {}
-
-    def budgets(self, labels: Collection[str]) -> Budgets:
-        """The budgets of these steps."""
-        now = time.monotonic()
-        if len(self._known) > self._MOST:
-            self._known.clear()
-        wanted = [label for label in labels if label and label not in self._given]
-        old = [label for label in wanted if self._known.get(label, (0.0,))[0] < now - self._FRESH]
-        if old:
-            with self._database.reading() as connection:
-                self._known |= {label: (now, learning.took(connection, label)) for label in old}
-        took = {label: self._known[label][1] for label in wanted}
-        return Budgets(default=self._default, given=self._given, took=took)
 
 
 class Sweeper:
@@ -100,12 +76,14 @@ class Sweeper:
     def _run(self) -> None:
         while not self._is_closed.is_set():
             self._is_awake.clear()
+            began = time.monotonic()
             sleep = self._round()
             if sleep is None:
                 self._is_closed.wait(_AGAIN)
                 continue
+            rest = max(_PAUSE, _SHARE * (time.monotonic() - began))
             self._is_awake.wait(sleep)
-            self._is_closed.wait(_PAUSE)
+            self._is_closed.wait(rest)
 
     def _round(self) -> float | None:
         """Judge what is due; seconds until something will be again, None where it could not be judged."""

@@ -1,6 +1,6 @@
 """What readers ask: the fleet, a host, one of its builds, and what is learnt of all of them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Final, TypeVar
 
@@ -13,8 +13,6 @@ from starlette.responses import Response
 from service_record.collector.api.answers import Refusal, answer
 from service_record.collector.api.serving import Serving
 from service_record.collector.api.steps import host_name
-from service_record.collector.statistics import StepStatistics, statistics
-from service_record.collector.store import learning
 from service_record.collector.store.fleet import SHOWN_DONE, Filters, Fleet, HostSummary, fleet
 from service_record.collector.store.hosts import HostDetail, host
 from service_record.collector.verdicts import Verdict
@@ -35,14 +33,6 @@ class Hosts(msgspec.Struct):
     """How many pass all filters."""
     now: float
     """What the collector's clock says, by which all times are."""
-
-
-class Statistics(msgspec.Struct):
-    """What is learnt of steps."""
-
-    steps: tuple[StepStatistics, ...]
-    executions: int
-    """That it was learnt from: the latest ones."""
 
 
 async def list_hosts(request: Request) -> Response:
@@ -86,8 +76,7 @@ async def show_statistics(request: Request) -> Response:
     if not by <= {"group", "release"}:
         raise Refusal(HTTPStatus.BAD_REQUEST, "by is group or release")
     groups, releases = query.getlist("group"), query.getlist("release")
-    found = await asked(serving, lambda connection: _learnt(connection, groups, releases, by))
-    return answer(found)
+    return answer(await run_in_threadpool(serving.collector.learnt.statistics, groups, releases, by))
 
 
 async def reader(request: Request) -> Serving:
@@ -117,14 +106,6 @@ async def _detail(request: Request, build: int | None) -> HostDetail:
         what = name if build is None else f"build {build} of {name}"
         raise Refusal(HTTPStatus.NOT_FOUND, f"nothing is known of {what}")
     return found
-
-
-def _learnt(
-    connection: Connection, groups: Sequence[str], releases: Sequence[str], by: set[str]
-) -> Statistics:
-    found = learning.executions(connection, groups, releases)
-    told = statistics(found, by_group="group" in by, by_release="release" in by)
-    return Statistics(told, len(found))
 
 
 def _verdict(said: str) -> str:

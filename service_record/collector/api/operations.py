@@ -9,6 +9,7 @@ import msgspec
 from service_record.collector.access import Kind
 from service_record.collector.api import administration, bundles, enrolment, hosts, records, steps
 from service_record.collector.api.assisted import BASE
+from service_record.collector.learnt import Statistics
 from service_record.collector.store.hosts import HostDetail
 
 TEXT: Final = "text/plain"
@@ -232,7 +233,7 @@ OPERATIONS: Final = (
         summary="What is learnt of steps.",
         who=READERS,
         query={"group": _REPEATED, "release": _REPEATED, "by": _REPEATED},
-        answers={200: hosts.Statistics},
+        answers={200: Statistics},
     ),
     Operation(
         method="POST",

@@ -9,9 +9,7 @@ from starlette.responses import Response
 
 from service_record.collector.api.serving import Serving
 from service_record.collector.collector import Collector
-from service_record.collector.statistics import statistics
 from service_record.collector.store.fleet import groups
-from service_record.collector.store.learning import executions
 from service_record.collector.web.look import given
 from service_record.collector.web.pages import page
 
@@ -29,10 +27,10 @@ def _values(collector: Collector, query: QueryParams) -> dict[str, Any]:
     by = {name for name in ("group", "release") if name in query.getlist("by")}
     with collector.database.reading() as connection:
         known = groups(connection)
-        ended = executions(connection, asked_groups, releases)
+    learnt = collector.learnt.statistics(asked_groups, releases, by)
     return {
-        "steps": statistics(ended, by_group="group" in by, by_release="release" in by),
-        "ended": len(ended),
+        "steps": learnt.steps,
+        "ended": learnt.executions,
         "group": next(iter(asked_groups), ""),
         "release": next(iter(releases), ""),
         "by": by,
