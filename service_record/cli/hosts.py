@@ -15,7 +15,7 @@ from service_record.cli import FAILED
 from service_record.cli.opening import Unreadable
 from service_record.cli.options import display_options
 from service_record.cli.terminal import paint, print_lines, view
-from service_record.collector_client import CollectorClient, CollectorError, connect
+from service_record.collector_client import CollectorClient, CollectorError, address_of, connect
 from service_record.display.hosts import VERDICTS, Host, Hosts, change, table, wide
 from service_record.display.page import Glyphs, Line, View
 from service_record.display.text import Clock, visible
@@ -31,7 +31,8 @@ _HOME: Final = "\x1b[H\x1b[J"
     "--from",
     "place",
     metavar="URL",
-    help="collector://HOST[:PORT], collector+http://... or https://.... [default: $SERVICE_RECORD_COLLECTOR]",
+    help="collector://HOST[:PORT][/NAME], collector+http://... or https://.... "
+    "[default: $SERVICE_RECORD_COLLECTOR]",
 )
 @click.option(
     "--token-file",
@@ -91,9 +92,10 @@ def command(
     if follow and output not in {"table", "jsonl"}:
         raise click.UsageError("--follow goes with --output table or jsonl")
     wanted = {*verdicts, *(("stuck",) if stuck else ()), *(("failed",) if failed else ())}
-    question = _Question(groups, machines, tuple(sorted(wanted)), is_all=is_all)
     chosen = Clock(clock) if clock else None
     try:
+        named = (address_of(place).host,) if place and address_of(place).host else ()
+        question = _Question(groups, (*machines, *named), tuple(sorted(wanted)), is_all=is_all)
         with connect(place, token_file=token_file) as client:
             if follow:
                 _follow(client, question, output, lambda: view(chosen), color)

@@ -13,10 +13,12 @@ from service_record.collector.store import judging
 from service_record.collector.store.database import Database
 from service_record.collector.store.writer import Unavailable, Writer
 
-_MOST: Final = 500
+_MOST: Final = 200
 """Hosts that are judged in one transaction: others wait to write meanwhile."""
 _PAUSE: Final = 0.25
 """Seconds between two rounds at least: what comes within them is judged together."""
+_SHARE: Final = 4
+"""It rests so many times as long as a round took, at least: most of the time belongs to those who report."""
 _LONGEST: Final = 30.0
 """Seconds that it sleeps at most, should another process's news not come."""
 _AGAIN: Final = 5.0
@@ -74,12 +76,14 @@ class Sweeper:
     def _run(self) -> None:
         while not self._is_closed.is_set():
             self._is_awake.clear()
+            began = time.monotonic()
             sleep = self._round()
             if sleep is None:
                 self._is_closed.wait(_AGAIN)
                 continue
+            rest = max(_PAUSE, _SHARE * (time.monotonic() - began))
             self._is_awake.wait(sleep)
-            self._is_closed.wait(_PAUSE)
+            self._is_closed.wait(rest)
 
     def _round(self) -> float | None:
         """Judge what is due; seconds until something will be again, None where it could not be judged."""

@@ -1,5 +1,6 @@
 """Somebody in front of the collector's pages: a cookie, and pages as browsers parse them."""
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlencode
@@ -51,4 +52,13 @@ def signed_in(server: Served, kind: Kind | str = Kind.READER) -> Visitor:
     """Somebody who has signed in with a new token."""
     visitor = Visitor(server)
     assert visitor.sign_in(server.client(kind).token).status == 303
+    return visitor
+
+
+def analysed(visitor: Visitor, host: str) -> Visitor:
+    """Once the records of a host have been analysed, which no page waits for."""
+    until = time.monotonic() + 60
+    while "Root cause" not in visitor.page(f"/hosts/{host}").texts("h2"):
+        assert time.monotonic() < until, "no analysis came"
+        time.sleep(0.05)
     return visitor

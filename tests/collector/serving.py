@@ -15,7 +15,7 @@ from service_record.collector.access import Kind
 from service_record.collector.collector import Collector
 from service_record.collector.serve import Server, config_of
 from service_record.collector.settings import Settings
-from service_record.collector.store import tokens
+from service_record.collector.store import judging, tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,17 @@ class Served:
         new = tokens.NewToken(kind=Kind(kind), scope=scope, created_by="test")
         made = self.collector.writer.change(lambda connection: tokens.create(connection, new, time.time()))
         return Client(self.url, made.result())
+
+    def settle(self) -> None:
+        """Wait until every host that reported has its verdict."""
+        until = time.monotonic() + 30
+        while time.monotonic() < until:
+            with self.collector.database.reading() as connection:
+                due_at = judging.next_due(connection)
+            if due_at is None or due_at > self.collector.now():
+                return
+            time.sleep(0.01)
+        raise AssertionError("hosts are due, and nobody judges them")
 
     @property
     def stranger(self) -> Client:

@@ -9,7 +9,9 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, Request, expect
 
 from service_record.collector.store.schema import bundles, events
-from tests.collector import shown_fleet
+from tests.builders import failed_run
+from tests.collector import browsing, shown_fleet
+from tests.collector.browsing import analysed
 from tests.collector.chromium import chromium, signed_in
 from tests.collector.contrast import faint_texts
 from tests.collector.hostile import PAYLOADS
@@ -17,6 +19,14 @@ from tests.collector.serving import Served, served, settings_in
 
 PHONE: Final = {"viewport": {"width": 360, "height": 740}, "device_scale_factor": 2}
 FAILED, LOOPING = "web03.dc2.example.com", "web07.dc2.example.com"
+WHOLE: Final = (
+    "/login",
+    "/",
+    f"/hosts/{FAILED}",
+    f"/hosts/{FAILED}/analysis",
+    f"/hosts/{LOOPING}",
+    "/statistics?by=group&by=release",
+)
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +41,8 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with served(settings_in(tmp_path_factory.mktemp("fleet"))) as server:
         shown_fleet.fill(server)
         shown_fleet.more_of_a_host(server, FAILED)
+        shown_fleet.send_records(server, FAILED, **shown_fleet.failed_services(server.collector.now()))
+        analysed(browsing.signed_in(server), FAILED)
         yield server
 
 
@@ -119,13 +131,7 @@ def test_without_a_script_pages_are_whole(browser: Browser, fleet: Served) -> No
 
 def test_no_page_is_wider_than_a_phone(browser: Browser, fleet: Served) -> None:
     with signed_in(browser, fleet, **PHONE) as page:
-        for path in (
-            "/login",
-            "/",
-            f"/hosts/{FAILED}",
-            f"/hosts/{LOOPING}",
-            "/statistics?by=group&by=release",
-        ):
+        for path in WHOLE:
             page.goto(fleet.url + path)
             assert page.evaluate("document.documentElement.scrollWidth") == 360, path
 
@@ -133,7 +139,7 @@ def test_no_page_is_wider_than_a_phone(browser: Browser, fleet: Served) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_texts_stand_out_from_their_ground(browser: Browser, fleet: Served, scheme: str) -> None:
     with signed_in(browser, fleet, color_scheme=scheme) as page:
-        for path in ("/login", "/", f"/hosts/{FAILED}", f"/hosts/{LOOPING}", "/statistics"):
+        for path in WHOLE:
             page.goto(fleet.url + path)
             assert faint_texts(page) == [], path
 
@@ -151,9 +157,14 @@ def test_nothing_that_a_host_says_runs_in_a_page(browser: Browser, server: Serve
         shown_fleet.add(server, bundles, f"web{number}", received_at=1.0, **bundle)
         event = {"severity": payload[:16], "name": payload, "message": payload}
         shown_fleet.add(server, events, f"web{number}", received_at=1.0, **event)
+    records = {payload.replace("/", "-"): failed_run(payload, error_message=payload) for payload in PAYLOADS}
+    shown_fleet.send_records(server, "web0", **records)
     with signed_in(browser, server) as page:
         harm = _watched(page, server.url)
-        for path in ["/", "/statistics", *(f"/hosts/web{number}" for number in range(len(PAYLOADS)))]:
+        page.goto(f"{server.url}/hosts/web0")
+        expect(page.get_by_role("heading", name="Root cause")).to_be_visible()  # it comes when it is made
+        paths = ["/", "/statistics", "/hosts/web0/analysis"]
+        for path in paths + [f"/hosts/web{number}" for number in range(len(PAYLOADS))]:
             page.goto(server.url + path)
             for details in page.locator("details").all():
                 details.evaluate("element => element.open = true")

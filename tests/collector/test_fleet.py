@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import TypeVar
 
+from hypothesis import given
+from hypothesis import strategies as st
 from sqlalchemy import Connection
 
 from service_record.collector.repeats import repeated
@@ -19,6 +21,7 @@ def asked(server: Served, question: Callable[[Connection], T]) -> T:
 
 
 def shown(server: Served, limit: int = 100, offset: int = 0, **filters: object) -> Fleet:
+    server.settle()  # those in trouble come first
     return asked(server, lambda connection: fleet(connection, Filters(**filters), limit, offset))  # type: ignore[arg-type]
 
 
@@ -69,6 +72,14 @@ def test_a_host_is_shown_with_the_steps_of_its_latest_build_and_of_an_earlier_on
     assert asked(server, lambda c: logs_of(c, "web1", failed.id)) == "no disk\n" * 1000
     assert detail(server, 3) is None
     assert asked(server, lambda c: host(c, "web2")) is None
+
+
+@given(st.text("abc", max_size=40))
+def test_what_is_told_once_with_its_number_is_all_that_came_in_its_order(said: str) -> None:
+    told = repeated(said, key=str)
+
+    assert "".join("".join(one.latest) * one.count for one in told) == said
+    assert all(one.first == one.latest for one in told)
 
 
 def test_rounds_that_come_again_are_told_once() -> None:

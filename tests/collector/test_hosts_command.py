@@ -106,6 +106,7 @@ def test_hosts_are_filtered_by_group_name_and_verdict(fleet: Fleet) -> None:
     assert named("--group", "dc1") == ["web1", "web3"]
     assert named("--machine", "web?", "--stuck", "--failed") == ["web1", "web3"]
     assert named("--verdict", "done") == ["web5"]
+    assert named("--from", f"{fleet.server.url.replace('http', 'collector')}/web2") == ["web2"]
     fleet.clock.at += 25 * 3600
     assert named("-m", "web5") == []
     assert named("-m", "web5", "--all") == ["web5"]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from service_record.collector.access import presented
+from service_record.collector.settings import Rates
 from service_record.collector.store import tokens
 from service_record.collector.store.database import FILE
 from service_record.collector.web.sessions import is_local
@@ -115,6 +116,15 @@ def test_a_session_ends_after_twelve_hours(tmp_path: Path) -> None:
         assert visitor.get("/").status == 200
         clock[0] += 1
         assert visitor.get("/").status == 303
+
+
+def test_a_session_asks_no_more_often_than_its_token_may(tmp_path: Path) -> None:
+    with served(settings_in(tmp_path, rates=Rates(per_second=0.001, burst=3))) as server:
+        visitor = signed_in(server)
+        replies = [visitor.get("/statistics") for _ in range(4)]
+
+    assert [reply.status for reply in replies] == [200, 200, 200, 429]
+    assert int(replies[-1].headers["retry-after"]) > 100
 
 
 @pytest.mark.parametrize("place", ["/", "/hosts/web1?build=2", "/?group=dc1%2Frack2&all=1"])

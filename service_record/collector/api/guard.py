@@ -46,6 +46,7 @@ class Guard:
         self._rates = rates
         self._known: OrderedDict[int, _Known] = OrderedDict()
         self._failures = Failures(collector.settings.guesses)
+        self._viewers: OrderedDict[int, Bucket] = OrderedDict()
 
     async def grant(self, request: Request) -> Grant:
         """What the token of a request is good for.
@@ -68,6 +69,18 @@ class Guard:
         if wait:
             raise _too_often(f"more than {self._rates.per_second:g} requests a second with this token", wait)
         return known.grant
+
+    def admit(self, grant: Grant, request: Request) -> None:
+        """Count a request of a session that was begun with a token. Raises Refusal 429."""
+        request.state.token_id = grant.token_id
+        now = time.monotonic()
+        bucket = self._viewers.setdefault(grant.token_id, Bucket(float(self._rates.burst), now))
+        self._viewers.move_to_end(grant.token_id)
+        while len(self._viewers) > _MOST:
+            self._viewers.popitem(last=False)
+        wait = bucket.take(self._rates, now)
+        if wait:
+            raise _too_often(f"more than {self._rates.per_second:g} requests a second of one token", wait)
 
     def forget(self, token_id: int) -> None:
         """Look a token up anew: it was revoked."""

@@ -38,7 +38,7 @@ def next_due(connection: Connection) -> float | None:
 def labels_due(connection: Connection, now: float, most: int) -> frozenset[str]:
     """The latest steps of the hosts that are due, of which budgets will be needed."""
     due = select(hosts.c.progress).where(hosts.c.due_at <= now).order_by(hosts.c.due_at).limit(most)
-    return frozenset(_progress(blob).label if blob else "" for blob in connection.execute(due).scalars())
+    return frozenset(_label(blob) for blob in connection.execute(due).scalars())
 
 
 def judge_due(
@@ -48,10 +48,10 @@ def judge_due(
 
     None where there were none. Those that another process judges or changes at the moment are left to it.
     """
-    rows = [row for row in connection.execute(_DUE, {"now": now, "most": most}) if _label(row) in labels]
-    if not rows:
+    due = [(row, _known(row)) for row in connection.execute(_DUE, {"now": now, "most": most})]
+    judged = [(row, judge(known, budgets, now)) for row, known in due if _label_of(known) in labels]
+    if not judged:
         return None
-    judged = [(row, judge(_known(row), budgets, now)) for row in rows]
     changed = [(row, said) for row, said in judged if _is_changed(row, said)]
     others = [(row, said) for row, said in changed if row.verdict != said.verdict]
     connection.execute(_UPDATE_HOST, [_host_row(row, said) for row, said in judged])
@@ -62,12 +62,22 @@ def judge_due(
     return [Judged(row.name, row.verdict, said) for row, said in others]
 
 
-def _label(row: Any) -> str:
-    return _progress(row.progress).label if row.progress else ""
+class _Latest(msgspec.Struct):
+    """Of a `Progress` only what budgets depend on: the rest is skipped faster than it is read."""
+
+    label: str = ""
 
 
-def _progress(blob: bytes) -> Progress:
-    return msgspec.json.decode(blob, type=Progress)
+_LATEST: Final = msgspec.json.Decoder(_Latest)
+_PROGRESS: Final = msgspec.json.Decoder(Progress)
+
+
+def _label(blob: bytes | None) -> str:
+    return _LATEST.decode(blob).label if blob else ""
+
+
+def _label_of(known: Known) -> str:
+    return known.progress.label if known.progress else ""
 
 
 def _known(row: Any) -> Known:
@@ -77,7 +87,7 @@ def _known(row: Any) -> Known:
         heard_at=max(row.last_seen, row.updated_at or 0.0),
         group=row.group,
         release=row.release,
-        progress=_progress(row.progress) if row.progress else None,
+        progress=_PROGRESS.decode(row.progress) if row.progress else None,
         installation=_installation(row) if row.stage is not None else None,
         records=msgspec.json.decode(records, type=RecordsVerdict) if records else None,
     )

@@ -28,6 +28,7 @@ def for_readers(handler: Handler) -> Handler:
             if grant is None:
                 return _sign_in(request)
             request.state.grant = grant
+            Serving.of(request).guard.admit(grant, request)
             return await handler(request)
         except Refusal as refusal:
             return refused_page(refusal)

@@ -224,7 +224,7 @@ def _again(bar: Bar, group: Repeated[StepShown], label: str) -> Bar:
         end=None if last.status == "init" else last.received_at,
         look=_LOOKS[last.status],
         count=group.count,
-        target=f"step-{first.id}",
+        target=f"step-{last.id}",
     )
 
 
