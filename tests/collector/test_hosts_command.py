@@ -209,7 +209,7 @@ def test_on_a_terminal_it_follows_by_drawing_the_table_anew_within_the_screen(fl
     screen = seen.decode().split("\x1b[H\x1b[J")[1].splitlines()
     assert screen[-2:] == [
         "✗ web1     install  ━━━━━━   80%  Bootloader: gr…  0s      42.0s     failed",
-        "8 more lines; --group, --stuck and --failed leave some out",
+        "7 more lines; --group, --stuck and --failed leave some out",
     ]
     assert len(screen) == 7
 
