@@ -64,6 +64,7 @@ def test_nothing_of_the_host_waits_for_them_or_needs_them(unit: Path) -> None:
 
 @both
 def test_no_unit_holds_a_secret_or_takes_one_from_where_everybody_reads(unit: Path) -> None:
-    names = dict(settings(unit))
-    assert not {"environment", "environmentfile", "passenvironment"} & set(names)
-    assert names.get("setcredential", r"token:\x20") == r"token:\x20"
+    found = settings(unit)
+    assert not {"environment", "environmentfile", "passenvironment"} & {name for name, _ in found}
+    stand_ins = {value for name, value in found if name == "setcredential"}
+    assert stand_ins <= {r"token:\x20", r"collector-token:\x20"}

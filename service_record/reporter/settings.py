@@ -14,7 +14,7 @@ from service_record.display.text import visible
 from service_record.reporter.places import Places
 from service_record.reporter.setting_lines import line_of, line_of_error
 from service_record.reporter.setting_table import SETTINGS, HostLogs, Setting, Stages
-from service_record.reporter.token import read_small, read_token, reason
+from service_record.reporter.token import read_collector_token, read_small, read_token, reason
 
 _MIB: Final = 1 << 20
 _DAY: Final = 86400.0
@@ -55,6 +55,8 @@ class Settings:
     faults: tuple[str, ...] = ()
     """What is missing or bad, a line each: where, what, and what to do."""
     proxies: Proxies = field(default_factory=Proxies)
+    collector_token: str | None = field(default=None, repr=False)
+    """What collectors are sent, and nobody else is."""
     ship_to: tuple[str, ...] = ()
     """More destinations: directories, URLs to PUT to, collectors (`collector+https://…`)."""
     frequency: float = 600.0
@@ -101,16 +103,19 @@ def read_settings(places: Places, environ: Mapping[str, str]) -> Settings:
     environment = _of_environment(environ)
     given = {**file.given, **credential.given, **environment.given}
     token, token_faults = read_token(places, environ)
+    collector_token, collector_faults = read_collector_token(places, environ)
     service, missing = _service(given, token, places)
     bad = file.bad | credential.bad | environment.bad
     return Settings(
         service=service,
         proxies=Proxies(**_section(given, "proxies")),
+        collector_token=collector_token,
         faults=(
             *file.faults,
             *credential.faults,
             *environment.faults,
             *token_faults,
+            *collector_faults,
             *(fault for name, fault in missing if name not in bad),
         ),
         **{name: value for name, value in given.items() if "." not in name},

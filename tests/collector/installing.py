@@ -5,9 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from service_record.collector.access import Grant, Kind
-from service_record.collector.store import installations
-from service_record.collector.store.arrivals import Arrival, arrive
 from tests.assisted_installation import Host
 from tests.assisted_rules import BASE_PATH, Asked, AssistedRules, Told
 from tests.collector.serving import Client, Reply, Served
@@ -94,23 +91,17 @@ class Twin:
         return _seen(ours.json), _seen(json.loads(theirs.body))
 
 
-def map_host(server: Served, name: str, host: Host, *, is_single_node: bool = False) -> None:
+def map_host(server: Served, name: str, host: Host, *, is_single_node: bool = False) -> Reply:
     """Have the collector know a host of an assisted-service by a name, as an administrator does."""
-    now = server.collector.now()
-    mapped = installations.Mapped(
-        id=host.id,
-        cluster_id=str(host.cluster_id),
-        infra_env_id=host.infra_env_id,
-        role=host.role,
-        is_bootstrap=host.bootstrap,
-        is_single_node=is_single_node,
-    )
-
-    def put(connection: Any) -> None:
-        known = arrive(connection, Arrival(name, Grant(0, Kind.ADMIN), now))
-        installations.put(connection, known.id, mapped, now)
-
-    server.collector.writer.change(put).result()
+    body = {
+        "id": host.id,
+        "cluster_id": host.cluster_id,
+        "infra_env_id": host.infra_env_id,
+        "role": host.role,
+        "bootstrap": host.bootstrap,
+        "single_node": is_single_node,
+    }
+    return server.client("admin").ask("PUT", f"/api/v1/hosts/{name}", data=body)
 
 
 def form(

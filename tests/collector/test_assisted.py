@@ -338,7 +338,29 @@ def test_a_refusal_has_the_form_of_the_assisted_service(twin: Twin) -> None:
 
 def test_an_id_belongs_to_one_host(server: Served) -> None:
     host = AssistedRules().add_host()
-    map_host(server, "web1", host)
 
-    with pytest.raises(Exception, match="another host has the id"):
-        map_host(server, "web2", host)
+    assert map_host(server, "mapped1", host).status == 201
+    assert map_host(server, "mapped1", host).status == 200
+    assert map_host(server, "mapped2", host).status == 409
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"id": "web1"},
+        {"id": new_id()},
+        {"cluster_id": new_id()},
+        {"id": new_id(), "cluster_id": new_id(), "infra_env_id": "x"},
+        {"id": new_id(), "cluster_id": new_id(), "role": "king"},
+        {"id": 3, "cluster_id": new_id()},
+    ],
+)
+def test_a_host_is_not_mapped_to_half_a_thing(server: Served, said: dict[str, object]) -> None:
+    assert server.client("admin").ask("PUT", "/api/v1/hosts/mapped3", data=said).status == 400
+
+
+def test_a_host_stays_in_its_stage_when_it_is_mapped_again(twin: Twin, server: Served) -> None:
+    twin.agent.put_stage(LOCAL_IGNITION)
+    map_host(server, twin.name, twin.host)
+
+    assert twin.agent.listed()[0]["progress"]["current_stage"] == LOCAL_IGNITION

@@ -1,5 +1,6 @@
 """What administrators do over HTTP: tokens, hosts, builds, and the log of all of it."""
 
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
 
@@ -15,9 +16,11 @@ from service_record.collector.api.answers import Refusal, answer
 from service_record.collector.api.bodies import body_of, fields_of
 from service_record.collector.api.serving import Serving, administrator
 from service_record.collector.api.steps import host_name
+from service_record.collector.assisted.rules import Mapped, Refused, mapped_of
 from service_record.collector.steps import LONGEST_NAME, readable
-from service_record.collector.store import administration, audit, tokens
+from service_record.collector.store import administration, audit, installations, tokens
 from service_record.collector.store.audit import Noted
+from service_record.collector.store.installations import TakenId
 from service_record.collector.store.tokens import TokenShown
 
 _MOST_NOTED: Final = 1000
@@ -114,22 +117,41 @@ async def list_audit(request: Request) -> Response:
 
 
 async def put_host(request: Request) -> Response:
-    """`PUT /api/v1/hosts/{host}`: make a host before it reports, or change its `group` or `release`."""
+    """`PUT /api/v1/hosts/{host}`: make a host before it reports, or change its `group` or `release`.
+
+    With `id`, `cluster_id` and more it says which host of an assisted-service this is.
+    """
     serving, grant = await administrator(request)
     host = host_name(request.path_params["host"])
     said = await _fields(request)
     fields: dict[str, str] = {name: said[name] for name in ("group", "release") if name in said}
     if fields.get("group") and not names.is_group(fields["group"]):
         raise Refusal(HTTPStatus.BAD_REQUEST, names.GROUP_RULE)
+    mapped = _mapped(said)
     now = serving.collector.now()
-    subject = " ".join([host, *(f"{name}={value}" for name, value in fields.items())])
+    noted = {**fields, **({"id": mapped.id, "cluster_id": mapped.cluster_id} if mapped else {})}
+    subject = " ".join([host, *(f"{name}={value}" for name, value in noted.items())])
 
     def put(connection: Connection) -> bool:
         audit.note(connection, grant.holder, "host put", subject, now)
-        return administration.put_host(connection, host, fields, now)
+        made = administration.put_host(connection, host, fields, now)
+        if mapped is not None:
+            installations.map_host(connection, host, mapped, now)
+        return made
 
-    made = await serving.written(serving.collector.writer.change(put))
+    try:
+        made = await serving.written(serving.collector.writer.change(put))
+    except TakenId as error:
+        raise Refusal(HTTPStatus.CONFLICT, str(error)) from None
     return answer(HostPut(host, made), HTTPStatus.CREATED if made else HTTPStatus.OK)
+
+
+def _mapped(said: Mapping[str, object]) -> Mapped | None:
+    """Which host of an assisted-service is told of; None where nothing is. Raises Refusal."""
+    try:
+        return mapped_of(said)
+    except Refused as refused:
+        raise Refusal(refused.status, str(refused)) from None
 
 
 async def delete_host(request: Request) -> Response:

@@ -1,6 +1,5 @@
 """The calls of a boot reporter on an assisted-service, below `/api/assisted-install`: those and no others."""
 
-import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -24,6 +23,7 @@ from service_record.collector.assisted.rules import (
     Installation,
     Refused,
     event_of,
+    is_id,
     progressed,
     with_logs_state,
 )
@@ -137,14 +137,6 @@ def id_in_path(request: Request, name: str) -> str:
     if not is_id(text):
         raise Refused(HTTPStatus.BAD_REQUEST, f"{name} in path must be of type uuid")
     return text.lower()
-
-
-def is_id(text: str) -> bool:
-    """Whether a text is a UUID in its usual form."""
-    try:
-        return str(uuid.UUID(text)) == text.lower()
-    except ValueError:
-        return False
 
 
 async def _change(request: Request, do: Callable[[Installation, dict[str, Any]], Installation]) -> None:

@@ -15,11 +15,11 @@ from starlette.routing import Route
 
 from service_record.collector.access import Forbidden, Grant, Kind
 from service_record.collector.api.answers import Refusal, answer
-from service_record.collector.api.assisted import BASE, agent, as_assisted, id_in_path, is_id
+from service_record.collector.api.assisted import BASE, agent, as_assisted, id_in_path
 from service_record.collector.api.serving import Serving
 from service_record.collector.api.steps import host_name
 from service_record.collector.api.uploads import receive
-from service_record.collector.assisted.rules import LOGS_TYPES, Refused
+from service_record.collector.assisted.rules import LOGS_TYPES, Refused, is_id
 from service_record.collector.incoming import Arriving, TooMany
 from service_record.collector.store import bundles, installations
 from service_record.collector.store.arrivals import Arrival, group_of

@@ -4,6 +4,7 @@ The rules are those of the assisted-service's handlers as they behave. Where the
 is told as one: words that their database cannot store are a bad request, not a failure of the server.
 """
 
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -42,6 +43,53 @@ class Refused(Exception):  # noqa: N818  # an answer, not a fault
     def __init__(self, status: HTTPStatus, reason: str) -> None:
         super().__init__(reason)
         self.status = status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mapped:
+    """Which host of an assisted-service a host is."""
+
+    id: str
+    cluster_id: str
+    infra_env_id: str = ""
+    role: str = "master"
+    is_bootstrap: bool = False
+    is_single_node: bool = False
+
+
+def mapped_of(said: Mapping[str, object]) -> Mapped | None:
+    """What an administrator says of a host; None where that names no host of an assisted-service.
+
+    Raises Refused.
+    """
+    ids = {name: _text(said, name).lower() for name in ("id", "cluster_id", "infra_env_id")}
+    if not ids["id"] and not ids["cluster_id"]:
+        return None
+    for name, value in ids.items():
+        if not is_id(value) and (value or name != "infra_env_id"):
+            raise _bad(f"{name} must be of type uuid; id and cluster_id go together")
+    role = _text(said, "role") or "master"
+    if role not in ROLES:
+        raise _bad(f"role should be one of {sorted(ROLES)}")
+    return Mapped(
+        **ids,
+        role=role,
+        is_bootstrap=_is_true(said, "bootstrap"),
+        is_single_node=_is_true(said, "single_node"),
+    )
+
+
+def is_id(text: str) -> bool:
+    """Whether a text is a UUID in its usual form."""
+    try:
+        return str(uuid.UUID(text)) == text.lower()
+    except ValueError:
+        return False
+
+
+def _is_true(said: Mapping[str, object], name: str) -> bool:
+    """A form has only texts."""
+    return str(said.get(name)).lower() in {"true", "1", "yes"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

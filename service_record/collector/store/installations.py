@@ -11,7 +11,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, insert, select, update
 
 from service_record.collector.access import Forbidden, Grant
-from service_record.collector.assisted.rules import Event, Installation, Refused
+from service_record.collector.assisted.rules import Event, Installation, Mapped, Refused
 from service_record.collector.steps import LONGEST_LOGS, Status, Step, label_of
 from service_record.collector.store.arrivals import Arrival, arrive, known
 from service_record.collector.store.reports import Report, record_steps
@@ -29,18 +29,6 @@ class Installed:
     """Its name."""
     group: str
     installation: Installation
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mapped:
-    """Which host of an assisted-service a host is."""
-
-    id: str
-    cluster_id: str
-    infra_env_id: str = ""
-    role: str = "master"
-    is_bootstrap: bool = False
-    is_single_node: bool = False
 
 
 class TakenId(Exception):  # noqa: N818  # an answer, not a fault
@@ -65,6 +53,13 @@ def put(connection: Connection, host_id: int, mapped: Mapped, now: float) -> Ins
         after = replace(before, **asdict(mapped))
     _save(connection, host_id, after)
     return after
+
+
+def map_host(connection: Connection, host: str, mapped: Mapped, now: float) -> None:
+    """The same for the host of that name, which there is. Raises TakenId."""
+    found = known(connection, host)
+    if found is not None:
+        put(connection, found.id, mapped, now)
 
 
 def find(connection: Connection, installed_id: str) -> Installed | None:
