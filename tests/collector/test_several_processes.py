@@ -22,7 +22,7 @@ def test_what_one_process_is_told_wakes_those_who_wait_at_another(postgresql_set
     async def told(collector: Collector, client: Client) -> None:
         news = collector.news.subscribe()
         await asyncio.to_thread(client.step, "web1", "Disk setup")
-        await asyncio.wait_for(news.wait(), 30)
+        await asyncio.wait_for(news.wait(), 100)
 
     with process(postgresql_settings) as other, Collector(postgresql_settings) as collector:
         client = Client(other.url, tokens_in(collector.database, 1)[0])
@@ -36,10 +36,10 @@ def test_a_process_listens_again_when_its_connection_was_lost(
     async def told_within(collector: Collector, client: Client) -> None:
         news = collector.news.subscribe()
         cluster.ask("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN %'")
-        await asyncio.wait_for(news.wait(), 30)  # told that something may have changed meanwhile
+        await asyncio.wait_for(news.wait(), 100)  # told that something may have changed meanwhile
         news = collector.news.subscribe()
         await asyncio.to_thread(client.step, "web1", "Disk setup")
-        await asyncio.wait_for(news.wait(), 30)
+        await asyncio.wait_for(news.wait(), 100)
 
     with process(postgresql_settings) as other, Collector(postgresql_settings) as collector:
         asyncio.run(told_within(collector, Client(other.url, tokens_in(collector.database, 1)[0])))
