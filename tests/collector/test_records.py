@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import func, select
 
+from service_record.collector.settings import Settings
 from service_record.collector.store.records import MOST_BYTES
 from service_record.collector.store.schema import chunks, hosts
 from tests.builders import failed_run
@@ -26,9 +27,9 @@ def clock() -> Clock:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, clock: Clock) -> Iterator[Served]:
+def server(shared_settings: Settings, clock: Clock) -> Iterator[Served]:
     """One for all tests here: each has a host of its own."""
-    with served(settings_in(tmp_path_factory.mktemp("collector")), clock) as running:
+    with served(shared_settings, clock) as running:
         yield running
 
 
