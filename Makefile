@@ -2,7 +2,7 @@
 
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-collector test golden check fuzz torture bench bench-bundle examples bashes man install deb rpm standalone clean
+.PHONY: help demo demo-collector test golden check fuzz torture bench bench-bundle bench-collector examples bashes man install deb rpm standalone clean
 
 DESTDIR =
 PREFIX = /usr/local
@@ -46,6 +46,9 @@ bench: $(READY) ## measure what recording costs, and rewrite the table in docs/p
 
 bench-bundle: $(READY) ## measure a bundle of a journal of 1 GiB, and rewrite the table in docs/bundle.md
 	@$(PYTHON) -m bench.bundle
+
+bench-collector: $(READY) ## measure what the collector takes in and shows, and rewrite the table in docs/collector.md
+	@$(PYTHON) -m bench.collecting
 
 examples: $(READY) ## run the hosts of docs/examples anew (half an hour); EXAMPLES='good oom' for some of them
 	@$(PYTHON) -m examples $(EXAMPLES)

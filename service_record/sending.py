@@ -1,17 +1,18 @@
 """Sends the records of a directory to a collector: what is new in them since the last look, in batches.
 
-What is sent of a file is a stream that only grows. Of lines it is the bytes themselves. The array layouts are
-rewritten at their end, or as a whole: of them it is each entry on a line. The collector keeps how far it has
-each stream; nothing is kept here.
+What is sent of a file is a stream that only grows. Of lines it is the bytes themselves, with their secrets
+masked and of the same length. The array layouts are rewritten at their end, or as a whole: of them it is each
+entry on a line. The collector keeps how far it has each stream; nothing is kept here.
 """
 
 import base64
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from http import HTTPStatus
 from io import BytesIO
 from pathlib import Path
@@ -30,6 +31,7 @@ _MOST_PIECES: Final = 200
 _PIECE: Final = 256 << 10
 _MOST_ARRAY: Final = 64 << 20
 """Bytes of a file in an array layout that is sent; it is read as a whole."""
+_HIDDEN: Final = b"*"
 _LONGEST_NAME: Final = 250
 """Characters of the name of a service; a longer one, or one that cannot be printed, is not sent."""
 _MOST_TURNS: Final = 8
@@ -63,6 +65,8 @@ class Sender:
     host: str
     records: Records
     services: frozenset[str] = frozenset()
+    mask: Callable[[bytes], bytes] = bytes
+    """Takes the secrets out of whole lines, and leaves their lengths as they are."""
     sent_bytes: int = 0
     _sent: dict[str, _Sent] = field(default_factory=dict)
     _held: dict[tuple[str, str], int] | None = None
@@ -120,13 +124,26 @@ class Sender:
         try:
             if not sent.file or not _begins_as(stream, sent.file) or not stream.has(sent.offset):
                 self._begin(service, sent, stream)
-            data = stream.read(sent.offset, size) if sent.file else b""
+            data = self._whole_lines(stream, sent.offset, size) if sent.file else b""
         finally:
             stream.close()
         if not data:
             sent.seen = seen
             return None
         return _Piece(service, sent.file, sent.offset, data)
+
+    def _whole_lines(self, stream: "_Stream", offset: int, size: int) -> bytes:
+        """What is to be sent from there on, without secrets; an unfinished line waits for its end.
+
+        Of a line that is longer than a piece nothing can be told whole: it is masked.
+        """
+        data = stream.read(offset, size)
+        is_within = offset > 0 and stream.read(offset - 1, 1) != b"\n"
+        end = data.rfind(b"\n") + 1
+        if not end:
+            return _HIDDEN * len(data) if is_within or len(data) == size else b""
+        begin = data.find(b"\n") if is_within else 0
+        return _HIDDEN * begin + self.mask(data[begin:end])
 
     def _begin(self, service: str, sent: _Sent, stream: "_Stream") -> None:
         """Know the stream again among those that the collector has, or begin a new one."""
@@ -237,7 +254,17 @@ def _begins_as(stream: _Stream, file: str) -> bool:
 
 
 def _digest(head: bytes) -> str:
-    return hashlib.sha256(head).hexdigest()[:32]
+    """Tells beginnings apart, and tells nobody without the host's own id what is in them."""
+    return hashlib.blake2b(head, digest_size=16, key=_machine_id()).hexdigest()
+
+
+@cache
+def _machine_id() -> bytes:
+    """Which machine-id(5) asks to keep to oneself."""
+    try:
+        return Path("/etc/machine-id").read_bytes().strip()[:64]
+    except OSError:
+        return b""
 
 
 def _signature(path: Path) -> tuple[int, ...]:

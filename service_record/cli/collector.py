@@ -75,6 +75,8 @@ def serve_command(
     from service_record.collector.store.objects import ObjectError  # noqa: PLC0415
 
     _check_webhook(webhook)
+    if key and not certificate:
+        raise click.UsageError("--key: a private key is of no use without its --certificate")
     settings = Settings(
         data=data,
         database=database,

@@ -1,5 +1,6 @@
 """`service-record hosts`: what a collector knows of its hosts."""
 
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -17,13 +18,14 @@ from service_record.cli.options import display_options
 from service_record.cli.terminal import paint, print_lines, view
 from service_record.collector_client import CollectorClient, CollectorError, address_of, connect
 from service_record.display.hosts import VERDICTS, Host, Hosts, change, table, wide
-from service_record.display.page import Glyphs, Line, View
+from service_record.display.page import Glyphs, Ink, Line, View
 from service_record.display.text import Clock, visible
 
 _PAGE: Final = 1000
 _SECONDS: Final = 2.0
 """Between two looks while it follows."""
 _HOME: Final = "\x1b[H\x1b[J"
+_FALLBACK: Final = (80, 24)
 
 
 @click.command("hosts")
@@ -186,12 +188,21 @@ def _follow(
         known = {host.name: host.revision for host in found.hosts}
         at = replace(seen(), now=datetime.fromtimestamp(found.now, UTC))
         if is_screen:
-            _write([*table(found, client.url, at)], color, before=_HOME)
+            _write(_on_screen([*table(found, client.url, at)]), color, before=_HOME)
         elif output == "jsonl":
             _write_documents(changed, found.now)
         else:
             _write([change(host, found.now, at) for host in changed], color)
         time.sleep(_SECONDS)
+
+
+def _on_screen(lines: list[Line]) -> list[Line]:
+    """As many as the terminal has room for: those in trouble are on top."""
+    room = shutil.get_terminal_size(_FALLBACK).lines - 1
+    if len(lines) <= room:
+        return lines
+    more = f"{len(lines) - room + 1} more lines; --group, --stuck and --failed leave some out"
+    return [*lines[: room - 1], ((more, Ink.FAINT),)]
 
 
 def _write(lines: list[Line], color: str, before: str = "") -> None:

@@ -5,11 +5,14 @@ import random
 import signal
 import socket
 import threading
+from io import BytesIO
 from pathlib import Path
+from time import monotonic
 from typing import Final
 
 import click
 
+from service_record.cli import REFUSED
 from service_record.cli.opening import Unreadable
 from service_record.cli.options import service_argument
 from service_record.collector_client import (
@@ -22,10 +25,14 @@ from service_record.collector_client import (
 )
 from service_record.display.text import visible
 from service_record.records import Records
+from service_record.redaction import Rules, known_secrets, residual
+from service_record.redaction.in_place import masked_in_place
 from service_record.sending import NotTaken, Sender
 from service_record.watching import Watch
 
 NOT_DELIVERED: Final = 75
+_KNOWN: Final = 60.0
+"""Seconds for which the secrets of this host are known."""
 _FIRST_WAIT: Final = 1.0
 _LONGEST_WAIT: Final = 60.0
 _TOGETHER: Final = 0.2
@@ -74,8 +81,8 @@ def command(
 ) -> None:
     """Send records to a collector, as they are written.
 
-    What the collector has already is not sent again, whoever sent it and whenever. What cannot be delivered
-    ends it with 75; with --follow it goes on until it can be.
+    Secrets of this host are masked. What the collector has already is not sent again, whoever sent it and
+    whenever. What cannot be delivered ends it with 75; with --follow it goes on until it can be.
 
     \b
     Examples:
@@ -89,7 +96,7 @@ def command(
     except CollectorError as error:
         raise Unreadable(visible(str(error))) from None
     with client:
-        sender = Sender(client, name.lower(), records, frozenset(services))
+        sender = Sender(client, name.lower(), records, frozenset(services), _Masking().masked)
         if follow:
             _follow(sender, records.directory)
         else:
@@ -141,6 +148,30 @@ def _tried(sender: Sender, waits: "_Waits") -> NotTaken | None:
         click.echo("Delivered again", err=True)
     waits.reset()
     return None
+
+
+class _Masking:
+    """Takes the secrets of this host out of lines; which they are is looked up again each minute."""
+
+    def __init__(self) -> None:
+        self._rules: Rules | None = None
+        self._at = 0.0
+
+    def masked(self, lines: bytes) -> bytes:
+        """Lines without secrets, and of the same length. Raises _Leaking where one still is in them."""
+        if self._rules is None or monotonic() > self._at + _KNOWN:
+            self._rules = Rules(known_secrets(Path("/"), os.environ).secrets)
+            self._at = monotonic()
+        masked = masked_in_place(lines, self._rules)
+        if residual(self._rules, BytesIO(masked)) is not None:
+            raise _Leaking("a secret of this host would have left it: nothing of that was sent")
+        return masked
+
+
+class _Leaking(click.ClickException):
+    """A secret would have left the host."""
+
+    exit_code = REFUSED
 
 
 class _Waits:

@@ -1,7 +1,9 @@
 """Serves a collector's application by uvicorn."""
 
+import errno
 import resource
 import socket
+import ssl
 import sys
 from collections.abc import Callable
 from typing import Final
@@ -33,11 +35,15 @@ def serve(settings: Settings, ready: Callable[[str], None]) -> None:
     logs.configure(settings.log_level)
     _allow_descriptors()
     collector = Collector(settings)
-    config = config_of(collector)
+    try:
+        config = config_of(collector)
+        _check_certificate(config, settings)
+    except BaseException:
+        collector.close()
+        raise
     ready(f"{scheme}://{host}:{port}")
     with listening:
         Server(config, collector.news).run(sockets=[listening])
-    logs.log().info("stopped")
 
 
 def config_of(collector: Collector) -> Config:
@@ -58,6 +64,15 @@ def config_of(collector: Collector) -> Config:
         ssl_certfile=str(settings.certificate) if settings.certificate else None,
         ssl_keyfile=str(settings.key) if settings.key else None,
     )
+
+
+def _check_certificate(config: Config, settings: Settings) -> None:
+    """Raise OSError, with the file's name, where TLS cannot be spoken with it."""
+    try:
+        config.load()
+    except ssl.SSLError as error:
+        reason = f"no certificate with its private key: {error.reason or error}"
+        raise OSError(errno.EINVAL, reason, str(settings.certificate)) from None
 
 
 def _allow_descriptors() -> None:

@@ -1,6 +1,8 @@
 """`service-record hosts`, as people and programs see it."""
 
 import json
+import os
+import pty
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -183,6 +185,33 @@ def test_a_token_that_may_not_read_is_refused(fleet: Fleet) -> None:
         3,
         f"{fleet.server.url}: 403: a token of kind host reads nothing\n",
     )
+
+
+def test_on_a_terminal_it_follows_by_drawing_the_table_anew_within_the_screen(fleet: Fleet) -> None:
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [*PROGRAM, "hosts", "--follow", "--color", "never"],
+        env=environment(
+            SERVICE_RECORD_COLLECTOR=fleet.server.url,
+            SERVICE_RECORD_TOKEN_FILE=str(fleet.token),
+            COLUMNS="80",
+            LINES="8",
+        ),
+        stdout=theirs,
+    ) as following:
+        os.close(theirs)
+        seen = b""
+        while seen.count(b"\x1b[H\x1b[J") < 2:
+            seen += os.read(ours, 65536)
+        following.terminate()
+    os.close(ours)
+
+    screen = seen.decode().split("\x1b[H\x1b[J")[1].splitlines()
+    assert screen[-2:] == [
+        "✗ web1     install  ━━━━━━   80%  Bootloader: gr…  0s      42.0s     failed",
+        "7 more lines; --group, --stuck and --failed leave some out",
+    ]
+    assert len(screen) == 7
 
 
 def test_it_follows_what_changes(fleet: Fleet) -> None:

@@ -294,3 +294,44 @@ def test_a_plain_directory_is_read_without_what_asks_collectors(directory: Path)
     )
 
     assert subprocess.run([PROGRAM[0], "-c", program], check=False, capture_output=True).returncode == 0
+
+
+# What never leaves the host
+
+
+def test_a_secret_in_a_line_is_masked_and_the_rest_goes_on_behind_it(
+    server: Served, host: str, directory: Path
+) -> None:
+    message = "Authorization: Bearer c2VjcmV0LXRva2VuLW9mLXRoZS1yZWdpc3RyeQ refused"
+    run = failed_run("pull", error_message=message)
+    write_lines(directory / "job.json", *run, entry(at=100))
+    token = token_file(directory, server.client("host", host))
+
+    answer = service_record(
+        "ship", "--to", server.url, "--host", host, "--from", directory, "--token-file", token
+    )
+
+    assert answer.status == 0, answer.err
+    sent = held(server, host, "job")
+    assert len(sent) == (directory / "job.json").stat().st_size + 1
+    assert b"c2VjcmV0LXRva2Vu" not in sent
+    assert sent.count(b"refused") == 2
+    assert "redacted" in read(server, directory, host, "show", "--output", "json").out
+
+
+def test_a_line_that_is_not_finished_waits_and_one_without_an_end_is_hidden(
+    server: Served, host: str, directory: Path
+) -> None:
+    endless = b"s3cret" * 60_000
+    path = write_lines(directory / "job.json", entry(), b'{"timestamp": "2026')
+    sending = sender(server, host, directory)
+    sending.send()
+    assert held(server, host, "job") == entry().to_line() + b"\n"
+
+    path.write_bytes(path.read_bytes() + endless + b"\n" + entry(at=1).to_line())
+    sending.send()
+
+    sent = held(server, host, "job")
+    assert len(sent) == path.stat().st_size + 1
+    assert b"s3cret" not in sent
+    assert sent.endswith(entry(at=1).to_line() + b"\n")

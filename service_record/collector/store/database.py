@@ -13,7 +13,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 FILE: Final = "collector.sqlite"
 _BUSY: Final = 30_000  # milliseconds that one process waits for another's write
-_CACHE: Final = 32 * 1024  # KiB of pages for a connection
+_CACHE: Final = 8 * 1024  # KiB of pages for a connection; the kernel keeps the others
 _CONNECTIONS: Final = 8
 _ANSWERS: Final = {
     "connect_timeout": 5,

@@ -14,7 +14,8 @@ _COLUMNS = ("Machine", "Action", "Progress", "Last message", "Last update", "Tot
 
 def hosts_html(found: Hosts, source: str, view: View) -> str:
     """The page of `hosts --output html`."""
-    lead = [element("p", tally(found), class_="strong"), element("p", source, class_="faint")]
+    at = element("p", f"as of {_moment(found.now, view)}", class_="faint")
+    lead = [element("p", tally(found), class_="strong"), at]
     heads = element("tr", *(element("th", name, scope="col") for name in _COLUMNS))
     rows = (_row(host, found.now, view) for host in found.hosts)
     table = element("table", element("thead", heads), element("tbody", *rows))
