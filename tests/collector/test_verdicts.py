@@ -395,7 +395,6 @@ def test_a_step_that_tells_how_far_it_is_still_goes_on() -> None:
     host = Host().says("Packages", "init").says("Packages", percentage=40)
     assert host.known.progress is not None
 
-    found = ended(host.known.progress, step_of({"name": "Packages", "status": "done"}), host.now + MINUTE)
+    (found,) = ended(host.known.progress, step_of({"name": "Packages", "status": "done"}), host.now + MINUTE)
 
-    assert found is not None
     assert found.seconds == 2 * MINUTE
