@@ -88,7 +88,7 @@ def _megabytes(process: int) -> int:
 
 
 def main() -> None:
-    """Fill a database, ask for pages, and print what that took: the first time, in the middle, and at best."""
+    """Fill a database, ask for pages, and print what that took: first, in the middle, and at best."""
     with tempfile.TemporaryDirectory() as directory:
         database = Database(sqlite_url(Path(directory)))
         database.migrate()

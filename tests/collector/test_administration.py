@@ -80,9 +80,9 @@ def test_a_token_ends_when_it_expires(tmp_path: Path) -> None:
     ],
 )
 def test_a_token_that_makes_no_sense_is_refused_with_what_would(
-    server: Served, fields: dict[str, str], said: str
+    sqlite_server: Served, fields: dict[str, str], said: str
 ) -> None:
-    reply = server.client("admin").ask("POST", "/api/v1/tokens", form=fields)
+    reply = sqlite_server.client("admin").ask("POST", "/api/v1/tokens", form=fields)
 
     assert reply.status == 400
     assert said in reply.json["detail"]
@@ -100,15 +100,15 @@ def test_an_enrolment_token_is_good_for_one_token_of_a_host(server: Served) -> N
     assert template.post("/api/v1/enrol", host="web2").status == 401
 
 
-def test_whoever_accepts_json_is_enrolled_in_json(server: Served) -> None:
-    template = made(server.client("admin"), "enrolment")
+def test_whoever_accepts_json_is_enrolled_in_json(sqlite_server: Served) -> None:
+    template = made(sqlite_server.client("admin"), "enrolment")
 
     reply = template.ask(
         "POST", "/api/v1/enrol", data={"host": "web1"}, headers={"Accept": "application/json"}
     )
 
     assert reply.json["host"] == "web1"
-    assert Client(server.url, reply.json["token"]).step("web1", "Disk setup").status == 201
+    assert Client(sqlite_server.url, reply.json["token"]).step("web1", "Disk setup").status == 201
 
 
 @pytest.mark.parametrize(
@@ -213,9 +213,9 @@ def test_what_administrators_did_is_in_the_audit_log_latest_first(server: Served
     assert server.client("reader").get("/api/v1/audit").status == 403
 
 
-def test_nobody_but_an_administrator_administers(server: Served) -> None:
+def test_nobody_but_an_administrator_administers(sqlite_server: Served) -> None:
     for kind, scope in (("host", "web1"), ("group", "dc1"), ("reader", ""), ("enrolment", "")):
-        client = server.client(kind, scope)
+        client = sqlite_server.client(kind, scope)
         assert client.post("/api/v1/tokens", kind="admin").status == 403
         assert client.ask("PUT", "/api/v1/hosts/web1", data={}).status == 403
         assert client.ask("DELETE", "/api/v1/hosts/web1").status == 403

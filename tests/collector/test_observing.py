@@ -47,13 +47,13 @@ def metric(text: str, name: str) -> float:
     return float(value)
 
 
-def test_metrics_count_what_was_taken_how_the_fleet_is_and_what_was_written(server: Served) -> None:
-    host = server.client("host", "web1")
+def test_metrics_count_what_was_taken_how_the_fleet_is_and_what_was_written(sqlite_server: Served) -> None:
+    host = sqlite_server.client("host", "web1")
     host.step("web1", "Disk setup", "init")
     host.get("/api/v1/hosts/web1/steps", name="Disk setup", status="done")
     host.step("web2", "Disk setup")
 
-    told = server.client("reader").get("/metrics")
+    told = sqlite_server.client("reader").get("/metrics")
 
     text = told.body.decode()
     assert told.headers["content-type"].startswith("text/plain")
@@ -66,17 +66,17 @@ def test_metrics_count_what_was_taken_how_the_fleet_is_and_what_was_written(serv
     assert metric(text, "service_record_commits_total") >= 2
 
 
-def test_metrics_are_for_those_who_may_read(server: Served) -> None:
-    assert server.stranger.get("/metrics").status == 401
-    assert server.client("host", "web1").get("/metrics").status == 403
+def test_metrics_are_for_those_who_may_read(sqlite_server: Served) -> None:
+    assert sqlite_server.stranger.get("/metrics").status == 401
+    assert sqlite_server.client("host", "web1").get("/metrics").status == 403
 
 
-def test_paths_and_methods_that_anybody_makes_up_do_not_become_metrics(server: Served) -> None:
+def test_paths_and_methods_that_anybody_makes_up_do_not_become_metrics(sqlite_server: Served) -> None:
     for number in range(20):
-        server.stranger.ask("GET", f"/made/up/{number}")
-        server.stranger.ask(f"MADE{number}", "/healthz")
+        sqlite_server.stranger.ask("GET", f"/made/up/{number}")
+        sqlite_server.stranger.ask(f"MADE{number}", "/healthz")
 
-    text = server.client("admin").get("/metrics").body.decode()
+    text = sqlite_server.client("admin").get("/metrics").body.decode()
 
     assert "made" not in text.lower()
 

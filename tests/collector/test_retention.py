@@ -13,9 +13,10 @@ from sqlalchemy import func, insert, select, update
 from service_record.collector.collector import Collector
 from service_record.collector.housekeeping import Housekeeper, Limits, orphans
 from service_record.collector.retention import Build, plan
+from service_record.collector.settings import Settings
 from service_record.collector.store import hosts as shown
 from service_record.collector.store.schema import audit, builds, bundles, chunks, hosts, steps
-from tests.collector.serving import Served, served, settings_in
+from tests.collector.serving import Served, served
 from tests.command_line import service_record
 
 NOW = 1_800_000_000.0
@@ -80,11 +81,11 @@ class Clock:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[tuple[Served, Clock]]:
+def house(settings: Settings) -> Iterator[tuple[Served, Clock]]:
     """A collector with a host of five builds, a day apart, of which the second and the fourth failed."""
     clock = Clock()
     clock.now = NOW - 5 * DAY
-    with served(settings_in(tmp_path, keep_days=0.5), clock) as server:
+    with served(replace(settings, keep_days=0.5), clock) as server:
         admin = server.client("admin")
         for number in range(1, 6):
             admin.step("web1", "Disk setup", "done", build=f"b{number}", logs=f"{number}" * 100)
@@ -196,19 +197,20 @@ def test_of_live_records_only_files_go_that_others_replaced(house: tuple[Served,
 
 def test_prune_says_what_it_would_forget_and_then_forgets_it(house: tuple[Served, Clock]) -> None:
     server, _ = house
-    data = server.collector.settings.data
+    settings = server.collector.settings
+    where = ("--data", settings.data, "--database", settings.database)
 
     # The command's clock is the true one, and these builds are of the year 2027.
     with server.collector.database.changing() as connection:
         connection.execute(update(builds).values(updated_at=builds.c.updated_at - 20 * 365 * DAY))
-    would = service_record("collector", "prune", "--keep-days", 1, "--dry-run", "--data", data)
+    would = service_record("collector", "prune", "--keep-days", 1, "--dry-run", *where)
     assert left(server)[0] == [1, 2, 3, 4, 5]
-    did = service_record("collector", "prune", "--keep-days", 1, "--data", data)
+    did = service_record("collector", "prune", "--keep-days", 1, *where)
 
     assert would.out.startswith("would forget 2 builds, 2 steps, 2 bundles: about ")
     assert did.out.startswith("forgot 2 builds, 2 steps, 2 bundles: about ")
     assert left(server)[0] == [2, 4, 5]
-    entries = service_record("collector", "audit", "--output", "json", "--data", data)
+    entries = service_record("collector", "audit", "--output", "json", *where)
     assert json.loads(entries.out)[0]["action"] == "retention"
 
 

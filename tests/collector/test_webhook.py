@@ -15,6 +15,7 @@ from sqlalchemy import insert, select
 
 from service_record.collector import signing
 from service_record.collector.collector import Collector
+from service_record.collector.settings import Settings
 from service_record.collector.store import administration
 from service_record.collector.store.schema import hosts, notices
 from service_record.collector.webhook import LEASE, Webhook
@@ -64,8 +65,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    with receiving() as receiver, Collector(settings_in(tmp_path), lambda: NOW) as collector:
+def desk(settings: Settings) -> Iterator[Desk]:
+    with receiving() as receiver, Collector(settings, lambda: NOW) as collector:
         yield Desk(collector, receiver)
 
 
