@@ -4,7 +4,7 @@ import json
 import os
 import pwd
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,15 +55,13 @@ def opened(data: Path, database: str, *, may_make: bool = False) -> Iterator["Da
     elif not database and not (data / FILE).exists():
         click.echo(f"Error: {data / FILE}: no collector keeps anything here; name its --data", err=True)
         raise click.exceptions.Exit(UNREADABLE)
-    found = Database(database or sqlite_url(data))
     try:
-        found.migrate()
-        yield found
+        with closing(Database(database or sqlite_url(data))) as found:
+            found.migrate()
+            yield found
     except DatabaseError as error:
         click.echo(f"Error: {error}", err=True)
         raise click.exceptions.Exit(UNREADABLE) from None
-    finally:
-        found.close()
 
 
 def actor() -> str:

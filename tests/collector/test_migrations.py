@@ -8,12 +8,12 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Column, Connection, insert, inspect, text, update
+from sqlalchemy import Column, Connection, insert, inspect, select, text, update
 
 from service_record.collector.access import Grant, Kind
 from service_record.collector.steps import Status, Step
 from service_record.collector.store import database as database_module
-from service_record.collector.store.database import Database, sqlite_url
+from service_record.collector.store.database import Database, DatabaseError, sqlite_url
 from service_record.collector.store.reports import Report, record_steps
 from service_record.collector.store.schema import counters, metadata, steps
 
@@ -122,6 +122,47 @@ def test_a_migration_that_was_made_is_not_made_again(empty: Database) -> None:
 
     with empty.reading() as connection:
         assert content(connection) == before
+
+
+def test_the_tables_of_a_later_version_are_left_alone(empty: Database) -> None:
+    empty.migrate()
+    with empty.changing() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+
+    with pytest.raises(DatabaseError, match=r": a later version of service-record has been here$"):
+        empty.migrate()
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("nonsense", "the database's URL is none: postgresql://USER@HOST/NAME"),
+        ("postgresql:/u:secret@h", "the database's URL is none: postgresql://USER@HOST/NAME"),
+        ("mysql://u:secret@h/db", "mysql://u:***@h/db: only postgresql://USER@HOST/NAME can be used"),
+    ],
+)
+def test_a_url_of_no_database_of_ours_is_told_without_its_password(url: str, said: str) -> None:
+    with pytest.raises(DatabaseError) as caught:
+        Database(url)
+
+    assert str(caught.value) == said
+
+
+def test_a_database_that_does_not_answer_is_told_in_one_line_without_its_password() -> None:
+    with pytest.raises(DatabaseError, match=r"^postgresql://u:\*\*\*@127.0.0.1:1/db: .*refused$"):
+        Database("postgresql://u:secret@127.0.0.1:1/db").migrate()
+
+
+def test_readers_see_one_state_of_the_database_and_change_nothing(empty: Database) -> None:
+    empty.migrate()
+    asked = select(counters.c.latest)
+    with empty.reading() as reading:
+        before = reading.execute(asked).scalar_one()
+        with empty.changing() as changing:
+            changing.execute(update(counters).values(latest=7))
+        assert reading.execute(asked).scalar_one() == before
+    with empty.reading() as reading:
+        assert reading.execute(asked).scalar_one() == 7
 
 
 def test_numbers_of_steps_that_are_gone_are_given_to_no_other(empty: Database) -> None:

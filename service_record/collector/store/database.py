@@ -8,7 +8,7 @@ from typing import Final
 
 from sqlalchemy import Connection, Engine, create_engine, event, func, select
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 FILE: Final = "collector.sqlite"
@@ -32,10 +32,13 @@ class DatabaseError(Exception):
 
 
 class Database:
-    """Connections to it. Reading is for many threads at once; changes go through `writer.Writer`."""
+    """Connections to it. Reading is for many threads at once; changes go through `writer.Writer`.
+
+    Raises DatabaseError where the URL is none of PostgreSQL or SQLite.
+    """
 
     def __init__(self, url: str | URL) -> None:
-        self.url = make_url(url)
+        self.url = _url(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self.engine: Engine = create_engine(
             self.url if self.is_sqlite else self.url.set(drivername="postgresql+psycopg"),
@@ -57,7 +60,12 @@ class Database:
     def reading(self) -> Iterator[Connection]:
         """A connection that sees one state of the database, and changes nothing."""
         with self.engine.connect() as connection:
-            yield connection
+            if self.is_sqlite:
+                yield connection
+            else:
+                yield connection.execution_options(
+                    isolation_level="REPEATABLE READ", postgresql_readonly=True
+                )
 
     @contextmanager
     def changing(self) -> Iterator[Connection]:
@@ -81,6 +89,7 @@ class Database:
         """Make the tables, or bring those of an earlier version up to date. Raises DatabaseError."""
         from alembic import command  # noqa: PLC0415  # only at the start
         from alembic.config import Config  # noqa: PLC0415
+        from alembic.util import CommandError  # noqa: PLC0415
 
         config = Config()
         config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
@@ -88,6 +97,8 @@ class Database:
             with self.changing() as connection:
                 config.attributes["connection"] = connection
                 command.upgrade(config, revision)
+        except CommandError:
+            raise DatabaseError(f"{self.url}: a later version of service-record has been here") from None
         except (SQLAlchemyError, OSError) as error:
             raise DatabaseError(f"{self.url}: {_first_line(error)}") from error
 
@@ -95,6 +106,17 @@ class Database:
 def sqlite_url(data: Path) -> URL:
     """The database in a folder of the collector's own."""
     return URL.create("sqlite", database=str(data / FILE))
+
+
+def _url(text: str | URL) -> URL:
+    """The URL of a database that is one of ours. Raises DatabaseError, which may not tell a password."""
+    try:
+        url = make_url(text)
+    except ArgumentError:
+        raise DatabaseError("the database's URL is none: postgresql://USER@HOST/NAME") from None
+    if url.get_backend_name() not in {"sqlite", "postgresql"}:
+        raise DatabaseError(f"{url}: only postgresql://USER@HOST/NAME can be used")
+    return url
 
 
 def _first_line(error: Exception) -> str:
