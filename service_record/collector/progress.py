@@ -156,6 +156,8 @@ def _completes(step: Step) -> bool:
 
 
 def _open(progress: Progress, step: Step, now: float) -> dict[str, float]:
+    if step.status is Status.REPORTED:  # how far a step is that goes on
+        return progress.open
     rest = {label: since for label, since in progress.open.items() if label != step.label}
     if step.status is Status.INIT and len(rest) < _MOST_LABELS:
         rest[step.label] = now

@@ -82,6 +82,15 @@ def test_a_step_that_began_again_had_no_end() -> None:
     assert bars(found, "net") == [(12, 12, "success", 1)]
 
 
+def test_what_is_reported_of_a_step_that_goes_on_is_no_bar_of_its_own() -> None:
+    told = [("packages", "reported", 10.0 + at) for at in range(4)]
+
+    found = drawn(("packages", "init", 5), *told, ("packages", "done", 30), ("note", "reported", 40))
+
+    assert bars(found, "packages") == [(5, 30, "success", 1)]
+    assert bars(found, "note") == [(40, 40, "told", 1)]
+
+
 def test_a_loop_is_one_bar_that_says_how_often() -> None:
     rounds = [
         (name, "init", 10.0 * number + at) for number in range(14) for name, at in (("pxe", 0), ("ks", 5))

@@ -23,7 +23,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with served(settings_in(tmp_path_factory.mktemp("fleet"))) as server:
         shown_fleet.fill(server)
         shown_fleet.more_of_a_host(server, FAILED)
-        shown_fleet.send_records(server, FAILED, **shown_fleet.failed_services(server.collector.now()))
+        shown_fleet.send_records(server, FAILED, **shown_fleet.failed_services(server.collector.now() - 20))
         analysed(signed_in(server), FAILED)
         yield server
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from service_record.collector.budgets import Basis, Budgets, Took, of_stage
-from service_record.collector.progress import Progress, advance, begins_build, first
+from service_record.collector.progress import Progress, advance, begins_build, ended, first
 from service_record.collector.reading import step_of
 from service_record.collector.steps import Step
 from service_record.collector.verdicts import (
@@ -389,3 +389,12 @@ TestJudged = Judged.TestCase
 TestJudged.settings = settings(
     max_examples=60, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
+
+
+def test_a_step_that_tells_how_far_it_is_still_goes_on() -> None:
+    host = Host().says("Packages", "init").says("Packages", percentage=40)
+    assert host.known.progress is not None
+
+    (found,) = ended(host.known.progress, step_of({"name": "Packages", "status": "done"}), host.now + MINUTE)
+
+    assert found.seconds == 2 * MINUTE

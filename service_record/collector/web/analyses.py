@@ -5,6 +5,7 @@ No page waits for one: it is shown without at first, and has it as news.
 
 import logging
 import threading
+import time
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from service_record.collector.store.sources import Source, source_of, write_reco
 
 _MOST: Final = 64
 """Hosts whose analyses are kept."""
+_REST: Final = 5.0
+"""Seconds between two analyses of a host that sends records as they are written."""
 _log: Final = logging.getLogger(__name__)
 
 
@@ -40,13 +43,26 @@ class AnalysisSeen:
         return "" if self.source is None else f"{self.source.mark} {self.is_pending}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """An analysis that was made, of what, and when by the monotonic clock."""
+
+    mark: str
+    analysis: Analysis
+    at: float
+
+    @property
+    def is_fresh(self) -> bool:
+        return time.monotonic() < self.at + _REST
+
+
 class Analyses:
     """Those that were looked at lately. Close it before the collector."""
 
     def __init__(self, collector: Collector) -> None:
         self._collector = collector
         self._lock = threading.Lock()
-        self._known: OrderedDict[str, tuple[str, Analysis]] = OrderedDict()
+        self._known: OrderedDict[str, _Made] = OrderedDict()
         self._pending: set[str] = set()
         self._is_stopped = threading.Event()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="analyses")
@@ -63,14 +79,15 @@ class Analyses:
         if source is None:
             return AnalysisSeen(None)
         with self._lock:
-            mark, analysis = self._known.get(host, ("", None))
-            if mark == source.mark:
+            known = self._known.get(host)
+            if known is not None and known.mark == source.mark:
                 self._known.move_to_end(host)
-                return AnalysisSeen(source, analysis)
-            if host not in self._pending and not self._is_stopped.is_set():
+                return AnalysisSeen(source, known.analysis)
+            may_rest = known is not None and known.is_fresh and not source.key
+            if not may_rest and host not in self._pending and not self._is_stopped.is_set():
                 self._pending.add(host)
                 self._pool.submit(self._make, host, source)
-        return AnalysisSeen(source, analysis, is_pending=True)
+        return AnalysisSeen(source, known.analysis if known else None, is_pending=True)
 
     def _make(self, host: str, source: Source) -> None:
         try:
@@ -85,7 +102,7 @@ class Analyses:
             made = Analysis(left_out=("not read: the analysis failed",))
         with self._lock:
             self._pending.discard(host)
-            self._known[host] = source.mark, made
+            self._known[host] = _Made(source.mark, made, time.monotonic())
             self._known.move_to_end(host)
             while len(self._known) > _MOST:
                 self._known.popitem(last=False)

@@ -11,7 +11,8 @@ from service_record.collector.analysis import ServiceRan
 from service_record.collector.repeats import Repeated
 from service_record.collector.store.boots import Boot
 from service_record.collector.store.hosts import BuildSummary, StepShown
-from service_record.collector.web.words import LOOKS, SIGNS, took
+from service_record.collector.web.words import LOOKS, SIGNS
+from service_record.display.text import duration
 from service_record.display.timeline.axis import offset, ticks
 
 _ROOM: Final = 95.0
@@ -130,7 +131,7 @@ class Timeline:
         if longest.look == "told":
             return ""
         is_whole = longest.end is not None and longest.look != "interrupted"
-        return took(self.end_of(longest) - longest.begin) + ("" if is_whole else "+")
+        return duration(self.end_of(longest) - longest.begin) + ("" if is_whole else "+")
 
     def _says(self, row: Row, bar: Bar) -> str:
         """`Disk setup: done, from 10s to 2m 30s, 2m 20s`."""
@@ -138,7 +139,7 @@ class Timeline:
         what = f"{row.name}: {bar.word}{often}"
         if bar.look == "told" and bar.count == 1:
             return f"{what}, at {self.offset(bar.begin)}"
-        until = f"to {self.offset(bar.end)}, {took(bar.end - bar.begin)}" if bar.end is not None else "on"
+        until = f"to {self.offset(bar.end)}, {duration(bar.end - bar.begin)}" if bar.end is not None else "on"
         return f"{what}, from {self.offset(bar.begin)} {until}"
 
     def _percent(self, at: float) -> float:
@@ -194,8 +195,9 @@ def step_rows(steps: Sequence[Repeated[StepShown]], *, is_over: bool, end: float
         for step in group.first:
             names[step.label] = step.name
             _take(bars.setdefault(step.label, []), step)
-        if group.count > 1:
-            for label in dict.fromkeys(step.label for step in group.latest):
+        for label in dict.fromkeys(step.label for step in group.latest):
+            is_within = bars[label][-1].end is None and _last(group, label).status == "reported"
+            if group.count > 1 and not is_within:
                 bars[label] = [*bars[label][:-1], _again(bars[label][-1], group, label)]
     for label, found in bars.items():
         if is_over and found[-1].end is None:
@@ -204,7 +206,7 @@ def step_rows(steps: Sequence[Repeated[StepShown]], *, is_over: bool, end: float
 
 
 def _take(bars: list[Bar], step: StepShown) -> None:
-    """Take one report in: it begins a bar, ends the one that has no end, or is a point."""
+    """Take one report in: it begins a bar, ends the one that has no end, or is a point outside of any."""
     at, look, target = step.received_at, _LOOKS[step.status], f"step-{step.id}"
     last = bars[-1] if bars and bars[-1].end is None else None
     if last is not None and step.status == "init":
@@ -212,13 +214,15 @@ def _take(bars: list[Bar], step: StepShown) -> None:
     if last is not None and step.status in {"done", "failed"}:
         bars[-1] = replace(last, end=at, look=look, target=target)
         return
+    if last is not None and step.status == "reported":
+        return
     bars.append(Bar(begin=at, end=None if step.status == "init" else at, look=look, target=target))
 
 
 def _again(bar: Bar, group: Repeated[StepShown], label: str) -> Bar:
     """The bar of a step in a round that came again and again: from its first time to its last."""
     first = next(step for step in group.first if step.label == label)
-    last = [step for step in group.latest if step.label == label][-1]
+    last = _last(group, label)
     return Bar(
         begin=min(bar.begin, first.received_at),
         end=None if last.status == "init" else last.received_at,
@@ -226,6 +230,10 @@ def _again(bar: Bar, group: Repeated[StepShown], label: str) -> Bar:
         count=group.count,
         target=f"step-{last.id}",
     )
+
+
+def _last(group: Repeated[StepShown], label: str) -> StepShown:
+    return [step for step in group.latest if step.label == label][-1]
 
 
 def _boots(boots: Sequence[Boot], end: float | None) -> Iterator[Row]:
