@@ -2,12 +2,16 @@
 
 import io
 import stat
+import subprocess
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from service_record.collector.backup import BackupError, back_up, restore
+from service_record.collector.settings import Settings
+from tests.collector.postgresql import Cluster
 from tests.collector.serving import Client, served, settings_in
 from tests.command_line import service_record
 
@@ -109,3 +113,26 @@ def test_a_backup_that_ends_early_is_none(tmp_path: Path) -> None:
     with pytest.raises(BackupError):
         restore(file, tmp_path / "anew")
     assert not (tmp_path / "anew").exists()
+
+
+def test_a_dump_of_postgresql_restores_all_that_was_acknowledged(
+    tmp_path: Path, postgresql_settings: Settings, cluster: Cluster
+) -> None:
+    dump = tmp_path / "collector.dump"
+    with served(postgresql_settings) as server:
+        host = server.client("host", "web1")
+        host.step("web1", "Disk setup", "init")
+        run(cluster, "pg_dump", "--format=custom", f"--file={dump}", postgresql_settings.database)
+
+    with cluster.database() as url:
+        run(cluster, "pg_restore", "--clean", "--if-exists", "--no-owner", f"--dbname={url}", str(dump))
+        with served(replace(postgresql_settings, database=url)) as server:
+            again = Client(server.url, host.token).step("web1", "Disk setup", "done")
+    assert (again.status, again.json["id"], again.json["build"]) == (201, 2, 1)
+
+
+def run(cluster: Cluster, program: str, *arguments: str) -> None:
+    done = subprocess.run(
+        [cluster.programs / program, *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -138,6 +138,21 @@ def test_what_is_nested_too_deep_or_repeated_too_often_is_refused(running: Serve
     assert host.step("deep1", "after that").status == 201
 
 
+def test_a_login_of_anybodys_making_is_refused(running: Served) -> None:
+    origin = {"Origin": running.url}
+    bodies = [
+        b"&".join([b"a=1"] * 100),
+        b"token=" + b"x" * 100_000,
+        b"\xff" * 1000,
+        b"{" * 10_000,
+        b"token=srt_1_",
+    ]
+
+    statuses = [running.stranger.ask("POST", "/login", body=body, headers=origin).status for body in bodies]
+
+    assert set(statuses) <= {400, 401, 403}
+
+
 def test_a_header_never_carries_what_somebody_wrote(running: Served) -> None:
     admin = running.client("admin")
     for hostile in HOSTILE:

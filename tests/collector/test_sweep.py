@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from sqlalchemy import select
 
@@ -60,6 +61,14 @@ def test_a_host_is_judged_when_it_reports_and_again_when_its_time_has_come(setti
         eventually(lambda: verdict(reader, "web1"), "failed")
         assert reader.get("/api/v1/hosts/web1").json["builds"][0]["reason"] == "Disk setup failed: no disk."
         assert news(server) == [("progressing", "stuck"), ("stuck", "failed")]
+
+
+def test_a_host_that_falls_silent_is_stuck_although_nothing_else_happens(settings: Settings) -> None:
+    with served(replace(settings, budget=0.5)) as server:
+        reader = server.client("reader")
+        server.client("host", "web1").step("web1", "Disk setup", "init")
+
+        eventually(lambda: verdict(reader, "web1"), "stuck")
 
 
 def test_what_was_due_while_nothing_ran_is_judged_at_the_next_start(settings: Settings) -> None:

@@ -3,24 +3,32 @@
 import base64
 import hashlib
 import hmac
+import signal
 import threading
+import time
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import insert, select
+from sqlalchemy import case, func, insert, select, update
 
 from service_record.collector import signing
 from service_record.collector.collector import Collector
 from service_record.collector.settings import Settings
 from service_record.collector.store import administration
+from service_record.collector.store.database import Database, sqlite_url
 from service_record.collector.store.schema import hosts, notices
 from service_record.collector.webhook import LEASE, Webhook
+from tests.collector.processes import process
 from tests.collector.receiving import Receiver, receiving
-from tests.collector.serving import served, settings_in
+from tests.collector.serving import Client, served, settings_in
+from tests.command_line import service_record
 
 NOW = 1_800_000_000.0
 SECRET = b"a secret of many bytes"
@@ -182,6 +190,49 @@ def test_a_collector_that_serves_tells_of_a_host_that_fails(tmp_path: Path) -> N
 
     told = receiver.came[-1]
     assert (told.data["host"], told.data["verdict"]) == ("web1", "failed")
+
+
+def test_a_killed_process_tells_nothing_again_but_what_was_on_its_way(tmp_path: Path) -> None:
+    with receiving() as receiver:
+        settings = settings_in(tmp_path, webhook=receiver.url)
+        data = ("--data", settings.data)
+        token = service_record("collector", "token", "create", "admin", *data).out.strip()
+        with process(settings, "--webhook", receiver.url) as running:
+            admin = Client(running.url, token)
+            admin.step("web1", "Disk setup", "failed")
+            receiver.wait_for(1)
+            wait_until_delivered(settings, 1)
+            receiver.is_held.set()
+            admin.step("web2", "Disk setup", "failed")
+            receiver.wait_for(2)
+            running.end(signal.SIGKILL)
+        receiver.is_held.clear()
+        receiver.release.set()
+        on_its_way = receiver.ids[-1]
+        with closing(Database(sqlite_url(settings.data))) as database, database.changing() as connection:
+            connection.execute(update(notices).where(notices.c.tries > 0).values(next_at=case_of_lease()))
+        with process(settings, "--webhook", receiver.url) as running:
+            Client(running.url, token).step("web3", "Disk setup", "failed")
+            receiver.wait_for(4)
+
+    told = Counter(receiver.ids)
+    assert [news for news, times in told.items() if times > 1] == [on_its_way]
+    assert {told.data["host"] for told in receiver.came} == {"web1", "web2", "web3"}
+
+
+def case_of_lease() -> Any:
+    """As if the minute were over for which it was nobody else's; what is delivered stays so."""
+    return case((notices.c.next_at.is_not(None), 0.0), else_=None)
+
+
+def wait_until_delivered(settings: Settings, number: int) -> None:
+    wanted = select(func.count()).where(notices.c.delivered_at.is_not(None))
+    with closing(Database(sqlite_url(settings.data))) as database:
+        while True:  # the test's own time-out ends it
+            with database.reading() as connection:
+                if connection.execute(wanted).scalar_one() >= number:
+                    return
+            time.sleep(0.01)
 
 
 @given(tries=st.integers(1, signing.MOST_TRIES - 1), chance=st.floats(0, 1), asked=st.floats(0, 1e9))

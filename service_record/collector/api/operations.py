@@ -64,10 +64,14 @@ class NewToken(msgspec.Struct, omit_defaults=True):
 
 
 class HostFields(msgspec.Struct, omit_defaults=True):
-    """What an administrator says of a host."""
+    """What an administrator says of a host; `id`, `cluster_id`: which of an assisted-service it is."""
 
     group: str = ""
     release: str = ""
+    id: str = ""
+    cluster_id: str = ""
+    infra_env_id: str = ""
+    role: str = ""
 
 
 class NewBuild(msgspec.Struct, omit_defaults=True):
@@ -200,6 +204,7 @@ OPERATIONS: Final = (
         body=HostFields,
         is_form=True,
         answers={200: administration.HostPut, 201: administration.HostPut},
+        refusals=(409,),
     ),
     Operation(
         method="DELETE",

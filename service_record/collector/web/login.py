@@ -1,14 +1,13 @@
 """Signing in with a token that may read, and out again."""
 
 from http import HTTPStatus
-from urllib.parse import parse_qs
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from service_record.collector.access import Grant, presented
 from service_record.collector.api.answers import Refusal
-from service_record.collector.api.bodies import body_of
+from service_record.collector.api.bodies import body_of, pairs_of
 from service_record.collector.api.serving import Serving
 from service_record.collector.store import sessions
 from service_record.collector.web.pages import page
@@ -26,12 +25,12 @@ async def post_login(request: Request) -> Response:
     try:
         check_origin(request)
         body = await body_of(request, serving.settings.most_body, serving.settings.seconds)
+        fields = pairs_of(body.decode(errors="replace"))
     except Refusal as refusal:
         return refused_page(refusal)
-    fields = parse_qs(body.decode(errors="replace"), max_num_fields=8)
-    place = fields.get("next", ["/"])[0]
+    place = str(fields.get("next", "/"))
     try:
-        grant = await _grant(request, fields.get("token", [""])[0].strip())
+        grant = await _grant(request, str(fields.get("token", "")).strip())
     except Refusal as refusal:
         return _form(place, refusal)
     if not grant.may_read:
