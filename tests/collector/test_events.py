@@ -92,9 +92,16 @@ def test_only_the_rows_that_changed_are_sent(server: Served) -> None:
         assert len(shown) == 3
 
 
-def test_a_page_that_is_old_gets_all_at_once(server: Served) -> None:
-    server.client("host", "web1").step("web1", "Disk setup", "init")
-    visitor = signed_in(server)
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One collector for what needs none of its own."""
+    with served(settings_in(tmp_path_factory.mktemp("events"))) as server:
+        yield server
+
+
+def test_a_page_that_is_old_gets_all_at_once(running: Served) -> None:
+    running.client("host", "web1").step("web1", "Disk setup", "init")
+    visitor = signed_in(running)
     for query in ({"state": "old"}, {"host": "web1", "state": "old"}):
         with streaming(visitor, **query) as stream:
             kind, change = stream.next()
@@ -102,15 +109,15 @@ def test_a_page_that_is_old_gets_all_at_once(server: Served) -> None:
             assert change["whole"].startswith('<div id="live">') or '<div id="live">' in change["whole"]
 
 
-def test_a_stream_ends_with_its_session(server: Served) -> None:
-    token = server.client("reader").token
-    visitor = Visitor(server)
+def test_a_stream_ends_with_its_session(running: Served) -> None:
+    token = running.client("reader").token
+    visitor = Visitor(running)
     visitor.sign_in(token)
     known = presented(token)
     assert known is not None
     with streaming(visitor, state="old") as stream:
         stream.next()
-        server.collector.writer.change(lambda connection: tokens.revoke(connection, known.id, 0.0)).result()
+        running.collector.writer.change(lambda connection: tokens.revoke(connection, known.id, 0.0)).result()
         kind = "change"
         while kind == "change":
             kind, said = stream.next()
@@ -118,11 +125,11 @@ def test_a_stream_ends_with_its_session(server: Served) -> None:
         assert stream.next() == ("end", "")
 
 
-def test_nobody_is_told_without_a_session(server: Served) -> None:
+def test_nobody_is_told_without_a_session(running: Served) -> None:
     for query in ("", "?host=web1"):
-        reply = server.stranger.get(f"/events{query}")
+        reply = running.stranger.get(f"/events{query}")
         assert reply.status == 401
-    assert signed_in(server).get("/events?host=nobody").status == 404
+    assert signed_in(running).get("/events?host=nobody").status == 404
 
 
 @pytest.mark.timeout(60)
