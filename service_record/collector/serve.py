@@ -22,7 +22,7 @@ _DESCRIPTORS: Final = 65_536
 _FEWEST: Final = 128
 """Of them that are for the database, for bundles and the like."""
 _GARBAGE: Final = 10_000
-"""Objects that are made until it is looked for those that nobody holds: most of a request go by themselves."""
+"""Objects that are made until it looks for those that nobody holds: most of a request go by themselves."""
 _GRACE: Final = 20
 """Seconds that requests may still take when it shuts down."""
 
