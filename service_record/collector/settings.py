@@ -40,6 +40,8 @@ class Settings:
     """Bytes of a request that is no bundle and no record."""
     most_bundle: int = 250 * 1024 * 1024
     """Bytes of a bundle: the assisted-service's own limit."""
+    most_records: int = 64 * 1024 * 1024
+    """Bytes of all records that one host may send live."""
     seconds: float = 30.0
     """That the body of a request may take without a bundle in it."""
     proxies: tuple[str, ...] = ()

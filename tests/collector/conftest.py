@@ -67,6 +67,23 @@ def server(settings: Settings) -> Iterator[Served]:
         yield running
 
 
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def shared_settings(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path
+) -> Iterator[Settings]:
+    """Settings of one collector for a module whose tests each have hosts of their own, on each database."""
+    folder = tmp_path_factory.mktemp("shared")
+    if request.param == "postgresql":
+        cluster: Cluster = request.getfixturevalue("cluster")
+        with cluster.migrated() as url:
+            yield settings_in(folder, database=url)
+        return
+    settings = settings_in(folder)
+    settings.data.mkdir(mode=0o700)
+    shutil.copyfile(sqlite_template, settings.data / FILE)
+    yield settings
+
+
 @pytest.fixture
 def sqlite_server(sqlite_settings: Settings) -> Iterator[Served]:
     """A collector of this test's own, on SQLite."""

@@ -11,11 +11,12 @@ from sqlalchemy import select
 
 from service_record.collector.assisted.rules import Installation, Refused, progressed
 from service_record.collector.assisted.stages import KNOWN, limit_of
+from service_record.collector.settings import Settings
 from service_record.collector.store.schema import events, hosts, steps
 from tests.assisted_installation import CONTROL_PLANE_IGNITION, LOCAL_IGNITION, STAGES, new_id
 from tests.assisted_rules import Asked, AssistedRules, Told
 from tests.collector.installing import Agent, Clock, Twin, map_host
-from tests.collector.serving import Served, served, settings_in
+from tests.collector.serving import Served, served
 
 ROLES: dict[str, dict[str, Any]] = {
     "master": {},
@@ -32,9 +33,9 @@ def clock() -> Clock:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, clock: Clock) -> Iterator[Served]:
+def server(shared_settings: Settings, clock: Clock) -> Iterator[Served]:
     """One for all tests here: each has hosts of its own."""
-    with served(settings_in(tmp_path_factory.mktemp("collector")), clock) as running:
+    with served(shared_settings, clock) as running:
         yield running
 
 

@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -13,6 +14,7 @@ from sqlalchemy import select, update
 
 from service_record.collector.confined import Allowed
 from service_record.collector.opening import look_into
+from service_record.collector.settings import Settings
 from service_record.collector.store.schema import bundle_services, bundles, hosts
 from tests.archives import member, record, tar
 from tests.assisted_installation import new_id
@@ -27,9 +29,9 @@ FAILED = gzip.compress(tar(record("bootkube", *failed_run("pull")), record("crio
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def server(shared_settings: Settings) -> Iterator[Served]:
     """One for all tests here: each has hosts of its own."""
-    with served(settings_in(tmp_path_factory.mktemp("collector"), most_bundle=MOST)) as running:
+    with served(replace(shared_settings, most_bundle=MOST)) as running:
         yield running
 
 

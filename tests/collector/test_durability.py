@@ -95,7 +95,7 @@ def test_a_collector_that_is_told_to_end_answers_everything_that_it_took(lasting
         going.wait_for_more(50)
         slow = half_a_request(collector.url, tokens[0])
         collector.process.send_signal(signal.SIGTERM)
-        going.wait_for_broken(16)  # none of them finds it any more
+        going.wait_for_broken(1)  # it takes no more
         slow.send(b'"the last"}')
         response = slow.getresponse()
         assert (response.status, response.read()[:6]) == (201, b'{"id":')

@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -12,12 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import func, select
 
-from service_record.collector.store.records import MOST_BYTES
+from service_record.collector.settings import Settings
 from service_record.collector.store.schema import chunks, hosts
 from tests.builders import failed_run
 from tests.collector.installing import Clock
 from tests.collector.serving import Client, Reply, Served, served, settings_in
 from tests.collector.test_bundles import eventually
+
+MOST = 1 << 20
 
 
 @pytest.fixture(scope="module")
@@ -26,9 +29,9 @@ def clock() -> Clock:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, clock: Clock) -> Iterator[Served]:
+def server(shared_settings: Settings, clock: Clock) -> Iterator[Served]:
     """One for all tests here: each has a host of its own."""
-    with served(settings_in(tmp_path_factory.mktemp("collector")), clock) as running:
+    with served(replace(shared_settings, most_records=MOST), clock) as running:
         yield running
 
 
@@ -166,11 +169,11 @@ def test_a_batch_that_is_none_is_refused(server: Served, host: str, body: object
 
 def test_a_host_sends_so_much_and_no_more(server: Served, host: str) -> None:
     client = server.client("host", host)
-    size = 1 << 20
-    for number in range(MOST_BYTES // size):
+    size = MOST // 4
+    for number in range(4):
         assert send(client, host, piece("crio", size * number, bytes(size))).status == 200
 
-    assert send(client, host, piece("crio", MOST_BYTES, b"x")).status == 507
+    assert send(client, host, piece("crio", MOST, b"x")).status == 507
     assert send(client, host, piece("crio", 0, b"x")).status == 200
 
 

@@ -285,6 +285,13 @@ def test_what_cannot_be_read_there_is_told_in_a_line(
     assert told in answer.err
 
 
+def test_a_collector_is_not_waited_for(server: Served, directory: Path, host: str) -> None:
+    answer = read(server, directory, host, "analyze", "--wait")
+
+    assert answer.status == 2
+    assert "--wait needs one directory of records that a host writes" in answer.err
+
+
 def test_a_plain_directory_is_read_without_what_asks_collectors(directory: Path) -> None:
     write_lines(directory / "job.json", entry())
     program = (

@@ -98,11 +98,11 @@ async def post_records(request: Request) -> Response:
         raise Refusal(HTTPStatus.FORBIDDEN, f"a token of kind {grant.kind} reports nothing")
     host = host_name(request.path_params["host"])
     pieces = _pieces(await body_of(request, MOST_BODY, serving.settings.seconds))
-    collector = serving.collector
+    collector, most = serving.collector, serving.settings.most_records
     arrival = Arrival(host, grant, collector.now())
     try:
         host_id, held = await serving.written(
-            collector.writer.change(lambda connection: records.append(connection, arrival, pieces))
+            collector.writer.change(lambda connection: records.append(connection, arrival, pieces, most))
         )
     except Forbidden as error:
         raise Refusal(HTTPStatus.FORBIDDEN, str(error)) from None

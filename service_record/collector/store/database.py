@@ -23,6 +23,8 @@ _ANSWERS: Final = {
     "tcp_user_timeout": 20_000,  # milliseconds
 }
 """So that a PostgreSQL that is gone without a word is noticed; libpq's settings."""
+_BOUNDS: Final = "-c lock_timeout=20s -c idle_in_transaction_session_timeout=60s"
+"""So that a process that hangs in the midst of a change holds up the others no longer than that."""
 _WRITING: Final = 0x5352_4543
 """The advisory lock of PostgreSQL that whoever changes the database holds."""
 
@@ -46,7 +48,7 @@ class Database:
             max_overflow=0,
             pool_timeout=30,
             pool_pre_ping=not self.is_sqlite,
-            connect_args={} if self.is_sqlite else dict(_ANSWERS),
+            connect_args={} if self.is_sqlite else {"options": _BOUNDS, **_ANSWERS, **self.url.query},
         )
         if self.is_sqlite:
             event.listen(self.engine, "connect", _prepare_sqlite)

@@ -13,8 +13,6 @@ from sqlalchemy import Connection, func, insert, select, update
 from service_record.collector.store.arrivals import Arrival, arrive
 from service_record.collector.store.schema import chunks, hosts
 
-MOST_BYTES: Final = 64 << 20
-"""Of all records of one host."""
 MOST_FILES: Final = 2_000
 """Of one host, those that took the place of others included."""
 _ROW: Final = 32 << 10
@@ -55,8 +53,12 @@ class TooMuch(Exception):  # noqa: N818  # an answer, not a fault
     """A host has sent as much as is kept of one."""
 
 
-def append(connection: Connection, arrival: Arrival, pieces: Sequence[Piece]) -> tuple[int, tuple[Held, ...]]:
+def append(
+    connection: Connection, arrival: Arrival, pieces: Sequence[Piece], most: int
+) -> tuple[int, tuple[Held, ...]]:
     """Write a batch down, all of it or nothing; the host's id, and how much is held of each file in it.
+
+    `most` is how many bytes are taken of all records of a host.
 
     What is held already is passed over. Raises Forbidden, Elsewhere, TooMuch.
     """
@@ -74,8 +76,8 @@ def append(connection: Connection, arrival: Arrival, pieces: Sequence[Piece]) ->
             raise Elsewhere([before.get(key, Held(*key, 0)) for key in named])
         ends[key] = Held(*key, until, arrival.at)
         _append(connection, host.id, piece, arrival.at)
-    if sum(held.offset for held in ends.values()) > MOST_BYTES or len(ends) > MOST_FILES:
-        raise TooMuch(f"a host may send {MOST_BYTES} bytes of records in {MOST_FILES} files")
+    if sum(held.offset for held in ends.values()) > most or len(ends) > MOST_FILES:
+        raise TooMuch(f"a host may send {most} bytes of records in {MOST_FILES} files")
     return host.id, tuple(
         ends[key] for key in dict.fromkeys((p.service, p.file) for p in pieces) if key in ends
     )
