@@ -87,6 +87,7 @@ def test_a_page_says_that_it_is_paused_and_catches_up_afterwards(browser: Browse
 
         expect(state).to_have_text("Live")
         expect(page.locator(".percent")).to_have_text("40 %")
+        expect(page.get_by_role("status")).to_contain_text("web1: progressing: Disk setup was done")
 
 
 def test_everything_can_be_done_by_keyboard(browser: Browser, fleet: Served) -> None:

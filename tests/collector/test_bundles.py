@@ -151,6 +151,15 @@ def test_a_host_that_is_mapped_has_its_bundles_under_its_name(server: Served) ->
     assert len(rows(server, "mapped1")) == 1
 
 
+def test_a_token_of_a_group_sends_the_bundle_of_a_host_that_nobody_knows_yet(server: Served) -> None:
+    host = AssistedRules().add_host()
+
+    assert Agent(server.client("group", "dc1"), host).upload(FAILED).status == 204
+    with server.collector.database.reading() as connection:
+        assert connection.execute(select(hosts.c.group).where(hosts.c.name == host.id)).scalar() == "dc1"
+    assert Agent(server.client("group", "dc2"), host).upload(FAILED).status == 403
+
+
 # Refused before anything is written
 
 

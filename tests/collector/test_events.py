@@ -14,9 +14,11 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 
 from service_record.collector.access import presented
+from service_record.collector.settings import Settings
 from service_record.collector.store import tokens
 from tests.collector.browsing import Visitor, signed_in
-from tests.collector.serving import Served, served, settings_in
+from tests.collector.processes import process
+from tests.collector.serving import Client, Served, served, settings_in
 from tests.pages import parsed
 
 
@@ -92,9 +94,16 @@ def test_only_the_rows_that_changed_are_sent(server: Served) -> None:
         assert len(shown) == 3
 
 
-def test_a_page_that_is_old_gets_all_at_once(server: Served) -> None:
-    server.client("host", "web1").step("web1", "Disk setup", "init")
-    visitor = signed_in(server)
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One collector for what needs none of its own."""
+    with served(settings_in(tmp_path_factory.mktemp("events"))) as server:
+        yield server
+
+
+def test_a_page_that_is_old_gets_all_at_once(running: Served) -> None:
+    running.client("host", "web1").step("web1", "Disk setup", "init")
+    visitor = signed_in(running)
     for query in ({"state": "old"}, {"host": "web1", "state": "old"}):
         with streaming(visitor, **query) as stream:
             kind, change = stream.next()
@@ -102,15 +111,29 @@ def test_a_page_that_is_old_gets_all_at_once(server: Served) -> None:
             assert change["whole"].startswith('<div id="live">') or '<div id="live">' in change["whole"]
 
 
-def test_a_stream_ends_with_its_session(server: Served) -> None:
-    token = server.client("reader").token
-    visitor = Visitor(server)
+def test_a_page_of_one_process_shows_what_another_one_was_told(postgresql_settings: Settings) -> None:
+    with process(postgresql_settings) as other, served(postgresql_settings) as server:
+        visitor = signed_in(server)
+        elsewhere = Client(other.url, server.client("host", "web1").token)
+        with streaming(visitor, state=state_of(visitor, "/")) as stream:
+            assert stream.quiet() == ": nothing new\n"
+
+            elsewhere.step("web1", "Disk setup", "init", percentage=10)
+
+            kind, change = stream.next()
+            assert kind == "change"
+            assert "web1" in change["whole"]
+
+
+def test_a_stream_ends_with_its_session(running: Served) -> None:
+    token = running.client("reader").token
+    visitor = Visitor(running)
     visitor.sign_in(token)
     known = presented(token)
     assert known is not None
     with streaming(visitor, state="old") as stream:
         stream.next()
-        server.collector.writer.change(lambda connection: tokens.revoke(connection, known.id, 0.0)).result()
+        running.collector.writer.change(lambda connection: tokens.revoke(connection, known.id, 0.0)).result()
         kind = "change"
         while kind == "change":
             kind, said = stream.next()
@@ -118,11 +141,11 @@ def test_a_stream_ends_with_its_session(server: Served) -> None:
         assert stream.next() == ("end", "")
 
 
-def test_nobody_is_told_without_a_session(server: Served) -> None:
+def test_nobody_is_told_without_a_session(running: Served) -> None:
     for query in ("", "?host=web1"):
-        reply = server.stranger.get(f"/events{query}")
+        reply = running.stranger.get(f"/events{query}")
         assert reply.status == 401
-    assert signed_in(server).get("/events?host=nobody").status == 404
+    assert signed_in(running).get("/events?host=nobody").status == 404
 
 
 @pytest.mark.timeout(60)

@@ -29,6 +29,7 @@ from service_record.collector.store.writer import Unavailable
 from service_record.collector.web.analyses import Analyses
 from service_record.collector.web.pages import environment
 from service_record.collector.web.routes import PAGES
+from service_record.collector.web.statistics import Recent
 
 STEPS = "/api/v1/hosts/{host}/steps"
 
@@ -85,6 +86,7 @@ def application(collector: Collector) -> Starlette:
         lifespan=lifespan,
     )
     app.state.analyses = Analyses(collector)
+    app.state.statistics = Recent(collector)
     app.state.serving = Serving(collector, Guard(collector, collector.settings.rates), counted)
     return app
 

@@ -72,6 +72,8 @@ class HostFields(msgspec.Struct, omit_defaults=True):
     cluster_id: str = ""
     infra_env_id: str = ""
     role: str = ""
+    bootstrap: bool = False
+    single_node: bool = False
 
 
 class NewBuild(msgspec.Struct, omit_defaults=True):

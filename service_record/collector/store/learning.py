@@ -15,6 +15,7 @@ LATEST: Final = 1_000
 """Executions of a step that its budget is learnt from."""
 LATEST_OF_ALL: Final = 50_000
 """Executions of any steps that statistics are made of."""
+_FAILED: Final = Status.FAILED.value
 _GOOD: Final = (Status.DONE.value, Status.REPORTED.value)
 
 
@@ -58,8 +59,8 @@ def executions(connection: Connection, groups: Iterable[str], releases: Iterable
         .limit(LATEST_OF_ALL)
     )
     return [
-        Execution(row.label, row.group, row.release, row.seconds, row.status == Status.FAILED, row.signature)
-        for row in connection.execute(latest)
-        if (not wanted or any(is_within(row.group, group) for group in wanted))
-        and (not of_releases or row.release in of_releases)
+        Execution(label, group, release, seconds, status == _FAILED, signature)
+        for label, group, release, seconds, status, signature in connection.execute(latest).fetchall()
+        if (not wanted or any(is_within(group, one) for one in wanted))
+        and (not of_releases or release in of_releases)
     ]

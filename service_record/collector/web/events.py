@@ -39,6 +39,10 @@ class Seen(Protocol):
     def state(self) -> str:
         """Tells whether anything that is shown has changed."""
 
+    @property
+    def sentence(self) -> str:
+        """What it comes to, to be read aloud when it changes."""
+
     def whole(self) -> str:
         """The part of the page that changes."""
 
@@ -58,9 +62,9 @@ class _Viewer:
         if seen.state == self.state:
             self._has(seen)
             return None
-        changed: dict[str, Any] = {"state": seen.state}
+        changed: dict[str, Any] = {"state": seen.state, "sentence": seen.sentence}
         if isinstance(seen, FleetSeen):
-            changed |= {"sentence": seen.sentence, **self._rows(seen)}
+            changed |= self._rows(seen)
         if "rows" not in changed:
             changed["whole"] = seen.whole()
         self.state = seen.state

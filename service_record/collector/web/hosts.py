@@ -47,6 +47,12 @@ class HostSeen:
         return digest((self.detail.summary.revision, self.detail.shown_build, self.records.mark))
 
     @property
+    def sentence(self) -> str:
+        """The verdict, to be read aloud when it changes."""
+        host = self.detail.summary
+        return f"{host.name}: {host.verdict}{f': {host.reason}' if host.reason else ''}"
+
+    @property
     def build(self) -> BuildSummary | None:
         """The build whose steps are shown."""
         return next((each for each in self.detail.builds if each.number == self.detail.shown_build), None)
@@ -83,6 +89,7 @@ class HostSeen:
         """What the templates show."""
         return {
             "host": self.detail.summary,
+            "sentence": self.sentence,
             "detail": self.detail,
             "build": self.build,
             "is_latest": self.is_latest,
