@@ -1,6 +1,7 @@
 """Serves a collector's application by uvicorn."""
 
 import errno
+import gc
 import resource
 import socket
 import ssl
@@ -20,6 +21,8 @@ from service_record.collector.settings import Settings
 _DESCRIPTORS: Final = 65_536
 _FEWEST: Final = 128
 """Of them that are for the database, for bundles and the like."""
+_GARBAGE: Final = 10_000
+"""Objects that are made until it looks for those that nobody holds: most of a request go by themselves."""
 _GRACE: Final = 20
 """Seconds that requests may still take when it shuts down."""
 
@@ -41,6 +44,8 @@ def serve(settings: Settings, ready: Callable[[str], None]) -> None:
     except BaseException:
         collector.close()
         raise
+    gc.freeze()  # what is here now stays: it need not be looked through again and again
+    gc.set_threshold(_GARBAGE)
     ready(f"{scheme}://{host}:{port}")
     with listening:
         Server(config, collector.news).run(sockets=[listening])

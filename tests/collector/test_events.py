@@ -14,9 +14,11 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 
 from service_record.collector.access import presented
+from service_record.collector.settings import Settings
 from service_record.collector.store import tokens
 from tests.collector.browsing import Visitor, signed_in
-from tests.collector.serving import Served, served, settings_in
+from tests.collector.processes import process
+from tests.collector.serving import Client, Served, served, settings_in
 from tests.pages import parsed
 
 
@@ -107,6 +109,20 @@ def test_a_page_that_is_old_gets_all_at_once(running: Served) -> None:
             kind, change = stream.next()
             assert kind == "change"
             assert change["whole"].startswith('<div id="live">') or '<div id="live">' in change["whole"]
+
+
+def test_a_page_of_one_process_shows_what_another_one_was_told(postgresql_settings: Settings) -> None:
+    with process(postgresql_settings) as other, served(postgresql_settings) as server:
+        visitor = signed_in(server)
+        elsewhere = Client(other.url, server.client("host", "web1").token)
+        with streaming(visitor, state=state_of(visitor, "/")) as stream:
+            assert stream.quiet() == ": nothing new\n"
+
+            elsewhere.step("web1", "Disk setup", "init", percentage=10)
+
+            kind, change = stream.next()
+            assert kind == "change"
+            assert "web1" in change["whole"]
 
 
 def test_a_stream_ends_with_its_session(running: Served) -> None:

@@ -5,9 +5,9 @@ or sent but by and to the collector itself, and no page has script or style with
 into a step's name stays text even where a page of ours had a fault.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
-from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 POLICY: Final = (
@@ -40,15 +40,21 @@ class SafeHeaders:
 
         async def send_safely(message: Message) -> None:
             if message["type"] == "http.response.start":
-                _add(MutableHeaders(scope=message), is_tls=scope["scheme"] == "https")
+                _add(message["headers"], is_tls=scope["scheme"] == "https")
             await send(message)
 
         await self._app(scope, receive, send_safely)
 
 
-def _add(headers: MutableHeaders, *, is_tls: bool) -> None:
-    for name, value in ALWAYS.items():
-        headers.setdefault(name, value)
-    headers.setdefault("Cache-Control", "no-store")
-    if is_tls:
-        headers.setdefault("Strict-Transport-Security", f"max-age={_YEAR}")
+def _raw(headers: Mapping[str, str]) -> tuple[tuple[bytes, bytes], ...]:
+    return tuple((name.lower().encode(), value.encode()) for name, value in headers.items())
+
+
+_PLAIN: Final = _raw({**ALWAYS, "Cache-Control": "no-store"})
+_TLS: Final = (*_PLAIN, *_raw({"Strict-Transport-Security": f"max-age={_YEAR}"}))
+
+
+def _add(headers: list[tuple[bytes, bytes]], *, is_tls: bool) -> None:
+    """Those that the handler did not set; every step that is reported pays for this."""
+    there = {name for name, _ in headers}
+    headers.extend(pair for pair in (_TLS if is_tls else _PLAIN) if pair[0] not in there)
