@@ -6,31 +6,22 @@ entry on a line. The collector keeps how far it has each stream; nothing is kept
 """
 
 import base64
-import hashlib
 import json
-import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
 from http import HTTPStatus
-from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
 
 from service_record.collector_client import CollectorClient, CollectorError, host_path
-from service_record.entry import Entry
-from service_record.layout import BYTE_ORDER_MARK, read_entries
-from service_record.records import Records, open_record
+from service_record.growing import HEAD, Stream, begins_as, digest_of, signature_of
+from service_record.records import Records
 
-_HEAD: Final = 4096
-"""Bytes of the beginning of a stream that tell it from others, at most."""
 _BATCH: Final = 768 << 10
 """Bytes of records in one request."""
 _MOST_PIECES: Final = 200
 _PIECE: Final = 256 << 10
-_MOST_ARRAY: Final = 64 << 20
-"""Bytes of a file in an array layout that is sent; it is read as a whole."""
 _HIDDEN: Final = b"*"
 _LONGEST_NAME: Final = 250
 """Characters of the name of a service; a longer one, or one that cannot be printed, is not sent."""
@@ -113,16 +104,16 @@ class Sender:
 
     def _is_new(self, service: str) -> bool:
         sent = self._sent.get(service)
-        return sent is None or not sent.seen or sent.seen != _signature(self._path(service))
+        return sent is None or not sent.seen or sent.seen != signature_of(self._path(service))
 
     def _path(self, service: str) -> Path:
         return self.records.directory / f"{service}.json"
 
     def _next(self, service: str, sent: _Sent, size: int) -> "_Piece | None":
-        seen = _signature(self._path(service))
-        stream = _Stream(self._path(service))
+        seen = signature_of(self._path(service))
+        stream = Stream(self._path(service))
         try:
-            if not sent.file or not _begins_as(stream, sent.file) or not stream.has(sent.offset):
+            if not sent.file or not begins_as(stream, sent.file) or not stream.has(sent.offset):
                 self._begin(service, sent, stream)
             data = self._whole_lines(stream, sent.offset, size) if sent.file else b""
         finally:
@@ -132,7 +123,7 @@ class Sender:
             return None
         return _Piece(service, sent.file, sent.offset, data)
 
-    def _whole_lines(self, stream: "_Stream", offset: int, size: int) -> bytes:
+    def _whole_lines(self, stream: Stream, offset: int, size: int) -> bytes:
         """What is to be sent from there on, without secrets; an unfinished line waits for its end.
 
         Of a line that is longer than a piece nothing can be told whole: it is masked.
@@ -145,15 +136,15 @@ class Sender:
         begin = data.find(b"\n") if is_within else 0
         return _HIDDEN * begin + self.mask(data[begin:end])
 
-    def _begin(self, service: str, sent: _Sent, stream: "_Stream") -> None:
+    def _begin(self, service: str, sent: _Sent, stream: Stream) -> None:
         """Know the stream again among those that the collector has, or begin a new one."""
         held = self._held or {}
         for (name, file), offset in reversed(held.items()):
-            if name == service and _begins_as(stream, file) and stream.has(offset):
+            if name == service and begins_as(stream, file) and stream.has(offset):
                 sent.file, sent.offset = file, offset
                 return
-        head = stream.read(0, _HEAD)
-        sent.file = f"{len(head)}-{_digest(head)}" if head else ""
+        head = stream.read(0, HEAD)
+        sent.file = f"{len(head)}-{digest_of(head)}" if head else ""
         sent.offset = 0
         if (service, sent.file) in held:  # another that began alike, and was longer
             sent.file += f"-{sum(file.startswith(sent.file) for name, file in held if name == service) + 1}"
@@ -206,74 +197,6 @@ class _Piece:
     def document(self) -> dict[str, object]:
         data = base64.b64encode(self.data).decode()
         return {"service": self.service, "file": self.file, "offset": self.offset, "data": data}
-
-
-class _Stream:
-    """The stream of a record file, as it is now. Close it."""
-
-    def __init__(self, path: Path) -> None:
-        self._descriptor = open_record(path)
-        self._lines: bytes | None = None
-        head = os.pread(self._descriptor, _HEAD, 0).removeprefix(BYTE_ORDER_MARK).lstrip()
-        if head.startswith(b"["):
-            self._lines = _as_lines(os.pread(self._descriptor, _MOST_ARRAY, 0))
-
-    def read(self, offset: int, size: int) -> bytes:
-        if self._lines is not None:
-            return self._lines[offset : offset + size]
-        return os.pread(self._descriptor, size, offset)
-
-    def has(self, offset: int) -> bool:
-        """Whether it is at least so long."""
-        return offset == 0 or len(self.read(offset - 1, 1)) == 1
-
-    def close(self) -> None:
-        os.close(self._descriptor)
-
-
-def _as_lines(array: bytes) -> bytes:
-    """The entries of an array, each on a line, and what is damaged between them.
-
-    What is damaged at the end may still be written.
-    """
-    pieces = list(read_entries(BytesIO(array)))
-    while pieces and not isinstance(pieces[-1], Entry):
-        pieces.pop()
-    return b"".join(
-        piece.to_line() if isinstance(piece, Entry) else piece.text.encode() + b"\n" for piece in pieces
-    )
-
-
-def _begins_as(stream: _Stream, file: str) -> bool:
-    """Whether a stream has the beginning that its name tells of."""
-    length, _, digest = file.partition("-")
-    if not length.isdecimal() or int(length) > _HEAD:
-        return False
-    head = stream.read(0, int(length))
-    return len(head) == int(length) and _digest(head) == digest.partition("-")[0]
-
-
-def _digest(head: bytes) -> str:
-    """Tells beginnings apart, and tells nobody without the host's own id what is in them."""
-    return hashlib.blake2b(head, digest_size=16, key=_machine_id()).hexdigest()
-
-
-@cache
-def _machine_id() -> bytes:
-    """Which machine-id(5) asks to keep to oneself."""
-    try:
-        return Path("/etc/machine-id").read_bytes().strip()[:64]
-    except OSError:
-        return b""
-
-
-def _signature(path: Path) -> tuple[int, ...]:
-    """What changes with a file, or with what takes its place."""
-    try:
-        status = path.stat()
-    except OSError:
-        return ()
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _document(body: bytes) -> Any:

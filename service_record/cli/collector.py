@@ -44,6 +44,13 @@ def command() -> None:
     metavar="ADDRESS",
     help="Of a proxy whose X-Forwarded-For and -Proto are believed; repeatable. [default: nobody's]",
 )
+@click.option(
+    "--rate",
+    type=click.FloatRange(0.1),
+    default=50,
+    show_default=True,
+    help="Requests a second of one token; four times as many at once.",
+)
 @click.option("--keep-days", type=click.FloatRange(0), default=0, help="Of builds. [default: for ever]")
 @click.option("--keep-bytes", type=Size(), default=0, metavar="SIZE", help="As 20G. [default: any number]")
 @click.option("--webhook", default="", metavar="URL", help="It is told of changes of verdicts.")
@@ -61,6 +68,7 @@ def serve_command(
     certificate: Path | None,
     key: Path | None,
     proxies: tuple[str, ...],
+    rate: float,
     keep_days: float,
     keep_bytes: int,
     webhook: str,
@@ -70,7 +78,7 @@ def serve_command(
     """Serve until SIGTERM."""
     from service_record.collector.collector import StepsError  # noqa: PLC0415
     from service_record.collector.serve import say_ready, serve  # noqa: PLC0415  # only where it serves
-    from service_record.collector.settings import Settings  # noqa: PLC0415
+    from service_record.collector.settings import Rates, Settings  # noqa: PLC0415
     from service_record.collector.store.database import DatabaseError  # noqa: PLC0415
     from service_record.collector.store.objects import ObjectError  # noqa: PLC0415
 
@@ -88,6 +96,7 @@ def serve_command(
         certificate=certificate,
         key=key,
         proxies=proxies,
+        rates=Rates(per_second=rate, burst=max(1, round(4 * rate))),
         keep_days=keep_days,
         keep_bytes=keep_bytes,
         webhook=webhook,

@@ -11,9 +11,9 @@ import pytest
 
 from service_record.collector.backup import BackupError, back_up, restore
 from service_record.collector.settings import Settings
+from tests.collector.commands import collector_command
 from tests.collector.postgresql import Cluster
 from tests.collector.serving import Client, served, settings_in
-from tests.command_line import service_record
 
 
 def tar_of(file: Path, **members: bytes | tarfile.TarInfo) -> Path:
@@ -37,13 +37,13 @@ def test_what_is_acknowledged_before_a_backup_is_there_after_a_restore(tmp_path:
         server.collector.objects.put("web1/one", upload)
         host.step("web1", "Disk setup", "init")
 
-        made = service_record("collector", "backup", file, "--data", tmp_path / "data")
+        made = collector_command("backup", file, "--data", tmp_path / "data")
 
         assert made.status == 0, made.err
         host.step("web1", "After the backup", "init")
 
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    done = service_record("collector", "restore", file, "--data", anew / "data")
+    done = collector_command("restore", file, "--data", anew / "data")
     assert done.status == 0, done.err
     with served(settings_in(anew)) as server:
         again = Client(server.url, host.token).step("web1", "Disk setup", "done")
@@ -64,7 +64,7 @@ def test_a_backup_overwrites_no_file_and_a_restore_no_collector(tmp_path: Path) 
 
 
 def test_where_there_is_no_database_there_is_no_backup(tmp_path: Path) -> None:
-    told = service_record("collector", "backup", tmp_path / "backup.tar", "--data", tmp_path)
+    told = collector_command("backup", tmp_path / "backup.tar", "--data", tmp_path)
 
     assert told.status == 3
     assert "pg_dump" in told.err
@@ -95,7 +95,7 @@ def test_what_is_no_backup_leaves_nothing_behind(
 ) -> None:
     file = tar_of(tmp_path / "backup.tar", **members)
 
-    told = service_record("collector", "restore", file, "--data", tmp_path / "here" / "data")
+    told = collector_command("restore", file, "--data", tmp_path / "here" / "data")
 
     assert told.status == 3
     assert told.err.startswith("Error: ")

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from service_record.collector.access import Grant, Kind, is_within, presented, scope_of, spelled
 from service_record.collector.api.throttle import Bucket, Failures, address_of
-from service_record.collector.settings import Rates
+from service_record.collector.settings import Rates, Settings
+from tests.collector.commands import collector_command
+from tests.collector.processes import process
 from tests.collector.serving import Client, served, settings_in
 
 FEW = Rates(per_second=0.001, burst=3)
@@ -24,6 +26,16 @@ def test_a_token_that_comes_too_often_is_told_when_to_come_again(tmp_path: Path)
         assert statuses == [201, 201, 201, 429]
         assert int(refused.headers["retry-after"]) > 100
         assert other.step("web2", "Disk setup").status == 201
+
+
+def test_an_operator_says_how_often_a_token_may_come(sqlite_settings: Settings) -> None:
+    made = collector_command("token", "create", "admin", "--data", sqlite_settings.data)
+    with process(sqlite_settings, "--rate", "0.5") as running:
+        admin = Client(running.url, made.out.strip())
+
+        statuses = [admin.get("/api/v1/audit").status for _ in range(3)]
+
+    assert statuses == [200, 200, 429]
 
 
 def test_an_address_that_guesses_is_not_looked_up_any_more_but_good_tokens_of_it_are(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from service_record.collector.store import tokens
 from service_record.collector.store.database import FILE
 from service_record.collector.web.sessions import is_local
 from tests.collector.browsing import Visitor, signed_in
-from tests.collector.serving import Served, served, settings_in
+from tests.collector.processes import process
+from tests.collector.serving import Client, Served, served, settings_in
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +43,20 @@ def test_a_session_is_a_cookie_that_no_script_reads_and_no_other_site_sends(runn
 
     _, *attributes = reply.headers["set-cookie"].lower().split("; ")
     assert {"httponly", "samesite=strict", "path=/", "max-age=43200"} <= set(attributes)
+
+
+def test_under_tls_no_other_host_can_set_the_cookie_and_no_plain_http_sends_it(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
+    with served(settings) as server:
+        token = server.client("reader").token
+    with process(settings, "--proxy", "127.0.0.1") as running:
+        headers = {"X-Forwarded-Proto": "https", "Sec-Fetch-Site": "same-origin"}
+        reply = Client(running.url).ask("POST", "/login", form={"token": token}, headers=headers)
+
+    name, *attributes = reply.headers["set-cookie"].split("; ")
+    assert name.startswith("__Host-service-record=")
+    assert {"Secure", "HttpOnly", "Path=/", "SameSite=strict"} <= set(attributes)
+    assert not any(attribute.startswith("Domain") for attribute in attributes)
 
 
 def test_the_database_does_not_have_what_the_cookie_has(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from service_record.collector.retention import Build, plan
 from service_record.collector.settings import Settings
 from service_record.collector.store import hosts as shown
 from service_record.collector.store.schema import audit, builds, bundles, chunks, hosts, steps
+from tests.collector.commands import collector_command
 from tests.collector.serving import Served, served
-from tests.command_line import service_record
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0
@@ -203,19 +203,19 @@ def test_prune_says_what_it_would_forget_and_then_forgets_it(house: tuple[Served
     # The command's clock is the true one, and these builds are of the year 2027.
     with server.collector.database.changing() as connection:
         connection.execute(update(builds).values(updated_at=builds.c.updated_at - 20 * 365 * DAY))
-    would = service_record("collector", "prune", "--keep-days", 1, "--dry-run", *where)
+    would = collector_command("prune", "--keep-days", 1, "--dry-run", *where)
     assert left(server)[0] == [1, 2, 3, 4, 5]
-    did = service_record("collector", "prune", "--keep-days", 1, *where)
+    did = collector_command("prune", "--keep-days", 1, *where)
 
     assert would.out.startswith("would forget 2 builds, 2 steps, 2 bundles: about ")
     assert did.out.startswith("forgot 2 builds, 2 steps, 2 bundles: about ")
     assert left(server)[0] == [2, 4, 5]
-    entries = service_record("collector", "audit", "--output", "json", *where)
+    entries = collector_command("audit", "--output", "json", *where)
     assert json.loads(entries.out)[0]["action"] == "retention"
 
 
 def test_prune_wants_to_know_what_is_to_be_kept(tmp_path: Path) -> None:
-    assert service_record("collector", "prune", "--data", tmp_path).status == 2
+    assert collector_command("prune", "--data", tmp_path).status == 2
 
 
 def test_nothing_is_forgotten_where_nothing_is_said(house: tuple[Served, Clock]) -> None:

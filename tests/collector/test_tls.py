@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from service_record.collector.settings import Settings
+from tests.collector.commands import collector_command
 from tests.collector.processes import process
 from tests.collector.serving import settings_in
 from tests.command_line import service_record
@@ -37,7 +38,7 @@ def certificate_in(folder: Path) -> tuple[Path, Path]:
 
 
 def token_of(settings: Settings, kind: str, scope: str = "") -> str:
-    made = service_record("collector", "token", "create", kind, scope, "--data", settings.data)
+    made = collector_command("token", "create", kind, scope, "--data", settings.data)
     return made.out.strip()
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.collector.commands import collector_command
 from tests.collector.serving import Client, served, settings_in
-from tests.command_line import service_record
 
 
 def test_a_token_is_printed_once_and_alone_on_stdout(tmp_path: Path) -> None:
-    made = service_record("collector", "token", "create", "host", "Web1", "--data", tmp_path / "data")
+    made = collector_command("token", "create", "host", "Web1", "--data", tmp_path / "data")
 
     assert made.status == 0
     assert "0600" in made.err
@@ -22,7 +22,7 @@ def test_a_token_is_printed_once_and_alone_on_stdout(tmp_path: Path) -> None:
 def test_a_token_is_written_into_a_file_that_only_its_owner_reads(tmp_path: Path) -> None:
     file = tmp_path / "token"
 
-    made = service_record("collector", "token", "create", "admin", "--data", tmp_path, "--output", file)
+    made = collector_command("token", "create", "admin", "--data", tmp_path, "--output", file)
 
     assert (made.status, made.out) == (0, "")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -32,23 +32,21 @@ def test_a_token_is_written_into_a_file_that_only_its_owner_reads(tmp_path: Path
 def test_a_file_that_is_there_is_not_overwritten_and_no_token_is_made_for_it(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("mine")
-    service_record("collector", "token", "create", "reader", "--data", tmp_path)
+    collector_command("token", "create", "reader", "--data", tmp_path)
 
-    again = service_record("collector", "token", "create", "admin", "--data", tmp_path, "--output", file)
+    again = collector_command("token", "create", "admin", "--data", tmp_path, "--output", file)
 
     assert (again.status, file.read_text()) == (2, "mine")
-    listed = service_record("collector", "token", "list", "--output", "json", "--data", tmp_path)
+    listed = collector_command("token", "list", "--output", "json", "--data", tmp_path)
     assert [token["kind"] for token in json.loads(listed.out)] == ["reader"]
 
 
 def test_tokens_are_listed_without_their_secrets_as_a_table_and_as_json(tmp_path: Path) -> None:
-    made = service_record(
-        "collector", "token", "create", "group", "dc1", "--name", "\x1b[31mred", "--data", tmp_path
-    )
-    enrolment = service_record("collector", "token", "create", "enrolment", "--data", tmp_path)
+    made = collector_command("token", "create", "group", "dc1", "--name", "\x1b[31mred", "--data", tmp_path)
+    enrolment = collector_command("token", "create", "enrolment", "--data", tmp_path)
 
-    table = service_record("collector", "token", "list", "--data", tmp_path)
-    listed = service_record("collector", "token", "list", "--output", "json", "--data", tmp_path)
+    table = collector_command("token", "list", "--data", tmp_path)
+    listed = collector_command("token", "list", "--output", "json", "--data", tmp_path)
 
     assert "\x1b" not in table.out
     assert len(table.out.splitlines()) == 3
@@ -62,18 +60,18 @@ def test_tokens_are_listed_without_their_secrets_as_a_table_and_as_json(tmp_path
 
 def test_a_revoked_token_is_worth_nothing_seconds_later_and_both_are_in_the_audit_log(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    made = service_record("collector", "token", "create", "host", "web1", "--expires", "30d", "--data", data)
+    made = collector_command("token", "create", "host", "web1", "--expires", "30d", "--data", data)
     with served(settings_in(tmp_path)) as server:
         host = Client(server.url, made.out.strip())
         assert host.step("web1", "Disk setup").status == 201
 
-        assert service_record("collector", "token", "revoke", 1, "--data", data).status == 0
+        assert collector_command("token", "revoke", 1, "--data", data).status == 0
 
         while host.step("web1", "Disk setup").status == 201:
             pass  # the test's own time-out ends it
         assert host.step("web1", "Disk setup").status in {401, 429}
-    assert service_record("collector", "token", "revoke", 1, "--data", data).status == 1
-    audit = service_record("collector", "audit", "--output", "json", "--data", data)
+    assert collector_command("token", "revoke", 1, "--data", data).status == 1
+    audit = collector_command("audit", "--output", "json", "--data", data)
     assert [entry["action"] for entry in json.loads(audit.out)] == ["token revoke", "token create"]
 
 
@@ -81,14 +79,14 @@ def test_a_revoked_token_is_worth_nothing_seconds_later_and_both_are_in_the_audi
     "arguments", [("host",), ("group", "a b"), ("reader", "web1"), ("admin", "--expires", "x")]
 )
 def test_a_token_that_makes_no_sense_is_a_usage_error(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    told = service_record("collector", "token", "create", *arguments, "--data", tmp_path / "data")
+    told = collector_command("token", "create", *arguments, "--data", tmp_path / "data")
 
     assert told.status == 2
     assert not (tmp_path / "data").exists()
 
 
 def test_where_no_collector_is_the_list_says_so(tmp_path: Path) -> None:
-    told = service_record("collector", "token", "list", "--data", tmp_path)
+    told = collector_command("token", "list", "--data", tmp_path)
 
     assert told.status == 3
     assert str(tmp_path) in told.err

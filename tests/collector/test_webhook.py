@@ -25,10 +25,10 @@ from service_record.collector.store import administration
 from service_record.collector.store.database import Database, sqlite_url
 from service_record.collector.store.schema import hosts, notices
 from service_record.collector.webhook import LEASE, Webhook
+from tests.collector.commands import collector_command
 from tests.collector.processes import process
 from tests.collector.receiving import Receiver, receiving
 from tests.collector.serving import Client, served, settings_in
-from tests.command_line import service_record
 
 NOW = 1_800_000_000.0
 SECRET = b"a secret of many bytes"
@@ -196,7 +196,7 @@ def test_a_killed_process_tells_nothing_again_but_what_was_on_its_way(tmp_path: 
     with receiving() as receiver:
         settings = settings_in(tmp_path, webhook=receiver.url)
         data = ("--data", settings.data)
-        token = service_record("collector", "token", "create", "admin", *data).out.strip()
+        token = collector_command("token", "create", "admin", *data).out.strip()
         with process(settings, "--webhook", receiver.url) as running:
             admin = Client(running.url, token)
             admin.step("web1", "Disk setup", "failed")

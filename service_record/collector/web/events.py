@@ -29,7 +29,9 @@ _QUIET: Final = 15.0
 _LEAST: Final = 1.0
 """Seconds between two changes of a page: nobody reads faster."""
 _SHARE: Final = 8
-"""A stream rests so many times as long as it has worked."""
+"""A stream rests so many times as long as it has worked,"""
+_LONGEST: Final = 5.0
+"""but no more seconds than these."""
 
 
 class Seen(Protocol):
@@ -121,7 +123,7 @@ async def _stream(request: Request, serving: Serving, viewer: _Viewer) -> AsyncI
             return
         await _wait(told)
         if not news.is_over:
-            await asyncio.sleep(max(_LEAST, worked * _SHARE))
+            await asyncio.sleep(min(max(_LEAST, worked * _SHARE), _LONGEST))
 
 
 async def _wait(told: asyncio.Event) -> None:
