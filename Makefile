@@ -3,7 +3,8 @@
 SHELL := bash
 .DEFAULT_GOAL := help
 .PHONY: help demo test matrix golden check fuzz bench bench-bundle bench-growth examples bashes lock audit \
-  dependencies man install deb rpm standalone clean torture standalone-debian11
+  dependencies man install deb rpm standalone clean torture standalone-debian11 demo-collector bench-collector \
+  torture-collector
 
 DESTDIR =
 PREFIX = /usr/local
@@ -11,6 +12,7 @@ OPTIONS =
 PYTEST_ARGS =
 SECONDS = 600
 MATRIX =
+KILLS = 50
 EXAMPLES =
 
 READY = .venv/.ready
@@ -24,6 +26,9 @@ help: ## list what can be made
 
 demo: $(READY) ## record a failing bootstrap and show what failed, where, and why
 	@$(PYTHON) -m demo
+
+demo-collector: $(READY) ## have thirty simulated hosts report to a collector, and show which of them are in trouble
+	@$(PYTHON) -m demo.collector
 
 test: $(READY) ## run every test; on every core; PYTEST_ARGS='-k name' for some of them
 	@SERVICE_RECORD_BASHES='$(BASHES)' $(PYTHON) -m pytest --numprocesses=auto --dist=worksteal $(PYTEST_ARGS)
@@ -44,6 +49,9 @@ torture: SECONDS = 1200
 torture: $(READY) ## break disk, power and programs for SECONDS=1200, and rewrite the tables in docs/promises.md (as root)
 	@$(PYTHON) -m tests.torture --seconds $(SECONDS)
 
+torture-collector: $(READY) ## kill the collector KILLS=50 times under load, and its PostgreSQL 20 times; nothing acknowledged is lost
+	@SERVICE_RECORD_TORTURE=$(KILLS) $(PYTHON) -m pytest tests/collector/test_durability.py $(PYTEST_ARGS)
+
 bench: $(READY) ## measure what recording costs, and rewrite the table in docs/performance.md
 	@$(PYTHON) -m bench
 
@@ -52,6 +60,9 @@ bench-bundle: $(READY) ## measure a bundle of a journal of 1 GiB, and rewrite th
 
 bench-growth: $(READY) ## measure how costs grow, and draw docs/performance/*.svg (some minutes)
 	@$(PYTHON) -m bench.growth
+
+bench-collector: $(READY) ## measure what the collector takes in and shows, and rewrite the table in docs/collector.md
+	@$(PYTHON) -m bench.collecting
 
 examples: $(READY) ## run the hosts of docs/examples anew (half an hour); EXAMPLES='good oom' for some of them
 	@$(PYTHON) -m examples $(EXAMPLES)

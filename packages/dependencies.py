@@ -143,19 +143,23 @@ def tree(names: Sequence[str], depth: int = 1) -> Iterator[str]:
 
 def sections() -> dict[str, str]:
     """The generated parts of the page, by the name of their place in it."""
-    runtime, reporter = direct("runtime"), direct("reporter")
+    runtime, reporter, collector = direct("runtime"), direct("reporter"), direct("collector")
     development = direct("test", "check", "dev")
     shipped = [*runtime, *reporter]
     others = pulled_in(shipped)
+    known = {each.name for each in [*shipped, *others]}
+    serving = [each for each in [*collector, *pulled_in(collector)] if each.name not in known]
     names = [each.name for each in runtime]
     lines = ["service-record", *tree(names), "service-record[reporter], besides"]
     lines += tree([each.name for each in reporter])
     count, size = len(shipped) + len(others), sum(each.size for each in [*shipped, *others])
-    shown = {each.name for each in shipped}
+    shown = {each.name for each in [*shipped, *serving]}
+    more = sum(each.size for each in serving)
     return {
         "runtime": table(runtime),
         "reporter": table(reporter),
         "pulled in": table(others),
+        "collector": f"{table(serving)}\n\n{len(serving)} libraries more, {more / 1e6:.0f} MB.",
         "tree": "\n".join(["```", *lines, "```", "", f"{count} libraries, {size / 1e6:.0f} MB."]),
         "development": table(each for each in development if each.name not in shown),
     }

@@ -1,4 +1,4 @@
-"""Where records are read from: a directory, files, bundles or standard input, with one face for all."""
+"""Where records are read from: a directory, files, bundles, standard input or a collector, with one face."""
 
 import os
 import sys
@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # a directory is read without what opens archives
 
 _STANDARD_INPUT: Final = "-"
 
+_COLLECTOR: Final = ("collector://", "collector+http://", "collector+https://")
 _ZIP: Final = b"PK\x03\x04"
 _REUSE_SLACK: Final = 1.0  # seconds; a program starts before it records
 
@@ -55,7 +56,8 @@ class Source:
 
 
 def open_source(places: Sequence[str] = ()) -> Source:
-    """The records in these directories, files and bundles, `-` being standard input; by default this host's.
+    """The records in these directories, files and bundles, `-` being standard input, `collector://HOST/NAME`
+    a host that a collector knows; by default this host's.
 
     A stream that names the `service` of its entries, as `show --output jsonl` writes it, holds as many
     records. Raises OSError when a place cannot be read, SourceError when there is no record in it.
@@ -92,10 +94,26 @@ def is_alive(pid: int, uptime: float | None) -> bool | None:
 def _place(place: str) -> Source:
     if place == _STANDARD_INPUT:
         return _stream("standard input", "stdin", os.fdopen(sys.stdin.fileno(), "rb", closefd=False))
+    if place.startswith(_COLLECTOR):
+        return _of_collector(place)
     path = Path(place)
     if path.is_dir():
         return _bundle_or_directory(path)
     return _stream(place, path.name.removesuffix(".json"), path.open("rb"))
+
+
+def _of_collector(place: str) -> Source:
+    """The records of a host that a collector knows, as they were when it heard of it last."""
+    from service_record.collector_client import CollectorError  # noqa: PLC0415  # few read from there
+    from service_record.remote import remote_records  # noqa: PLC0415
+
+    try:
+        found = remote_records(place)
+    except CollectorError as fault:
+        raise SourceError(str(fault)) from None
+    if found.bundle is not None:
+        return _stream(place, "", found.bundle)
+    return Source(place, found.records, is_snapshot=True)
 
 
 def _bundle_or_directory(path: Path) -> Source:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
-_VOID = {"meta"}
+_VOID = {"meta", "link", "input", "img"}
 
 
 @dataclass

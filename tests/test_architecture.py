@@ -23,13 +23,16 @@ PARTS = {
     "history": {"history"},
     "diagnosis": {"diagnosis"},
     "bundle": {"bundle"},
-    "source": {"source"},
+    "trust": {"trust"},
+    "client": {"collector_client", "growing", "sending"},
+    "source": {"source", "remote"},
     "redaction": {"redaction"},
     "reporter": {"reporter"},
     "display": {"display"},
     "export": {"export"},
     "deploy": {"deploy"},
     "manual": {"manual"},
+    "collector": {"collector"},
     "cli": {"cli"},
 }
 MAY_IMPORT = {
@@ -42,16 +45,31 @@ MAY_IMPORT = {
     "history": {"format"},
     "diagnosis": {"format", "history"},
     "bundle": {"format", "layout", "records", "export"},
-    "source": {"format", "layout", "records", "systemd", "history", "bundle"},
+    "trust": set(),
+    "client": {"format", "layout", "records", "trust"},
+    "source": {"format", "layout", "records", "systemd", "history", "bundle", "client"},
     "redaction": {"format"},
     "display": {"format", "history", "diagnosis"},
     "export": {"format", "history", "display"},
-    "reporter": set(PARTS) - {"cli", "recorder", "reporter", "deploy", "manual"},
+    "reporter": set(PARTS) - {"cli", "recorder", "reporter", "deploy", "manual", "collector"},
     "deploy": {"format", "reporter"},
     "manual": {"format", "deploy"},
+    "collector": set(PARTS) - {"cli", "recorder", "reporter", "deploy", "manual", "collector"},
     "cli": set(PARTS) - {"cli"},
 }
 PURE = {"format", "layout", "history", "diagnosis", "display", "export"}
+PURE_OF_COLLECTOR = {
+    "access",
+    "budgets",
+    "definitions",
+    "names",
+    "progress",
+    "reading",
+    "repeats",
+    "statistics",
+    "steps",
+    "verdicts",
+}
 DOORS = {"os", "pathlib", "shutil", "signal", "socket", "subprocess", "sys"}
 
 modules = pytest.mark.parametrize(
@@ -94,6 +112,14 @@ def test_every_module_has_a_part_and_imports_only_what_that_part_may(path: Path)
 def test_a_pure_module_imports_no_way_out(path: Path) -> None:
     if part_of(path) in PURE:
         assert DOORS.isdisjoint(name.split(".")[0] for name in imported(path))
+
+
+@pytest.mark.parametrize("name", sorted(PURE_OF_COLLECTOR))
+def test_what_a_collector_judges_by_opens_nothing_and_asks_nobody(name: str) -> None:
+    names = set(imported(PACKAGE / "collector" / f"{name}.py"))
+    ours = {one.split(".")[2] for one in names if one.startswith("service_record.collector.")}
+    assert (DOORS | {"sqlalchemy", "starlette", "time"}).isdisjoint(one.split(".")[0] for one in names)
+    assert ours <= PURE_OF_COLLECTOR
 
 
 def test_the_parts_depend_on_one_another_in_no_circle() -> None:

@@ -40,6 +40,7 @@ def host(root: Path) -> Places:
     places = Places(root)
     write(places.settings_file, "[service]\n")
     write(places.credential_file, TOKEN)
+    write(places.collector_credential_file, TOKEN)
     write(places.state_file, "{}")
     write(places.state_directory / f".{places.state_file.name}.x1y2", "{")
     write(places.state_directory / f"{places.state_file.name}.damaged", "{")
@@ -129,13 +130,14 @@ def test_who_stops_twice_keeps_the_first_reason(tmp_path: Path) -> None:
         ("units", "etc/systemd/system/boot-reporter.service"),
     ],
 )
-def test_what_settings_want_to_keep_stays_and_the_token_goes(tmp_path: Path, word: str, kept: str) -> None:
+def test_what_settings_want_to_keep_stays_and_the_tokens_go(tmp_path: Path, word: str, kept: str) -> None:
     places = host(tmp_path)
     assert stop(places, REASON, [EXTRA], [word]) == ()
     left = files(tmp_path) - KEPT
     assert kept in left
     assert {Path(path).parts[:2] for path in left} == {Path(kept).parts[:2]}
     assert not places.credential_file.exists()
+    assert not places.collector_credential_file.exists()
 
 
 def test_a_host_without_a_reporter_can_be_stopped(tmp_path: Path) -> None:

@@ -51,8 +51,8 @@ def test_every_example_and_every_golden_file_is_one_that_is_made() -> None:
     assert {path for path in GOLDEN.glob("*/*") if path.suffix != ".pyc"} == set(EXPECTED)
 
 
-NOT_READING = {"bundle", "ignition", "install", "report", "run", "snippet", "uninstall"}
-"""Verbs that do something on a host, or make something for one, and show nothing of records."""
+NOT_READING = {"bundle", "collector", "hosts", "ignition", "install", "report", "run", "snippet", "uninstall"}
+"""Verbs that do something on a host, make something for one, or ask a collector; they show no records."""
 
 
 def test_every_verb_that_reads_has_a_golden_file_for_each_of_its_outputs() -> None:

@@ -154,7 +154,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("sh", ["show"]),
+        ("sh", ["ship", "show"]),
         ("show ", ["boot-agent", "bootkube"]),
         ("follow bootk", ["bootkube"]),
         ("export --to array boot", ["boot-agent", "bootkube"]),

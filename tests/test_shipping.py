@@ -290,6 +290,15 @@ def test_a_collector_gets_the_logs_of_a_boot_and_not_the_key(knowing: AssistedSe
     assert list(knowing.rules.objects.values()) == [CONTENT]
 
 
+def test_a_collector_gets_a_key_of_its_own(knowing: AssistedServer, bundle: Path) -> None:
+    service = service_of(knowing.rules.add_host(), "http://not.asked.invalid", TOKEN)
+    sending = Sender(host="h", service=service, collector_token="its-own", patience=QUICK)
+    destination(f"collector+{knowing.url}", sending).ship(bundle)
+    (entry,) = knowing.journal
+    assert entry.asked.headers["x-secret-key"] == "its-own"
+    assert TOKEN not in str(entry)
+
+
 def test_a_collector_needs_the_hosts_ids(server: AssistedServer) -> None:
     with pytest.raises(ValueError, match="a collector knows a host by its ids"):
         destination("collector+http://c", sender(server, service=False))

@@ -11,14 +11,17 @@ from service_record.version import __version__
 
 VERBS: Final = {
     "analyze": "Say what is wrong with a host, and why: the root cause first.",
+    "collector": "Receive from many hosts how far they came, and show it.",
     "bundle": "Gather what explains a host into one file, without its secrets.",
     "diff": "Compare the records of a bad host with those of a good one.",
     "export": "Write records in a form that other programs read.",
     "follow": "Show entries as they come.",
+    "hosts": "Show what a collector knows of its hosts, trouble first.",
     "ignition": "Make an Ignition config of what hosts record and report with.",
     "install": "Put the shim, drop-ins and the reporter's units onto a host.",
     "report": "Report how far this host came: one round of the boot reporter.",
     "run": "Run CMD as a recorded service or stage, and end as it ends.",
+    "ship": "Send records to a collector, as they are written.",
     "show": "Show what services did, failures first.",
     "snippet": "Print what has an installer's template record and report steps.",
     "timeline": "Show when services and their stages ran, as bars over each boot.",

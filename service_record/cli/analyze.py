@@ -145,6 +145,8 @@ class _Request:
     def directory(self) -> Path:
         """The directory that is waited for; a usage error where it is none."""
         directory = Path(self.places[0]) if self.places else Records().directory
+        if any("://" in place for place in self.places):
+            raise click.UsageError(_NEEDS_DIRECTORY)
         if len(self.places) > 1 or (directory.exists() and not directory.is_dir()) or "-" in self.places:
             raise click.UsageError(_NEEDS_DIRECTORY)
         try:

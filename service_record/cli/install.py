@@ -19,6 +19,7 @@ from service_record.manual import pages
 @click.option("--all-services", is_flag=True, help="systemd closes every service's record; with the shim.")
 @click.option("--array", is_flag=True, help="Every service records an array, as OpenShift's tools read it.")
 @click.option("--reporter", is_flag=True, help="The units of the boot reporter, enabled.")
+@click.option("--collector", is_flag=True, help="The unit of the collector; enabling it is yours.")
 @click.option("--replace", is_flag=True, help="Replace what is not ours, too; uninstall puts it back.")
 @trial_option
 def command(root: Path, *, replace: bool, is_trial: bool, **chosen: bool) -> None:

@@ -32,6 +32,8 @@ class Option(Enum):
     """Every service records a closed JSON array, as OpenShift's tools read it."""
     REPORTER = "reporter"
     """The units of the boot reporter, enabled."""
+    COLLECTOR = "collector"
+    """The unit of the collector, for the one machine that receives; it is not enabled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,7 @@ def _everything(layout: Layout, pages: Iterable[tuple[str, str]]) -> Iterator[It
     for path, text in pages:
         yield Item(f"{layout.prefix}/share/{path}", Option.SHIM, text.encode())
     yield from _reporter(layout)
+    yield Item(f"{layout.units}/collector.service", Option.COLLECTOR, _unit("collector.service", layout))
 
 
 def _reporter(layout: Layout) -> Iterator[Item]:

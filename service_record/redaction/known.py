@@ -30,6 +30,7 @@ class Place:
 
 PLACES: Final[tuple[Place, ...]] = (
     Place("etc/service-record/token", "reporter-token"),
+    Place("etc/service-record/collector-token", "collector-token"),
     Place("root/.docker/config.json", "pull-secret"),
     Place("home/*/.docker/config.json", "pull-secret"),
     Place("var/lib/kubelet/config.json", "pull-secret"),

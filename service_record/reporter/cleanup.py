@@ -110,8 +110,9 @@ def finish(places: Places, tombstone: Tombstone) -> tuple[str, ...]:
 
 
 def _everything(places: Places, tombstone: Tombstone) -> Iterator[Path]:
-    """What is to go, in the order in which it goes: the secret first, what could go on with the rest last."""
+    """What is to go, in the order in which it goes: secrets first, what could go on with the rest last."""
     yield places.credential_file
+    yield places.collector_credential_file
     yield from _unless("settings", [places.settings_file], tombstone)
     yield places.issue
     yield from _gathered(places, tombstone)

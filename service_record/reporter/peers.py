@@ -77,4 +77,10 @@ class Peers:
     def _sender(self, patience: Patience) -> Sender:
         service = self.settings.service
         host = service.host_id if service else platform.node() or "host"
-        return Sender(host=host, service=service, proxies=self.settings.proxies, patience=patience)
+        return Sender(
+            host=host,
+            service=service,
+            collector_token=self.settings.collector_token,
+            proxies=self.settings.proxies,
+            patience=patience,
+        )

@@ -24,6 +24,11 @@ class Places:
         return self.at("/etc/service-record/token")
 
     @property
+    def collector_credential_file(self) -> Path:
+        """The token for collectors, where the settings ship to any; root alone may read it, too."""
+        return self.at("/etc/service-record/collector-token")
+
+    @property
     def ca_bundle(self) -> Path:
         """Where the assisted-service puts the certificate of its own authority into a host's ignition."""
         return self.at("/etc/assisted-service/service-ca-cert.crt")

@@ -14,7 +14,14 @@ from service_record.display.text import visible
 from service_record.reporter.places import Places, is_there
 from service_record.reporter.setting_lines import line_of, line_of_error
 from service_record.reporter.setting_table import SETTINGS, HostLogs, Setting, Stages
-from service_record.reporter.token import UnreadableError, read_small, read_token, reason
+from service_record.reporter.setting_values import COLLECTOR
+from service_record.reporter.token import (
+    UnreadableError,
+    read_collector_token,
+    read_small,
+    read_token,
+    reason,
+)
 
 _MIB: Final = 1 << 20
 _DAY: Final = 86400.0
@@ -55,6 +62,8 @@ class Settings:
     faults: tuple[str, ...] = ()
     """What is missing or bad, a line each: where, what, and what to do."""
     proxies: Proxies = field(default_factory=Proxies)
+    collector_token: str | None = field(default=None, repr=False)
+    """What collectors are sent, and nobody else is."""
     ship_to: tuple[str, ...] = ()
     """More destinations: directories, URLs to PUT to, collectors (`collector+https://…`)."""
     frequency: float = 600.0
@@ -101,18 +110,21 @@ def read_settings(places: Places, environ: Mapping[str, str]) -> Settings:
     environment = _of_environment(environ)
     given = {**file.given, **credential.given, **environment.given}
     service, missing, token_faults = _service_of(given, places, environ)
+    collector_token, ship_to, collector_faults = _collectors_of(given, places, environ)
     bad = file.bad | credential.bad | environment.bad
     return Settings(
         service=service,
         proxies=Proxies(**_section(given, "proxies")),
+        collector_token=collector_token,
         faults=(
             *file.faults,
             *credential.faults,
             *environment.faults,
             *token_faults,
+            *collector_faults,
             *(fault for name, fault in missing if name not in bad),
         ),
-        **{name: value for name, value in given.items() if "." not in name},
+        **{name: value for name, value in given.items() if "." not in name} | ship_to,
     )
 
 
@@ -228,6 +240,21 @@ def _service_of(
     except UnreadableError as error:
         return None, [], (str(error),)
     return *_service(given, token, places), faults
+
+
+def _collectors_of(
+    given: Mapping[str, Any], places: Places, environ: Mapping[str, str]
+) -> tuple[str | None, dict[str, tuple[str, ...]], tuple[str, ...]]:
+    """The token for collectors, where bundles go if not where settings say, and what is wrong with the token.
+
+    Collectors get none while the token cannot be read, as the service does.
+    """
+    try:
+        token, faults = read_collector_token(places, environ)
+    except UnreadableError as error:
+        others = tuple(place for place in given.get("ship_to", ()) if not place.startswith(COLLECTOR))
+        return None, {"ship_to": others}, (str(error),)
+    return token, {}, faults
 
 
 def _service(

@@ -94,8 +94,8 @@ class HostLogs:
 
 @dataclass(frozen=True, slots=True)
 class Collector:
-    """Another service with the same calls, of which only logs are asked. It is not sent the assisted-
-    service's key.
+    """Another service with the same calls, of which only logs are asked. It is sent a key of its own, and not
+    the assisted-service's.
     """
 
     service: AssistedService
@@ -157,6 +157,8 @@ class Sender:
     """A name for files: the host's id, or its hostname."""
     service: Service | None = None
     """Whose ids a collector knows the host by, and whose CA bundle holds for all."""
+    collector_token: str | None = field(default=None, repr=False)
+    """Of collectors: they are never sent that of the assisted-service."""
     proxies: Proxies | None = None
     patience: Patience | None = None
 
@@ -174,7 +176,7 @@ def destination(target: str, sender: Sender) -> Destination:
     if sender.service is None:
         raise ValueError("a collector knows a host by its ids: set cluster_id, infra_env_id and host_id")
     url = target.removeprefix(COLLECTOR)
-    elsewhere = replace(sender.service, url=url, token=None)
+    elsewhere = replace(sender.service, url=url, token=sender.collector_token)
     service = AssistedService(elsewhere, proxies=sender.proxies, patience=sender.patience)
     return Collector(service, kind_of(target))
 

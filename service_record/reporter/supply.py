@@ -145,5 +145,9 @@ class Supply:
         return self._settings.service is None and all(to.startswith(("/", COLLECTOR)) for to in places)
 
     def _secrets(self) -> tuple[Secret, ...]:
-        token = self._settings.service.token if self._settings.service else None
-        return (Secret("reporter-token", token.encode()),) if token else ()
+        service = self._settings.service
+        tokens = {
+            "reporter-token": service.token if service else None,
+            "collector-token": self._settings.collector_token,
+        }
+        return tuple(Secret(name, token.encode()) for name, token in tokens.items() if token)

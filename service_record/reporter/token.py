@@ -1,4 +1,4 @@
-"""The token that the assisted-service knows this host by: where it may lie, and what of it is sent."""
+"""The tokens that the assisted-service and collectors know this host by: where they lie, what is sent."""
 
 import json
 import os
@@ -12,6 +12,8 @@ from service_record.reporter.places import Places
 
 CREDENTIAL: Final = "token"
 """The name of systemd's credential: `LoadCredential=token:/etc/service-record/token`."""
+COLLECTOR_CREDENTIAL: Final = "collector-token"
+"""The same of the token for collectors."""
 _REGISTRY: Final = "cloud.openshift.com"
 """The registry of a pull secret whose `auth` the hosted service takes."""
 _MOST: Final = 1 << 18
@@ -30,16 +32,23 @@ def read_token(places: Places, environ: Mapping[str, str]) -> tuple[str | None, 
     $CREDENTIALS_DIRECTORY/token comes first, then the credential file. An empty one counts as none: units
     set an empty credential where the file is missing. Raises UnreadableError where the disk fails.
     """
+    return _read(_places(environ, CREDENTIAL, places.credential_file), "the assisted-service is")
+
+
+def read_collector_token(places: Places, environ: Mapping[str, str]) -> tuple[str | None, tuple[str, ...]]:
+    """The same of the token that is for collectors alone."""
+    return _read(_places(environ, COLLECTOR_CREDENTIAL, places.collector_credential_file), "collectors are")
+
+
+def _read(places: list[tuple[Path, bool]], whose: str) -> tuple[str | None, tuple[str, ...]]:
     faults: list[str] = []
-    for path, is_ours in _places(places, environ):
+    for path, is_ours in places:
         try:
             data, mode = read_small(path, _MOST)
         except FileNotFoundError:
             continue
         except OSError as error:
-            told = (
-                f"{path}:1: cannot be read: {reason(error)}; without it the assisted-service is told nothing"
-            )
+            told = f"{path}:1: cannot be read: {reason(error)}; without it {whose} told nothing"
             raise UnreadableError(told) from error
         except ValueError as error:
             faults.append(f"{path}:1: cannot be read: {reason(error)}; make it a file that root can read")
@@ -55,11 +64,11 @@ def read_token(places: Places, environ: Mapping[str, str]) -> tuple[str | None, 
     return None, tuple(faults)
 
 
-def _places(places: Places, environ: Mapping[str, str]) -> list[tuple[Path, bool]]:
+def _places(environ: Mapping[str, str], name: str, file: Path) -> list[tuple[Path, bool]]:
     """Where it is looked for, and whether its permissions are for us to judge."""
     directory = environ.get("CREDENTIALS_DIRECTORY", "")
-    credential = [(Path(directory) / CREDENTIAL, False)] if directory.startswith("/") else []
-    return [*credential, (places.credential_file, True)]
+    credential = [(Path(directory) / name, False)] if directory.startswith("/") else []
+    return [*credential, (file, True)]
 
 
 def read_small(path: Path, most: int) -> tuple[bytes, int]:

@@ -9,7 +9,6 @@ import math
 import ssl
 import time
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,17 +31,11 @@ from service_record.reporter.attempt import Attempt, Request
 from service_record.reporter.patience import ASK_AGAIN, Patience, wait_before_next
 from service_record.reporter.proxies import proxy_for
 from service_record.reporter.settings import Proxies
+from service_record.trust import system_trust
 from service_record.version import __version__
 
 _NONE_KEPT: Final = httpx2.Limits(max_keepalive_connections=0)
 """A connection for each try: the next one may meet another, healthier server behind the same name."""
-
-_AUTHORITIES: Final = (
-    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",  # RHEL, RHCOS, Fedora
-    "/etc/ssl/certs/ca-certificates.crt",  # Debian, Ubuntu
-    "/etc/ssl/ca-bundle.pem",  # SUSE
-)
-"""Where systems keep whom they trust."""
 
 
 class _TryAgain(Exception):  # noqa: N818 - no error: what the repeating library wants to hear
@@ -202,8 +195,7 @@ def _check(url: str, headers: Mapping[str, str]) -> None:
 
 def trusted(ca_bundle: Path | None) -> ssl.SSLContext:
     """Whom to trust: the system's certificate authorities, and those of the bundle, if that is one."""
-    context = ssl.create_default_context()
-    _trust_the_system(context)
+    context = system_trust()
     # As the agents on the same hosts trust, Go's way: every certificate of the bundle, whether it calls
     # itself an authority or not, and also chains of service CAs that lack extensions which strict
     # verification asks for.
@@ -222,17 +214,6 @@ def trusted(ca_bundle: Path | None) -> ssl.SSLContext:
     raise _FaultySettingError(
         f"{ca_bundle}: {why}; correct the CA bundle, nothing is sent without it", is_tls=True
     )
-
-
-def _trust_the_system(context: ssl.SSLContext) -> None:
-    """Find the system's authorities where OpenSSL does not look: ours may come from another system."""
-    known = ssl.get_default_verify_paths()
-    if known.cafile or known.capath:
-        return
-    for path in _AUTHORITIES:
-        with suppress(OSError, ssl.SSLError):
-            context.load_verify_locations(cafile=path)
-            return
 
 
 def _proxy(url: str | None, trust: ssl.SSLContext) -> httpx2.Proxy | None:

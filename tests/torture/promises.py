@@ -15,7 +15,6 @@ from tests.torture.tally import Tally
 
 PAGE: Final = REPOSITORY / "docs" / "promises.md"
 HEAD: Final = ("promise", "held by", "cases tried", "found", "reprinted by")
-_COMMAND: Final = "`make torture`"
 TARGETS: Final = ("target", "system calls", "faults, at most", "cases", "found")
 
 
@@ -27,6 +26,8 @@ class Promise:
     text: str
     tests: tuple[str, ...]
     """Files of tests, besides the torture."""
+    command: str = "`make torture`"
+    """What tries it again."""
 
     def cells(self, tallies: Sequence[Tally]) -> tuple[str, ...]:
         """Its row, given what the torture came to."""
@@ -37,7 +38,7 @@ class Promise:
         parts = dict.fromkeys(re.split("[:,]", tally.target)[0] for tally in mine)
         held_by = ", ".join([*parts, *(f"`{Path(test).name}`" for test in self.tests)])
         tried = f"{cases:,} in the torture, {tested}" if mine else tested
-        return f"{self.number}. {self.text}", held_by, tried, str(found or "none"), _COMMAND
+        return f"{self.number}. {self.text}", held_by, tried, str(found or "none"), self.command
 
 
 PROMISES: Final = (
@@ -61,7 +62,7 @@ PROMISES: Final = (
         4,
         "Every death of a service that systemd sees ends in a `service end`; every other is shown as "
         "interrupted at the next boot.",
-        ("tests/system/test_deaths.py", "tests/system/test_power_loss.py", "tests/test_shim_endings.py"),
+        ("tests/system/test_deaths.py", "tests/system/test_power_loss.py", "tests/test_shim_matrix.py"),
     ),
     Promise(
         5,
@@ -83,6 +84,16 @@ PROMISES: Final = (
             "tests/test_residual.py",
             "tests/test_bundle_writing.py",
         ),
+    ),
+    Promise(
+        8,
+        "A collector acknowledges what is on its disk, and nothing else.",
+        (
+            "tests/collector/test_durability.py",
+            "tests/collector/test_several_processes.py",
+            "tests/collector/test_migrations.py",
+        ),
+        "`make torture-collector`",
     ),
 )
 

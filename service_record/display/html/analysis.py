@@ -48,18 +48,31 @@ def analysis_html(
 ) -> str:
     """The page of `analyze --output html`; `found` are the charts of the same history."""
     view = replace(view, width=_UNWRAPPED)
-    verdict = _CLASSES[diagnosis.verdict]
-    sign = getattr(view.glyphs, verdict)
     lead = [
-        element("p", f"{sign} {verdict_sentence(diagnosis)}", class_=f"verdict {verdict}"),
+        verdict_line(diagnosis, view),
         *(element("p", *inked(line)) for line in summary(history, source, view)),
     ]
+    return page(f"Analysis of {source}", lead, analysis_sections(diagnosis, history, found, view))
+
+
+def verdict_line(diagnosis: Diagnosis, view: View) -> Element:
+    """The verdict as a paragraph."""
+    verdict = _CLASSES[diagnosis.verdict]
+    sign = getattr(view.glyphs, verdict)
+    return element("p", f"{sign} {verdict_sentence(diagnosis)}", class_=f"verdict {verdict}")
+
+
+def analysis_sections(
+    diagnosis: Diagnosis, history: History, found: Sequence[Chart], view: View
+) -> list[Section]:
+    """The parts of the page, each of which can stand on a page of others, too."""
+    view = replace(view, width=_UNWRAPPED)
     sections = [*_troubles(diagnosis, view), *_rest(diagnosis)]
     sections += chart_sections(history, found, {}, view)
     damaged = list(damages(history, view, whole=True))
     if damaged:
         sections.append(Section("damage", "Damaged records", [preformatted(damaged)]))
-    return page(f"Analysis of {source}", lead, sections)
+    return sections
 
 
 def _troubles(diagnosis: Diagnosis, view: View) -> Iterator[Section]:

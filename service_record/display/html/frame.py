@@ -37,7 +37,7 @@ def page(title: str, lead: Iterable[Content], sections: Sequence[Section]) -> st
         "body",
         element("a", "Skip to the contents", class_="skip", href="#contents"),
         element("header", element("h1", title), *lead, _contents(sections)),
-        element("main", *map(_section, sections), id="contents"),
+        element("main", *map(section_element, sections), id="contents"),
     )
     return as_html(element("html", head, body, lang="en"))
 
@@ -57,7 +57,8 @@ def _contents(sections: Iterable[Section]) -> Element:
     return element("nav", element("ul", *items), aria_label="Contents")
 
 
-def _section(section: Section) -> Element:
+def section_element(section: Section) -> Element:
+    """A section with its heading."""
     heading = element("h2", section.heading, id=f"{section.id}-heading")
     return element(
         "section", heading, *section.content, id=section.id, aria_labelledby=f"{section.id}-heading"

@@ -1,0 +1,120 @@
+"""`make bench-collector`: what the collector takes in and how long readers wait; into docs/collector.md.
+
+All of it is measured at a collector in a process of its own, which this one asks over HTTP on one machine.
+"""
+
+import contextlib
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bench import asked, ingest
+from bench.fleet import STEPS
+from bench.machine import machine
+from bench.table import aligned, replace_between
+
+PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "collector.md"
+PROGRAM: Final = (sys.executable, "-c", "from service_record.cli import main; main()", "collector", "serve")
+HEAD: Final = ("what", "measured", "beside", "limit", "holds")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One measured thing."""
+
+    what: str
+    measured: str
+    beside: str = ""
+    limit: str = ""
+    holds: bool | None = None
+
+    def cells(self) -> tuple[str, ...]:
+        holds = {True: "yes", False: "**no**", None: ""}[self.holds]
+        return (self.what, self.measured, self.beside, self.limit, holds)
+
+
+@contextlib.contextmanager
+def collector(data: Path) -> Iterator[tuple[int, int]]:
+    """A collector's port and process id."""
+    arguments = [*PROGRAM, "--data", str(data), "--port", "0"]
+    with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            for line in process.stderr:
+                if line.startswith("listening on "):
+                    yield int(line.rpartition(":")[2]), process.pid
+                    return
+            raise RuntimeError("the collector did not start")
+        finally:
+            process.terminate()
+            process.stderr.close()
+
+
+def ingest_rows(folder: Path) -> list[Row]:
+    measured = ingest.measured(folder, collector)
+    return [
+        Row(
+            what=f"durable steps, {ingest.CONNECTIONS} connections",
+            measured=f"{measured.steps_per_second:,.0f} /s",
+            beside=f"{measured.floor_per_second:,.0f} /s: rows alone, {ingest.CONNECTIONS} in a transaction",
+            limit=f"{ingest.LEAST:,} /s",
+            holds=measured.steps_per_second >= ingest.LEAST,
+        ),
+        Row(what="processor time for a step", measured=f"{measured.processor * 1e3:.2f} ms"),
+        Row(what="until a step is acknowledged, median", measured=f"{measured.median * 1e3:.0f} ms"),
+        Row(what="the same, 99th of 100", measured=f"{measured.slowest * 1e3:.0f} ms"),
+    ]
+
+
+def fleet_rows(folder: Path) -> list[Row]:
+    rows = []
+    for hosts in asked.GROWTH:
+        data = folder / f"fleet-{hosts}"
+        session, token = asked.fill(data, hosts)
+        with collector(data) as (port, process):
+            asked.wait_for_verdicts(data)
+            is_all = hosts == asked.GROWTH[-1]
+            for what, path, limit in asked.ASKED if is_all else asked.ASKED[:1]:
+                seconds = asked.median(port, path, session, token)
+                rows.append(
+                    Row(
+                        what=f"{what}, {hosts:,} hosts, {hosts * STEPS:,} steps",
+                        measured=f"{seconds * 1e3:.0f} ms",
+                        limit=f"{limit * 1e3:.0f} ms",
+                        holds=seconds <= limit,
+                    )
+                )
+            if is_all:
+                size = asked.resident(process)
+                most = f"{asked.MOST_MEMORY / 1e6:.0f} MB"
+                rows.append(
+                    Row(
+                        what="memory of the process then",
+                        measured=f"{size / 1e6:.0f} MB",
+                        limit=most,
+                        holds=size <= asked.MOST_MEMORY,
+                    )
+                )
+    return rows
+
+
+def main() -> int:
+    """The exit status: 1 when a promise does not hold."""
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="service-record-bench-") as directory:
+        root = Path(directory)
+        rows = [*ingest_rows(root / "ingest"), *fleet_rows(root)]
+    text = f"{machine()}\n\n{aligned([HEAD, *(row.cells() for row in rows)])}"
+    print(text)
+    print(f"{time.monotonic() - started:.0f} s", file=sys.stderr)
+    replace_between(PAGE, "bench", text)
+    return int(any(row.holds is False for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

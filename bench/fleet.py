@@ -1,0 +1,173 @@
+"""`python -m bench.fleet`: what readers and verdicts take at 10,000 hosts and 1,000,000 steps, on SQLite."""
+
+import statistics as middle
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import Connection, insert, update
+
+from service_record.collector.learnt import Learnt
+from service_record.collector.progress import Progress, advance, ended, first
+from service_record.collector.statistics import statistics
+from service_record.collector.steps import Status, Step
+from service_record.collector.store import learning
+from service_record.collector.store.database import Database, sqlite_url
+from service_record.collector.store.fleet import Filters, fleet
+from service_record.collector.store.hosts import host
+from service_record.collector.store.schema import builds, durations, hosts, steps
+from service_record.collector.store.writer import Writer
+from service_record.collector.sweep import Sweeper
+
+HOSTS: Final = 10_000
+STEPS: Final = 100
+"""Of each host: fifty that begin and end."""
+_START: Final = 1_795_000_000.0
+_TIMES: Final = 11
+_LOGS: Final = "Installing: kernel-core-5.14.0-570.el9.x86_64\n" * 4
+
+
+def filled(database: Database, number_of_hosts: int = HOSTS) -> None:
+    """Every host in the midst of a build, or at its end; every fiftieth failed."""
+    for beginning in range(0, number_of_hosts, 500):
+        with database.changing() as connection:
+            for number in range(beginning, min(beginning + 500, number_of_hosts)):
+                _fill(connection, number)
+
+
+def _fill(connection: Connection, number: int) -> None:
+    progress = first(next(_reports(number)), 1, _START)
+    rows, ends = [], []
+    for order, step in enumerate(_reports(number)):
+        at = _START + number + order * 7
+        ends += [_duration(number, at, one) for one in ended(progress, step, at)]
+        progress = advance(progress, step, at)
+        rows.append(_step(number, order, step, at))
+    connection.execute(insert(hosts), [_host(number, progress)])
+    connection.execute(insert(builds), [_build(number, progress)])
+    connection.execute(insert(steps), rows)
+    connection.execute(insert(durations), ends)
+
+
+def _reports(number: int) -> Iterator[Step]:
+    for order in range(STEPS // 2):
+        name = f"Step {order}"
+        is_failed = number % 50 == 0 and order == STEPS // 2 - 1
+        yield Step(label=f"step_{order}", name=name, status=Status.INIT, action="install")
+        status = Status.FAILED if is_failed else Status.DONE
+        percentage = 2.0 * (order + 1) if number % 3 else None
+        yield Step(label=f"step_{order}", name=name, status=status, percentage=percentage, logs=_LOGS)
+
+
+def _host(number: int, progress: Progress) -> dict[str, Any]:
+    return {
+        "id": number + 1,
+        "name": f"node{number:05d}.example.com",
+        "group": f"dc{number % 4}/rack{number % 40}",
+        "release": f"9.{number % 3}",
+        "first_seen": _START,
+        "last_seen": progress.updated_at,
+        "build": 1,
+        "action": "install",
+        "percentage": progress.percentage,
+        "message": f"{progress.name}: {_LOGS}"[:500],
+        "started_at": progress.started_at,
+        "updated_at": progress.updated_at,
+        "ended_at": progress.ended_at,
+        "progress": msgspec.json.encode(progress),
+        "due_at": 0.0,
+    }
+
+
+def _build(number: int, progress: Progress) -> dict[str, Any]:
+    times = {"started_at": progress.started_at, "updated_at": progress.updated_at}
+    return {"host_id": number + 1, "number": 1, "ended_at": progress.ended_at, **times}
+
+
+def _step(number: int, order: int, step: Step, at: float) -> dict[str, Any]:
+    return {
+        "host_id": number + 1,
+        "build": 1,
+        "label": step.label,
+        "name": step.name,
+        "status": step.status.value,
+        "percentage": step.percentage,
+        "action": step.action,
+        "logs": step.logs,
+        "boot_id": f"boot-{order // 40}",
+        "received_at": at,
+    }
+
+
+def _duration(number: int, at: float, one: Any) -> dict[str, Any]:
+    return {
+        "host_id": number + 1,
+        "build": 1,
+        "label": one.label,
+        "group": f"dc{number % 4}/rack{number % 40}",
+        "release": f"9.{number % 3}",
+        "seconds": one.seconds,
+        "status": one.status.value,
+        "signature": "Installing: kernel-core-<number>" if one.status == "failed" else "",
+        "ended_at": at,
+    }
+
+
+def _milliseconds(database: Database, question: Callable[[Connection], object]) -> float:
+    """The middle of some times, after one that fills the caches."""
+    took = []
+    for _ in range(_TIMES + 1):
+        began = time.perf_counter()
+        with database.reading() as connection:
+            question(connection)
+        took.append((time.perf_counter() - began) * 1000)
+    return middle.median(took[1:])
+
+
+def measured(database: Database) -> Iterator[tuple[str, str]]:
+    """What was measured, and what it took."""
+    yield "10,000 verdicts judged", f"{_judged(database):.1f} s"
+    pages = {
+        "fleet, first 100 of 10,000": lambda connection: fleet(connection, Filters()),
+        "fleet, 1,000 of a group": lambda connection: fleet(connection, Filters(groups=("dc1",)), 1000),
+        "fleet, by names": lambda connection: fleet(connection, Filters(machines=("*99*",))),
+        "one host with 100 steps": lambda connection: host(connection, "node05000.example.com"),
+        "statistics of the latest 50,000 executions": lambda connection: statistics(
+            learning.executions(connection, (), ()), by_group=True, by_release=True
+        ),
+        "what is learnt of one step": lambda connection: learning.took(connection, "step_7"),
+    }
+    for name, question in pages.items():
+        yield name, f"{_milliseconds(database, question):.1f} ms"
+
+
+def _judged(database: Database) -> float:
+    writer = Writer(database)
+    sweeper = Sweeper(database, writer, Learnt(database, 900.0, {}), lambda: _START + 20_000)
+    began = time.perf_counter()
+    try:
+        sweeper.sweep()
+    finally:
+        sweeper.close()
+        writer.close()
+    return time.perf_counter() - began
+
+
+def main() -> None:
+    """Fill a database, ask it, and print what that took."""
+    with tempfile.TemporaryDirectory() as directory:
+        database = Database(sqlite_url(Path(directory)))
+        database.migrate()
+        filled(database)
+        with database.changing() as connection:
+            connection.execute(update(hosts).values(due_at=0.0))
+        for name, took in measured(database):
+            print(f"{name:<45}{took:>10}")
+        database.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""`make demo-collector`: a collector, and thirty hosts that provision at once; it tells which is which.
+
+The hosts take a minute instead of an hour, and so does everything: who says nothing for ten seconds is stuck.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from demo.fleet import Machine, Provisioning, fleet
+from service_record.collector_client import CollectorClient
+
+PROGRAM: Final = (sys.executable, "-c", "from service_record.cli import main; main()")
+_GROUPS: Final = ("dc1", "dc2")
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A collector that serves, and who may ask it."""
+
+    url: str
+    data: Path
+    reader: Path
+    tokens: Mapping[str, str]
+
+    def hosts(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """What `service-record hosts` says."""
+        asked = [*PROGRAM, "hosts", "--from", self.url, "--token-file", str(self.reader), *arguments]
+        return subprocess.run(asked, check=True, stdout=subprocess.PIPE, text=True)
+
+    def verdicts(self) -> dict[str, str]:
+        """Host -> what is said of it."""
+        with self.asking() as client:
+            return {host["name"]: host["verdict"] for host in client.get("/api/v1/hosts")["hosts"]}
+
+    def asking(self) -> CollectorClient:
+        """Connections of somebody who may ask, and administer."""
+        return CollectorClient(self.url, self.reader.read_text().strip())
+
+
+@contextmanager
+def collector(folder: Path, budget: float) -> Iterator[Running]:
+    """A collector of its own on loopback, with a token for each data centre, and one to read."""
+    data, reader = folder / "data", folder / "reader-token"
+    create = [*PROGRAM, "collector", "token", "create", "--data", str(data)]
+    subprocess.run([*create, "admin", "--output", str(reader)], check=True)
+    tokens = {
+        group: subprocess.run([*create, "group", group], check=True, capture_output=True, text=True).stdout
+        for group in _GROUPS
+    }
+    serve = [*PROGRAM, "collector", "serve", "--data", str(data), "--port", "0", "--budget", f"{budget:.3f}s"]
+    with (folder / "log").open("w+") as log, subprocess.Popen(serve, stderr=log) as process:
+        try:
+            url = _listening(process, folder / "log")
+            yield Running(url, data, reader, {group: token.strip() for group, token in tokens.items()})
+        finally:
+            process.terminate()
+
+
+def _listening(process: "subprocess.Popen[bytes]", log: Path) -> str:
+    """Where it listens, once it does."""
+    while process.poll() is None:
+        for line in log.read_text().splitlines():
+            before, said, url = line.partition("listening on ")
+            if said and not before:
+                return url.strip()
+        time.sleep(0.05)
+    sys.exit(f"demo: the collector did not come up:\n{log.read_text()}")
+
+
+def provisioned(
+    running: Running, machines: tuple[Machine, ...], seconds: float, patience: float
+) -> tuple[Provisioning, dict[str, str]]:
+    """Have the hosts provision until the collector has said of each what is to be said, or it takes too long.
+
+    The hosts, of which some go on, and what was said last.
+    """
+    with running.asking() as client:
+        for machine in machines:
+            if machine.fate == "never":  # an administrator makes it known, and it does not boot
+                client.send("PUT", f"/api/v1/hosts/{machine.name}", body=b'{"group": "dc2/rack1"}')
+    hosts = Provisioning(running.url, running.tokens, seconds)
+    hosts.start(machines)
+    expected = {machine.name: machine.expected for machine in machines}
+    until = time.monotonic() + patience
+    while (told := running.verdicts()) != expected and time.monotonic() < until:
+        time.sleep(seconds / 30)
+    return hosts, told
+
+
+def main() -> None:
+    """Print what the collector says of the hosts; go on serving until somebody interrupts it."""
+    parser = argparse.ArgumentParser(prog="python -m demo.collector", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60.0, help="what the whole takes, about")
+    parser.add_argument("--once", action="store_true", help="end when all is told")
+    chosen = parser.parse_args()
+    with (
+        tempfile.TemporaryDirectory(prefix="service-record-demo-") as directory,
+        collector(Path(directory), chosen.seconds / 6) as running,
+    ):
+        _note(f"Thirty hosts provision, for {chosen.seconds:g} s: {running.url}")
+        _note(f"To look at it meanwhile, sign in there with the token in {running.reader}")
+        hosts, _ = provisioned(running, fleet(), chosen.seconds, 3 * chosen.seconds)
+        try:
+            color = "always" if sys.stdout.isatty() else "never"
+            width = {"COLUMNS": str(os.get_terminal_size().columns)} if sys.stdout.isatty() else {}
+            os.environ.update(width)
+            sys.stdout.write(running.hosts("--color", color).stdout)
+            sys.stdout.flush()
+            if not chosen.once:
+                _note(f"\nThe page: {running.url}, with the token in {running.reader}. Ctrl-C ends it.")
+                with suppress(KeyboardInterrupt):
+                    while True:
+                        time.sleep(3600)
+        finally:
+            hosts.stop()
+
+
+def _note(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""`service-record collector`: receive from many hosts."""
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import click
+
+from service_record.cli import UNREADABLE
+from service_record.cli.collector_care import audit_command, backup_command, prune_command, restore_command
+from service_record.cli.collector_options import data_option, database_option, objects_option
+from service_record.cli.collector_tokens import token
+from service_record.cli.durations import Duration
+from service_record.cli.sizes import Size
+from service_record.collector.budgets import DEFAULT
+
+_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+
+
+@click.group("collector")
+def command() -> None:
+    """Receive from many hosts how far they came, and show it."""
+
+
+@command.command("serve")
+@data_option
+@database_option
+@objects_option
+@click.option("--steps", type=_FILE, help="TOML: the steps that hosts may report; without it, any.")
+@click.option(
+    "--budget",
+    type=Duration(),
+    default=DEFAULT,
+    metavar="DURATION",
+    help="How long a host may say nothing, where nothing else tells. [default: 15m]",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
+@click.option("--port", default=8474, show_default=True, help="0 for any that is free.")
+@click.option("--certificate", type=_FILE, help="PEM; with it, only TLS is spoken.")
+@click.option("--key", type=_FILE, help="PEM of its private key.")
+@click.option(
+    "--proxy",
+    "proxies",
+    multiple=True,
+    metavar="ADDRESS",
+    help="Of a proxy whose X-Forwarded-For and -Proto are believed; repeatable. [default: nobody's]",
+)
+@click.option(
+    "--rate",
+    type=click.FloatRange(0.1),
+    default=50,
+    show_default=True,
+    help="Requests a second of one token; four times as many at once.",
+)
+@click.option("--keep-days", type=click.FloatRange(0), default=0, help="Of builds. [default: for ever]")
+@click.option("--keep-bytes", type=Size(), default=0, metavar="SIZE", help="As 20G. [default: any number]")
+@click.option("--webhook", default="", metavar="URL", help="It is told of changes of verdicts.")
+@click.option("--webhook-secret-file", type=_FILE, help="What is told is signed with it.")
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info")
+def serve_command(
+    *,
+    data: Path,
+    database: str,
+    objects: str,
+    steps: Path | None,
+    budget: float,
+    host: str,
+    port: int,
+    certificate: Path | None,
+    key: Path | None,
+    proxies: tuple[str, ...],
+    rate: float,
+    keep_days: float,
+    keep_bytes: int,
+    webhook: str,
+    webhook_secret_file: Path | None,
+    log_level: str,
+) -> None:
+    """Serve until SIGTERM."""
+    from service_record.collector.collector import StepsError  # noqa: PLC0415
+    from service_record.collector.serve import say_ready, serve  # noqa: PLC0415  # only where it serves
+    from service_record.collector.settings import Rates, Settings  # noqa: PLC0415
+    from service_record.collector.store.database import DatabaseError  # noqa: PLC0415
+    from service_record.collector.store.objects import ObjectError  # noqa: PLC0415
+
+    _check_webhook(webhook)
+    if key and not certificate:
+        raise click.UsageError("--key: a private key is of no use without its --certificate")
+    settings = Settings(
+        data=data,
+        database=database,
+        objects=objects,
+        steps=steps,
+        budget=budget,
+        host=host,
+        port=port,
+        certificate=certificate,
+        key=key,
+        proxies=proxies,
+        rates=Rates(per_second=rate, burst=max(1, round(4 * rate))),
+        keep_days=keep_days,
+        keep_bytes=keep_bytes,
+        webhook=webhook,
+        webhook_secret=_secret_in(webhook_secret_file),
+        log_level=log_level,
+    )
+    try:
+        serve(settings, say_ready)
+    except (StepsError, DatabaseError, ObjectError) as error:
+        click.echo(f"Error: {error}", err=True)
+        raise click.exceptions.Exit(UNREADABLE) from None
+    except OSError as error:
+        click.echo(f"Error: {error.filename or f'{host}:{port}'}: {error.strerror or error}", err=True)
+        raise click.exceptions.Exit(UNREADABLE) from None
+
+
+def _check_webhook(url: str) -> None:
+    parts = urlsplit(url)
+    if url and not (parts.scheme in {"http", "https"} and parts.hostname):
+        raise click.UsageError("--webhook: a URL is http://HOST/... or https://HOST/...")
+
+
+def _secret_in(file: Path | None) -> bytes:
+    from service_record.collector.signing import secret_of  # noqa: PLC0415
+
+    try:
+        secret = secret_of(file.read_bytes()) if file else b""
+    except ValueError as error:
+        raise click.UsageError(f"{file}: {error}") from None
+    if file and not secret:
+        raise click.UsageError(f"{file}: there is no secret in it")
+    return secret
+
+
+command.add_command(token)
+for care in (audit_command, backup_command, prune_command, restore_command):
+    command.add_command(care)

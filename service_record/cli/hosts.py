@@ -1,0 +1,218 @@
+"""`service-record hosts`: what a collector knows of its hosts."""
+
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import click
+import msgspec
+
+from service_record.cli import FAILED
+from service_record.cli.opening import Unreadable
+from service_record.cli.options import display_options
+from service_record.cli.terminal import paint, print_lines, view
+from service_record.collector_client import CollectorClient, CollectorError, address_of, connect
+from service_record.display.hosts import VERDICTS, Host, Hosts, change, table, wide
+from service_record.display.page import Glyphs, Ink, Line, View
+from service_record.display.text import Clock, visible
+
+_PAGE: Final = 1000
+_SECONDS: Final = 2.0
+"""Between two looks while it follows."""
+_HOME: Final = "\x1b[H\x1b[J"
+_FALLBACK: Final = (80, 24)
+
+
+@click.command("hosts")
+@click.option(
+    "--from",
+    "place",
+    metavar="URL",
+    help="collector://HOST[:PORT][/NAME], collector+http://... or https://.... "
+    "[default: $SERVICE_RECORD_COLLECTOR]",
+)
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The file with a token of a reader. [default: $SERVICE_RECORD_TOKEN_FILE, a credential, ~/.config]",
+)
+@click.option(
+    "-g", "--group", "groups", metavar="GROUP", multiple=True, help="Of this group and those below it."
+)
+@click.option("-m", "--machine", "machines", metavar="NAME", multiple=True, help="Of this name: * and ? too.")
+@click.option("--all", "is_all", is_flag=True, help="Those too that were done more than a day ago.")
+@click.option("--stuck", is_flag=True, help="Only those that are stuck.")
+@click.option("--failed", is_flag=True, help="Only those that failed; with --stuck, both.")
+@click.option(
+    "--verdict",
+    "verdicts",
+    type=click.Choice(VERDICTS),
+    multiple=True,
+    help="Only those of this verdict; repeatable.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "wide", "json", "jsonl", "yaml", "html"]),
+    default="table",
+    help="table: a line for each; wide: all that is known of each; html: a page; the others for programs.",
+)
+@click.option("-f", "--follow", is_flag=True, help="Go on, with what changes (table, jsonl).")
+@display_options
+@click.option("--fail", is_flag=True, help="Exit 1 when a host is failed, looping, stuck or silent.")
+def command(
+    *,
+    place: str | None,
+    token_file: Path | None,
+    groups: tuple[str, ...],
+    machines: tuple[str, ...],
+    is_all: bool,
+    stuck: bool,
+    failed: bool,
+    verdicts: tuple[str, ...],
+    output: str,
+    follow: bool,
+    clock: str | None,
+    color: str,
+    pager: bool,
+    fail: bool,
+) -> None:
+    """Show what a collector knows of its hosts, trouble first.
+
+    \b
+    Examples:
+      service-record hosts --from collector://collector.example.com
+      service-record hosts --group dc1 --stuck --failed
+      service-record hosts --machine 'web*' --all -o json
+      service-record hosts --follow
+    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    if follow and output not in {"table", "jsonl"}:
+        raise click.UsageError("--follow goes with --output table or jsonl")
+    wanted = {*verdicts, *(("stuck",) if stuck else ()), *(("failed",) if failed else ())}
+    chosen = Clock(clock) if clock else None
+    try:
+        named = (address_of(place).host,) if place and address_of(place).host else ()
+        question = _Question(groups, (*machines, *named), tuple(sorted(wanted)), is_all=is_all)
+        with connect(place, token_file=token_file) as client:
+            if follow:
+                _follow(client, question, output, lambda: view(chosen), color)
+            found = question.asked(client)
+            _print(found, client.url, output, view(chosen), color, pager=pager)
+    except CollectorError as error:
+        raise Unreadable(visible(str(error))) from None
+    if fail and any(host.is_bad for host in found.hosts):
+        raise click.exceptions.Exit(FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """Which hosts."""
+
+    groups: tuple[str, ...]
+    machines: tuple[str, ...]
+    verdicts: tuple[str, ...]
+    is_all: bool
+
+    def asked(self, client: CollectorClient) -> Hosts:
+        """All of them, page by page. Raises CollectorError."""
+        hosts: dict[str, Host] = {}
+        for page in self._pages(client):
+            hosts |= {host.name: host for host in page.hosts}
+        return msgspec.structs.replace(page, hosts=tuple(hosts.values()))
+
+    def _pages(self, client: CollectorClient) -> Iterator[Hosts]:
+        seen = 0
+        while True:
+            answer = client.get(
+                "/api/v1/hosts",
+                group=self.groups,
+                machine=self.machines,
+                verdict=self.verdicts,
+                all="true" if self.is_all else None,
+                limit=_PAGE,
+                offset=seen,
+            )
+            page = _read(answer, client.url)
+            yield page
+            seen += len(page.hosts)
+            if not page.hosts or seen >= page.total:
+                return
+
+
+def _read(answer: object, url: str) -> Hosts:
+    try:
+        return msgspec.convert(answer, Hosts)
+    except msgspec.ValidationError as error:
+        raise CollectorError(f"{url}: answered with something else than hosts: {error}") from None
+
+
+def _print(found: Hosts, source: str, output: str, seen: View, color: str, *, pager: bool) -> None:
+    seen = replace(seen, now=datetime.fromtimestamp(found.now, UTC))
+    if output in {"table", "wide"}:
+        lines = (wide if output == "wide" else table)(found, source, seen)
+        print_lines(lines, color, pager=pager)
+        return
+    if output == "html":
+        from service_record.display.html.hosts import hosts_html  # noqa: PLC0415  # only what is shown
+
+        page = hosts_html(found, source, replace(seen, glyphs=Glyphs()))
+        sys.stdout.buffer.write(page.encode())
+        return
+    from service_record.display.hosts_document import host_lines, hosts_document  # noqa: PLC0415
+    from service_record.display.programs import written  # noqa: PLC0415
+
+    sys.stdout.buffer.write(written(hosts_document(found, source), host_lines(found), output).encode())
+
+
+def _follow(
+    client: CollectorClient, question: _Question, output: str, seen: Callable[[], View], color: str
+) -> None:
+    """Show what changes until somebody interrupts it; a collector that is away for a while is waited for."""
+    known: dict[str, int] = {}
+    is_screen = output == "table" and sys.stdout.isatty()
+    while True:
+        try:
+            found = question.asked(client)
+        except CollectorError as error:
+            if error.status is not None and error.status < 500:  # noqa: PLR2004  # it will not think better of it
+                raise
+            click.echo(f"Waiting: {visible(str(error))}", err=True)
+            time.sleep(_SECONDS)
+            continue
+        changed = [host for host in found.hosts if known.get(host.name) != host.revision]
+        known = {host.name: host.revision for host in found.hosts}
+        at = replace(seen(), now=datetime.fromtimestamp(found.now, UTC))
+        if is_screen:
+            _write(_on_screen([*table(found, client.url, at)]), color, before=_HOME)
+        elif output == "jsonl":
+            _write_documents(changed, found.now)
+        else:
+            _write([change(host, found.now, at) for host in changed], color)
+        time.sleep(_SECONDS)
+
+
+def _on_screen(lines: list[Line]) -> list[Line]:
+    """As many as the terminal has room for: those in trouble are on top."""
+    room = shutil.get_terminal_size(_FALLBACK).lines - 1
+    if len(lines) <= room:
+        return lines
+    more = f"{len(lines) - room + 1} more lines; --group, --stuck and --failed leave some out"
+    return [*lines[: room - 1], ((more, Ink.FAINT),)]
+
+
+def _write(lines: list[Line], color: str, before: str = "") -> None:
+    sys.stdout.write(before + "".join(paint(lines, color)))
+    sys.stdout.flush()
+
+
+def _write_documents(changed: list[Host], now: float) -> None:
+    from service_record.display.hosts_document import host_document  # noqa: PLC0415
+    from service_record.display.machine import encoded  # noqa: PLC0415
+
+    sys.stdout.buffer.write("".join(f"{encoded(host_document(host, now))}\n" for host in changed).encode())
+    sys.stdout.flush()

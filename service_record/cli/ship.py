@@ -1,0 +1,198 @@
+"""`service-record ship`: send records to a collector, as they are written."""
+
+import os
+import random
+import signal
+import socket
+import threading
+from io import BytesIO
+from pathlib import Path
+from time import monotonic
+from typing import Final
+
+import click
+
+from service_record.cli import REFUSED
+from service_record.cli.opening import Unreadable
+from service_record.cli.options import service_argument
+from service_record.collector_client import (
+    CA_VARIABLE,
+    TOKEN_VARIABLE,
+    URL_VARIABLE,
+    CollectorError,
+    address_of,
+    connect,
+)
+from service_record.display.text import visible
+from service_record.records import Records
+from service_record.redaction import Rules, known_secrets, residual
+from service_record.redaction.in_place import masked_in_place
+from service_record.sending import NotTaken, Sender
+from service_record.watching import Watch
+
+NOT_DELIVERED: Final = 75
+_KNOWN: Final = 60.0
+"""Seconds for which the secrets of this host are known."""
+_FIRST_WAIT: Final = 1.0
+_LONGEST_WAIT: Final = 60.0
+_TOGETHER: Final = 0.2
+"""Seconds that what is written waits for more: one request carries all of it."""
+_FILE: Final = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command("ship")
+@service_argument
+@click.option(
+    "--to",
+    "url",
+    metavar="URL",
+    envvar=URL_VARIABLE,
+    required=True,
+    help=f"The collector: https://HOST, or collector://HOST[:PORT][/NAME]. [${URL_VARIABLE}]",
+)
+@click.option("--host", metavar="NAME", help="What the collector calls this host. [default: its name]")
+@click.option("--follow", is_flag=True, help="Go on with what is written from now on, until SIGTERM.")
+@click.option(
+    "--from",
+    "directory",
+    metavar="DIRECTORY",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Records of this directory. [default: $SERVICE_RECORDS_DIR, else /var/log/openshift]",
+)
+@click.option(
+    "--token-file",
+    type=_FILE,
+    envvar=TOKEN_VARIABLE,
+    metavar="FILE",
+    help="With the token, and nothing else.",
+)
+@click.option(
+    "--ca-bundle", type=_FILE, envvar=CA_VARIABLE, metavar="FILE", help="Certificates to trust besides. PEM."
+)
+def command(
+    *,
+    services: tuple[str, ...],
+    url: str,
+    host: str | None,
+    follow: bool,
+    directory: Path | None,
+    token_file: Path | None,
+    ca_bundle: Path | None,
+) -> None:
+    """Send records to a collector, as they are written.
+
+    Secrets of this host are masked. What the collector has already is not sent again, whoever sent it and
+    whenever. What cannot be delivered ends it with 75; with --follow it goes on until it can be.
+
+    \b
+    Examples:
+      service-record ship --to https://collector.example --follow
+      service-record ship --to collector://collector.example/web1 bootkube
+    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    records = Records(directory)
+    try:
+        name = host or address_of(url).host or socket.gethostname()
+        client = connect(url, token_file=token_file, ca_bundle=ca_bundle)
+    except CollectorError as error:
+        raise Unreadable(visible(str(error))) from None
+    with client:
+        sender = Sender(client, name.lower(), records, frozenset(services), _Masking().masked)
+        if follow:
+            _follow(sender, records.directory)
+        else:
+            _once(sender)
+
+
+def _once(sender: Sender) -> None:
+    try:
+        sender.send()
+    except NotTaken as fault:
+        raise _NotDelivered(visible(str(fault))) from None
+    click.echo(f"{sender.sent_bytes} bytes sent", err=True)
+
+
+def _follow(sender: Sender, directory: Path) -> None:
+    """Send until SIGTERM or SIGINT, and what is there by then."""
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    waits = _Waits()
+    nobody = os.open(os.devnull, os.O_WRONLY)
+    with Watch(directory, nobody) as watch:
+        while True:
+            is_last = stopping.is_set()
+            watch.aim()
+            undelivered = _tried(sender, waits)
+            if is_last:
+                break
+            if undelivered is not None and undelivered.is_final:
+                raise _NotDelivered(visible(str(undelivered)))
+            if undelivered is None:
+                watch.wait(None)
+                stopping.wait(_TOGETHER)
+            else:
+                stopping.wait(waits.next())
+    if undelivered is not None:
+        raise _NotDelivered(visible(str(undelivered)))
+
+
+def _tried(sender: Sender, waits: "_Waits") -> NotTaken | None:
+    """Why not all was delivered; None when it was."""
+    try:
+        sender.send()
+    except NotTaken as fault:
+        if not waits.is_waiting:
+            click.echo(f"Warning: not delivered, and tried again: {visible(str(fault))}", err=True)
+        return fault
+    if waits.is_waiting:
+        click.echo("Delivered again", err=True)
+    waits.reset()
+    return None
+
+
+class _Masking:
+    """Takes the secrets of this host out of lines; which they are is looked up again each minute."""
+
+    def __init__(self) -> None:
+        self._rules: Rules | None = None
+        self._at = 0.0
+
+    def masked(self, lines: bytes) -> bytes:
+        """Lines without secrets, and of the same length. Raises _Leaking where one still is in them."""
+        if self._rules is None or monotonic() > self._at + _KNOWN:
+            self._rules = Rules(known_secrets(Path("/"), os.environ).secrets)
+            self._at = monotonic()
+        masked = masked_in_place(lines, self._rules)
+        if residual(self._rules, BytesIO(masked)) is not None:
+            raise _Leaking("a secret of this host would have left it: nothing of that was sent")
+        return masked
+
+
+class _Leaking(click.ClickException):
+    """A secret would have left the host."""
+
+    exit_code = REFUSED
+
+
+class _Waits:
+    """How long to wait before another try: longer each time, and not all hosts at once."""
+
+    def __init__(self) -> None:
+        self._longest = 0.0
+
+    @property
+    def is_waiting(self) -> bool:
+        return self._longest > 0
+
+    def next(self) -> float:
+        self._longest = min(_LONGEST_WAIT, self._longest * 2 or _FIRST_WAIT)
+        return self._longest * random.uniform(0.5, 1.0)  # noqa: S311  # no secret
+
+    def reset(self) -> None:
+        self._longest = 0.0
+
+
+class _NotDelivered(click.ClickException):
+    """What could not be delivered; later it may be."""
+
+    exit_code = NOT_DELIVERED

@@ -1,0 +1,163 @@
+"""Who may do what: tokens, what they are good for, and the form they have. Pure.
+
+A token is `srt_ID_SECRET`, 256 bits of chance; what is kept of it is the SHA-256 of the secret, which nobody
+can guess back, so that no slower hash is needed.
+"""
+
+import hashlib
+import hmac
+import secrets
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from service_record.collector import names
+from service_record.diagnosis.budget import parse_duration
+
+_PREFIX: Final = "srt"
+_BYTES: Final = 32
+_ENROLMENT_SECONDS: Final = 7 * 86_400.0
+
+
+class Kind(StrEnum):
+    """What a token is for."""
+
+    HOST = "host"
+    """Writes for one host, and reads nothing."""
+    GROUP = "group"
+    """Writes for the hosts of a group and of the groups below it, and reads nothing."""
+    READER = "reader"
+    ADMIN = "admin"
+    ENROLMENT = "enrolment"
+    """Gets one token of a host, once. Its scope is none, `host:NAME` or `group:NAME`."""
+
+
+class Forbidden(Exception):  # noqa: N818  # a refusal, told as 403
+    """The token is good, and not for this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What the token of a request is good for."""
+
+    token_id: int
+    kind: Kind
+    scope: str = ""
+    name: str = ""
+
+    @property
+    def holder(self) -> str:
+        """Who did what was done with it, as it is written into the audit log."""
+        return f"token {self.token_id} ({self.name})" if self.name else f"token {self.token_id}"
+
+    @property
+    def may_read(self) -> bool:
+        return self.kind in {Kind.READER, Kind.ADMIN}
+
+    @property
+    def may_administer(self) -> bool:
+        return self.kind is Kind.ADMIN
+
+    def may_write(self, host: str, group: str) -> bool:
+        """Whether it may report for that host, which is in that group."""
+        match self.kind:
+            case Kind.ADMIN:
+                return True
+            case Kind.HOST:
+                return host == self.scope
+            case Kind.GROUP:
+                return is_within(group, self.scope)
+        return False
+
+    def may_enrol(self, host: str, group: str) -> bool:
+        """Whether it may have a token of that host, which is in that group."""
+        if self.kind is not Kind.ENROLMENT:
+            return False
+        sort, _, name = self.scope.partition(":")
+        match sort:
+            case "":
+                return True
+            case "host":
+                return host == name
+            case "group":
+                return is_within(group, name)
+        return False
+
+    def group_of_enrolled(self, group: str) -> str:
+        """The group of a host that is enrolled before it is known, and asks for this one."""
+        sort, _, name = self.scope.partition(":")
+        return name if sort == "group" and not is_within(group, name) else group
+
+    def group_of_new_host(self, group: str) -> str:
+        """The group of a host that is reported for the first time, and asks for this one."""
+        if self.kind is Kind.GROUP and not is_within(group, self.scope):
+            return self.scope
+        return group
+
+
+def scope_of(kind: Kind, said: str) -> str:
+    """The scope of a new token. Raises ValueError, with what to say instead."""
+    sort, _, name = said.partition(":") if kind is Kind.ENROLMENT else (kind.value, "", said)
+    match kind:
+        case Kind.READER | Kind.ADMIN if said:
+            raise ValueError(f"a token of kind {kind} is good for every host: it has no scope")
+        case Kind.HOST | Kind.GROUP if not said:
+            raise ValueError(f"a token of kind {kind} needs the {kind}'s name")
+        case Kind.ENROLMENT if said and sort not in {"host", "group"}:
+            raise ValueError("the scope of an enrolment token is host:NAME or group:NAME")
+    if sort == "host" and said and not names.is_host(name):
+        raise ValueError(names.HOST_RULE)
+    if sort == "group" and said and not names.is_group(name):
+        raise ValueError(names.GROUP_RULE)
+    return said.lower() if sort == "host" else said
+
+
+def expiry_of(kind: Kind, said: str, now: float) -> float | None:
+    """When a new token ends, of a duration as `30d`, or `never`. Raises ValueError, with what is wrong.
+
+    Where nothing is said, an enrolment token ends after a week, for it stands in a template; others never do.
+    """
+    if said == "never" or (not said and kind is not Kind.ENROLMENT):
+        return None
+    return now + (parse_duration(said) if said else _ENROLMENT_SECONDS)
+
+
+def is_within(group: str, scope: str) -> bool:
+    """Whether a group is `scope`, or below it: `dc1/rack2` is below `dc1`."""
+    return group == scope or group.startswith(f"{scope}/")
+
+
+@dataclass(frozen=True, slots=True)
+class Presented:
+    """A token as somebody presents it."""
+
+    id: int
+    secret: str = field(repr=False)
+
+    def fits(self, digest: str) -> bool:
+        """Whether it is the one of which this is kept; how long that takes tells nothing."""
+        return hmac.compare_digest(digest_of(self.secret), digest)
+
+
+def new_secret() -> str:
+    """The secret of a new token."""
+    return secrets.token_urlsafe(_BYTES)
+
+
+def digest_of(secret: str) -> str:
+    """What is kept of a secret."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def spelled(token_id: int, secret: str) -> str:
+    """A token as it is handed out."""
+    return f"{_PREFIX}_{token_id}_{secret}"
+
+
+def presented(text: str) -> Presented | None:
+    """A token that somebody presents, or None where it has not the form of one."""
+    prefix, _, rest = text.partition("_")
+    number, _, secret = rest.partition("_")
+    if prefix != _PREFIX or not secret.isascii() or not (number.isascii() and number.isdecimal()):
+        return None
+    return Presented(int(number[:18]), secret)

@@ -1,0 +1,1 @@
+"""The collector's HTTP interface: what hosts report, and what readers ask."""

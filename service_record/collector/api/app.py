@@ -1,0 +1,134 @@
+"""The application: which handler answers what, and how a refusal looks."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+
+from sqlalchemy import select
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from service_record.collector.api import administration, assisted, bundles, enrolment, hosts, records, steps
+from service_record.collector.api.answers import Refusal, refused
+from service_record.collector.api.guard import Guard
+from service_record.collector.api.headers import SafeHeaders
+from service_record.collector.api.metrics import Metrics, metrics
+from service_record.collector.api.observing import Observed
+from service_record.collector.api.openapi import get_document
+from service_record.collector.api.serving import Serving, unavailable
+from service_record.collector.collector import Collector
+from service_record.collector.logs import fault_of, log
+from service_record.collector.store.writer import Unavailable
+from service_record.collector.web.analyses import Analyses
+from service_record.collector.web.pages import environment
+from service_record.collector.web.routes import PAGES
+from service_record.collector.web.statistics import Recent
+
+STEPS = "/api/v1/hosts/{host}/steps"
+
+
+def application(collector: Collector) -> Starlette:
+    """The ASGI application of a collector, which is closed when the application shuts down."""
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        collector.start()
+        try:
+            yield
+        finally:
+            await run_in_threadpool(app.state.analyses.close)
+            await run_in_threadpool(collector.close)
+
+    environment()  # a template with a fault stops the start
+    counted = Metrics(collector)
+    app = Starlette(
+        routes=[
+            Route("/healthz", healthy),
+            Route("/readyz", ready),
+            Route("/metrics", metrics),
+            Route("/api/v1/openapi.json", get_document),
+            Route(STEPS, steps.post_step, methods=["POST"]),
+            Route(STEPS, steps.get_step, methods=["GET"]),
+            Route("/api/v1/hosts", hosts.list_hosts, methods=["GET"]),
+            Route("/api/v1/hosts/{host}", hosts.show_host, methods=["GET"]),
+            Route("/api/v1/hosts/{host}/builds/{n:int}", hosts.show_build, methods=["GET"]),
+            Route("/api/v1/statistics", hosts.show_statistics, methods=["GET"]),
+            Route("/api/v1/enrol", enrolment.enrol, methods=["POST"]),
+            Route("/api/v1/tokens", administration.create_token, methods=["POST"]),
+            Route("/api/v1/tokens", administration.list_tokens, methods=["GET"]),
+            Route("/api/v1/tokens/{token}", administration.revoke_token, methods=["DELETE"]),
+            Route("/api/v1/audit", administration.list_audit, methods=["GET"]),
+            Route("/api/v1/hosts/{host}", administration.put_host, methods=["PUT"]),
+            Route("/api/v1/hosts/{host}", administration.delete_host, methods=["DELETE"]),
+            Route("/api/v1/hosts/{host}/builds", administration.begin_build, methods=["POST"]),
+            Route("/api/update", steps.post_update, methods=["POST"]),
+            *assisted.ROUTES,
+            *bundles.ROUTES,
+            *records.ROUTES,
+            *PAGES,
+        ],
+        middleware=[Middleware(SafeHeaders), Middleware(Observed, metrics=counted)],
+        exception_handlers={
+            Refusal: _refused,
+            Unavailable: _unavailable,
+            HTTPException: _http,
+            OperationalError: _no_database,
+            InterfaceError: _no_database,
+            PoolTimeout: _no_database,
+        },
+        lifespan=lifespan,
+    )
+    app.state.analyses = Analyses(collector)
+    app.state.statistics = Recent(collector)
+    app.state.serving = Serving(collector, Guard(collector, collector.settings.rates), counted)
+    return app
+
+
+async def healthy(_: Request) -> Response:
+    """`GET /healthz`: the process answers."""
+    return PlainTextResponse("ok\n")
+
+
+async def ready(request: Request) -> Response:
+    """`GET /readyz`: the database answers, too."""
+    serving = Serving.of(request)
+
+    def ask() -> None:
+        with serving.collector.database.reading() as connection:
+            connection.execute(select(1))
+
+    try:
+        await run_in_threadpool(ask)
+    except Exception:  # noqa: BLE001  # whatever it is, it is not ready
+        return PlainTextResponse("the database does not answer\n", HTTPStatus.SERVICE_UNAVAILABLE)
+    return PlainTextResponse("ok\n")
+
+
+async def _refused(_: Request, refusal: Exception) -> Response:
+    assert isinstance(refusal, Refusal)  # noqa: S101
+    return refused(refusal)
+
+
+async def _unavailable(_: Request, error: Exception) -> Response:
+    assert isinstance(error, Unavailable)  # noqa: S101
+    return refused(unavailable(error))
+
+
+async def _no_database(_: Request, error: Exception) -> Response:
+    """The database did not answer a question; what it said is for the log."""
+    log().error("database", **fault_of(error))
+    return refused(unavailable(Unavailable("the database does not answer")))
+
+
+async def _http(_: Request, error: Exception) -> Response:
+    """What Starlette itself refuses, in our form."""
+    assert isinstance(error, HTTPException)  # noqa: S101
+    status = HTTPStatus(error.status_code)
+    return refused(Refusal(status, error.detail, dict(error.headers or {})))

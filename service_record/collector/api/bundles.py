@@ -1,0 +1,201 @@
+"""Bundles: taken from the boot reporter as the assisted-service takes logs, listed, and handed out again."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
+
+import msgspec
+from sqlalchemy import Connection
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from service_record.collector.access import Forbidden, Grant, Kind
+from service_record.collector.api.answers import Refusal, answer
+from service_record.collector.api.assisted import BASE, agent, as_assisted, id_in_path
+from service_record.collector.api.serving import Serving
+from service_record.collector.api.steps import host_name
+from service_record.collector.api.uploads import receive
+from service_record.collector.assisted.rules import LOGS_TYPES, Refused, is_id
+from service_record.collector.incoming import Arriving, TooMany
+from service_record.collector.store import bundles, installations
+from service_record.collector.store.arrivals import Arrival, group_of
+from service_record.collector.store.bundles import Added, NewBundle
+from service_record.collector.store.hosts import BundleShown
+from service_record.collector.store.objects import NoSuchObject, ObjectError, new_key
+
+_PART: Final = "upfile"
+_PROBE: Final = "probe.tar.gz"
+"""What the boot reporter sends to ask whether logs of a boot are taken: it is answered, and not kept."""
+_LARGEST_PROBE: Final = 1024
+_NOT_PLAIN: Final = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class Bundles(msgspec.Struct):
+    """The bundles of a host, latest first."""
+
+    host: str
+    bundles: tuple[BundleShown, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """Whose logs come, and of which kind."""
+
+    arrival: Arrival
+    kind: str
+
+
+@as_assisted
+async def post_logs(request: Request) -> Response:
+    """`POST /v2/clusters/{cluster_id}/logs?logs_type=...&host_id=...`: a bundle as the form's `upfile`.
+
+    Everything else is looked at before the file: what is refused was not written anywhere.
+    """
+    serving = Serving.of(request)
+    collector, settings = serving.collector, serving.settings
+    grant = await agent(request)
+    sent = await _sent(request, grant)
+    try:
+        with collector.incoming.file(settings.most_bundle) as file:
+            name = await receive(request, _PART, file, settings.seconds)
+            if name == _PROBE and file.size <= _LARGEST_PROBE:
+                return Response(status_code=HTTPStatus.NO_CONTENT)
+            await _keep(serving, sent, name, file)
+    except TooMany as fault:
+        raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, str(fault), {"Retry-After": "10"}) from None
+    except OSError as fault:
+        reason = f"the bundle cannot be written: {fault.strerror}"
+        raise Refusal(HTTPStatus.INSUFFICIENT_STORAGE, reason, {"Retry-After": "60"}) from None
+    return Response(status_code=HTTPStatus.NO_CONTENT)
+
+
+async def _sent(request: Request, grant: Grant) -> _Sent:
+    """Whose logs these are to be. Raises Refused, Forbidden."""
+    serving = Serving.of(request)
+    cluster_id = id_in_path(request, "cluster_id")
+    kind, host_id = request.query_params.get("logs_type", ""), request.query_params.get("host_id", "")
+    if kind not in LOGS_TYPES:
+        raise Refused(HTTPStatus.BAD_REQUEST, f"logs_type in query should be one of {sorted(LOGS_TYPES)}")
+    if not is_id(host_id):
+        raise Refused(HTTPStatus.BAD_REQUEST, "host_id in query must be of type uuid")
+
+    def found() -> str:
+        with serving.collector.database.reading() as connection:
+            return _host(connection, grant, cluster_id, host_id.lower())
+
+    host = await run_in_threadpool(found)
+    return _Sent(Arrival(host, grant, serving.collector.now()), kind)
+
+
+def _host(connection: Connection, grant: Grant, cluster_id: str, host_id: str) -> str:
+    """The name of the host that has this id; a host that is not known yet is called as its id."""
+    found = installations.find(connection, host_id)
+    name = found.host if found else host_id
+    group = found.group if found else group_of(connection, host_id)
+    may_write = grant.may_write(name, grant.group_of_new_host("") if group is None else group)
+    if not may_write:
+        raise Forbidden(f"this token may not write for {host_id}")
+    if found is not None and found.installation.cluster_id != cluster_id:
+        raise Refused(HTTPStatus.NOT_FOUND, f"host {host_id} was not found in cluster {cluster_id}")
+    if found is None and group is None and grant.kind is Kind.ADMIN:
+        raise Refused(HTTPStatus.NOT_FOUND, f"host {host_id} was not found")
+    return name
+
+
+async def _keep(serving: Serving, sent: _Sent, name: str, file: Arriving) -> None:
+    """Have a bundle on disk, and known; only then it is acknowledged."""
+    collector = serving.collector
+    key = new_key(sent.arrival.host)
+    if file.stream is not None:
+        file.stream.flush()
+    new = NewBundle(
+        arrival=sent.arrival, kind=sent.kind, name=name, key=key, size=file.size, sha256=file.sha256
+    )
+    try:
+        await run_in_threadpool(collector.objects.put, key, file.path)
+    except ObjectError as fault:
+        raise _not_now(fault) from None
+    # Where this fails, nobody knows whether it got to the disk: the object stays.
+    added: Added = await serving.written(
+        collector.writer.change(lambda connection: bundles.add(connection, new))
+    )
+    if added.is_new:
+        collector.indexer.wake()
+    else:
+        await run_in_threadpool(collector.objects.delete, [key])
+
+
+async def list_bundles(request: Request) -> Response:
+    """`GET /api/v1/hosts/{host}/bundles`."""
+    serving, host = await reader(request)
+
+    def found() -> tuple[BundleShown, ...] | None:
+        with serving.collector.database.reading() as connection:
+            return bundles.listed(connection, host)
+
+    listed = await run_in_threadpool(found)
+    if listed is None:
+        raise Refusal(HTTPStatus.NOT_FOUND, f"no host {host}")
+    return answer(Bundles(host, listed))
+
+
+async def get_bundle(request: Request) -> Response:
+    """`GET /api/v1/hosts/{host}/bundles/{bundle}`: as it came, to be saved and never shown."""
+    await reader(request)
+    return await send_bundle(request)
+
+
+async def send_bundle(request: Request) -> Response:
+    """The same for whoever is known to read: the host's page asks it with a session."""
+    serving, host = Serving.of(request), host_name(request.path_params["host"])
+    collector = serving.collector
+    number = str(request.path_params["bundle"])
+
+    def found() -> tuple[bundles.Kept, Iterator[bytes]] | None:
+        with collector.database.reading() as connection:
+            kept = bundles.find(connection, host, int(number[:18])) if number.isdecimal() else None
+        return None if kept is None else (kept, collector.objects.read(kept.key))
+
+    try:
+        opened = await run_in_threadpool(found)
+    except NoSuchObject:
+        opened = None
+    except ObjectError as fault:
+        raise _not_now(fault) from None
+    if opened is None:
+        raise Refusal(HTTPStatus.NOT_FOUND, f"{host} has no bundle {number}")
+    kept, pieces = opened
+    name = _NOT_PLAIN.sub("_", f"{host}-{kept.id}-{kept.name}")
+    return StreamingResponse(
+        pieces,
+        media_type="application/octet-stream",
+        headers={
+            "Content-Length": str(kept.size),
+            "Content-Disposition": f'attachment; filename="{name}"',
+            "X-Content-Type-Options": "nosniff",
+        },
+    )
+
+
+async def reader(request: Request) -> tuple[Serving, str]:
+    """What serves somebody who may read, and of which host. Raises Refusal."""
+    serving = Serving.of(request)
+    grant = await serving.guard.grant(request)
+    if not grant.may_read:
+        raise Refusal(HTTPStatus.FORBIDDEN, f"a token of kind {grant.kind} reads nothing")
+    return serving, host_name(request.path_params["host"])
+
+
+def _not_now(fault: ObjectError) -> Refusal:
+    return Refusal(HTTPStatus.SERVICE_UNAVAILABLE, str(fault), {"Retry-After": "10"})
+
+
+ROUTES: Final = (
+    Route(f"{BASE}/clusters/{{cluster_id}}/logs", post_logs, methods=["POST"]),
+    Route("/api/v1/hosts/{host}/bundles", list_bundles, methods=["GET"]),
+    Route("/api/v1/hosts/{host}/bundles/{bundle}", get_bundle, methods=["GET"]),
+)

@@ -1,0 +1,132 @@
+"""Who asks: the token of a request, and whether it may ask again so soon."""
+
+import hmac
+import math
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+
+from service_record.collector.access import Grant, Presented, presented
+from service_record.collector.api.answers import Refusal
+from service_record.collector.api.throttle import Bucket, Failures, address_of
+from service_record.collector.collector import Collector
+from service_record.collector.settings import Rates
+from service_record.collector.store import tokens
+
+REMEMBERED: Final = 3.0
+"""Seconds for which a token that was good is taken for good. So long after it was revoked by another process
+it may still work; by this one, no longer."""
+_MOST: Final = 20_000
+
+
+@dataclass(slots=True)
+class _Known:
+    """A token that was good when it was last looked up, and how many requests it has left."""
+
+    presented: Presented
+    grant: Grant
+    until: float
+    bucket: Bucket
+
+    def is_of(self, token: Presented) -> bool:
+        """Whether it is the same; how long that takes tells nothing."""
+        return hmac.compare_digest(self.presented.secret.encode(), token.secret.encode())
+
+
+class Guard:
+    """Knows the tokens that were presented lately, and the addresses that guess."""
+
+    def __init__(self, collector: Collector, rates: Rates) -> None:
+        self._collector = collector
+        self._rates = rates
+        self._known: OrderedDict[int, _Known] = OrderedDict()
+        self._failures = Failures(collector.settings.guesses)
+        self._viewers: OrderedDict[int, Bucket] = OrderedDict()
+
+    async def grant(self, request: Request) -> Grant:
+        """What the token of a request is good for.
+
+        Raises Refusal: 401 without one that is good, 429 when it comes too often, or from an address that
+        has presented too many that are not.
+        """
+        token = _token_of(request)
+        if token is None:
+            raise _unauthorized("this needs a token: Authorization: Bearer srt_...")
+        return await self.grant_of(token, request)
+
+    async def grant_of(self, token: Presented, request: Request) -> Grant:
+        """The same for a token that came otherwise than in a header: in the form of a login."""
+        known = self._known.get(token.id)
+        if known is None or not known.is_of(token) or known.until < time.monotonic():
+            known = await self._look_up(token, request)
+        request.state.token_id = known.grant.token_id
+        wait = known.bucket.take(self._rates, time.monotonic())
+        if wait:
+            raise _too_often(f"more than {self._rates.per_second:g} requests a second with this token", wait)
+        return known.grant
+
+    def admit(self, grant: Grant, request: Request) -> None:
+        """Count a request of a session that was begun with a token. Raises Refusal 429."""
+        request.state.token_id = grant.token_id
+        now = time.monotonic()
+        bucket = self._viewers.setdefault(grant.token_id, Bucket(float(self._rates.burst), now))
+        self._viewers.move_to_end(grant.token_id)
+        while len(self._viewers) > _MOST:
+            self._viewers.popitem(last=False)
+        wait = bucket.take(self._rates, now)
+        if wait:
+            raise _too_often(f"more than {self._rates.per_second:g} requests a second of one token", wait)
+
+    def forget(self, token_id: int) -> None:
+        """Look a token up anew: it was revoked."""
+        if known := self._known.get(token_id):
+            known.until = 0.0
+
+    async def _look_up(self, token: Presented, request: Request) -> _Known:
+        before = self._known.get(token.id)
+        address = address_of(request.client.host if request.client else "")
+        if before is None or not before.is_of(token):  # one that was good is heard wherever it comes from
+            self._refuse_guesses(address)
+
+        def found() -> Grant | None:
+            with self._collector.database.reading() as connection:
+                return tokens.grant_of(connection, token, self._collector.now())
+
+        grant = await run_in_threadpool(found)
+        now = time.monotonic()
+        if grant is None:
+            self._failures.count(address, now)
+            raise _unauthorized("this token is unknown, revoked, used or expired")
+        bucket = before.bucket if before else Bucket(float(self._rates.burst), now)
+        known = self._known[token.id] = _Known(token, grant, now + REMEMBERED, bucket)
+        self._known.move_to_end(token.id)
+        while len(self._known) > _MOST:
+            self._known.popitem(last=False)
+        return known
+
+    def _refuse_guesses(self, address: str) -> None:
+        """Before anything is asked of the database."""
+        wait = self._failures.wait(address, time.monotonic())
+        if wait:
+            raise _too_often("too many tokens from this address were worth nothing", wait)
+
+
+def _token_of(request: Request) -> Presented | None:
+    """As `Authorization: Bearer`, or as the assisted-service's agents send theirs."""
+    scheme, _, value = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return presented(value.strip())
+    return presented(request.headers.get("x-secret-key", "").strip())
+
+
+def _unauthorized(reason: str) -> Refusal:
+    return Refusal(HTTPStatus.UNAUTHORIZED, reason, {"WWW-Authenticate": "Bearer"})
+
+
+def _too_often(reason: str, wait: float) -> Refusal:
+    return Refusal(HTTPStatus.TOO_MANY_REQUESTS, reason, {"Retry-After": str(math.ceil(wait))})

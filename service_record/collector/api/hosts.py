@@ -1,0 +1,131 @@
+"""What readers ask: the fleet, a host, one of its builds, and what is learnt of all of them."""
+
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Final, TypeVar
+
+import msgspec
+from sqlalchemy import Connection
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service_record.collector.api.answers import Refusal, answer
+from service_record.collector.api.serving import Serving
+from service_record.collector.api.steps import host_name
+from service_record.collector.store.fleet import SHOWN_DONE, Filters, Fleet, HostSummary, fleet
+from service_record.collector.store.hosts import HostDetail, host
+from service_record.collector.verdicts import Verdict
+
+T = TypeVar("T")
+_PAGE: Final = 100
+_MOST: Final = 1000
+"""Hosts in one answer."""
+
+
+class Hosts(msgspec.Struct):
+    """A page of the fleet."""
+
+    hosts: tuple[HostSummary, ...]
+    counts: Mapping[str, int]
+    """Of each verdict, among those that pass the other filters."""
+    total: int
+    """How many pass all filters."""
+    now: float
+    """What the collector's clock says, by which all times are."""
+
+
+async def list_hosts(request: Request) -> Response:
+    """`GET /api/v1/hosts?group=&machine=&verdict=&all=&limit=&offset=`: those with trouble first.
+
+    `group`, `machine` and `verdict` may be repeated. Without `all=true`, hosts that were done a day ago are
+    left out.
+    """
+    serving = await reader(request)
+    query = request.query_params
+    is_all = _flag(request, "all")
+    filters = Filters(
+        groups=tuple(query.getlist("group")),
+        machines=tuple(query.getlist("machine")),
+        verdicts=tuple(_verdict(said) for said in query.getlist("verdict")),
+        done_since=None if is_all else serving.collector.now() - SHOWN_DONE,
+    )
+    limit, offset = _number(request, "limit", _PAGE, 1, _MOST), _number(request, "offset", 0, 0, 2**31)
+    found: Fleet = await asked(serving, lambda connection: fleet(connection, filters, limit, offset))
+    return answer(Hosts(found.hosts, found.counts, found.total, serving.collector.now()))
+
+
+async def show_host(request: Request) -> Response:
+    """`GET /api/v1/hosts/{host}`: all that is known of it, with the steps of its latest build."""
+    return answer(await _detail(request, None))
+
+
+async def show_build(request: Request) -> Response:
+    """`GET /api/v1/hosts/{host}/builds/{n}`: the same with the steps of that build."""
+    return answer(await _detail(request, request.path_params["n"]))
+
+
+async def show_statistics(request: Request) -> Response:
+    """`GET /api/v1/statistics?group=&release=&by=`: times and failures of each step.
+
+    `group` and `release` may be repeated; `by=group` and `by=release` tell these apart.
+    """
+    serving = await reader(request)
+    query = request.query_params
+    by = set(query.getlist("by"))
+    if not by <= {"group", "release"}:
+        raise Refusal(HTTPStatus.BAD_REQUEST, "by is group or release")
+    groups, releases = query.getlist("group"), query.getlist("release")
+    return answer(await run_in_threadpool(serving.collector.learnt.statistics, groups, releases, by))
+
+
+async def reader(request: Request) -> Serving:
+    """Raises Refusal 403 where the request's token is not one to read with."""
+    serving = Serving.of(request)
+    grant = await serving.guard.grant(request)
+    if not grant.may_read:
+        raise Refusal(HTTPStatus.FORBIDDEN, f"a token of kind {grant.kind} reads nothing")
+    return serving
+
+
+async def asked(serving: Serving, question: Callable[[Connection], T]) -> T:
+    """What the database answers, off the event loop."""
+
+    def ask() -> T:
+        with serving.collector.database.reading() as connection:
+            return question(connection)
+
+    return await run_in_threadpool(ask)
+
+
+async def _detail(request: Request, build: int | None) -> HostDetail:
+    serving = await reader(request)
+    name = host_name(request.path_params["host"])
+    found = await asked(serving, lambda connection: host(connection, name, build))
+    if found is None:
+        what = name if build is None else f"build {build} of {name}"
+        raise Refusal(HTTPStatus.NOT_FOUND, f"nothing is known of {what}")
+    return found
+
+
+def _verdict(said: str) -> str:
+    if said not in set(Verdict):
+        raise Refusal(HTTPStatus.BAD_REQUEST, f"verdict is one of {', '.join(Verdict)}")
+    return said
+
+
+def _flag(request: Request, name: str) -> bool:
+    said = request.query_params.get(name, "false").lower()
+    if said not in {"", "true", "false", "1", "0"}:
+        raise Refusal(HTTPStatus.BAD_REQUEST, f"{name} is true or false")
+    return said in {"", "true", "1"}
+
+
+def _number(request: Request, name: str, default: int, least: int, most: int) -> int:
+    said = request.query_params.get(name, str(default))
+    if not (said.isascii() and said.isdecimal() and len(said) <= len(str(most))):
+        raise Refusal(HTTPStatus.BAD_REQUEST, f"{name} is a whole number from {least} to {most}")
+    number = int(said)
+    if not least <= number <= most:
+        raise Refusal(HTTPStatus.BAD_REQUEST, f"{name} is a whole number from {least} to {most}")
+    return number

@@ -1,0 +1,108 @@
+"""`GET /metrics`, for Prometheus: what came, what became of it, how long it took, and how the fleet is."""
+
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.registry import Collector as Source
+from sqlalchemy import func, select
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service_record.collector.api.serving import reader
+from service_record.collector.collector import Collector
+from service_record.collector.store.schema import hosts, notices
+
+_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_METHODS: Final = {"GET", "HEAD", "POST", "PUT", "DELETE"}
+_INGEST: Final = {
+    "/api/v1/hosts/{host}/steps": "step",
+    "/api/update": "step",
+    "/api/v1/hosts/{host}/records": "records",
+    "/api/assisted-install/v2/clusters/{cluster_id}/logs": "bundle",
+    "/api/assisted-install/v2/infra-envs/{infra_env_id}/hosts/{host_id}/progress": "stage",
+    "/api/assisted-install/v2/events": "event",
+}
+"""Route -> what a request to it brings, where it is taken."""
+
+
+class Metrics:
+    """What one process counts."""
+
+    def __init__(self, collector: Collector) -> None:
+        self.registry = CollectorRegistry()
+        self.registry.register(_Now(collector))
+        self._requests = Counter(
+            "service_record_requests",
+            "Requests that were answered; status 0 is one whose client went away.",
+            ("route", "method", "status"),
+            registry=self.registry,
+        )
+        self._seconds = Histogram(
+            "service_record_request_seconds",
+            "From a request's headers to the end of its answer.",
+            ("route",),
+            buckets=_BUCKETS,
+            registry=self.registry,
+        )
+        self._taken = Counter(
+            "service_record_ingested",
+            "What hosts reported and was acknowledged.",
+            ("kind",),
+            registry=self.registry,
+        )
+
+    def count(self, route: str, method: str, status: int, seconds: float) -> None:
+        """A request came to its end."""
+        method = method if method in _METHODS else "other"  # anybody may make up others
+        self._requests.labels(route, method, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
+        kind = _INGEST.get(route)
+        is_taken = HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES
+        if kind is not None and is_taken and (method != "GET" or status == HTTPStatus.CREATED):
+            self._taken.labels(kind).inc()
+
+    def text(self) -> bytes:
+        """All of it, as Prometheus reads it. It asks the database."""
+        return generate_latest(self.registry)
+
+
+class _Now(Source):
+    """What is asked at the moment it is wanted."""
+
+    def __init__(self, collector: Collector) -> None:
+        self._collector = collector
+
+    def describe(self) -> Iterator[Metric]:
+        return iter(())
+
+    def collect(self) -> Iterator[Metric]:
+        writer = self._collector.writer
+        yield GaugeMetricFamily(
+            "service_record_writer_waiting", "Changes that wait for the database.", writer.waiting()
+        )
+        yield CounterMetricFamily("service_record_commits", "Transactions on disk.", writer.commits)
+        yield CounterMetricFamily("service_record_changes", "Changes in them.", writer.changes)
+        yield CounterMetricFamily(
+            "service_record_commit_seconds", "What they took, the commit included.", writer.seconds
+        )
+        fleet = GaugeMetricFamily("service_record_hosts", "Hosts by their verdict.", labels=("verdict",))
+        by_verdict = select(hosts.c.verdict, func.count()).group_by(hosts.c.verdict)
+        undelivered = select(func.count()).where(notices.c.next_at.is_not(None))
+        with self._collector.database.reading() as connection:
+            for verdict, number in connection.execute(by_verdict):
+                fleet.add_metric((verdict,), number)
+            waiting = connection.execute(undelivered).scalar_one()
+        yield fleet
+        yield GaugeMetricFamily("service_record_notices_waiting", "News for the webhook.", waiting)
+
+
+async def metrics(request: Request) -> Response:
+    """`GET /metrics`: with a token that may read, as Prometheus' `authorization` has one."""
+    serving, _ = await reader(request)
+    text = await run_in_threadpool(serving.metrics.text)
+    return Response(text, media_type=CONTENT_TYPE_LATEST)

@@ -1,0 +1,150 @@
+"""The OpenAPI document, made of the table of operations: https://spec.openapis.org/oas/v3.1.0."""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service_record.collector.api.answers import Problem, answer
+from service_record.collector.api.operations import ANYBODY, OPERATIONS, AgentError, Operation
+from service_record.collector.api.serving import reader
+from service_record.version import __version__
+
+_ALL: Final = (400, 401, 403, 429, 503)
+"""Refusals that everything has which needs a token."""
+_WITH_BODY: Final = (408, 413)
+_REFERENCE: Final = "#/components/schemas/{name}"
+_PARAMETER: Final = re.compile(r"{(\w+)}")
+_UUIDS: Final = {"cluster_id", "infra_env_id", "host_id"}
+_NUMBERS: Final = {"n", "token", "bundle"}
+_FORM: Final = "application/x-www-form-urlencoded"
+
+
+async def get_document(request: Request) -> Response:
+    """`GET /api/v1/openapi.json`: for whoever may read."""
+    await reader(request)
+    return answer(document())
+
+
+@cache
+def document() -> dict[str, Any]:
+    """The whole of it."""
+    types = [Problem, AgentError, *_types()]
+    schemas, components = msgspec.json.schema_components(types, ref_template=_REFERENCE)
+    of_type = dict(zip(types, schemas, strict=True))
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in OPERATIONS:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, of_type)
+    told = {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "service-record collector",
+            "version": __version__,
+            "description": "Takes what hosts say of their provisioning, and tells how far they came.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer"},
+                "agent": {"type": "apiKey", "in": "header", "name": "X-Secret-Key"},
+            },
+        },
+    }
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(told))  # without tuples
+    return plain
+
+
+def _types() -> list[Any]:
+    found = [
+        what
+        for operation in OPERATIONS
+        for several in (*operation.answers.values(), operation.body)
+        for what in _each(several)
+    ]
+    return list(dict.fromkeys(what for what in found if isinstance(what, type)))
+
+
+def _each(what: Any) -> tuple[Any, ...]:
+    return what if isinstance(what, tuple) else (what,)
+
+
+def _operation(operation: Operation, of_type: Mapping[Any, Any]) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "operationId": _id(operation),
+        "summary": operation.summary,
+        "description": f"For {operation.who}.",
+        "parameters": _parameters(operation),
+        "responses": _responses(operation, of_type),
+        "security": [] if operation.who == ANYBODY else [{"token": []}, {"agent": []}],
+    }
+    if operation.body is not None:
+        told["requestBody"] = {"content": _body(operation, of_type)}
+    return told
+
+
+def _id(operation: Operation) -> str:
+    words = re.findall(r"[a-z0-9]+", operation.path)
+    return "_".join([operation.method.lower(), *words])
+
+
+def _parameters(operation: Operation) -> list[dict[str, Any]]:
+    in_path = [
+        {"name": name, "in": "path", "required": True, "schema": _path_schema(name)}
+        for name in _PARAMETER.findall(operation.path)
+    ]
+    return in_path + [
+        {"name": name, "in": "query", "schema": dict(schema)} for name, schema in operation.query.items()
+    ]
+
+
+def _path_schema(name: str) -> dict[str, Any]:
+    if name in _UUIDS:
+        return {"type": "string", "format": "uuid"}
+    if name in _NUMBERS:
+        return {"type": "integer", "minimum": 1}
+    return {"type": "string", "minLength": 1}
+
+
+def _body(operation: Operation, of_type: Mapping[Any, Any]) -> dict[str, Any]:
+    if isinstance(operation.body, str):
+        file = {"type": "object", "properties": {"upfile": {"type": "string", "format": "binary"}}}
+        return {operation.body: {"schema": file}}
+    content = {"schema": _schema(operation.body, of_type)}
+    kinds = ("application/json", _FORM) if operation.is_form else ("application/json",)
+    return dict.fromkeys(kinds, content)
+
+
+def _schema(what: Any, of_type: Mapping[Any, Any]) -> Any:
+    return of_type[what] if isinstance(what, type) else dict(what)
+
+
+def _responses(operation: Operation, of_type: Mapping[Any, Any]) -> dict[str, Any]:
+    told = {str(status): _answer(status, what, of_type) for status, what in operation.answers.items()}
+    if operation.who == ANYBODY:
+        return told
+    statuses = {*_ALL, *operation.refusals, *(_WITH_BODY if operation.body is not None else ())}
+    media = "application/problem+json" if operation.problem == "Problem" else "application/json"
+    schema = {"$ref": _REFERENCE.format(name=operation.problem)}
+    for status in sorted(statuses):
+        told[str(status)] = {
+            "description": HTTPStatus(status).phrase,
+            "content": {media: {"schema": schema}},
+        }
+    return told
+
+
+def _answer(status: int, what: Any, of_type: Mapping[Any, Any]) -> dict[str, Any]:
+    told: dict[str, Any] = {"description": HTTPStatus(status).phrase}
+    content = {}
+    for one in _each(what):
+        if isinstance(one, str):
+            content[one] = {"schema": {"type": "string"}}
+        elif one is not None:
+            content["application/json"] = {"schema": _schema(one, of_type)}
+    return told | ({"content": content} if content else {})

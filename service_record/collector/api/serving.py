@@ -1,0 +1,71 @@
+"""What every handler needs."""
+
+import asyncio
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING, TypeVar
+
+from starlette.requests import Request
+
+from service_record.collector.api.answers import Refusal
+from service_record.collector.api.guard import Guard
+from service_record.collector.collector import Collector
+from service_record.collector.settings import Settings
+from service_record.collector.store.writer import Unavailable
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from service_record.collector.access import Grant
+    from service_record.collector.api.metrics import Metrics
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """A collector and who may use it; the application's state."""
+
+    collector: Collector
+    guard: Guard
+    metrics: "Metrics"
+
+    @property
+    def settings(self) -> Settings:
+        return self.collector.settings
+
+    @classmethod
+    def of(cls, request: Request) -> "Serving":
+        """That of the application which a request came to."""
+        serving: Serving = request.app.state.serving
+        return serving
+
+    async def written(self, change: "Future[T]") -> T:
+        """What a change came to, once it is on disk. Raises Refusal 503 where it could not get there."""
+        try:
+            return await asyncio.wrap_future(change)
+        except Unavailable as error:
+            raise unavailable(error) from None
+
+
+async def reader(request: Request) -> "tuple[Serving, Grant]":
+    """Who reads. Raises Refusal where the token is good for writing only, or for nothing."""
+    serving = Serving.of(request)
+    grant = await serving.guard.grant(request)
+    if not grant.may_read:
+        raise Refusal(HTTPStatus.FORBIDDEN, f"a token of kind {grant.kind} reads nothing")
+    return serving, grant
+
+
+async def administrator(request: Request) -> "tuple[Serving, Grant]":
+    """Who administers. Raises Refusal where the token is none of an administrator's."""
+    serving = Serving.of(request)
+    grant = await serving.guard.grant(request)
+    if not grant.may_administer:
+        raise Refusal(HTTPStatus.FORBIDDEN, f"this needs a token of kind admin, and not {grant.kind}")
+    return serving, grant
+
+
+def unavailable(error: Unavailable) -> Refusal:
+    """What is told when nothing can be written: nothing was acknowledged, come again."""
+    return Refusal(HTTPStatus.SERVICE_UNAVAILABLE, str(error), {"Retry-After": "5"})

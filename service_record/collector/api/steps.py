@@ -1,0 +1,95 @@
+"""Steps as hosts report them: JSON, a form, a query, and the body of the RFC's thread."""
+
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service_record.collector import names
+from service_record.collector.access import Forbidden, Grant, Kind
+from service_record.collector.api.answers import Refusal, answer
+from service_record.collector.api.bodies import body_of, fields_of, pairs_of
+from service_record.collector.api.serving import Serving
+from service_record.collector.reading import UnreadableReport, step_of, update_of
+from service_record.collector.steps import Step
+from service_record.collector.store.reports import Accepted, Report, record_steps
+
+
+class Taken(msgspec.Struct, omit_defaults=True):
+    """What became of a report."""
+
+    id: int
+    host: str
+    build: int
+    notes: tuple[str, ...] = ()
+
+
+async def post_step(request: Request) -> Response:
+    """`POST /api/v1/hosts/{host}/steps`: a step as JSON or as a form."""
+    grant = await _reporter(request)
+    return await _take(request, grant, request.path_params["host"], _step(fields_of(await _body(request))))
+
+
+async def get_step(request: Request) -> Response:
+    """`GET /api/v1/hosts/{host}/steps?name=...`: a step as a query, for a wget that can only GET."""
+    grant = await _reporter(request)
+    return await _take(request, grant, request.path_params["host"], _step(pairs_of(request.url.query)))
+
+
+async def post_update(request: Request) -> Response:
+    """`POST /api/update`: the body that the RFC's thread has in use."""
+    grant = await _reporter(request)
+    fields = fields_of(await _body(request))
+    try:
+        host, step = update_of(fields)
+    except UnreadableReport as error:
+        raise Refusal(HTTPStatus.BAD_REQUEST, str(error)) from None
+    return await _take(request, grant, host, step)
+
+
+async def _reporter(request: Request) -> Grant:
+    """Who reports; nothing else of a request is looked at before. Raises Refusal."""
+    grant = await Serving.of(request).guard.grant(request)
+    if grant.kind in {Kind.READER, Kind.ENROLMENT}:
+        raise Refusal(HTTPStatus.FORBIDDEN, f"a token of kind {grant.kind} reports nothing")
+    return grant
+
+
+async def _body(request: Request) -> bytes:
+    settings = Serving.of(request).settings
+    return await body_of(request, settings.most_body, settings.seconds)
+
+
+async def _take(request: Request, grant: Grant, host: str, step: Step) -> Response:
+    """Write a step down; it is acknowledged when it is on disk."""
+    serving = Serving.of(request)
+    name = host_name(host)
+    defined = serving.collector.definitions
+    step = defined.applied(step)
+    report = Report(name, step, serving.collector.now(), grant, defined.is_last(step))
+    try:
+        taken: Accepted = await serving.written(serving.collector.writer.add(record_steps, report))
+    except Forbidden as error:
+        raise Refusal(HTTPStatus.FORBIDDEN, str(error)) from None
+    if not step.is_known:
+        raise Refusal(
+            HTTPStatus.UNPROCESSABLE_ENTITY,
+            f"{step.label} is none of the steps that are defined here; it was kept as step {taken.id}",
+        )
+    return answer(Taken(taken.id, name, taken.build, step.notes), HTTPStatus.CREATED)
+
+
+def host_name(text: str) -> str:
+    """A host's name as it is kept: names of hosts do not differ by case. Raises Refusal."""
+    if not names.is_host(text):
+        raise Refusal(HTTPStatus.BAD_REQUEST, names.HOST_RULE)
+    return text.lower()
+
+
+def _step(fields: dict[str, Any]) -> Step:
+    try:
+        return step_of(fields)
+    except UnreadableReport as error:
+        raise Refusal(HTTPStatus.BAD_REQUEST, str(error)) from None

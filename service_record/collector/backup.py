@@ -1,0 +1,185 @@
+"""Backups of a collector that keeps everything in one folder: a tar file of its database and its objects.
+
+The database is copied by SQLite's own backup, while the collector serves: it is the state of one moment.
+Objects are copied after it; those that came meanwhile have no row in it, and are swept after a restore. Of
+those that were deleted meanwhile a row is left, whose bundle is gone.
+"""
+
+import contextlib
+import io
+import os
+import shutil
+import sqlite3
+import tarfile
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+import msgspec
+
+from service_record.collector.store.database import FILE
+from service_record.collector.store.objects import FOLDER
+from service_record.version import __version__
+
+_MANIFEST: Final = "backup.json"
+_BUSY: Final = 30.0
+
+
+class BackupError(Exception):
+    """Why a backup cannot be made or restored, in one line."""
+
+
+class Manifest(msgspec.Struct):
+    """What a backup says of itself."""
+
+    version: str
+    made_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What is in a backup."""
+
+    objects: int
+    size: int
+    """Of the file, in bytes."""
+
+
+def back_up(data: Path, file: Path) -> Told:
+    """Make a backup of the collector in a folder, which may be serving. Raises BackupError, OSError.
+
+    The file is new, readable by its owner alone, and there only when it is whole and on disk.
+    """
+    if not (data / FILE).exists():
+        raise BackupError(f"{data / FILE}: there is none; with PostgreSQL use pg_dump")
+    if os.path.lexists(file):
+        raise BackupError(f"{file} exists, and nothing is overwritten; name another place")
+    part = file.with_name(f".{file.name}.part")
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            count = _write(data, stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        part.rename(file)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    _sync(file.parent)
+    return Told(count, file.stat().st_size)
+
+
+def restore(file: Path, data: Path) -> Told:
+    """Make the folder of a collector anew from a backup. Raises BackupError, OSError.
+
+    The folder has to be missing or empty: no collector is overwritten. It is there only when it is whole.
+    """
+    if data.exists() and any(data.iterdir()):
+        raise BackupError(f"{data} is not empty, and no collector is overwritten; move it away first")
+    data.parent.mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(prefix=f".{data.name}.", dir=data.parent))  # of mode 0700
+    try:
+        count = _extract(file, part)
+        _check(part / FILE)
+        _sync_all(part)
+        if data.exists():
+            data.rmdir()
+        part.rename(data)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+    _sync(data.parent)
+    return Told(count, file.stat().st_size)
+
+
+def _write(data: Path, stream: io.BufferedWriter) -> int:
+    count = 0
+    with tempfile.TemporaryDirectory(dir=data) as folder, tarfile.open(fileobj=stream, mode="w|") as tar:
+        copy = Path(folder) / FILE
+        _copy_database(data / FILE, copy)
+        _add_bytes(tar, _MANIFEST, msgspec.json.encode(Manifest(__version__, time.time())))
+        tar.add(copy, FILE, recursive=False)
+        for path in sorted((data / FOLDER).rglob("*")):
+            if not path.is_file() or path.is_symlink():
+                continue
+            with contextlib.suppress(FileNotFoundError):  # it was deleted this moment
+                tar.add(path, str(path.relative_to(data)), recursive=False)
+                count += 1
+    return count
+
+
+def _copy_database(source: Path, target: Path) -> None:
+    """SQLite's own backup, of what is committed at its end."""
+    with (
+        contextlib.closing(sqlite3.connect(source, timeout=_BUSY)) as live,
+        contextlib.closing(sqlite3.connect(target)) as copy,
+    ):
+        try:
+            live.backup(copy)
+        except sqlite3.Error as error:
+            raise BackupError(f"{source}: {error}") from None
+
+
+def _add_bytes(tar: tarfile.TarFile, name: str, data: bytes) -> None:
+    member = tarfile.TarInfo(name)
+    member.size, member.mode, member.mtime = len(data), 0o600, int(time.time())
+    tar.addfile(member, io.BytesIO(data))
+
+
+def _extract(file: Path, folder: Path) -> int:
+    """Only what a backup has: its manifest, its database and plain files below `objects`."""
+    count = 0
+    try:
+        with tarfile.open(file, mode="r|") as tar:
+            first = tar.next()
+            if first is None or first.name != _MANIFEST:
+                raise BackupError(f"{file}: no backup of a collector")
+            while (member := tar.next()) is not None:
+                path = folder / _checked(file, member)
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                source = tar.extractfile(member)
+                assert source is not None  # noqa: S101  # it is a plain file
+                with source, path.open("xb") as target:
+                    path.chmod(0o600)
+                    shutil.copyfileobj(source, target)
+                count += path.name != FILE
+    except tarfile.TarError as error:
+        raise BackupError(f"{file}: {error}") from None
+    return count
+
+
+def _checked(file: Path, member: tarfile.TarInfo) -> PurePosixPath:
+    """The path of a member, below the folder for certain."""
+    path = PurePosixPath(member.name)
+    is_below = not path.is_absolute() and ".." not in path.parts and "\x00" not in member.name
+    is_ours = member.name == FILE or (path.parts[:1] == (FOLDER,) and len(path.parts) > 1)
+    if not (member.isreg() and is_below and is_ours):
+        raise BackupError(f"{file}: {member.name!r} is in no backup of a collector")
+    return path
+
+
+def _check(database: Path) -> None:
+    if not database.exists():
+        raise BackupError("there is no database in the backup: it is not whole")
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        try:
+            (said,) = connection.execute("PRAGMA quick_check").fetchone()
+        except sqlite3.Error as error:
+            said = str(error)
+    if said != "ok":
+        raise BackupError(f"the database in the backup is damaged: {said}")
+
+
+def _sync_all(folder: Path) -> None:
+    for path in (*folder.rglob("*"), folder):
+        _sync(path)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

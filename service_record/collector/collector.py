@@ -1,0 +1,115 @@
+"""A collector at work: its database, the thread that writes to it, and whom it tells of changes."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+from sqlalchemy import Connection
+
+from service_record.collector.definitions import DefinitionError, Definitions, parse
+from service_record.collector.housekeeping import Housekeeper, Limits
+from service_record.collector.incoming import Incoming
+from service_record.collector.indexing import Indexer
+from service_record.collector.learnt import Learnt
+from service_record.collector.live import News
+from service_record.collector.record_judge import Judge
+from service_record.collector.settings import Settings
+from service_record.collector.store.database import Database, sqlite_url
+from service_record.collector.store.listening import Listening
+from service_record.collector.store.objects import objects
+from service_record.collector.store.writer import Writer
+from service_record.collector.sweep import Sweeper
+from service_record.collector.webhook import Webhook
+
+T = TypeVar("T")
+
+
+class StepsError(Exception):
+    """What is wrong with the file of an operator's steps, and where, in one line."""
+
+
+class Collector:
+    """One process's share of a collector. Close it, or use it as a context manager.
+
+    Raises StepsError, DatabaseError, ObjectError, OSError when it cannot begin.
+    """
+
+    def __init__(self, settings: Settings, now: Callable[[], float] = time.time) -> None:
+        self.settings = settings
+        self.now = now
+        self.definitions = _definitions(settings.steps)
+        settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.database = Database(settings.database or sqlite_url(settings.data))
+        self.database.migrate()
+        self.objects = objects(settings)
+        self.news = News()
+        self.incoming = Incoming(settings.data)
+        self._listening = None if self.database.is_sqlite else Listening(self.database, self.news.tell)
+        announce = self._listening.announce if self._listening else None
+        self.writer = Writer(self.database, self.news.tell, announce)
+        self.indexer = Indexer(self.database, self.writer, self.objects, self.incoming)
+        self.judge = Judge(self.database, self.writer, now)
+        self.learnt = Learnt(self.database, settings.budget, self.definitions.budgets)
+        self.sweeper = Sweeper(self.database, self.writer, self.learnt, now)
+        self.news.listen(self.sweeper.wake)
+        self._webhook = _webhook(settings, self.database, self.writer, now)
+        if self._webhook is not None:
+            self.news.listen(self._webhook.wake)
+        limits = Limits(days=settings.keep_days, size=settings.keep_bytes)
+        self._housekeeper = Housekeeper(self.database, self._changed, self.objects, limits, now)
+
+    def start(self) -> None:
+        """Begin what it does by itself: look into what hosts send, judge them, tell of it, and forget."""
+        self.sweeper.start()
+        self.indexer.start()
+        self.judge.start()
+        self._housekeeper.start()
+        if self._webhook is not None:
+            self._webhook.start()
+
+    def _changed(self, do: Callable[[Connection], T], /) -> T:
+        """What a change came to, once it is on disk."""
+        return self.writer.change(do).result()
+
+    def close(self) -> None:
+        """Write what was taken, and let go of everything."""
+        self._housekeeper.close()
+        self.sweeper.close()
+        self.judge.close()
+        if self._webhook is not None:
+            self._webhook.close()
+        self.indexer.close()
+        self.writer.close()
+        if self._listening is not None:
+            self._listening.close()
+        self.database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _webhook(
+    settings: Settings, database: Database, writer: Writer, now: Callable[[], float]
+) -> Webhook | None:
+    if not settings.webhook:
+        return None
+    return Webhook(database, writer, settings.webhook, settings.webhook_secret, now)
+
+
+def _definitions(path: Path | None) -> Definitions:
+    """The steps that an operator defined. Raises StepsError."""
+    if path is None:
+        return Definitions()
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except DefinitionError as error:
+        raise StepsError(f"{path}:{error.line}: {error}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise StepsError(f"{path}: {getattr(error, 'strerror', None) or error}") from None

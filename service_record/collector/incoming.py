@@ -1,0 +1,87 @@
+"""Files that are on their way in: in a folder of the collector's own, gone when they are kept or refused."""
+
+import hashlib
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, Final
+
+FOLDER: Final = "incoming"
+_AT_ONCE: Final = 8
+_OLD: Final = 24 * 3600.0
+"""Seconds after which a file belongs to nobody any more."""
+
+
+class TooMany(Exception):  # noqa: N818  # an answer, not a fault
+    """So many files come in already that another has to wait."""
+
+
+class TooLong(Exception):  # noqa: N818  # an answer, not a fault
+    """A file is longer than it may be."""
+
+
+@dataclass(slots=True)
+class Arriving:
+    """A file that comes in, and what is known of it so far."""
+
+    path: Path
+    most: int
+    size: int = 0
+    digest: "hashlib._Hash" = field(default_factory=hashlib.sha256)
+    stream: BinaryIO | None = None
+
+    def write(self, data: bytes) -> None:
+        """More of it. Raises TooLong, OSError."""
+        self.size += len(data)
+        if self.size > self.most:
+            raise TooLong(f"longer than {self.most} bytes")
+        self.digest.update(data)
+        if self.stream is not None:
+            self.stream.write(data)
+
+    @property
+    def sha256(self) -> str:
+        return self.digest.hexdigest()
+
+
+class Incoming:
+    """The folder of what is on its way in. Used from any thread."""
+
+    def __init__(self, data: Path, at_once: int = _AT_ONCE) -> None:
+        self._folder = data / FOLDER
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._room = threading.Semaphore(at_once)
+        _remove_old(self._folder)
+
+    @contextmanager
+    def file(self, most: int) -> Iterator[Arriving]:
+        """A file to write to, for as long as the block lasts. Raises TooMany, OSError."""
+        if not self._room.acquire(blocking=False):
+            raise TooMany("too many bundles come in at once")
+        try:
+            with self.scratch("upload-") as path, path.open("wb") as stream:
+                yield Arriving(path, most, stream=stream)
+        finally:
+            self._room.release()
+
+    @contextmanager
+    def scratch(self, prefix: str = "look-") -> Iterator[Path]:
+        """An empty file, for as long as the block lasts. Raises OSError."""
+        descriptor, name = tempfile.mkstemp(prefix=prefix, dir=self._folder)
+        os.close(descriptor)
+        try:
+            yield Path(name)
+        finally:
+            Path(name).unlink(missing_ok=True)
+
+
+def _remove_old(folder: Path) -> None:
+    """What a collector that was killed has left."""
+    for path in folder.iterdir():
+        if path.stat().st_mtime < time.time() - _OLD:
+            path.unlink(missing_ok=True)

@@ -1,0 +1,89 @@
+"""What the collector logs: a line of JSON for each event, on stderr, and never a secret.
+
+Only what is known to be harmless is logged at all: of a request its route, never its path, query, headers or
+body; of a fault where it was, not what it said. What looks like a token nevertheless is masked.
+"""
+
+import logging
+import re
+import sys
+import traceback
+from typing import Any, Final, TextIO
+
+import structlog
+from sqlalchemy.exc import DBAPIError
+from structlog.typing import EventDict, WrappedLogger
+
+_TOKEN: Final = re.compile(r"srt_(\d+)_[\w-]+")
+_MOST_FRAMES: Final = 6
+_PACKAGE: Final = f"/{__name__.partition('.')[0]}/"
+_LEVELS: Final = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
+LEVELS: Final = tuple(_LEVELS)
+
+
+def configure(level: str = "info", stream: TextIO | None = None) -> None:
+    """Log from now on, ours and what libraries log, from that level on."""
+    target = stream or sys.stderr
+    shared: list[structlog.typing.Processor] = [
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+        _without_traceback,
+        _masked,
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.processors.JSONRenderer()],
+        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
+        logger_factory=structlog.WriteLoggerFactory(target),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(target)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                structlog.processors.JSONRenderer(),
+            ],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(max(_LEVELS[level], logging.WARNING))
+
+
+def log() -> Any:
+    """Where to log, with events in plain words and their values as keywords."""
+    return structlog.get_logger()
+
+
+def fault_of(fault: BaseException) -> dict[str, object]:
+    """Where a fault was, and of which kind; its message might hold what somebody sent."""
+    frames = traceback.extract_tb(fault.__traceback__)
+    ours = [frame for frame in frames if _PACKAGE in frame.filename] or frames
+    said: dict[str, object] = {
+        "fault": type(fault).__name__,
+        "at": [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in ours[-_MOST_FRAMES:]],
+    }
+    if isinstance(fault, DBAPIError) and fault.orig is not None:
+        said["database"] = str(fault.orig).strip().partition("\n")[0]
+    return said
+
+
+def _without_traceback(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    """What libraries log with a traceback, with where it was instead."""
+    info = event.pop("exc_info", None)
+    if isinstance(info, tuple) and isinstance(info[1], BaseException):
+        event.update(fault_of(info[1]))
+    return event
+
+
+def _masked(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    return {
+        name: _TOKEN.sub(r"srt_\1_***", value) if isinstance(value, str) else value
+        for name, value in event.items()
+    }

@@ -1,0 +1,131 @@
+"""What administrators do to hosts and tokens, each with its line in the audit log.
+
+All of these run in one transaction each, of the writer or of the command line.
+"""
+
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from service_record.collector.access import Forbidden, Grant, Kind, presented
+from service_record.collector.progress import Progress
+from service_record.collector.store import audit, tokens
+from service_record.collector.store.schema import builds, bundles, hosts
+from service_record.collector.store.schema import tokens as tokens_table
+
+
+class Used(Exception):  # noqa: N818  # a refusal, told as 401
+    """An enrolment token that somebody has used a moment before."""
+
+
+def create_token(connection: Connection, new: tokens.NewToken, now: float) -> tuple[int, str]:
+    """Make a token: its number, and itself, this once."""
+    made = tokens.create(connection, new, now)
+    token = presented(made)
+    assert token is not None  # noqa: S101  # it was spelled by us
+    audit.note(connection, new.created_by, "token create", _said_of(token.id, new), now)
+    return token.id, made
+
+
+def revoke_token(connection: Connection, token_id: int, actor: str, now: float) -> bool:
+    """Make a token worthless; whether it was worth anything before."""
+    if not tokens.revoke(connection, token_id, now):
+        return False
+    audit.note(connection, actor, "token revoke", f"token {token_id}", now)
+    return True
+
+
+def enrol(connection: Connection, grant: Grant, host: str, asked_group: str, now: float) -> str:
+    """The token of a host, for an enrolment token, which is worth nothing afterwards.
+
+    A host that is not known yet is made, in the group of the enrolment. Raises Forbidden where it is not for
+    that host, Used; neither uses it up.
+    """
+    row = connection.execute(select(hosts.c.group).where(hosts.c.name == host)).one_or_none()
+    group = grant.group_of_enrolled(asked_group) if row is None else row.group
+    if not grant.may_enrol(host, group):
+        raise Forbidden(f"this token is not to enrol {host}")
+    if not tokens.use(connection, grant.token_id, now):
+        raise Used("this token is used, revoked or expired")
+    if row is None:
+        put_host(connection, host, {"group": group}, now)
+    new = tokens.NewToken(kind=Kind.HOST, scope=host, name=grant.name, created_by=grant.holder)
+    made = tokens.create(connection, new, now)
+    audit.note(connection, grant.holder, "enrol", host, now)
+    return made
+
+
+def put_host(connection: Connection, name: str, fields: dict[str, str], now: float) -> bool:
+    """Make a host, or change its group or release; whether it was made."""
+    insert_new = (postgresql if connection.dialect.name == "postgresql" else sqlite).insert(hosts)
+    made = connection.execute(
+        insert_new.on_conflict_do_nothing(index_elements=["name"]).returning(hosts.c.id),
+        {"name": name, "first_seen": now, "last_seen": now, "due_at": 0.0, **fields},
+    ).first()
+    if made is None and fields:
+        changed = update(hosts).where(hosts.c.name == name)
+        connection.execute(changed.values(**fields, due_at=0.0, revision=hosts.c.revision + 1))
+    return made is not None
+
+
+def begin_build(connection: Connection, name: str, key: str, action: str, now: float) -> int | None:
+    """Begin a new build of a host, before its first step: its number, or None where there is no such host."""
+    row = connection.execute(select(hosts).where(hosts.c.name == name).with_for_update()).one_or_none()
+    if row is None:
+        return None
+    progress = Progress(
+        number=row.build + 1, started_at=now, updated_at=now, key=key, action=action, fresh_at=now
+    )
+    connection.execute(insert(builds).values(_build_row(row.id, row.release, progress)))
+    connection.execute(update(hosts).where(hosts.c.id == row.id).values(_host_row(progress)))
+    return progress.number
+
+
+def delete_host(connection: Connection, name: str, now: float) -> tuple[str, ...] | None:
+    """Forget a host, all that is known of it, and its tokens: the keys of its bundles' objects, which are to
+    be deleted afterwards. None where there is no such host.
+    """
+    host_id = connection.execute(select(hosts.c.id).where(hosts.c.name == name)).scalar_one_or_none()
+    if host_id is None:
+        return None
+    keys = connection.execute(select(bundles.c.key).where(bundles.c.host_id == host_id)).scalars().all()
+    connection.execute(delete(hosts).where(hosts.c.id == host_id))
+    of_host = (tokens_table.c.kind == Kind.HOST.value) & (tokens_table.c.scope == name)
+    is_open = tokens_table.c.revoked_at.is_(None)
+    connection.execute(update(tokens_table).where(of_host, is_open).values(revoked_at=now))
+    return tuple(keys)
+
+
+def _said_of(token_id: int, new: tokens.NewToken) -> str:
+    named = f" ({new.name})" if new.name else ""
+    return f"token {token_id}{named}: {new.kind.value} {new.scope}".rstrip()
+
+
+def _build_row(host_id: int, release: str, progress: Progress) -> dict[str, Any]:
+    return {
+        "host_id": host_id,
+        "number": progress.number,
+        "key": progress.key,
+        "action": progress.action,
+        "release": release,
+        "started_at": progress.started_at,
+        "updated_at": progress.updated_at,
+    }
+
+
+def _host_row(progress: Progress) -> dict[str, Any]:
+    return {
+        "build": progress.number,
+        "action": progress.action,
+        "percentage": None,
+        "message": "",
+        "started_at": progress.started_at,
+        "updated_at": progress.updated_at,
+        "ended_at": None,
+        "progress": msgspec.json.encode(progress),
+        "records_verdict": None,
+        "due_at": 0.0,
+        "revision": hosts.c.revision + 1,
+    }

@@ -1,0 +1,167 @@
+"""Bundles in the database: what came, from which host, and what was found in it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import Connection, delete, insert, select, update
+
+from service_record.collector.looking import Look
+from service_record.collector.store.arrivals import Arrival, arrive, group_of
+from service_record.collector.store.hosts import BundleShown
+from service_record.collector.store.schema import bundle_services, bundles, hosts, installations
+from service_record.collector.verdicts import RecordsVerdict
+
+_AT_ONCE: Final = 64
+_MOST_LISTED: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewBundle:
+    """A bundle whose object is kept already."""
+
+    arrival: Arrival
+    kind: str
+    name: str
+    key: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """Where a bundle is."""
+
+    id: int
+    key: str
+    name: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What became of a bundle."""
+
+    id: int
+    is_new: bool
+    """False where the host had sent the same before: an answer was lost on its way."""
+
+
+def add(connection: Connection, new: NewBundle) -> Added:
+    """Write a bundle down. Raises Forbidden."""
+    host = arrive(connection, new.arrival)
+    before = connection.execute(
+        select(bundles.c.id, bundles.c.sha256)
+        .where(bundles.c.host_id == host.id, bundles.c.kind == new.kind)
+        .order_by(bundles.c.id.desc())
+        .limit(1)
+    ).one_or_none()
+    if before is not None and before.sha256 == new.sha256:
+        return Added(before.id, is_new=False)
+    row = {
+        "host_id": host.id,
+        "build": host.build,
+        "kind": new.kind,
+        "name": new.name,
+        "key": new.key,
+        "size": new.size,
+        "sha256": new.sha256,
+        "received_at": new.arrival.at,
+    }
+    if new.kind == "host":  # as the assisted-service has it, until it is told that this was all
+        of = update(installations).where(installations.c.host_id == host.id)
+        connection.execute(of.values(logs_state="collecting"))
+    number = connection.execute(insert(bundles).values(row).returning(bundles.c.id)).scalar_one()
+    return Added(number, is_new=True)
+
+
+def unindexed(connection: Connection) -> Sequence[Kept]:
+    """Bundles into which nobody has looked yet, oldest first."""
+    wanted = select(*_KEPT).where(bundles.c.is_indexed.is_(False)).order_by(bundles.c.id).limit(_AT_ONCE)
+    return [_kept(row) for row in connection.execute(wanted)]
+
+
+def find(connection: Connection, host: str, bundle_id: int) -> Kept | None:
+    """That bundle of that host; None where there is none."""
+    wanted = select(*_KEPT).join(hosts).where(hosts.c.name == host, bundles.c.id == bundle_id)
+    row = connection.execute(wanted).one_or_none()
+    return None if row is None else _kept(row)
+
+
+def listed(connection: Connection, host: str) -> tuple[BundleShown, ...] | None:
+    """The bundles of a host, latest first; None where there is no such host."""
+    if group_of(connection, host) is None:
+        return None
+    names = [field.name for field in fields(BundleShown)]
+    wanted = (
+        select(*(bundles.c[name] for name in names))
+        .join(hosts)
+        .where(hosts.c.name == host)
+        .order_by(bundles.c.id.desc())
+        .limit(_MOST_LISTED)
+    )
+    return tuple(BundleShown(**row) for row in connection.execute(wanted).mappings())
+
+
+def latest_with_records(connection: Connection, host: str) -> int | None:
+    """The id of the latest bundle of a host that has records in it; None where there is none."""
+    wanted = (
+        select(bundles.c.id)
+        .join(hosts)
+        .where(
+            hosts.c.name == host,
+            select(bundle_services.c.service).where(bundle_services.c.bundle_id == bundles.c.id).exists(),
+        )
+        .order_by(bundles.c.id.desc())
+        .limit(1)
+    )
+    return connection.execute(wanted).scalar_one_or_none()
+
+
+def save(connection: Connection, bundle_id: int, seen: Look) -> None:
+    """Keep what was found in a bundle; where its records are the latest of the host, they tell of it."""
+    row = connection.execute(
+        select(bundles.c.host_id, bundles.c.received_at).where(bundles.c.id == bundle_id)
+    ).one_or_none()
+    if row is None:
+        return  # removed meanwhile
+    connection.execute(delete(bundle_services).where(bundle_services.c.bundle_id == bundle_id))
+    services = {found.service: found for found in seen.services}
+    if services:
+        connection.execute(
+            insert(bundle_services),
+            [{"bundle_id": bundle_id, **msgspec.structs.asdict(found)} for found in services.values()],
+        )
+    told = {
+        "is_indexed": True,
+        "verdict": seen.verdict,
+        "reason": seen.reason,
+        "boots": "\n".join(seen.boots),
+        "left_out": "\n".join(seen.left_out),
+    }
+    connection.execute(update(bundles).where(bundles.c.id == bundle_id).values(told))
+    tell(connection, row.host_id, seen, row.received_at)
+
+
+def tell(connection: Connection, host_id: int, seen: Look, at: float) -> None:
+    """Have records say of their host what they come to, unless later ones have said it."""
+    if not seen.verdict:
+        return
+    before: bytes | None = connection.execute(
+        select(hosts.c.records_verdict).where(hosts.c.id == host_id)
+    ).scalar_one_or_none()
+    if before and msgspec.json.decode(before, type=RecordsVerdict).at > at:
+        return
+    verdict = RecordsVerdict(seen.verdict, seen.reason, seen.service, seen.stage, at)
+    values: dict[str, Any] = {"records_verdict": msgspec.json.encode(verdict), "due_at": 0.0}
+    connection.execute(
+        update(hosts).where(hosts.c.id == host_id).values(**values, revision=hosts.c.revision + 1)
+    )
+
+
+_KEPT: Final = (bundles.c.id, bundles.c.key, bundles.c.name, bundles.c.size)
+
+
+def _kept(row: Any) -> Kept:
+    return Kept(id=row.id, key=row.key, name=row.name, size=row.size)

@@ -1,0 +1,140 @@
+"""What readers see of hosts: the fleet, of the hosts' table alone, and one host, by its indexes.
+
+Times are seconds since 1970 by the collector's clock.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import Column, ColumnElement, Connection, and_, case, func, or_, select, true
+
+from service_record.collector.store.schema import hosts
+
+SHOWN_DONE: Final = 86_400.0
+"""Seconds for which a host that is done is shown where nobody asks for all."""
+_ORDER: Final = ("failed", "looping", "stuck", "silent", "progressing", "done")
+_WILD: Final = {"*": "%", "?": "_", "%": r"\%", "_": r"\_", "\\": r"\\"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """Which hosts; all where nothing is said. Several groups (machines, verdicts): any of them."""
+
+    groups: tuple[str, ...] = ()
+    """Of these groups and of those below them: `dc1` has the hosts of `dc1/rack2`."""
+    machines: tuple[str, ...] = ()
+    """Of these names; `*` and `?` stand for any characters, and for any one."""
+    verdicts: tuple[str, ...] = ()
+    done_since: float | None = None
+    """Without those whose latest build was complete before this time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostSummary:
+    """A host and its latest build, in a line."""
+
+    name: str
+    group: str
+    release: str
+    build: int
+    """0 where none was begun: only an assisted-service, a bundle or records tell of it."""
+    action: str
+    percentage: float | None
+    message: str
+    started_at: float | None
+    updated_at: float | None
+    ended_at: float | None
+    verdict: str
+    reason: str
+    verdict_since: float | None
+    revision: int
+    """Counts up with every change of the host."""
+
+    def seconds(self, now: float) -> float | None:
+        """How long the build has taken: until its end, until its last update where it will not go on by
+        itself, or until now.
+        """
+        if self.started_at is None:
+            return None
+        is_over = self.verdict in {"failed", "silent"}
+        return max((self.ended_at or (self.updated_at if is_over else None) or now) - self.started_at, 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """Some hosts of many."""
+
+    hosts: tuple[HostSummary, ...]
+    """Those with trouble first, then by name."""
+    counts: Mapping[str, int]
+    """Verdict -> how many hosts pass the other filters; every verdict is there."""
+    total: int
+    """How many pass all filters, shown here or not."""
+
+
+_SUMMARY: Final = (
+    hosts.c.name,
+    hosts.c.group,
+    hosts.c.release,
+    hosts.c.build,
+    hosts.c.action,
+    hosts.c.percentage,
+    hosts.c.message,
+    hosts.c.started_at,
+    hosts.c.updated_at,
+    hosts.c.ended_at,
+    hosts.c.verdict,
+    hosts.c.reason,
+    hosts.c.verdict_since,
+    hosts.c.revision,
+)
+
+
+def fleet(connection: Connection, filters: Filters, limit: int = 100, offset: int = 0) -> Fleet:
+    """The hosts that pass the filters, a page of them, and how many there are of each verdict."""
+    passing = and_(true(), *_conditions(filters))
+    counted = select(hosts.c.verdict, func.count().label("hosts")).where(passing).group_by(hosts.c.verdict)
+    counts = dict.fromkeys(_ORDER, 0) | {row.verdict: row.hosts for row in connection.execute(counted)}
+    shown = select(*_SUMMARY).where(passing)
+    if filters.verdicts:
+        shown = shown.where(hosts.c.verdict.in_(filters.verdicts))
+    rank = case({verdict: number for number, verdict in enumerate(_ORDER)}, value=hosts.c.verdict, else_=0)
+    rows = connection.execute(shown.order_by(rank, hosts.c.name).limit(limit).offset(offset))
+    return Fleet(
+        hosts=tuple(summary_of(row) for row in rows),
+        counts=counts,
+        total=sum(count for verdict, count in counts.items() if verdict in (filters.verdicts or counts)),
+    )
+
+
+def groups(connection: Connection) -> tuple[str, ...]:
+    """The names of all groups that have hosts, in order."""
+    named = select(hosts.c.group).where(hosts.c.group != "").distinct().order_by(hosts.c.group)
+    return tuple(connection.execute(named).scalars())
+
+
+def summary_of(row: Any) -> HostSummary:
+    """A row that has the columns of a summary, by name."""
+    return HostSummary(**{column.name: getattr(row, column.name) for column in _SUMMARY})
+
+
+def _conditions(filters: Filters) -> list[ColumnElement[bool]]:
+    found = []
+    if filters.groups:
+        found.append(or_(*(_within(hosts.c.group, group) for group in filters.groups)))
+    if filters.machines:
+        found.append(or_(*(_named(hosts.c.name, machine.lower()) for machine in filters.machines)))
+    if filters.done_since is not None:
+        found.append(or_(hosts.c.ended_at.is_(None), hosts.c.ended_at >= filters.done_since))
+    return found
+
+
+def _within(column: Column[str], group: str) -> ColumnElement[bool]:
+    return or_(column == group, column.startswith(f"{group}/", autoescape=True))
+
+
+def _named(column: Column[str], machine: str) -> ColumnElement[bool]:
+    if "*" not in machine and "?" not in machine:
+        return column == machine
+    return column.like("".join(_WILD.get(character, character) for character in machine), escape="\\")

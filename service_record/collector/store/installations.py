@@ -1,0 +1,171 @@
+"""Installations in the database: what an assisted-service knows of hosts, and the steps that stages are.
+
+A stage that is new is written down as a step of the host's build, too, so that a host has one history.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from http import HTTPStatus
+from typing import Any, Final
+
+from sqlalchemy import Connection, insert, select, update
+
+from service_record.collector.access import Forbidden, Grant
+from service_record.collector.assisted.rules import Event, Installation, Mapped, Refused
+from service_record.collector.steps import LONGEST_LOGS, Status, Step, label_of
+from service_record.collector.store.arrivals import Arrival, arrive, known
+from service_record.collector.store.reports import Report, record_steps
+from service_record.collector.store.schema import events, hosts, installations
+
+_ACTION: Final = "install"
+_FIELDS: Final = tuple(field.name for field in fields(Installation))
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """An installation, and the host that it is of."""
+
+    host: str
+    """Its name."""
+    group: str
+    installation: Installation
+
+
+class TakenId(Exception):  # noqa: N818  # an answer, not a fault
+    """Another host has that id already."""
+
+
+def put(connection: Connection, host_id: int, mapped: Mapped, now: float) -> Installation:
+    """Say which host of an assisted-service a host is. Its stage stays, unless it gets into another cluster.
+
+    Raises TakenId.
+    """
+    other = select(installations.c.host_id).where(
+        installations.c.id == mapped.id, installations.c.host_id != host_id
+    )
+    if connection.execute(other).first() is not None:
+        raise TakenId(f"another host has the id {mapped.id} already")
+    row = connection.execute(_all(installations.c.host_id == host_id)).one_or_none()
+    before = None if row is None else _installation(row)
+    if before is None or (before.id, before.cluster_id) != (mapped.id, mapped.cluster_id):
+        after = Installation(**asdict(mapped), stage_started_at=now, stage_updated_at=now)
+    else:
+        after = replace(before, **asdict(mapped))
+    _save(connection, host_id, after)
+    return after
+
+
+def map_host(connection: Connection, host: str, mapped: Mapped, now: float) -> None:
+    """The same for the host of that name, which there is. Raises TakenId."""
+    found = known(connection, host)
+    if found is not None:
+        put(connection, found.id, mapped, now)
+
+
+def find(connection: Connection, installed_id: str) -> Installed | None:
+    """The installation of the host that has that id; None where there is none."""
+    row = connection.execute(_all(installations.c.id == installed_id)).one_or_none()
+    return None if row is None else _installed(row)
+
+
+def of_cluster(connection: Connection, cluster_id: str) -> Sequence[Installed]:
+    """The installations of a cluster, by the names of their hosts."""
+    rows = connection.execute(_all(installations.c.cluster_id == cluster_id).order_by(hosts.c.name))
+    return [_installed(row) for row in rows]
+
+
+def register(connection: Connection, arrival: Arrival, cluster_id: str) -> None:
+    """Take a host that asks for a cluster for one that reboots from its disk, unless it is known there.
+
+    Its name is its id. Raises Forbidden.
+    """
+    before = find(connection, arrival.host)
+    if before is not None and before.installation.cluster_id == cluster_id:
+        return
+    host = arrive(connection, arrival)
+    mapped = Mapped(id=arrival.host, cluster_id=cluster_id)
+    installation = put(connection, host.id, mapped, arrival.at)
+    build = cluster_id if before is not None or not host.build else ""
+    _report(connection, arrival, installation, build)
+
+
+def change(
+    connection: Connection,
+    installed_id: str,
+    grant: Grant,
+    now: float,
+    do: Callable[[Installation], Installation],
+) -> Installation:
+    """Change an installation, and write a stage that is new down as a step. Raises Refused, Forbidden."""
+    found = find(connection, installed_id)
+    if found is None or not grant.may_write(found.host, found.group):
+        raise _unknown(installed_id, grant)
+    known(connection, found.host)  # no other process changes it until this is done
+    before = (find(connection, installed_id) or found).installation
+    after = do(before)
+    if after == before:
+        return after
+    arrival = Arrival(found.host, grant, now)
+    _save(connection, arrive(connection, arrival).id, after)
+    if (after.stage, after.info, after.status) != (before.stage, before.info, before.status):
+        _report(connection, arrival, after)
+    return after
+
+
+def add_event(connection: Connection, event: Event, grant: Grant, now: float) -> None:
+    """Keep an event of a host, which may be known by its id or by its name. Raises Refused, Forbidden."""
+    found = find(connection, event.host_id)
+    if found is None and not grant.scope:
+        raise _unknown(event.host_id, grant)
+    host = arrive(connection, Arrival(found.host if found else event.host_id, grant, now))
+    row = {"host_id": host.id, "received_at": now, "severity": event.severity}
+    connection.execute(insert(events).values(**row, name=event.name, message=event.message))
+
+
+def _unknown(installed_id: str, grant: Grant) -> Exception:
+    """A token for all is told that there is no such host; any other only that it is not its own."""
+    if not grant.may_administer:
+        return Forbidden(f"this token may not write for {installed_id}")
+    return Refused(HTTPStatus.NOT_FOUND, f"host {installed_id} was not found")
+
+
+def _save(connection: Connection, host_id: int, installation: Installation) -> None:
+    values = asdict(installation)
+    if not connection.execute(
+        update(installations).where(installations.c.host_id == host_id).values(values)
+    ).rowcount:
+        connection.execute(insert(installations).values(host_id=host_id, **values))
+
+
+def _report(connection: Connection, arrival: Arrival, installation: Installation, build: str = "") -> None:
+    has_failed = installation.status == "error"
+    name = "Installation failed" if has_failed else installation.stage
+    step = Step(
+        label=label_of(name),
+        name=name,
+        status=Status.FAILED if has_failed else Status.REPORTED,
+        percentage=None if has_failed else float(installation.percentage),
+        action=_ACTION,
+        logs=installation.info[:LONGEST_LOGS],
+        build=build,
+    )
+    (result,) = record_steps(connection, [Report(arrival.host, step, arrival.at, arrival.grant)])
+    if isinstance(result, Exception):
+        raise result
+
+
+def _all(condition: Any) -> Any:
+    columns = [installations.c[name] for name in _FIELDS]
+    return (
+        select(hosts.c.name.label("host"), hosts.c.group.label("host_group"), *columns)
+        .join(hosts, hosts.c.id == installations.c.host_id)
+        .where(condition)
+    )
+
+
+def _installed(row: Any) -> Installed:
+    return Installed(row.host, row.host_group, _installation(row))
+
+
+def _installation(row: Any) -> Installation:
+    return Installation(**{name: getattr(row, name) for name in _FIELDS})

@@ -1,0 +1,173 @@
+"""Hosts whose verdict is due: found, judged and written down, each by one process."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import Connection, bindparam, func, insert, select, update
+
+from service_record.collector.budgets import Budgets
+from service_record.collector.progress import Progress
+from service_record.collector.store.schema import builds, hosts, installations, notices
+from service_record.collector.verdicts import (
+    HostVerdict,
+    Installation,
+    Known,
+    RecordsVerdict,
+    Verdict,
+    judge,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A host whose verdict is another one than before."""
+
+    host: str
+    before: str
+    verdict: HostVerdict
+
+
+def next_due(connection: Connection) -> float | None:
+    """When the next verdict is to be judged; None where none ever is."""
+    at: float | None = connection.execute(select(func.min(hosts.c.due_at))).scalar_one()
+    return at
+
+
+def labels_due(connection: Connection, now: float, most: int) -> frozenset[str]:
+    """The latest steps of the hosts that are due, of which budgets will be needed."""
+    due = select(hosts.c.progress).where(hosts.c.due_at <= now).order_by(hosts.c.due_at).limit(most)
+    return frozenset(_label(blob) for blob in connection.execute(due).scalars())
+
+
+def judge_due(
+    connection: Connection, budgets: Budgets, labels: Collection[str], now: float, most: int
+) -> Sequence[Judged] | None:
+    """Judge the hosts that are due and whose steps are among `labels`, and write down what changed.
+
+    None where there were none. Those that another process judges or changes at the moment are left to it.
+    """
+    due = [(row, _known(row)) for row in connection.execute(_DUE, {"now": now, "most": most})]
+    judged = [(row, judge(known, budgets, now)) for row, known in due if _label_of(known) in labels]
+    if not judged:
+        return None
+    changed = [(row, said) for row, said in judged if _is_changed(row, said)]
+    others = [(row, said) for row, said in changed if row.verdict != said.verdict]
+    connection.execute(_UPDATE_HOST, [_host_row(row, said) for row, said in judged])
+    if changed:
+        connection.execute(_UPDATE_BUILD, [_build_row(row, said) for row, said in changed])
+    if news := [_notice(row, said, now) for row, said in others if _is_news(row, said)]:
+        connection.execute(insert(notices), news)
+    return [Judged(row.name, row.verdict, said) for row, said in others]
+
+
+class _Latest(msgspec.Struct):
+    """Of a `Progress` only what budgets depend on: the rest is skipped faster than it is read."""
+
+    label: str = ""
+
+
+_LATEST: Final = msgspec.json.Decoder(_Latest)
+_PROGRESS: Final = msgspec.json.Decoder(Progress)
+
+
+def _label(blob: bytes | None) -> str:
+    return _LATEST.decode(blob).label if blob else ""
+
+
+def _label_of(known: Known) -> str:
+    return known.progress.label if known.progress else ""
+
+
+def _known(row: Any) -> Known:
+    records = row.records_verdict
+    return Known(
+        first_seen=row.first_seen,
+        heard_at=max(row.last_seen, row.updated_at or 0.0),
+        group=row.group,
+        release=row.release,
+        progress=_PROGRESS.decode(row.progress) if row.progress else None,
+        installation=_installation(row) if row.stage is not None else None,
+        records=msgspec.json.decode(records, type=RecordsVerdict) if records else None,
+    )
+
+
+def _installation(row: Any) -> Installation:
+    return Installation(
+        stage=row.stage,
+        status=row.status,
+        info=row.info,
+        updated_at=row.stage_updated_at,
+        is_single_node=row.is_single_node,
+    )
+
+
+def _is_changed(row: Any, said: HostVerdict) -> bool:
+    return (row.verdict, row.reason) != (said.verdict.value, said.reason)
+
+
+def _is_news(row: Any, said: HostVerdict) -> bool:
+    """Nobody has to hear that a host which has just turned up is progressing."""
+    return row.verdict_since is not None or said.verdict is not Verdict.PROGRESSING
+
+
+def _host_row(row: Any, said: HostVerdict) -> dict[str, Any]:
+    return {
+        "of": row.id,
+        "verdict": said.verdict.value,
+        "reason": said.reason,
+        "verdict_since": said.since,
+        "due_at": said.due_at,
+        "more": int(_is_changed(row, said)),
+    }
+
+
+def _build_row(row: Any, said: HostVerdict) -> dict[str, Any]:
+    return {"of": row.id, "in": row.build, "verdict": said.verdict.value, "reason": said.reason}
+
+
+def _notice(row: Any, said: HostVerdict, now: float) -> dict[str, Any]:
+    return {
+        "host_id": row.id,
+        "build": row.build,
+        "verdict": said.verdict.value,
+        "before": row.verdict,
+        "reason": said.reason,
+        "at": now,
+        "next_at": now,
+    }
+
+
+_DUE: Final = (
+    select(
+        *(hosts.c[name] for name in ("id", "name", "group", "release", "first_seen", "last_seen", "build")),
+        *(hosts.c[name] for name in ("updated_at", "progress", "verdict", "reason", "verdict_since")),
+        hosts.c.records_verdict,
+        *(
+            installations.c[name]
+            for name in ("stage", "status", "info", "stage_updated_at", "is_single_node")
+        ),
+    )
+    .select_from(hosts.outerjoin(installations, installations.c.host_id == hosts.c.id))
+    .where(hosts.c.due_at <= bindparam("now"))
+    .order_by(hosts.c.due_at)
+    .limit(bindparam("most"))
+    .with_for_update(of=hosts, skip_locked=True)
+)
+_UPDATE_HOST: Final = (
+    update(hosts)
+    .where(hosts.c.id == bindparam("of"))
+    .values(
+        verdict=bindparam("verdict"),
+        reason=bindparam("reason"),
+        verdict_since=bindparam("verdict_since"),
+        due_at=bindparam("due_at"),
+        revision=hosts.c.revision + bindparam("more"),
+    )
+)
+_UPDATE_BUILD: Final = (
+    update(builds)
+    .where(builds.c.host_id == bindparam("of"), builds.c.number == bindparam("in"))
+    .values(verdict=bindparam("verdict"), reason=bindparam("reason"))
+)

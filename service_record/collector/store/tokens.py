@@ -1,0 +1,87 @@
+"""Tokens in the database: made, found, revoked; their secrets only as digests."""
+
+from dataclasses import dataclass, fields
+
+from sqlalchemy import Connection, Row, insert, or_, select, update
+
+from service_record.collector.access import Grant, Kind, Presented, digest_of, new_secret, spelled
+from service_record.collector.store.schema import tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewToken:
+    """A token to make."""
+
+    kind: Kind
+    scope: str = ""
+    name: str = ""
+    created_by: str = ""
+    expires_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenShown:
+    """What is known of a token. Times are seconds since 1970."""
+
+    id: int
+    kind: str
+    scope: str
+    name: str
+    created_at: float
+    created_by: str
+    expires_at: float | None
+    revoked_at: float | None
+    used_at: float | None
+    """Of an enrolment token: when it was worth its one token of a host."""
+
+
+def create(connection: Connection, new: NewToken, now: float) -> str:
+    """Make a token; it is returned this once, and cannot be read again."""
+    secret = new_secret()
+    row = {
+        "kind": new.kind.value,
+        "scope": new.scope,
+        "name": new.name,
+        "hash": digest_of(secret),
+        "created_at": now,
+        "created_by": new.created_by,
+        "expires_at": new.expires_at,
+    }
+    number = connection.execute(insert(tokens).values(row).returning(tokens.c.id)).scalar_one()
+    return spelled(number, secret)
+
+
+def grant_of(connection: Connection, presented: Presented, now: float) -> Grant | None:
+    """What a token is good for now; None where it is not one of ours, or not any more."""
+    row = connection.execute(select(tokens).where(tokens.c.id == presented.id)).one_or_none()
+    if row is None or not presented.fits(row.hash) or not _is_good(row, now):
+        return None
+    return Grant(row.id, Kind(row.kind), row.scope, row.name)
+
+
+def listed(connection: Connection) -> tuple[TokenShown, ...]:
+    """All tokens, oldest first, without anything that could be presented."""
+    shown = [tokens.c[field.name] for field in fields(TokenShown)]
+    rows = connection.execute(select(*shown).order_by(tokens.c.id)).mappings()
+    return tuple(TokenShown(**row) for row in rows)
+
+
+def revoke(connection: Connection, token_id: int, now: float) -> bool:
+    """Make a token worthless; whether it was worth anything before."""
+    open_ = (tokens.c.id == token_id) & tokens.c.revoked_at.is_(None)
+    return connection.execute(update(tokens).where(open_).values(revoked_at=now)).rowcount == 1
+
+
+def use(connection: Connection, token_id: int, now: float) -> bool:
+    """Take an enrolment token's one use; False where somebody was faster."""
+    is_unused = (tokens.c.id == token_id) & tokens.c.used_at.is_(None) & tokens.c.revoked_at.is_(None)
+    is_unused &= or_(tokens.c.expires_at.is_(None), tokens.c.expires_at > now)
+    return connection.execute(update(tokens).where(is_unused).values(used_at=now)).rowcount == 1
+
+
+def _is_good(row: Row[tuple[object, ...]], now: float) -> bool:
+    return (
+        row.revoked_at is None
+        and (row.expires_at is None or row.expires_at > now)
+        and (row.kind != Kind.ENROLMENT or row.used_at is None)
+    )

@@ -1,0 +1,250 @@
+"""What is said of a host: progressing, stuck, looping, failed, done or silent, and why. Pure.
+
+Whatever is looked at is as it was last told; a verdict changes with news, or when `due_at` has come.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from service_record.collector.budgets import SILENT, Basis, Budget, Budgets, of_stage
+from service_record.collector.progress import Failure, Progress
+from service_record.collector.steps import Status
+from service_record.diagnosis.budget import DEFAULT_SECONDS
+
+LOOP: Final = 3
+"""Beginnings of one step, or boots, in a row without anything new: two may be a second try."""
+_LONGEST_CAUSE: Final = 300
+"""Characters of a failure's logs in a reason."""
+
+
+class Verdict(StrEnum):
+    """What is said of a host."""
+
+    FAILED = "failed"
+    LOOPING = "looping"
+    STUCK = "stuck"
+    SILENT = "silent"
+    PROGRESSING = "progressing"
+    DONE = "done"
+
+    @property
+    def is_bad(self) -> bool:
+        return self not in {Verdict.PROGRESSING, Verdict.DONE}
+
+
+class RecordsVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the service records of a host come to; `hosts.records_verdict` has it as JSON."""
+
+    verdict: str
+    """A word of `diagnosis.findings.Verdict`."""
+    reason: str
+    """The root cause, as a sentence."""
+    service: str = ""
+    stage: str = ""
+    at: float = 0.0
+    """When the latest of what it was judged by was received."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installation:
+    """How far an assisted-service has seen a host come."""
+
+    stage: str
+    status: str
+    info: str = ""
+    updated_at: float
+    is_single_node: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What is known of a host when it is judged."""
+
+    first_seen: float
+    heard_at: float
+    """When anything of it was received last: a step, a stage, entries, a bundle."""
+    group: str = ""
+    release: str = ""
+    progress: Progress | None = None
+    installation: Installation | None = None
+    records: RecordsVerdict | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HostVerdict:
+    """What is said of a host."""
+
+    verdict: Verdict
+    reason: str
+    """One sentence for a person."""
+    since: float
+    """When it last did anything else: got further, was heard of, was complete, failed."""
+    due_at: float | None = None
+    """When this changes if nothing is heard until then; None where it would not."""
+
+
+def judge(known: Known, budgets: Budgets, now: float) -> HostVerdict:
+    """What is said of a host now: the first rule that says anything."""
+    for rule in _RULES:
+        if (said := rule(known)) is not None:
+            return said
+    return _waiting(known, budgets, now)
+
+
+def duration(seconds: float) -> str:
+    """A budget in a sentence: `8 s`, `15 min`, `1 h 30 min`, `24 h`."""
+    if seconds < 2 * 60:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 2 * 60:
+        return f"{minutes} min"
+    return f"{minutes // 60} h" + (f" {minutes % 60} min" if minutes % 60 else "")
+
+
+_BECAME: Final = {
+    Status.INIT: "began",
+    Status.DONE: "was done",
+    Status.FAILED: "failed",
+    Status.REPORTED: "was reported",
+}
+
+
+def _done(known: Known) -> HostVerdict | None:
+    """Complete is complete, until another build begins."""
+    progress, installation = known.progress, _installation(known)
+    if progress is not None and progress.ended_at is not None:
+        return HostVerdict(Verdict.DONE, f"{progress.name} completed it.", progress.ended_at)
+    if installation is not None and _is_installed(installation):
+        return HostVerdict(Verdict.DONE, "The assisted-service has it as installed.", installation.updated_at)
+    records = _records(known)
+    if progress is None and installation is None and records and records.verdict == "succeeded":
+        return HostVerdict(Verdict.DONE, "All its services succeeded.", records.at)
+    return None
+
+
+def _looping(known: Known) -> HostVerdict | None:
+    progress = known.progress
+    if progress is None:
+        return None
+    if len(progress.boots) >= LOOP:
+        what = f"{len(progress.boots)} boots in a row came no further than {progress.fresh_name}"
+    elif progress.again + 1 >= LOOP:
+        what = f"{progress.again_name} began {progress.again + 1} times, and nothing new was reported between"
+    else:
+        return None
+    why = f"; {_failed_with(progress.failure)}" if progress.failure else ""
+    return HostVerdict(Verdict.LOOPING, f"{what}{why}.", progress.fresh_at)
+
+
+def _failed(known: Known) -> HostVerdict | None:
+    progress, installation = known.progress, _installation(known)
+    if progress is not None and progress.failure is not None and progress.status is Status.FAILED:
+        return _failure(progress.failure)
+    if installation is not None and (installation.status == "error" or installation.stage == "Failed"):
+        said = _joined(f"The installation failed in stage {installation.stage}", installation.info)
+        return HostVerdict(Verdict.FAILED, f"{said}.", installation.updated_at)
+    return None
+
+
+def _records_are_bad(known: Known) -> HostVerdict | None:
+    """The verdict over service records, unless the host got further after them."""
+    records = _records(known)
+    fresh_at = known.progress.fresh_at if known.progress else 0.0
+    if records is None or records.at < fresh_at or records.verdict in {"running", "succeeded"}:
+        return None
+    verdict = Verdict.FAILED if records.verdict == "interrupted" else Verdict(records.verdict)
+    where = f"stage {records.stage} of {records.service}" if records.stage else records.service
+    said = f"{where or 'a service'} {records.verdict}"
+    return HostVerdict(verdict, f"{_joined(said, records.reason)}.", records.at)
+
+
+def _asks_for_help(known: Known) -> HostVerdict | None:
+    installation = _installation(known)
+    if installation is None or "pending-user-action" not in installation.status:
+        return None
+    said = _joined(f"Somebody has to act in stage {installation.stage}", installation.info)
+    return HostVerdict(Verdict.STUCK, f"{said}.", installation.updated_at)
+
+
+_RULES: Final[tuple[Callable[[Known], HostVerdict | None], ...]] = (
+    _done,
+    _looping,
+    _failed,
+    _records_are_bad,
+    _asks_for_help,
+)
+"""The first that says anything is right; where none does, it is a question of time."""
+
+
+def _waiting(known: Known, budgets: Budgets, now: float) -> HostVerdict:
+    """Progressing until the budget is spent, then stuck (or failed, if something has), then silent."""
+    what, since, budget = _latest(known, budgets)
+    progress = known.progress
+    late_at, silent_at = since + budget.seconds, since + max(2 * budget.seconds, SILENT)
+    if now < late_at:
+        may = f"{what}; the next report has {duration(budget.seconds)} ({budget})."
+        return HostVerdict(Verdict.PROGRESSING, may, progress.started_at if progress else since, late_at)
+    late = f"othing was heard for {duration(budget.seconds)} ({budget}) after this: {what}"
+    if progress is not None and progress.failure is not None:
+        return _failure(progress.failure, f"; n{late}")
+    if not (progress and progress.label) and _installation(known) is None and known.records is None:
+        reason = f"No step came within {duration(budget.seconds)}; see whether it boots, and from what."
+        return HostVerdict(Verdict.SILENT, reason, since)
+    if now < silent_at:
+        return HostVerdict(Verdict.STUCK, f"N{late}.", since, silent_at)
+    return HostVerdict(Verdict.SILENT, f"N{late}, and neither in {duration(silent_at - since)}.", since)
+
+
+def _latest(known: Known, budgets: Budgets) -> tuple[str, float, Budget]:
+    """What was told last, since when nothing is, and how long that may be."""
+    progress, installation = known.progress, _installation(known)
+    since = max(known.heard_at, progress.updated_at if progress else 0.0)
+    if installation is not None and (progress is None or installation.updated_at >= progress.updated_at):
+        budget = of_stage(installation.stage, is_single_node=installation.is_single_node)
+        return f"stage {installation.stage} was reported", max(since, installation.updated_at), budget
+    if progress is not None and progress.label:
+        budget = budgets.of_step(progress.label, known.group, known.release)
+        return f"{progress.name} {_BECAME[progress.status]}", since, budget
+    if known.records is not None:
+        return "its services ran", since, Budget(DEFAULT_SECONDS, Basis.DEFAULT)
+    return "it was made known", since, Budget(budgets.default, Basis.DEFAULT)
+
+
+def _failure(failure: Failure, more: str = "") -> HostVerdict:
+    return HostVerdict(Verdict.FAILED, f"{_failed_with(failure)}{more}.", failure.at)
+
+
+def _failed_with(failure: Failure) -> str:
+    """What failed, how often, and what its logs end with."""
+    times = f" {failure.count} times, the last time" if failure.count > 1 else ""
+    said = next((line.strip() for line in reversed(failure.logs.splitlines()) if line.strip()), "")
+    cause = said if len(said) <= _LONGEST_CAUSE else f"…{said[1 - _LONGEST_CAUSE :]}"
+    return _joined(f"{failure.name} failed{times}", cause)
+
+
+def _joined(what: str, why: str) -> str:
+    """Without the end of a sentence, which may have to go on."""
+    return f"{what}: {why.strip()}".rstrip(".: ")
+
+
+def _installation(known: Known) -> Installation | None:
+    """That of this build: a host that is installed anew has one from before."""
+    found = known.installation
+    return None if found is None or found.updated_at < _began(known) else found
+
+
+def _records(known: Known) -> RecordsVerdict | None:
+    found = known.records
+    return None if found is None or found.at < _began(known) else found
+
+
+def _began(known: Known) -> float:
+    return known.progress.started_at if known.progress else 0.0
+
+
+def _is_installed(installation: Installation) -> bool:
+    return installation.stage == "Done" or installation.status in {"installed", "added-to-existing-cluster"}

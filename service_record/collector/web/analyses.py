@@ -1,0 +1,121 @@
+"""Analyses of hosts' records for pages: made in the background, kept while the records are the same.
+
+No page waits for one: it is shown without at first, and has it as news.
+"""
+
+import logging
+import threading
+import time
+from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from service_record.collector.analysing import analyse_bundle
+from service_record.collector.analysis import Analysis
+from service_record.collector.collector import Collector
+from service_record.collector.confined import Stopped
+from service_record.collector.store.objects import ObjectError
+from service_record.collector.store.sources import Source, source_of, write_records
+
+_MOST: Final = 64
+"""Hosts whose analyses are kept."""
+_REST: Final = 5.0
+"""Seconds between two analyses of a host that sends records as they are written."""
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class AnalysisSeen:
+    """What is known of a host's records."""
+
+    source: Source | None
+    """None where it has sent none."""
+    analysis: Analysis | None = None
+    """Of this source, or of the one before while `is_pending`."""
+    is_pending: bool = False
+
+    @property
+    def mark(self) -> str:
+        """Tells one state from another."""
+        return "" if self.source is None else f"{self.source.mark} {self.is_pending}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """An analysis that was made, of what, and when by the monotonic clock."""
+
+    mark: str
+    analysis: Analysis
+    at: float
+
+    @property
+    def is_fresh(self) -> bool:
+        return time.monotonic() < self.at + _REST
+
+
+class Analyses:
+    """Those that were looked at lately. Close it before the collector."""
+
+    def __init__(self, collector: Collector) -> None:
+        self._collector = collector
+        self._lock = threading.Lock()
+        self._known: OrderedDict[str, _Made] = OrderedDict()
+        self._pending: set[str] = set()
+        self._is_stopped = threading.Event()
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="analyses")
+
+    def close(self) -> None:
+        """Make no more of them."""
+        self._is_stopped.set()
+        self._pool.shutdown(cancel_futures=True)
+
+    def of(self, host: str) -> AnalysisSeen:
+        """What is known now; where that is old, or nothing, it is being made."""
+        with self._collector.database.reading() as connection:
+            source = source_of(connection, host)
+        if source is None:
+            return AnalysisSeen(None)
+        with self._lock:
+            known = self._known.get(host)
+            if known is not None and known.mark == source.mark:
+                self._known.move_to_end(host)
+                return AnalysisSeen(source, known.analysis)
+            may_rest = known is not None and known.is_fresh and not source.key
+            if not may_rest and host not in self._pending and not self._is_stopped.is_set():
+                self._pending.add(host)
+                self._pool.submit(self._make, host, source)
+        return AnalysisSeen(source, known.analysis if known else None, is_pending=True)
+
+    def _make(self, host: str, source: Source) -> None:
+        try:
+            made = self._made(source)
+        except Stopped:
+            return
+        except (ObjectError, OSError, SQLAlchemyError) as fault:
+            _log.warning("records of %s cannot be analysed: %s", host, fault)
+            made = Analysis(left_out=("not read: they cannot be had at the moment",))
+        except Exception:  # noqa: BLE001  # records that break it must not take those of others
+            _log.exception("records of %s cannot be analysed", host)
+            made = Analysis(left_out=("not read: the analysis failed",))
+        with self._lock:
+            self._pending.discard(host)
+            self._known[host] = _Made(source.mark, made, time.monotonic())
+            self._known.move_to_end(host)
+            while len(self._known) > _MOST:
+                self._known.popitem(last=False)
+        self._collector.news.tell()
+
+    def _made(self, source: Source) -> Analysis:
+        collector = self._collector
+        with collector.incoming.scratch() as path:
+            with path.open("wb") as stream:
+                if source.key:
+                    stream.writelines(collector.objects.read(source.key))
+                else:
+                    with collector.database.reading() as connection:
+                        write_records(connection, source, stream)
+            silence = None if source.key else max(0.0, collector.now() - source.received_at)
+            return analyse_bundle(path, source.name, silence, self._is_stopped)

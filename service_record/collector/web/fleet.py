@@ -1,0 +1,103 @@
+"""The fleet: every host in a row, those with trouble first."""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service_record.collector.api.serving import Serving
+from service_record.collector.collector import Collector
+from service_record.collector.store.fleet import Fleet, fleet, groups
+from service_record.collector.web.look import ROWS, Look
+from service_record.collector.web.pages import page, render
+from service_record.collector.web.words import counted
+
+_DIGITS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class FleetSeen:
+    """A page of the fleet at one moment."""
+
+    look: Look
+    fleet: Fleet
+    now: float
+
+    @property
+    def state(self) -> str:
+        """Tells whether anything that is shown has changed."""
+        shown = [(host.name, host.revision) for host in self.fleet.hosts]
+        return digest((shown, sorted(self.fleet.counts.items()), self.fleet.total))
+
+    @property
+    def revisions(self) -> dict[str, int]:
+        return {host.name: host.revision for host in self.fleet.hosts}
+
+    @property
+    def pages(self) -> int:
+        return max(1, -(-self.fleet.total // ROWS))
+
+    @property
+    def sentence(self) -> str:
+        """The counts in words."""
+        return counted(self.fleet.total, self.fleet.counts, self.look.verdicts)
+
+    def values(self) -> dict[str, Any]:
+        """What the templates show."""
+        return {
+            "look": self.look,
+            "fleet": self.fleet,
+            "now": self.now,
+            "state": self.state,
+            "pages": self.pages,
+            "sentence": self.sentence,
+        }
+
+    def whole(self) -> str:
+        """The part of the page that changes."""
+        return render("fleet_live.html", **self.values())
+
+    def row(self, name: str) -> str:
+        """The row of a host."""
+        host = next(host for host in self.fleet.hosts if host.name == name)
+        return render("fleet_row.html", host=host, now=self.now)
+
+    def tally(self) -> str:
+        """How many there are of each verdict."""
+        return render("fleet_tally.html", **self.values())
+
+
+async def get_fleet(request: Request) -> Response:
+    """`GET /`: the fleet, narrowed by the query."""
+    serving = Serving.of(request)
+    look = Look.of(request.query_params)
+    seen = await run_in_threadpool(see_fleet, serving.collector, look)
+    known = await run_in_threadpool(_groups, serving.collector)
+    return page(
+        "fleet.html",
+        **seen.values(),
+        groups=known,
+        here="fleet",
+        signed_in=request.state.grant.name or "session",
+    )
+
+
+def see_fleet(collector: Collector, look: Look) -> FleetSeen:
+    """What a look sees now."""
+    now = collector.now()
+    with collector.database.reading() as connection:
+        found = fleet(connection, look.filters(now), ROWS, (look.page - 1) * ROWS)
+    return FleetSeen(look, found, now)
+
+
+def _groups(collector: Collector) -> tuple[str, ...]:
+    with collector.database.reading() as connection:
+        return groups(connection)
+
+
+def digest(value: object) -> str:
+    """A short mark of a value."""
+    return hashlib.sha256(repr(value).encode()).hexdigest()[:_DIGITS]

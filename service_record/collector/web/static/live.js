@@ -1,0 +1,145 @@
+// Keeps a page as it is now: texts that tell how long ago something was tick, and what has changed is put in
+// its place as the server rendered it. Without this script pages are whole; they only do not change.
+"use strict";
+
+const LONGEST_WAIT = 60000; // milliseconds between two tries to connect
+
+const region = document.querySelector("[data-stream]");
+const skew = region ? Number(region.dataset.now) * 1000 - Date.now() : 0; // of this clock to the collector's
+
+// Seconds as the server writes them: `12s`, `2m 3s`, `1h 5m`, `3d 4h`.
+function took(seconds) {
+  const whole = Math.max(Math.floor(seconds), 0);
+  if (whole < 60) return `${whole}s`;
+  if (whole < 3600) return `${Math.floor(whole / 60)}m ${whole % 60}s`;
+  if (whole < 86400) return `${Math.floor(whole / 3600)}h ${Math.floor((whole % 3600) / 60)}m`;
+  return `${Math.floor(whole / 86400)}d ${Math.floor((whole % 86400) / 3600)}h`;
+}
+
+function say(element, text) {
+  if (element && element.textContent !== text) element.textContent = text;
+}
+
+function tick() {
+  const now = (Date.now() + skew) / 1000;
+  for (const each of document.querySelectorAll("[data-ago]")) say(each, `${took(now - each.dataset.ago)} ago`);
+  for (const each of document.querySelectorAll("[data-since]")) say(each, took(now - each.dataset.since));
+}
+
+// --- what changes -----------------------------------------------------------------------------------------
+
+function parsed(html) {
+  const holder = document.createElement("template");
+  holder.innerHTML = html;
+  return holder.content;
+}
+
+// Put something in its place, with what somebody had opened, scrolled and focused in it.
+function replace(old, made) {
+  const focused = old.contains(document.activeElement) ? pathOf(old, document.activeElement) : null;
+  const opened = [...old.querySelectorAll("details[id][open]")].map((each) => each.id);
+  const scrolled = [...old.querySelectorAll(".scroll")].map((each) => each.scrollLeft);
+  const fresh = made.firstElementChild;
+  old.replaceWith(made);
+  for (const id of opened) {
+    const found = document.getElementById(id);
+    if (found) found.open = true;
+  }
+  fresh.querySelectorAll(".scroll").forEach((each, number) => (each.scrollLeft = scrolled[number] || 0));
+  if (focused) focused(fresh)?.focus({ preventScroll: true });
+}
+
+// How to find again what has the focus: by its id, by where it leads, or by its place among the like.
+function pathOf(around, element) {
+  if (element.id) return (fresh) => fresh.querySelector(`#${CSS.escape(element.id)}`);
+  const selector = element.hasAttribute("href")
+    ? `${element.localName}[href="${CSS.escape(element.getAttribute("href"))}"]`
+    : element.localName;
+  const place = [...around.querySelectorAll(selector)].indexOf(element);
+  return (fresh) => fresh.querySelectorAll(selector)[place] || fresh.querySelector(selector);
+}
+
+function change(event) {
+  const changes = JSON.parse(event.data);
+  region.dataset.state = changes.state;
+  if ("whole" in changes) replace(region.firstElementChild, parsed(changes.whole));
+  for (const [name, html] of Object.entries(changes.rows || {})) {
+    const row = region.querySelector(`[data-row="${CSS.escape(name)}"]`);
+    if (row) replace(row, parsed(html));
+  }
+  const tally = document.getElementById("tally");
+  if ("tally" in changes && tally) replace(tally, parsed(changes.tally));
+  if ("sentence" in changes) say(document.querySelector("[data-sentence]"), changes.sentence);
+  tick();
+}
+
+// --- the stream -------------------------------------------------------------------------------------------
+
+const told = document.querySelector("[data-live-state]");
+const pause = document.createElement("button");
+let stream = null;
+let failures = 0;
+let again = 0;
+
+function connect() {
+  disconnect();
+  const address = new URL(region.dataset.stream, location.href);
+  address.searchParams.set("state", region.dataset.state);
+  stream = new EventSource(address);
+  stream.addEventListener("open", () => {
+    failures = 0;
+    say(told, "Live");
+  });
+  stream.addEventListener("change", change);
+  for (const last of ["over", "gone"]) {
+    stream.addEventListener(last, (event) => {
+      stop();
+      say(told, `Not live: ${event.data}.`);
+    });
+  }
+  stream.addEventListener("error", () => {
+    disconnect();
+    failures += 1;
+    const wait = Math.min(1000 * 2 ** failures, LONGEST_WAIT) * (0.5 + Math.random() / 2);
+    say(told, "Not live: trying to connect again.");
+    again = setTimeout(connect, wait);
+  });
+}
+
+function disconnect() {
+  clearTimeout(again);
+  if (stream) stream.close();
+  stream = null;
+}
+
+function stop() {
+  disconnect();
+  document.removeEventListener("visibilitychange", follow);
+  pause.remove();
+}
+
+// Only while somebody looks: a browser has few connections for all its tabs.
+function follow() {
+  const isPaused = pause.getAttribute("aria-pressed") === "true";
+  if (document.hidden || isPaused) {
+    disconnect();
+    say(told, "Paused");
+  } else if (!stream) {
+    connect();
+  }
+}
+
+tick();
+setInterval(tick, 1000);
+if (region) {
+  pause.type = "button";
+  pause.textContent = "Pause";
+  pause.setAttribute("aria-pressed", "false");
+  pause.addEventListener("click", () => {
+    pause.setAttribute("aria-pressed", String(pause.getAttribute("aria-pressed") !== "true"));
+    follow();
+  });
+  told.after(" ", pause);
+  document.addEventListener("visibilitychange", follow);
+  follow();
+}

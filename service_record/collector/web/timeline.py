@@ -1,0 +1,258 @@
+"""A build of a host on one axis of time: the build, its boots, its steps, and the services that ran. Pure.
+
+Drawn as the charts of `analyze --output html` are, from what hosts reported instead of from records alone.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from service_record.collector.analysis import ServiceRan
+from service_record.collector.repeats import Repeated
+from service_record.collector.store.boots import Boot
+from service_record.collector.store.hosts import BuildSummary, StepShown
+from service_record.collector.web.words import LOOKS, SIGNS
+from service_record.display.text import duration
+from service_record.display.timeline.axis import offset, ticks
+
+_ROOM: Final = 95.0
+"""Per cent of the width that bars may take; signs stand behind them."""
+_LAST_LABEL: Final = 88.0
+"""Per cent at which a tick can still have a text."""
+_LEAST_WIDTH: Final = 0.6
+_MOST_TICKS: Final = 8
+_MOST_BARS: Final = 60
+"""In one row; of more the earliest are told as one."""
+_SIGNS: Final = {"success": "✓", "failure": "✗", "running": "→", "interrupted": "▲", "told": "·", "boot": ""}
+_WORDS: Final = {
+    "success": "done",
+    "failure": "failed",
+    "running": "not done yet",
+    "interrupted": "never ended",
+    "told": "reported",
+    "boot": "booted",
+}
+_LOOKS: Final = {"done": "success", "failed": "failure", "init": "running", "reported": "told"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """Something that took its time; times are seconds since 1970."""
+
+    begin: float
+    end: float | None
+    """None while it has none."""
+    look: str
+    count: int = 1
+    """How often it came, where only the first and the last time are told apart."""
+    target: str = ""
+    """Where the page says more."""
+    verdict: str = ""
+    """Of a build: its word and sign are those of the verdict."""
+
+    @property
+    def sign(self) -> str:
+        return SIGNS[self.verdict] if self.verdict in SIGNS else _SIGNS[self.look]
+
+    @property
+    def word(self) -> str:
+        return self.verdict or _WORDS[self.look]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """What is drawn beside one name."""
+
+    kind: str
+    """`build`, `boot`, `step` or `service`."""
+    name: str
+    bars: tuple[Bar, ...]
+
+    @property
+    def latest(self) -> Bar:
+        return self.bars[-1]
+
+    @property
+    def times(self) -> int:
+        return sum(bar.count for bar in self.bars)
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A bar where it stands, in per cent of the width."""
+
+    bar: Bar
+    x: str
+    width: str
+    sign_x: str
+    sign: str
+    says: str
+    """The same for those who do not see it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """All rows of a build."""
+
+    begin: float
+    end: float
+    rows: tuple[Row, ...]
+
+    @property
+    def ticks(self) -> list[tuple[str, str, str]]:
+        """Position, text and class of each; those too far right for a text have none."""
+        found = ticks(0.0, self.end - self.begin, _MOST_TICKS)
+        places = [self._percent(self.begin + tick) for tick in found]
+        return [
+            (_told(at), offset(tick) if at <= _LAST_LABEL else "", "minor" if number % 2 else "major")
+            for number, (tick, at) in enumerate(zip(found, places, strict=True))
+        ]
+
+    def drawn(self, row: Row) -> Iterator[Drawn]:
+        """The bars of a row, in their order."""
+        for bar in row.bars:
+            left, right = self._percent(bar.begin), self._percent(self.end_of(bar))
+            right = max(right, left + _LEAST_WIDTH)
+            sign = bar.sign if bar is row.latest else ""
+            says = self._says(row, bar)
+            yield Drawn(bar, _told(left), _told(right - left), _told(right), sign, says)
+
+    def end_of(self, bar: Bar) -> float:
+        """Where it ends, or has come to."""
+        return self.end if bar.end is None else bar.end
+
+    def offset(self, at: float) -> str:
+        """A time since the beginning: `1m 10s`."""
+        return offset(round(at - self.begin))
+
+    def took(self, row: Row) -> str:
+        """How long the longest of a row took; a `+` after what took longer, or may have."""
+        longest = max(row.bars, key=lambda bar: self.end_of(bar) - bar.begin)
+        if longest.look == "told":
+            return ""
+        is_whole = longest.end is not None and longest.look != "interrupted"
+        return duration(self.end_of(longest) - longest.begin) + ("" if is_whole else "+")
+
+    def _says(self, row: Row, bar: Bar) -> str:
+        """`Disk setup: done, from 10s to 2m 30s, 2m 20s`."""
+        often = f" {bar.count} times" if bar.count > 1 else ""
+        what = f"{row.name}: {bar.word}{often}"
+        if bar.look == "told" and bar.count == 1:
+            return f"{what}, at {self.offset(bar.begin)}"
+        until = f"to {self.offset(bar.end)}, {duration(bar.end - bar.begin)}" if bar.end is not None else "on"
+        return f"{what}, from {self.offset(bar.begin)} {until}"
+
+    def _percent(self, at: float) -> float:
+        whole = self.end - self.begin
+        part = (at - self.begin) / whole if whole > 0 else 0.0
+        return min(max(part, 0.0), 1.0) * _ROOM
+
+
+def timeline(
+    build: BuildSummary,
+    steps: Sequence[Repeated[StepShown]],
+    boots: Sequence[Boot],
+    services: Iterable[Row],
+    now: float,
+) -> Timeline:
+    """The timeline of a build, of its steps and boots as they are told, and of services that ran."""
+    is_over = build.ended_at is not None or build.verdict in {"failed", "done"}
+    ran = tuple(services)
+    ends = [bar.end for row in ran for bar in row.bars if bar.end is not None]
+    end = max([build.ended_at or build.updated_at, *ends]) if is_over else max(now, build.updated_at)
+    whole = Bar(
+        begin=build.started_at,
+        end=end if is_over else None,
+        look=LOOKS.get(build.verdict, "running"),
+        verdict=build.verdict,
+    )
+    found = [
+        Row(kind="build", name=f"build {build.number}", bars=(whole,)),
+        *_boots(boots, None if not is_over else end),
+        *step_rows(steps, is_over=is_over, end=build.updated_at),
+        *ran,
+    ]
+    return Timeline(build.started_at, end, tuple(_thinned(row) for row in found))
+
+
+def service_rows(services: Iterable[ServiceRan], begin: float, end: float) -> Iterator[Row]:
+    """A row for each service of which something ran in that time, by the clock of its host."""
+    for service in services:
+        bars = tuple(
+            Bar(begin=max(first, begin), end=last, look=look)
+            for first, last, look in service.runs
+            if first <= end and (last is None or last >= begin)
+        )
+        if bars:
+            yield Row(kind="service", name=service.name, bars=bars)
+
+
+def step_rows(steps: Sequence[Repeated[StepShown]], *, is_over: bool, end: float) -> Iterator[Row]:
+    """A row for each step, in the order in which they came first."""
+    bars: dict[str, list[Bar]] = {}
+    names: dict[str, str] = {}
+    for group in steps:
+        for step in group.first:
+            names[step.label] = step.name
+            _take(bars.setdefault(step.label, []), step)
+        for label in dict.fromkeys(step.label for step in group.latest):
+            is_within = bars[label][-1].end is None and _last(group, label).status == "reported"
+            if group.count > 1 and not is_within:
+                bars[label] = [*bars[label][:-1], _again(bars[label][-1], group, label)]
+    for label, found in bars.items():
+        if is_over and found[-1].end is None:
+            found[-1] = replace(found[-1], end=max(end, found[-1].begin), look="interrupted")
+        yield Row(kind="step", name=names[label], bars=tuple(found))
+
+
+def _take(bars: list[Bar], step: StepShown) -> None:
+    """Take one report in: it begins a bar, ends the one that has no end, or is a point outside of any."""
+    at, look, target = step.received_at, _LOOKS[step.status], f"step-{step.id}"
+    last = bars[-1] if bars and bars[-1].end is None else None
+    if last is not None and step.status == "init":
+        bars[-1] = replace(last, end=at, look="interrupted")
+    if last is not None and step.status in {"done", "failed"}:
+        bars[-1] = replace(last, end=at, look=look, target=target)
+        return
+    if last is not None and step.status == "reported":
+        return
+    bars.append(Bar(begin=at, end=None if step.status == "init" else at, look=look, target=target))
+
+
+def _again(bar: Bar, group: Repeated[StepShown], label: str) -> Bar:
+    """The bar of a step in a round that came again and again: from its first time to its last."""
+    first = next(step for step in group.first if step.label == label)
+    last = _last(group, label)
+    return Bar(
+        begin=min(bar.begin, first.received_at),
+        end=None if last.status == "init" else last.received_at,
+        look=_LOOKS[last.status],
+        count=group.count,
+        target=f"step-{last.id}",
+    )
+
+
+def _last(group: Repeated[StepShown], label: str) -> StepShown:
+    return [step for step in group.latest if step.label == label][-1]
+
+
+def _boots(boots: Sequence[Boot], end: float | None) -> Iterator[Row]:
+    """Each boot until the next; none where no step names one."""
+    if boots:
+        ends = [*(boot.begin for boot in boots[1:]), end]
+        bars = (
+            Bar(begin=boot.begin, end=until, look="boot") for boot, until in zip(boots, ends, strict=True)
+        )
+        yield Row(kind="boot", name="boots" if len(boots) > 1 else "boot", bars=tuple(bars))
+
+
+def _thinned(row: Row) -> Row:
+    if len(row.bars) <= _MOST_BARS:
+        return row
+    early, late = row.bars[: 1 - _MOST_BARS], row.bars[1 - _MOST_BARS :]
+    joined = replace(early[-1], begin=early[0].begin, count=sum(bar.count for bar in early))
+    return replace(row, bars=(joined, *late))
+
+
+def _told(percent: float) -> str:
+    return f"{percent:.3f}%"

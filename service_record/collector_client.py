@@ -1,0 +1,265 @@
+"""Asks a collector: where it is, with which token, and what it answers. For whoever reads, and for `ship`.
+
+`collector://HOST[:PORT]/NAME` names a host that a collector knows; without `/NAME` it names the collector.
+TLS is spoken, but to this machine itself and with `collector+http://`.
+"""
+
+import ipaddress
+import json
+import os
+import ssl
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+from urllib.parse import quote, unquote, urlencode, urlsplit
+
+from service_record.trust import system_trust
+from service_record.version import __version__
+
+if TYPE_CHECKING:  # only who asks loads it
+    import httpx2
+
+URL_VARIABLE: Final = "SERVICE_RECORD_COLLECTOR"
+"""The environment's name of the collector, where none is given."""
+TOKEN_VARIABLE: Final = "SERVICE_RECORD_TOKEN_FILE"  # noqa: S105  # where it is, not what
+CA_VARIABLE: Final = "SERVICE_RECORD_CA_BUNDLE"
+CREDENTIAL: Final = "collector-token"
+"""The name of systemd's credential, and of the file in a person's configuration."""
+PORT: Final = 8474
+"""Where a collector listens, unless it is told otherwise; web servers before it listen where https does."""
+
+_SCHEMES: Final = {
+    "collector": "",
+    "collector+https": "https",
+    "collector+http": "http",
+    "https": "https",
+    "http": "http",
+}
+_SECONDS: Final = 30.0
+_MOST_REASON: Final = 8192
+
+
+class CollectorError(Exception):
+    """Why a collector told nothing, in one line. `status` is what it answered, None where it did not."""
+
+    def __init__(self, reason: str, status: int | None = None, body: bytes = b"") -> None:
+        super().__init__(reason)
+        self.status = status
+        self.body = body
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A collector, and the host of it that is meant, if one is."""
+
+    url: str
+    """`https://HOST:PORT`, and the path that it is below, if any."""
+    host: str = ""
+
+
+def is_collector(place: str) -> bool:
+    """Whether a place to read from is spelled as one of a collector."""
+    return place.startswith(("collector://", "collector+http://", "collector+https://"))
+
+
+def address_of(place: str) -> Address:
+    """What a `collector://` or, for the collector alone, an `http(s)://` says. Raises CollectorError."""
+    try:
+        parts = urlsplit(place)
+        scheme, name, port = _SCHEMES[parts.scheme], parts.hostname or "", parts.port
+    except (ValueError, KeyError):
+        name = ""
+    if not name or parts.username or parts.query or parts.fragment:
+        raise CollectorError(
+            f"{place}: not as collector://HOST[:PORT]/NAME, collector+http://... or https://..."
+        )
+    scheme = scheme or ("http" if _is_loopback(name) else "https")
+    if port is None and parts.scheme.startswith("collector"):
+        port = PORT
+    path, _, host = (parts.path, "", "") if parts.scheme.startswith("http") else parts.path.rpartition("/")
+    shown = f"[{name}]" if ":" in name else name
+    return Address(f"{scheme}://{shown}{f':{port}' if port else ''}{path.rstrip('/')}", unquote(host))
+
+
+def connect(
+    url: str | None = None, *, token_file: Path | None = None, ca_bundle: Path | None = None
+) -> "CollectorClient":
+    """A client of the collector at this URL, by default of that in the environment.
+
+    The token is in a file: this one, or that of the environment, systemd's credential or a person's
+    configuration. Raises CollectorError.
+    """
+    place = url or os.environ.get(URL_VARIABLE, "")
+    if not place:
+        raise CollectorError(f"no collector: give its URL, or set {URL_VARIABLE}")
+    bundle = ca_bundle or _path(os.environ.get(CA_VARIABLE))
+    return CollectorClient(address_of(place).url, read_token(token_file), ca_bundle=bundle)
+
+
+def read_token(file: Path | None = None) -> str:
+    """The token in that file, or in the first of the usual places that has one. Raises CollectorError."""
+    named = file or _path(os.environ.get(TOKEN_VARIABLE))
+    places = [named] if named else _usual_places()
+    for path in places:
+        try:
+            token = path.read_text(encoding="ascii").strip()
+        except FileNotFoundError:
+            if path is named:
+                raise CollectorError(f"{path}: no such file with a token") from None
+            continue
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "no token in it"
+            raise CollectorError(f"{path}: {reason}") from None
+        if token.isprintable() and " " not in token and token:
+            return token
+        raise CollectorError(f"{path}: no token in it; it is the token alone")
+    looked = ", ".join(map(str, places))
+    raise CollectorError(f"no token: write it to a file that {TOKEN_VARIABLE} names, or to {looked}")
+
+
+class CollectorClient:
+    """Connections to one collector. Close it, or use it as a context manager."""
+
+    def __init__(
+        self, url: str, token: str, *, ca_bundle: Path | None = None, seconds: float = _SECONDS
+    ) -> None:
+        """Raises CollectorError when the CA bundle is none, or what speaks HTTP is not installed."""
+        try:
+            import httpx2  # noqa: PLC0415  # an extra
+        except ModuleNotFoundError:
+            raise CollectorError("asking a collector needs httpx2: install service-record[client]") from None
+        self.url = url
+        self._client: httpx2.Client = httpx2.Client(
+            verify=_trust(ca_bundle),
+            headers={"Authorization": f"Bearer {token}", "User-Agent": f"service-record/{__version__}"},
+            timeout=seconds,
+            follow_redirects=False,  # the token goes where it was meant to go, or nowhere
+        )
+
+    def get(self, path: str, **query: object) -> Any:
+        """What the JSON of an answer says; members of the query that are None are left out, lists are
+        repeated. Raises CollectorError.
+        """
+        return self.send("GET", path, query=query)
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, object] | None = None,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+    ) -> Any:
+        """What the JSON of an answer to any request says; None where it says nothing. Raises
+        CollectorError.
+        """
+        headers = {"Content-Type": content_type} if body is not None else {}
+        with self._answer(method, path, query or {}, body, headers) as answer:
+            text = answer.read()
+        try:
+            return json.loads(text) if text else None
+        except ValueError:
+            raise CollectorError(f"{self.url}: answered with something else than JSON") from None
+
+    @contextmanager
+    def stream(self, path: str, **query: object) -> Iterator[Iterable[bytes]]:
+        """The bytes of an answer as they come. Raises CollectorError, also while they do."""
+        with self._answer("GET", path, query, None, {}) as answer:
+            yield self._pieces(answer)
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @contextmanager
+    def _answer(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, object],
+        body: bytes | None,
+        headers: Mapping[str, str],
+    ) -> "Iterator[httpx2.Response]":
+        import httpx2  # noqa: PLC0415  # as above
+
+        said = {name: value for name, value in query.items() if value is not None}
+        url = self.url + path + (f"?{urlencode(said, doseq=True)}" if said else "")
+        try:
+            with self._client.stream(method, url, content=body, headers=headers) as answer:
+                if not answer.is_success:
+                    raise self._refusal(answer)
+                yield answer
+        except (httpx2.HTTPError, httpx2.InvalidURL) as fault:
+            raise self._unreachable(fault) from None
+
+    def _pieces(self, answer: "httpx2.Response") -> Iterator[bytes]:
+        import httpx2  # noqa: PLC0415  # as above
+
+        try:
+            yield from answer.iter_bytes()
+        except httpx2.HTTPError as fault:
+            raise self._unreachable(fault) from None
+
+    def _unreachable(self, fault: Exception) -> CollectorError:
+        return CollectorError(f"{self.url}: {str(fault).strip() or type(fault).__name__}")
+
+    def _refusal(self, answer: "httpx2.Response") -> CollectorError:
+        """What a collector refuses with, its own reason first."""
+        body = answer.read()[:_MOST_REASON]
+        status = answer.status_code
+        try:
+            said = json.loads(body)["detail"]
+        except (ValueError, KeyError, TypeError):
+            said = HTTPStatus(status).phrase if status in set(HTTPStatus) else "no reason"
+        return CollectorError(f"{self.url}: {status}: {said}", status, body)
+
+
+def host_path(host: str, *more: str) -> str:
+    """Where a collector has what it knows of a host: `/api/v1/hosts/NAME/...`."""
+    return "/".join(["/api/v1/hosts", *(quote(part, safe="") for part in (host, *more))])
+
+
+def _usual_places() -> list[Path]:
+    directory = os.environ.get("CREDENTIALS_DIRECTORY", "")
+    configuration = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
+    return [
+        *([Path(directory) / CREDENTIAL] if directory else []),
+        Path(configuration) / "service-record" / CREDENTIAL,
+        Path("/etc/service-record") / CREDENTIAL,
+    ]
+
+
+def _path(text: str | None) -> Path | None:
+    return Path(text) if text else None
+
+
+def _trust(ca_bundle: Path | None) -> ssl.SSLContext:
+    context = system_trust()
+    if ca_bundle is not None:
+        try:
+            context.load_verify_locations(cafile=ca_bundle)
+        except OSError as fault:  # also what is no certificate
+            raise CollectorError(f"{ca_bundle}: {fault.strerror or 'no certificates in PEM form'}") from None
+    return context
+
+
+def _is_loopback(name: str) -> bool:
+    if name == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False

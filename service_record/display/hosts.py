@@ -1,0 +1,263 @@
+"""The hosts that a collector knows: a line for each, and why where one is in trouble."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+from rich.cells import cell_len
+
+from service_record.display.page import BLANK, Glyphs, Ink, Line, View
+from service_record.display.text import count, cut, cut_within, duration, moment, visible, wrap
+
+VERDICTS: Final = ("failed", "looping", "stuck", "silent", "progressing", "done")
+"""As a collector has them, those with trouble first."""
+_INKS: Final = {
+    "failed": Ink.BAD,
+    "looping": Ink.BAD,
+    "stuck": Ink.WORRYING,
+    "silent": Ink.WORRYING,
+    "progressing": Ink.BUSY,
+    "done": Ink.GOOD,
+}
+_SIGNS: Final = {
+    Ink.BAD: "failure",
+    Ink.WORRYING: "interrupted",
+    Ink.BUSY: "running",
+    Ink.GOOD: "success",
+    Ink.PLAIN: "damaged",
+}
+_GAP: Final = "  "
+_BAR: Final = 7
+_SHORTEST_MESSAGE: Final = 10
+"""Columns: with fewer, messages have lines of their own."""
+_LONGEST_MESSAGE: Final = 60
+_NARROW: Final = 72
+_REASON_LINES: Final = 3
+_MINUTE: Final = 60
+_HOUR: Final = 3600
+_DAY: Final = 86_400
+
+
+class Host(msgspec.Struct, frozen=True):
+    """A host as a collector tells of it. Times are seconds since 1970 by the collector's clock."""
+
+    name: str
+    verdict: str
+    group: str = ""
+    release: str = ""
+    build: int = 0
+    action: str = ""
+    percentage: float | None = None
+    message: str = ""
+    started_at: float | None = None
+    updated_at: float | None = None
+    ended_at: float | None = None
+    reason: str = ""
+    verdict_since: float | None = None
+    revision: int = 0
+
+    @property
+    def is_bad(self) -> bool:
+        return self.verdict not in {"progressing", "done"}
+
+
+class Hosts(msgspec.Struct, frozen=True):
+    """Hosts, and how many there are of each verdict."""
+
+    hosts: tuple[Host, ...]
+    counts: Mapping[str, int]
+    total: int
+    now: float
+    """What the collector's clock said."""
+
+
+def seconds_of(host: Host, now: float) -> float | None:
+    """How long its build has taken: until its end, until its last update where it will not go on by itself,
+    or until now.
+    """
+    if host.started_at is None:
+        return None
+    is_over = host.verdict in {"failed", "silent"}
+    return max((host.ended_at or (host.updated_at if is_over else None) or now) - host.started_at, 0.0)
+
+
+def tally(found: Hosts) -> str:
+    """How many hosts there are of each verdict: `30 hosts: 2 failed, 28 done`."""
+    told = [f"{found.counts[verdict]} {verdict}" for verdict in VERDICTS if found.counts.get(verdict)]
+    whole = sum(found.counts.values())
+    shown = f", {found.total} shown" if found.total != whole else ""
+    return f"{count(whole, 'host')}{': ' if told else ''}{', '.join(told)}{shown}"
+
+
+def table(found: Hosts, source: str, view: View) -> Iterator[Line]:
+    """The lines of `hosts`."""
+    yield ((tally(found), Ink.STRONG),)
+    yield ((visible(source), Ink.FAINT),)
+    if not found.hosts:
+        return
+    layout = _Layout.of(found, view)
+    yield BLANK
+    yield from layout.heading()
+    for host in found.hosts:
+        yield from layout.lines(host)
+
+
+def wide(found: Hosts, source: str, view: View) -> Iterator[Line]:
+    """All that is known of each host in the fleet, a block for each."""
+    yield ((tally(found), Ink.STRONG),)
+    yield ((visible(source), Ink.FAINT),)
+    for host in found.hosts:
+        yield BLANK
+        for line in wrap(f"{sign(host, view.glyphs)} {visible(host.name)}", view.width):
+            yield ((line, ink(host)),)
+        for label, text in _facts(host, found.now, view):
+            for number, line in enumerate(wrap(text, view.width - 14)):
+                yield ((f"  {'' if number else label:<10}  ", Ink.FAINT), (line, Ink.PLAIN))
+
+
+def change(host: Host, now: float, view: View) -> Line:
+    """One host after a change of it, in a line."""
+    at = moment(datetime.fromtimestamp(now, UTC), view.clock, view.now)
+    said = host.reason if host.is_bad else host.message
+    far = f" {host.percentage:.0f}%" if host.percentage is not None else ""
+    text = f"{sign(host, view.glyphs)} {visible(host.name)} {host.verdict}{far}"
+    rest = max(view.width - cell_len(at) - cell_len(text) - 4, _SHORTEST_MESSAGE)
+    return (
+        (f"{at}  ", Ink.FAINT),
+        (text, ink(host)),
+        (f"  {cut(_one_line(said), rest, view.glyphs.cut)}", Ink.PLAIN),
+    )
+
+
+def ink(host: Host) -> Ink:
+    """How a verdict looks."""
+    return _INKS.get(host.verdict, Ink.PLAIN)
+
+
+def sign(host: Host, glyphs: Glyphs) -> str:
+    """The glyph of a verdict."""
+    found: str = getattr(glyphs, _SIGNS[ink(host)])
+    return found
+
+
+def age(seconds: float) -> str:
+    """How long ago something was, in one unit: `42s`, `12m`, `5h`, `3d`."""
+    whole = max(int(seconds), 0)
+    for unit, letter in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "m")):
+        if whole >= unit:
+            return f"{whole // unit}{letter}"
+    return f"{whole}s"
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """How wide each column is."""
+
+    view: View
+    now: float
+    machine: int
+    action: int
+    message: int
+    """0: messages have lines of their own."""
+
+    @classmethod
+    def of(cls, found: Hosts, view: View) -> "_Layout":
+        """Names get what they need, messages the rest, and where there is little nobody gets actions."""
+        least = 2 + _BAR + 5 + len("update") + len("duration") + len("progressing") + 4 * len(_GAP)
+        action = 0 if view.width < _NARROW else _widest("Action", [host.action for host in found.hosts], 12)
+        least += action + len(_GAP) if action else 0
+        machine = _widest("Machine", [host.name for host in found.hosts], view.width - least)
+        message = _widest("Last message", [_one_line(host.message) for host in found.hosts], _LONGEST_MESSAGE)
+        room = view.width - least - machine - len(_GAP)
+        return cls(view, found.now, machine, action, min(room, message) if room >= _SHORTEST_MESSAGE else 0)
+
+    def heading(self) -> Iterator[Line]:
+        upper = {"Last": 6, "Total": 8, "": 0}
+        lower = {"update": 6, "duration": 8, "Verdict": 0}
+        widths = {"Machine": self.machine, "Action": self.action, "Progress": _BAR + 5}
+        widths |= {"Last message": self.message}
+        columns = {name[:width]: width for name, width in widths.items() if width}
+        blank = _GAP.join(" " * width for width in columns.values())
+        for left, right in ((blank, upper), (_GAP.join(_pad(*column) for column in columns.items()), lower)):
+            yield ((f"  {left}{_GAP}{_GAP.join(_pad(*column) for column in right.items())}", Ink.FAINT),)
+
+    def lines(self, host: Host) -> Iterator[Line]:
+        mark, said = self.view.glyphs.cut, _one_line(host.message)
+        took = seconds_of(host, self.now)
+        ago = "" if host.updated_at is None else age(self.now - host.updated_at)
+        yield (
+            (f"{sign(host, self.view.glyphs)} ", ink(host)),
+            (_cell(cut_within(visible(host.name), self.machine, mark), self.machine), Ink.STRONG),
+            (_cell(cut(_one_line(host.action), self.action, mark), self.action), Ink.PLAIN),
+            *self._progress(host),
+            (_cell(cut(said, self.message, mark), self.message), Ink.PLAIN),
+            (f"{ago:<6}{_GAP}", Ink.PLAIN),
+            (f"{'' if took is None else duration(took):<8}{_GAP}", Ink.PLAIN),
+            (host.verdict, ink(host)),
+        )
+        if host.is_bad:
+            yield from self._below(host.reason, _REASON_LINES)
+        elif said and not self.message:
+            yield from self._below(said, 1)
+
+    def _progress(self, host: Host) -> Sequence[tuple[str, Ink]]:
+        if host.percentage is None:
+            return ((" " * (_BAR + 5) + _GAP, Ink.PLAIN),)
+        full = round(_BAR * host.percentage / 100)
+        return (
+            (self.view.glyphs.bar * full + " " * (_BAR - full), ink(host)),
+            (f"{host.percentage:4.0f}%{_GAP}", Ink.PLAIN),
+        )
+
+    def _below(self, text: str, most: int) -> Iterator[Line]:
+        rows = wrap(_one_line(text), self.view.width - 4)
+        for row in rows[:most]:
+            yield ((f"    {row}", Ink.FAINT),)
+
+
+def _facts(host: Host, now: float, view: View) -> Iterator[tuple[str, str]]:
+    took = seconds_of(host, now)
+    times = [f"{name} {_moment(at, view)}" for name, at in _times(host) if at is not None]
+    known = {
+        "verdict": f"{host.verdict}{_since(host, view)}",
+        "reason": host.reason,
+        "message": _one_line(host.message),
+        "progress": "" if host.percentage is None else f"{host.percentage:g}%",
+        "build": ", ".join(text for text in (f"{host.build}" if host.build else "", host.action) if text),
+        "group": host.group,
+        "release": host.release,
+        "times": ", ".join(times),
+        "duration": "" if took is None else duration(took),
+    }
+    return ((label, visible(text)) for label, text in known.items() if text)
+
+
+def _times(host: Host) -> tuple[tuple[str, float | None], ...]:
+    return ("begun", host.started_at), ("last update", host.updated_at), ("complete", host.ended_at)
+
+
+def _since(host: Host, view: View) -> str:
+    return "" if host.verdict_since is None else f" since {_moment(host.verdict_since, view)}"
+
+
+def _moment(at: float, view: View) -> str:
+    return moment(datetime.fromtimestamp(at, UTC), view.clock, view.now)
+
+
+def _one_line(text: str) -> str:
+    return visible(" ".join(text.split()))
+
+
+def _widest(heading: str, texts: Sequence[str], most: int) -> int:
+    return max(len(heading), min(max((cell_len(visible(text)) for text in texts), default=0), most))
+
+
+def _cell(text: str, width: int) -> str:
+    """A column; none where it has no width."""
+    return _pad(text, width) + _GAP if width else ""
+
+
+def _pad(text: str, width: int) -> str:
+    return text + " " * (width - cell_len(text))

@@ -1,0 +1,56 @@
+"""The hosts that a collector knows as one plain document for programs; docs/collector.md has its fields.
+
+What is not known is left out. Times are UTC with milliseconds, durations seconds.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Final
+
+from service_record.display.document import Document
+from service_record.display.hosts import VERDICTS, Host, Hosts, seconds_of
+from service_record.display.text import utc
+
+_SCHEMA_VERSION: Final = 1
+
+
+def hosts_document(found: Hosts, source: str) -> Document:
+    """The document of `hosts --output json` and `yaml`."""
+    return {
+        "version": _SCHEMA_VERSION,
+        "source": source,
+        "time": _time(found.now),
+        "counts": {verdict: found.counts.get(verdict, 0) for verdict in VERDICTS},
+        "hosts": list(host_lines(found)),
+    }
+
+
+def host_lines(found: Hosts) -> Iterator[Document]:
+    """The same as `--output jsonl` has it: a line for each host."""
+    return (host_document(host, found.now) for host in found.hosts)
+
+
+def host_document(host: Host, now: float) -> Document:
+    """One host and its latest build."""
+    took = seconds_of(host, now)
+    known = {
+        "machine": host.name,
+        "verdict": host.verdict,
+        "reason": host.reason,
+        "since": _time(host.verdict_since),
+        "group": host.group,
+        "release": host.release,
+        "build": host.build or None,
+        "action": host.action,
+        "percentage": host.percentage,
+        "message": host.message,
+        "started": _time(host.started_at),
+        "updated": _time(host.updated_at),
+        "ended": _time(host.ended_at),
+        "duration": None if took is None else round(took, 3),
+    }
+    return {name: value for name, value in known.items() if value not in (None, "")}
+
+
+def _time(at: float | None) -> str | None:
+    return None if at is None else utc(datetime.fromtimestamp(at, UTC))

@@ -1,0 +1,55 @@
+"""The hosts that a collector knows as a page, as they were at one moment."""
+
+from datetime import UTC, datetime
+from xml.etree.ElementTree import Element
+
+from service_record.display.hosts import Host, Hosts, ink, seconds_of, sign, tally
+from service_record.display.html.elements import Content, element, inked
+from service_record.display.html.frame import Section, page
+from service_record.display.page import View
+from service_record.display.text import duration, moment
+
+_COLUMNS = ("Machine", "Action", "Progress", "Last message", "Last update", "Total duration", "Verdict")
+
+
+def hosts_html(found: Hosts, source: str, view: View) -> str:
+    """The page of `hosts --output html`."""
+    at = element("p", f"as of {_moment(found.now, view)}", class_="faint")
+    lead = [element("p", tally(found), class_="strong"), at]
+    heads = element("tr", *(element("th", name, scope="col") for name in _COLUMNS))
+    rows = (_row(host, found.now, view) for host in found.hosts)
+    table = element("table", element("thead", heads), element("tbody", *rows))
+    return page(f"Hosts of {source}", lead, [Section("hosts", "Hosts", [table])])
+
+
+def _row(host: Host, now: float, view: View) -> Element:
+    took = seconds_of(host, now)
+    updated = "" if host.updated_at is None else _moment(host.updated_at, view)
+    cells: list[Content] = [
+        element("th", host.name, scope="row"),
+        element("td", host.action),
+        element("td", *_progress(host)),
+        element("td", host.message),
+        element("td", updated),
+        element("td", "" if took is None else duration(took)),
+        element("td", *inked(((f"{sign(host, view.glyphs)} {host.verdict}", ink(host)),)), _why(host)),
+    ]
+    return element("tr", *cells)
+
+
+def _progress(host: Host) -> tuple[Content, ...]:
+    if host.percentage is None:
+        return ()
+    text = f"{host.percentage:.0f}%"
+    return (
+        element("progress", text, value=f"{host.percentage:g}", max="100", aria_label="Progress"),
+        f" {text}",
+    )
+
+
+def _why(host: Host) -> Element:
+    return element("div", host.reason if host.is_bad else "", class_="faint")
+
+
+def _moment(at: float, view: View) -> str:
+    return moment(datetime.fromtimestamp(at, UTC), view.clock, view.now)

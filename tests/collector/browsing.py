@@ -1,0 +1,64 @@
+"""Somebody in front of the collector's pages: a cookie, and pages as browsers parse them."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import urlencode
+
+from service_record.collector.access import Kind
+from tests.collector.serving import Client, Reply, Served
+from tests.pages import Page, parsed
+
+HTML = {"Accept": "text/html"}
+
+
+@dataclass
+class Visitor:
+    """A session, once it has begun."""
+
+    server: Served
+    cookies: dict[str, str] = field(default_factory=dict)
+
+    def get(self, path: str) -> Reply:
+        return self._ask("GET", path, {})
+
+    def page(self, path: str) -> Page:
+        """A page that is there."""
+        reply = self.get(path)
+        assert reply.status == 200, reply.body
+        return parsed(reply.body.decode())
+
+    def send(self, path: str, headers: Mapping[str, str] | None = None, **form: str) -> Reply:
+        """A form, as a browser sends it from a page of the collector's own."""
+        return self._ask("POST", path, {"Origin": self.server.url, **(headers or {})}, form)
+
+    def sign_in(self, token: str, place: str = "/") -> Reply:
+        return self.send("/login", token=token, next=place)
+
+    def _ask(
+        self, method: str, path: str, headers: Mapping[str, str], form: Mapping[str, str] | None = None
+    ) -> Reply:
+        cookie = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+        sent = {**HTML, **headers, **({"Cookie": cookie} if cookie else {})}
+        body = None if form is None else urlencode(form).encode()
+        reply = Client(self.server.url).ask(method, path, body=body, headers=sent)
+        if made := reply.headers.get("set-cookie"):
+            name, _, value = made.partition(";")[0].partition("=")
+            self.cookies[name] = value
+        return reply
+
+
+def signed_in(server: Served, kind: Kind | str = Kind.READER) -> Visitor:
+    """Somebody who has signed in with a new token."""
+    visitor = Visitor(server)
+    assert visitor.sign_in(server.client(kind).token).status == 303
+    return visitor
+
+
+def analysed(visitor: Visitor, host: str) -> Visitor:
+    """Once the records of a host have been analysed, which no page waits for."""
+    until = time.monotonic() + 60
+    while "Root cause" not in visitor.page(f"/hosts/{host}").texts("h2"):
+        assert time.monotonic() < until, "no analysis came"
+        time.sleep(0.05)
+    return visitor

@@ -1,0 +1,91 @@
+"""Collectors to ask.
+
+`server` runs a test twice, on SQLite and on PostgreSQL: it is for what the database has a part in. What would
+be no different there takes `sqlite_server`. A test with settings or a clock of its own takes `settings` or
+`sqlite_settings` likewise, and `served(settings, now=...)`.
+"""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from service_record.collector.settings import Settings
+from service_record.collector.store.database import FILE, Database, sqlite_url
+from tests.collector import postgresql
+from tests.collector.postgresql import Cluster
+from tests.collector.serving import Served, served, settings_in
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """A PostgreSQL for all tests of a process."""
+    if postgresql.programs() is None:
+        pytest.skip("no PostgreSQL is installed")
+    with postgresql.cluster(postgresql.QUICK) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database that has all tables already."""
+    folder = tmp_path_factory.mktemp("template")
+    database = Database(sqlite_url(folder))
+    database.migrate()
+    database.close()
+    return folder / FILE
+
+
+@pytest.fixture
+def sqlite_settings(tmp_path: Path, sqlite_template: Path) -> Settings:
+    """Settings of a collector of this test's own, on SQLite."""
+    settings = settings_in(tmp_path)
+    settings.data.mkdir(mode=0o700)
+    shutil.copyfile(sqlite_template, settings.data / FILE)
+    return settings
+
+
+@pytest.fixture
+def postgresql_settings(tmp_path: Path, cluster: Cluster) -> Iterator[Settings]:
+    """Settings of a collector of this test's own, on PostgreSQL."""
+    with cluster.migrated() as url:
+        yield settings_in(tmp_path, database=url)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def settings(request: pytest.FixtureRequest) -> Settings:
+    """Settings of a collector of this test's own, on each database in turn."""
+    chosen: Settings = request.getfixturevalue(f"{request.param}_settings")
+    return chosen
+
+
+@pytest.fixture
+def server(settings: Settings) -> Iterator[Served]:
+    """A collector of this test's own, on each database in turn."""
+    with served(settings) as running:
+        yield running
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def shared_settings(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path
+) -> Iterator[Settings]:
+    """Settings of one collector for a module whose tests each have hosts of their own, on each database."""
+    folder = tmp_path_factory.mktemp("shared")
+    if request.param == "postgresql":
+        cluster: Cluster = request.getfixturevalue("cluster")
+        with cluster.migrated() as url:
+            yield settings_in(folder, database=url)
+        return
+    settings = settings_in(folder)
+    settings.data.mkdir(mode=0o700)
+    shutil.copyfile(sqlite_template, settings.data / FILE)
+    yield settings
+
+
+@pytest.fixture
+def sqlite_server(sqlite_settings: Settings) -> Iterator[Served]:
+    """A collector of this test's own, on SQLite."""
+    with served(sqlite_settings) as running:
+        yield running

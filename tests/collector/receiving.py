@@ -1,0 +1,86 @@
+"""A receiver of a webhook's news, on loopback."""
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import msgspec
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def id(self) -> str:
+        return self.headers["webhook-id"]
+
+    @property
+    def data(self) -> dict[str, Any]:
+        decoded: dict[str, Any] = msgspec.json.decode(self.body)["data"]
+        return decoded
+
+
+@dataclass(slots=True)
+class Receiver:
+    """What came, and what is answered to what comes."""
+
+    url: str = ""
+    came: list[Received] = field(default_factory=list)
+    statuses: list[int] = field(default_factory=list)
+    """Of the next answers; after them 204."""
+    is_held: threading.Event = field(default_factory=threading.Event)
+    """Whether answers wait for `release`."""
+    release: threading.Event = field(default_factory=threading.Event)
+    _more: threading.Condition = field(default_factory=threading.Condition)
+
+    def take(self, received: Received) -> int:
+        with self._more:
+            self.came.append(received)
+            self._more.notify_all()
+        if self.is_held.is_set():
+            self.release.wait(30)
+        return self.statuses.pop(0) if self.statuses else 204
+
+    def wait_for(self, number: int) -> None:
+        with self._more:
+            assert self._more.wait_for(lambda: len(self.came) >= number, 60)
+
+    @property
+    def ids(self) -> list[str]:
+        return [received.id for received in self.came]
+
+
+@contextlib.contextmanager
+def receiving() -> Iterator[Receiver]:
+    """A receiver that listens until the end of the block."""
+    receiver = Receiver()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            status = receiver.take(Received(headers, body))
+            with contextlib.suppress(OSError):  # whoever asked may be gone
+                self.send_response(status)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    receiver.url = f"http://127.0.0.1:{server.server_port}/news"
+    try:
+        yield receiver
+    finally:
+        receiver.release.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -1,0 +1,126 @@
+"""A collector that serves on loopback, in a thread of the test's, and clients of it."""
+
+import contextlib
+import http.client
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from service_record.collector.access import Kind
+from service_record.collector.collector import Collector
+from service_record.collector.serve import Server, config_of
+from service_record.collector.settings import Settings
+from service_record.collector.store import judging, tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Whoever holds a token."""
+
+    url: str
+    token: str = ""
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        form: Mapping[str, object] | None = None,
+        data: object = None,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Reply:
+        sent = dict(headers or {})
+        if self.token:
+            sent.setdefault("Authorization", f"Bearer {self.token}")
+        if form is not None:
+            body = urlencode(form).encode()
+            sent.setdefault("Content-Type", "application/x-www-form-urlencoded")
+        if data is not None:
+            body = json.dumps(data).encode()
+            sent.setdefault("Content-Type", "application/json")
+        address = urlsplit(self.url)
+        connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=30)
+        with contextlib.closing(connection):
+            connection.request(method, path, body, sent)
+            response = connection.getresponse()
+            return Reply(response.status, dict(response.headers), response.read())
+
+    def get(self, path: str, **query: object) -> Reply:
+        return self.ask("GET", f"{path}?{urlencode(query)}" if query else path)
+
+    def post(self, path: str, data: object = None, **form: object) -> Reply:
+        return self.ask("POST", path, data=data, form=form if data is None else None)
+
+    def step(self, host: str, name: str, status: str = "", **fields: object) -> Reply:
+        """Report a step as a template does."""
+        return self.post(f"/api/v1/hosts/{host}/steps", name=name, status=status, **fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A collector, and where it serves."""
+
+    url: str
+    collector: Collector
+
+    def client(self, kind: Kind | str = Kind.ADMIN, scope: str = "") -> Client:
+        """Somebody with a new token of that kind."""
+        new = tokens.NewToken(kind=Kind(kind), scope=scope, created_by="test")
+        made = self.collector.writer.change(lambda connection: tokens.create(connection, new, time.time()))
+        return Client(self.url, made.result())
+
+    def settle(self) -> None:
+        """Wait until every host that reported has its verdict."""
+        until = time.monotonic() + 30
+        while time.monotonic() < until:
+            with self.collector.database.reading() as connection:
+                due_at = judging.next_due(connection)
+            if due_at is None or due_at > self.collector.now():
+                return
+            time.sleep(0.01)
+        raise AssertionError("hosts are due, and nobody judges them")
+
+    @property
+    def stranger(self) -> Client:
+        return Client(self.url)
+
+
+@contextlib.contextmanager
+def served(settings: Settings, now: Callable[[], float] = time.time) -> Iterator[Served]:
+    """A collector that serves until the end of the block."""
+    collector = Collector(settings, now)
+    config = config_of(collector)
+    config.port = settings.port
+    server = Server(config, collector.news)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not server.started and thread.is_alive():
+            time.sleep(0.005)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        yield Served(f"http://127.0.0.1:{port}", collector)
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def settings_in(folder: Path, **changes: Any) -> Settings:
+    """Settings of a collector that keeps everything in a folder."""
+    return Settings(data=folder / "data", port=0, **changes)

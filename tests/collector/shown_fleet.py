@@ -1,0 +1,148 @@
+"""A fleet of thirty hosts that has every verdict, as pages show it."""
+
+import base64
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, insert, select, update
+
+from service_record.collector.store.schema import bundles, events, hosts
+from service_record.entry import Entry
+from tests.builders import START, entry, failed_run
+from tests.collector.serving import Client, Served
+
+STEPS = ("PXE boot", "Kickstart download", "Disk setup", "Packages", "Bootloader", "First boot", "Call home")
+_JOURNAL = """\
+level=info msg="rendering manifests"
+level=error msg="failed to render: open /opt/openshift/manifests: no such file or directory"
+"""
+_FAILED = """\
++ sgdisk --zap-all /dev/sda
+Problem opening /dev/sda for reading! Error is 2.
+The specified file does not exist!
+/tmp/ks-script-x1: line 41: no disk for the hardware RAID, giving up"""
+
+
+def fill(server: Served) -> None:
+    """Thirty hosts: some done, some at work, and one at least of every other verdict."""
+    for number in range(1, 31):
+        name, group = (
+            f"web{number:02}.dc{number % 2 + 1}.example.com",
+            f"dc{number % 2 + 1}/rack{number % 3 + 1}",
+        )
+        _provision(server.client("host", name), name, group, number)
+    judge(server, "web03.dc2.example.com", "failed", "step Disk setup failed: no disk for the hardware RAID")
+    judge(server, "web14.dc1.example.com", "failed", "step Packages failed: no mirror could be reached")
+    judge(
+        server,
+        "web07.dc2.example.com",
+        "looping",
+        "Kickstart download came 14 times without progress, over 14 boots",
+    )
+    judge(
+        server,
+        "web08.dc1.example.com",
+        "stuck",
+        "Packages has taken 42m, 99 of 100 take less than 12m (learnt)",
+    )
+    judge(server, "web21.dc2.example.com", "silent", "nothing heard for 3h 5m")
+
+
+def judge(server: Served, name: str, verdict: str, reason: str = "") -> None:
+    """Give a host a verdict, as what judges hosts does."""
+
+    def change(connection: Connection) -> None:
+        wanted = update(hosts).where(hosts.c.name == name)
+        since = hosts.c.updated_at
+        changed = {"verdict": verdict, "reason": reason, "verdict_since": since, "due_at": None}
+        connection.execute(wanted.values(**changed, revision=hosts.c.revision + 1))
+
+    server.collector.writer.change(change).result()
+
+
+def add(server: Served, table: Any, host: str, /, **values: object) -> None:
+    """A row of a table that belongs to a host."""
+
+    def change(connection: Connection) -> None:
+        host_id = connection.execute(select(hosts.c.id).where(hosts.c.name == host)).scalar_one()
+        connection.execute(insert(table).values(host_id=host_id, **values))
+
+    server.collector.writer.change(change).result()
+
+
+def _provision(client: Client, name: str, group: str, number: int) -> None:
+    if number == 7:
+        for boot in range(14):
+            for step in STEPS[:2]:
+                _report(
+                    client, name, step, "init", boot=f"b{boot}", group=group, action="install", percentage=15
+                )
+        return
+    is_done = number % 5 < 2 or number == 21
+    steps = STEPS if is_done and number != 21 else STEPS[: number % 4 + 2]
+    for at, step in enumerate(steps):
+        fields = {
+            "group": group,
+            "action": "rebuild" if number == 12 else "install",
+            "boot": f"boot-{at // 5}",
+        }
+        _report(client, name, step, "init", **fields, percentage=round(at * 100 / len(STEPS)))
+        if number == 3 and step == "Disk setup":
+            _report(client, name, step, "failed", logs=_FAILED, **fields)
+            return
+        if at + 1 < len(steps) or is_done:
+            share = 100 if is_done and at + 1 == len(STEPS) else round((at + 1) * 100 / len(STEPS))
+            _report(client, name, step, "done", **fields, percentage=share)
+
+
+def _report(client: Client, name: str, step: str, status: str, **fields: object) -> None:
+    assert client.step(name, step, status, **fields).status == 201
+
+
+def more_of_a_host(server: Served, name: str) -> None:
+    """A bundle and an event of a host."""
+    bundle = {
+        "build": 1,
+        "kind": "host",
+        "name": f"{name}.tar.gz",
+        "key": name,
+        "size": 48_211,
+        "sha256": "0" * 64,
+        "is_indexed": True,
+        "verdict": "failed",
+        "reason": "crio-configure.service failed at line 41",
+    }
+    add(server, bundles, name, received_at=server.collector.now(), **bundle)
+    event = {"severity": "warning", "name": "upload", "message": "1 of 3 logs is missing"}
+    add(server, events, name, received_at=server.collector.now(), **event)
+
+
+def send_records(server: Served, host: str, **records: Sequence[Entry]) -> None:
+    """Entries of services, as a host sends them live."""
+    pieces = [
+        {
+            "service": service,
+            "file": "a",
+            "offset": 0,
+            "data": base64.b64encode(b"".join(entry.to_line() for entry in entries)).decode(),
+        }
+        for service, entries in records.items()
+    ]
+    reply = server.client("host", host).post(f"/api/v1/hosts/{host}/records", {"pieces": pieces})
+    assert reply.status == 200, reply.body
+
+
+def failed_services(began: float) -> dict[str, Sequence[Entry]]:
+    """Records of a host on which one service fails and others do not, by the time at which they began."""
+    at = began - START.timestamp()
+    return {
+        "crio-configure": [entry("service start", at), entry("service end", at + 2)],
+        "release-image": [
+            entry("service start", at + 3),
+            entry("stage start", at + 3, stage="pull"),
+            entry("stage end", at + 9, stage="pull"),
+            entry("service end", at + 9),
+        ],
+        "bootkube": failed_run("cvo-bootstrap", at + 9, error_message=_JOURNAL),
+        "kubelet": [entry("service start", at + 4)],
+    }

@@ -1,0 +1,223 @@
+"""Tokens, enrolment, hosts and builds over HTTP, and the log of what administrators did."""
+
+from pathlib import Path
+
+import pytest
+
+from service_record.collector.store import hosts
+from tests.collector.serving import Client, Served, served, settings_in
+
+NOW = 1_800_000_000.0
+DAY = 86_400.0
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = NOW
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def made(admin: Client, kind: str, scope: str = "", **fields: str) -> Client:
+    reply = admin.post("/api/v1/tokens", kind=kind, scope=scope, **fields)
+    assert reply.status == 201, reply.body
+    return Client(admin.url, reply.json["token"])
+
+
+def test_a_token_made_over_http_is_good_for_its_kind_and_nothing_else(server: Served) -> None:
+    admin = server.client("admin")
+
+    host = made(admin, "host", "Web1")
+
+    assert host.step("web1", "Disk setup").status == 201
+    assert host.step("web2", "Disk setup").status == 403
+    assert host.get("/api/v1/tokens").status == 403
+
+
+def test_a_list_of_tokens_holds_nothing_that_could_be_presented(server: Served) -> None:
+    admin = server.client("admin")
+    host = made(admin, "host", "web1", name="rack 2")
+
+    reply = admin.get("/api/v1/tokens")
+
+    assert [token["scope"] for token in reply.json["tokens"]] == ["", "web1"]
+    assert reply.json["tokens"][1]["name"] == "rack 2"
+    for token in (admin.token, host.token):
+        assert token.rpartition("_")[2].encode() not in reply.body
+
+
+def test_a_revoked_token_is_worth_nothing_at_once(server: Served) -> None:
+    admin = server.client("admin")
+    host = made(admin, "host", "web1")
+    assert host.step("web1", "Disk setup").status == 201
+
+    assert admin.ask("DELETE", f"/api/v1/tokens/{host.token.split('_')[1]}").status == 204
+
+    assert host.step("web1", "Disk setup").status == 401
+    assert admin.ask("DELETE", f"/api/v1/tokens/{host.token.split('_')[1]}").status == 404
+
+
+def test_a_token_ends_when_it_expires(tmp_path: Path) -> None:
+    clock = Clock()
+    with served(settings_in(tmp_path), clock) as server:
+        host = made(server.client("admin"), "host", "web1", expires="30d")
+        clock.now += 31 * DAY
+
+        assert host.step("web1", "Disk setup").status == 401
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"kind": "root"}, "one of host, group, reader, admin, enrolment"),
+        ({"kind": "host"}, "needs the host's name"),
+        ({"kind": "host", "scope": "../../etc/passwd"}, "a host's name has letters"),
+        ({"kind": "group", "scope": "dc1/../x"}, "a group's name has letters"),
+        ({"kind": "reader", "scope": "web1"}, "has no scope"),
+        ({"kind": "enrolment", "scope": "web1"}, "host:NAME or group:NAME"),
+        ({"kind": "reader", "expires": "soon"}, "soon"),
+    ],
+)
+def test_a_token_that_makes_no_sense_is_refused_with_what_would(
+    sqlite_server: Served, fields: dict[str, str], said: str
+) -> None:
+    reply = sqlite_server.client("admin").ask("POST", "/api/v1/tokens", form=fields)
+
+    assert reply.status == 400
+    assert said in reply.json["detail"]
+
+
+def test_an_enrolment_token_is_good_for_one_token_of_a_host(server: Served) -> None:
+    template = made(server.client("admin"), "enrolment", "group:dc1")
+
+    reply = template.post("/api/v1/enrol", host="web1", group="dc1/rack2")
+
+    assert (reply.status, reply.body[-1:]) == (201, b"\n")
+    host = Client(server.url, reply.body.decode().strip())
+    assert host.step("web1", "Disk setup").status == 201
+    assert host.step("web2", "Disk setup").status == 403
+    assert template.post("/api/v1/enrol", host="web2").status == 401
+
+
+def test_whoever_accepts_json_is_enrolled_in_json(sqlite_server: Served) -> None:
+    template = made(sqlite_server.client("admin"), "enrolment")
+
+    reply = template.ask(
+        "POST", "/api/v1/enrol", data={"host": "web1"}, headers={"Accept": "application/json"}
+    )
+
+    assert reply.json["host"] == "web1"
+    assert Client(sqlite_server.url, reply.json["token"]).step("web1", "Disk setup").status == 201
+
+
+@pytest.mark.parametrize(
+    ("scope", "host", "status"),
+    [
+        ("host:web1", "web1", 201),
+        ("host:web1", "web2", 403),
+        ("group:dc2", "web1", 403),  # it is in dc1
+        ("group:dc1", "web1", 201),
+        ("group:dc2", "new1", 201),
+        ("", "../etc", 400),
+    ],
+)
+def test_an_enrolment_is_for_the_hosts_of_its_scope(
+    server: Served, scope: str, host: str, status: int
+) -> None:
+    admin = server.client("admin")
+    assert admin.ask("PUT", "/api/v1/hosts/web1", data={"group": "dc1/rack2"}).status == 201
+
+    template = made(admin, "enrolment", scope)
+
+    assert template.post("/api/v1/enrol", host=host).status == status
+    if status == 403:  # it was not used up by that
+        allowed = "web1" if scope == "host:web1" else "new2"
+        assert template.post("/api/v1/enrol", host=allowed).status == 201
+
+
+def test_a_host_that_is_enrolled_is_in_the_group_of_the_enrolment(server: Served) -> None:
+    admin = server.client("admin")
+    host = Client(
+        server.url,
+        made(admin, "enrolment", "group:dc1").post("/api/v1/enrol", host="web1").body.decode().strip(),
+    )
+
+    host.step("web1", "Disk setup", group="dc9")
+
+    with server.collector.database.reading() as connection:
+        found = hosts.host(connection, "web1")
+    assert found is not None
+    assert found.summary.group == "dc1"
+
+
+def test_a_host_that_is_put_has_its_group_and_release_before_it_reports(server: Served) -> None:
+    admin = server.client("admin")
+
+    first = admin.ask("PUT", "/api/v1/hosts/Web1", data={"group": "dc1", "release": "9.6"})
+    again = admin.ask("PUT", "/api/v1/hosts/web1", data={"group": "dc2"})
+
+    assert (first.status, first.json) == (201, {"host": "web1", "created": True})
+    assert (again.status, again.json) == (200, {"host": "web1", "created": False})
+    with server.collector.database.reading() as connection:
+        found = hosts.host(connection, "web1")
+    assert found is not None
+    assert (found.summary.group, found.summary.release) == ("dc2", "9.6")
+
+
+def test_a_build_that_an_administrator_begins_is_that_of_the_next_steps(server: Served) -> None:
+    admin, host = server.client("admin"), server.client("host", "web1")
+    assert host.step("web1", "Disk setup", "init").json["build"] == 1
+
+    begun = admin.post("/api/v1/hosts/web1/builds", build="b2", action="rebuild")
+
+    assert (begun.status, begun.json) == (201, {"host": "web1", "build": 2})
+    assert host.step("web1", "Disk setup", "init").json["build"] == 2
+    assert admin.post("/api/v1/hosts/nobody/builds").status == 404
+
+
+def test_a_host_that_is_deleted_is_gone_with_its_tokens(server: Served) -> None:
+    admin = server.client("admin")
+    host = made(admin, "host", "web1")
+    host.step("web1", "Disk setup")
+
+    assert admin.ask("DELETE", "/api/v1/hosts/web1").status == 204
+
+    with server.collector.database.reading() as connection:
+        assert hosts.host(connection, "web1") is None
+    assert admin.ask("DELETE", "/api/v1/hosts/web1").status == 404
+
+
+def test_what_administrators_did_is_in_the_audit_log_latest_first(server: Served) -> None:
+    admin = server.client("admin")
+    template = made(admin, "enrolment", "host:web1", name="kickstart")
+    template.post("/api/v1/enrol", host="web1")
+    admin.ask("PUT", "/api/v1/hosts/web1", data={"group": "dc1"})
+    admin.post("/api/v1/hosts/web1/builds")
+    admin.ask("DELETE", "/api/v1/tokens/2")
+    admin.ask("DELETE", "/api/v1/hosts/web1")
+
+    reply = admin.get("/api/v1/audit")
+
+    done = [(entry["action"], entry["actor"]) for entry in reply.json["entries"]]
+    assert done == [
+        ("host delete", "token 1"),
+        ("token revoke", "token 1"),
+        ("build begin", "token 1"),
+        ("host put", "token 1"),
+        ("enrol", "token 2 (kickstart)"),
+        ("token create", "token 1"),
+    ]
+    latest = reply.json["entries"][0]["id"]
+    assert len(admin.get("/api/v1/audit", before=latest).json["entries"]) == 5
+    assert server.client("reader").get("/api/v1/audit").status == 403
+
+
+def test_nobody_but_an_administrator_administers(sqlite_server: Served) -> None:
+    for kind, scope in (("host", "web1"), ("group", "dc1"), ("reader", ""), ("enrolment", "")):
+        client = sqlite_server.client(kind, scope)
+        assert client.post("/api/v1/tokens", kind="admin").status == 403
+        assert client.ask("PUT", "/api/v1/hosts/web1", data={}).status == 403
+        assert client.ask("DELETE", "/api/v1/hosts/web1").status == 403
+        assert client.post("/api/v1/hosts/web1/builds").status == 403
+        assert client.ask("DELETE", "/api/v1/tokens/1").status == 403

@@ -1,0 +1,367 @@
+"""The calls of a boot reporter, answered as the assisted-service answers them."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import select
+
+from service_record.collector.assisted.rules import Installation, Refused, progressed
+from service_record.collector.assisted.stages import KNOWN, limit_of
+from service_record.collector.settings import Settings
+from service_record.collector.store.schema import events, hosts, steps
+from tests.assisted_installation import CONTROL_PLANE_IGNITION, LOCAL_IGNITION, STAGES, new_id
+from tests.assisted_rules import Asked, AssistedRules, Told
+from tests.collector.installing import Agent, Clock, Twin, map_host
+from tests.collector.serving import Served, served
+
+ROLES: dict[str, dict[str, Any]] = {
+    "master": {},
+    "worker": {"role": "worker"},
+    "bootstrap": {"bootstrap": True},
+    "single node": {"single_node": True},
+}
+JSON = {"content-type": "application/json"}
+
+
+@pytest.fixture(scope="module")
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(scope="module")
+def server(shared_settings: Settings, clock: Clock) -> Iterator[Served]:
+    """One for all tests here: each has hosts of its own."""
+    with served(shared_settings, clock) as running:
+        yield running
+
+
+@pytest.fixture
+def twin(server: Served, clock: Clock) -> Twin:
+    return Twin(server, clock)
+
+
+# As the assisted-service
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_stage_of_a_role_is_answered_and_told_as_the_assisted_service_does(
+    server: Served, clock: Clock, role: str
+) -> None:
+    twin = Twin(server, clock, ROLES[role])
+
+    for stage in [*STAGES[role], LOCAL_IGNITION, *STAGES[role], CONTROL_PLANE_IGNITION, "Joined", "Done"]:
+        ours, theirs = twin.progress({"current_stage": stage, "progress_info": "so far"})
+        assert (stage, ours.status) == (stage, theirs.status)
+        assert twin.stages()[0] == twin.stages()[1]
+
+
+BODIES: dict[str, object] = {
+    "another stage's name": {"current_stage": "rebooting"},
+    "no stage": {},
+    "unknown field": {"current_stage": "Rebooting", "percentage": 3},
+    "a list": [],
+    "no JSON": b"{",
+    "the same": {"current_stage": "Rebooting", "progress_info": ""},
+    "the same with news": {"current_stage": "Rebooting", "progress_info": LOCAL_IGNITION},
+    "the same at length": {"current_stage": "Rebooting", "progress_info": "é" * 2048},
+    "failed": {"current_stage": "Failed", "progress_info": "it broke"},
+}
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+def test_a_body_is_taken_or_refused_as_the_assisted_service_does(twin: Twin, body: object) -> None:
+    ours, theirs = twin.progress(body, JSON if isinstance(body, bytes) else None)
+
+    assert ours.status == theirs.status
+    assert twin.stages()[0] == twin.stages()[1]
+
+
+def test_a_body_that_calls_itself_something_else_is_refused(twin: Twin) -> None:
+    ours, theirs = twin.progress(b'{"current_stage": "Joined"}', {"content-type": "text/plain"})
+
+    assert (ours.status, theirs.status) == (400, 400)
+
+
+def test_a_host_that_failed_or_is_installed_changes_its_stage_no_more(twin: Twin) -> None:
+    for stage in ("Done", "Done", "Joined"):
+        ours, theirs = twin.progress({"current_stage": stage})
+        assert ours.status == theirs.status
+
+    assert twin.stages()[0] == twin.stages()[1]
+
+
+PATHS = {
+    "another infra-env": "/v2/infra-envs/{other}/hosts/{host}/progress",
+    "no id": "/v2/infra-envs/{infra_env}/hosts/web1/progress",
+}
+
+
+@pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)
+def test_a_path_to_no_such_host_is_answered_as_by_the_assisted_service(twin: Twin, path: str) -> None:
+    ids = {"infra_env": twin.host.infra_env_id, "host": twin.host.id, "other": new_id()}
+
+    ours, theirs = twin.ask("PUT", path.format(**ids), {"current_stage": "Joined"})
+
+    assert ours.status == theirs.status
+
+
+@pytest.mark.parametrize(
+    "query", ["", "?role=master", "?role=worker", "?role=king", "?status=installed", "?with-inventory=true"]
+)
+def test_a_list_is_filtered_as_by_the_assisted_service(twin: Twin, query: str) -> None:
+    ours, theirs = twin.ask("GET", f"/v2/clusters/{twin.host.cluster_id}/hosts{query}")
+
+    assert ours.status == theirs.status
+    if ours.status == 200:
+        assert len(ours.json) == len(json.loads(theirs.body))
+
+
+@pytest.mark.parametrize("state", ["requested", "collecting", "completed", "timeout", "", "done", None, 3])
+def test_the_collection_of_logs_is_told_as_to_the_assisted_service(twin: Twin, state: object) -> None:
+    path = f"/v2/infra-envs/{twin.host.infra_env_id}/hosts/{twin.host.id}/logs-progress"
+
+    ours, theirs = twin.ask("PUT", path, {"logs_state": state})
+
+    assert ours.status == theirs.status
+    assert twin.stages()[0] == twin.stages()[1]
+
+
+EVENT = {"severity": "info", "message": "m", "event_time": "2026-11-21T01:00:00Z"}
+EVENTS: dict[str, dict[str, object]] = {
+    "whole": {},
+    "no message": {"message": ""},
+    "no time": {"event_time": None},
+    "a severity of its own": {"severity": "bad"},
+    "a category of its own": {"category": "mine"},
+    "metrics": {"category": "metrics", "name": "reboots"},
+}
+
+
+@pytest.mark.parametrize("change", EVENTS.values(), ids=EVENTS)
+def test_an_event_is_taken_or_refused_as_by_the_assisted_service(
+    twin: Twin, change: dict[str, object]
+) -> None:
+    ours, theirs = twin.ask("POST", "/v2/events", EVENT | {"host_id": twin.host.id} | change)
+
+    assert ours.status == theirs.status
+
+
+# The same rules without a network, whatever comes
+
+
+@st.composite
+def reports(draw: st.DrawFn) -> list[tuple[str, str]]:
+    stage = st.sampled_from(sorted(KNOWN - {"Failed"}))
+    return draw(st.lists(st.tuples(stage, st.sampled_from(["", "a", "b"])), max_size=12))
+
+
+@given(role=st.sampled_from(sorted(ROLES)), told=reports())
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_any_order_of_stages_comes_to_the_same_in_both(role: str, told: list[tuple[str, str]]) -> None:
+    rules = AssistedRules(knows_boot_stages=True)
+    host = rules.add_host(**ROLES[role])
+    ours = Installation(
+        id=host.id,
+        cluster_id=str(host.cluster_id),
+        infra_env_id=host.infra_env_id,
+        role=host.role,
+        is_bootstrap=host.bootstrap,
+        is_single_node=role == "single node",
+        stage_started_at=0,
+        stage_updated_at=0,
+    )
+    path = f"/api/assisted-install/v2/infra-envs/{host.infra_env_id}/hosts/{host.id}/progress"
+    for stage, info in told:
+        body = {"current_stage": stage, "progress_info": info}
+        theirs = rules.answer(Asked("PUT", path, JSON, str(body).replace("'", '"').encode()))
+        status = 200
+        try:
+            ours = progressed(ours, body, 1)
+        except Refused as refused:
+            status = refused.status
+        assert isinstance(theirs, Told)
+        assert status == theirs.status
+        assert (ours.stage, ours.info, ours.status) == (host.stage, host.info, host.status)
+        assert ours.percentage == rules.percentage_of(host)
+
+
+def test_limits_are_those_that_the_assisted_service_waits() -> None:
+    minutes = {"Starting installation": 30, "Writing image to disk": 30, "Copying registry data to disk": 90}
+    minutes |= {"Rebooting": 40, "Waiting for ignition": 1440}
+
+    assert {stage: limit_of(stage) / 60 for stage in KNOWN} == {
+        stage: minutes.get(stage, 60) for stage in KNOWN
+    }
+    assert limit_of("Rebooting", is_single_node=True) == 80 * 60
+
+
+# Where it answers better
+
+
+@pytest.mark.parametrize("info", ["x" * 2049, "a\0b"])
+def test_words_that_cannot_be_stored_are_a_bad_request_and_no_fault_of_the_server(
+    twin: Twin, info: str
+) -> None:
+    assert twin.agent.put_stage("Rebooting", info).status == 400
+
+
+def test_an_event_that_is_too_long_is_refused_and_not_lost_in_silence(twin: Twin) -> None:
+    reply = twin.agent.ask("POST", "/v2/events", EVENT | {"host_id": twin.host.id, "message": "x" * 4097})
+
+    assert reply.status == 400
+
+
+# What comes of it
+
+
+def row_of(server: Served, name: str) -> Any:
+    with server.collector.database.reading() as connection:
+        return connection.execute(select(hosts).where(hosts.c.name == name)).one()
+
+
+def test_a_stage_is_how_far_the_host_has_come_and_a_step_of_its_build(
+    twin: Twin, server: Served, clock: Clock
+) -> None:
+    clock.now += 60
+    twin.agent.put_stage(LOCAL_IGNITION, "first boot")
+
+    row = row_of(server, twin.name)
+    assert (row.percentage, row.message, row.updated_at) == (60.0, f"{LOCAL_IGNITION}: first boot", clock.now)
+    assert (row.action, row.build, row.due_at) == ("install", 1, 0)
+    with server.collector.database.reading() as connection:
+        (step,) = connection.execute(select(steps).where(steps.c.host_id == row.id))
+    assert (step.label, step.name, step.percentage) == ("booted_with_local_ignition", LOCAL_IGNITION, 60.0)
+
+
+def test_a_host_that_is_done_has_a_build_that_is_complete(twin: Twin, server: Served) -> None:
+    twin.agent.put_stage("Done")
+
+    row = row_of(server, twin.name)
+    assert (row.percentage, row.ended_at) == (100.0, server.collector.now())
+
+
+def test_a_host_that_does_not_come_back_from_its_reboot_waits_for_somebody_until_it_does(
+    twin: Twin, clock: Clock
+) -> None:
+    clock.now += 40 * 60 + 1
+    (late,) = twin.agent.listed()
+    assert (late["status"], late["progress"]["stage_timed_out"]) == ("installing-pending-user-action", True)
+
+    assert twin.agent.put_stage(LOCAL_IGNITION).status == 200
+    (back,) = twin.agent.listed()
+    assert (back["status"], back["progress"]["stage_timed_out"]) == ("installing-in-progress", False)
+
+
+def test_an_event_is_kept_with_its_host(twin: Twin, server: Served) -> None:
+    twin.agent.ask("POST", "/v2/events", EVENT | {"host_id": twin.host.id, "name": "reboots"})
+
+    of = row_of(server, twin.name).id
+    with server.collector.database.reading() as connection:
+        (event,) = connection.execute(
+            select(events).where(events.c.name == "reboots", events.c.host_id == of)
+        )
+    assert (event.severity, event.name, event.message) == ("info", "reboots", "m")
+
+
+# Who may
+
+
+def test_a_host_makes_itself_known_with_its_first_question(server: Served) -> None:
+    host = AssistedRules().add_host()
+    agent = Agent(server.client("host", host.id), host)
+
+    (seen,) = agent.listed()
+
+    assert (seen["id"], seen["status"], seen["role"]) == (host.id, "installing-in-progress", "master")
+    assert seen["progress"]["current_stage"] == "Rebooting"
+    assert agent.put_stage(LOCAL_IGNITION).status == 200
+    assert row_of(server, host.id).message == LOCAL_IGNITION
+    assert len(agent.listed()) == 1
+
+
+def test_a_host_that_comes_into_another_cluster_begins_anew(server: Served) -> None:
+    host = AssistedRules().add_host()
+    agent = Agent(server.client("host", host.id), host)
+    agent.listed()
+    agent.put_stage("Done")
+    host.cluster_id = new_id()
+
+    (seen,) = agent.listed()
+
+    assert seen["progress"]["current_stage"] == "Rebooting"
+    assert row_of(server, host.id).build == 2
+
+
+def test_a_key_is_taken_as_the_agents_send_it(server: Served) -> None:
+    host = AssistedRules().add_host()
+    client = server.client("host", host.id)
+    key = {"X-Secret-Key": client.token}
+
+    listed = server.stranger.ask(
+        "GET", f"/api/assisted-install/v2/clusters/{host.cluster_id}/hosts", headers=key
+    )
+
+    assert (listed.status, len(listed.json)) == (200, 1)
+
+
+def test_nobody_is_told_or_may_tell_of_the_host_of_another(server: Served, twin: Twin) -> None:
+    other = Agent(server.client("host", "web2"), twin.host)
+
+    assert other.listed() == []
+    assert other.put_stage("Joined").status == 403
+    assert other.ask("POST", "/v2/events", EVENT | {"host_id": twin.host.id}).status == 403
+    assert Agent(server.stranger, twin.host).put_stage("Joined").status == 401
+    assert Agent(server.client("reader"), twin.host).put_stage("Joined").status == 403
+    assert Agent(server.client("enrolment"), twin.host).put_stage("Joined").status == 403
+
+
+def test_a_cluster_that_is_not_known_has_no_hosts(server: Served) -> None:
+    reply = server.client("admin").get(f"/api/assisted-install/v2/clusters/{new_id()}/hosts")
+
+    assert (reply.status, reply.json) == (200, [])
+
+
+def test_a_refusal_has_the_form_of_the_assisted_service(twin: Twin) -> None:
+    reply = twin.agent.put_stage("Installing")
+
+    assert reply.json == {
+        "code": "409",
+        "href": "",
+        "id": 409,
+        "kind": "Error",
+        "reason": 'Can\'t assign lower stage "Installing" after host has been in stage "Rebooting"',
+    }
+
+
+def test_an_id_belongs_to_one_host(server: Served) -> None:
+    host = AssistedRules().add_host()
+
+    assert map_host(server, "mapped1", host).status == 201
+    assert map_host(server, "mapped1", host).status == 200
+    assert map_host(server, "mapped2", host).status == 409
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"id": "web1"},
+        {"id": new_id()},
+        {"cluster_id": new_id()},
+        {"id": new_id(), "cluster_id": new_id(), "infra_env_id": "x"},
+        {"id": new_id(), "cluster_id": new_id(), "role": "king"},
+        {"id": 3, "cluster_id": new_id()},
+    ],
+)
+def test_a_host_is_not_mapped_to_half_a_thing(server: Served, said: dict[str, object]) -> None:
+    assert server.client("admin").ask("PUT", "/api/v1/hosts/mapped3", data=said).status == 400
+
+
+def test_a_host_stays_in_its_stage_when_it_is_mapped_again(twin: Twin, server: Served) -> None:
+    twin.agent.put_stage(LOCAL_IGNITION)
+    map_host(server, twin.name, twin.host)
+
+    assert twin.agent.listed()[0]["progress"]["current_stage"] == LOCAL_IGNITION

@@ -1,0 +1,138 @@
+"""Backups of a collector that serves, and collectors made of them."""
+
+import io
+import stat
+import subprocess
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from service_record.collector.backup import BackupError, back_up, restore
+from service_record.collector.settings import Settings
+from tests.collector.commands import collector_command
+from tests.collector.postgresql import Cluster
+from tests.collector.serving import Client, served, settings_in
+
+
+def tar_of(file: Path, **members: bytes | tarfile.TarInfo) -> Path:
+    with tarfile.open(file, "w") as tar:
+        for name, what in members.items():
+            if isinstance(what, tarfile.TarInfo):
+                tar.addfile(what)
+                continue
+            member = tarfile.TarInfo(name.replace("__", "/"))
+            member.size = len(what)
+            tar.addfile(member, io.BytesIO(what))
+    return file
+
+
+def test_what_is_acknowledged_before_a_backup_is_there_after_a_restore(tmp_path: Path) -> None:
+    file, anew = tmp_path / "backup.tar", tmp_path / "anew"
+    with served(settings_in(tmp_path)) as server:
+        host = server.client("host", "web1")
+        upload = tmp_path / "upload"
+        upload.write_bytes(b"a bundle")
+        server.collector.objects.put("web1/one", upload)
+        host.step("web1", "Disk setup", "init")
+
+        made = collector_command("backup", file, "--data", tmp_path / "data")
+
+        assert made.status == 0, made.err
+        host.step("web1", "After the backup", "init")
+
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    done = collector_command("restore", file, "--data", anew / "data")
+    assert done.status == 0, done.err
+    with served(settings_in(anew)) as server:
+        again = Client(server.url, host.token).step("web1", "Disk setup", "done")
+        assert (again.status, again.json["id"]) == (201, 2)
+        assert b"".join(server.collector.objects.read("web1/one")) == b"a bundle"
+        entries = server.client("admin").get("/api/v1/audit").json["entries"]
+    assert [entry["action"] for entry in entries] == ["restore"]
+
+
+def test_a_backup_overwrites_no_file_and_a_restore_no_collector(tmp_path: Path) -> None:
+    file = tmp_path / "backup.tar"
+    with served(settings_in(tmp_path)):
+        back_up(tmp_path / "data", file)
+        with pytest.raises(BackupError, match="nothing is overwritten"):
+            back_up(tmp_path / "data", file)
+        with pytest.raises(BackupError, match="not empty"):
+            restore(file, tmp_path / "data")
+
+
+def test_where_there_is_no_database_there_is_no_backup(tmp_path: Path) -> None:
+    told = collector_command("backup", tmp_path / "backup.tar", "--data", tmp_path)
+
+    assert told.status == 3
+    assert "pg_dump" in told.err
+    assert not (tmp_path / "backup.tar").exists()
+
+
+def link() -> tarfile.TarInfo:
+    member = tarfile.TarInfo("objects/link")
+    member.type, member.linkname = tarfile.SYMTYPE, "/etc/passwd"
+    return member
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"collector.sqlite": b""},
+        {"backup.json": b"{}"},
+        {"backup.json": b"{}", "collector.sqlite": b"no database at all, but long enough to be one"},
+        {"backup.json": b"{}", "objects__..__..__..__escaped": b"x"},
+        {"backup.json": b"{}", "__etc__escaped": b"x"},
+        {"backup.json": b"{}", "escaped": b"x"},
+        {"backup.json": b"{}", "link": link()},
+    ],
+    ids=["no manifest", "no database", "damaged", "above", "absolute", "strange", "link"],
+)
+def test_what_is_no_backup_leaves_nothing_behind(
+    tmp_path: Path, members: dict[str, bytes | tarfile.TarInfo]
+) -> None:
+    file = tar_of(tmp_path / "backup.tar", **members)
+
+    told = collector_command("restore", file, "--data", tmp_path / "here" / "data")
+
+    assert told.status == 3
+    assert told.err.startswith("Error: ")
+    assert list((tmp_path / "here").iterdir()) == []
+    assert not (tmp_path / "escaped").exists()
+
+
+def test_a_backup_that_ends_early_is_none(tmp_path: Path) -> None:
+    file = tmp_path / "backup.tar"
+    with served(settings_in(tmp_path)):
+        back_up(tmp_path / "data", file)
+    whole = file.read_bytes()
+    file.write_bytes(whole[: len(whole) // 2])
+
+    with pytest.raises(BackupError):
+        restore(file, tmp_path / "anew")
+    assert not (tmp_path / "anew").exists()
+
+
+def test_a_dump_of_postgresql_restores_all_that_was_acknowledged(
+    tmp_path: Path, postgresql_settings: Settings, cluster: Cluster
+) -> None:
+    dump = tmp_path / "collector.dump"
+    with served(postgresql_settings) as server:
+        host = server.client("host", "web1")
+        host.step("web1", "Disk setup", "init")
+        run(cluster, "pg_dump", "--format=custom", f"--file={dump}", postgresql_settings.database)
+
+    with cluster.database() as url:
+        run(cluster, "pg_restore", "--clean", "--if-exists", "--no-owner", f"--dbname={url}", str(dump))
+        with served(replace(postgresql_settings, database=url)) as server:
+            again = Client(server.url, host.token).step("web1", "Disk setup", "done")
+    assert (again.status, again.json["id"], again.json["build"]) == (201, 2, 1)
+
+
+def run(cluster: Cluster, program: str, *arguments: str) -> None:
+    done = subprocess.run(
+        [cluster.programs / program, *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,205 @@
+"""The pages in Chromium: live, by keyboard, without a script, on a phone, in the dark, in hostile hands."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlencode
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, Request, expect
+
+from service_record.collector.store.schema import bundles, events
+from tests.builders import failed_run
+from tests.collector import browsing, shown_fleet
+from tests.collector.browsing import analysed
+from tests.collector.chromium import chromium, signed_in
+from tests.collector.contrast import faint_texts
+from tests.collector.hostile import PAYLOADS
+from tests.collector.serving import Served, served, settings_in
+
+PHONE: Final = {"viewport": {"width": 360, "height": 740}, "device_scale_factor": 2}
+FAILED, LOOPING = "web03.dc2.example.com", "web07.dc2.example.com"
+WHOLE: Final = (
+    "/login",
+    "/",
+    f"/hosts/{FAILED}",
+    f"/hosts/{FAILED}/analysis",
+    f"/hosts/{LOOPING}",
+    "/statistics?by=group&by=release",
+)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Thirty hosts."""
+    with served(settings_in(tmp_path_factory.mktemp("fleet"))) as server:
+        shown_fleet.fill(server)
+        shown_fleet.more_of_a_host(server, FAILED)
+        shown_fleet.send_records(server, FAILED, **shown_fleet.failed_services(server.collector.now() - 20))
+        analysed(browsing.signed_in(server), FAILED)
+        yield server
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Served]:
+    """A collector of this test's own, with SQLite: a browser sees no difference."""
+    with served(settings_in(tmp_path)) as running:
+        yield running
+
+
+def test_a_change_is_on_the_page_without_loading_it_again(browser: Browser, server: Served) -> None:
+    host = server.client("host", "web1")
+    host.step("web1", "Disk setup", "init", percentage=10)
+    with signed_in(browser, server) as page:
+        page.evaluate("document.title = 'not loaded again'")
+        row = page.locator("[data-row=web1]")
+        expect(row.locator(".percent")).to_have_text("10 %")
+        row.locator("a").focus()
+
+        host.step("web1", "Disk setup", "done", percentage=40)
+        expect(row.locator(".percent")).to_have_text("40 %")
+        expect(row.locator("a")).to_be_focused()
+
+        server.client("host", "web2").step("web2", "Disk setup", "failed", logs="no disk")
+        expect(page.locator("[data-row=web2] .word")).to_have_text("✗ failed")
+        expect(page.get_by_role("status")).to_have_text("2 hosts: 1 failed, 1 progressing")
+        assert page.title() == "not loaded again"
+
+
+def test_a_page_says_that_it_is_paused_and_catches_up_afterwards(browser: Browser, server: Served) -> None:
+    host = server.client("host", "web1")
+    host.step("web1", "Disk setup", "init", percentage=10)
+    with signed_in(browser, server) as page:
+        page.get_by_role("link", name="web1").click()
+        state = page.locator("[data-live-state]")
+        expect(state).to_have_text("Live")
+        page.get_by_role("button", name="Pause").click()
+        expect(state).to_have_text("Paused")
+
+        host.step("web1", "Disk setup", "done", percentage=40)
+        page.get_by_role("button", name="Pause").click()
+
+        expect(state).to_have_text("Live")
+        expect(page.locator(".percent")).to_have_text("40 %")
+        expect(page.get_by_role("status")).to_contain_text("web1: progressing: Disk setup was done")
+
+
+def test_everything_can_be_done_by_keyboard(browser: Browser, fleet: Served) -> None:
+    with signed_in(browser, fleet) as page:
+        page.keyboard.press("Tab")
+        expect(page.get_by_role("link", name="Skip to the contents")).to_be_focused()
+        page.keyboard.press("Enter")
+        for _ in range(3):  # pause, refresh, group
+            page.keyboard.press("Tab")
+        page.keyboard.type("dc2")
+        page.keyboard.press("Tab")
+        page.keyboard.type("web0*")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/?group=dc2&machine=web0*")
+
+        page.get_by_role("link", name="1 failed").focus()
+        page.keyboard.press("Enter")
+        page.wait_for_url("**verdict=failed")
+        expect(page.locator("[data-row]")).to_have_count(1)
+        page.get_by_role("link", name=FAILED).focus()
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", name="Failure")).to_be_visible()
+
+        shown = page.get_by_text("The same as a table")
+        shown.focus()
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("rowheader", name="Disk setup").first).to_be_visible()
+
+
+def test_without_a_script_pages_are_whole(browser: Browser, fleet: Served) -> None:
+    with signed_in(browser, fleet, java_script_enabled=False) as page:
+        expect(page.locator("[data-row]")).to_have_count(30)
+        page.get_by_role("link", name="1 looping").click()
+        expect(page.locator(".reason")).to_contain_text("Kickstart download")
+        expect(page.locator(".ago")).to_contain_text("ago")
+        page.get_by_role("link", name="Refresh").click()
+        page.get_by_role("link", name=LOOPING).click()
+        expect(page.get_by_role("heading", name="Build 1")).to_be_visible()
+        page.get_by_role("button", name="Sign out").click()
+        page.wait_for_url("**/login")
+
+
+def test_no_page_is_wider_than_a_phone(browser: Browser, fleet: Served) -> None:
+    with signed_in(browser, fleet, **PHONE) as page:
+        for path in WHOLE:
+            page.goto(fleet.url + path)
+            assert page.evaluate("document.documentElement.scrollWidth") == 360, path
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_texts_stand_out_from_their_ground(browser: Browser, fleet: Served, scheme: str) -> None:
+    with signed_in(browser, fleet, color_scheme=scheme) as page:
+        for path in WHOLE:
+            page.goto(fleet.url + path)
+            assert faint_texts(page) == [], path
+
+
+def test_nothing_that_a_host_says_runs_in_a_page(browser: Browser, server: Served) -> None:
+    admin = server.client("admin")
+    for number, payload in enumerate(PAYLOADS):
+        said = {"action": payload, "group": payload, "release": payload, "build": payload, "boot": payload}
+        admin.step(f"web{number}", payload, "init", label=payload, **said)
+        admin.step(f"web{number}", payload, "failed", logs=payload, label=payload, **said)
+        admin.step(f"web{number}", "status", payload, percentage=payload, **said)
+        shown_fleet.judge(server, f"web{number}", "failed", payload)
+        bundle = {"build": 1, "kind": "host", "name": payload, "key": str(number), "size": 1, "sha256": ""}
+        bundle |= {"reason": payload, "left_out": payload, "boots": payload, "verdict": payload[:16]}
+        shown_fleet.add(server, bundles, f"web{number}", received_at=1.0, **bundle)
+        event = {"severity": payload[:16], "name": payload, "message": payload}
+        shown_fleet.add(server, events, f"web{number}", received_at=1.0, **event)
+    records = {payload.replace("/", "-"): failed_run(payload, error_message=payload) for payload in PAYLOADS}
+    shown_fleet.send_records(server, "web0", **records)
+    with signed_in(browser, server) as page:
+        harm = _watched(page, server.url)
+        page.goto(f"{server.url}/hosts/web0")
+        expect(page.get_by_role("heading", name="Root cause")).to_be_visible()  # it comes when it is made
+        paths = ["/", "/statistics", "/hosts/web0/analysis"]
+        for path in paths + [f"/hosts/web{number}" for number in range(len(PAYLOADS))]:
+            page.goto(server.url + path)
+            for details in page.locator("details").all():
+                details.evaluate("element => element.open = true")
+        asked = [(name, payload) for payload in PAYLOADS for name in ("group", "machine", "release", "next")]
+        for path in ("/", "/statistics", "/login", "/events/nothing"):
+            page.goto(f"{server.url}{path}?{urlencode(asked)}")
+
+        page.goto(server.url)  # and as news
+        expect(page.locator("[data-live-state]")).to_have_text("Live")
+        admin.step("web0", f"news {PAYLOADS[1]}", "done", logs=PAYLOADS[1])
+        expect(page.locator("[data-row=web0] .message")).to_contain_text(f"news {PAYLOADS[1]}")
+
+        assert harm == []
+        assert page.evaluate("window.harmed") is None
+
+
+def _watched(page: Page, home: str) -> list[str]:
+    """What is filled with every sign of a script of somebody else's, and of a breach of the policy."""
+    harm: list[str] = []
+
+    def look(message: ConsoleMessage) -> None:
+        if message.type == "error" and "404" not in message.text:
+            harm.append(message.text)
+
+    def follow(request: Request) -> None:
+        if not request.url.startswith(home):
+            harm.append(request.url)
+
+    def refuse(dialog: Dialog) -> None:
+        harm.append(dialog.message)
+        dialog.dismiss()
+
+    page.on("console", look)
+    page.on("pageerror", lambda error: harm.append(str(error)))
+    page.on("dialog", refuse)
+    page.on("request", follow)
+    return harm

@@ -1,0 +1,329 @@
+"""Bundles of hosts: kept as they came, looked into where they can harm nobody, handed out again."""
+
+import gzip
+import hashlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import pytest
+from sqlalchemy import select, update
+
+from service_record.collector.confined import Allowed
+from service_record.collector.opening import look_into
+from service_record.collector.settings import Settings
+from service_record.collector.store.schema import bundle_services, bundles, hosts
+from tests.archives import member, record, tar
+from tests.assisted_installation import new_id
+from tests.assisted_rules import BASE_PATH, AssistedRules
+from tests.builders import BOOT_ID, entry, failed_run
+from tests.collector.installing import Agent, form, map_host
+from tests.collector.serving import Served, served, settings_in
+
+T = TypeVar("T")
+MOST = 1 << 20
+FAILED = gzip.compress(tar(record("bootkube", *failed_run("pull")), record("crio", entry())))
+
+
+@pytest.fixture(scope="module")
+def server(shared_settings: Settings) -> Iterator[Served]:
+    """One for all tests here: each has hosts of its own."""
+    with served(replace(shared_settings, most_bundle=MOST)) as running:
+        yield running
+
+
+@pytest.fixture
+def agent(server: Served) -> Agent:
+    """Of a host that nobody knows yet."""
+    host = AssistedRules().add_host()
+    return Agent(server.client("host", host.id), host)
+
+
+def eventually(look: Callable[[], T | None]) -> T:
+    """What a look comes to, as soon as it comes to anything."""
+    until = time.monotonic() + 60
+    while (found := look()) is None:
+        assert time.monotonic() < until, "it did not come"
+        time.sleep(0.02)
+    return found
+
+
+def rows(server: Served, host: str) -> list[Any]:
+    with server.collector.database.reading() as connection:
+        wanted = select(bundles).join(hosts).where(hosts.c.name == host).order_by(bundles.c.id)
+        return list(connection.execute(wanted))
+
+
+def indexed(server: Served, host: str) -> Any:
+    """The latest bundle of a host, once somebody has looked into it."""
+
+    def look() -> Any:
+        found = rows(server, host)
+        return found[-1] if found and found[-1].is_indexed else None
+
+    return eventually(look)
+
+
+def test_a_bundle_is_kept_as_it_came_before_it_is_acknowledged(server: Served, agent: Agent) -> None:
+    reply = agent.upload(FAILED, name="boot.tar.gz")
+
+    (row,) = rows(server, agent.host.id)
+    assert (reply.status, reply.body) == (204, b"")
+    assert (row.kind, row.name, row.size) == ("host_boot", "boot.tar.gz", len(FAILED))
+    assert row.sha256 == hashlib.sha256(FAILED).hexdigest()
+    assert b"".join(server.collector.objects.read(row.key)) == FAILED
+
+
+def test_its_records_tell_of_the_host(server: Served, agent: Agent) -> None:
+    agent.upload(FAILED)
+
+    row = indexed(server, agent.host.id)
+
+    assert (row.verdict, row.boots, row.left_out) == ("failed", BOOT_ID, "")
+    assert row.reason.startswith("failed: bootkube in stage pull")
+    with server.collector.database.reading() as connection:
+        found = connection.execute(
+            select(bundle_services).where(bundle_services.c.bundle_id == row.id).order_by("service")
+        )
+        assert [(one.service, one.entries, one.outcome, one.stage) for one in found] == [
+            ("bootkube", 4, "failure", "pull"),
+            ("crio", 1, "running", ""),
+        ]
+        verdict = connection.execute(
+            select(hosts.c.records_verdict).where(hosts.c.name == agent.host.id)
+        ).scalar_one()
+    assert b'"verdict":"failed"' in verdict
+    assert b'"service":"bootkube","stage":"pull"' in verdict
+
+
+def test_a_bundle_of_an_earlier_moment_does_not_unsay_what_a_later_one_said(
+    server: Served, agent: Agent
+) -> None:
+    agent.upload(FAILED)
+    indexed(server, agent.host.id)
+    with server.collector.database.changing() as connection:
+        late = update(hosts).where(hosts.c.name == agent.host.id)
+        connection.execute(
+            late.values(records_verdict=b'{"verdict":"succeeded","reason":"","at":9999999999.0}')
+        )
+    agent.upload(gzip.compress(tar(record("crio", *failed_run()))))
+    indexed(server, agent.host.id)
+
+    with server.collector.database.reading() as connection:
+        kept = connection.execute(
+            select(hosts.c.records_verdict).where(hosts.c.name == agent.host.id)
+        ).scalar_one()
+    assert b"succeeded" in kept
+
+
+def test_the_same_bundle_again_is_acknowledged_and_kept_once(server: Served, agent: Agent) -> None:
+    replies = [agent.upload(FAILED).status for _ in range(2)]
+
+    kept = list(server.collector.objects.keys(agent.host.id))
+    assert (replies, len(rows(server, agent.host.id)), len(kept)) == ([204, 204], 1, 1)
+
+
+def test_a_question_whether_logs_are_taken_is_answered_and_not_kept(server: Served, agent: Agent) -> None:
+    assert agent.upload(b"asked", name="probe.tar.gz").status == 204
+    assert rows(server, agent.host.id) == []
+
+
+def test_logs_of_the_host_are_collecting_until_it_says_that_this_was_all(
+    server: Served, agent: Agent
+) -> None:
+    agent.listed()
+    agent.upload(FAILED, logs_type="host")
+    assert agent.listed()[0]["logs_info"] == "collecting"
+
+    path = f"/v2/infra-envs/{agent.host.infra_env_id}/hosts/{agent.host.id}/logs-progress"
+    assert agent.ask("PUT", path, {"logs_state": "completed"}).status == 204
+    assert agent.listed()[0]["logs_info"] == "completed"
+
+
+def test_a_host_that_is_mapped_has_its_bundles_under_its_name(server: Served) -> None:
+    host = AssistedRules().add_host()
+    map_host(server, "mapped1", host)
+
+    assert Agent(server.client("host", "mapped1"), host).upload(FAILED).status == 204
+    assert len(rows(server, "mapped1")) == 1
+
+
+def test_a_token_of_a_group_sends_the_bundle_of_a_host_that_nobody_knows_yet(server: Served) -> None:
+    host = AssistedRules().add_host()
+
+    assert Agent(server.client("group", "dc1"), host).upload(FAILED).status == 204
+    with server.collector.database.reading() as connection:
+        assert connection.execute(select(hosts.c.group).where(hosts.c.name == host.id)).scalar() == "dc1"
+    assert Agent(server.client("group", "dc2"), host).upload(FAILED).status == 403
+
+
+# Refused before anything is written
+
+
+QUERIES = {
+    "another type": {"logs_type": "node-boot"},
+    "logs of the cluster": {"logs_type": "controller"},
+    "no host": {"host_id": ""},
+    "a host's name": {"host_id": "web1"},
+}
+
+
+@pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
+def test_a_bundle_of_nothing_that_is_known_is_refused(agent: Agent, query: dict[str, str]) -> None:
+    assert agent.upload(FAILED, **query).status == 400
+
+
+def test_a_bundle_of_another_host_is_refused(server: Served, agent: Agent) -> None:
+    assert agent.upload(FAILED, host_id=new_id()).status == 403
+    assert Agent(server.client("reader"), agent.host).upload(FAILED).status == 403
+    assert Agent(server.stranger, agent.host).upload(FAILED).status == 401
+    assert Agent(server.client("admin"), agent.host).upload(FAILED).status == 404
+
+
+def test_a_bundle_of_another_cluster_is_refused(server: Served, agent: Agent) -> None:
+    agent.listed()
+    agent.host.cluster_id = new_id()
+
+    assert agent.upload(FAILED).status == 404
+
+
+def logs_of(agent: Agent) -> str:
+    return f"/v2/clusters/{agent.host.cluster_id}/logs?logs_type=host_boot&host_id={agent.host.id}"
+
+
+def forms() -> dict[str, tuple[bytes, dict[str, str]]]:
+    whole, headers = form(FAILED)
+    return {
+        "no form": (FAILED, {"content-type": "application/gzip"}),
+        "no boundary": (whole, {"content-type": "multipart/form-data"}),
+        "another part": form(FAILED, part="file"),
+        "cut off": (whole[:200], headers),
+        "another boundary": (whole, {"content-type": "multipart/form-data; boundary=other"}),
+        "empty": (b"", headers),
+    }
+
+
+@pytest.mark.parametrize("kind", forms())
+def test_a_body_without_a_whole_file_is_refused_and_leaves_nothing(
+    server: Served, agent: Agent, kind: str
+) -> None:
+    body, headers = forms()[kind]
+
+    assert agent.ask("POST", logs_of(agent), body, headers).status == 400
+    assert rows(server, agent.host.id) == []
+    assert list((server.collector.settings.data / "incoming").glob("upload-*")) == []
+
+
+def test_a_bundle_that_is_too_long_is_refused(server: Served, agent: Agent) -> None:
+    assert agent.upload(bytes(MOST + 1)).status == 413
+    assert agent.upload(bytes(MOST)).status == 204
+
+
+def test_the_name_of_a_bundle_is_only_a_name(server: Served, agent: Agent) -> None:
+    agent.upload(FAILED, name="../../etc/<script>\x07.tar.gz")
+
+    (row,) = rows(server, agent.host.id)
+    reader = server.client("reader")
+    reply = reader.get(f"/api/v1/hosts/{agent.host.id}/bundles/{row.id}")
+    assert row.name == "<script> .tar.gz"
+    assert reply.headers["content-disposition"] == (
+        f'attachment; filename="{agent.host.id}-{row.id}-_script_.tar.gz"'
+    )
+
+
+# Handed out again
+
+
+def test_a_reader_lists_and_downloads_bundles(server: Served, agent: Agent) -> None:
+    agent.upload(FAILED)
+    number = indexed(server, agent.host.id).id
+    reader = server.client("reader")
+    path = f"/api/v1/hosts/{agent.host.id}/bundles"
+
+    (listed,) = reader.get(path).json["bundles"]
+    reply = reader.get(f"{path}/{number}")
+
+    assert (listed["id"], listed["verdict"], listed["kind"]) == (number, "failed", "host_boot")
+    assert (reply.status, reply.body) == (200, FAILED)
+    assert reply.headers["x-content-type-options"] == "nosniff"
+    assert reply.headers["content-disposition"].startswith("attachment;")
+
+
+@pytest.mark.parametrize("number", ["0", "999999", "x", "9" * 40, "²"])
+def test_a_bundle_that_is_not_there_is_not_found(server: Served, agent: Agent, number: str) -> None:
+    assert server.client("reader").get(f"/api/v1/hosts/web1/bundles/{quote(number)}").status == 404
+    assert server.client("reader").get("/api/v1/hosts/nobody/bundles").status == 404
+
+
+def test_a_host_reads_no_bundles(server: Served, agent: Agent) -> None:
+    agent.upload(FAILED)
+    (row,) = rows(server, agent.host.id)
+
+    assert agent.client.get(f"/api/v1/hosts/{agent.host.id}/bundles/{row.id}").status == 403
+    assert agent.client.get(f"/api/v1/hosts/{agent.host.id}/bundles").status == 403
+
+
+# Whatever is in them
+
+
+def test_what_was_not_looked_into_is_after_the_next_start(tmp_path: Path) -> None:
+    host = AssistedRules().add_host()
+    with served(settings_in(tmp_path)) as first:
+        Agent(first.client("host", host.id), host).upload(FAILED)
+        number = indexed(first, host.id).id
+        with first.collector.database.changing() as connection:
+            connection.execute(update(bundles).values(is_indexed=False, verdict=""))
+
+    with served(settings_in(tmp_path)) as second:
+        row = indexed(second, host.id)
+
+    assert (row.id, row.verdict) == (number, "failed")
+
+
+HOSTILE = {
+    "no archive": b"nothing",
+    "cut off": FAILED[:100],
+    "names that climb": gzip.compress(tar(member("../../../etc/passwd", b"x"), record("crio", entry()))),
+    "zeros": gzip.compress(tar(member("bootstrap/services/big.json", bytes(80 << 20)))),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_bundle_of_anybody_is_read_as_far_as_it_can_be(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "bundle"
+    path.write_bytes(HOSTILE[kind])
+
+    seen = look_into(path)
+
+    assert seen.left_out or seen.services
+    assert all(found.service != "passwd" for found in seen.services)
+
+
+@pytest.mark.parametrize("allowed", [Allowed(memory=96 << 20), Allowed(seconds=0)])
+def test_a_bundle_that_takes_too_much_is_told_so(tmp_path: Path, allowed: Allowed) -> None:
+    path = tmp_path / "bundle"
+    lines = b"".join(piece.to_line() for piece in failed_run())
+    path.write_bytes(gzip.compress(tar(member("bootstrap/services/big.json", lines * 20_000)), 1))
+
+    seen = look_into(path, allowed)
+
+    assert seen.services == ()
+    assert seen.left_out[0].startswith("not read: ")
+
+
+def test_a_sender_that_falls_silent_is_let_go(tmp_path: Path) -> None:
+    host = AssistedRules().add_host()
+    with served(settings_in(tmp_path, seconds=0.2)) as running:
+        agent = Agent(running.client("host", host.id), host)
+        body, headers = form(FAILED)
+        reply = agent.ask("POST", logs_of(agent), body, {**headers, "Content-Length": str(len(body) + 10)})
+
+    assert reply.status == 408
+
+
+def test_no_path_of_the_assisted_service_is_answered_that_a_reporter_does_not_call(agent: Agent) -> None:
+    for method, path in [("POST", "/v2/infra-envs/x/hosts"), ("GET", "/v2/clusters"), ("GET", "/v2/events")]:
+        assert agent.client.ask(method, BASE_PATH + path).status in {404, 405}

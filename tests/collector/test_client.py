@@ -1,0 +1,105 @@
+"""What asks a collector, against one that serves."""
+
+from pathlib import Path
+
+import pytest
+
+from service_record.collector_client import (
+    TOKEN_VARIABLE,
+    Address,
+    CollectorClient,
+    CollectorError,
+    address_of,
+    connect,
+    host_path,
+    is_collector,
+    read_token,
+)
+from tests.collector.serving import Served
+
+
+@pytest.mark.parametrize(
+    ("place", "url", "host"),
+    [
+        ("collector://c.example/web1", "https://c.example:8474", "web1"),
+        ("collector://c.example:443/web1", "https://c.example:443", "web1"),
+        ("collector://c.example", "https://c.example:8474", ""),
+        ("collector://127.0.0.1:9000/web1", "http://127.0.0.1:9000", "web1"),
+        ("collector://localhost/web1", "http://localhost:8474", "web1"),
+        ("collector://[::1]:9000/web1", "http://[::1]:9000", "web1"),
+        ("collector+http://c.example:9000/web1", "http://c.example:9000", "web1"),
+        ("collector+https://127.0.0.1:9000/web1", "https://127.0.0.1:9000", "web1"),
+        ("collector://c.example/below/it/web1", "https://c.example:8474/below/it", "web1"),
+        ("https://c.example/below/", "https://c.example/below", ""),
+        ("http://127.0.0.1:9000", "http://127.0.0.1:9000", ""),
+    ],
+)
+def test_a_collector_and_a_host_of_it_are_named_by_a_url(place: str, url: str, host: str) -> None:
+    assert address_of(place) == Address(url, host)
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["", "collector://", "web1", "ftp://c/x", "collector://c:x/y", "https://me:pw@c/", "https://c/?x=1"],
+)
+def test_what_names_no_collector_is_refused(place: str) -> None:
+    with pytest.raises(CollectorError):
+        address_of(place)
+
+
+def test_only_what_is_spelled_as_one_is_read_as_a_collector() -> None:
+    assert is_collector("collector://c/web1")
+    assert not is_collector("https://c/web1")
+    assert not is_collector("collector")
+
+
+def test_an_answer_is_read_with_the_token_of_a_file(
+    server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "token"
+    file.write_text(server.client("host", "web1").token + "\n")
+    monkeypatch.setenv(TOKEN_VARIABLE, str(file))
+
+    with connect(server.url) as client:
+        answer = client.get(host_path("web1", "steps"), name="Disk setup")
+
+    assert answer["host"] == "web1"
+
+
+def test_a_refusal_says_what_the_collector_says(server: Served) -> None:
+    with (
+        CollectorClient(server.url, server.client("host", "web1").token) as client,
+        pytest.raises(CollectorError, match="403: this token may not write for web2") as refused,
+    ):
+        client.get(host_path("web2", "steps"), name="Disk setup")
+
+    assert refused.value.status == 403
+
+
+def test_a_collector_that_does_not_answer_is_an_error_of_one_line() -> None:
+    with CollectorClient("http://127.0.0.1:1", "srt_1_x") as client, pytest.raises(CollectorError) as fault:
+        client.get("/healthz")
+
+    assert fault.value.status is None
+    assert str(fault.value).startswith("http://127.0.0.1:1: ")
+    assert "\n" not in str(fault.value)
+
+
+@pytest.mark.parametrize("text", [b"", b"two words", b"\xff", b"line\nline"])
+def test_a_file_without_a_token_is_told_by_its_name(tmp_path: Path, text: bytes) -> None:
+    file = tmp_path / "token"
+    file.write_bytes(text)
+
+    with pytest.raises(CollectorError, match=str(file)):
+        read_token(file)
+
+
+def test_a_token_that_is_nowhere_is_told_with_where_it_may_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
+    monkeypatch.delenv("CREDENTIALS_DIRECTORY", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+    with pytest.raises(CollectorError, match="collector-token"):
+        read_token()

@@ -1,0 +1,185 @@
+"""Steps that an operator defined: others are refused, and kept."""
+
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import select
+
+from service_record.collector.definitions import DefinitionError, Definitions, parse
+from service_record.collector.settings import Settings
+from service_record.collector.steps import Status, Step, label_of
+from service_record.collector.store.schema import hosts, steps
+from tests.collector.serving import Served, served
+from tests.command_line import PROGRAM
+
+FILE = """\
+[[step]]
+label = "disk_setup"
+name = "Disk setup"
+priority = 1
+budget = 600
+
+[[step]]
+label = "packages"
+percentage = 60
+
+[[step]]
+label = "callback"
+last = true
+"""
+
+
+@pytest.fixture
+def strict(settings: Settings, tmp_path: Path) -> Iterator[Served]:
+    """A collector with the steps of FILE, on each database in turn."""
+    file = tmp_path / "steps.toml"
+    file.write_text(FILE)
+    with served(replace(settings, steps=file)) as running:
+        yield running
+
+
+def kept(server: Served) -> list[Any]:
+    with server.collector.database.reading() as connection:
+        return list(connection.execute(select(steps).order_by(steps.c.id)))
+
+
+def reported(name: str, status: str = "done", **fields: Any) -> Step:
+    return Step(label=label_of(name), name=name, status=Status(status), **fields)
+
+
+def refusal_of(text: str) -> DefinitionError | None:
+    try:
+        parse(text)
+    except DefinitionError as error:
+        return error
+    return None
+
+
+def test_a_step_that_is_defined_is_acknowledged(strict: Served) -> None:
+    assert strict.client("host", "web1").step("web1", "Disk setup", "init").status == 201
+
+
+def test_a_step_that_is_not_defined_is_refused_and_kept_as_that(strict: Served) -> None:
+    host = strict.client("host", "web1")
+
+    reply = host.step("web1", "Make coffee", "done", logs="no milk")
+
+    assert reply.status == 422
+    assert reply.json["detail"] == (
+        "make_coffee is none of the steps that are defined here; it was kept as step 1"
+    )
+    assert [(row.label, row.logs, row.is_known) for row in kept(strict)] == [
+        ("make_coffee", "no milk", False)
+    ]
+
+
+def test_after_a_refusal_the_host_goes_on(strict: Served) -> None:
+    host = strict.client("host", "web1")
+    host.step("web1", "Make coffee")
+
+    assert host.step("web1", "Callback", "done").json == {"id": 2, "host": "web1", "build": 1}
+
+
+def test_a_build_is_complete_with_the_last_of_the_steps(strict: Served) -> None:
+    host = strict.client("host", "web1")
+
+    host.step("web1", "Packages", "done")
+    host.step("web1", "Callback", "done")
+
+    with strict.collector.database.reading() as connection:
+        (row,) = connection.execute(select(hosts))
+    assert row.ended_at is not None
+    assert row.percentage == 60
+
+
+def test_without_definitions_every_step_is_welcome() -> None:
+    step = reported("Make coffee")
+
+    assert Definitions().applied(step) == step
+    assert Definitions().budget("make_coffee") is None
+
+
+def test_what_is_defined_of_a_step_goes_with_it() -> None:
+    defined = parse(FILE)
+
+    applied = defined.applied(reported("disk setup", "init", priority=7))
+
+    assert (applied.name, applied.priority, applied.is_known) == ("Disk setup", 1, True)
+    assert defined.budget("disk_setup") == 600
+    assert defined.budget("packages") is None
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "kept_as"),
+    [
+        ("done", None, 60),
+        ("reported", None, 60),
+        ("init", None, None),
+        ("failed", None, None),
+        ("done", 55, 55),
+    ],
+)
+def test_how_far_a_host_is_says_the_report_before_the_definition(
+    status: str, said: float | None, kept_as: float | None
+) -> None:
+    assert parse(FILE).applied(reported("packages", status, percentage=said)).percentage == kept_as
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        ("", 1, "it defines no steps: [[step]] and label = ... for each"),
+        ("step = 1", 1, "it defines no steps: [[step]] and label = ... for each"),
+        ("[[step]]\nlabel = 'a'\n\n[[stop]]\n", 4, "no [[step]]: stop"),
+        ("[[step]]\nlabel = 'a'\n[[step]]\nname = 'B'\n", 3, "a step needs a label"),
+        (
+            "[[step]]\nlabel = 'a'\n# c\nbudgett = 1\n",
+            4,
+            "unknown: budgett; a step has label, name, priority, budget, percentage, last",
+        ),
+        ("[[step]]\nlabel = 'a'\nbudget = 'long'\n", 3, "budget: seconds, more than 0"),
+        ("[[step]]\nlabel = 'a'\nbudget = 0\n", 3, "budget: seconds, more than 0"),
+        ("[[step]]\nlabel = 'a'\npercentage = 101\n", 3, "percentage: a number from 0 to 100"),
+        ("[[step]]\nlabel = 'A b'\n", 2, "label: lower case letters, digits and _, at most 255"),
+        ("[[step]]\nlabel = 'a'\n[[step]]\n\nlabel = 'a'\n", 5, "a is defined twice"),
+        ("[[step]]\nlabel = \n", 2, "Invalid value"),
+        ("[[step]]\nlabel = 'a'\nname = [\n", 4, "Invalid value"),
+        ("step = [\n 1\n]\n", 3, "a step is a table: [[step]]"),
+        ('[[step]]\nlabel = "a"\nname = """\n[[step]]\n"""\nlast = 3\n', 6, "last: true or false"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_line(text: str, line: int, reason: str) -> None:
+    with pytest.raises(DefinitionError) as caught:
+        parse(text)
+
+    assert (caught.value.line, str(caught.value)) == (line, reason)
+
+
+@given(st.text(st.sampled_from("[]step\n=abel'\"_1.#{}, \\"), max_size=60))
+def test_any_text_is_understood_or_refused_with_a_line_of_it(text: str) -> None:
+    error = refusal_of(text)
+
+    if error is not None:
+        assert 1 <= error.line <= text.count("\n") + 1
+        assert "\n" not in str(error)
+
+
+def test_a_bad_file_is_told_in_one_line_before_anything_is_served(tmp_path: Path) -> None:
+    file = tmp_path / "steps.toml"
+    file.write_text("[[step]]\nlabel = 'a'\nbudget = -1\n")
+
+    done = subprocess.run(
+        [*PROGRAM, "collector", "serve", "--data", tmp_path, "--steps", file],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == f"Error: {file}:3: budget: seconds, more than 0\n"

@@ -1,0 +1,140 @@
+"""What was acknowledged is on disk, however the collector or its database ends.
+
+SERVICE_RECORD_TORTURE says how often a collector is killed; 5 times where it is not set. Those on
+PostgreSQL, and PostgreSQL itself, are killed less often.
+"""
+
+import http.client
+import os
+import random
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import pytest
+from sqlalchemy import select, text
+
+from service_record.collector.settings import Settings
+from service_record.collector.store.database import Database, sqlite_url
+from service_record.collector.store.schema import steps
+from tests.collector import postgresql
+from tests.collector.postgresql import Cluster
+from tests.collector.processes import Load, load, process, tokens_in
+from tests.collector.serving import settings_in
+
+KILLS: Final = int(os.environ.get("SERVICE_RECORD_TORTURE") or 5)
+LESS: Final = KILLS * 2 // 5
+pytestmark = pytest.mark.timeout(120 + 30 * KILLS)
+
+
+@pytest.fixture(scope="module")
+def lasting_cluster() -> Iterator[Cluster]:
+    """A PostgreSQL with the settings that it comes with: what it commits is on disk."""
+    if postgresql.programs() is None:
+        pytest.skip("no PostgreSQL is installed")
+    with postgresql.cluster({}) as running:
+        yield running
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def lasting(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Settings]:
+    """Settings of a collector that keeps what it acknowledges, on each database in turn."""
+    if request.param == "sqlite":
+        yield settings_in(tmp_path)
+        return
+    cluster: Cluster = request.getfixturevalue("lasting_cluster")
+    with cluster.migrated() as url:
+        yield settings_in(tmp_path, database=url)
+
+
+def opened(settings: Settings) -> Database:
+    settings.data.mkdir(exist_ok=True)
+    database = Database(settings.database or sqlite_url(settings.data))
+    database.migrate()
+    return database
+
+
+def kept(database: Database) -> list[tuple[int, str]]:
+    with database.reading() as connection:
+        return [tuple(row) for row in connection.execute(select(steps.c.id, steps.c.name))]
+
+
+def assert_nothing_is_lost(database: Database, loads: list[Load]) -> None:
+    acknowledged = {name: number for each in loads for name, number in each.acknowledged.items()}
+    sent = {name for each in loads for name in each.sent}
+    found = kept(database)
+    by_name = {name: number for number, name in found}
+    assert {name: by_name.get(name) for name in acknowledged} == acknowledged
+    assert len(by_name) == len(found), "a step was kept twice"
+    assert by_name.keys() <= sent
+
+
+def test_a_killed_collector_has_lost_nothing_that_it_acknowledged(lasting: Settings) -> None:
+    database = opened(lasting)
+    tokens = tokens_in(database)
+    loads = []
+    for _ in range(KILLS if database.is_sqlite else LESS):
+        wanted = random.randint(1, 100)
+        with process(lasting) as collector, load([collector.url], tokens) as going:
+            going.wait_for_more(wanted)
+            collector.end(signal.SIGKILL)
+        loads.append(going)
+    assert_nothing_is_lost(database, loads)
+    if database.is_sqlite:
+        with database.reading() as connection:
+            assert connection.execute(text("PRAGMA integrity_check")).scalar_one() == "ok"
+    database.close()
+
+
+def test_a_collector_that_is_told_to_end_answers_everything_that_it_took(lasting: Settings) -> None:
+    database = opened(lasting)
+    tokens = tokens_in(database)
+    with process(lasting) as collector, load([collector.url], tokens) as going:
+        going.wait_for_more(50)
+        slow = half_a_request(collector.url, tokens[0])
+        collector.process.send_signal(signal.SIGTERM)
+        going.wait_for_broken(1)  # it takes no more
+        slow.send(b'"the last"}')
+        response = slow.getresponse()
+        assert (response.status, response.read()[:6]) == (201, b'{"id":')
+        collector.process.wait()
+        said = collector.said.read_text().splitlines()
+    assert set(going.statuses) <= {201, 503}
+    assert len(said) == 1, said
+    assert "the last" in {name for _, name in kept(database)}
+    assert_nothing_is_lost(database, [going, Load(sent={"the last"})])
+    database.close()
+
+
+def half_a_request(url: str, token: str) -> http.client.HTTPConnection:
+    """A request that has begun, and will not be over before the rest of its body is sent."""
+    address = urlsplit(url)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=60)
+    connection.putrequest("POST", "/api/v1/hosts/slow/steps")
+    connection.putheader("Authorization", f"Bearer {token}")
+    connection.putheader("Content-Length", str(len('{"name":"the last"}')))
+    connection.endheaders(b'{"name":')
+    return connection
+
+
+def test_a_database_that_is_killed_costs_nothing_that_was_acknowledged(
+    lasting_cluster: Cluster, tmp_path: Path
+) -> None:
+    with lasting_cluster.migrated() as url:
+        settings = settings_in(tmp_path, database=url)
+        database = opened(settings)
+        tokens = tokens_in(database)
+        with process(settings) as collector, load([collector.url], tokens) as going:
+            for _ in range(LESS):
+                going.wait_for_more(50)
+                lasting_cluster.kill()
+                going.wait_for_more(16, status=503)
+                lasting_cluster.start()
+            going.wait_for_more(50)  # it goes on by itself
+        assert set(going.statuses) == {201, 503}
+        assert set(going.retries) == {"5"}
+        assert going.broken == 0
+        assert_nothing_is_lost(database, [going])
+        database.close()

@@ -1,0 +1,162 @@
+"""Changes of a page as they are sent: what is new, and no more."""
+
+import contextlib
+import http.client
+import json
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import pytest
+
+from service_record.collector.access import presented
+from service_record.collector.settings import Settings
+from service_record.collector.store import tokens
+from tests.collector.browsing import Visitor, signed_in
+from tests.collector.processes import process
+from tests.collector.serving import Client, Served, served, settings_in
+from tests.pages import parsed
+
+
+@dataclass
+class Stream:
+    """A stream of events, read as browsers do."""
+
+    response: http.client.HTTPResponse
+
+    def next(self) -> tuple[str, Any]:
+        """The next event, of whatever kind, but no comment; `end` where none comes any more."""
+        kind, data = "", ""
+        while line := self.response.readline().decode():
+            name, _, value = line.rstrip("\n").partition(": ")
+            if name == "event":
+                kind = value
+            elif name == "data":
+                data += value
+            elif not line.strip() and kind:
+                return kind, json.loads(data) if data.startswith("{") else data
+        return "end", ""
+
+    def quiet(self) -> str:
+        """The next line, which is a comment where there was nothing new."""
+        line = self.response.readline().decode()
+        self.response.readline()
+        return line
+
+
+@contextlib.contextmanager
+def streaming(visitor: Visitor, **query: str) -> Iterator[Stream]:
+    address = urlsplit(visitor.server.url)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=30)
+    cookie = "; ".join(f"{name}={value}" for name, value in visitor.cookies.items())
+    with contextlib.closing(connection):
+        connection.request("GET", f"/events?{urlencode(query)}", headers={"Cookie": cookie})
+        response = connection.getresponse()
+        assert (response.status, response.headers["Content-Type"].split(";")[0]) == (200, "text/event-stream")
+        yield Stream(response)
+
+
+def state_of(visitor: Visitor, path: str) -> str:
+    return next(n.attributes["data-state"] for n in visitor.page(path).nodes if "data-state" in n.attributes)
+
+
+def judged(server: Served, name: str, verdict: str) -> None:
+    """Wait until a host has that verdict."""
+    client, until = server.client("reader"), time.monotonic() + 30
+    while client.get("/api/v1/hosts", machine=name).json["hosts"][0]["verdict"] != verdict:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def test_only_the_rows_that_changed_are_sent(server: Served) -> None:
+    for name in ("web1", "web2"):
+        server.client("host", name).step(name, "Disk setup", "init", percentage=10)
+        judged(server, name, "progressing")
+    visitor = signed_in(server)
+    with streaming(visitor, state=state_of(visitor, "/")) as stream:
+        assert stream.quiet() == ": nothing new\n"
+
+        server.client("host", "web2").step("web2", "Disk setup", "done", percentage=40)
+
+        kind, change = stream.next()
+        assert (kind, list(change["rows"])) == ("change", ["web2"])
+        assert "40 %" in change["rows"]["web2"]
+        assert change["sentence"] == "2 hosts: 2 progressing"
+
+        server.client("host", "web3").step("web3", "Disk setup", "failed")
+        while "whole" not in change:
+            _, change = stream.next()
+        shown = [node for node in parsed(change["whole"]).all("tr") if "data-row" in node.attributes]
+        assert len(shown) == 3
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One collector for what needs none of its own."""
+    with served(settings_in(tmp_path_factory.mktemp("events"))) as server:
+        yield server
+
+
+def test_a_page_that_is_old_gets_all_at_once(running: Served) -> None:
+    running.client("host", "web1").step("web1", "Disk setup", "init")
+    visitor = signed_in(running)
+    for query in ({"state": "old"}, {"host": "web1", "state": "old"}):
+        with streaming(visitor, **query) as stream:
+            kind, change = stream.next()
+            assert kind == "change"
+            assert change["whole"].startswith('<div id="live">') or '<div id="live">' in change["whole"]
+
+
+def test_a_page_of_one_process_shows_what_another_one_was_told(postgresql_settings: Settings) -> None:
+    with process(postgresql_settings) as other, served(postgresql_settings) as server:
+        visitor = signed_in(server)
+        elsewhere = Client(other.url, server.client("host", "web1").token)
+        with streaming(visitor, state=state_of(visitor, "/")) as stream:
+            assert stream.quiet() == ": nothing new\n"
+
+            elsewhere.step("web1", "Disk setup", "init", percentage=10)
+
+            kind, change = stream.next()
+            assert kind == "change"
+            assert "web1" in change["whole"]
+
+
+def test_a_stream_ends_with_its_session(running: Served) -> None:
+    token = running.client("reader").token
+    visitor = Visitor(running)
+    visitor.sign_in(token)
+    known = presented(token)
+    assert known is not None
+    with streaming(visitor, state="old") as stream:
+        stream.next()
+        running.collector.writer.change(lambda connection: tokens.revoke(connection, known.id, 0.0)).result()
+        kind = "change"
+        while kind == "change":
+            kind, said = stream.next()
+        assert (kind, said) == ("over", "the session has ended")
+        assert stream.next() == ("end", "")
+
+
+def test_nobody_is_told_without_a_session(running: Served) -> None:
+    for query in ("", "?host=web1"):
+        reply = running.stranger.get(f"/events{query}")
+        assert reply.status == 401
+    assert signed_in(running).get("/events?host=nobody").status == 404
+
+
+@pytest.mark.timeout(60)
+def test_streams_end_when_the_collector_shuts_down(tmp_path: Path) -> None:
+    ended: list[tuple[str, Any]] = []
+    with contextlib.ExitStack() as open_streams:
+        with served(settings_in(tmp_path)) as server:
+            visitor = signed_in(server)
+            stream = open_streams.enter_context(streaming(visitor, state="old"))
+            stream.next()
+            reading = threading.Thread(target=lambda: ended.append(stream.next()))
+            reading.start()
+        reading.join()
+    assert ended == [("end", "")]

@@ -1,0 +1,88 @@
+"""What readers see of hosts."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import Connection
+
+from service_record.collector.repeats import repeated
+from service_record.collector.store.fleet import Filters, Fleet, fleet
+from service_record.collector.store.hosts import HostDetail, host, logs_of
+from tests.collector.serving import Served
+
+T = TypeVar("T")
+
+
+def asked(server: Served, question: Callable[[Connection], T]) -> T:
+    with server.collector.database.reading() as connection:
+        return question(connection)
+
+
+def shown(server: Served, limit: int = 100, offset: int = 0, **filters: object) -> Fleet:
+    server.settle()  # those in trouble come first
+    return asked(server, lambda connection: fleet(connection, Filters(**filters), limit, offset))  # type: ignore[arg-type]
+
+
+def detail(server: Served, build: int | None) -> HostDetail | None:
+    return asked(server, lambda connection: host(connection, "web1", build))
+
+
+def names(found: Fleet) -> list[str]:
+    return [one.name for one in found.hosts]
+
+
+def test_a_fleet_is_filtered_by_groups_and_those_below_them_and_by_names(server: Served) -> None:
+    admin = server.client("admin")
+    for name, group in (("web1", "dc1"), ("web2", "dc1/rack2"), ("db1", "dc11"), ("w_b3", "")):
+        admin.step(name, "Disk setup", group=group)
+
+    assert names(shown(server)) == ["db1", "w_b3", "web1", "web2"]
+    assert names(shown(server, groups=("dc1",))) == ["web1", "web2"]
+    assert names(shown(server, groups=("dc1/rack2", "dc11"))) == ["db1", "web2"]
+    assert names(shown(server, machines=("WEB?", "db1"))) == ["db1", "web1", "web2"]
+    assert names(shown(server, machines=("w_b*",))) == ["w_b3"]
+
+
+def test_a_page_of_a_fleet_says_how_many_hosts_there_are(server: Served) -> None:
+    admin = server.client("admin")
+    for number in range(5):
+        admin.step(f"web{number}", "Disk setup")
+
+    page = shown(server, limit=2, offset=2)
+
+    assert names(page) == ["web2", "web3"]
+    assert (page.total, sum(page.counts.values())) == (5, 5)
+
+
+def test_a_host_is_shown_with_the_steps_of_its_latest_build_and_of_an_earlier_one(server: Served) -> None:
+    admin = server.client("admin")
+    admin.step("web1", "Disk setup", "failed", build="one", logs="no disk\n" * 1000)
+    admin.step("web1", "Disk setup", "done", build="two")
+
+    now, before = (detail(server, build) for build in (None, 1))
+
+    assert now is not None
+    assert before is not None
+    assert [build.number for build in now.builds] == [2, 1]
+    assert [one.latest[0].status for one in now.steps] == ["done"]
+    (failed,) = before.steps[0].latest
+    assert (len(failed.logs), failed.logs_length) == (4000, 8000)
+    assert asked(server, lambda c: logs_of(c, "web1", failed.id)) == "no disk\n" * 1000
+    assert detail(server, 3) is None
+    assert asked(server, lambda c: host(c, "web2")) is None
+
+
+@given(st.text("abc", max_size=40))
+def test_what_is_told_once_with_its_number_is_all_that_came_in_its_order(said: str) -> None:
+    told = repeated(said, key=str)
+
+    assert "".join("".join(one.latest) * one.count for one in told) == said
+    assert all(one.first == one.latest for one in told)
+
+
+def test_rounds_that_come_again_are_told_once() -> None:
+    told = repeated("abcabcabcadd", key=str)
+
+    assert [("".join(one.latest), one.count) for one in told] == [("abc", 3), ("a", 1), ("d", 2)]

@@ -1,0 +1,182 @@
+"""Clients that are slow, wrong or hostile get nowhere, and others do not notice them."""
+
+import contextlib
+import http.client
+import os
+import socket
+import statistics
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Final
+from urllib.parse import urlsplit
+
+import pytest
+
+from service_record.collector.settings import Settings
+from service_record.collector.store.database import Database, sqlite_url
+from tests.collector.processes import load, process, tokens_in
+from tests.collector.serving import Served, served
+
+POST: Final = b"POST /api/v1/hosts/web1/steps HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer srt_1_x\r\n"
+GET: Final = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
+HOSTILE: Final = {
+    "noise": os.urandom(2000),
+    "another protocol": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500),
+    "a head that never ends": GET + b"X: " + b"a" * 1_000_000,
+    "headers without an end": GET + b"".join(b"X-%d: a\r\n" % number for number in range(20_000)),
+    "a line that never ends": b"GET /" + b"a" * 1_000_000,
+    "two lengths": POST + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello!",
+    "a length and chunks": POST + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "a length that is none": POST + b"Content-Length: -5\r\n\r\nhello",
+    "a huge length": POST + b"Content-Length: 99999999999999999999\r\n\r\n",
+    "a bad chunk": POST + b"Transfer-Encoding: chunked\r\n\r\nzz\r\nhello\r\n",
+    "garbage behind a request": GET + b"\r\n" + os.urandom(500),
+    "thousands of requests at once": (GET + b"\r\n") * 5_000,
+    "a path that is none": b"GET /\xff\xfe%00%zz/../.. HTTP/1.1\r\nHost: x\r\n\r\n",
+    "a name with line breaks": GET + b"X: a\r\nY\x00: b\r\n\r\n",
+    "nothing but line breaks": b"\r\n" * 100_000,
+}
+SLOW: Final = {
+    "nothing": (b"", b""),
+    "a head byte by byte": (GET, b"a"),
+    "line breaks": (b"", b"\r\n"),
+    "a body byte by byte": (POST + b"Content-Length: 1000\r\n\r\n", b"a"),
+    "a second head": (GET + b"\r\nGET /", b"a"),
+}
+
+
+@contextlib.contextmanager
+def connected(url: str) -> Iterator[socket.socket]:
+    address = urlsplit(url)
+    with socket.create_connection((address.hostname or "", address.port or 0), timeout=60) as connection:
+        yield connection
+
+
+def said_to(url: str, sent: bytes) -> bytes:
+    """What a client is told that sends this and reads until the connection is closed, or silent."""
+    received = b""
+    with connected(url) as connection, contextlib.suppress(ConnectionError):
+        sending = threading.Thread(target=send, args=(connection, sent))
+        sending.start()
+        while piece := connection.recv(65_536):
+            received += piece
+        sending.join()
+    return received
+
+
+def assert_it_serves(server: Served) -> None:
+    """It may have closed a connection before this process came to send anything: then once more."""
+    while True:
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            assert server.stranger.get("/healthz").status == 200
+            return
+
+
+def send(connection: socket.socket, sent: bytes) -> None:
+    with contextlib.suppress(OSError):
+        connection.sendall(sent)
+
+
+@pytest.fixture
+def impatient(sqlite_settings: Settings) -> Iterator[Served]:
+    """A collector that waits for nobody."""
+    with served(replace(sqlite_settings, seconds=0.3)) as running:
+        yield running
+
+
+@pytest.mark.parametrize("sent", HOSTILE.values(), ids=HOSTILE)
+def test_what_is_no_request_ends_the_connection(impatient: Served, sent: bytes) -> None:
+    statuses = {
+        line.split()[1] for line in said_to(impatient.url, sent).split(b"\r\n") if line[:5] == b"HTTP/"
+    }
+
+    assert statuses <= {b"200", b"400", b"401", b"404", b"413"}
+    assert_it_serves(impatient)
+
+
+@pytest.mark.parametrize(("begun", "again"), SLOW.values(), ids=SLOW)
+def test_a_client_that_is_too_slow_is_let_go(impatient: Served, begun: bytes, again: bytes) -> None:
+    with connected(impatient.url) as connection:
+        connection.sendall(begun)
+        connection.settimeout(0.02)
+        while not is_closed(connection):
+            with contextlib.suppress(OSError):
+                connection.sendall(again)
+
+
+def is_closed(connection: socket.socket) -> bool:
+    try:
+        while connection.recv(65_536):
+            pass
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def test_a_client_that_is_slow_within_its_time_is_answered(sqlite_server: Served) -> None:
+    with connected(sqlite_server.url) as connection:
+        for byte in GET + b"Connection: close\r\n\r\n":
+            connection.sendall(bytes([byte]))
+        assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
+
+
+def test_good_clients_do_not_notice_hostile_ones(sqlite_settings: Settings) -> None:
+    with process(sqlite_settings) as collector:
+        from_database = tokens_of(sqlite_settings)
+        undisturbed = latencies(collector.url, from_database)
+        with disturbed(collector.url) as attempts:
+            beside = latencies(collector.url, from_database)
+            assert attempts() > len(HOSTILE)
+    assert percentile(beside) < 10 * percentile(undisturbed) + 3.0
+
+
+def tokens_of(settings: Settings) -> list[str]:
+    database = Database(sqlite_url(settings.data))
+    try:
+        return tokens_in(database, 8)
+    finally:
+        database.close()
+
+
+def latencies(url: str, tokens: list[str]) -> list[float]:
+    """Seconds that reports took, none of which was refused or lost."""
+    with load([url], tokens) as going:
+        going.wait_for_more(400)
+    assert (set(going.statuses), going.broken) == ({201}, 0)
+    return going.seconds
+
+
+def percentile(seconds: list[float]) -> float:
+    """The 99th."""
+    return statistics.quantiles(seconds, n=100)[98]
+
+
+@contextlib.contextmanager
+def disturbed(url: str) -> Iterator[Callable[[], int]]:
+    """While others do to a collector all that is in HOSTILE and SLOW; gives how much they have done."""
+    is_over = threading.Event()
+    count = 0
+
+    def attack() -> None:
+        nonlocal count
+        while not is_over.is_set():
+            for sent in HOSTILE.values():
+                with contextlib.suppress(OSError), connected(url) as connection:
+                    send(connection, sent)
+                count += 1
+                if is_over.wait(0.02):
+                    return
+
+    with contextlib.ExitStack() as stack:
+        for begun, _ in list(SLOW.values()) * 40:
+            send(stack.enter_context(connected(url)), begun)
+        thread = threading.Thread(target=attack)
+        thread.start()
+        try:
+            yield lambda: count
+        finally:
+            is_over.set()
+            thread.join()

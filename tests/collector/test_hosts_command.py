@@ -1,0 +1,235 @@
+"""`service-record hosts`, as people and programs see it."""
+
+import json
+import os
+import pty
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from service_record.collector.settings import Settings
+from tests.collector.serving import Client, Served, served
+from tests.collector.test_sweep import Clock, eventually, verdict
+from tests.command_line import PROGRAM, Answer, environment, service_record
+from tests.pages import parsed
+
+START = 1_795_223_160.0  # 2026-11-21T01:06:00Z
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """Hosts of a collector, and somebody who may ask for them."""
+
+    server: Served
+    clock: Clock
+    admin: Client
+    token: Path
+
+    def hosts(self, *arguments: object, columns: int = 80, url: str | None = None) -> Answer:
+        return service_record(
+            "hosts",
+            *arguments,
+            SERVICE_RECORD_COLLECTOR=self.server.url if url is None else url,
+            SERVICE_RECORD_TOKEN_FILE=str(self.token),
+            COLUMNS=str(columns),
+        )
+
+
+@pytest.fixture
+def fleet(sqlite_settings: Settings, tmp_path: Path) -> Iterator[Fleet]:
+    """A host of each verdict but silence."""
+    clock = Clock()
+    clock.at = START
+    with served(sqlite_settings, clock) as server:
+        admin, token = server.client("admin"), tmp_path / "token"
+        token.write_text(server.client("reader").token)
+        report(admin, clock)
+        server.collector.sweeper.wake()
+        expected = ["failed", "looping", "stuck", "progressing", "done"]
+        eventually(lambda: [verdict(admin, f"web{number}") for number in range(1, 6)], expected)
+        yield Fleet(server, clock, admin, token)
+
+
+def report(admin: Client, clock: Clock) -> None:
+    admin.step("web3", "Disk setup", "init", percentage=30, action="install", group="dc1/rack2")
+    clock.at += 960
+    admin.step("web1", "Bootloader", "init", percentage=80, action="install", group="dc1")
+    clock.at += 42
+    admin.step("web1", "Bootloader", "failed", logs="grub2-install: error: no space left on device")
+    for boot in "abc":
+        admin.step("web2", "Network boot", "init", boot=boot, percentage=5, action="install")
+    admin.step("web4", "Packages: 1200 of 1300", "reported", percentage=61, action="install")
+    admin.step("web5", "Finish", "done", percentage=100, action="install")
+
+
+AT_80_COLUMNS = """\
+5 hosts: 1 failed, 1 looping, 1 stuck, 1 progressing, 1 done
+URL
+
+                                                   Last    Total
+  Machine  Action   Progress      Last message     update  duration  Verdict
+✗ web1     install  ━━━━━━   80%  Bootloader: gr…  0s      42.0s     failed
+    Bootloader failed: grub2-install: error: no space left on device.
+✗ web2     install            5%  Network boot     0s      0.00s     looping
+    3 boots in a row came no further than Network boot.
+▲ web3     install  ━━       30%  Disk setup       16m     16m 42s   stuck
+    Nothing was heard for 15 min (the default) after this: Disk setup began.
+● web4     install  ━━━━     61%  Packages: 1200…  0s      0.00s     progressing
+✓ web5     install  ━━━━━━━ 100%  Finish           0s      0.00s     done
+"""
+
+
+def test_hosts_in_trouble_come_first_with_the_reason_in_80_columns(fleet: Fleet) -> None:
+    answer = fleet.hosts()
+
+    assert answer.out.replace(fleet.server.url, "URL") == AT_80_COLUMNS
+    assert (answer.status, answer.err) == (0, "")
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100, 200])
+def test_no_line_is_wider_than_the_terminal(fleet: Fleet, columns: int) -> None:
+    name, action = f"{'long-name.' * 8}example.com", "install it again"
+    fleet.admin.step(name, "Packages " * 20, logs="x" * 200, action=action)
+
+    for output in ("table", "wide"):
+        lines = fleet.hosts("-o", output, columns=columns).out.splitlines()
+        assert max(map(len, lines)) <= columns
+
+
+def test_hosts_are_filtered_by_group_name_and_verdict(fleet: Fleet) -> None:
+    def named(*arguments: str) -> list[str]:
+        lines = fleet.hosts(*arguments, "-o", "jsonl").out.splitlines()
+        return [json.loads(line)["machine"] for line in lines]
+
+    assert named("--group", "dc1") == ["web1", "web3"]
+    assert named("--machine", "web?", "--stuck", "--failed") == ["web1", "web3"]
+    assert named("--verdict", "done") == ["web5"]
+    assert named("--from", f"{fleet.server.url.replace('http', 'collector')}/web2") == ["web2"]
+    fleet.clock.at += 25 * 3600
+    assert named("-m", "web5") == []
+    assert named("-m", "web5", "--all") == ["web5"]
+
+
+def test_programs_get_the_same_as_json_and_yaml(fleet: Fleet) -> None:
+    document = json.loads(fleet.hosts("-o", "json").out)
+
+    assert yaml.safe_load(fleet.hosts("-o", "yaml").out) == document
+    assert document["counts"] == {
+        "failed": 1,
+        "looping": 1,
+        "stuck": 1,
+        "silent": 0,
+        "progressing": 1,
+        "done": 1,
+    }
+    assert document["hosts"][0] == {
+        "machine": "web1",
+        "verdict": "failed",
+        "reason": "Bootloader failed: grub2-install: error: no space left on device.",
+        "since": "2026-11-21T01:22:42.000Z",
+        "group": "dc1",
+        "build": 1,
+        "action": "install",
+        "percentage": 80.0,
+        "message": "Bootloader: grub2-install: error: no space left on device",
+        "started": "2026-11-21T01:22:00.000Z",
+        "updated": "2026-11-21T01:22:42.000Z",
+        "duration": 42.0,
+    }
+
+
+def test_a_page_has_a_row_for_each_host(fleet: Fleet) -> None:
+    fleet.admin.step("web6", "<script>alert(1)</script>", logs="</td><img src=x onerror=alert(1)>")
+
+    page = parsed(fleet.hosts("-o", "html").out)
+
+    assert len(page.all("tr")) == 7
+    assert page.all("script") == []
+    assert page.all("img") == []
+
+
+def test_a_host_in_trouble_makes_it_fail_where_that_is_asked_for(fleet: Fleet) -> None:
+    assert fleet.hosts("--fail").status == 1
+    assert fleet.hosts("--fail", "--verdict", "done").status == 0
+
+
+@pytest.mark.parametrize(
+    ("url", "arguments", "said"),
+    [
+        ("http://127.0.0.1:1", [], "http://127.0.0.1:1: "),
+        ("", [], "no collector: give its URL, or set SERVICE_RECORD_COLLECTOR"),
+        ("", ["--from", "web1"], "web1: not as collector://HOST[:PORT]/NAME"),
+        (None, ["--token-file", "/nowhere"], "/nowhere: no such file with a token"),
+    ],
+)
+def test_a_collector_that_cannot_be_asked_is_told_in_one_line(
+    fleet: Fleet, url: str | None, arguments: list[str], said: str
+) -> None:
+    answer = fleet.hosts(*arguments, url=url)
+
+    assert (answer.status, answer.out) == (3, "")
+    assert answer.err.startswith(f"Error: {said}")
+    assert answer.err.count("\n") == 1
+
+
+def test_a_token_that_may_not_read_is_refused(fleet: Fleet) -> None:
+    fleet.token.write_text(fleet.server.client("host", "web1").token)
+
+    answer = fleet.hosts()
+
+    assert (answer.status, answer.err.partition(": ")[2]) == (
+        3,
+        f"{fleet.server.url}: 403: a token of kind host reads nothing\n",
+    )
+
+
+def test_on_a_terminal_it_follows_by_drawing_the_table_anew_within_the_screen(fleet: Fleet) -> None:
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [*PROGRAM, "hosts", "--follow", "--color", "never"],
+        env=environment(
+            SERVICE_RECORD_COLLECTOR=fleet.server.url,
+            SERVICE_RECORD_TOKEN_FILE=str(fleet.token),
+            COLUMNS="80",
+            LINES="8",
+        ),
+        stdout=theirs,
+    ) as following:
+        os.close(theirs)
+        seen = b""
+        while seen.count(b"\x1b[H\x1b[J") < 2:
+            seen += os.read(ours, 65536)
+        following.terminate()
+    os.close(ours)
+
+    screen = seen.decode().split("\x1b[H\x1b[J")[1].splitlines()
+    assert screen[-2:] == [
+        "✗ web1     install  ━━━━━━   80%  Bootloader: gr…  0s      42.0s     failed",
+        "7 more lines; --group, --stuck and --failed leave some out",
+    ]
+    assert len(screen) == 7
+
+
+def test_it_follows_what_changes(fleet: Fleet) -> None:
+    with subprocess.Popen(
+        [*PROGRAM, "hosts", "--follow", "-o", "jsonl"],
+        env=environment(
+            SERVICE_RECORD_COLLECTOR=fleet.server.url, SERVICE_RECORD_TOKEN_FILE=str(fleet.token)
+        ),
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as following:
+        assert following.stdout is not None
+        before = [json.loads(following.stdout.readline())["machine"] for _ in range(5)]
+        fleet.admin.step("web4", "Bootloader", "failed", logs="no disk")
+        seen = json.loads(following.stdout.readline())
+        while seen["verdict"] != "failed":
+            seen = json.loads(following.stdout.readline())
+        following.terminate()
+
+    assert before == ["web1", "web2", "web3", "web4", "web5"]
+    assert (seen["machine"], seen["reason"]) == ("web4", "Bootloader failed: no disk.")

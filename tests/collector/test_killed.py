@@ -1,0 +1,46 @@
+"""Bundles and records that were acknowledged are there after SIGKILL, and are looked into then."""
+
+import signal
+
+from service_record.collector.access import Kind
+from service_record.collector.settings import Settings
+from service_record.collector.store import tokens
+from service_record.collector.store.database import Database, sqlite_url
+from service_record.collector.store.tokens import NewToken
+from tests.assisted_rules import AssistedRules
+from tests.builders import failed_run
+from tests.collector.installing import Agent
+from tests.collector.processes import process
+from tests.collector.serving import Client, served
+from tests.collector.test_bundles import FAILED, indexed
+from tests.collector.test_records import piece, send
+
+
+def token_of(settings: Settings, host: str) -> str:
+    database = Database(settings.database or sqlite_url(settings.data))
+    with database.changing() as connection:
+        made = tokens.create(connection, NewToken(kind=Kind.HOST, scope=host, created_by="test"), 0.0)
+    database.close()
+    return made
+
+
+def test_what_was_acknowledged_of_a_host_is_there_after_the_collector_was_killed(settings: Settings) -> None:
+    host = AssistedRules().add_host()
+    token = token_of(settings, host.id)
+    lines = b"".join(one.to_line() for one in failed_run("pull"))
+    with process(settings) as killed:
+        client = Client(killed.url, token)
+        answers = [
+            Agent(client, host).upload(FAILED).status,
+            send(client, host.id, piece("bootkube", 0, lines)).status,
+        ]
+        killed.end(signal.SIGKILL)
+
+    with served(settings) as server:
+        bundle = indexed(server, host.id)
+        kept = b"".join(server.collector.objects.read(bundle.key))
+        record = server.client("reader").get(f"/api/v1/hosts/{host.id}/records/bootkube").body
+
+    assert answers == [204, 200]
+    assert (kept, bundle.verdict) == (FAILED, "failed")
+    assert record == lines + b"\n"

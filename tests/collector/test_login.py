@@ -1,0 +1,165 @@
+"""Signing in to the pages, and out again."""
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from service_record.collector.access import presented
+from service_record.collector.settings import Rates
+from service_record.collector.store import tokens
+from service_record.collector.store.database import FILE
+from service_record.collector.web.sessions import is_local
+from tests.collector.browsing import Visitor, signed_in
+from tests.collector.processes import process
+from tests.collector.serving import Client, Served, served, settings_in
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One collector for what needs none of its own."""
+    with served(settings_in(tmp_path_factory.mktemp("login"))) as server:
+        yield server
+
+
+def test_pages_ask_whoever_has_no_session_to_sign_in_and_bring_them_back(running: Served) -> None:
+    visitor = Visitor(running)
+
+    reply = visitor.get("/hosts/web1?build=2")
+    assert (reply.status, reply.headers["location"]) == (303, "/login?next=%2Fhosts%2Fweb1%3Fbuild%3D2")
+    back = visitor.page(reply.headers["location"]).all("input")
+    assert [node.attributes["value"] for node in back if node.attributes["name"] == "next"] == [
+        "/hosts/web1?build=2"
+    ]
+
+    reply = visitor.sign_in(running.client("reader").token, "/hosts/web1?build=2")
+    assert (reply.status, reply.headers["location"]) == (303, "/hosts/web1?build=2")
+
+
+def test_a_session_is_a_cookie_that_no_script_reads_and_no_other_site_sends(running: Served) -> None:
+    reply = Visitor(running).sign_in(running.client("admin").token)
+
+    _, *attributes = reply.headers["set-cookie"].lower().split("; ")
+    assert {"httponly", "samesite=strict", "path=/", "max-age=43200"} <= set(attributes)
+
+
+def test_under_tls_no_other_host_can_set_the_cookie_and_no_plain_http_sends_it(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
+    with served(settings) as server:
+        token = server.client("reader").token
+    with process(settings, "--proxy", "127.0.0.1") as running:
+        headers = {"X-Forwarded-Proto": "https", "Sec-Fetch-Site": "same-origin"}
+        reply = Client(running.url).ask("POST", "/login", form={"token": token}, headers=headers)
+
+    name, *attributes = reply.headers["set-cookie"].split("; ")
+    assert name.startswith("__Host-service-record=")
+    assert {"Secure", "HttpOnly", "Path=/", "SameSite=strict"} <= set(attributes)
+    assert not any(attribute.startswith("Domain") for attribute in attributes)
+
+
+def test_the_database_does_not_have_what_the_cookie_has(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
+    with served(settings) as server:
+        visitor = signed_in(server)
+
+    (session,) = visitor.cookies.values()
+    kept = sqlite3.connect(settings.data / FILE).execute("SELECT hash FROM sessions").fetchall()
+    assert len(session) > 40
+    assert len(kept) == 1
+    assert session not in str(kept)
+
+
+@pytest.mark.parametrize("kind", ["host", "group", "enrolment"])
+def test_a_token_that_reads_nothing_begins_no_session(running: Served, kind: str) -> None:
+    visitor = Visitor(running)
+
+    reply = visitor.sign_in(running.client(kind, "web1").token)
+
+    assert reply.status == 403
+    assert not visitor.cookies
+    assert f"a token of kind {kind} reads nothing" in reply.body.decode()
+
+
+@pytest.mark.parametrize("token", ["", "open sesame", "srt_1_nobodysecret", "srt_99999999999999999999_x"])
+def test_what_is_no_good_token_begins_no_session(running: Served, token: str) -> None:
+    visitor = Visitor(running)
+
+    assert visitor.sign_in(token).status == 401
+    assert not visitor.cookies
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", ""])
+def test_a_form_that_another_site_sends_is_refused(running: Served, origin: str) -> None:
+    visitor = signed_in(running)
+
+    for path in ("/login", "/logout"):
+        token = running.client("reader").token
+        assert visitor.send(path, {"Origin": origin}, token=token).status == 403
+    assert visitor.get("/").status == 200
+
+
+def test_a_session_ends_when_somebody_signs_out(server: Served) -> None:
+    visitor = signed_in(server)
+    before = dict(visitor.cookies)
+
+    assert visitor.send("/logout").headers["location"] == "/login"
+    assert Visitor(server, before).get("/").status == 303
+
+
+def test_a_session_ends_when_its_token_is_revoked(server: Served) -> None:
+    token = server.client("reader").token
+    visitor = Visitor(server)
+    visitor.sign_in(token)
+    assert visitor.get("/").status == 200
+
+    known = presented(token)
+    assert known is not None
+    server.collector.writer.change(
+        lambda connection: tokens.revoke(connection, known.id, time.time())
+    ).result()
+
+    assert visitor.get("/").status == 303
+
+
+def test_a_session_ends_after_twelve_hours(tmp_path: Path) -> None:
+    clock = [1_800_000_000.0]
+    with served(settings_in(tmp_path), now=lambda: clock[0]) as server:
+        visitor = signed_in(server)
+        clock[0] += 12 * 3600 - 1
+        assert visitor.get("/").status == 200
+        clock[0] += 1
+        assert visitor.get("/").status == 303
+
+
+def test_a_session_asks_no_more_often_than_its_token_may(tmp_path: Path) -> None:
+    with served(settings_in(tmp_path, rates=Rates(per_second=0.001, burst=3))) as server:
+        visitor = signed_in(server)
+        replies = [visitor.get("/statistics") for _ in range(4)]
+
+    assert [reply.status for reply in replies] == [200, 200, 200, 429]
+    assert int(replies[-1].headers["retry-after"]) > 100
+
+
+@pytest.mark.parametrize("place", ["/", "/hosts/web1?build=2", "/?group=dc1%2Frack2&all=1"])
+def test_signing_in_leads_to_a_place_here(place: str) -> None:
+    assert is_local(place)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "//evil.example",
+        "/\\evil.example",
+        "https://evil.example",
+        "evil",
+        "",
+        "javascript:x",
+        "/\t/e",
+        "/a\\b",
+    ],
+)
+def test_signing_in_leads_nowhere_else(running: Served, place: str) -> None:
+    assert not is_local(place)
+    assert Visitor(running).sign_in(running.client("reader").token, place).headers["location"] == "/"

@@ -1,0 +1,179 @@
+"""The tables of every earlier version become those of this one, with what is in them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Column, Connection, insert, inspect, select, text, update
+
+from service_record.collector.access import Grant, Kind
+from service_record.collector.steps import Status, Step
+from service_record.collector.store import database as database_module
+from service_record.collector.store.database import Database, DatabaseError, sqlite_url
+from service_record.collector.store.reports import Report, record_steps
+from service_record.collector.store.schema import counters, metadata, steps
+
+if TYPE_CHECKING:
+    from tests.collector.postgresql import Cluster
+
+MIGRATIONS = Path(database_module.__file__).parent / "migrations"
+REVISIONS = [script.revision for script in ScriptDirectory(str(MIGRATIONS)).walk_revisions()][::-1]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def empty(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    """A database with nothing in it, of each kind in turn."""
+    if request.param == "sqlite":
+        database = Database(sqlite_url(tmp_path))
+        yield database
+        database.close()
+        return
+    cluster: Cluster = request.getfixturevalue("cluster")
+    with cluster.database() as url:
+        database = Database(url)
+        yield database
+        database.close()
+
+
+def fill(connection: Connection) -> dict[str, list[dict[str, Any]]]:
+    """Put a row into every table there is, as that version has it; all of them."""
+    found = inspect(connection)
+    for table in metadata.sorted_tables:
+        if table.name == "counters" or not found.has_table(table.name):
+            continue
+        known = {column["name"] for column in found.get_columns(table.name)}
+        columns = [column for column in table.columns if column.name in known and not is_given(column)]
+        connection.execute(insert(table).values({column.name: value_for(column) for column in columns}))
+    if found.has_table("counters"):
+        connection.execute(update(counters).values(latest=1))  # as it is with one step
+    return content(connection)
+
+
+def is_given(column: Column[Any]) -> bool:
+    """Whether the database gives rows their number there: 1 to the first."""
+    return column is column.table.autoincrement_column and column.table is not steps
+
+
+def value_for(column: Column[Any]) -> object:
+    return {int: 1, float: 1.5, str: "text", bytes: b"bytes", bool: True}[column.type.python_type]
+
+
+def content(connection: Connection) -> dict[str, list[dict[str, Any]]]:
+    """All rows of all tables, by the columns that they have there."""
+    names = inspect(connection).get_table_names()
+    return {
+        name: [dict(row) for row in connection.execute(text(f'SELECT * FROM "{name}"')).mappings()]
+        for name in names
+        if name != "alembic_version"
+    }
+
+
+def is_kept(before: dict[str, Any], after: list[dict[str, Any]]) -> bool:
+    return any(before.items() <= row.items() for row in after)
+
+
+def test_an_empty_database_gets_the_tables_of_the_schema(empty: Database) -> None:
+    empty.migrate()
+
+    with empty.reading() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_what_an_earlier_version_kept_is_there_afterwards(empty: Database, revision: str) -> None:
+    empty.migrate(revision)
+    with empty.changing() as connection:
+        before = fill(connection)
+
+    empty.migrate()
+
+    with empty.reading() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+        after = content(connection)
+    assert {
+        name: rows for name, rows in before.items() if not all(is_kept(row, after[name]) for row in rows)
+    } == {}
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_after_a_migration_steps_have_numbers_that_no_step_had(empty: Database, revision: str) -> None:
+    empty.migrate(revision)
+    with empty.changing() as connection:
+        fill(connection)
+    empty.migrate()
+    step = Step(label="disk", name="Disk", status=Status.DONE)
+
+    with empty.changing() as connection:
+        (taken,) = record_steps(connection, [Report("web1", step, 1.0, Grant(1, Kind.ADMIN))])
+
+    assert getattr(taken, "id", taken) == 2
+
+
+def test_a_migration_that_was_made_is_not_made_again(empty: Database) -> None:
+    empty.migrate()
+    with empty.changing() as connection:
+        before = fill(connection)
+
+    empty.migrate()
+
+    with empty.reading() as connection:
+        assert content(connection) == before
+
+
+def test_the_tables_of_a_later_version_are_left_alone(empty: Database) -> None:
+    empty.migrate()
+    with empty.changing() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+
+    with pytest.raises(DatabaseError, match=r": a later version of service-record has been here$"):
+        empty.migrate()
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("nonsense", "the database's URL is none: postgresql://USER@HOST/NAME"),
+        ("postgresql:/u:secret@h", "the database's URL is none: postgresql://USER@HOST/NAME"),
+        ("mysql://u:secret@h/db", "mysql://u:***@h/db: only postgresql://USER@HOST/NAME can be used"),
+    ],
+)
+def test_a_url_of_no_database_of_ours_is_told_without_its_password(url: str, said: str) -> None:
+    with pytest.raises(DatabaseError) as caught:
+        Database(url)
+
+    assert str(caught.value) == said
+
+
+def test_a_database_that_does_not_answer_is_told_in_one_line_without_its_password() -> None:
+    with pytest.raises(DatabaseError, match=r"^postgresql://u:\*\*\*@127.0.0.1:1/db: .*refused$"):
+        Database("postgresql://u:secret@127.0.0.1:1/db").migrate()
+
+
+def test_readers_see_one_state_of_the_database_and_change_nothing(empty: Database) -> None:
+    empty.migrate()
+    asked = select(counters.c.latest)
+    with empty.reading() as reading:
+        before = reading.execute(asked).scalar_one()
+        with empty.changing() as changing:
+            changing.execute(update(counters).values(latest=7))
+        assert reading.execute(asked).scalar_one() == before
+    with empty.reading() as reading:
+        assert reading.execute(asked).scalar_one() == 7
+
+
+def test_numbers_of_steps_that_are_gone_are_given_to_no_other(empty: Database) -> None:
+    empty.migrate()
+    step = Step(label="disk", name="Disk", status=Status.DONE)
+    report = Report("web1", step, 1.0, Grant(1, Kind.ADMIN))
+    with empty.changing() as connection:
+        record_steps(connection, [report, report])
+        connection.execute(text("DELETE FROM steps"))
+
+    with empty.changing() as connection:
+        (taken,) = record_steps(connection, [report])
+
+    assert getattr(taken, "id", taken) == 3

@@ -1,0 +1,114 @@
+"""Bundles are kept whole or not at all, in a folder and in an object store."""
+
+import os
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from moto.server import ThreadedMotoServer
+
+from service_record.collector.settings import Settings
+from service_record.collector.store.objects import NoSuchObject, ObjectError, Objects, new_key, objects
+
+LARGE = 20 * 1024 * 1024  # bytes: an upload of several parts
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[str]:
+    """Where an S3 service of the tests' own listens."""
+    service = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    service.start()
+    host, port = service.get_host_and_port()
+    yield f"http://{host}:{port}"
+    service.stop()
+
+
+@pytest.fixture(params=["folder", "s3"])
+def kept(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Objects:
+    """An empty place for objects, of each kind in turn."""
+    if request.param == "folder":
+        return objects(Settings(data=tmp_path / "data"))
+    endpoint: str = request.getfixturevalue("s3")
+    for name, value in {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+    }.items():
+        monkeypatch.setenv(name, value)
+    bucket = f"bundles-{os.urandom(4).hex()}"
+    urllib.request.urlopen(urllib.request.Request(f"{endpoint}/{bucket}", method="PUT"))
+    return objects(Settings(data=tmp_path / "data", objects=f"s3://{bucket}/collector"))
+
+
+def file_of(folder: Path, content: bytes) -> Path:
+    path = folder / "upload"
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize("content", [b"", b"a bundle", os.urandom(LARGE)], ids=["empty", "small", "large"])
+def test_an_object_is_read_as_it_was_put(kept: Objects, tmp_path: Path, content: bytes) -> None:
+    key = new_key("web1")
+
+    kept.put(key, file_of(tmp_path, content))
+
+    assert b"".join(kept.read(key)) == content
+    assert kept.size(key) == len(content)
+
+
+def test_a_large_object_is_read_in_pieces(kept: Objects, tmp_path: Path) -> None:
+    kept.put("web1/large", file_of(tmp_path, bytes(LARGE)))
+
+    assert max(len(piece) for piece in kept.read("web1/large")) < LARGE / 2
+
+
+def test_what_is_not_there_cannot_be_read(kept: Objects) -> None:
+    with pytest.raises(NoSuchObject, match=r"^web1/gone: no such object$"):
+        kept.read("web1/gone")
+
+
+def test_a_file_that_cannot_be_read_leaves_no_object(kept: Objects, tmp_path: Path) -> None:
+    with pytest.raises(ObjectError):
+        kept.put("web1/gone", tmp_path / "gone")
+
+    assert list(kept.keys()) == []
+
+
+def test_the_objects_of_one_host_are_listed_without_those_of_another(kept: Objects, tmp_path: Path) -> None:
+    for key in ("web1/a", "web1/b", "web10/a"):
+        kept.put(key, file_of(tmp_path, b"x"))
+
+    assert sorted(kept.keys("web1")) == ["web1/a", "web1/b"]
+    assert sorted(kept.keys()) == ["web1/a", "web1/b", "web10/a"]
+
+
+def test_what_is_deleted_is_gone_and_can_be_deleted_again(kept: Objects, tmp_path: Path) -> None:
+    kept.put("web1/a", file_of(tmp_path, b"x"))
+
+    kept.delete(["web1/a"])
+    kept.delete(["web1/a", "web1/never"])
+
+    assert list(kept.keys()) == []
+
+
+def test_a_key_leads_nowhere_out_of_the_folder(tmp_path: Path) -> None:
+    kept = objects(Settings(data=tmp_path / "data"))
+
+    with pytest.raises(ObjectError):
+        kept.put("../../escaped", file_of(tmp_path, b"x"))
+
+    assert not (tmp_path / "escaped").exists()
+
+
+def test_a_store_that_does_not_answer_is_told_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "ftp://nowhere")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+
+    with pytest.raises(ObjectError) as caught:
+        list(objects(Settings(data=tmp_path, objects="s3://bucket/prefix")).keys())
+
+    assert "\n" not in str(caught.value)

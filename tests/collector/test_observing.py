@@ -1,0 +1,178 @@
+"""What a collector counts and logs of requests, and that no secret is in either."""
+
+import asyncio
+import io
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Message
+
+from service_record.collector import logs
+from service_record.collector.api.metrics import Metrics
+from service_record.collector.api.observing import Observed
+from service_record.collector.collector import Collector
+from tests.collector.serving import Client, Served, served, settings_in
+
+CANARIES = ["srt_7_CANARYinHEADER0123456789", "CANARYinQUERY", "CANARYinFORM", "CANARYinJSON", "CANARYinPATH"]
+
+
+@pytest.fixture
+def log() -> Iterator[io.StringIO]:
+    """What is logged, from the least on."""
+    stream = io.StringIO()
+    root = logging.getLogger()
+    before = root.handlers[:], root.level
+    logs.configure("debug", stream)
+    yield stream
+    structlog.reset_defaults()
+    root.handlers[:] = before[0]
+    root.setLevel(before[1])
+
+
+def lines(log: io.StringIO) -> list[dict[str, object]]:
+    return [json.loads(line) for line in log.getvalue().splitlines()]
+
+
+def metric(text: str, name: str) -> float:
+    (value,) = [line.rpartition(" ")[2] for line in text.splitlines() if line.startswith(name + " ")]
+    return float(value)
+
+
+def test_metrics_count_what_was_taken_how_the_fleet_is_and_what_was_written(sqlite_server: Served) -> None:
+    host = sqlite_server.client("host", "web1")
+    host.step("web1", "Disk setup", "init")
+    host.get("/api/v1/hosts/web1/steps", name="Disk setup", status="done")
+    host.step("web2", "Disk setup")
+
+    told = sqlite_server.client("reader").get("/metrics")
+
+    text = told.body.decode()
+    assert told.headers["content-type"].startswith("text/plain")
+    assert metric(text, 'service_record_ingested_total{kind="step"}') == 2
+    route = '{method="POST",route="/api/v1/hosts/{host}/steps",status="403"}'
+    assert metric(text, f"service_record_requests_total{route}") == 1
+    assert metric(text, 'service_record_request_seconds_count{route="/api/v1/hosts/{host}/steps"}') == 3
+    assert "service_record_hosts{" in text
+    assert metric(text, "service_record_writer_waiting") == 0
+    assert metric(text, "service_record_commits_total") >= 2
+
+
+def test_metrics_are_for_those_who_may_read(sqlite_server: Served) -> None:
+    assert sqlite_server.stranger.get("/metrics").status == 401
+    assert sqlite_server.client("host", "web1").get("/metrics").status == 403
+
+
+def test_paths_and_methods_that_anybody_makes_up_do_not_become_metrics(sqlite_server: Served) -> None:
+    for number in range(20):
+        sqlite_server.stranger.ask("GET", f"/made/up/{number}")
+        sqlite_server.stranger.ask(f"MADE{number}", "/healthz")
+
+    text = sqlite_server.client("admin").get("/metrics").body.decode()
+
+    assert "made" not in text.lower()
+
+
+def test_a_refused_request_is_a_line_of_json_with_the_id_that_its_answer_has(
+    tmp_path: Path, log: io.StringIO
+) -> None:
+    with served(settings_in(tmp_path)) as server:
+        reply = server.client("host", "web1").step("web2", "Disk setup")
+
+    (line,) = [line for line in lines(log) if line["event"] == "refused"]
+    assert line["request"] == reply.headers["x-request-id"]
+    assert (line["route"], line["status"]) == ("/api/v1/hosts/{host}/steps", 403)
+    assert (line["address"], line["token"]) == ("127.0.0.1", 1)
+
+
+def test_no_secret_is_logged_wherever_somebody_puts_it(tmp_path: Path, log: io.StringIO) -> None:
+    with served(settings_in(tmp_path)) as server:
+        admin = server.client("admin")
+        canary = Client(server.url, CANARIES[0])
+        asked = [
+            canary.step("web1", "Disk setup"),
+            server.stranger.ask("GET", "/x", headers={"X-Secret-Key": CANARIES[0], "Cookie": CANARIES[0]}),
+            server.stranger.get("/api/v1/hosts/web1/steps", token=CANARIES[1]),
+            admin.get("/api/v1/audit", limit=CANARIES[1]),
+            admin.post("/api/v1/tokens", kind=CANARIES[2]),
+            admin.post("/api/v1/tokens", data={"kind": "host", "scope": CANARIES[3] + "/"}),
+            admin.ask("POST", "/api/v1/enrol", data={"host": CANARIES[3]}),
+            admin.get(f"/api/v1/hosts/{CANARIES[4]}!/steps", name="x"),
+            server.stranger.get(f"/{CANARIES[4]}"),
+            server.stranger.post("/login", token=CANARIES[2]),
+            admin.ask("POST", "/api/v1/tokens", body=f'{{"kind": "{CANARIES[3]}'.encode()),
+        ]
+        assert all(reply.status >= 400 for reply in asked)
+        secret = admin.token.rpartition("_")[2]
+
+    said = log.getvalue()
+    assert len(lines(log)) >= len(asked)
+    assert [canary for canary in [*CANARIES, secret] if canary in said] == []
+    assert "CANARY" not in said
+
+
+def test_a_fault_is_answered_with_its_id_and_logged_without_what_it_said(
+    tmp_path: Path, log: io.StringIO
+) -> None:
+    async def broken(request: Request) -> Response:
+        raise RuntimeError(f"{CANARIES[1]} {request.url}")
+
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "http.request"}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "GET", "path": "/x", "headers": [], "query_string": b"a=CANARY"}
+    with Collector(settings_in(tmp_path)) as collector:
+        app = Starlette(
+            routes=[Route("/x", broken)], middleware=[Middleware(Observed, metrics=Metrics(collector))]
+        )
+        asyncio.run(app(scope, receive, send))
+
+    (line,) = [line for line in lines(log) if line["event"] == "fault"]
+    assert sent[0]["status"] == 500
+    assert str(line["request"]) in sent[1]["body"].decode()
+    assert line["fault"] == "RuntimeError"
+    assert "CANARY" not in log.getvalue() + sent[1]["body"].decode()
+
+
+def test_a_database_that_does_not_answer_is_told_as_503_and_logged_with_where_it_was(
+    tmp_path: Path, log: io.StringIO
+) -> None:
+    with served(settings_in(tmp_path)) as server:
+        admin = server.client("admin")
+        with server.collector.database.changing() as connection:
+            connection.exec_driver_sql("ALTER TABLE audit RENAME TO gone")
+
+        reply = admin.get("/api/v1/audit")
+
+    assert reply.status == 503
+    assert "gone" not in reply.body.decode()
+    (line,) = [line for line in lines(log) if line["event"] == "database"]
+    assert line["fault"] == "OperationalError"
+    assert line["database"] == "no such table: audit"
+    assert any("store/audit.py" in str(frame) for frame in line["at"])  # type: ignore[attr-defined]
+
+
+def test_what_looks_like_a_token_is_masked_whoever_logs_it(log: io.StringIO) -> None:
+    logs.log().info("a token", value="see srt_12_abcdefghijklmnop for it")
+    logging.getLogger("some.library").error("got %s", "srt_12_abcdefghijklmnop")
+    try:
+        int("srt_12_abcdefghijklmnop")
+    except ValueError:
+        logging.getLogger("some.library").exception("broke")
+
+    assert "abcdefgh" not in log.getvalue()
+    assert lines(log)[0]["value"] == "see srt_12_*** for it"
+    assert lines(log)[2]["fault"] == "ValueError"

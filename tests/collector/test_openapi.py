@@ -1,0 +1,89 @@
+"""The OpenAPI document: valid, complete, and what is answered to whatever it allows."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from openapi_spec_validator import validate
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from service_record.collector.api.app import application
+from service_record.collector.api.openapi import document
+from service_record.collector.api.operations import ANYBODY, OPERATIONS, Operation
+from service_record.collector.collector import Collector
+from service_record.collector.settings import Rates
+from tests.collector.routes import PARAMETER, walk
+from tests.collector.serving import Served, served, settings_in
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+]
+EXAMPLES = 8
+OF_MACHINES = ("/api/", "/healthz", "/readyz", "/metrics")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    rates = Rates(per_second=1e6, burst=1_000_000)
+    with served(settings_in(tmp_path_factory.mktemp("openapi"), rates=rates, guesses=rates)) as running:
+        host = running.client("host", "web1")
+        host.step("web1", "Disk setup", "failed", logs="no disk")
+        yield running
+
+
+def test_the_document_is_valid() -> None:
+    validate(document())
+
+
+def test_every_route_for_machines_is_in_the_document_and_nothing_else(tmp_path: Path) -> None:
+    with Collector(settings_in(tmp_path)) as collector:
+        served_routes = {
+            (route.method, PARAMETER.sub(r"{\1}", route.template))
+            for route in walk(application(collector))
+            if route.template.startswith(OF_MACHINES)
+        }
+
+    assert served_routes == {(operation.method, operation.path) for operation in OPERATIONS}
+
+
+def test_the_document_is_served_to_readers(server: Served) -> None:
+    reply = server.client("reader").get("/api/v1/openapi.json")
+
+    assert reply.json["openapi"] == "3.1.0"
+    assert len(reply.json["paths"]) > 15
+    assert server.client("host", "web1").get("/api/v1/openapi.json").status == 403
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: f"{one.method} {one.path}")
+def test_whatever_the_document_allows_is_answered_as_it_says(server: Served, operation: Operation) -> None:
+    schema = schemathesis.openapi.from_dict(document())
+    kind = "enrolment" if operation.who == "enrolment" else "admin"
+    client = server.client(kind)
+    headers = {} if operation.who == ANYBODY else {"Authorization": f"Bearer {client.token}"}
+    statuses = set()
+
+    @given(case=schema[operation.path][operation.method].as_strategy())
+    @settings(max_examples=EXAMPLES, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+    def ask(case: "schemathesis.Case[Any]") -> None:
+        response = case.call(base_url=server.url, headers=headers)
+        case.validate_response(response, checks=CHECKS, headers=headers)
+        statuses.add(response.status_code)
+        if "host" in case.path_parameters:  # one that is known, too
+            case.path_parameters["host"] = "web1"
+            response = case.call(base_url=server.url, headers=headers)
+            case.validate_response(response, checks=CHECKS, headers=headers)
+            statuses.add(response.status_code)
+
+    ask()
+    assert statuses

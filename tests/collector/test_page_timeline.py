@@ -1,0 +1,157 @@
+"""A build on one axis of time, whatever its steps."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service_record.collector.analysis import ServiceRan
+from service_record.collector.repeats import repeated
+from service_record.collector.store.boots import Boot
+from service_record.collector.store.hosts import BuildSummary, StepShown
+from service_record.collector.web.timeline import Timeline, service_rows, timeline
+
+BEGAN = 1_800_000_000.0
+
+
+def build(verdict: str = "progressing", ended: float | None = None) -> BuildSummary:
+    return BuildSummary(
+        number=1,
+        key="",
+        action="install",
+        release="",
+        started_at=BEGAN,
+        updated_at=BEGAN + 60,
+        ended_at=None if ended is None else BEGAN + ended,
+        verdict=verdict,
+        reason="",
+    )
+
+
+def step(number: int, name: str, status: str, at: float) -> StepShown:
+    return StepShown(
+        id=number,
+        label=name,
+        name=name,
+        status=status,
+        priority=0,
+        percentage=None,
+        action="",
+        logs="",
+        logs_length=0,
+        notes="",
+        boot_id="",
+        host_time=None,
+        received_at=BEGAN + at,
+        is_known=True,
+    )
+
+
+def drawn(*steps: tuple[str, str, float], of: BuildSummary | None = None, now: float = 100) -> Timeline:
+    shown = [step(number, *told) for number, told in enumerate(steps)]
+    folded = repeated(shown, lambda each: (each.label, each.status))
+    return timeline(of or build(), folded, (), (), BEGAN + now)
+
+
+def bars(found: Timeline, name: str) -> list[tuple[float, float | None, str, int]]:
+    (row,) = [row for row in found.rows if row.name == name]
+    ends = [(bar.begin - BEGAN, None if bar.end is None else bar.end - BEGAN) for bar in row.bars]
+    return [(*times, bar.look, bar.count) for times, bar in zip(ends, row.bars, strict=True)]
+
+
+def test_a_step_is_from_its_beginning_to_its_end() -> None:
+    found = drawn(
+        ("disk", "init", 10), ("disk", "done", 30), ("packages", "init", 31), ("packages", "failed", 40)
+    )
+
+    assert bars(found, "disk") == [(10, 30, "success", 1)]
+    assert bars(found, "packages") == [(31, 40, "failure", 1)]
+
+
+def test_a_step_without_an_end_goes_on_until_now_or_was_never_ended() -> None:
+    assert bars(drawn(("disk", "init", 10)), "disk") == [(10, None, "running", 1)]
+    over = drawn(("disk", "init", 10), of=build("failed"))
+    assert bars(over, "disk") == [(10, 60, "interrupted", 1)]
+
+
+def test_a_step_that_began_again_had_no_end() -> None:
+    found = drawn(("disk", "init", 10), ("net", "done", 12), ("disk", "init", 20), ("disk", "done", 30))
+
+    assert bars(found, "disk") == [(10, 20, "interrupted", 1), (20, 30, "success", 1)]
+    assert bars(found, "net") == [(12, 12, "success", 1)]
+
+
+def test_what_is_reported_of_a_step_that_goes_on_is_no_bar_of_its_own() -> None:
+    told = [("packages", "reported", 10.0 + at) for at in range(4)]
+
+    found = drawn(("packages", "init", 5), *told, ("packages", "done", 30), ("note", "reported", 40))
+
+    assert bars(found, "packages") == [(5, 30, "success", 1)]
+    assert bars(found, "note") == [(40, 40, "told", 1)]
+
+
+def test_a_loop_is_one_bar_that_says_how_often() -> None:
+    rounds = [
+        (name, "init", 10.0 * number + at) for number in range(14) for name, at in (("pxe", 0), ("ks", 5))
+    ]
+
+    found = drawn(*rounds, now=200)
+
+    assert bars(found, "pxe") == [(0, None, "running", 14)]
+    assert bars(found, "ks") == [(5, None, "running", 14)]
+    (row,) = [row for row in found.rows if row.name == "ks"]
+    (bar,) = found.drawn(row)
+    assert bar.says == "ks: not done yet 14 times, from 5s on"
+
+
+def test_boots_and_services_are_beside_the_steps() -> None:
+    boots = (Boot("a", BEGAN, BEGAN + 10), Boot("b", BEGAN + 20, BEGAN + 30))
+    ran = (
+        ServiceRan("crio", ((BEGAN + 22, BEGAN + 25, "success"), (BEGAN - 900, BEGAN - 800, "failure"))),
+        ServiceRan("old", ((BEGAN - 900, BEGAN - 800, "failure"),)),
+    )
+
+    found = timeline(build(), (), boots, service_rows(ran, BEGAN, BEGAN + 100), BEGAN + 100)
+
+    assert [row.name for row in found.rows] == ["build 1", "boots", "crio"]
+    assert bars(found, "boots") == [(0, 20, "boot", 1), (20, None, "boot", 1)]
+    assert bars(found, "crio") == [(22, 25, "success", 1)]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "sign"), [("looping", "↻"), ("failed", "✗"), ("done", "✓"), ("stuck", "▲")]
+)
+def test_a_build_is_drawn_by_its_verdict(verdict: str, sign: str) -> None:
+    found = drawn(of=build(verdict, 50 if verdict == "done" else None))
+
+    assert (found.rows[0].latest.sign, found.rows[0].latest.word) == (sign, verdict)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["a", "b", "c"]),
+            st.sampled_from(["init", "done", "failed", "reported"]),
+            st.floats(-1e6, 1e9, allow_nan=False),
+        ),
+        max_size=90,
+    ),
+    st.sampled_from([build(), build("failed"), build("done", 0.0), build("done", 1e6)]),
+    st.floats(-1e6, 1e9),
+)
+def test_bars_stay_within_their_chart(
+    steps: list[tuple[str, str, float]], of: BuildSummary, now: float
+) -> None:
+    found = drawn(*steps, of=of, now=now)
+
+    places = [float(at[:-1]) for at, *_ in found.ticks]
+    assert all(earlier < later for earlier, later in pairwise(places))
+    for row in found.rows:
+        assert len(row.bars) <= 60
+        for bar in found.drawn(row):
+            left, width = float(bar.x[:-1]), float(bar.width[:-1])
+            assert 0 <= left <= 95
+            assert 0 < width <= 96
+            assert bar.says
+        found.took(row)

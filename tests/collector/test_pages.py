@@ -1,0 +1,221 @@
+"""The pages as they are sent: what they show, which rows, and what they are built of."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection, insert
+
+from service_record.collector.store.schema import hosts
+from tests.collector import shown_fleet
+from tests.collector.browsing import Visitor, analysed, signed_in
+from tests.collector.serving import Served, served, settings_in
+from tests.pages import Page
+
+FAILED, LOOPING, DONE = "web03.dc2.example.com", "web07.dc2.example.com", "web05.dc2.example.com"
+EVERY = ("/", "/login", "/statistics", f"/hosts/{FAILED}", f"/hosts/{LOOPING}", f"/hosts/{FAILED}/analysis")
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Thirty hosts."""
+    with served(settings_in(tmp_path_factory.mktemp("fleet"))) as server:
+        shown_fleet.fill(server)
+        shown_fleet.more_of_a_host(server, FAILED)
+        shown_fleet.send_records(server, FAILED, **shown_fleet.failed_services(server.collector.now() - 20))
+        analysed(signed_in(server), FAILED)
+        yield server
+
+
+@pytest.fixture
+def visitor(fleet: Served) -> Visitor:
+    return signed_in(fleet)
+
+
+def rows(page: Page) -> list[str]:
+    return [node.attributes["data-row"] for node in page.all("tr") if "data-row" in node.attributes]
+
+
+def words(page: Page, tag: str) -> list[str]:
+    return [" ".join(text.split()) for text in page.texts(tag)]
+
+
+def test_those_in_trouble_come_first(visitor: Visitor) -> None:
+    shown = rows(visitor.page("/"))
+
+    assert len(shown) == 30
+    assert shown[:3] == [FAILED, "web14.dc1.example.com", LOOPING]
+
+
+@pytest.mark.parametrize(
+    ("query", "some", "count"),
+    [
+        ("?group=dc2/rack1", FAILED, 5),
+        ("?group=dc1&group=dc2", DONE, 30),
+        ("?machine=web03*", FAILED, 1),
+        ("?machine=web03*,web05*", DONE, 2),
+        ("?verdict=looping", LOOPING, 1),
+        ("?verdict=looping&verdict=failed&group=dc2", FAILED, 2),
+        ("?verdict=nonsense&page=x&all=0", FAILED, 30),
+    ],
+)
+def test_the_url_says_which_hosts_are_shown(visitor: Visitor, query: str, some: str, count: int) -> None:
+    page = visitor.page(f"/{query}")
+
+    assert some in rows(page)
+    assert len(rows(page)) == count
+    (stream,) = [node.attributes["data-stream"] for node in page.nodes if "data-stream" in node.attributes]
+    assert len(rows(visitor.page(stream.replace("/events", "/")))) == count  # what is live is the same
+
+
+def test_a_verdict_that_was_asked_for_can_be_left_again(visitor: Visitor) -> None:
+    page = visitor.page("/?group=dc2&verdict=failed")
+
+    (chosen,) = [node for node in page.all("a") if node.attributes.get("aria-current") == "true"]
+    assert chosen.attributes["href"] == "/?group=dc2"
+
+
+def test_nothing_found_leads_on(visitor: Visitor) -> None:
+    assert "No host passes these filters." in visitor.page("/?machine=nobody").text
+    assert "This page has no hosts any more." in visitor.page("/?page=9").text
+
+
+def test_many_hosts_are_on_many_pages(server: Served) -> None:
+    def change(connection: Connection) -> None:
+        seen = {"first_seen": 0.0, "last_seen": 0.0, "verdict": "progressing"}
+        connection.execute(insert(hosts), [{"name": f"web{number:03}", **seen} for number in range(205)])
+
+    server.collector.writer.change(change).result()
+    visitor = signed_in(server)
+
+    last = visitor.page("/?all=1&page=3")
+    assert rows(last) == [f"web{number}" for number in range(200, 205)]
+    (back,) = [node for node in last.all("a") if node.attributes.get("rel") == "prev"]
+    assert back.attributes["href"] == "/?all=1&page=2"
+    assert not [node for node in last.all("a") if node.attributes.get("rel") == "next"]
+
+
+def test_a_host_that_was_done_long_ago_is_shown_when_asked_for(tmp_path: Path) -> None:
+    clock = [1_800_000_000.0]
+    with served(settings_in(tmp_path), now=lambda: clock[0]) as server:
+        server.client("host", "web1").step("web1", "Call home", "done", percentage=100)
+        clock[0] += 86_401
+        visitor = signed_in(server)
+
+        assert rows(visitor.page("/")) == []
+        assert rows(visitor.page("/?all=1")) == ["web1"]
+
+
+def test_a_failure_is_told_with_its_logs_and_what_the_records_say(fleet: Served, visitor: Visitor) -> None:
+    page = visitor.page(f"/hosts/{FAILED}")
+
+    assert "Disk setup failed" in words(page, "h3")
+    assert any("bootkube in stage cvo-bootstrap" in text for text in page.texts("h3"))
+    assert any('level=error msg="failed to render' in text for text in page.texts("pre"))
+    assert "bootkube: failed, from" in page.text
+    assert any("no disk for the hardware RAID, giving up" in text for text in page.texts("pre"))
+    assert f"{FAILED}.tar.gz" in page.texts("a")
+    assert any("1 of 3 logs is missing" in text for text in page.texts("li"))
+
+
+def test_rounds_of_a_loop_are_told_once(visitor: Visitor) -> None:
+    page = visitor.page(f"/hosts/{LOOPING}")
+
+    steps = [node for node in page.all("tr") if node.attributes.get("id", "").startswith("step-")]
+    assert len(steps) == 2
+    assert "14 times" in page.texts("strong")
+    boots = [text for text in page.texts("title") if text.startswith("boots: ")]
+    assert len(boots) == 14
+
+
+def test_an_earlier_build_keeps_its_page(server: Served) -> None:
+    host = server.client("host", "web1")
+    host.step("web1", "Old step", "init", build="first")
+    host.step("web1", "New step", "init", build="second")
+    visitor = signed_in(server)
+
+    latest, earlier = visitor.page("/hosts/web1"), visitor.page("/hosts/web1?build=1")
+
+    assert "New step" in latest.text
+    assert "Old step" not in latest.text
+    assert "Old step" in earlier.text
+    assert "Build 1, an earlier one" in earlier.text
+
+
+def test_what_was_wrong_with_a_report_is_told(server: Served) -> None:
+    server.client("host", "web1").step("web1", "Disk setup", "exploded", percentage=180, logs="x" * 100_000)
+
+    page = signed_in(server).page("/hosts/web1")
+
+    assert {"note: status was exploded", "note: percentage was 180"} <= set(page.texts("p"))
+    (full,) = [node.attributes["href"] for node in page.all("a") if node.text == "all"]
+    whole = signed_in(server).get(full)
+    assert whole.headers["content-type"].startswith("text/plain")
+    assert 60_000 < len(whole.body) < 66_000
+
+
+def test_a_host_that_nobody_knows_is_told_on_a_page(visitor: Visitor) -> None:
+    for path in ("/hosts/nobody", f"/hosts/{FAILED}?build=77", "/hosts/nobody/analysis", "/hosts/a%20b"):
+        reply = visitor.get(path)
+        assert reply.status in {400, 404}, path
+        assert reply.body.startswith(b"<!DOCTYPE html>"), path
+    for path in ("steps/999999999999999999999999/logs", "bundles/1e9", "bundles/99999999999999999999"):
+        assert visitor.get(f"/hosts/{FAILED}/{path}").status == 404, path
+
+
+def test_the_statistics_tell_the_failures_of_steps(visitor: Visitor) -> None:
+    page = visitor.page("/statistics?by=group&group=dc2")
+
+    assert "disk_setup" in page.texts("th")
+    assert any("no disk for the hardware RAID" in text for text in page.texts("p"))
+    assert not any("dc1" in text for text in page.texts("td"))
+
+
+@pytest.mark.parametrize("path", EVERY)
+def test_pages_are_built_for_everybody(visitor: Visitor, path: str) -> None:
+    page = visitor.page(path)
+
+    assert page.all("html")[0].attributes["lang"] == "en"
+    assert len(page.all("h1")) == len(page.all("main")) == 1
+    assert page.all("a")[0].attributes["href"] == "#contents"
+    for head in page.all("th"):
+        assert head.attributes.get("scope") in {"col", "row"}, head.text
+    labelled = {node.attributes["for"] for node in page.all("label")}
+    for field in page.all("input"):
+        assert field.attributes.get("type") == "hidden" or field.attributes["id"] in labelled
+    ids = [node.attributes["id"] for node in page.nodes if "id" in node.attributes]
+    assert len(ids) == len(set(ids))
+    for node in page.all("a"):
+        target = node.attributes["href"]
+        assert not target.startswith("#") or target[1:] in ids, target
+
+
+@pytest.mark.parametrize("path", EVERY)
+def test_nothing_in_a_page_needs_what_the_policy_forbids(visitor: Visitor, path: str) -> None:
+    reply = visitor.get(path)
+    page = visitor.page(path)
+
+    assert "default-src 'none'" in reply.headers["content-security-policy"]
+    assert reply.headers["cache-control"] == "no-store"
+    assert not page.all("style")
+    for node in page.nodes:
+        assert "style" not in node.attributes, node
+        assert not [name for name in node.attributes if name.startswith("on")], node
+    for script in page.all("script"):
+        assert not script.text
+        assert script.attributes["src"].startswith("/static/")
+
+
+def test_styles_and_script_are_kept_for_good_under_their_digest(fleet: Served, visitor: Visitor) -> None:
+    page = visitor.page("/")
+    addresses = [node.attributes["href"] for node in page.all("link")]
+    addresses += [node.attributes["src"] for node in page.all("script")]
+
+    assert len(addresses) == 3
+    for address in addresses:
+        assert re.fullmatch(r"/static/\w+-[0-9a-f]{16}\.(css|js|svg)", address)
+        reply = Visitor(fleet).get(address)
+        assert (reply.status, "immutable" in reply.headers["cache-control"]) == (200, True)
+    assert Visitor(fleet).get("/static/live-0000000000000000.js").status == 404
+    assert Visitor(fleet).get("/static/..%2f__init__.py").status == 404

@@ -1,0 +1,228 @@
+"""Service records live: what is sent piece by piece is held without gaps, judged soon, and read again."""
+
+import base64
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import func, select
+
+from service_record.collector.settings import Settings
+from service_record.collector.store.schema import chunks, hosts
+from tests.builders import failed_run
+from tests.collector.installing import Clock
+from tests.collector.serving import Client, Reply, Served, served, settings_in
+from tests.collector.test_bundles import eventually
+
+MOST = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(scope="module")
+def server(shared_settings: Settings, clock: Clock) -> Iterator[Served]:
+    """One for all tests here: each has a host of its own."""
+    with served(replace(shared_settings, most_records=MOST), clock) as running:
+        yield running
+
+
+@pytest.fixture
+def host(request: pytest.FixtureRequest) -> str:
+    return "web-" + "".join(c for c in request.node.name.lower() if c.isalnum())[-60:]
+
+
+def piece(service: str, offset: int, data: bytes, file: str = "a") -> dict[str, object]:
+    return {"service": service, "file": file, "offset": offset, "data": base64.b64encode(data).decode()}
+
+
+def send(client: Client, host: str, *pieces: dict[str, object]) -> Reply:
+    return client.post(f"/api/v1/hosts/{host}/records", {"pieces": list(pieces)})
+
+
+def offsets(reply: Reply) -> dict[str, int]:
+    return {f"{one['service']}/{one['file']}": one["offset"] for one in reply.json["files"]}
+
+
+def record(server: Served, host: str, service: str) -> bytes:
+    reply = server.client("reader").get(f"/api/v1/hosts/{host}/records/{quote(service)}")
+    assert reply.status == 200, reply.body
+    return reply.body
+
+
+def verdict_of(server: Served, host: str) -> dict[str, Any] | None:
+    with server.collector.database.reading() as connection:
+        kept = connection.execute(select(hosts.c.records_verdict).where(hosts.c.name == host)).scalar_one()
+    found: dict[str, Any] | None = json.loads(kept) if kept else None
+    return found
+
+
+def test_pieces_are_put_together_in_their_order(server: Served, host: str) -> None:
+    client = server.client("host", host)
+
+    first = send(client, host, piece("crio", 0, b"one\n"), piece("kubelet", 0, b"first\n"))
+    second = send(client, host, piece("crio", 4, b"two\n"))
+
+    assert (first.status, offsets(first)) == (200, {"crio/a": 4, "kubelet/a": 6})
+    assert offsets(second) == {"crio/a": 8}
+    assert record(server, host, "crio") == b"one\ntwo\n\n"
+    listed = server.client("reader").get(f"/api/v1/hosts/{host}/records").json
+    assert [(one["service"], one["bytes"]) for one in listed["services"]] == [("crio", 8), ("kubelet", 6)]
+
+
+def test_what_is_sent_again_is_answered_with_what_is_held(server: Served, host: str) -> None:
+    client = server.client("host", host)
+    send(client, host, piece("crio", 0, b"one\ntwo\n"))
+
+    again = [
+        send(client, host, piece("crio", 0, b"one\ntwo\n")),
+        send(client, host, piece("crio", 4, b"two\n")),
+    ]
+
+    assert [(reply.status, offsets(reply)) for reply in again] == [(200, {"crio/a": 8})] * 2
+    assert record(server, host, "crio") == b"one\ntwo\n\n"
+
+
+@pytest.mark.parametrize(("offset", "data"), [(9, b"x"), (2, b"e\ntwo\nthree\n"), (1000, b"")])
+def test_a_gap_or_an_overlap_is_answered_with_where_to_go_on(
+    server: Served, host: str, offset: int, data: bytes
+) -> None:
+    client = server.client("host", host)
+    send(client, host, piece("crio", 0, b"one\ntwo\n"))
+
+    reply = send(client, host, piece("kubelet", 0, b"new\n"), piece("crio", offset, data or b"far"))
+
+    assert (reply.status, offsets(reply)) == (409, {"kubelet/a": 0, "crio/a": 8})
+    assert reply.headers["content-type"] == "application/problem+json"
+    listed = client.get(f"/api/v1/hosts/{host}/records")
+    assert offsets(listed) == {"crio/a": 8}
+
+
+def test_a_file_that_took_the_place_of_another_comes_behind_it(server: Served, host: str) -> None:
+    client = server.client("host", host)
+    send(client, host, piece("crio", 0, b"old"))
+    send(client, host, piece("crio", 0, b"new\n", file="b"))
+    send(client, host, piece("crio", 3, b"er\n"))
+
+    assert record(server, host, "crio") == b"older\n\nnew\n\n"
+
+
+def test_small_pieces_do_not_become_as_many_rows(server: Served, host: str) -> None:
+    client = server.client("host", host)
+    for number in range(30):
+        send(client, host, piece("crio", 4 * number, b"abc\n"))
+
+    with server.collector.database.reading() as connection:
+        wanted = select(func.count()).select_from(chunks.join(hosts)).where(hosts.c.name == host)
+        assert connection.execute(wanted).scalar_one() == 1
+    assert record(server, host, "crio") == b"abc\n" * 30 + b"\n"
+
+
+def test_a_host_goes_on_where_it_ended(server: Served, host: str) -> None:
+    client = server.client("host", host)
+    assert client.get(f"/api/v1/hosts/{host}/records").json["files"] == []
+
+    send(client, host, piece("crio", 0, b"one\n"))
+
+    assert offsets(client.get(f"/api/v1/hosts/{host}/records")) == {"crio/a": 4}
+    assert client.get(f"/api/v1/hosts/{host}/records/crio").status == 403
+
+
+def test_a_token_of_another_host_neither_writes_nor_reads(server: Served, host: str) -> None:
+    send(server.client("host", host), host, piece("crio", 0, b"one\n"))
+    other = server.client("host", "other")
+
+    assert send(other, host, piece("crio", 4, b"two\n")).status == 403
+    assert other.get(f"/api/v1/hosts/{host}/records").status == 403
+    assert send(server.client("reader"), host, piece("crio", 4, b"two\n")).status == 403
+    assert send(server.stranger, host).status == 401
+    assert server.client("reader").get("/api/v1/hosts/nobody/records").status == 404
+
+
+BAD: dict[str, object] = {
+    "no object": [],
+    "no pieces": {},
+    "a piece without data": {"pieces": [{"service": "crio", "file": "a", "offset": 0}]},
+    "a member of its own": {"pieces": [], "more": 1},
+    "a service that is a path": {"pieces": [piece("../etc/passwd", 0, b"x")]},
+    "a service that is hidden": {"pieces": [piece(".crio", 0, b"x")]},
+    "a service without a name": {"pieces": [piece("", 0, b"x")]},
+    "a file with a blank": {"pieces": [piece("crio", 0, b"x", file="a b")]},
+    "before the beginning": {"pieces": [piece("crio", -1, b"x")]},
+    "no base64": {"pieces": [{**piece("crio", 0, b""), "data": "%%%"}]},
+    "too many": {"pieces": [piece("crio", 0, b"")] * 257},
+}
+
+
+@pytest.mark.parametrize("body", BAD.values(), ids=BAD)
+def test_a_batch_that_is_none_is_refused(server: Served, host: str, body: object) -> None:
+    assert server.client("host", host).post(f"/api/v1/hosts/{host}/records", body).status == 400
+
+
+def test_a_host_sends_so_much_and_no_more(server: Served, host: str) -> None:
+    client = server.client("host", host)
+    size = MOST // 4
+    for number in range(4):
+        assert send(client, host, piece("crio", size * number, bytes(size))).status == 200
+
+    assert send(client, host, piece("crio", MOST, b"x")).status == 507
+    assert send(client, host, piece("crio", 0, b"x")).status == 200
+
+
+def test_what_is_sent_tells_of_the_host_within_seconds(server: Served, host: str) -> None:
+    client = server.client("host", host)
+    lines = b"".join(one.to_line() for one in failed_run("pull"))
+    cut = len(lines) // 3
+
+    send(client, host, piece("bootkube", 0, lines[:cut]))
+    running = eventually(lambda: verdict_of(server, host))
+    send(client, host, piece("bootkube", cut, lines[cut:]))
+    failed = eventually(lambda: told if (told := verdict_of(server, host)) != running else None)
+
+    assert running["verdict"] == "running"
+    assert (failed["verdict"], failed["service"], failed["stage"]) == ("failed", "bootkube", "pull")
+
+
+def test_what_runs_too_long_is_stuck_although_nothing_comes(tmp_path: Path) -> None:
+    clock = Clock()
+    begun = b"".join(one.to_line() for one in failed_run("pull")[:2])
+    with served(settings_in(tmp_path), clock) as first:
+        send(first.client("host", "web1"), "web1", piece("bootkube", 0, begun))
+        assert eventually(lambda: verdict_of(first, "web1"))["verdict"] == "running"
+    clock.now += 3600
+
+    with served(settings_in(tmp_path), clock) as second:
+        stuck = eventually(
+            lambda: told if (told := verdict_of(second, "web1")) and told["verdict"] != "running" else None
+        )
+
+    assert stuck["verdict"] == "stuck"
+
+
+@given(
+    cuts=st.lists(st.integers(1, 60), max_size=6),
+    noise=st.lists(st.tuples(st.integers(0, 300), st.integers(0, 60)), max_size=6),
+)
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+def test_whatever_is_sent_in_whatever_pieces_what_is_held_is_a_beginning_of_the_file(
+    server: Served, cuts: list[int], noise: list[tuple[int, int]]
+) -> None:
+    name = f"any-{abs(hash((tuple(cuts), tuple(noise))))}"
+    client = server.client("host", name)
+    text = bytes(range(32, 127)) * 4
+    at = 0
+    for cut, (far, size) in zip([*cuts, *[7] * len(noise)], [*noise, *[(0, 3)] * len(cuts)], strict=False):
+        assert send(client, name, piece("crio", far, text[far : far + size])).status in {200, 409}
+        reply = send(client, name, piece("crio", at, text[at : at + cut]))
+        at = offsets(reply).get("crio/a", 0)
+        assert at <= len(text)
+    if at:
+        assert record(server, name, "crio") == text[:at] + b"\n"

@@ -1,0 +1,142 @@
+"""The real boot reporter and a collector, without any assisted-service: two boots, and what failed in one."""
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from sqlalchemy import select
+
+from service_record.collector.store.schema import hosts
+from tests.assisted_installation import CONTROL_PLANE_IGNITION, LOCAL_IGNITION, Claim, Host, new_id
+from tests.assisted_rules import AssistedRules
+from tests.assisted_server import AssistedServer
+from tests.builders import BOOT_ID, entry, failed_run, write_lines
+from tests.collector.installing import Agent
+from tests.collector.serving import Served, served, settings_in
+from tests.collector.test_bundles import eventually, indexed, rows
+from tests.command_line import Answer, service_record
+from tests.reporting_host import POINTER, TOKEN, ReportingHost
+
+NEXT_BOOT = "b1" * 16
+_BOOTED = 'mount --bind "$1" /proc/sys/kernel/random/boot_id && shift && exec "$@"'
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One for all tests here: each has a host of its own."""
+    with served(settings_in(tmp_path_factory.mktemp("collector"))) as running:
+        yield running
+
+
+class Reported:
+    """A host with the boot reporter, and the token of a collector for it."""
+
+    def __init__(self, root: Path, server: Served, *settings: str, url: str = "") -> None:
+        self.installed = Host(new_id(), new_id(), new_id())
+        self.agent = Agent(server.client("host", self.installed.id), self.installed)
+        self.host = ReportingHost(root / "host", self.installed, url or server.url, *settings)
+        self.host.write("/etc/service-record/token", self.agent.client.token).chmod(0o600)
+        self._root = root
+
+    @property
+    def name(self) -> str:
+        return self.installed.id
+
+    def report(self, boot_id: str) -> Answer:
+        """A round of the reporter, in a boot with that id: a mount that only this process sees."""
+        place = self._root / "boot_id"
+        place.write_text(f"{uuid.UUID(boot_id)}\n")
+        booted = ("unshare", "--mount", "--propagation", "private", "sh", "-c", _BOOTED, "sh", str(place))
+        answer = self.host.report(before=booted)
+        assert self.agent.client.token not in answer.out + answer.err
+        return answer
+
+    def reboot_into_the_control_plane(self) -> None:
+        """What the machine-config daemon leaves behind."""
+        pointer = self.host.places.at(POINTER)
+        pointer.rename(pointer.with_name(pointer.name + ".bak"))
+        self.host.write("/var/lib/kubelet/pki/kubelet-client-current.pem")
+
+
+def row_of(server: Served, name: str) -> Any:
+    with server.collector.database.reading() as connection:
+        return connection.execute(select(hosts).where(hosts.c.name == name)).one()
+
+
+def test_two_boots_are_told_and_the_laptop_names_the_cause_of_the_first(
+    tmp_path: Path, server: Served
+) -> None:
+    reported = Reported(tmp_path, server)
+    reported.host.fail()
+
+    first = reported.report(BOOT_ID)
+
+    assert (first.status, first.err.count("refused")) == (0, 0), first.err
+    (seen,) = reported.agent.listed()
+    assert (seen["progress"]["current_stage"], seen["status"]) == (LOCAL_IGNITION, "installing-in-progress")
+    bundle = indexed(server, reported.name)
+    assert (bundle.kind, bundle.verdict, bundle.boots) == ("host_boot", "failed", BOOT_ID)
+    assert row_of(server, reported.name).percentage == 60
+    failed = eventually(lambda: row if (row := row_of(server, reported.name)).verdict == "failed" else None)
+    assert "bootkube" in failed.reason
+    assert "pull-image" in failed.reason
+
+    analyzed = analyze(tmp_path, server, reported.name)
+    assert analyzed.status == 1
+    assert analyzed.out.startswith("✗ failed: bootkube in stage pull-image")
+
+    write_lines(
+        reported.host.places.records / "bootkube.json",
+        *failed_run("pull-image"),
+        entry(boot_id=NEXT_BOOT, invocation_id="2f" * 16, at=600, uptime=30),
+        entry("service end", boot_id=NEXT_BOOT, invocation_id="2f" * 16, at=610, uptime=40),
+    )
+    reported.reboot_into_the_control_plane()
+    second = reported.report(NEXT_BOOT)
+
+    assert second.status == 0, second.err
+    (seen,) = reported.agent.listed()
+    assert seen["progress"]["current_stage"] == CONTROL_PLANE_IGNITION
+    assert row_of(server, reported.name).message == CONTROL_PLANE_IGNITION
+
+
+def analyze(directory: Path, server: Served, host: str) -> Answer:
+    token = directory / "reader"
+    token.write_text(server.client("reader").token)
+    place = f"collector://{urlsplit(server.url).netloc}/{host}"
+    return service_record("analyze", "--from", place, SERVICE_RECORD_TOKEN_FILE=str(token))
+
+
+def test_a_collector_besides_an_assisted_service_gets_the_bundle_with_a_token_of_its_own(
+    tmp_path: Path, server: Served
+) -> None:
+    with AssistedServer(AssistedRules(auth_type="local")) as assisted:
+        installed = assisted.rules.add_host(stage="Rebooting")
+        assisted.rules.tokens[TOKEN] = Claim(installed.infra_env_id)
+        destination = f'ship_to = ["collector+{server.url}"]'
+        host = ReportingHost(tmp_path / "host", installed, assisted.url, destination)
+        own = server.client("host", installed.id).token
+        host.write("/etc/service-record/collector-token", own).chmod(0o600)
+        host.fail()
+
+        answer = host.report()
+
+        assert answer.status == 0, answer.err
+        assert own not in answer.out + answer.err
+        assert [own in str(one) for one in assisted.journal].count(True) == 0
+    assert (indexed(server, installed.id).verdict, len(rows(server, installed.id))) == ("failed", 1)
+
+
+def test_a_host_that_is_not_known_to_the_collector_stops_and_says_why(tmp_path: Path, server: Served) -> None:
+    reported = Reported(tmp_path, server)
+    other = server.client("host", "web1").token
+    reported.host.write("/etc/service-record/token", other).chmod(0o600)
+
+    answer = reported.report(BOOT_ID)
+
+    assert answer.status == 0
+    assert reported.host.places.tombstone.exists()
+    assert rows(server, reported.name) == []

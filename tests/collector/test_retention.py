@@ -1,0 +1,227 @@
+"""What is forgotten of hosts, and what never is."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import func, insert, select, update
+
+from service_record.collector.collector import Collector
+from service_record.collector.housekeeping import Housekeeper, Limits, orphans
+from service_record.collector.retention import Build, plan
+from service_record.collector.settings import Settings
+from service_record.collector.store import hosts as shown
+from service_record.collector.store.schema import audit, builds, bundles, chunks, hosts, steps
+from tests.collector.commands import collector_command
+from tests.collector.serving import Served, served
+
+NOW = 1_800_000_000.0
+DAY = 86_400.0
+
+one_build = st.builds(
+    Build,
+    host_id=st.integers(1, 4),
+    number=st.integers(1, 6),
+    updated_at=st.floats(0, 100),
+    is_failure=st.booleans(),
+    is_latest=st.just(False),
+    steps=st.just(1),
+    bundles=st.just(0),
+    size=st.integers(0, 50),
+)
+
+
+@st.composite
+def fleets(draw: st.DrawFn) -> list[Build]:
+    found = draw(st.lists(one_build, max_size=20, unique_by=lambda build: (build.host_id, build.number)))
+    latest = {build.host_id: max(b.number for b in found if b.host_id == build.host_id) for build in found}
+    return [replace(build, is_latest=build.number == latest[build.host_id]) for build in found]
+
+
+@given(fleet=fleets(), before=st.none() | st.floats(0, 100), excess=st.integers(0, 500))
+def test_of_each_host_the_latest_build_and_the_first_and_last_failure_stay(
+    fleet: list[Build], before: float | None, excess: int
+) -> None:
+    forgotten = set(plan(fleet, before=before, excess=excess).builds)
+
+    for host in {build.host_id for build in fleet}:
+        of_host = sorted((b for b in fleet if b.host_id == host), key=lambda build: build.number)
+        failures = [build for build in of_host if build.is_failure]
+        assert forgotten.isdisjoint([of_host[-1], *failures[:1], *failures[-1:]])
+
+
+@given(fleet=fleets(), before=st.none() | st.floats(0, 100), excess=st.integers(0, 500))
+def test_what_is_old_goes_and_as_much_as_is_too_much_but_nothing_else(
+    fleet: list[Build], before: float | None, excess: int
+) -> None:
+    told = plan(fleet, before=before, excess=excess)
+    everything = set(plan(fleet, before=1e9, excess=0).builds)
+
+    old = {build for build in everything if before is not None and build.updated_at < before}
+    assert old <= set(told.builds) <= everything
+    assert told.size >= min(excess, sum(build.size for build in everything))
+    if len(told.builds) > len(old):  # without the last of them it would not be enough
+        assert told.size - told.builds[-1].size < excess
+    assert all(
+        forgotten.updated_at <= stays.updated_at
+        for forgotten in told.builds
+        for stays in everything - set(told.builds)
+    )
+
+
+class Clock:
+    now = NOW
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def house(settings: Settings) -> Iterator[tuple[Served, Clock]]:
+    """A collector with a host of five builds, a day apart, of which the second and the fourth failed."""
+    clock = Clock()
+    clock.now = NOW - 5 * DAY
+    with served(replace(settings, keep_days=0.5), clock) as server:
+        admin = server.client("admin")
+        for number in range(1, 6):
+            admin.step("web1", "Disk setup", "done", build=f"b{number}", logs=f"{number}" * 100)
+            add_bundle(server.collector, number)
+            clock.now += DAY
+        with server.collector.database.changing() as connection:
+            failed = update(builds).where(builds.c.number.in_([2, 3, 4])).values(verdict="failed")
+            connection.execute(failed)
+        yield server, clock
+
+
+def add_bundle(collector: Collector, build: int) -> None:
+    """As one that came with that build."""
+    key = f"web1/bundle{build}"
+    file = collector.settings.data / "upload"
+    file.write_bytes(b"bundle" * build)
+    collector.objects.put(key, file)
+    with collector.database.changing() as connection:
+        host_id = connection.execute(select(hosts.c.id)).scalar_one()
+        row = {"host_id": host_id, "build": build, "kind": "host", "name": "logs.tar.gz", "key": key}
+        rest = {"size": 6 * build, "sha256": "", "received_at": collector.now()}
+        connection.execute(insert(bundles).values({**row, **rest}))
+
+
+def housekeeper(server: Served, clock: Clock, **limits: float) -> Housekeeper:
+    collector = server.collector
+    return Housekeeper(
+        collector.database,
+        lambda do: collector.writer.change(do).result(),
+        collector.objects,
+        Limits(**limits),  # type: ignore[arg-type]
+        clock,
+    )
+
+
+def left(server: Served) -> tuple[list[int], list[int], list[str]]:
+    """The builds that are left, the builds of steps, and the objects."""
+    with server.collector.database.reading() as connection:
+        detail = shown.host(connection, "web1")
+        of_steps = connection.execute(select(steps.c.build).order_by(steps.c.build)).scalars().all()
+    assert detail is not None
+    return (
+        sorted(build.number for build in detail.builds),
+        list(of_steps),
+        sorted(server.collector.objects.keys()),
+    )
+
+
+def test_old_builds_go_with_their_steps_and_bundles_but_the_first_and_last_failures_stay(
+    house: tuple[Served, Clock],
+) -> None:
+    server, clock = house
+
+    housekeeper(server, clock, days=0.5).round()
+
+    assert left(server) == ([2, 4, 5], [2, 4, 5], ["web1/bundle2", "web1/bundle4", "web1/bundle5"])
+    with server.collector.database.reading() as connection:
+        (entry,) = connection.execute(select(audit).where(audit.c.action == "retention")).all()
+    assert entry.subject.startswith("2 builds, 2 steps, ")
+
+
+def test_by_size_the_oldest_go_first_and_no_more_than_needed(house: tuple[Served, Clock]) -> None:
+    server, clock = house
+    taken = 5 * 400 + sum(6 * build for build in range(1, 6))
+
+    housekeeper(server, clock, size=taken - 100).round()
+
+    assert left(server)[0] == [2, 3, 4, 5]
+
+
+def test_a_host_that_goes_on_after_that_gets_numbers_that_nothing_had(house: tuple[Served, Clock]) -> None:
+    server, clock = house
+    admin = server.client("admin")
+    before = admin.step("web1", "Disk setup", build="b5").json["id"]
+
+    housekeeper(server, clock, days=0.5).round()
+    reply = admin.step("web1", "Disk setup", build="b6")
+
+    assert reply.json["build"] == 6
+    assert reply.json["id"] > before
+
+
+def test_objects_that_no_bundle_has_are_swept_after_a_day_and_no_earlier(
+    house: tuple[Served, Clock],
+) -> None:
+    server, _ = house
+    collector = server.collector
+    file = collector.settings.data / "upload"
+    collector.objects.put("web9/nobody", file)
+    kept_at = file.stat().st_mtime
+
+    assert list(orphans(collector.database, collector.objects, kept_at)) == []
+    assert list(orphans(collector.database, collector.objects, kept_at + 2 * DAY)) == ["web9/nobody"]
+
+
+def test_of_live_records_only_files_go_that_others_replaced(house: tuple[Served, Clock]) -> None:
+    server, clock = house
+    with server.collector.database.changing() as connection:
+        row = {"host_id": 1, "offset": 0, "data": b"[]", "received_at": NOW - 3 * DAY}
+        for service, file in (("a", "old"), ("a", "new"), ("b", "only")):
+            connection.execute(insert(chunks).values({**row, "service": service, "file": file}))
+
+    housekeeper(server, clock, days=0.5).round()
+
+    with server.collector.database.reading() as connection:
+        kept = connection.execute(select(chunks.c.service, chunks.c.file).order_by(chunks.c.id)).all()
+    assert [tuple(row) for row in kept] == [("a", "new"), ("b", "only")]
+
+
+def test_prune_says_what_it_would_forget_and_then_forgets_it(house: tuple[Served, Clock]) -> None:
+    server, _ = house
+    settings = server.collector.settings
+    where = ("--data", settings.data, "--database", settings.database)
+
+    # The command's clock is the true one, and these builds are of the year 2027.
+    with server.collector.database.changing() as connection:
+        connection.execute(update(builds).values(updated_at=builds.c.updated_at - 20 * 365 * DAY))
+    would = collector_command("prune", "--keep-days", 1, "--dry-run", *where)
+    assert left(server)[0] == [1, 2, 3, 4, 5]
+    did = collector_command("prune", "--keep-days", 1, *where)
+
+    assert would.out.startswith("would forget 2 builds, 2 steps, 2 bundles: about ")
+    assert did.out.startswith("forgot 2 builds, 2 steps, 2 bundles: about ")
+    assert left(server)[0] == [2, 4, 5]
+    entries = collector_command("audit", "--output", "json", *where)
+    assert json.loads(entries.out)[0]["action"] == "retention"
+
+
+def test_prune_wants_to_know_what_is_to_be_kept(tmp_path: Path) -> None:
+    assert collector_command("prune", "--data", tmp_path).status == 2
+
+
+def test_nothing_is_forgotten_where_nothing_is_said(house: tuple[Served, Clock]) -> None:
+    server, clock = house
+
+    housekeeper(server, clock).round()
+
+    with server.collector.database.reading() as connection:
+        assert connection.execute(select(func.count()).select_from(builds)).scalar_one() == 5

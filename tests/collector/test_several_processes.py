@@ -1,0 +1,78 @@
+"""Several collectors on one PostgreSQL are one collector."""
+
+import asyncio
+import contextlib
+from dataclasses import replace
+
+from sqlalchemy import func, select
+from sqlalchemy.engine import make_url
+
+from service_record.collector.collector import Collector
+from service_record.collector.settings import Settings
+from service_record.collector.store.database import Database
+from service_record.collector.store.schema import steps
+from tests.collector.postgresql import Cluster
+from tests.collector.processes import load, process, tokens_in
+from tests.collector.serving import Client, served
+
+FEW_REPORTS = 400
+
+
+def test_what_one_process_is_told_wakes_those_who_wait_at_another(postgresql_settings: Settings) -> None:
+    async def told(collector: Collector, client: Client) -> None:
+        news = collector.news.subscribe()
+        await asyncio.to_thread(client.step, "web1", "Disk setup")
+        await asyncio.wait_for(news.wait(), 100)
+
+    with process(postgresql_settings) as other, Collector(postgresql_settings) as collector:
+        client = Client(other.url, tokens_in(collector.database, 1)[0])
+        for _ in range(3):  # whoever listens anew is told once in any case
+            asyncio.run(told(collector, client))
+
+
+def test_a_process_listens_again_when_its_connection_was_lost(
+    postgresql_settings: Settings, cluster: Cluster
+) -> None:
+    async def told_within(collector: Collector, client: Client) -> None:
+        news = collector.news.subscribe()
+        cluster.ask("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN %'")
+        await asyncio.wait_for(news.wait(), 100)  # told that something may have changed meanwhile
+        news = collector.news.subscribe()
+        await asyncio.to_thread(client.step, "web1", "Disk setup")
+        await asyncio.wait_for(news.wait(), 100)
+
+    with process(postgresql_settings) as other, Collector(postgresql_settings) as collector:
+        asyncio.run(told_within(collector, Client(other.url, tokens_in(collector.database, 1)[0])))
+
+
+def test_a_process_that_hangs_while_it_writes_does_not_hold_the_others_up_for_ever(
+    postgresql_settings: Settings,
+) -> None:
+    url = make_url(postgresql_settings.database).update_query_dict({"options": "-c lock_timeout=200ms"})
+    impatient = replace(postgresql_settings, database=url.render_as_string(hide_password=False))
+    hanging = Database(postgresql_settings.database)
+    with served(impatient) as server:
+        host = server.client("host", "web1")
+        with hanging.changing():
+            refused = host.step("web1", "Disk setup")
+        taken = host.step("web1", "Disk setup")
+    hanging.close()
+    assert (refused.status, refused.headers["retry-after"], taken.status) == (503, "5", 201)
+
+
+def test_steps_of_four_processes_are_numbered_in_the_order_of_their_commits(
+    postgresql_settings: Settings,
+) -> None:
+    database = Database(postgresql_settings.database)
+    database.migrate()
+    seen = select(func.count(), func.coalesce(func.max(steps.c.id), 0)).select_from(steps)
+    with contextlib.ExitStack() as stack:
+        urls = [stack.enter_context(process(postgresql_settings)).url for _ in range(4)]
+        with load(urls, tokens_in(database)) as going:
+            while len(going.acknowledged) < FEW_REPORTS:
+                with database.reading() as connection:
+                    count, latest = connection.execute(seen).one()
+                assert count == latest
+    assert set(going.statuses) == {201}
+    assert sorted(going.acknowledged.values()) == list(range(1, len(going.acknowledged) + 1))
+    database.close()

@@ -1,0 +1,344 @@
+"""Records sent to a collector by `service-record ship`, and read through it by the verbs that read."""
+
+import contextlib
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from service_record.collector_client import CollectorClient
+from service_record.records import Records
+from service_record.sending import NotTaken, Sender
+from tests.assisted_rules import AssistedRules
+from tests.builders import array, entry, failed_run, our_array, write_lines
+from tests.collector.installing import Agent
+from tests.collector.serving import Client, Served, served, settings_in
+from tests.collector.test_bundles import FAILED, eventually, indexed
+from tests.command_line import PROGRAM, Answer, environment, service_record
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One for all tests here: each has a host of its own."""
+    with served(settings_in(tmp_path_factory.mktemp("collector"))) as running:
+        yield running
+
+
+@pytest.fixture
+def host(request: pytest.FixtureRequest) -> str:
+    return "web-" + "".join(c for c in request.node.name.lower() if c.isalnum())[-60:]
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    (tmp_path / "records").mkdir()
+    return tmp_path / "records"
+
+
+def token_file(directory: Path, client: Client) -> Path:
+    path = directory.parent / f"token-{client.token[:8]}"
+    path.write_text(client.token)
+    return path
+
+
+def sender(server: Served, host: str, directory: Path) -> Sender:
+    client = CollectorClient(server.url, server.client("host", host).token)
+    return Sender(client, host, Records(directory))
+
+
+def held(server: Served, host: str, service: str) -> bytes:
+    return server.client("reader").get(f"/api/v1/hosts/{host}/records/{service}").body
+
+
+def read(server: Served, directory: Path, host: str, *arguments: str) -> Answer:
+    place = f"collector://{urlsplit(server.url).netloc}/{host}"
+    reader = token_file(directory, server.client("reader"))
+    return service_record(*arguments, "--from", place, SERVICE_RECORD_TOKEN_FILE=str(reader))
+
+
+# What is sent
+
+
+def test_lines_are_sent_as_they_are_and_go_on_where_they_ended(
+    server: Served, host: str, directory: Path
+) -> None:
+    path = write_lines(directory / "crio.json", entry(), b"damaged\n")
+    first = sender(server, host, directory)
+    first.send()
+    with path.open("ab") as stream:
+        stream.write(entry("service end", 3).to_line())
+    first.send()
+    begun_anew = sender(server, host, directory)
+    begun_anew.send()
+
+    assert held(server, host, "crio") == path.read_bytes() + b"\n"
+    assert first.sent_bytes == path.stat().st_size
+    assert begun_anew.sent_bytes == 0
+
+
+@pytest.mark.parametrize("layout", [array, our_array])
+def test_an_array_that_is_written_over_is_sent_entry_by_entry(
+    server: Served, host: str, directory: Path, layout: object
+) -> None:
+    assert callable(layout)
+    run = failed_run("pull")
+    sending = sender(server, host, directory)
+    for count in range(1, len(run) + 1):
+        (directory / "new").write_bytes(layout(*run[:count]))
+        (directory / "new").rename(directory / "job.json")
+        sending.send()
+
+    assert held(server, host, "job") == b"".join(one.to_line() for one in run) + b"\n"
+
+
+def test_a_file_that_took_the_place_of_another_is_sent_behind_it(
+    server: Served, host: str, directory: Path
+) -> None:
+    sending = sender(server, host, directory)
+    for at in (0, 100):
+        (directory / "job.json").unlink(missing_ok=True)
+        write_lines(directory / "job.json", entry(at=at), entry("service end", at + 1))
+        sending.send()
+
+    old, new = (entry(at=at).to_line() + entry("service end", at + 1).to_line() for at in (0, 100))
+    assert held(server, host, "job") == old + b"\n" + new + b"\n"
+
+
+def test_much_goes_in_several_batches(server: Served, host: str, directory: Path) -> None:
+    line = entry(stage="x" * 1000, phase="stage start").to_line()
+    for service in ("one", "two", "three"):
+        (directory / f"{service}.json").write_bytes(line * 700)
+
+    sending = sender(server, host, directory)
+    sending.send()
+
+    assert sending.sent_bytes == 3 * 700 * len(line)
+    assert held(server, host, "two") == line * 700 + b"\n"
+
+
+def test_many_services_are_all_sent(server: Served, host: str, directory: Path) -> None:
+    for number in range(450):
+        write_lines(directory / f"job-{number}.json", entry())
+
+    sender(server, host, directory).send()
+
+    listed = server.client("reader").get(f"/api/v1/hosts/{host}/records").json
+    assert len(listed["services"]) == 450
+
+
+def test_what_the_collector_has_lost_is_sent_again(server: Served, host: str, directory: Path) -> None:
+    write_lines(directory / "job.json", entry())
+    sending = sender(server, host, directory)
+    sending.send()
+    server.client("admin").ask("DELETE", f"/api/v1/hosts/{host}")
+    sending.client = CollectorClient(server.url, server.client("host", host).token)
+    with (directory / "job.json").open("ab") as stream:
+        stream.write(entry("service end", 3).to_line())
+
+    sending.send()
+
+    assert held(server, host, "job") == (directory / "job.json").read_bytes() + b"\n"
+
+
+def test_a_token_of_another_host_is_a_final_refusal(server: Served, host: str, directory: Path) -> None:
+    write_lines(directory / "job.json", entry())
+    sending = Sender(
+        CollectorClient(server.url, server.client("host", "other").token), host, Records(directory)
+    )
+
+    with pytest.raises(NotTaken) as refused:
+        sending.send()
+
+    assert refused.value.is_final
+
+
+# The verb
+
+
+def test_the_verb_sends_what_is_there_and_ends(server: Served, host: str, directory: Path) -> None:
+    write_lines(directory / "job.json", entry())
+    token = token_file(directory, server.client("host", host))
+
+    answer = service_record(
+        "ship", "--to", server.url, "--host", host.upper(), "--from", directory, "--token-file", token
+    )
+
+    assert (answer.status, answer.err) == (0, f"{len(entry().to_line())} bytes sent\n")
+    assert held(server, host, "job") == entry().to_line() + b"\n"
+
+
+def test_what_is_not_delivered_ends_with_75_and_one_line(server: Served, host: str, directory: Path) -> None:
+    write_lines(directory / "job.json", entry())
+    token = token_file(directory, server.client("host", "other"))
+
+    refused = service_record(
+        "ship", "--to", server.url, "--host", host, "--from", directory, "--token-file", token
+    )
+    unreachable = service_record(
+        "ship", "--to", "http://127.0.0.1:1", "--host", host, "--from", directory, "--token-file", token
+    )
+
+    assert (refused.status, unreachable.status) == (75, 75)
+    assert refused.err == f"Error: {server.url}: 403: this token may not read of {host}\n"
+    assert unreachable.err.count("\n") == 1
+
+
+@contextlib.contextmanager
+def following(url: str, host: str, directory: Path, token: Path) -> Iterator[subprocess.Popen[bytes]]:
+    arguments = ["--host", host, "--from", str(directory), "--token-file", str(token)]
+    command = [*PROGRAM, "ship", "--to", url, "--follow", *arguments]
+    with subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE) as running:
+        try:
+            yield running
+        finally:
+            if running.poll() is None:
+                running.kill()
+
+
+def test_what_is_written_is_at_the_collector_soon_and_the_end_is_clean(
+    server: Served, host: str, directory: Path
+) -> None:
+    token = token_file(directory, server.client("host", host))
+    with following(server.url, host, directory, token) as running:
+        for at in range(3):
+            with (directory / "job.json").open("ab") as stream:
+                stream.write(entry(at=at).to_line())
+            eventually(
+                lambda: held(server, host, "job") == (directory / "job.json").read_bytes() + b"\n" or None
+            )
+        running.send_signal(signal.SIGTERM)
+        _, said = running.communicate(timeout=60)
+
+    assert (running.returncode, said) == (0, b"")
+
+
+def test_a_collector_that_comes_later_gets_all(host: str, directory: Path, tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
+    with served(settings) as first:
+        token = token_file(directory, first.client("host", host))
+        url = first.url
+    write_lines(directory / "job.json", entry())
+
+    with following(url, host, directory, token) as running:
+        assert running.stderr is not None
+        assert b"not delivered, and tried again" in running.stderr.readline()
+        with served(replace(settings, port=urlsplit(url).port or 0)) as second:
+            eventually(lambda: b"service start" in held(second, host, "job") or None)
+            running.send_signal(signal.SIGTERM)
+            running.communicate(timeout=60)
+
+    assert running.returncode == 0
+
+
+# Read through the collector
+
+
+def test_the_verbs_read_what_was_sent(server: Served, host: str, directory: Path) -> None:
+    write_lines(directory / "bootkube.json", *failed_run("pull"))
+    write_lines(directory / "crio.json", entry(), entry("service end", 1))
+    sender(server, host, directory).send()
+
+    analyzed = read(server, directory, host, "analyze")
+    shown = read(server, directory, host, "show", "--output", "json")
+    drawn = read(server, directory, host, "timeline")
+
+    here = service_record("show", "--output", "json", "--from", directory)
+    assert analyzed.status == 1
+    assert "bootkube" in analyzed.out
+    assert "pull" in analyzed.out
+    assert shown.out.partition('"services"')[2] == here.out.partition('"services"')[2]
+    assert "crio" in drawn.out
+
+
+def test_a_host_that_sent_only_a_bundle_is_read_from_that(server: Served, directory: Path) -> None:
+    of = AssistedRules().add_host()
+    Agent(server.client("host", of.id), of).upload(FAILED)
+    indexed(server, of.id)
+
+    answer = read(server, directory, of.id, "analyze")
+
+    assert answer.status == 1
+    assert "bootkube" in answer.out
+
+
+REFUSALS = {
+    "nobody": ("collector://{at}/nobody", "404: no host nobody"),
+    "no name": ("collector://{at}", "which host? as in collector://{at}/NAME"),
+    "no such collector": ("collector://127.0.0.1:1/web1", "http://127.0.0.1:1: "),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS.values(), ids=REFUSALS)
+def test_what_cannot_be_read_there_is_told_in_a_line(
+    server: Served, directory: Path, case: tuple[str, str]
+) -> None:
+    place, told = (text.format(at=urlsplit(server.url).netloc) for text in case)
+    reader = token_file(directory, server.client("reader"))
+
+    answer = service_record("show", "--from", place, SERVICE_RECORD_TOKEN_FILE=str(reader))
+
+    assert (answer.status, answer.err.count("\n")) == (3, 1)
+    assert told in answer.err
+
+
+def test_a_collector_is_not_waited_for(server: Served, directory: Path, host: str) -> None:
+    answer = read(server, directory, host, "analyze", "--wait")
+
+    assert answer.status == 2
+    assert "--wait needs one directory of records that a host writes" in answer.err
+
+
+def test_a_plain_directory_is_read_without_what_asks_collectors(directory: Path) -> None:
+    write_lines(directory / "job.json", entry())
+    program = (
+        "import sys; from service_record.cli import main; "
+        f"main(['show', '--from', {str(directory)!r}], standalone_mode=False); "
+        "sys.exit('service_record.collector_client' in sys.modules or 'ssl' in sys.modules)"
+    )
+
+    assert subprocess.run([PROGRAM[0], "-c", program], check=False, capture_output=True).returncode == 0
+
+
+# What never leaves the host
+
+
+def test_a_secret_in_a_line_is_masked_and_the_rest_goes_on_behind_it(
+    server: Served, host: str, directory: Path
+) -> None:
+    message = "Authorization: Bearer c2VjcmV0LXRva2VuLW9mLXRoZS1yZWdpc3RyeQ refused"
+    run = failed_run("pull", error_message=message)
+    write_lines(directory / "job.json", *run, entry(at=100))
+    token = token_file(directory, server.client("host", host))
+
+    answer = service_record(
+        "ship", "--to", server.url, "--host", host, "--from", directory, "--token-file", token
+    )
+
+    assert answer.status == 0, answer.err
+    sent = held(server, host, "job")
+    assert len(sent) == (directory / "job.json").stat().st_size + 1
+    assert b"c2VjcmV0LXRva2Vu" not in sent
+    assert sent.count(b"refused") == 2
+    assert "redacted" in read(server, directory, host, "show", "--output", "json").out
+
+
+def test_a_line_that_is_not_finished_waits_and_one_without_an_end_is_hidden(
+    server: Served, host: str, directory: Path
+) -> None:
+    endless = b"s3cret" * 60_000
+    path = write_lines(directory / "job.json", entry(), b'{"timestamp": "2026')
+    sending = sender(server, host, directory)
+    sending.send()
+    assert held(server, host, "job") == entry().to_line() + b"\n"
+
+    path.write_bytes(path.read_bytes() + endless + b"\n" + entry(at=1).to_line())
+    sending.send()
+
+    sent = held(server, host, "job")
+    assert len(sent) == path.stat().st_size + 1
+    assert b"s3cret" not in sent
+    assert sent.endswith(entry(at=1).to_line() + b"\n")

@@ -1,0 +1,70 @@
+"""What the steps of many builds have in common."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service_record.collector.statistics import Execution, FailureSeen, Times, percentile, statistics
+
+
+def took(seconds: float | None, group: str = "", release: str = "") -> Execution:
+    return Execution("disk_setup", group, release, seconds, is_failed=False)
+
+
+def failed(signature: str, seconds: float | None = None) -> Execution:
+    return Execution("disk_setup", "", "", seconds, is_failed=True, signature=signature)
+
+
+def test_times_are_those_of_what_did_not_fail() -> None:
+    (told,) = statistics([took(float(second)) for second in range(1, 101)] + [failed("no disk", 9000.0)])
+
+    assert told.times == Times(50.0, 95.0, 99.0)
+    assert (told.count, told.failed) == (101, 1)
+
+
+def test_a_step_whose_beginning_nobody_reports_has_no_times() -> None:
+    (told,) = statistics([took(None), failed("no disk")])
+
+    assert (told.times, told.failure_rate) == (None, 0.5)
+
+
+def test_the_most_frequent_failures_come_first_and_steps_that_fail_most_often() -> None:
+    seen = [failed("no disk"), failed("no space"), failed("no disk")]
+    seen.append(Execution("boot", "", "", 1.0, is_failed=False))
+
+    told = statistics(seen)
+
+    assert [one.label for one in told] == ["disk_setup", "boot"]
+    assert told[0].failures == (FailureSeen("no disk", 2), FailureSeen("no space", 1))
+
+
+@pytest.mark.parametrize(
+    ("by", "keys"),
+    [
+        ({}, {(None, None)}),
+        ({"by_group": True}, {("dc1", None), ("dc2", None)}),
+        ({"by_release": True}, {(None, "9.4"), (None, "9.6")}),
+        ({"by_group": True, "by_release": True}, {("dc1", "9.4"), ("dc1", "9.6"), ("dc2", "9.4")}),
+    ],
+)
+def test_groups_and_releases_are_told_apart_where_that_is_asked_for(
+    by: dict[str, bool], keys: set[tuple[str | None, str | None]]
+) -> None:
+    places = [("dc1", "9.4"), ("dc1", "9.6"), ("dc2", "9.4"), ("dc1", "9.4")]
+    seen = [took(1.0, *place) for place in places]
+
+    told = statistics(seen, **by)
+
+    assert {(one.group, one.release) for one in told} == keys
+    assert sum(one.count for one in told) == len(seen)
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1), st.sampled_from([50, 95, 99]))
+def test_a_percentile_is_the_least_value_that_so_many_do_not_exceed(values: list[float], rank: int) -> None:
+    found = percentile(sorted(values), rank)
+
+    assert found in values
+    assert sum(value <= found for value in values) >= math.ceil(len(values) * rank / 100)
+    assert sum(value < found for value in values) < math.ceil(len(values) * rank / 100)

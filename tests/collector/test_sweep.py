@@ -1,0 +1,181 @@
+"""Verdicts of hosts that report to a collector: judged when that is due, and told to readers."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from sqlalchemy import select
+
+from service_record.collector.access import Grant, Kind
+from service_record.collector.collector import Collector
+from service_record.collector.reading import step_of
+from service_record.collector.settings import Settings
+from service_record.collector.store.reports import Report, record_steps
+from service_record.collector.store.schema import notices
+from tests.collector.serving import Client, Served, served
+
+PATIENCE = 30.0
+
+
+class Clock:
+    """A clock that a test turns."""
+
+    def __init__(self) -> None:
+        self.at = time.time()
+
+    def __call__(self) -> float:
+        return self.at
+
+
+def eventually(says: Callable[[], object], expected: object) -> None:
+    """Wait until it says that."""
+    until = time.monotonic() + PATIENCE
+    while (said := says()) != expected and time.monotonic() < until:
+        time.sleep(0.02)
+    assert said == expected
+
+
+def verdict(reader: Client, host: str) -> str:
+    return str(reader.get(f"/api/v1/hosts/{host}").json["summary"]["verdict"])
+
+
+def news(server: Served) -> list[tuple[str, str]]:
+    with server.collector.database.reading() as connection:
+        rows = connection.execute(select(notices.c.before, notices.c.verdict).order_by(notices.c.id))
+        return [(before, after) for before, after in rows]
+
+
+def test_a_host_is_judged_when_it_reports_and_again_when_its_time_has_come(settings: Settings) -> None:
+    clock = Clock()
+    with served(settings, clock) as server:
+        host, reader = server.client("host", "web1"), server.client("reader")
+        host.step("web1", "Disk setup", "init")
+        eventually(lambda: verdict(reader, "web1"), "progressing")
+
+        clock.at += 15 * 60
+        server.collector.sweeper.wake()
+        eventually(lambda: verdict(reader, "web1"), "stuck")
+
+        host.step("web1", "Disk setup", "failed", logs="no disk")
+        eventually(lambda: verdict(reader, "web1"), "failed")
+        assert reader.get("/api/v1/hosts/web1").json["builds"][0]["reason"] == "Disk setup failed: no disk."
+        assert news(server) == [("progressing", "stuck"), ("stuck", "failed")]
+
+
+def test_a_host_that_falls_silent_is_stuck_although_nothing_else_happens(settings: Settings) -> None:
+    with served(replace(settings, budget=0.5)) as server:
+        reader = server.client("reader")
+        server.client("host", "web1").step("web1", "Disk setup", "init")
+
+        eventually(lambda: verdict(reader, "web1"), "stuck")
+
+
+def test_what_was_due_while_nothing_ran_is_judged_at_the_next_start(settings: Settings) -> None:
+    clock = Clock()
+    with served(settings, clock) as server:
+        server.client("host", "web1").step("web1", "Disk setup", "init")
+    clock.at += 15 * 60
+
+    with served(settings, clock) as server:
+        eventually(lambda: verdict(server.client("reader"), "web1"), "stuck")
+
+
+def test_several_processes_judge_each_host_once(settings: Settings) -> None:
+    clock = Clock()
+    with Collector(settings, clock) as one, Collector(settings, clock) as other:
+        server = Served("", one)
+        report_of_many(one, clock, 40)
+        clock.at += 15 * 60
+
+        threads = [threading.Thread(target=process.sweeper.sweep) for process in (one, other)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        one.sweeper.sweep()
+        assert news(server) == [("silent", "stuck")] * 40
+
+
+def report_of_many(collector: Collector, clock: Clock, count: int) -> None:
+    step = step_of({"name": "Disk setup", "status": "init"})
+    for number in range(count):
+        report = Report(f"web{number}", step, clock(), Grant(1, Kind.ADMIN))
+        collector.writer.add(record_steps, report).result()
+
+
+def test_budgets_are_learnt_from_builds_that_were_done(settings: Settings) -> None:
+    clock = Clock()
+    with served(settings, clock) as server:
+        admin = server.client("admin")
+        for number in range(10):
+            admin.step(f"web{number}", "Disk setup", "init")
+        clock.at += 200
+        for number in range(10):
+            admin.step(f"web{number}", "Disk setup", "done")
+
+    with served(settings, clock) as server:  # what was learnt is kept for a minute
+        admin = server.client("admin")
+        admin.step("web99", "Disk setup", "init")
+
+        said = "Disk setup began; the next report has 7 min (2 times the p99 of 10 earlier builds)."
+        eventually(lambda: admin.get("/api/v1/hosts/web99").json["summary"]["reason"], said)
+
+
+def test_statistics_tell_times_and_failures_of_each_step(server: Served) -> None:
+    admin = server.client("admin")
+    for number in range(4):
+        admin.step(f"web{number}", "Disk setup", "init", group=f"dc{number % 2}", release="9.4")
+        status, logs = ("failed", f"sd{number}: no space") if number == 3 else ("done", "")
+        admin.step(f"web{number}", "Disk setup", status, logs=logs, release="9.4")
+
+    (whole,) = admin.get("/api/v1/statistics").json["steps"]
+    by_group = admin.get("/api/v1/statistics", by="group").json["steps"]
+
+    assert (whole["count"], whole["failed"], whole["failure_rate"], whole["group"]) == (4, 1, 0.25, None)
+    assert whole["times"]["p50"] <= whole["times"]["p99"]
+    assert whole["failures"] == [{"signature": "sd<number>: no space", "count": 1}]
+    assert [(one["group"], one["failure_rate"]) for one in by_group] == [("dc1", 0.5), ("dc0", 0.0)]
+    assert admin.get("/api/v1/statistics", group="dc0").json["executions"] == 2
+    assert admin.get("/api/v1/statistics", by="colour").status == 400
+
+
+def test_the_fleet_is_asked_by_its_filters(sqlite_server: Served) -> None:
+    admin, reader = sqlite_server.client("admin"), sqlite_server.client("reader")
+    admin.step("web1", "Disk setup", "failed", group="dc1")
+    admin.step("web2", "Finish", "done", percentage=100)
+    eventually(lambda: [verdict(reader, name) for name in ("web1", "web2")], ["failed", "done"])
+
+    found = reader.get("/api/v1/hosts").json
+    failed = reader.get("/api/v1/hosts", verdict="failed").json
+
+    assert [(one["name"], one["verdict"]) for one in found["hosts"]] == [("web1", "failed"), ("web2", "done")]
+    assert ([one["name"] for one in failed["hosts"]], failed["total"]) == (["web1"], 1)
+    assert failed["counts"]["done"] == 1
+    assert reader.get("/api/v1/hosts", group="dc1").json["total"] == 1
+    for query in ({"limit": 0}, {"offset": "x"}, {"verdict": "fine"}, {"all": "maybe"}):
+        assert reader.get("/api/v1/hosts", **query).status == 400
+
+
+def test_hosts_that_were_done_long_ago_are_shown_to_who_asks_for_all(sqlite_settings: Settings) -> None:
+    clock = Clock()
+    with served(sqlite_settings, clock) as server:
+        admin = server.client("admin")
+        admin.step("web1", "Finish", "done", percentage=100)
+        clock.at += 25 * 3600
+
+        assert admin.get("/api/v1/hosts").json["total"] == 0
+        assert admin.get("/api/v1/hosts", all="true").json["total"] == 1
+
+
+def test_an_earlier_build_is_asked_by_its_number(sqlite_server: Served) -> None:
+    admin = sqlite_server.client("admin")
+    admin.step("web1", "Disk setup", build="one")
+    admin.step("web1", "Bootloader", build="two")
+
+    steps = admin.get("/api/v1/hosts/web1/builds/1").json["steps"]
+
+    assert [one["latest"][0]["name"] for one in steps] == ["Disk setup"]
+    assert admin.get("/api/v1/hosts/web1/builds/3").status == 404
+    assert admin.get("/api/v1/hosts/web2").json["detail"] == "nothing is known of web2"

@@ -1,0 +1,130 @@
+"""A collector as it is served to others: by TLS, behind a proxy, with its log on stderr."""
+
+import contextlib
+import http.client
+import json
+import shutil
+import signal
+import ssl
+import subprocess
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from service_record.collector.settings import Settings
+from tests.collector.commands import collector_command
+from tests.collector.processes import process
+from tests.collector.serving import settings_in
+from tests.command_line import service_record
+
+if shutil.which("openssl") is None:
+    pytest.skip("no openssl", allow_module_level=True)
+
+
+def certificate_in(folder: Path) -> tuple[Path, Path]:
+    """A certificate of this machine's, signed by itself, and its key."""
+    certificate, key = folder / "tls.pem", folder / "tls.key"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"),
+            *("-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"),
+            *("-out", str(certificate), "-keyout", str(key)),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    return certificate, key
+
+
+def token_of(settings: Settings, kind: str, scope: str = "") -> str:
+    made = collector_command("token", "create", kind, scope, "--data", settings.data)
+    return made.out.strip()
+
+
+def asked(
+    url: str, path: str, headers: dict[str, str], trust: ssl.SSLContext | None = None
+) -> tuple[int, dict[str, str], bytes]:
+    address = urlsplit(url)
+    host, port = address.hostname or "", address.port
+    connection = (
+        http.client.HTTPConnection(host, port, timeout=30)
+        if trust is None
+        else http.client.HTTPSConnection(host, port, timeout=30, context=trust)
+    )
+    with contextlib.closing(connection):
+        connection.request("GET", path, headers=headers)
+        response = connection.getresponse()
+        return response.status, {n.lower(): v for n, v in response.headers.items()}, response.read()
+
+
+def test_with_a_certificate_only_tls_is_spoken_and_browsers_are_told_to_stay_with_it(tmp_path: Path) -> None:
+    certificate, key = certificate_in(tmp_path)
+    settings = settings_in(tmp_path)
+    bearer = {"Authorization": f"Bearer {token_of(settings, 'reader')}"}
+    with process(settings, "--certificate", str(certificate), "--key", str(key)) as running:
+        trust = ssl.create_default_context(cafile=str(certificate))
+        status, headers, _ = asked(running.url, "/api/v1/hosts", bearer, trust)
+
+        assert running.url.startswith("https://")
+        assert status == 200
+        assert headers["strict-transport-security"] == "max-age=31536000"
+        with pytest.raises(ssl.SSLCertVerificationError):
+            asked(running.url, "/healthz", {}, ssl.create_default_context())
+        with pytest.raises((http.client.HTTPException, OSError)):
+            asked(running.url.replace("https", "http"), "/healthz", {})
+
+
+@pytest.mark.parametrize("what", ["no PEM", "another key"])
+def test_a_certificate_that_is_none_is_told_by_its_name(tmp_path: Path, what: str) -> None:
+    certificate, key = certificate_in(tmp_path)
+    if what == "no PEM":
+        certificate.write_text("nothing")
+    else:
+        (tmp_path / "other").mkdir()
+        _, key = certificate_in(tmp_path / "other")
+
+    told = service_record(
+        *("collector", "serve", "--data", tmp_path / "data", "--port", 0),
+        *("--certificate", certificate, "--key", key),
+    )
+
+    assert told.status == 3
+    assert told.err.splitlines()[-1].startswith(f"Error: {certificate}: no certificate with its private key")
+    assert "Traceback" not in told.err
+
+
+def test_a_proxy_is_believed_only_where_it_is_named(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
+    forwarded = {"X-Forwarded-For": "203.0.113.7", "X-Forwarded-Proto": "https"}
+    seen = []
+    for options in ((), ("--proxy", "127.0.0.1")):
+        with process(settings, *options) as running:
+            _, headers, _ = asked(running.url, "/api/v1/hosts", forwarded)
+            running.end(signal.SIGTERM)
+            lines = [line for line in running.said.read_text().splitlines() if line.startswith("{")]
+        (refused,) = [line for line in map(json.loads, lines) if line["event"] == "refused"]
+        seen.append((refused["address"], "strict-transport-security" in headers))
+
+    assert seen == [("127.0.0.1", False), ("203.0.113.7", True)]
+
+
+def test_a_process_logs_lines_of_json_and_no_secret(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
+    token = token_of(settings, "host", "web1")
+    secret_file = tmp_path / "webhook-secret"
+    secret_file.write_text("CANARYofTHEwebhook")
+    webhook = "http://127.0.0.1:9/CANARYinTHEwebhooksURL"
+    options = ["--webhook", webhook, "--webhook-secret-file", str(secret_file), "--log-level", "debug"]
+    with process(settings, *options) as running:
+        asked(running.url, "/api/v1/tokens?token=CANARYinQUERY", {"Authorization": f"Bearer {token}"})
+        asked(running.url, "/CANARYinPATH", {"Cookie": "session=CANARYinCOOKIE"})
+        asked(running.url, "/api/v1/hosts/web1/steps?name=x&status=failed", {"X-Secret-Key": token})
+        running.end(signal.SIGTERM)
+        said = running.said.read_text()
+
+    lines = said.splitlines()
+    assert lines[0].startswith("listening on ")
+    assert len([json.loads(line) for line in lines[1:]]) >= 2
+    assert "CANARY" not in said
+    assert token.rpartition("_")[2] not in said

@@ -1,0 +1,92 @@
+"""`service-record collector token` and `audit`, as people type them."""
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.collector.commands import collector_command
+from tests.collector.serving import Client, served, settings_in
+
+
+def test_a_token_is_printed_once_and_alone_on_stdout(tmp_path: Path) -> None:
+    made = collector_command("token", "create", "host", "Web1", "--data", tmp_path / "data")
+
+    assert made.status == 0
+    assert "0600" in made.err
+    with served(settings_in(tmp_path)) as server:
+        assert Client(server.url, made.out.removesuffix("\n")).step("web1", "Disk setup").status == 201
+
+
+def test_a_token_is_written_into_a_file_that_only_its_owner_reads(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+
+    made = collector_command("token", "create", "admin", "--data", tmp_path, "--output", file)
+
+    assert (made.status, made.out) == (0, "")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert file.read_text().startswith("srt_1_")
+
+
+def test_a_file_that_is_there_is_not_overwritten_and_no_token_is_made_for_it(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("mine")
+    collector_command("token", "create", "reader", "--data", tmp_path)
+
+    again = collector_command("token", "create", "admin", "--data", tmp_path, "--output", file)
+
+    assert (again.status, file.read_text()) == (2, "mine")
+    listed = collector_command("token", "list", "--output", "json", "--data", tmp_path)
+    assert [token["kind"] for token in json.loads(listed.out)] == ["reader"]
+
+
+def test_tokens_are_listed_without_their_secrets_as_a_table_and_as_json(tmp_path: Path) -> None:
+    made = collector_command("token", "create", "group", "dc1", "--name", "\x1b[31mred", "--data", tmp_path)
+    enrolment = collector_command("token", "create", "enrolment", "--data", tmp_path)
+
+    table = collector_command("token", "list", "--data", tmp_path)
+    listed = collector_command("token", "list", "--output", "json", "--data", tmp_path)
+
+    assert "\x1b" not in table.out
+    assert len(table.out.splitlines()) == 3
+    group, template = json.loads(listed.out)
+    assert (group["kind"], group["scope"], group["expires_at"]) == ("group", "dc1", None)
+    assert template["expires_at"] - template["created_at"] == 7 * 86_400
+    for token in (made.out, enrolment.out):
+        secret = token.strip().split("_", 2)[2]
+        assert secret not in table.out + listed.out
+
+
+def test_a_revoked_token_is_worth_nothing_seconds_later_and_both_are_in_the_audit_log(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    made = collector_command("token", "create", "host", "web1", "--expires", "30d", "--data", data)
+    with served(settings_in(tmp_path)) as server:
+        host = Client(server.url, made.out.strip())
+        assert host.step("web1", "Disk setup").status == 201
+
+        assert collector_command("token", "revoke", 1, "--data", data).status == 0
+
+        while host.step("web1", "Disk setup").status == 201:
+            pass  # the test's own time-out ends it
+        assert host.step("web1", "Disk setup").status in {401, 429}
+    assert collector_command("token", "revoke", 1, "--data", data).status == 1
+    audit = collector_command("audit", "--output", "json", "--data", data)
+    assert [entry["action"] for entry in json.loads(audit.out)] == ["token revoke", "token create"]
+
+
+@pytest.mark.parametrize(
+    "arguments", [("host",), ("group", "a b"), ("reader", "web1"), ("admin", "--expires", "x")]
+)
+def test_a_token_that_makes_no_sense_is_a_usage_error(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    told = collector_command("token", "create", *arguments, "--data", tmp_path / "data")
+
+    assert told.status == 2
+    assert not (tmp_path / "data").exists()
+
+
+def test_where_no_collector_is_the_list_says_so(tmp_path: Path) -> None:
+    told = collector_command("token", "list", "--data", tmp_path)
+
+    assert told.status == 3
+    assert str(tmp_path) in told.err

@@ -1,0 +1,400 @@
+"""What is said of a host, and when that changes."""
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from service_record.collector.budgets import Basis, Budgets, Took, of_stage
+from service_record.collector.progress import Progress, advance, begins_build, ended, first
+from service_record.collector.reading import step_of
+from service_record.collector.steps import Step
+from service_record.collector.verdicts import (
+    HostVerdict,
+    Installation,
+    Known,
+    RecordsVerdict,
+    Verdict,
+    judge,
+)
+
+MINUTE = 60.0
+HOUR = 60 * MINUTE
+START = 1_000_000.0
+
+
+@dataclass
+class Host:
+    """A host that reports steps, a minute apart unless told otherwise."""
+
+    now: float = START
+    known: Known = field(default_factory=lambda: Known(first_seen=START, heard_at=START))
+    budgets: Budgets = field(default_factory=Budgets)
+
+    def says(self, name: str, status: str = "", after: float = MINUTE, **fields: object) -> "Host":
+        return self.reports(step_of({"name": name, "status": status, **fields}), after)
+
+    def reports(self, step: Step, after: float = MINUTE) -> "Host":
+        self.now += after
+        self.known = replace(
+            self.known, progress=_with(self.known.progress, step, self.now), heard_at=self.now
+        )
+        return self
+
+    def boots(self, boot: str, *names: str) -> "Host":
+        for name in names:
+            self.says(name, "init", boot=boot)
+        return self
+
+    def verdict(self, after: float = 0.0) -> HostVerdict:
+        return judge(self.known, self.budgets, self.now + after)
+
+
+def _with(progress: Progress | None, step: Step, now: float) -> Progress:
+    if progress is None or begins_build(progress, step, now):
+        progress = first(step, progress.number + 1 if progress else 1, now)
+    return advance(progress, step, now)
+
+
+def told(verdict: HostVerdict) -> tuple[str, str]:
+    return verdict.verdict.value, verdict.reason
+
+
+def test_a_host_that_reports_is_progressing_until_the_budget_of_its_step_is_spent() -> None:
+    host = Host().says("Disk setup", "init")
+
+    assert told(host.verdict()) == (
+        "progressing",
+        "Disk setup began; the next report has 15 min (the default).",
+    )
+    assert host.verdict().due_at == host.now + 15 * MINUTE
+    assert host.verdict(15 * MINUTE - 1).verdict == "progressing"
+    assert told(host.verdict(15 * MINUTE)) == (
+        "stuck",
+        "Nothing was heard for 15 min (the default) after this: Disk setup began.",
+    )
+    assert host.verdict(15 * MINUTE).since == host.now
+
+
+def test_a_stuck_host_of_which_nothing_is_heard_for_a_day_is_silent() -> None:
+    host = Host().says("Disk setup", "init")
+    stuck = host.verdict(HOUR)
+
+    assert stuck.due_at == host.now + 24 * HOUR
+    assert host.verdict(24 * HOUR - 1).verdict == "stuck"
+    assert host.verdict(24 * HOUR).verdict == "silent"
+    assert host.verdict(24 * HOUR).due_at is None
+
+
+def test_a_host_that_was_made_known_and_never_reports_is_silent_after_a_quarter_of_an_hour() -> None:
+    host = Host()
+
+    assert host.verdict().verdict == "progressing"
+    assert told(host.verdict(15 * MINUTE)) == (
+        "silent",
+        "No step came within 15 min; see whether it boots, and from what.",
+    )
+
+
+def test_entries_that_come_are_news_of_a_step_that_takes_long() -> None:
+    host = Host().says("Disk setup", "init")
+    host.known = replace(host.known, heard_at=host.now + 10 * MINUTE)
+
+    assert host.verdict(20 * MINUTE).verdict == "progressing"
+
+
+def test_the_budget_that_was_given_is_the_one_that_counts() -> None:
+    took = tuple(Took(600.0, "", "") for _ in range(50))
+    host = Host(budgets=Budgets(given={"disk_setup": 30.0}, took={"disk_setup": took}))
+    host.says("Disk setup", "init")
+
+    assert told(host.verdict(30)) == (
+        "stuck",
+        "Nothing was heard for 30 s (as given for this step) after this: Disk setup began.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("group", "release", "seconds", "builds"),
+    [
+        ("dc1", "9.4", 400.0, 10),
+        ("dc2", "9.4", 2000.0, 20),  # of the same release
+        ("dc1", "9.5", 400.0, 10),  # of the same group
+        ("dc3", "9.6", 2000.0, 20),  # of all
+    ],
+)
+def test_a_budget_is_learnt_from_the_builds_that_are_most_alike(
+    group: str, release: str, seconds: float, builds: int
+) -> None:
+    took = [Took(200.0, "dc1", "9.4")] * 10 + [Took(1000.0, "dc4", "9.4")] * 10
+
+    budget = Budgets(took={"disk": tuple(took)}).of_step("disk", group, release)
+
+    assert (budget.seconds, budget.basis, budget.builds) == (seconds, Basis.LEARNT, builds)
+
+
+def test_nothing_is_learnt_from_few_builds_and_no_budget_is_learnt_that_is_too_small() -> None:
+    quick = Took(0.5, "", "")
+
+    assert Budgets(took={"disk": (quick,) * 9}).of_step("disk", "", "").basis is Basis.DEFAULT
+    assert Budgets(took={"disk": (quick,) * 10}).of_step("disk", "", "").seconds == 120
+
+
+def test_a_step_that_begins_for_the_third_time_without_anything_new_is_a_loop() -> None:
+    host = Host().says("Disk setup", "init").says("Disk setup", "done").says("Bootloader", "init")
+    host.says("Disk setup", "init").says("Disk setup", "done").says("Bootloader", "init")
+    assert host.verdict().verdict == "progressing"
+
+    host.says("Disk setup", "init")
+
+    assert told(host.verdict()) == (
+        "looping",
+        "Disk setup began 3 times, and nothing new was reported between.",
+    )
+    assert host.verdict().since == START + 3 * MINUTE
+    assert host.says("First login", "init").verdict().verdict == "progressing"
+
+
+def test_three_boots_that_come_no_further_are_a_loop() -> None:
+    host = Host().boots("a", "Network boot", "Disk setup").boots("b", "Network boot")
+    assert host.verdict().verdict == "progressing"
+
+    host.boots("c", "Network boot")
+
+    assert told(host.verdict()) == ("looping", "3 boots in a row came no further than Disk setup.")
+
+
+def test_boots_that_each_come_further_are_no_loop() -> None:
+    host = Host()
+    for number, boot in enumerate("abcdef"):
+        host.boots(boot, "Network boot", f"Part {number}")
+
+    assert host.verdict().verdict == "progressing"
+
+
+def test_who_says_again_and_again_that_a_step_happened_shows_life_and_no_loop() -> None:
+    host = Host()
+    for _ in range(10):
+        host.says("Installing packages")
+
+    assert host.verdict().verdict == "progressing"
+
+
+def test_a_failure_is_told_with_the_end_of_its_logs() -> None:
+    host = (
+        Host().says("Bootloader", "init").says("Bootloader", "failed", logs="installing\nno space left.\n\n")
+    )
+
+    assert told(host.verdict()) == ("failed", "Bootloader failed: no space left.")
+    assert (host.verdict().since, host.verdict().due_at) == (host.now, None)
+
+
+def test_a_host_that_goes_on_after_a_failure_has_failed_if_it_then_falls_silent() -> None:
+    host = Host().says("Bootloader", "failed", logs="no space left").says("Upload of logs", "done")
+
+    assert host.verdict().verdict == "progressing"
+    assert told(host.verdict(HOUR)) == (
+        "failed",
+        (
+            "Bootloader failed: no space left; nothing was heard for 15 min (the default) "
+            "after this: Upload of logs was done."
+        ),
+    )
+
+
+def test_a_failure_that_comes_again_and_again_is_a_loop_with_its_cause() -> None:
+    host = Host()
+    for _ in range(3):
+        host.says("Bootloader", "init").says("Bootloader", "failed", logs="no space left")
+
+    assert told(host.verdict()) == (
+        "looping",
+        (
+            "Bootloader began 3 times, and nothing new was reported between; "
+            "Bootloader failed 3 times, the last time: no space left."
+        ),
+    )
+
+
+def test_a_failure_that_was_mended_is_none() -> None:
+    host = Host().says("Bootloader", "failed").says("Bootloader", "done")
+
+    assert host.verdict(HOUR).verdict == "stuck"
+
+
+def test_a_complete_build_is_done_until_another_one_begins() -> None:
+    host = Host().says("Disk setup", "done").says("Finish", "done", percentage=100)
+    assert told(host.verdict(99 * HOUR)) == ("done", "Finish completed it.")
+
+    host.says("First login", "done")
+    assert (host.verdict(99 * HOUR).verdict, host.known.progress.number) == ("done", 1)  # type: ignore[union-attr]
+
+    host.says("Disk setup", "init")
+    assert (host.verdict().verdict, host.known.progress.number) == ("progressing", 2)  # type: ignore[union-attr]
+
+
+def installed(stage: str, status: str = "installing-in-progress", **fields: object) -> Host:
+    host = Host()
+    installation = Installation(stage=stage, status=status, updated_at=START, **fields)  # type: ignore[arg-type]
+    host.known = replace(host.known, installation=installation)
+    return host
+
+
+@pytest.mark.parametrize(
+    ("stage", "is_single_node", "minutes"),
+    [
+        ("Rebooting", False, 40),
+        ("Rebooting", True, 80),
+        ("Starting installation", False, 30),
+        ("Writing image to disk", False, 30),
+        ("Copying registry data to disk", True, 90),
+        ("Waiting for ignition", False, 1440),
+        ("Configuring", False, 60),
+        ("A stage of tomorrow", False, 60),
+    ],
+)
+def test_a_stage_of_an_installation_has_the_limit_of_the_assisted_service(
+    stage: str, is_single_node: bool, minutes: int
+) -> None:
+    host = installed(stage, is_single_node=is_single_node)
+
+    assert of_stage(stage, is_single_node=is_single_node).seconds == minutes * MINUTE
+    assert host.verdict(minutes * MINUTE - 1).verdict == "progressing"
+    assert host.verdict(minutes * MINUTE).verdict == "stuck"
+
+
+@pytest.mark.parametrize(
+    ("stage", "status", "verdict", "reason"),
+    [
+        ("Done", "installed", "done", "The assisted-service has it as installed."),
+        ("Joined", "error", "failed", "The installation failed in stage Joined: no etcd."),
+        (
+            "Rebooting",
+            "installing-pending-user-action",
+            "stuck",
+            "Somebody has to act in stage Rebooting: no etcd.",
+        ),
+    ],
+)
+def test_an_installation_comes_to_what_its_status_says(
+    stage: str, status: str, verdict: str, reason: str
+) -> None:
+    assert told(installed(stage, status, info="no etcd").verdict()) == (verdict, reason)
+
+
+def recorded(host: Host, verdict: str, after: float = MINUTE) -> Host:
+    host.now += after
+    said = RecordsVerdict(verdict, "no such image", "bootkube", "pull", host.now)
+    host.known = replace(host.known, records=said, heard_at=host.now)
+    return host
+
+
+@pytest.mark.parametrize(
+    ("word", "verdict"),
+    [("failed", "failed"), ("interrupted", "failed"), ("looping", "looping"), ("stuck", "stuck")],
+)
+def test_records_that_are_bad_say_so_of_their_host(word: str, verdict: str) -> None:
+    host = recorded(Host().says("Disk setup", "done"), word)
+
+    assert told(host.verdict()) == (verdict, f"stage pull of bootkube {word}: no such image.")
+    assert host.says("Next step").verdict().verdict == "progressing"
+
+
+def test_records_alone_make_a_host_done_or_stuck() -> None:
+    assert recorded(Host(), "succeeded").verdict().verdict == "done"
+    running = recorded(Host(), "running")
+    assert running.verdict(29 * MINUTE).verdict == "progressing"
+    assert running.verdict(30 * MINUTE).verdict == "stuck"
+
+
+def test_what_is_known_from_before_a_build_says_nothing_of_it() -> None:
+    host = recorded(installed("Done", "installed"), "failed")
+
+    assert host.says("Disk setup", "init").verdict().verdict == "progressing"
+
+
+NAMES = st.sampled_from(["Disk setup", "Bootloader", "First login", "Finish"])
+STATUSES = st.sampled_from(["", "init", "done", "failed"])
+FIELDS = st.fixed_dictionaries(
+    {"name": NAMES, "status": STATUSES},
+    optional={
+        "percentage": st.sampled_from([10, 50, 100]),
+        "boot": st.sampled_from("abcd"),
+        "build": st.sampled_from(["one", "two"]),
+        "logs": st.text(max_size=20),
+    },
+)
+
+
+class Judged(RuleBasedStateMachine):
+    """Any host, whatever it reports, judged at any time."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.host = Host()
+
+    @rule(fields=FIELDS, after=st.sampled_from([0.0, 1.0, 60.0, 3600.0]))
+    def report(self, fields: dict[str, object], after: float) -> None:
+        before, said = self.host.known.progress, self.host.verdict()
+
+        self.host.reports(step_of(fields), after)
+
+        progress = self.host.known.progress
+        assert progress is not None
+        if said.verdict is Verdict.DONE and before is not None and progress.number == before.number:
+            assert self.host.verdict().verdict is Verdict.DONE
+        assert progress.ended_at is None or self.host.verdict().verdict is Verdict.DONE
+        assert progress.started_at <= progress.fresh_at <= progress.updated_at == self.host.now
+        assert set(progress.repeats) <= {report.rpartition(":")[0] for report in progress.seen}
+
+    @rule(word=st.sampled_from(["failed", "looping", "stuck", "interrupted", "running", "succeeded"]))
+    def judge_records(self, word: str) -> None:
+        recorded(self.host, word)
+
+    @rule(stage=st.sampled_from(["Rebooting", "Joined", "Done"]))
+    def install(self, stage: str) -> None:
+        self.host.now += 1
+        found = Installation(stage=stage, status="installing-in-progress", updated_at=self.host.now)
+        self.host.known = replace(self.host.known, installation=found, heard_at=self.host.now)
+
+    @rule(after=st.sampled_from([1.0, 900.0, 86_400.0]))
+    def wait(self, after: float) -> None:
+        self.host.now += after
+
+    @invariant()
+    def is_one_sentence(self) -> None:
+        said = self.host.verdict()
+        assert said.reason.endswith(".")
+        assert not said.reason.endswith("..")
+
+    @invariant()
+    def changes_when_it_is_due_and_not_before(self) -> None:
+        said = self.host.verdict()
+        if said.due_at is None:
+            assert self.host.verdict(10 * 365 * 86_400.0) == said
+            return
+        wait = said.due_at - self.host.now
+        assert wait > 0
+        assert self.host.verdict(wait / 2) == said
+        assert judge(self.host.known, self.host.budgets, said.due_at).verdict != said.verdict
+
+    @invariant()
+    def is_not_since_later_than_now(self) -> None:
+        assert self.host.verdict().since <= self.host.now
+
+
+TestJudged = Judged.TestCase
+TestJudged.settings = settings(
+    max_examples=60, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+
+
+def test_a_step_that_tells_how_far_it_is_still_goes_on() -> None:
+    host = Host().says("Packages", "init").says("Packages", percentage=40)
+    assert host.known.progress is not None
+
+    (found,) = ended(host.known.progress, step_of({"name": "Packages", "status": "done"}), host.now + MINUTE)
+
+    assert found.seconds == 2 * MINUTE

@@ -1,0 +1,87 @@
+"""Every route of the application, without a token and with one that is good for something else."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from service_record.collector.api.app import application
+from service_record.collector.api.headers import ALWAYS
+from service_record.collector.collector import Collector
+from tests.collector.routes import Walked, walk
+from tests.collector.serving import Client, Served, served, settings_in
+
+OPEN = {
+    "GET /healthz",
+    "GET /readyz",
+    "GET /login",
+    "POST /login",  # it takes a token in its form
+    "GET /static/{file}",  # style and script of the login page, the same for everybody
+}
+"""What anybody may ask. Whoever adds to it says why."""
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(settings_in(tmp_path_factory.mktemp("walls"))) as server:
+        yield server
+
+
+def routes(folder: Path) -> list[Walked]:
+    with Collector(settings_in(folder)) as collector:
+        return list(walk(application(collector)))
+
+
+def answered(client: Client, route: Walked) -> tuple[int, str]:
+    reply = client.ask(route.method, route.path, headers={"Accept": "application/json"})
+    return reply.status, reply.headers.get("location", "")
+
+
+def test_nothing_is_answered_without_a_token_but_health_and_the_login_page(
+    running: Served, tmp_path: Path
+) -> None:
+    told = {str(route): answered(running.stranger, route) for route in routes(tmp_path)}
+
+    assert len(told) > 4
+    assert {route for route, (status, _) in told.items() if status != 401} - OPEN == set()
+
+
+def test_nor_with_a_token_that_nobody_made(running: Served, tmp_path: Path) -> None:
+    guess = Client(running.url, "srt_1_c2VjcmV0")
+
+    told = {str(route): answered(guess, route) for route in routes(tmp_path)}
+
+    assert {route for route, (status, _) in told.items() if status not in {401, 429}} - OPEN == set()
+
+
+def test_a_token_of_a_host_reads_nothing_wherever_it_asks(running: Served, tmp_path: Path) -> None:
+    host = running.client("host", "web1")
+    assert host.step("web1", "Disk setup").status == 201
+
+    told = {str(route): answered(host, route) for route in routes(tmp_path) if route.method == "GET"}
+
+    allowed = OPEN | {
+        "GET /api/v1/hosts/{host}/steps",  # a report, of a wget that can only GET
+        "GET /api/v1/hosts/{host}/records",  # how many bytes it has sent itself, to go on there
+    }
+    assert {route for route, (status, _) in told.items() if status < 400} - allowed == set()
+
+
+def test_every_answer_has_the_headers_that_keep_browsers_in_bounds(running: Served, tmp_path: Path) -> None:
+    admin = running.client("admin")
+    asked = [*routes(tmp_path), Walked("GET", "/nothing/here"), Walked("PUT", "/healthz")]
+    for client in (running.stranger, admin):
+        for route in asked:
+            if str(route) == "GET /api/v1/live":  # has no end
+                continue
+            reply = client.ask(route.method, route.path)
+            lacking = {name for name in ALWAYS if name.lower() not in {key.lower() for key in reply.headers}}
+            assert lacking == set(), route
+
+
+def test_the_policy_allows_no_script_and_no_frame_of_anybodys() -> None:
+    policy = ALWAYS["Content-Security-Policy"]
+
+    assert "unsafe" not in policy
+    assert "http" not in policy
+    assert "frame-ancestors 'none'" in policy

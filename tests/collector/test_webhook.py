@@ -1,0 +1,254 @@
+"""News of verdicts, delivered to a webhook."""
+
+import base64
+import hashlib
+import hmac
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import case, func, insert, select, update
+
+from service_record.collector import signing
+from service_record.collector.collector import Collector
+from service_record.collector.settings import Settings
+from service_record.collector.store import administration
+from service_record.collector.store.database import Database, sqlite_url
+from service_record.collector.store.schema import hosts, notices
+from service_record.collector.webhook import LEASE, Webhook
+from tests.collector.commands import collector_command
+from tests.collector.processes import process
+from tests.collector.receiving import Receiver, receiving
+from tests.collector.serving import Client, served, settings_in
+
+NOW = 1_800_000_000.0
+SECRET = b"a secret of many bytes"
+
+
+class Desk:
+    """A collector without a server, whose news are delivered when a test says so, at the time it says."""
+
+    def __init__(self, collector: Collector, receiver: Receiver) -> None:
+        self.collector, self.receiver, self.now = collector, receiver, NOW
+
+    def webhook(self) -> Webhook:
+        collector = self.collector
+        return Webhook(collector.database, collector.writer, self.receiver.url, SECRET, lambda: self.now)
+
+    def deliver(self) -> None:
+        with httpx2.Client() as client:
+            self.webhook().deliver_due(client)
+
+    def news(self, host: str, verdict: str = "failed", at: float = NOW) -> int:
+        """What the sweeper writes down when a verdict changes."""
+        with self.collector.database.changing() as connection:
+            administration.put_host(connection, host, {"group": "dc1"}, at)
+            host_id = connection.execute(select(hosts.c.id).where(hosts.c.name == host)).scalar_one()
+            row = {
+                "host_id": host_id,
+                "build": 1,
+                "verdict": verdict,
+                "before": "progressing",
+                "reason": "the <b>disk</b> is gone",
+                "at": at,
+                "next_at": at,
+            }
+            number: int = connection.execute(insert(notices).values(row).returning(notices.c.id)).scalar_one()
+            return number
+
+    def state(self, number: int) -> tuple[bool, bool, int]:
+        """Whether it is delivered, whether it still waits, and how often it was tried."""
+        with self.collector.database.reading() as connection:
+            row = connection.execute(select(notices).where(notices.c.id == number)).one()
+        return row.delivered_at is not None, row.next_at is not None, row.tries
+
+
+@pytest.fixture
+def desk(settings: Settings) -> Iterator[Desk]:
+    with receiving() as receiver, Collector(settings, lambda: NOW) as collector:
+        yield Desk(collector, receiver)
+
+
+def test_a_change_of_a_verdict_is_told_signed_and_once(desk: Desk) -> None:
+    number = desk.news("web1")
+
+    desk.deliver()
+    desk.deliver()
+
+    (told,) = desk.receiver.came
+    assert told.data == {
+        "id": number,
+        "host": "web1",
+        "group": "dc1",
+        "build": 1,
+        "verdict": "failed",
+        "before": "progressing",
+        "reason": "the <b>disk</b> is gone",
+        "at": NOW,
+    }
+    signed = b".".join((told.id.encode(), told.headers["webhook-timestamp"].encode(), told.body))
+    digest = hmac.new(SECRET, signed, hashlib.sha256).digest()
+    assert told.headers["webhook-signature"] == f"v1,{base64.b64encode(digest).decode()}"
+    assert desk.state(number) == (True, False, 1)
+
+
+def test_what_is_not_taken_is_told_again_later_and_later_with_the_same_id_and_bytes(desk: Desk) -> None:
+    desk.receiver.statuses = [500, 503]
+    number = desk.news("web1")
+
+    desk.deliver()
+    desk.deliver()  # not yet
+    assert len(desk.receiver.came) == 1
+    desk.now += 5
+    desk.deliver()
+    desk.now += 5
+    desk.deliver()  # the second wait is longer
+    assert len(desk.receiver.came) == 2
+    desk.now += 5
+    desk.deliver()
+
+    assert desk.receiver.ids == [f"notice_{number}"] * 3
+    assert len({told.body for told in desk.receiver.came}) == 1
+    assert desk.state(number) == (True, False, 3)
+
+
+def test_a_receiver_that_says_gone_is_not_asked_again(desk: Desk) -> None:
+    desk.receiver.statuses = [410]
+    number = desk.news("web1")
+
+    desk.deliver()
+    desk.now += 80_000
+    desk.deliver()
+
+    assert desk.state(number) == (False, False, 1)
+
+
+def test_a_host_that_is_not_told_of_holds_up_no_other_and_its_own_news_stay_in_order(desk: Desk) -> None:
+    desk.receiver.statuses = [500]
+    first = desk.news("web1", "stuck")
+    other = desk.news("web2")
+    second = desk.news("web1", "failed")
+
+    desk.deliver()
+    assert desk.receiver.ids == [f"notice_{first}", f"notice_{other}"]
+    desk.now += 10
+    desk.deliver()
+
+    assert desk.receiver.ids[2:] == [f"notice_{first}", f"notice_{second}"]
+
+
+def test_news_of_last_week_are_none(desk: Desk) -> None:
+    desk.news("web1", at=NOW - 7 * 86_400)
+
+    desk.deliver()
+
+    assert desk.receiver.came == []
+
+
+def test_several_processes_tell_each_news_once(desk: Desk) -> None:
+    numbers = [desk.news(f"web{number}") for number in range(12)]
+
+    threads = [threading.Thread(target=desk.deliver) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sorted(desk.receiver.ids) == sorted(f"notice_{number}" for number in numbers)
+
+
+def test_of_a_process_that_dies_only_the_news_on_its_way_are_told_again(desk: Desk) -> None:
+    before, after = desk.news("web1"), desk.news("web2")
+    with desk.collector.database.changing() as connection:  # as a process left it that was killed there
+        connection.exec_driver_sql(
+            f"UPDATE notices SET tries = 1, next_at = {NOW + LEASE} WHERE id = {before}"
+        )
+
+    desk.deliver()
+    assert desk.receiver.ids == [f"notice_{after}"]
+    desk.now += LEASE + 1
+    desk.deliver()
+
+    assert desk.receiver.ids == [f"notice_{after}", f"notice_{before}"]
+
+
+def test_a_collector_that_serves_tells_of_a_host_that_fails(tmp_path: Path) -> None:
+    with receiving() as receiver:
+        settings = settings_in(tmp_path, webhook=receiver.url, webhook_secret=SECRET)
+        with served(settings) as server:
+            server.client("host", "web1").step("web1", "Disk setup", "failed", logs="no disk")
+            receiver.wait_for(1)
+
+    told = receiver.came[-1]
+    assert (told.data["host"], told.data["verdict"]) == ("web1", "failed")
+
+
+def test_a_killed_process_tells_nothing_again_but_what_was_on_its_way(tmp_path: Path) -> None:
+    with receiving() as receiver:
+        settings = settings_in(tmp_path, webhook=receiver.url)
+        data = ("--data", settings.data)
+        token = collector_command("token", "create", "admin", *data).out.strip()
+        with process(settings, "--webhook", receiver.url) as running:
+            admin = Client(running.url, token)
+            admin.step("web1", "Disk setup", "failed")
+            receiver.wait_for(1)
+            wait_until_delivered(settings, 1)
+            receiver.is_held.set()
+            admin.step("web2", "Disk setup", "failed")
+            receiver.wait_for(2)
+            running.end(signal.SIGKILL)
+        receiver.is_held.clear()
+        receiver.release.set()
+        on_its_way = receiver.ids[-1]
+        with closing(Database(sqlite_url(settings.data))) as database, database.changing() as connection:
+            connection.execute(update(notices).where(notices.c.tries > 0).values(next_at=case_of_lease()))
+        with process(settings, "--webhook", receiver.url) as running:
+            Client(running.url, token).step("web3", "Disk setup", "failed")
+            receiver.wait_for(4)
+
+    told = Counter(receiver.ids)
+    assert [news for news, times in told.items() if times > 1] == [on_its_way]
+    assert {told.data["host"] for told in receiver.came} == {"web1", "web2", "web3"}
+
+
+def case_of_lease() -> Any:
+    """As if the minute were over for which it was nobody else's; what is delivered stays so."""
+    return case((notices.c.next_at.is_not(None), 0.0), else_=None)
+
+
+def wait_until_delivered(settings: Settings, number: int) -> None:
+    wanted = select(func.count()).where(notices.c.delivered_at.is_not(None))
+    with closing(Database(sqlite_url(settings.data))) as database:
+        while True:  # the test's own time-out ends it
+            with database.reading() as connection:
+                if connection.execute(wanted).scalar_one() >= number:
+                    return
+            time.sleep(0.01)
+
+
+@given(tries=st.integers(1, signing.MOST_TRIES - 1), chance=st.floats(0, 1), asked=st.floats(0, 1e9))
+def test_waits_are_between_seconds_and_an_hour(tries: int, chance: float, asked: float) -> None:
+    wait = signing.wait_after(tries, chance, asked)
+
+    assert wait is not None
+    assert 2.5 <= wait <= 3600
+
+
+def test_after_many_tries_news_are_given_up() -> None:
+    assert signing.wait_after(signing.MOST_TRIES, 0.5) is None
+
+
+def test_a_secret_is_read_as_it_stands_or_as_receivers_libraries_spell_it() -> None:
+    assert signing.secret_of(b"plain text\n") == b"plain text"
+    assert signing.secret_of(b"whsec_" + base64.b64encode(SECRET) + b"\n") == SECRET
+    with pytest.raises(ValueError, match="base64"):
+        signing.secret_of(b"whsec_%%%")
