@@ -147,6 +147,16 @@ def test_old_builds_go_with_their_steps_and_bundles_but_the_first_and_last_failu
     assert entry.subject.startswith("2 builds, 2 steps, ")
 
 
+def test_what_came_before_a_host_had_a_build_goes_with_the_old(house: tuple[Served, Clock]) -> None:
+    server, clock = house
+    add_bundle(server.collector, 0)
+    clock.now += DAY
+
+    housekeeper(server, clock, days=0.5).round()
+
+    assert left(server)[2] == ["web1/bundle2", "web1/bundle4", "web1/bundle5"]
+
+
 def test_by_size_the_oldest_go_first_and_no_more_than_needed(house: tuple[Served, Clock]) -> None:
     server, clock = house
     taken = 5 * 400 + sum(6 * build for build in range(1, 6))

@@ -48,7 +48,37 @@ def stored(connection: Connection) -> list[Build]:
                 size=step_number * _STEP + logs + size,
             )
         )
-    return found
+    return [*found, *_before_any_build(connection)]
+
+
+def _before_any_build(connection: Connection) -> list[Build]:
+    """What hosts shipped before they had a build: as build 0, the latest while there is no other."""
+    latest, count, size = func.max(bundles.c.received_at), func.count(), func.sum(bundles.c.size)
+    wanted = (
+        select(
+            bundles.c.host_id,
+            latest.label("latest"),
+            count.label("number"),
+            size.label("size"),
+            hosts.c.build,
+        )
+        .join(hosts, hosts.c.id == bundles.c.host_id)
+        .where(bundles.c.build == 0)
+        .group_by(bundles.c.host_id, hosts.c.build)
+    )
+    return [
+        Build(
+            host_id=row.host_id,
+            number=0,
+            updated_at=row.latest,
+            is_failure=False,
+            is_latest=row.build == 0,
+            steps=0,
+            bundles=row.number,
+            size=int(row.size),
+        )
+        for row in connection.execute(wanted)
+    ]
 
 
 def size_of_chunks(connection: Connection) -> int:
