@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 from rich.cells import cell_len
@@ -73,14 +73,27 @@ class Hosts(msgspec.Struct, frozen=True):
     """What the collector's clock said."""
 
 
+class Lasting(Protocol):
+    """What tells how long a build of a host goes on."""
+
+    @property
+    def verdict(self) -> str: ...
+    @property
+    def updated_at(self) -> float | None: ...
+    @property
+    def ended_at(self) -> float | None: ...
+
+
+def stopped_at(host: Lasting) -> float | None:
+    """When its build ended, or was last heard of where it will not go on by itself; None while it goes on."""
+    return host.ended_at or (host.updated_at if host.verdict in {"failed", "silent"} else None)
+
+
 def seconds_of(host: Host, now: float) -> float | None:
-    """How long its build has taken: until its end, until its last update where it will not go on by itself,
-    or until now.
-    """
+    """How long its build has taken, or takes until now."""
     if host.started_at is None:
         return None
-    is_over = host.verdict in {"failed", "silent"}
-    return max((host.ended_at or (host.updated_at if is_over else None) or now) - host.started_at, 0.0)
+    return max((stopped_at(host) or now) - host.started_at, 0.0)
 
 
 def tally(found: Hosts) -> str:
@@ -93,8 +106,7 @@ def tally(found: Hosts) -> str:
 
 def table(found: Hosts, source: str, view: View) -> Iterator[Line]:
     """The lines of `hosts`."""
-    yield ((tally(found), Ink.STRONG),)
-    yield ((visible(source), Ink.FAINT),)
+    yield from _heading(found, source, view)
     if not found.hosts:
         return
     layout = _Layout.of(found, view)
@@ -106,8 +118,7 @@ def table(found: Hosts, source: str, view: View) -> Iterator[Line]:
 
 def wide(found: Hosts, source: str, view: View) -> Iterator[Line]:
     """All that is known of each host in the fleet, a block for each."""
-    yield ((tally(found), Ink.STRONG),)
-    yield ((visible(source), Ink.FAINT),)
+    yield from _heading(found, source, view)
     for host in found.hosts:
         yield BLANK
         for line in wrap(f"{sign(host, view.glyphs)} {visible(host.name)}", view.width):
@@ -115,6 +126,12 @@ def wide(found: Hosts, source: str, view: View) -> Iterator[Line]:
         for label, text in _facts(host, found.now, view):
             for number, line in enumerate(wrap(text, view.width - 14)):
                 yield ((f"  {'' if number else label:<10}  ", Ink.FAINT), (line, Ink.PLAIN))
+
+
+def _heading(found: Hosts, source: str, view: View) -> Iterator[Line]:
+    """How many hosts there are, and who says so."""
+    for text, look in ((tally(found), Ink.STRONG), (visible(source), Ink.FAINT)):
+        yield from (((line, look),) for line in wrap(text, view.width))
 
 
 def change(host: Host, now: float, view: View) -> Line:

@@ -94,6 +94,7 @@ def test_hosts_in_trouble_come_first_with_the_reason_in_80_columns(fleet: Fleet)
 def test_no_line_is_wider_than_the_terminal(fleet: Fleet, columns: int) -> None:
     name, action = f"{'long-name.' * 8}example.com", "install it again"
     fleet.admin.step(name, "Packages " * 20, logs="x" * 200, action=action)
+    fleet.server.settle()
 
     for output in ("table", "wide"):
         lines = fleet.hosts("-o", output, columns=columns).out.splitlines()

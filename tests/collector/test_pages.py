@@ -1,6 +1,7 @@
 """The pages as they are sent: what they show, which rows, and what they are built of."""
 
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,11 +20,15 @@ EVERY = ("/", "/login", "/statistics", f"/hosts/{FAILED}", f"/hosts/{LOOPING}", 
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Thirty hosts."""
-    with served(settings_in(tmp_path_factory.mktemp("fleet"))) as server:
+    """Thirty hosts, and half a minute that the services of one of them take."""
+    ahead = [0.0]
+    settings = settings_in(tmp_path_factory.mktemp("fleet"))
+    with served(settings, now=lambda: time.time() + ahead[0]) as server:
         shown_fleet.fill(server)
         shown_fleet.more_of_a_host(server, FAILED)
-        shown_fleet.send_records(server, FAILED, **shown_fleet.failed_services(server.collector.now() - 20))
+        filled = server.collector.now()
+        ahead[0] = 30.0
+        shown_fleet.send_records(server, FAILED, **shown_fleet.failed_services(filled))
         analysed(signed_in(server), FAILED)
         yield server
 
@@ -105,6 +110,21 @@ def test_a_host_that_was_done_long_ago_is_shown_when_asked_for(tmp_path: Path) -
 
         assert rows(visitor.page("/")) == []
         assert rows(visitor.page("/?all=1")) == ["web1"]
+
+
+def test_what_failed_takes_no_longer_as_time_goes_on(tmp_path: Path) -> None:
+    clock = [1_800_000_000.0]
+    with served(settings_in(tmp_path), now=lambda: clock[0]) as server:
+        host = server.client("host", "web1")
+        host.step("web1", "Disk setup", "init")
+        clock[0] += 30
+        host.step("web1", "Disk setup", "failed", logs="no disk")
+        server.settle()
+        clock[0] += 600
+        visitor = signed_in(server)
+
+        assert "30s" in visitor.page("/").texts("td")
+        assert "30s" in visitor.page("/hosts/web1").texts("dd")
 
 
 def test_a_failure_is_told_with_its_logs_and_what_the_records_say(fleet: Served, visitor: Visitor) -> None:

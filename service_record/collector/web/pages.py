@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from service_record.collector.web.assets import assets
 from service_record.collector.web.words import LOOKS, SIGNS, VERDICTS, times, took
+from service_record.display.hosts import stopped_at
 from service_record.display.text import duration, visible
 
 
@@ -26,7 +27,14 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"moment": _moment, "iso": _iso, "took": took, "duration": duration, "times": times}
+    made.filters |= {
+        "moment": _moment,
+        "iso": _iso,
+        "took": took,
+        "duration": duration,
+        "times": times,
+        "stopped_at": stopped_at,
+    }
     made.globals |= {
         "asset": lambda name: assets()[name].address,
         "signs": SIGNS,
