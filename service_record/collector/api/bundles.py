@@ -16,7 +16,7 @@ from starlette.routing import Route
 from service_record.collector.access import Forbidden, Grant, Kind
 from service_record.collector.api.answers import Refusal, answer
 from service_record.collector.api.assisted import BASE, agent, as_assisted, id_in_path
-from service_record.collector.api.serving import Serving
+from service_record.collector.api.serving import Serving, reader
 from service_record.collector.api.steps import host_name
 from service_record.collector.api.uploads import receive
 from service_record.collector.assisted.rules import LOGS_TYPES, Refused, is_id
@@ -131,7 +131,8 @@ async def _keep(serving: Serving, sent: _Sent, name: str, file: Arriving) -> Non
 
 async def list_bundles(request: Request) -> Response:
     """`GET /api/v1/hosts/{host}/bundles`."""
-    serving, host = await reader(request)
+    serving, _ = await reader(request)
+    host = host_name(request.path_params["host"])
 
     def found() -> tuple[BundleShown, ...] | None:
         with serving.collector.database.reading() as connection:
@@ -179,15 +180,6 @@ async def send_bundle(request: Request) -> Response:
             "X-Content-Type-Options": "nosniff",
         },
     )
-
-
-async def reader(request: Request) -> tuple[Serving, str]:
-    """What serves somebody who may read, and of which host. Raises Refusal."""
-    serving = Serving.of(request)
-    grant = await serving.guard.grant(request)
-    if not grant.may_read:
-        raise Refusal(HTTPStatus.FORBIDDEN, f"a token of kind {grant.kind} reads nothing")
-    return serving, host_name(request.path_params["host"])
 
 
 def _not_now(fault: ObjectError) -> Refusal:

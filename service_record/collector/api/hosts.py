@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service_record.collector.api.answers import Refusal, answer
-from service_record.collector.api.serving import Serving
+from service_record.collector.api.serving import Serving, reader
 from service_record.collector.api.steps import host_name
 from service_record.collector.store.fleet import SHOWN_DONE, Filters, Fleet, HostSummary, fleet
 from service_record.collector.store.hosts import HostDetail, host
@@ -41,7 +41,7 @@ async def list_hosts(request: Request) -> Response:
     `group`, `machine` and `verdict` may be repeated. Without `all=true`, hosts that were done a day ago are
     left out.
     """
-    serving = await reader(request)
+    serving, _ = await reader(request)
     query = request.query_params
     is_all = _flag(request, "all")
     filters = Filters(
@@ -70,22 +70,13 @@ async def show_statistics(request: Request) -> Response:
 
     `group` and `release` may be repeated; `by=group` and `by=release` tell these apart.
     """
-    serving = await reader(request)
+    serving, _ = await reader(request)
     query = request.query_params
     by = set(query.getlist("by"))
     if not by <= {"group", "release"}:
         raise Refusal(HTTPStatus.BAD_REQUEST, "by is group or release")
     groups, releases = query.getlist("group"), query.getlist("release")
     return answer(await run_in_threadpool(serving.collector.learnt.statistics, groups, releases, by))
-
-
-async def reader(request: Request) -> Serving:
-    """Raises Refusal 403 where the request's token is not one to read with."""
-    serving = Serving.of(request)
-    grant = await serving.guard.grant(request)
-    if not grant.may_read:
-        raise Refusal(HTTPStatus.FORBIDDEN, f"a token of kind {grant.kind} reads nothing")
-    return serving
 
 
 async def asked(serving: Serving, question: Callable[[Connection], T]) -> T:
@@ -99,7 +90,7 @@ async def asked(serving: Serving, question: Callable[[Connection], T]) -> T:
 
 
 async def _detail(request: Request, build: int | None) -> HostDetail:
-    serving = await reader(request)
+    serving, _ = await reader(request)
     name = host_name(request.path_params["host"])
     found = await asked(serving, lambda connection: host(connection, name, build))
     if found is None:

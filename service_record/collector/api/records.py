@@ -16,8 +16,7 @@ from starlette.routing import Route
 from service_record.collector.access import Forbidden, Kind
 from service_record.collector.api.answers import Refusal, answer
 from service_record.collector.api.bodies import body_of
-from service_record.collector.api.bundles import reader
-from service_record.collector.api.serving import Serving
+from service_record.collector.api.serving import Serving, reader
 from service_record.collector.api.steps import host_name
 from service_record.collector.store import bundles, records
 from service_record.collector.store.arrivals import Arrival, group_of
@@ -148,7 +147,8 @@ async def get_records(request: Request) -> Response:
 
 async def get_record(request: Request) -> Response:
     """`GET /api/v1/hosts/{host}/records/{service}`: the record, byte for byte, as far as it was sent."""
-    serving, host = await reader(request)
+    serving, _ = await reader(request)
+    host = host_name(request.path_params["host"])
     database = serving.collector.database
     service = str(request.path_params["service"])
 
