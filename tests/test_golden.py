@@ -51,7 +51,9 @@ def test_every_example_and_every_golden_file_is_one_that_is_made() -> None:
     assert {path for path in GOLDEN.glob("*/*") if path.suffix != ".pyc"} == set(EXPECTED)
 
 
-NOT_READING = {"bundle", "collector", "hosts", "ignition", "install", "report", "run", "snippet", "uninstall"}
+NOT_READING = {
+    *("bundle", "collector", "hosts", "ignition", "install", "report", "run", "ship", "snippet", "uninstall"),
+}
 """Verbs that do something on a host, make something for one, or ask a collector; they show no records."""
 
 
