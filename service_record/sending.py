@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from math import inf
 from pathlib import Path
+from time import monotonic
 from typing import Any, Final
 
 from service_record.collector_client import CollectorClient, CollectorError, host_path
@@ -62,10 +64,13 @@ class Sender:
     _sent: dict[str, _Sent] = field(default_factory=dict)
     _held: dict[tuple[str, str], int] | None = None
 
-    def send(self) -> None:
-        """Send all that is new. Raises NotTaken, and OSError where the records cannot be read."""
-        turns = 0
-        while batch := list(self._batch()):
+    def send(self, seconds: float = inf) -> None:
+        """Send all that is new, or what can be sent in about so many seconds.
+
+        Raises NotTaken, and OSError where the records cannot be read.
+        """
+        turns, until = 0, monotonic() + seconds
+        while monotonic() < until and (batch := list(self._batch())):
             before = self.sent_bytes
             self._deliver(batch)
             turns = 0 if self.sent_bytes > before else turns + 1

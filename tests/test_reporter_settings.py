@@ -43,6 +43,7 @@ def test_a_credential_comes_before_the_file_and_after_the_environment(tmp_path: 
 def test_everything_can_be_set_in_the_file(tmp_path: Path) -> None:
     text = """\
 ship_to = ["/mnt/share", "https://store.example/put?sig=1", "collector+http://collector.example"]
+records_to = ["collector+https://collector.example/web1"]
 frequency = "5m"
 time_limit = 1800
 lifetime = "2d"
@@ -68,6 +69,7 @@ ca_bundle = "/etc/ca.crt"
     settings = read_settings(places_with(tmp_path, text + SERVICE.replace("[assisted_service]\n", "")), {})
     assert settings.faults == ()
     assert settings.ship_to[2] == "collector+http://collector.example"
+    assert settings.records_to == ("collector+https://collector.example/web1",)
     assert (settings.frequency, settings.time_limit, settings.lifetime) == (300, 1800, 172800)
     assert (settings.host_logs, settings.stages, settings.redact) == (HostLogs.ALWAYS, Stages.NEVER, False)
     assert (settings.disk_bytes, settings.upload_bytes, settings.total_bytes) == (1 << 25, 1 << 19, 5_000_000)
@@ -125,6 +127,7 @@ def test_proxies_are_taken_in_either_case(tmp_path: Path, name: str) -> None:
         pytest.param('host_logs = "often"', "'often' is none of when-wrong, always, never", id="no choice"),
         pytest.param("host_logs = []", "[] is none of when-wrong, always, never", id="no text"),
         pytest.param('ship_to = "/mnt"', 'it is a list of texts, like ["this", "that"]', id="no list"),
+        pytest.param('records_to = ["https://x"]', "is no collector; it is like collector+", id="records"),
         pytest.param('ship_to = ["ftp://x/"]', "not a URL of http or https with a host", id="scheme"),
         pytest.param('ship_to = ["/a/../b"]', "is no absolute path without `..`", id="dots"),
         pytest.param('remove = ["bin/x"]', "'bin/x' is no absolute path", id="relative"),

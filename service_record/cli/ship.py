@@ -5,9 +5,7 @@ import random
 import signal
 import socket
 import threading
-from io import BytesIO
 from pathlib import Path
-from time import monotonic
 from typing import Final
 
 import click
@@ -25,14 +23,11 @@ from service_record.collector_client import (
 )
 from service_record.display.text import visible
 from service_record.records import Records
-from service_record.redaction import Rules, known_secrets, residual
-from service_record.redaction.in_place import masked_in_place
+from service_record.redaction.host_mask import HostMask, LeakError
 from service_record.sending import NotTaken, Sender
 from service_record.watching import Watch
 
 NOT_DELIVERED: Final = 75
-_KNOWN: Final = 60.0
-"""Seconds for which the secrets of this host are known."""
 _FIRST_WAIT: Final = 1.0
 _LONGEST_WAIT: Final = 60.0
 _TOGETHER: Final = 0.2
@@ -96,11 +91,14 @@ def command(
     except CollectorError as error:
         raise Unreadable(visible(str(error))) from None
     with client:
-        sender = Sender(client, name.lower(), records, frozenset(services), _Masking().masked)
-        if follow:
-            _follow(sender, records.directory)
-        else:
-            _once(sender)
+        sender = Sender(client, name.lower(), records, frozenset(services), HostMask(Path("/"), os.environ))
+        try:
+            if follow:
+                _follow(sender, records.directory)
+            else:
+                _once(sender)
+        except LeakError as leak:
+            raise _Leaking(str(leak)) from None
 
 
 def _once(sender: Sender) -> None:
@@ -148,24 +146,6 @@ def _tried(sender: Sender, waits: "_Waits") -> NotTaken | None:
         click.echo("Delivered again", err=True)
     waits.reset()
     return None
-
-
-class _Masking:
-    """Takes the secrets of this host out of lines; which they are is looked up again each minute."""
-
-    def __init__(self) -> None:
-        self._rules: Rules | None = None
-        self._at = 0.0
-
-    def masked(self, lines: bytes) -> bytes:
-        """Lines without secrets, and of the same length. Raises _Leaking where one still is in them."""
-        if self._rules is None or monotonic() > self._at + _KNOWN:
-            self._rules = Rules(known_secrets(Path("/"), os.environ).secrets)
-            self._at = monotonic()
-        masked = masked_in_place(lines, self._rules)
-        if residual(self._rules, BytesIO(masked)) is not None:
-            raise _Leaking("a secret of this host would have left it: nothing of that was sent")
-        return masked
 
 
 class _Leaking(click.ClickException):

@@ -68,6 +68,7 @@ def run_round(places: Places, environ: Mapping[str, str], say: Log, *, only_if_d
         with _alone(places, say):
             settings, (state, is_known) = read_settings(places, environ), _loaded(places, say)
             if only_if_due and not is_due(settings, state, _now()):
+                _send_records(places, environ, settings, say)
                 return Ended.NOT_DUE
             return Round(places, environ, say, settings, state, is_saved=is_known, may_save=is_known).run()
     except HeldError:
@@ -112,6 +113,7 @@ class Round:
             if not self.is_saved or not self._follow(peers, supply):
                 break
         self._keep(supply.settled(self.state))
+        _send_records(self.places, self.environ, self.settings, self.say)
         if self.plan.stop is not None:
             return self._stop(self.plan.stop)
         return Ended.LEAK if supply.leak is not None else Ended.DONE
@@ -211,6 +213,13 @@ class Round:
         self.say.notice(f"stopped for good: {end.reason}")
         _say_left(stop_for(self.places, self.settings, end.reason), self.say)
         return Ended.STOPPED
+
+
+def _send_records(places: Places, environ: Mapping[str, str], settings: Settings, say: Log) -> None:
+    if settings.records_to:
+        from service_record.reporter.live import send_records  # noqa: PLC0415  # only where it is wanted
+
+        send_records(places, environ, settings, say)
 
 
 def _now() -> Evidence:

@@ -106,6 +106,12 @@ SETTINGS: Final = (
         "more destinations of bundles: directories, URLs to PUT to, `collector+https://HOST`",
     ),
     Setting(
+        "records_to",
+        values.collectors,
+        "collectors that are sent records as they are written, each minute: `collector+https://HOST[/NAME]`, "
+        "NAME being what it calls this host; without it `host_id`",
+    ),
+    Setting(
         "frequency",
         values.seconds,
         "from one round to the next",

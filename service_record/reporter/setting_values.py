@@ -131,6 +131,18 @@ def destinations(value: object) -> tuple[str, ...]:
     return tuple(destination(item) for item in texts(value))
 
 
+def collectors(value: object) -> tuple[str, ...]:
+    """Where records go as they are written: collectors, each with what it calls this host or without."""
+    found = tuple(map(text, texts(value)))
+    for item in found:
+        if not item.startswith(COLLECTOR):
+            raise ValueError(
+                f"{quoted(item)} is no collector; it is like {COLLECTOR}https://host.example/NAME"
+            )
+        _http(item.removeprefix(COLLECTOR))
+    return found
+
+
 def _http(found: str, schemes: tuple[str, ...] = ("http", "https")) -> SplitResult:
     hint = "it is like https://host.example:8443"
     if _SPACE.search(found):

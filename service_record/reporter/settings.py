@@ -66,6 +66,8 @@ class Settings:
     """What collectors are sent, and nobody else is."""
     ship_to: tuple[str, ...] = ()
     """More destinations: directories, URLs to PUT to, collectors (`collector+https://…`)."""
+    records_to: tuple[str, ...] = ()
+    """Collectors that are sent records as they are written."""
     frequency: float = 600.0
     """From one round to the next."""
     time_limit: float = 3600.0
@@ -253,7 +255,7 @@ def _collectors_of(
         token, faults = read_collector_token(places, environ)
     except UnreadableError as error:
         others = tuple(place for place in given.get("ship_to", ()) if not place.startswith(COLLECTOR))
-        return None, {"ship_to": others}, (str(error),)
+        return None, {"ship_to": others, "records_to": ()}, (str(error),)
     return token, {}, faults
 
 

@@ -1,5 +1,6 @@
 """The real boot reporter and a collector, without any assisted-service: two boots, and what failed in one."""
 
+import json
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -128,6 +129,44 @@ def test_a_collector_besides_an_assisted_service_gets_the_bundle_with_a_token_of
         assert own not in answer.out + answer.err
         assert [own in str(one) for one in assisted.journal].count(True) == 0
     assert (indexed(server, installed.id).verdict, len(rows(server, installed.id))) == ("failed", 1)
+
+
+def test_a_collector_that_settings_name_gets_entries_whether_or_not_a_round_is_due(
+    tmp_path: Path, server: Served
+) -> None:
+    reported = Reported(tmp_path, server, f'records_to = ["collector+{server.url}"]')
+    own = reported.agent.client.token
+    reported.host.write("/etc/service-record/collector-token", own).chmod(0o600)
+    record = reported.host.places.records / "bootkube.json"
+    write_lines(record, entry(), entry("stage start", 1, stage="pull-image"))
+    assert reported.report(BOOT_ID).status == 0
+    assert at_the_collector(server, reported.name) == record.read_text().splitlines()
+
+    with record.open("a") as file:
+        file.write(json.dumps(entry("stage end", 2, stage="pull-image").to_json()) + "\n")
+    answer = reported.host.report("--due")
+
+    assert (answer.status, own in answer.out + answer.err) == (0, False)
+    assert at_the_collector(server, reported.name) == record.read_text().splitlines()
+
+
+def test_a_collector_that_takes_no_entries_ends_no_round(tmp_path: Path, server: Served) -> None:
+    reported = Reported(tmp_path, server, f'records_to = ["collector+{server.url}/web1"]')
+    token = server.client("host", "web2").token
+    reported.host.write("/etc/service-record/collector-token", token).chmod(0o600)
+    reported.host.fail()
+
+    answer = reported.report(BOOT_ID)
+
+    assert answer.status == 0
+    assert "records were not sent: " in answer.err
+    assert indexed(server, reported.name).verdict == "failed"
+
+
+def at_the_collector(server: Served, host: str) -> list[str]:
+    """The lines of its bootkube's record."""
+    reply = server.client("reader").get(f"/api/v1/hosts/{host}/records/bootkube")
+    return [line for line in reply.body.decode().splitlines() if line]
 
 
 def test_a_host_that_is_not_known_to_the_collector_stops_and_says_why(tmp_path: Path, server: Served) -> None:
