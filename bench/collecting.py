@@ -1,4 +1,6 @@
-"""`make bench-collector`: what the collector takes in and how long readers wait; into docs/collector.md.
+"""`make bench-collector`: what the collector takes in and how long readers wait.
+
+It goes into docs/collector.md, and as a plot into docs/performance/hosts.svg.
 
 All of it is measured at a collector in a process of its own, which this one asks over HTTP on one machine.
 """
@@ -16,10 +18,13 @@ from typing import Final
 from bench import asked, ingest
 from bench.fleet import STEPS
 from bench.machine import machine
+from bench.plot import Line, Plot
 from bench.table import aligned, replace_between
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "collector.md"
 PROGRAM: Final = (sys.executable, "-c", "from service_record.cli import main; main()", "collector", "serve")
+PLOT: Final = PAGE.parent / "performance" / "hosts.svg"
+DRAWN: Final = ("fleet page", "fleet as JSON", "statistics page")
 HEAD: Final = ("what", "measured", "beside", "limit", "holds")
 
 
@@ -72,15 +77,23 @@ def ingest_rows(folder: Path) -> list[Row]:
 
 
 def fleet_rows(folder: Path) -> list[Row]:
-    rows = []
+    """The rows of pages and answers, of which some are drawn, too, by how many hosts there are."""
+    rows: list[Row] = []
+    drawn: dict[str, list[tuple[int, float]]] = {name: [] for name in DRAWN}
     for hosts in asked.GROWTH:
         data = folder / f"fleet-{hosts}"
         session, token = asked.fill(data, hosts)
         with collector(data) as (port, process):
             asked.wait_for_verdicts(data)
             is_all = hosts == asked.GROWTH[-1]
-            for what, path, limit in asked.ASKED if is_all else asked.ASKED[:1]:
+            for what, path, limit in asked.ASKED:
+                if not is_all and what not in DRAWN:
+                    continue
                 seconds = asked.median(port, path, session, token)
+                if what in DRAWN:
+                    drawn[what].append((hosts, seconds))
+                if not is_all and what != DRAWN[0]:
+                    continue
                 rows.append(
                     Row(
                         what=f"{what}, {hosts:,} hosts, {hosts * STEPS:,} steps",
@@ -100,6 +113,8 @@ def fleet_rows(folder: Path) -> list[Row]:
                         holds=size <= asked.MOST_MEMORY,
                     )
                 )
+    lines = [Line(name=name, points=points) for name, points in drawn.items()]
+    PLOT.write_text(Plot(title="A page by how many hosts there are", amount="hosts", lines=lines).svg())
     return rows
 
 
