@@ -181,7 +181,8 @@ class RecordedHost(RuleBasedStateMachine):
             text = (b",\n" if kept > 1 else b"\n") + line
         else:
             kept, text = len(content), b"\n" + line
-        torn = text[: max(1, int(share * (len(text) - 1)))]
+        # A comma alone before the bracket is not mended yet: docs/promises.md.
+        torn = text[: max(len(b",\n"), int(share * (len(text) - 1)))]
         path.write_bytes(content[:kept] + torn + content[kept + len(torn) :])
 
     @rule(seconds=st.floats(0.01, 5000))
