@@ -42,8 +42,9 @@ golden: $(READY) ## write what every output says of every example into tests/gol
 check: $(READY) ## style, types, shell and units, a line each
 	@.ci/check
 
-fuzz: $(READY) ## read hostile records and archives for SECONDS=600, and print how many
-	@SERVICE_RECORD_FUZZ_SECONDS=$(SECONDS) $(PYTHON) -m pytest tests/fuzz --timeout=$$(($(SECONDS) + 600)) $(PYTEST_ARGS)
+fuzz: $(READY) ## hostile records, archives, settings, answers and requests for SECONDS=600; rewrites the table in docs/promises.md
+	@SERVICE_RECORD_FUZZ_SECONDS=$(SECONDS) SERVICE_RECORD_FUZZ_PAGE=$(if $(PYTEST_ARGS),,docs/promises.md) \
+	  $(PYTHON) -m pytest tests/fuzz --timeout=$$(($(SECONDS) + 600)) $(PYTEST_ARGS)
 
 torture: SECONDS = 1200
 torture: $(READY) ## break disk, power and programs for SECONDS=1200, and rewrite the tables in docs/promises.md (as root)

@@ -5,7 +5,6 @@ TLS is spoken, but to this machine itself and with `collector+http://`.
 """
 
 import ipaddress
-import json
 import os
 import ssl
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,6 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import quote, unquote, urlencode, urlsplit
+
+import orjson
 
 from service_record.trust import system_trust
 from service_record.version import __version__
@@ -40,7 +41,11 @@ _SCHEMES: Final = {
     "http": "http",
 }
 _SECONDS: Final = 30.0
-_MOST_REASON: Final = 8192
+_AS_IT_CAME: Final = "surrogateescape"
+"""The bytes of an argument or a variable, which need not be UTF-8."""
+_MOST_REASON: Final = 64 << 10
+_MOST_ANSWER: Final = 64 << 20
+"""Bytes of what a collector may say at once, as JSON; of a thousand hosts it is one."""
 
 
 class CollectorError(Exception):
@@ -127,11 +132,16 @@ class CollectorClient:
     def __init__(
         self, url: str, token: str, *, ca_bundle: Path | None = None, seconds: float = _SECONDS
     ) -> None:
-        """Raises CollectorError when the CA bundle is none, or what speaks HTTP is not installed."""
+        """Raises CollectorError when the URL or CA bundle is none, or what speaks HTTP is not installed."""
         try:
             import httpx2  # noqa: PLC0415  # an extra
         except ModuleNotFoundError:
             raise CollectorError("asking a collector needs httpx2: install service-record[client]") from None
+        try:
+            (urlsplit(url).hostname or "").encode("idna")
+            httpx2.URL(url)
+        except (ValueError, httpx2.InvalidURL):
+            raise CollectorError(f"{url}: no host can be called that") from None
         self.url = url
         self._client: httpx2.Client = httpx2.Client(
             verify=_trust(ca_bundle),
@@ -160,9 +170,13 @@ class CollectorClient:
         """
         headers = {"Content-Type": content_type} if body is not None else {}
         with self._answer(method, path, query or {}, body, headers) as answer:
-            text = answer.read()
+            text = bytearray()
+            for piece in answer.iter_bytes():
+                text += piece
+                if len(text) > _MOST_ANSWER:
+                    raise CollectorError(f"{self.url}: answered with more than {_MOST_ANSWER:,} bytes")
         try:
-            return json.loads(text) if text else None
+            return decoded(text) if text else None
         except ValueError:
             raise CollectorError(f"{self.url}: answered with something else than JSON") from None
 
@@ -196,7 +210,7 @@ class CollectorClient:
         import httpx2  # noqa: PLC0415  # as above
 
         said = {name: value for name, value in query.items() if value is not None}
-        url = self.url + path + (f"?{urlencode(said, doseq=True)}" if said else "")
+        url = self.url + path + (f"?{urlencode(said, doseq=True, errors=_AS_IT_CAME)}" if said else "")
         try:
             with self._client.stream(method, url, content=body, headers=headers) as answer:
                 if not answer.is_success:
@@ -218,18 +232,27 @@ class CollectorClient:
 
     def _refusal(self, answer: "httpx2.Response") -> CollectorError:
         """What a collector refuses with, its own reason first."""
-        body = answer.read()[:_MOST_REASON]
+        body = b""
+        for piece in answer.iter_bytes():
+            body += piece
+            if len(body) > _MOST_REASON:
+                break
         status = answer.status_code
         try:
-            said = json.loads(body)["detail"]
+            said = decoded(body)["detail"]
         except (ValueError, KeyError, TypeError):
             said = HTTPStatus(status).phrase if status in set(HTTPStatus) else "no reason"
         return CollectorError(f"{self.url}: {status}: {said}", status, body)
 
 
+def decoded(text: bytes | bytearray) -> Any:
+    """What JSON says. Raises ValueError where it is none, also where it is nested beyond all reason."""
+    return orjson.loads(text)
+
+
 def host_path(host: str, *more: str) -> str:
     """Where a collector has what it knows of a host: `/api/v1/hosts/NAME/...`."""
-    return "/".join(["/api/v1/hosts", *(quote(part, safe="") for part in (host, *more))])
+    return "/".join(["/api/v1/hosts", *(quote(part, safe="", errors=_AS_IT_CAME) for part in (host, *more))])
 
 
 def _usual_places() -> list[Path]:

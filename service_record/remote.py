@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from io import BufferedReader, RawIOBase
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from service_record.collector_client import CollectorClient, CollectorError, address_of, connect, host_path
 from service_record.layout import read_stretches
 from service_record.plain import Stretch
@@ -24,19 +26,39 @@ class Remote:
     bundle: BufferedReader | None = None
 
 
+class _Service(msgspec.Struct, frozen=True):
+    """A service with a record, as a collector tells of it."""
+
+    service: str
+
+
+class _Known(msgspec.Struct, frozen=True):
+    """What a collector has of a host."""
+
+    services: tuple[_Service, ...]
+    bundle: int | None
+
+
 def remote_records(place: str) -> Remote:
     """What the collector has of the host that a `collector://` names. Raises CollectorError, OSError."""
     address = address_of(place)
     if not address.host:
         raise CollectorError(f"{place}: which host? as in {place.rstrip('/')}/NAME")
     client = connect(place)
-    known = client.get(host_path(address.host, "records"))
-    services = [str(service["service"]) for service in known["services"]]
-    if services:
+    known = _known(client.get(host_path(address.host, "records")), client.url)
+    if known.services:
+        services = (one.service for one in known.services)
         return Remote(tuple((service, _record(client, address.host, service)) for service in services))
-    if known["bundle"] is None:
+    if known.bundle is None:
         raise CollectorError(f"{place}: the collector has no records of {address.host} yet")
-    return Remote(bundle=_downloaded(client, host_path(address.host, "bundles", str(known["bundle"]))))
+    return Remote(bundle=_downloaded(client, host_path(address.host, "bundles", str(known.bundle))))
+
+
+def _known(answer: object, url: str) -> _Known:
+    try:
+        return msgspec.convert(answer, _Known)
+    except msgspec.ValidationError as error:
+        raise CollectorError(f"{url}: answered with something else than records: {error}") from None
 
 
 def _record(client: CollectorClient, host: str, service: str) -> Iterator[Stretch]:

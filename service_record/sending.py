@@ -16,7 +16,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
-from service_record.collector_client import CollectorClient, CollectorError, host_path
+from service_record.collector_client import CollectorClient, CollectorError, decoded, host_path
 from service_record.growing import HEAD, Stream, begins_as, digest_of, signature_of
 from service_record.records import Records
 
@@ -158,7 +158,7 @@ class Sender:
         """How far the collector has each stream."""
         try:
             known = self.client.get(host_path(self.host, "records"))
-            return {(one["service"], one["file"]): int(one["offset"]) for one in known["files"]}
+            return _offsets(known)
         except CollectorError as fault:
             raise _not_taken(fault) from None
         except (KeyError, TypeError, ValueError):
@@ -174,13 +174,15 @@ class Sender:
                 raise _not_taken(fault) from None
             self._go_on(_document(fault.body))
             return
-        self._go_on(answer)
-        self.sent_bytes += sum(len(piece.data) for piece in batch)
+        told = self._go_on(answer)
+        self.sent_bytes += sum(
+            len(piece.data) for piece in batch if told.get((piece.service, piece.file)) == piece.end
+        )
 
-    def _go_on(self, answer: Any) -> None:
-        """Take the offsets of an answer."""
+    def _go_on(self, answer: Any) -> dict[tuple[str, str], int]:
+        """Take the offsets of an answer, and give them."""
         try:
-            told = {(one["service"], one["file"]): int(one["offset"]) for one in answer["files"]}
+            told = _offsets(answer)
         except (KeyError, TypeError, ValueError):
             raise NotTaken("what answers there is no collector", is_final=False) from None
         self._held = {**(self._held or {}), **told}
@@ -188,6 +190,7 @@ class Sender:
             sent = self._sent.get(service)
             if sent is not None and sent.file == file:
                 sent.offset = offset
+        return told
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,14 +202,27 @@ class _Piece:
     offset: int
     data: bytes
 
+    @property
+    def end(self) -> int:
+        """The offset that the collector has the stream up to, once it has taken this."""
+        return self.offset + len(self.data)
+
     def document(self) -> dict[str, object]:
         data = base64.b64encode(self.data).decode()
         return {"service": self.service, "file": self.file, "offset": self.offset, "data": data}
 
 
+def _offsets(answer: Any) -> dict[tuple[str, str], int]:
+    """How far the collector has streams, by service and file. Raises KeyError, TypeError, ValueError."""
+    told = {(str(one["service"]), str(one["file"])): one["offset"] for one in answer["files"]}
+    if not all(isinstance(offset, int) and offset >= 0 for offset in told.values()):
+        raise ValueError("an offset is a number of bytes")
+    return told
+
+
 def _document(body: bytes) -> Any:
     try:
-        return json.loads(body)
+        return decoded(body)
     except ValueError:
         return None
 

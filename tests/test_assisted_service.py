@@ -152,6 +152,12 @@ def test_what_is_no_list_of_hosts_is_no_view(document: object) -> None:
     assert view_of(document, "id") is None
 
 
+@pytest.mark.parametrize("row", [{}, {"id": None}, {"id": 5}, {"name": "id"}], ids=repr)
+def test_a_list_of_what_are_no_hosts_is_no_answer(row: object) -> None:
+    """An answer without our host ends the reporter for good."""
+    assert view_of([{"id": "other"}, row], "id") is None
+
+
 def test_a_view_takes_from_a_row_what_it_has() -> None:
     row = {"id": "A", "status": 7, "progress": "none", "bootstrap": "yes"}
     assert view_of([{"id": "b"}, row], "a") == view_of([{"id": "a"}], "A") == HostView()

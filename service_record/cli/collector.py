@@ -1,5 +1,6 @@
 """`service-record collector`: receive from many hosts."""
 
+from math import isnan
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -12,8 +13,17 @@ from service_record.cli.collector_tokens import token
 from service_record.cli.durations import Duration
 from service_record.cli.sizes import Size
 from service_record.collector.budgets import DEFAULT
+from service_record.display.text import visible
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+
+
+class _Number(click.FloatRange):
+    """A number within bounds, which `nan` is not."""
+
+    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number: float = super().convert(value, param, ctx)  # type: ignore[arg-type]
+        return self.fail(f"{value!r} is no number", param, ctx) if isnan(number) else number
 
 
 @click.group("collector")
@@ -34,7 +44,9 @@ def command() -> None:
     help="How long a host may say nothing, where nothing else tells. [default: 15m]",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
-@click.option("--port", default=8474, show_default=True, help="0 for any that is free.")
+@click.option(
+    "--port", type=click.IntRange(0, 65_535), default=8474, show_default=True, help="0 for any that is free."
+)
 @click.option("--certificate", type=_FILE, help="PEM; with it, only TLS is spoken.")
 @click.option("--key", type=_FILE, help="PEM of its private key.")
 @click.option(
@@ -46,12 +58,12 @@ def command() -> None:
 )
 @click.option(
     "--rate",
-    type=click.FloatRange(0.1),
+    type=_Number(0.1, 1e6),
     default=50,
     show_default=True,
     help="Requests a second of one token; four times as many at once.",
 )
-@click.option("--keep-days", type=click.FloatRange(0), default=0, help="Of builds. [default: for ever]")
+@click.option("--keep-days", type=_Number(0, 1e6), default=0, help="Of builds. [default: for ever]")
 @click.option("--keep-bytes", type=Size(), default=0, metavar="SIZE", help="As 20G. [default: any number]")
 @click.option("--webhook", default="", metavar="URL", help="It is told of changes of verdicts.")
 @click.option("--webhook-secret-file", type=_FILE, help="What is told is signed with it.")
@@ -106,16 +118,21 @@ def serve_command(
     try:
         serve(settings, say_ready)
     except (StepsError, DatabaseError, ObjectError) as error:
-        click.echo(f"Error: {error}", err=True)
+        click.echo(f"Error: {visible(str(error))}", err=True)
         raise click.exceptions.Exit(UNREADABLE) from None
     except OSError as error:
-        click.echo(f"Error: {error.filename or f'{host}:{port}'}: {error.strerror or error}", err=True)
+        where = visible(str(error.filename or f"{host}:{port}"))
+        click.echo(f"Error: {where}: {error.strerror or error}", err=True)
         raise click.exceptions.Exit(UNREADABLE) from None
 
 
 def _check_webhook(url: str) -> None:
-    parts = urlsplit(url)
-    if url and not (parts.scheme in {"http", "https"} and parts.hostname):
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        good = False
+    if url and not good:
         raise click.UsageError("--webhook: a URL is http://HOST/... or https://HOST/...")
 
 

@@ -119,10 +119,13 @@ class _Question:
     is_all: bool
 
     def asked(self, client: CollectorClient) -> Hosts:
-        """All of them, page by page. Raises CollectorError."""
+        """All of them, page by page, as long as there is anything new on them. Raises CollectorError."""
         hosts: dict[str, Host] = {}
         for page in self._pages(client):
+            before = len(hosts)
             hosts |= {host.name: host for host in page.hosts}
+            if len(hosts) == before:
+                break
         return msgspec.structs.replace(page, hosts=tuple(hosts.values()))
 
     def _pages(self, client: CollectorClient) -> Iterator[Hosts]:

@@ -100,8 +100,9 @@ def reporter_settings(
         return None
     try:
         text = settings_text("" if path is None else read_file(path, 1 << 16).decode(), given)
-    except ValueError as error:
-        raise click.UsageError(f"{visible(path or '')}: {visible(str(error))}") from None
+    except (ValueError, RecursionError) as error:
+        why = "nested too deeply" if isinstance(error, RecursionError) else visible(str(error))
+        raise click.UsageError(f"{visible(path or '')}: {why}") from None
     for fault in _faults(text, token, has_bundle=CA_BUNDLE in given.values()):
         raise click.UsageError(fault)
     return text

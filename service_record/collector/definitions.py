@@ -13,15 +13,16 @@ import msgspec
 from msgspec import Meta
 
 from service_record.collector.steps import Status, Step
+from service_record.display.text import visible
 
 _TABLE: Final = "step"
-_FIELD: Final = re.compile(r"\$\.(\w+)|field `(\w+)`")
+_FIELD: Final = re.compile(r"\$\.(\w+)|field `(.*)`", re.DOTALL)
 _POSITION: Final = re.compile(r"^(.*?) \(at line (\d+), column \d+\)$")
 _WANTED: Final = {
     "label": "lower case letters, digits and _, at most 255",
     "name": "a text of at most 255 characters",
-    "priority": "a whole number",
-    "budget": "seconds, more than 0",
+    "priority": "a whole number of at most 31 bits",
+    "budget": "seconds, more than 0 and at most 1e9",
     "percentage": "a number from 0 to 100",
     "last": "true or false",
 }
@@ -38,11 +39,11 @@ class DefinitionError(Exception):
 class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A step that hosts may report."""
 
-    label: Annotated[str, Meta(pattern="^[a-z0-9_]{1,255}$")]
+    label: Annotated[str, Meta(pattern=r"^[a-z0-9_]{1,255}\Z")]
     name: Annotated[str, Meta(max_length=255)] = ""
     """For people; as it is reported where this is empty."""
-    priority: int = 0
-    budget: Annotated[float, Meta(gt=0)] | None = None
+    priority: Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)] = 0
+    budget: Annotated[float, Meta(gt=0, le=1e9)] | None = None
     """Seconds that it may take before the host is called stuck."""
     percentage: Annotated[float, Meta(ge=0, le=100)] | None = None
     """How far the host is when this is done, where the report does not say."""
@@ -97,10 +98,14 @@ def parse(text: str) -> Definitions:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise _syntax_error(text, str(error)) from None
+    except RecursionError:
+        raise DefinitionError(1, "nested too deeply; a step is a [[step]] table of plain values") from None
+    except ValueError as error:  # a number of more digits than Python takes
+        raise DefinitionError(1, str(error)) from None
     foreign = document.keys() - {_TABLE}
     if foreign:
         line = _line(text, lambda found: bool(found.keys() & foreign))
-        raise DefinitionError(line, f"no [[{_TABLE}]]: {', '.join(sorted(foreign))}")
+        raise DefinitionError(line, f"no [[{_TABLE}]]: {visible(', '.join(sorted(foreign)))}")
     tables = document.get(_TABLE, [])
     if not isinstance(tables, list) or not tables:
         raise DefinitionError(1, f"it defines no steps: [[{_TABLE}]] and label = ... for each")
@@ -128,10 +133,12 @@ def _reason(table: object, name: str) -> str:
     """What is wrong with a field, for whoever wrote it."""
     if not isinstance(table, dict):
         return f"a step is a table: [[{_TABLE}]]"
+    if not name:
+        return f"a step has {', '.join(_WANTED)}, and nothing else"
     if name not in table:
         return f"a step needs a {name}"
     if name not in _WANTED:
-        return f"unknown: {name}; a step has {', '.join(_WANTED)}"
+        return f"unknown: {visible(name)}; a step has {', '.join(_WANTED)}"
     return f"{name}: {_WANTED[name]}"
 
 

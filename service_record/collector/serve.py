@@ -32,7 +32,7 @@ def serve(settings: Settings, ready: Callable[[str], None]) -> None:
 
     `ready` is told the address once connections are taken. Raises what Collector does, and OSError.
     """
-    listening = socket.create_server((settings.host, settings.port), backlog=1024)
+    listening = _listening(settings.host, settings.port)
     scheme = "https" if settings.certificate else "http"
     host, port = listening.getsockname()[:2]
     logs.configure(settings.log_level)
@@ -49,6 +49,13 @@ def serve(settings: Settings, ready: Callable[[str], None]) -> None:
     ready(f"{scheme}://{host}:{port}")
     with listening:
         Server(config, collector.news).run(sockets=[listening])
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port), backlog=1024)
+    except (TypeError, UnicodeError):  # what no name of a host can be
+        raise OSError(errno.EINVAL, "no address to listen at", host) from None
 
 
 def config_of(collector: Collector) -> Config:

@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, Protocol
+from typing import Annotated, Final, Protocol
 
 import msgspec
+from msgspec import Meta
 from rich.cells import cell_len
 
 from service_record.display.page import BLANK, Glyphs, Ink, Line, View
@@ -40,6 +41,10 @@ _HOUR: Final = 3600
 _DAY: Final = 86_400
 
 
+Time = Annotated[float, Meta(ge=0, le=1e11)]
+"""Seconds since 1970, of a year of four digits."""
+
+
 class Host(msgspec.Struct, frozen=True):
     """A host as a collector tells of it. Times are seconds since 1970 by the collector's clock."""
 
@@ -49,13 +54,13 @@ class Host(msgspec.Struct, frozen=True):
     release: str = ""
     build: int = 0
     action: str = ""
-    percentage: float | None = None
+    percentage: Annotated[float, Meta(ge=0, le=100)] | None = None
     message: str = ""
-    started_at: float | None = None
-    updated_at: float | None = None
-    ended_at: float | None = None
+    started_at: Time | None = None
+    updated_at: Time | None = None
+    ended_at: Time | None = None
     reason: str = ""
-    verdict_since: float | None = None
+    verdict_since: Time | None = None
     revision: int = 0
 
     @property
@@ -69,7 +74,7 @@ class Hosts(msgspec.Struct, frozen=True):
     hosts: tuple[Host, ...]
     counts: Mapping[str, int]
     total: int
-    now: float
+    now: Time
     """What the collector's clock said."""
 
 

@@ -102,14 +102,19 @@ View: TypeAlias = HostView | NoHost | Refused | Answered | Unreachable
 
 def view_of(hosts: object, host_id: str) -> HostView | NoHost | None:
     """The host among those a decoded answer lists; None when it is no list of hosts at all."""
-    if not isinstance(hosts, list) or not all(isinstance(host, Mapping) for host in hosts):
+    if not isinstance(hosts, list) or not all(map(_is_host, hosts)):
         return None
     if not hosts:
         return NoHost("the cluster has no hosts, or is deleted")
     for host in hosts:
-        if str(host.get("id", "")).lower() == host_id.lower():
+        if host["id"].lower() == host_id.lower():
             return _view(host)
     return NoHost(f"{host_id} is none of the cluster's {len(hosts)} hosts")
+
+
+def _is_host(row: object) -> bool:
+    """Whether it is one at all: that others have not our id would end the reporter for good."""
+    return isinstance(row, Mapping) and isinstance(row.get("id"), str)
 
 
 def _view(host: Mapping[str, object]) -> HostView:

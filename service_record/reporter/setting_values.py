@@ -6,6 +6,7 @@ hold a password.
 # ruff: noqa: TRY004  # a setting of another type is as bad a value as any
 
 import re
+from math import inf
 from pathlib import Path, PurePosixPath
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
@@ -24,7 +25,10 @@ COLLECTOR: Final = "collector+"
 
 def quoted(value: object) -> str:
     """A value that may be shown, as a person finds it again in a file."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # too many digits, or nested too deeply
+        return "what stands there"
     return text if len(text) <= _QUOTED else f"{text[:_QUOTED]}…"
 
 
@@ -59,7 +63,10 @@ def seconds(value: object) -> float:
         return parse_duration(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{quoted(value)} is no duration; durations are like 90s, 10m, 1h30m")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        return inf
 
 
 def minutes(value: object) -> float:

@@ -20,7 +20,7 @@ class Walked:
     @property
     def path(self) -> str:
         """One that it answers."""
-        return PARAMETER.sub(lambda found: "1" if found[2] == "int" else "web1", self.template)
+        return PARAMETER.sub(lambda found: "1" if found[2] == "number" else "web1", self.template)
 
     def __str__(self) -> str:
         return f"{self.method} {self.template}"

@@ -19,6 +19,8 @@ from tests.collector.installing import Agent
 from tests.collector.serving import Client, Served, served, settings_in
 from tests.collector.test_bundles import FAILED, eventually, indexed
 from tests.command_line import PROGRAM, Answer, environment, service_record
+from tests.fuzz.raw_answers import whole
+from tests.fuzz.raw_server import RawServer
 
 
 @pytest.fixture(scope="module")
@@ -142,6 +144,17 @@ def test_what_the_collector_has_lost_is_sent_again(server: Served, host: str, di
     sending.send()
 
     assert held(server, host, "job") == (directory / "job.json").read_bytes() + b"\n"
+
+
+def test_a_collector_that_takes_nothing_is_not_sent_the_same_for_ever(directory: Path) -> None:
+    write_lines(directory / "job.json", entry())
+    with RawServer([whole({"files": []})]) as deaf:
+        sending = Sender(CollectorClient(deaf.url, "token"), "web1", Records(directory))
+        with pytest.raises(NotTaken, match="ever other offsets"):
+            sending.send()
+
+    assert len(deaf.asked) == 1 + 8
+    assert sending.sent_bytes == 0
 
 
 def test_a_token_of_another_host_is_a_final_refusal(server: Served, host: str, directory: Path) -> None:

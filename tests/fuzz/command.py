@@ -14,11 +14,15 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
+from hypothesis.errors import UnsatisfiedAssumption
+
 from service_record.cli import main
 from tests.command_line import environment
 
 EXAMPLES: Final[Counter[str]] = Counter()
-"""Name of a test -> how many examples it has run."""
+"""Name of a test, behind the kind of what it is given and a colon -> how many examples it has run."""
+FOUND: Final[set[str]] = set()
+"""The names of those that found something."""
 
 _CPU_SECONDS: Final = 20
 """For an example that takes milliseconds; of this process alone: other work on the machine is no failure."""
@@ -48,8 +52,12 @@ def bounded(test: str) -> Iterator[None]:
     signal.setitimer(signal.ITIMER_PROF, _AFTER_A_HANG if test in _hung else _CPU_SECONDS)
     try:
         yield
-    except HangError:
-        _hung.add(test)
+    except UnsatisfiedAssumption:
+        raise
+    except Exception as fault:
+        FOUND.add(test)
+        if isinstance(fault, HangError):
+            _hung.add(test)
         raise
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
@@ -76,7 +84,7 @@ def service_record(*arguments: str, stdin: bytes, encoding: str, scratch: Path, 
     out = TextIOWrapper(BytesIO(), encoding=encoding)
     err = TextIOWrapper(BytesIO(), encoding=encoding, errors="backslashreplace")  # as Python has it
     with (
-        _environment(environment(**variables)),
+        environment_is(environment(**variables)),
         _standard_input(stdin),
         redirect_stdout(out),
         redirect_stderr(err),
@@ -106,7 +114,8 @@ def _bytes_of(stream: TextIOWrapper) -> bytes:
 
 
 @contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+def environment_is(variables: Mapping[str, str]) -> Iterator[None]:
+    """These variables, and no others."""
     before = dict(os.environ)
     os.environ.clear()
     os.environ.update(variables)

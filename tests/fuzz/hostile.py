@@ -11,6 +11,7 @@ from service_record.entry import Entry
 from service_record.export.array import to_array
 from tests.archives import COMPRESSIONS, header, member, tar
 from tests.builders import array, entry, failed_run, our_array, upstream_entry
+from tests.fuzz.corpus import grown
 from tests.fuzz.damage import damaged
 from tests.strategies import RECORD_BYTES, entries
 
@@ -65,7 +66,7 @@ def _contents(draw: st.DrawFn) -> bytes:
     return draw(st.sampled_from(_LAYOUTS))(draw(_RUNS))
 
 
-RECORDS = damaged(_contents() | st.lists(_contents(), max_size=3).map(b"".join))
+RECORDS = grown("records", _contents(), _contents(), st.lists(_contents(), max_size=3).map(b"".join))
 """The bytes of one record: in one layout or in several, whole or not."""
 
 STREAMS = damaged(
@@ -136,5 +137,5 @@ def _archives(draw: st.DrawFn, layers: int) -> bytes:
 MEMBERS = _members(RECORDS | damaged(_archives(0)))
 """Of archives that are whole otherwise."""
 
-ARCHIVES = damaged(_archives(2))
+ARCHIVES = grown("archives", _archives(2), _archives(2), _archives(2))
 """Archives in any compression, in one another, with whatever members; whole or not."""

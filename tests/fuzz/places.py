@@ -31,6 +31,17 @@ def around() -> Iterator[Path]:
         yield directory
 
 
+@contextmanager
+def inside(directory: Path) -> Iterator[None]:
+    """The directory that relative paths begin in; like all of the process, of one thread at a time."""
+    before = Path.cwd()
+    os.chdir(directory)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
 def write_all(directory: Path, files: Mapping[str, bytes], odd: Mapping[str, str] | None = None) -> Path:
     """The files, and odd ones of these `KINDS`, in a new directory, as far as they can be called so."""
     directory.mkdir(parents=True)

@@ -15,6 +15,7 @@ from service_record.plain import pieces_of
 from tests.archives import COMPRESSIONS, found, record, tar
 from tests.builders import failed_run
 from tests.fuzz.command import bounded
+from tests.fuzz.corpus import with_seeds
 from tests.fuzz.hostile import ARCHIVES, MEMBERS
 from tests.fuzz.places import around, contents, write_all
 from tests.fuzz.verbs import COMMANDS, TERMINALS, Terminal, answered
@@ -29,9 +30,10 @@ def opened(archive: bytes, limits: Limits | None = None) -> Bundle:
     return open_bundle(BufferedReader(BytesIO(archive)), limits)
 
 
+@with_seeds("archives", "archive", limits=Limits())
 @given(ARCHIVES, LIMITS)
 def test_an_archive_is_read_within_its_limits(archive: bytes, limits: Limits) -> None:
-    with bounded("archives read"):
+    with bounded("archives: read"):
         bundle = opened(archive, limits)
         kept = [len(one.data) for one in (*bundle.records.values(), *bundle.damaged.values())]
         assert len(kept) <= limits.records
@@ -43,16 +45,17 @@ def test_an_archive_is_read_within_its_limits(archive: bytes, limits: Limits) ->
 
 @given(st.sampled_from(list(COMPRESSIONS)), st.lists(MEMBERS, max_size=4))
 def test_hostile_members_take_nothing_from_those_before_them(name: str, hostile: list[bytes]) -> None:
-    with bounded("hostile members read"):
+    with bounded("archives: with hostile members"):
         archive = tar(record("whole record", *failed_run()), *hostile)
         assert found(opened(COMPRESSIONS[name](archive)))["whole record"] == [
             one.phase for one in failed_run()
         ]
 
 
+@with_seeds("archives", "archive")
 @given(ARCHIVES)
 def test_what_was_read_can_be_packed_and_read_again(archive: bytes) -> None:
-    with bounded("archives packed again"):
+    with bounded("archives: packed again"):
         bundle = opened(archive)
         again = BytesIO()
         records = {service: list(pieces_of(one.stretches())) for service, one in bundle.records.items()}
@@ -65,10 +68,11 @@ def test_what_was_read_can_be_packed_and_read_again(archive: bytes) -> None:
         assert sorted(len(phases) for phases in found(packed).values()) == kept
 
 
+@with_seeds("archives", "archive", limits=Limits())
 @given(ARCHIVES, LIMITS)
 def test_all_of_an_archive_is_copied_and_nothing_out_of_it(archive: bytes, limits: Limits) -> None:
     left_out: list[LeftOut] = []
-    with bounded("archives copied"), around() as directory:
+    with bounded("archives: copied"), around() as directory:
         copy = directory / "copy"
         stream = archive_contents(BufferedReader(BytesIO(archive)), "alone", 0, left_out.append, limits)
         with BundleWriter(copy, top="", mtime=0, workers=1) as bundle:
@@ -88,7 +92,7 @@ def test_all_of_an_archive_is_copied_and_nothing_out_of_it(archive: bytes, limit
 def test_a_verb_answers_whatever_the_archive(
     archive: bytes, command: list[str], terminal: Terminal, place: str
 ) -> None:
-    with bounded("archives through the command line"), around() as directory:
+    with bounded("archives: through the command line"), around() as directory:
         files = write_all(directory / "files", {"bundle": archive})
         there = place if place == "-" else str(files / place)
         answered(command, there, directory / "out", terminal, stdin=archive)

@@ -11,6 +11,7 @@ from service_record.entry import Entry, Malformed
 from service_record.export import FORMS
 from service_record.layout import read_entries
 from tests.fuzz.command import bounded
+from tests.fuzz.corpus import with_seeds
 from tests.fuzz.hostile import RAW_NAMES, RECORDS, STREAMS
 from tests.fuzz.places import KINDS, around, contents, write_all
 from tests.fuzz.verbs import COMMANDS, TERMINALS, Terminal, answered
@@ -24,9 +25,10 @@ def entries(content: bytes) -> list[Entry]:
     return [piece for piece in read_entries(BytesIO(content)) if isinstance(piece, Entry)]
 
 
+@with_seeds("records", "content")
 @given(RECORDS)
 def test_every_piece_has_its_line_and_every_entry_can_be_kept(content: bytes) -> None:
-    with bounded("records read"):
+    with bounded("records: read"):
         pieces = list(read_entries(BytesIO(content)))
         numbers = [piece.line for piece in pieces if isinstance(piece, Malformed)]
         assert numbers == sorted(numbers)
@@ -42,7 +44,7 @@ def test_every_piece_has_its_line_and_every_entry_can_be_kept(content: bytes) ->
 def test_a_verb_answers_whatever_the_records(
     content: bytes, other: bytes, command: list[str], terminal: Terminal, place: str
 ) -> None:
-    with bounded("records through the command line"), around() as directory:
+    with bounded("records: through the command line"), around() as directory:
         records = write_all(directory / "records", {"job.json": content, "other.json": other})
         before = contents(records)
         there = place if place == "-" else str(records / place)
@@ -54,10 +56,11 @@ def test_a_verb_answers_whatever_the_records(
             assert entries(answer.out) == whole or not is_of_one_service
 
 
+@with_seeds("records", "content")
 @given(RECORDS)
 def test_what_is_saved_is_whole_and_is_all_that_was_whole(content: bytes) -> None:
     assume(not is_packed(content))
-    with bounded("records saved"), around() as directory:
+    with bounded("records: saved"), around() as directory:
         records = write_all(directory / "records", {"job.json": content})
         command = ["validate", "{place}", "--salvage", "{out}/saved.json"]
         answer = answered(command, str(records / "job.json"), directory / "out")
@@ -78,7 +81,7 @@ def test_what_is_saved_is_whole_and_is_all_that_was_whole(content: bytes) -> Non
 def test_a_verb_answers_whatever_is_in_a_directory(
     files: dict[str, bytes], odd: dict[str, str], below: str, command: list[str], terminal: Terminal
 ) -> None:
-    with bounded("directories through the command line"), around() as directory:
+    with bounded("records: in directories"), around() as directory:
         write_all(directory / "place" / below, files, odd)
         before = contents(directory / "place")
         answered(command, str(directory / "place"), directory / "out", terminal)

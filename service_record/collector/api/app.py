@@ -20,6 +20,7 @@ from service_record.collector.api.answers import Refusal, refused
 from service_record.collector.api.guard import Guard
 from service_record.collector.api.headers import SafeHeaders
 from service_record.collector.api.metrics import Metrics, metrics
+from service_record.collector.api.numbers import NUMBER
 from service_record.collector.api.observing import Observed
 from service_record.collector.api.openapi import get_document
 from service_record.collector.api.serving import Serving, unavailable
@@ -58,7 +59,7 @@ def application(collector: Collector) -> Starlette:
             Route(STEPS, steps.get_step, methods=["GET"]),
             Route("/api/v1/hosts", hosts.list_hosts, methods=["GET"]),
             Route("/api/v1/hosts/{host}", hosts.show_host, methods=["GET"]),
-            Route("/api/v1/hosts/{host}/builds/{n:int}", hosts.show_build, methods=["GET"]),
+            Route(f"/api/v1/hosts/{{host}}/builds/{{n:{NUMBER}}}", hosts.show_build, methods=["GET"]),
             Route("/api/v1/statistics", hosts.show_statistics, methods=["GET"]),
             Route("/api/v1/enrol", enrolment.enrol, methods=["POST"]),
             Route("/api/v1/tokens", administration.create_token, methods=["POST"]),

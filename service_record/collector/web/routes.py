@@ -5,6 +5,7 @@ from typing import Final
 from starlette.routing import Route
 
 from service_record.collector.api import bundles
+from service_record.collector.api.numbers import NUMBER
 from service_record.collector.web import events, fleet, hosts, login, statistics
 from service_record.collector.web.assets import get_asset
 from service_record.collector.web.sessions import for_readers
@@ -12,7 +13,7 @@ from service_record.collector.web.sessions import for_readers
 PAGES: Final = (
     Route("/", for_readers(fleet.get_fleet)),
     Route("/hosts/{host}", for_readers(hosts.get_host)),
-    Route("/hosts/{host}/steps/{step:int}/logs", for_readers(hosts.get_logs)),
+    Route(f"/hosts/{{host}}/steps/{{step:{NUMBER}}}/logs", for_readers(hosts.get_logs)),
     Route("/hosts/{host}/analysis", for_readers(hosts.get_analysis)),
     Route("/hosts/{host}/bundles/{bundle}", for_readers(bundles.send_bundle)),
     Route("/statistics", for_readers(statistics.get_statistics)),

@@ -1,0 +1,193 @@
+"""A collector that is started with anything: it serves as it was told, or a line says why it does not."""
+
+import gc
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from service_record.collector.collector import StepsError
+from tests.fuzz.asgi import at_work, quiet
+from tests.fuzz.asking import check_it_serves, signed_in
+from tests.fuzz.command import bounded, service_record
+from tests.fuzz.corpus import with_seeds
+from tests.fuzz.odd_settings import STEP_FILES
+from tests.fuzz.places import around, inside
+from tests.fuzz.walls import walled
+
+TEXTS = st.sampled_from(
+    [
+        *(
+            "",
+            " ",
+            "\udcff",
+            "a\nb",
+            "\x1b[2J",
+            "-",
+            "..",
+            "nan",
+            "inf",
+            "-1",
+            "0",
+            "1e400",
+            "9" * 400,
+            "x" * 300,
+        ),
+        *(
+            "http://[",
+            "http://\u2100",
+            "http://a:99999/",
+            "https://",
+            "http://a b/",
+            "[::1]",
+            "::",
+            "a..b",
+            ".",
+            "é",
+        ),
+        *(
+            "postgresql://",
+            "postgresql://[/x",
+            "sqlite:///x",
+            "mysql://a/b",
+            "postgresql://a:b\udcff@h/x",
+            "://",
+        ),
+        *(
+            "s3://",
+            "s3://b/p?x",
+            "file:///x",
+            "s3://[",
+            "gs://b",
+            "memory://",
+            "10.0.0.0/99",
+            "*",
+            "999.1.1.1",
+        ),
+        *(
+            "{given}",
+            "{folder}",
+            "{folder}/no/such",
+            "1h30m",
+            "20G",
+            "99999999999999h",
+            "debug",
+            "loud",
+            "127.0.0.1",
+        ),
+    ]
+)
+OPTIONS = st.sampled_from(
+    [
+        *(
+            "--budget",
+            "--rate",
+            "--keep-days",
+            "--keep-bytes",
+            "--webhook",
+            "--webhook-secret-file",
+            "--certificate",
+        ),
+        *(
+            "--key",
+            "--proxy",
+            "--objects",
+            "--steps",
+            "--log-level",
+            "--database",
+            "--data",
+            "--host",
+            "--port",
+        ),
+    ]
+)
+
+
+@contextmanager
+def ended_when_it_serves() -> Iterator[None]:
+    """SIGTERM each moment: the server heeds it once it serves, and nobody else does."""
+
+    def again(_number: int, _frame: FrameType | None) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def nothing(_number: int, _frame: FrameType | None) -> None:
+        pass
+
+    before = signal.signal(signal.SIGALRM, again), signal.signal(signal.SIGTERM, nothing)
+    thresholds = gc.get_threshold()
+    signal.setitimer(signal.ITIMER_REAL, 0.2, 0.05)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before[0])
+        signal.signal(signal.SIGTERM, before[1])
+        gc.unfreeze()
+        gc.set_threshold(*thresholds)
+
+
+@settings(max_examples=25)
+@example({"--rate": "nan"}, b"")
+@example({"--rate": "inf"}, b"")
+@example({"--keep-days": "nan"}, b"")
+@example({"--webhook": "http://["}, b"")
+@example({"--host": "\udcff"}, b"")
+@example({"--host": "x" * 300}, b"")
+@example({"--port": "65536"}, b"")
+@given(st.dictionaries(OPTIONS, TEXTS, min_size=1, max_size=2), st.binary(max_size=40) | STEP_FILES)
+def test_a_collector_serves_as_it_is_told_or_says_in_a_line_why_not(
+    options: dict[str, str], given_: bytes
+) -> None:
+    with around() as directory, quiet(), walled(), ended_when_it_serves(), inside(directory / "out"):
+        given = directory / "given"
+        given.write_bytes(given_)
+        words = {"--data": str(directory / "out" / "data"), "--port": "0", **options}
+        arguments = [
+            text.replace("{given}", str(given)).replace("{folder}", str(directory / "out"))
+            for pair in words.items()
+            for text in pair
+        ]
+        with bounded("settings: of a collector"):
+            answer = service_record(
+                *("collector", "serve", *arguments),
+                stdin=b"", encoding="utf-8", scratch=directory / "scratch",
+            )  # fmt: skip
+            assert answer.status in {0, 2, 3}, answer.err
+            assert "Traceback" not in answer.err
+            if answer.status:
+                last = answer.err.splitlines()[-1]
+                assert last.startswith("Error: "), answer.err
+
+
+@settings(max_examples=15)
+@with_seeds("steps", "file")
+@given(STEP_FILES)
+def test_steps_that_are_defined_can_be_reported_and_shown(file: bytes) -> None:
+    with around() as directory, bounded("settings: steps that are reported"):
+        steps = directory / "steps.toml"
+        steps.write_bytes(file)
+        if (refused := report_each(steps)) is not None:
+            assert refused.startswith(f"{steps}:")
+            assert "\n" not in refused
+
+
+def report_each(steps: Path) -> str | None:
+    """Report the first steps that are defined in a file; why there are none, if that is refused."""
+    try:
+        with at_work(steps=steps) as asked:
+            cookie = signed_in(asked)
+            bearer = [(b"authorization", f"Bearer {asked.token('admin')}".encode())]
+            known = asked.collector.definitions.by_label
+            for label in list(known)[:3]:
+                for status in ("init", "done"):
+                    query = f"/api/v1/hosts/web1/steps?name={label}&status={status}".encode()
+                    assert asked.ask("GET", query, bearer).status == 201
+            check_it_serves(asked, cookie, 201 if "good" in known else 422)
+    except StepsError as error:
+        return str(error)
+    return None

@@ -1,0 +1,201 @@
+"""Settings that hold anything: a line for what is bad, with its place, and the rest goes on."""
+
+import re
+from contextlib import nullcontext, redirect_stderr, suppress
+from io import BytesIO, StringIO
+from pathlib import Path
+from typing import Final
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import service_record as recorder
+from service_record.collector.definitions import DefinitionError, parse
+from service_record.collector_client import is_collector
+from service_record.display.text import UNSEEN
+from service_record.entry import Entry
+from service_record.layout import read_entries
+from service_record.reporter.live import send_records
+from service_record.reporter.log import log_for
+from service_record.reporter.peers import Peers
+from service_record.reporter.places import Places
+from service_record.reporter.policy.plan import Shipment
+from service_record.reporter.settings import read_settings
+from tests.fuzz.command import Watched, bounded, environment_is, service_record
+from tests.fuzz.corpus import with_seeds
+from tests.fuzz.odd_settings import (
+    COLLECTOR_URLS,
+    RECORDER_VARIABLES,
+    REPORTER_FILES,
+    REPORTER_VARIABLES,
+    STEP_FILES,
+    environment_of,
+)
+from tests.fuzz.places import around, inside
+from tests.fuzz.raw_answers import whole
+from tests.fuzz.raw_server import RawServer
+from tests.fuzz.walls import walled
+from tests.reporter import ID, SERVICE
+
+TOKENS = (
+    st.just(b"raw-token") | st.binary(max_size=40) | st.sampled_from([b"{", b"{" * 5000, b'{"auths": 1}'])
+)
+ONE_IN_EIGHT = st.integers(0, 7).map(lambda number: number == 0)
+_ACTING: Final = re.compile(f"{UNSEEN.pattern}|[\x00-\x1f]")
+_PLACE: Final = re.compile(r"(.+):(\d+): \S.*|environment:\w+: \S.*")
+_VIEW: Final = {"id": ID, "status": "installing-in-progress", "progress": {"current_stage": "Rebooting"}}
+
+
+def host_with(root: Path, file: bytes, credential: bytes, token: bytes) -> Places:
+    places = Places(root)
+    places.settings_file.parent.mkdir(parents=True)
+    places.settings_file.write_bytes(file)
+    places.credential_file.write_bytes(token)
+    (root / "credentials").mkdir()
+    (root / "credentials" / "reporter.toml").write_bytes(credential)
+    return places
+
+
+def check_lines(faults: tuple[str, ...], root: Path) -> None:
+    """Each is one line that is safe to print, and says where."""
+    for fault in faults:
+        assert not _ACTING.search(fault), fault
+        assert fault.encode()
+        place = _PLACE.fullmatch(fault)
+        assert place, fault
+        if place[1] is not None and Path(place[1]).is_relative_to(root):
+            assert 1 <= int(place[2]) <= Path(place[1]).read_bytes().count(b"\n") + 1
+
+
+@with_seeds("settings", "file", credential=b"", token=b"x", variables={}, is_used=True)
+@with_seeds("settings", "credential", file=SERVICE.encode(), token=b"x", variables={}, is_used=True)
+@given(REPORTER_FILES, st.just(b"") | REPORTER_FILES, TOKENS, REPORTER_VARIABLES, ONE_IN_EIGHT)
+def test_each_bad_setting_of_the_reporter_is_a_line_and_the_rest_can_be_used(
+    file: bytes, credential: bytes, token: bytes, variables: dict[str, str], is_used: bool
+) -> None:
+    with bounded("settings: of the reporter"), around() as directory, walled():
+        places = host_with(directory / "host", file, credential, token)
+        environ = {"CREDENTIALS_DIRECTORY": str(directory / "host" / "credentials"), **variables}
+        found = read_settings(places, environ)
+        check_lines(found.faults, directory / "host")
+        if not is_used:  # to read whom to trust takes longer than all the rest
+            return
+        send_records(places, environ, found, log_for(environ))
+        peers = Peers(found)
+        with peers.service():
+            pass
+        for place in found.ship_to:
+            shipment = Shipment(kind="x", most=1, fingerprint="f", to=place)
+            wanted = nullcontext() if found.service else suppress(ValueError)  # no ids for a collector
+            with wanted, peers.destination(shipment, 1.0, is_known=False):
+                pass
+
+
+def check_answer(answer: Watched, allowed: set[int]) -> None:
+    """A documented status, and lines that are safe to print; none of them of a traceback."""
+    assert answer.status in allowed, answer.err
+    assert "Traceback" not in answer.err
+    assert not _ACTING.search(answer.err.replace("\n", "")), answer.err
+
+
+@settings(max_examples=12)
+@given(REPORTER_FILES, REPORTER_VARIABLES)
+def test_a_rehearsal_ends_well_whatever_the_settings(file: bytes, variables: dict[str, str]) -> None:
+    with RawServer([whole([_VIEW])]) as server, around() as directory, walled():
+        places = host_with(directory / "host", file, b"", b"raw-token")
+        ids = {"CLUSTER_ID": ID, "INFRA_ENV_ID": ID, "HOST_ID": ID, "ASSISTED_SERVICE_URL": server.url}
+        given = {**variables, **ids, "CREDENTIALS_DIRECTORY": ""}
+        with bounded("settings: rehearsals by them"):
+            answer = service_record(
+                *("report", "--dry-run", "--root", str(places.root)),
+                stdin=b"", encoding="utf-8", scratch=directory / "scratch", **given,
+            )  # fmt: skip
+        check_answer(answer, {0})
+        assert b"service: " in answer.out
+        assert not _ACTING.search(answer.out.decode().replace("\n", ""))
+        assert places.settings_file.read_bytes() == file
+
+
+@settings(max_examples=20)
+@with_seeds("settings", "file")
+@given(REPORTER_FILES)
+def test_settings_for_ignition_are_taken_or_refused_in_a_line(file: bytes) -> None:
+    with bounded("settings: given to ignition"), around() as directory:
+        given = directory / "given.toml"
+        given.write_bytes(file)
+        answer = service_record(
+            *("ignition", "--role", "worker", "--settings", str(given)),
+            stdin=b"", encoding="utf-8", scratch=directory / "scratch",
+        )  # fmt: skip
+        check_answer(answer, {0, 2, 3})
+
+
+@settings(max_examples=40)
+@given(
+    st.sampled_from([["hosts"], ["show"], ["ship", "--to"], ["ship"]]),
+    COLLECTOR_URLS,
+    TOKENS,
+    st.just(b"") | st.binary(max_size=40) | st.just(b"-----BEGIN CERTIFICATE-----\nx\n"),
+    st.booleans(),
+)
+def test_who_asks_a_collector_says_in_a_line_what_is_wrong_with_its_settings(
+    verb: list[str], url: str, token: bytes, bundle: bytes, is_variable: bool
+) -> None:
+    with bounded("settings: of a collector's clients"), around() as directory, walled():
+        (directory / "token").write_bytes(token)
+        (directory / "bundle").write_bytes(bundle)
+        variables = {"SERVICE_RECORD_TOKEN_FILE": str(directory / "token")}
+        if bundle:
+            variables["SERVICE_RECORD_CA_BUNDLE"] = str(directory / "bundle")
+        if is_variable and verb != ["show"]:
+            variables["SERVICE_RECORD_COLLECTOR"] = url
+            arguments = verb[:1]
+        else:
+            place = url if verb != ["show"] or is_collector(url) else f"collector://{url}"
+            arguments = [verb[0], "--to" if verb[0] == "ship" else "--from", place]
+        answer = service_record(
+            *arguments, stdin=b"", encoding="utf-8", scratch=directory / "scratch", **variables
+        )
+        check_answer(answer, {2, 3, 75} if verb[0] == "ship" else {2, 3})
+        assert answer.err.splitlines()[-1].startswith("Error: ")
+
+
+@with_seeds("variables", "variables")
+@given(RECORDER_VARIABLES)
+def test_a_service_is_recorded_in_silence_whatever_its_environment(variables: bytes) -> None:
+    with bounded("settings: of recording"), around() as directory, inside(directory):
+        chosen = environment_of(variables)
+        home = chosen.get("SERVICE_RECORDS_DIR", "")
+        if not home or home.startswith("/"):
+            chosen["SERVICE_RECORDS_DIR"] = str(directory / "records")
+        with environment_is(chosen), redirect_stderr(StringIO()) as said:
+            with recorder.service(), recorder.stage("pull"):
+                done = True
+            with recorder.service("named"):
+                pass
+        assert done
+        assert said.getvalue() == ""
+        if chosen["SERVICE_RECORDS_DIR"] == str(directory / "records"):
+            for record in (directory / "records").glob("*.json"):
+                pieces = list(read_entries(BytesIO(record.read_bytes())))
+                assert all(isinstance(piece, Entry) for piece in pieces)
+            assert (directory / "records" / "named.json").exists()
+
+
+@with_seeds("steps", "file")
+@given(STEP_FILES)
+def test_steps_are_defined_or_refused_at_their_line(file: bytes) -> None:
+    with bounded("settings: definitions of steps"):
+        text = file.decode(errors="replace")
+        error = refusal_of(text)
+        if error is not None:
+            assert 1 <= error.line <= text.count("\n") + 1
+            assert re.fullmatch(".+", str(error))
+
+
+def refusal_of(text: str) -> DefinitionError | None:
+    try:
+        parse(text)
+    except DefinitionError as error:
+        return error
+    return None
