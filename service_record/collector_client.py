@@ -18,6 +18,7 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 
 import orjson
 
+from service_record.answer_limit import AnswerLimit
 from service_record.trust import system_trust
 from service_record.version import __version__
 
@@ -43,7 +44,9 @@ _SCHEMES: Final = {
 _SECONDS: Final = 30.0
 _AS_IT_CAME: Final = "surrogateescape"
 """The bytes of an argument or a variable, which need not be UTF-8."""
-_MOST_REASON: Final = 64 << 10
+_MOST_REFUSAL: Final = 1 << 20
+"""Bytes of a refusal: one of a batch names each of its streams."""
+_LONGEST_REASON: Final = 2048
 _MOST_ANSWER: Final = 64 << 20
 """Bytes of what a collector may say at once, as JSON; of a thousand hosts it is one."""
 
@@ -143,6 +146,7 @@ class CollectorClient:
         except (ValueError, httpx2.InvalidURL):
             raise CollectorError(f"{url}: no host can be called that") from None
         self.url = url
+        self._limit = AnswerLimit(seconds)
         self._client: httpx2.Client = httpx2.Client(
             verify=_trust(ca_bundle),
             headers={"Authorization": f"Bearer {token}", "User-Agent": f"service-record/{__version__}"},
@@ -166,10 +170,10 @@ class CollectorClient:
         content_type: str = "application/json",
     ) -> Any:
         """What the JSON of an answer to any request says; None where it says nothing. Raises
-        CollectorError.
+        CollectorError, also where the answer is not whole in time.
         """
         headers = {"Content-Type": content_type} if body is not None else {}
-        with self._answer(method, path, query or {}, body, headers) as answer:
+        with self._limit, self._answer(method, path, query or {}, body, headers) as answer:
             text = bytearray()
             for piece in answer.iter_bytes():
                 text += piece
@@ -212,7 +216,10 @@ class CollectorClient:
         said = {name: value for name, value in query.items() if value is not None}
         url = self.url + path + (f"?{urlencode(said, doseq=True, errors=_AS_IT_CAME)}" if said else "")
         try:
-            with self._client.stream(method, url, content=body, headers=headers) as answer:
+            extensions = {"trace": self._limit.traced}
+            with self._client.stream(
+                method, url, content=body, headers=headers, extensions=extensions
+            ) as answer:
                 if not answer.is_success:
                     raise self._refusal(answer)
                 yield answer
@@ -228,6 +235,8 @@ class CollectorClient:
             raise self._unreachable(fault) from None
 
     def _unreachable(self, fault: Exception) -> CollectorError:
+        if self._limit.is_over:
+            return CollectorError(f"{self.url}: no whole answer within {self._limit.seconds:g} s")
         return CollectorError(f"{self.url}: {str(fault).strip() or type(fault).__name__}")
 
     def _refusal(self, answer: "httpx2.Response") -> CollectorError:
@@ -235,14 +244,14 @@ class CollectorClient:
         body = b""
         for piece in answer.iter_bytes():
             body += piece
-            if len(body) > _MOST_REASON:
+            if len(body) > _MOST_REFUSAL:
                 break
         status = answer.status_code
         try:
             said = decoded(body)["detail"]
         except (ValueError, KeyError, TypeError):
             said = HTTPStatus(status).phrase if status in set(HTTPStatus) else "no reason"
-        return CollectorError(f"{self.url}: {status}: {said}", status, body)
+        return CollectorError(f"{self.url}: {status}: {str(said)[:_LONGEST_REASON]}", status, body)
 
 
 def decoded(text: bytes | bytearray) -> Any:

@@ -24,7 +24,7 @@ PARTS = {
     "diagnosis": {"diagnosis"},
     "bundle": {"bundle"},
     "trust": {"trust"},
-    "client": {"collector_client", "growing", "sending"},
+    "client": {"answer_limit", "collector_client", "growing", "sending"},
     "source": {"source", "remote"},
     "redaction": {"redaction"},
     "reporter": {"reporter"},

@@ -15,6 +15,7 @@ from service_record.collector_client import (
     is_collector,
     read_token,
 )
+from tests.assisted_server import AssistedServer, Drips
 from tests.collector.serving import Served
 
 
@@ -51,6 +52,14 @@ def test_only_what_is_spelled_as_one_is_read_as_a_collector() -> None:
     assert is_collector("collector://c/web1")
     assert not is_collector("https://c/web1")
     assert not is_collector("collector")
+
+
+@pytest.mark.parametrize("drips", [Drips(), Drips(in_head=True)], ids=["body", "head"])
+def test_an_answer_that_drips_is_not_waited_for_to_its_end(drips: Drips) -> None:
+    with AssistedServer() as slow, CollectorClient(slow.url, "token", seconds=0.3) as client:
+        slow.fail(drips)
+        with pytest.raises(CollectorError, match=r": no whole answer within 0\.3 s$"):
+            client.get("/api/v1/hosts")
 
 
 def test_an_answer_is_read_with_the_token_of_a_file(

@@ -146,6 +146,25 @@ def test_what_the_collector_has_lost_is_sent_again(server: Served, host: str, di
     assert held(server, host, "job") == (directory / "job.json").read_bytes() + b"\n"
 
 
+def test_what_the_collector_has_lost_of_many_services_is_sent_again(
+    server: Served, host: str, directory: Path
+) -> None:
+    names = [f"service-{number:03}-{'x' * 60}" for number in range(150)]
+    for name in names:
+        write_lines(directory / f"{name}.json", entry())
+    sending = sender(server, host, directory)
+    sending.send()
+    server.client("admin").ask("DELETE", f"/api/v1/hosts/{host}")
+    sending.client = CollectorClient(server.url, server.client("host", host).token)
+    for name in names:
+        with (directory / f"{name}.json").open("ab") as stream:
+            stream.write(entry("service end", 3).to_line())
+
+    sending.send()
+
+    assert held(server, host, names[0]) == (directory / f"{names[0]}.json").read_bytes() + b"\n"
+
+
 def test_a_collector_that_takes_nothing_is_not_sent_the_same_for_ever(directory: Path) -> None:
     write_lines(directory / "job.json", entry())
     with RawServer([whole({"files": []})]) as deaf:
