@@ -17,6 +17,7 @@ from service_record.diagnosis.budget import parse_duration
 _PREFIX: Final = "srt"
 _BYTES: Final = 32
 _ENROLMENT_SECONDS: Final = 7 * 86_400.0
+_LONGEST_SECONDS: Final = 100 * 365 * 86_400.0
 
 
 class Kind(StrEnum):
@@ -119,7 +120,10 @@ def expiry_of(kind: Kind, said: str, now: float) -> float | None:
     """
     if said == "never" or (not said and kind is not Kind.ENROLMENT):
         return None
-    return now + (parse_duration(said) if said else _ENROLMENT_SECONDS)
+    seconds = parse_duration(said) if said else _ENROLMENT_SECONDS
+    if seconds > _LONGEST_SECONDS:
+        raise ValueError(f"{said!r} is longer than 100 years; never is a word for that")
+    return now + seconds
 
 
 def is_within(group: str, scope: str) -> bool:

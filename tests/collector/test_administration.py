@@ -77,6 +77,7 @@ def test_a_token_ends_when_it_expires(tmp_path: Path) -> None:
         ({"kind": "reader", "scope": "web1"}, "has no scope"),
         ({"kind": "enrolment", "scope": "web1"}, "host:NAME or group:NAME"),
         ({"kind": "reader", "expires": "soon"}, "soon"),
+        ({"kind": "reader", "expires": "999999999d"}, "100 years"),
     ],
 )
 def test_a_token_that_makes_no_sense_is_refused_with_what_would(

@@ -6,6 +6,7 @@ import sqlite3
 from typing import Final
 
 from service_record.collector.store.database import FILE
+from tests.collector.commands import collector_command
 from tests.fuzz.asgi import Asked, Reply
 from tests.fuzz.raw_requests import Request
 
@@ -73,3 +74,7 @@ def check_store(asked: Asked) -> None:
     with contextlib.closing(sqlite3.connect(asked.collector.settings.data / FILE)) as database:
         assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         assert database.execute("PRAGMA foreign_key_check").fetchall() == []
+    data = asked.collector.settings.data
+    for verb in (["token", "list"], ["audit"]):
+        said = collector_command(*verb, "--data", data)
+        assert (said.status, said.err) == (0, ""), said

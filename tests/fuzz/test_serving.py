@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -111,22 +112,24 @@ OPTIONS = st.sampled_from(
 @contextmanager
 def ended_when_it_serves() -> Iterator[None]:
     """SIGTERM each moment: the server heeds it once it serves, and nobody else does."""
-
-    def again(_number: int, _frame: FrameType | None) -> None:
-        os.kill(os.getpid(), signal.SIGTERM)
+    is_over = threading.Event()
 
     def nothing(_number: int, _frame: FrameType | None) -> None:
         pass
 
-    before = signal.signal(signal.SIGALRM, again), signal.signal(signal.SIGTERM, nothing)
-    thresholds = gc.get_threshold()
-    signal.setitimer(signal.ITIMER_REAL, 0.2, 0.05)
+    def again() -> None:
+        while not is_over.wait(0.1):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    before, thresholds = signal.signal(signal.SIGTERM, nothing), gc.get_threshold()
+    thread = threading.Thread(target=again)
+    thread.start()
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before[0])
-        signal.signal(signal.SIGTERM, before[1])
+        is_over.set()
+        thread.join()
+        signal.signal(signal.SIGTERM, before)
         gc.unfreeze()
         gc.set_threshold(*thresholds)
 
