@@ -1,6 +1,5 @@
 """`service-record collector`: receive from many hosts."""
 
-from math import isnan
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -8,7 +7,7 @@ import click
 
 from service_record.cli import UNREADABLE
 from service_record.cli.collector_care import audit_command, backup_command, prune_command, restore_command
-from service_record.cli.collector_options import data_option, database_option, objects_option
+from service_record.cli.collector_options import Number, data_option, database_option, objects_option
 from service_record.cli.collector_tokens import token
 from service_record.cli.durations import Duration
 from service_record.cli.sizes import Size
@@ -16,14 +15,6 @@ from service_record.collector.budgets import DEFAULT
 from service_record.display.text import visible
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
-
-
-class _Number(click.FloatRange):
-    """A number within bounds, which `nan` is not."""
-
-    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        number: float = super().convert(value, param, ctx)  # type: ignore[arg-type]
-        return self.fail(f"{value!r} is no number", param, ctx) if isnan(number) else number
 
 
 @click.group("collector")
@@ -58,12 +49,12 @@ def command() -> None:
 )
 @click.option(
     "--rate",
-    type=_Number(0.1, 1e6),
+    type=Number(0.1, 1e6),
     default=50,
     show_default=True,
     help="Requests a second of one token; four times as many at once.",
 )
-@click.option("--keep-days", type=_Number(0, 1e6), default=0, help="Of builds. [default: for ever]")
+@click.option("--keep-days", type=Number(0, 1e6), default=0, help="Of builds. [default: for ever]")
 @click.option("--keep-bytes", type=Size(), default=0, metavar="SIZE", help="As 20G. [default: any number]")
 @click.option("--webhook", default="", metavar="URL", help="It is told of changes of verdicts.")
 @click.option("--webhook-secret-file", type=_FILE, help="What is told is signed with it.")

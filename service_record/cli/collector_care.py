@@ -9,6 +9,7 @@ import click
 
 from service_record.cli import UNREADABLE
 from service_record.cli.collector_options import (
+    Number,
     actor,
     data_option,
     database_option,
@@ -84,7 +85,7 @@ def restore_command(*, data: Path, file: Path) -> None:
 @data_option
 @database_option
 @objects_option
-@click.option("--keep-days", type=click.FloatRange(0), default=0, help="Of builds. [default: for ever]")
+@click.option("--keep-days", type=Number(0, 1e6), default=0, help="Of builds. [default: for ever]")
 @click.option("--keep-bytes", type=Size(), default=0, metavar="SIZE", help="As 20G. [default: any number]")
 @click.option("--dry-run", is_flag=True, help="Only say what would be forgotten.")
 def prune_command(

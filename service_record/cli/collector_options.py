@@ -6,6 +6,7 @@ import pwd
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,14 @@ objects_option = click.option(
 output_option = click.option(
     "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="The form."
 )
+
+
+class Number(click.FloatRange):
+    """A number within bounds, which `nan` is not."""
+
+    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number: float = super().convert(value, param, ctx)  # type: ignore[arg-type]
+        return self.fail(f"{value!r} is no number", param, ctx) if isnan(number) else number
 
 
 @contextmanager
