@@ -23,6 +23,7 @@ def test_a_collector_answers_whatever_it_is_asked() -> None:
     with at_work() as asked:
         cookie = signed_in(asked)
 
+        @settings(max_examples=60)
         @with_seeds("requests", "raw", who="admin")
         @given(REQUESTS, TOKENS)
         def ask(raw: bytes, who: str) -> None:
