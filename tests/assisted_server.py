@@ -89,7 +89,9 @@ class AssistedServer:
         certificate: Path | None = None,
         address: str = "127.0.0.1",
         prefix: str = "",
+        patience: float | None = None,
     ) -> None:
+        """With patience, it waits for so many seconds for what is to come of a request, and hangs up then."""
         self.rules = rules or AssistedRules()
         self.journal: list[Journaled] = []
         self.prefix = prefix
@@ -101,7 +103,8 @@ class AssistedServer:
         if certificate is not None:
             self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             self._context.load_cert_chain(certificate)
-        self._httpd = _Server((address, 0), type("Handler", (_Handler,), {"front": self}), self._context)
+        handler = type("Handler", (_Handler,), {"front": self, "timeout": patience})
+        self._httpd = _Server((address, 0), handler, self._context)
 
     def __enter__(self) -> Self:
         threading.Thread(

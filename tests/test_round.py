@@ -113,6 +113,17 @@ def test_what_nobody_takes_is_kept_and_shipped_by_a_later_round(
     assert "Not reported" not in host.places.issue.read_text()
 
 
+def test_a_bundle_that_the_disk_did_not_let_go_of_is_dropped_by_the_next_round(
+    host: ReportingHost, server: AssistedServer
+) -> None:
+    host.fail()
+    assert host.report().status == 0
+    host.write(str(host.places.spool_directory.relative_to(host.places.root) / "log-bundle-left.tar.gz"))
+    assert host.report().status == 0
+    assert host.spooled() == []
+    assert server.rules.events
+
+
 @pytest.mark.parametrize(
     ("settings", "line"),
     [

@@ -10,6 +10,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -95,11 +96,12 @@ def run_traced(
     trace: Path,
     options: Sequence[str] = (),
     *,
-    when_ready: Callable[[], object] = lambda: None,
+    when_ready: Callable[[int], object] = lambda _process: None,
 ) -> Ended:
     """Run a program under strace with these options, from when it is ready on.
 
-    It has to print `ready` then, and to go on when it gets a line. Raises TimeoutExpired when it hangs.
+    It has to print `ready` then, and to go on when it gets a line; `when_ready` is told its process id before
+    that. Raises TimeoutExpired when it hangs.
     """
     with Popen(
         command,
@@ -112,17 +114,24 @@ def run_traced(
     ) as program:
         assert program.stdout
         assert program.stdout.readline() == b"ready\n"
-        when_ready()
-        strace = [*_STRACE, str(trace), "-e", "signal=none", *options, "-p", str(program.pid)]
-        with Popen(strace, stdin=DEVNULL, stderr=PIPE) as tracer:
-            assert tracer.stderr
-            attached = tracer.stderr.readline()
-            assert b"attached" in attached, attached
+        when_ready(program.pid)
+        with attached(trace, options, program.pid):
             try:
                 said = b"".join(program.communicate(b"\n", timeout=_SECONDS))
             finally:
                 kill_group(program.pid)
     return Ended(program.returncode, said)
+
+
+@contextmanager
+def attached(trace: Path, options: Sequence[str], process: int) -> Iterator[None]:
+    """Meanwhile the process is under strace with these options. It has to be over, or killed, then."""
+    strace = [*_STRACE, str(trace), "-e", "signal=none", *options, "-p", str(process)]
+    with Popen(strace, stdin=DEVNULL, stderr=PIPE) as tracer:
+        assert tracer.stderr
+        said = tracer.stderr.readline()
+        assert b"attached" in said, said
+        yield
 
 
 @cache

@@ -123,7 +123,7 @@ class _BeforeReady:
         self._record = record
         self.content = b""
 
-    def __call__(self) -> None:
+    def __call__(self, _process: int) -> None:
         self.content = self._record.read_bytes()
 
 
