@@ -157,7 +157,7 @@ def _whole_place(tail: bytes) -> int:
     for line in islice(reversed(tail.split(b"\n")), _TAIL_LINES):
         begin -= len(line) + 1
         text = line.rstrip(_BLANK)
-        brace = text.removesuffix(b",").removesuffix(b"]").rstrip(_BLANK)
+        brace = text.removesuffix(b",").removesuffix(b"]").removesuffix(b",").rstrip(_BLANK)
         if text and brace.endswith(b"}") and (is_closed_here or _ends_entry(text, brace)):
             return begin + len(brace)
         if text:

@@ -152,8 +152,8 @@ __sr_explain() { # ERROR_LINE MESSAGE; adds them to __sr_line, and to __sr_facts
   [[ $__sr_facts == *',"truncated":true' ]] || __sr_facts+=$__sr_truncated
 }
 
-# One entry: one line, at most 4096 bytes with its newlines, for that much bash writes with one write(2). The file is opened
-# each time, so that its removal or rotation and a fork are none of our concern.
+# One entry: one line, at most 4096 bytes with its newlines, for that much bash writes with one write(2) (see __sr_begin).
+# The file is opened each time, so that its removal or rotation and a fork are none of our concern.
 __sr_append() { # PHASE [RESULT [ERROR_LINE MESSAGE FACTS]]; FACTS and __sr[last] are JSON members
   builtin local __sr_time="${__sr[time]:-${EPOCHREALTIME-}}" __sr_fraction='' __sr_line='' __sr_facts="${5-}"
   builtin local -a __sr_text
@@ -282,7 +282,9 @@ __sr_find_whole() {
     __sr_end=$((__sr_end - ${#__sr_one} - 1))
     [[ $__sr_one == *[!$' \t\r']* ]] || builtin continue
     __sr_trim
-    __sr_brace=${__sr_one%[],]}
+    __sr_brace=${__sr_one%,}
+    __sr_brace=${__sr_brace%]}
+    __sr_brace=${__sr_brace%,} # all of an entry that was written over the bracket
     while [[ $__sr_brace == *[$' \t\r'] ]]; do __sr_brace=${__sr_brace%?}; done
     if [[ $__sr_brace == *\} ]] && __sr_ends_entry; then
       __sr_from=$((__sr_end + __sr_skipped + ${#__sr_brace})) __sr_joint=,
@@ -926,6 +928,9 @@ __sr_command() {
 # The state of a run, all of it text, as JSON where it goes into entries: who records what; whether the last write failed,
 # and how many entries that cost; what is to be said to the service's readers; what the traps and `exit` saw last.
 __sr_begin() {
+  # The first output decides how much libc keeps for one write: the file's st_blksize, 4096 here. In a record on a disk
+  # with blocks of 1 KiB it would be 1024, and an entry several writes.
+  builtin printf '\n' >/dev/null
   builtin unset -v __sr
   builtin declare -gA __sr
   __sr=(

@@ -57,7 +57,7 @@ def cannot_mount() -> str | None:
     return None if tried.returncode == 0 else "no ext4 on a loop device"
 
 
-_MAKE: Final = f"truncate -s {_SIZE} disk; mkfs.ext4 -q -F -b 4096 disk; mkdir -p records;"
+_MAKE: Final = f"truncate -s {_SIZE} disk; mkfs.ext4 -q -F -b 1024 disk; mkdir -p records;"
 _MOUNT: Final = "mount -o loop,commit=1,%s disk records;"
 
 
