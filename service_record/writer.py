@@ -97,14 +97,14 @@ class Writer:
     def _write(self, entry: Entry) -> None:
         """Write to the end of the array if the file is one; otherwise, and where that fails, a line."""
         if self._tail_is_ours:
-            self._write_line(entry, at_a_torn_tail=False)
+            self._tail_is_ours = self._write_line(entry, at_a_torn_tail=False)
             return
 
         first = self._first_byte()
         if first == b"[" and self._write_in_array(entry):
             return
-        self._write_line(entry, at_a_torn_tail=bool(first))
-        self._tail_is_ours = first != b"["
+        is_ended = self._write_line(entry, at_a_torn_tail=bool(first))
+        self._tail_is_ours = is_ended and first != b"["
 
     def _first_byte(self) -> bytes:
         """What tells the layout of the file, which is made if it is missing; nothing if it is empty."""
@@ -120,14 +120,19 @@ class Writer:
         finally:
             os.close(descriptor)
 
-    def _write_line(self, entry: Entry, *, at_a_torn_tail: bool) -> None:
-        """One write on a descriptor opened for appending; behind a torn tail a newline goes first."""
+    def _write_line(self, entry: Entry, *, at_a_torn_tail: bool) -> bool:
+        """One write on a descriptor opened for appending; behind a torn tail a newline goes first.
+
+        Whether the line has its end: an entry that lacks only that is there all the same.
+        """
         separator = _SEPARATE if at_a_torn_tail else b""
         line = separator + entry.to_line(MAX_LINE_BYTES - len(separator))
         descriptor = self._open()
         try:
-            if os.write(descriptor, line) != len(line):
+            written = os.write(descriptor, line)
+            if written < len(line) - len(_SEPARATE):
                 raise OSError(f"{self._path}: only part of an entry could be written")
+            return written == len(line)
         finally:
             os.close(descriptor)
 

@@ -173,10 +173,18 @@ __sr_append() { # PHASE [RESULT [ERROR_LINE MESSAGE FACTS]]; FACTS and __sr[last
   if [[ -f ${__sr[path]} && ! -L ${__sr[path]} ]] || __sr_create "${__sr[path]}" &&
     if [[ ${__sr[torn]} ]]; then __sr_append_first; else builtin printf '%s\n' "$__sr_line" >>"${__sr[path]}"; fi; then
     __sr[dropped]=0 __sr[last]=''
+  elif __sr_stands; then
+    __sr[torn]=1 __sr[dropped]=0 __sr[last]=''
   else
     __sr[torn]=1 __sr[dropped]=$((__sr[dropped] + 1))
     __sr[last]=",\"dropped\":${__sr[dropped]}"
   fi
+}
+
+# Where only the newline or the blanks behind an entry could not be written, it is there: not lost, nor to be written again.
+__sr_stands() {
+  [[ -f ${__sr[path]} && ! -L ${__sr[path]} ]] &&
+    [[ $(\builtin command -p tail -c 8192 -- "${__sr[path]}")$'\n' == *"$__sr_line"[$' \n']* ]]
 }
 
 # The first of this writer, and the first after a failure, look at what is there. A file keeps its layout.
@@ -357,7 +365,7 @@ __sr_put_text() {
   __sr_blank $((__sr_from + ${#__sr_new})) $((__sr_size - __sr_from - ${#__sr_new}))
   __sr_new+=$__sr_answer
   builtin command -p dd of=/proc/self/fd/3 bs=$((__sr_size - __sr_from)) iflag=fullblock conv=notrunc oflag=seek_bytes \
-    seek="$__sr_from" status=none <<<"$__sr_new"
+    seek="$__sr_from" status=none <<<"$__sr_new" || __sr_stands
 }
 
 # White space for a stretch of the file, without its last newline; and one at the end of each sector: where a loss of power

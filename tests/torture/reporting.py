@@ -25,7 +25,7 @@ from tests.assisted_server import AssistedServer
 from tests.reporting_host import TOKEN, ReportingHost
 from tests.torture.injection import ERRORS, KILL, ON_FILES, Fault, attached, injected
 from tests.torture.preloaded import Preloaded, Ran, Run, preloaded
-from tests.torture.tally import Tally, Until, at_once, shuffled
+from tests.torture.tally import Tally, Until, at_once, sample, shuffled
 
 _GOOD: Final = 0
 _KILLED: Final = -9
@@ -35,6 +35,8 @@ _PATIENCE: Final = 5.0
 _LINE: Final = re.compile(r"^(\d+) +([a-z]\w*)\((.*)")
 _ABOUT: Final = re.compile(r'<(?:/|TCP|socket)[^>]*|"/[^"]*')
 _VARYING: Final = re.compile(r"[\d:]{3,}.*")
+_SIZES: Final = (*range(1024), *range(1024, 16384, 128))
+"""In bytes, at which writes are cut short: each of those of the state, and some of those of a bundle."""
 _PROGRAMS: Final = {"systemctl": "true", "journalctl": "echo", "ip": "echo"}
 """The only ones of a host. They say nothing, or what they were asked: those of this machine make many more
 calls than the round, and it is not they who are tortured.
@@ -122,6 +124,19 @@ class Rounds:
                 wrong.append("the host's records have changed")
             wrong += self._not_made_good(host)
             return injected(_trace(host), fault), [f"reporter round, {fault}: {each}" for each in wrong]
+
+    def judged_when_cut(self, size: int) -> tuple[bool, list[str]]:
+        """What is wrong after a round in which no file could be written to beyond so many bytes."""
+        with self.host() as host:
+            before = _records(host)
+            try:
+                wrong = [*_ended_badly(self._round(host, file_size=size))]
+            except TimeoutExpired:
+                return True, [f"reporter round, files cut at {size}: it does not end"]
+            if _records(host) != before:
+                wrong.append("the host's records have changed")
+            wrong += self._not_made_good(host)
+            return True, [f"reporter round, files cut at {size}: {each}" for each in wrong]
 
     def _not_made_good(self, host: ReportingHost) -> Iterator[str]:
         next_one = self._round(host)
@@ -221,5 +236,20 @@ def tortured(of: Rounds, most: int | None = None, until: Until | None = None) ->
         faults=2 * len(ERRORS) + 1,
         cases=cases,
         all_cases=len(faults),
+        findings=tuple(findings),
+    )
+
+
+def cut_short(of: Rounds, most: int | None = None, until: Until | None = None) -> Tally:
+    """Rounds in which writes are cut short, of sizes in an order of their own; see `tortured`."""
+    cases, findings = 0, list[str]()
+    for _, wrong in at_once(of.judged_when_cut, sample(_SIZES, most), until):
+        cases += 1
+        findings += wrong
+    return Tally(
+        target="one round of the reporter, cut short",
+        promises=(6, 7),
+        cases=cases,
+        all_cases=len(_SIZES),
         findings=tuple(findings),
     )

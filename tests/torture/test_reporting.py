@@ -6,7 +6,7 @@ from operator import attrgetter
 import pytest
 
 from tests.torture.injection import KILL, Fault
-from tests.torture.reporting import Rounds, rounds, tortured
+from tests.torture.reporting import Rounds, cut_short, rounds, tortured
 
 
 @pytest.fixture(scope="module", name="of")
@@ -17,6 +17,11 @@ def rounds_of_one_service(reporting: None) -> Iterator[Rounds]:
 
 def test_a_system_call_that_fails_ends_no_round_badly_and_the_next_makes_it_good(of: Rounds) -> None:
     tally = tortured(of, most=2)
+    assert not tally.findings, "\n".join(tally.findings)
+
+
+def test_a_file_that_is_cut_short_ends_no_round_badly_and_the_next_makes_it_good(of: Rounds) -> None:
+    tally = cut_short(of, most=3)
     assert not tally.findings, "\n".join(tally.findings)
 
 
