@@ -42,9 +42,19 @@ symlinkat sync_file_range syncfs truncate umask unlink unlinkat utimensat write 
 ON_FILES: Final = frozenset(_ON_FILES.split())
 """Calls on files and descriptors. Others do not fail for what a disk does; to kill at them is tried all the
 same.
-
-So is it at close(2), which strace cannot have fail as Linux does: there the descriptor is gone all the same.
 """
+CLOSE: Final = "close"
+"""Linux gives the descriptor back where it fails, too; where strace has it fail, it stays open. So it fails
+once at a time, because who waits for the end of a pipe that nobody closes waits for ever.
+"""
+CLOSE_ERRORS: Final = ("ENOSPC", "EIO", "EINTR")
+_BY_PYTHON: Final = """
+connect fallocate fchdir fchmod fchown fcntl fdatasync flock fstat fsync ftruncate newfstatat openat poll
+pread64 preadv pwrite64 pwritev pwritev2 read readv recvfrom recvmsg select sendfile sendmsg sendto write
+writev
+"""
+RETRIED: Final = {"shell": frozenset({"openat", "read"}), "python": frozenset(_BY_PYTHON.split())}
+"""Calls which bash and Python (PEP 475) themselves make again for as long as they are interrupted."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -56,16 +66,17 @@ class Fault:
     what: str
     """The name of an error, or KILL."""
     persistent: bool = False
+    is_retried: bool = False
+    """Whether who makes it tries again where it is interrupted: for ever would be no fault of theirs."""
 
     def __str__(self) -> str:
         return f"{self.what} at {self.call} {self.number}{'+' if self.persistent else ''}"
 
     @property
     def _following(self) -> str:
-        """To be interrupted is to try again, as bash and Python do: for ever would be no fault of theirs."""
         if not self.persistent:
             return ""
-        return f"..{self.number + _INTERRUPTIONS}" if self.what == "EINTR" else "+"
+        return f"..{self.number + _INTERRUPTIONS}" if self.what == "EINTR" and self.is_retried else "+"
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -161,14 +172,20 @@ def injected(trace: Path, fault: Fault) -> bool:
     return re.search(sign, trace.read_text()) is not None
 
 
-def faults_between(trace: Path) -> list[Fault]:
+def faults_between(trace: Path, retried: frozenset[str]) -> list[Fault]:
     """Every fault of every call between the marks, of the program and of those that it ran meanwhile."""
-    return [
-        Fault(call, number, what, persistent)
-        for call, number in sorted(set(_calls_between(trace)))
-        for what in ((*ERRORS, KILL) if call in ON_FILES else (KILL,))
-        for persistent in ((False,) if what == KILL else (False, True))
-    ]
+    calls = sorted(set(_calls_between(trace)))
+    return [fault for call, number in calls for fault in faults_of_call(call, number, retried)]
+
+
+def faults_of_call(call: str, number: int, retried: frozenset[str]) -> Iterator[Fault]:
+    """Every fault of a call; `retried` are those that are made again by who makes them."""
+    for what in ERRORS if call in ON_FILES else ():
+        yield Fault(call, number, what)
+        yield Fault(call, number, what, persistent=True, is_retried=call in retried)
+    for what in CLOSE_ERRORS if call == CLOSE else ():
+        yield Fault(call, number, what)
+    yield Fault(call, number, KILL)
 
 
 def _calls_between(trace: Path) -> Iterator[tuple[str, int]]:

@@ -23,7 +23,17 @@ from tests.assisted_installation import LOCAL_IGNITION, Claim
 from tests.assisted_rules import AssistedRules
 from tests.assisted_server import AssistedServer
 from tests.reporting_host import TOKEN, ReportingHost
-from tests.torture.injection import ERRORS, KILL, ON_FILES, Fault, attached, injected
+from tests.torture.injection import (
+    CLOSE,
+    ERRORS,
+    KILL,
+    ON_FILES,
+    RETRIED,
+    Fault,
+    attached,
+    faults_of_call,
+    injected,
+)
 from tests.torture.preloaded import Preloaded, Ran, Run, preloaded
 from tests.torture.tally import Tally, Until, at_once, sample, shuffled
 
@@ -169,10 +179,7 @@ class _Call:
 
 def _faults(calls: Iterable[_Call]) -> Iterator[Fault]:
     for call in calls:
-        for what in ERRORS:
-            yield Fault(call.name, call.number, what)
-            yield Fault(call.name, call.number, what, persistent=True)
-        yield Fault(call.name, call.number, KILL)
+        yield from faults_of_call(call.name, call.number, RETRIED["python"])
 
 
 def _calls(trace: Path, root: str) -> Iterator[_Call]:
@@ -188,7 +195,7 @@ def _calls(trace: Path, root: str) -> Iterator[_Call]:
         about = [
             on for on in _ABOUT.findall(arguments) if f"{root}/" in on or on.startswith(("<TCP", "<socket"))
         ]
-        if about and name in ON_FILES:
+        if about and (name in ON_FILES or name == CLOSE):
             yield _Call(name, counted[name], _VARYING.sub("", about[0].replace(root, "")))
 
 
