@@ -7,6 +7,7 @@ import io
 import os
 import tarfile
 from collections.abc import Mapping
+from typing import BinaryIO, cast
 
 import pytest
 from hypothesis import given
@@ -136,7 +137,7 @@ def test_a_disk_that_fails_is_no_finding(compress: object) -> None:
     assert callable(compress)
     packed = compress(tar(member("a.log", bytes(range(256)) * 999)))
     with pytest.raises(OSError, match="Input/output error"):
-        residual(TOKEN_RULES, Failing(packed[: len(packed) // 2]))
+        residual(TOKEN_RULES, cast("BinaryIO", Failing(packed[: len(packed) // 2])))
 
 
 def test_too_many_layers_are_refused() -> None:
