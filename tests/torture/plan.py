@@ -46,8 +46,8 @@ def _reporting(seconds: float) -> list[Tally]:
         return [reporting.tortured(rounds, until=until)]
 
 
-def _power(writer: str, layout: str, seconds: float) -> list[Tally]:
-    return [power.tortured(writer, layout, _LOSSES, Until.after(seconds))]
+def _power(writer: str, layout: str, is_lasting: bool, seconds: float) -> list[Tally]:
+    return [power.tortured(writer, layout, _LOSSES, Until.after(seconds), is_lasting=is_lasting)]
 
 
 def _device(layout: str, options: str, seconds: float) -> list[Tally]:
@@ -95,7 +95,8 @@ PARTS: Final = (
     *(Part(str(append), 14, partial(_appending, append), cannot_trace) for append in appending.APPENDS[2:]),
     Part("one round of the reporter", 60, _reporting, _no_root),
     *(
-        Part(f"power loss: {writer}, {layout}", 4, partial(_power, writer, layout), cannot_trace)
+        Part(f"power loss: {writer}, {layout}", 2, partial(_power, writer, layout, is_lasting), cannot_trace)
+        for is_lasting in (False, True)
         for writer in ("shell", "python")
         for layout in device.LAYOUTS
     ),
