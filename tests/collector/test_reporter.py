@@ -11,9 +11,8 @@ import pytest
 from sqlalchemy import select
 
 from service_record.collector.store.schema import hosts
-from tests.assisted_installation import CONTROL_PLANE_IGNITION, LOCAL_IGNITION, Claim, Host, new_id
-from tests.assisted_rules import AssistedRules
-from tests.assisted_server import AssistedServer
+from tests.assisted_installation import CONTROL_PLANE_IGNITION, LOCAL_IGNITION, Host, new_id
+from tests.assisted_server import local_server
 from tests.builders import BOOT_ID, entry, failed_run, write_lines
 from tests.collector.installing import Agent
 from tests.collector.serving import Served, served, settings_in
@@ -115,9 +114,8 @@ def analyze(directory: Path, server: Served, host: str) -> Answer:
 def test_a_collector_besides_an_assisted_service_gets_the_bundle_with_a_token_of_its_own(
     tmp_path: Path, server: Served
 ) -> None:
-    with AssistedServer(AssistedRules(auth_type="local")) as assisted:
-        installed = assisted.rules.add_host(stage="Rebooting")
-        assisted.rules.tokens[TOKEN] = Claim(installed.infra_env_id)
+    with local_server() as assisted:
+        installed = assisted.rules.expect(TOKEN)
         destination = f'ship_to = ["collector+{server.url}"]'
         host = ReportingHost(tmp_path / "host", installed, assisted.url, destination)
         own = server.client("host", installed.id).token
