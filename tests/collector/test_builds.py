@@ -203,3 +203,12 @@ def test_an_administrator_begins_another_build_with_a_name_that_was_there_before
 
     assert host.step("web1", "Disk setup", "init", build="b1").json["build"] == 3
     assert host.step("web1", "Disk setup", "done", build="b2").json["build"] == 2
+
+
+def test_what_comes_first_after_an_administrator_has_begun_a_build_is_of_none_before(server: Served) -> None:
+    host, admin = server.client("host", "web1"), server.client("admin")
+    host.step("web1", "Disk setup", "init", action="install")
+
+    admin.post("/api/v1/hosts/web1/builds", action="rebuild")
+
+    assert host.step("web1", "Packages", "init", action="install").json["build"] > 1

@@ -32,8 +32,8 @@ def earlier_build(
         named = _latest(host_id, bound).where(builds.c.key == step.build)
         row = connection.execute(named).first()
         return None if row is None else int(row.number)
-    if not step.action or step.action == present.action:
-        return None
+    if not step.action or step.action == present.action or not present.seen:
+        return None  # of a build that an administrator has begun nothing is known to come late yet
     for build in reversed(left):
         if build.action == step.action:
             is_late = now - build.updated_at <= _LATE and f"{step.label}:{step.status}" not in build.seen
