@@ -205,6 +205,31 @@ def test_an_administrator_begins_another_build_with_a_name_that_was_there_before
     assert host.step("web1", "Disk setup", "done", build="b2").json["build"] == 2
 
 
+def test_a_late_report_names_no_build_after_the_one_that_it_is_of(server: Served) -> None:
+    host = server.client("host", "web1")
+    host.step("web1", "Disk setup", "init", build="b1")
+    host.step("web1", "Callback", "done", build="b1", percentage=100)
+    assert host.step("web1", "Disk setup", "init").json["build"] == 2
+
+    assert host.step("web1", "Packages", "done", build="b1").json["build"] == 1
+
+    assert builds_of(server) == [(1, "b1"), (2, "")]
+    assert host.step("web1", "Packages", "init", build="b2").json["build"] == 2
+    assert builds_of(server) == [(1, "b1"), (2, "b2")]
+
+
+@pytest.mark.parametrize("begun", [{"action": "rebuild"}, {}], ids=["with an action", "without a word"])
+def test_a_build_that_an_administrator_begins_without_a_name_takes_one_that_was_there(
+    server: Served, begun: dict[str, str]
+) -> None:
+    host, admin = server.client("host", "web1"), server.client("admin")
+    host.step("web1", "Disk setup", "init", build="b1", action="install")
+
+    admin.post("/api/v1/hosts/web1/builds", data=begun)
+
+    assert host.step("web1", "Disk setup", "init", build="b1").json["build"] == 2
+
+
 def test_what_comes_first_after_an_administrator_has_begun_a_build_is_of_none_before(server: Served) -> None:
     host, admin = server.client("host", "web1"), server.client("admin")
     host.step("web1", "Disk setup", "init", action="install")

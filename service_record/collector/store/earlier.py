@@ -16,29 +16,41 @@ _LATE: Final = 3600.0
 def earlier_build(
     connection: Connection, host_id: int, builds_here: Sequence[Progress], step: Step, now: float
 ) -> int | None:
-    """The earlier build that a step is of, which is not of the present one; None where it begins a new one.
+    """The earlier build that a step is of; None where it is of the present one, or begins a new one.
 
     `builds_here` are the present one, last, and those before it of which the tables do not have everything
     yet. A build is known by its name, whenever that comes. Actions come again on purpose: a report that names
     nothing else is late when the latest build of that action was heard of within the hour, and did not have
     it yet; one that it had is of a host that starts over.
     """
-    *left, present = builds_here
-    bound = builds_here[0].number
+    present = builds_here[-1]
+    if not present.seen and not present.key:
+        return None  # an administrator has begun it, for whatever comes next
     if step.build:
-        for build in reversed(left):
-            if build.key == step.build:
-                return build.number
-        named = _latest(host_id, bound).where(builds.c.key == step.build)
-        row = connection.execute(named).first()
-        return None if row is None else int(row.number)
+        return _named(connection, host_id, builds_here, step.build)
     if not step.action or step.action == present.action or not present.seen:
-        return None  # of a build that an administrator has begun nothing is known to come late yet
-    for build in reversed(left):
+        return None
+    return _late(connection, host_id, builds_here, step, now)
+
+
+def _named(connection: Connection, host_id: int, builds_here: Sequence[Progress], name: str) -> int | None:
+    for build in builds_here[-2::-1]:
+        if build.key == name:
+            return build.number
+    before = _latest(host_id, builds_here[0].number)
+    return connection.execute(before.where(builds.c.key == name)).scalars().first()
+
+
+def _late(
+    connection: Connection, host_id: int, builds_here: Sequence[Progress], step: Step, now: float
+) -> int | None:
+    """The latest build of the action of a step, if that is late for it."""
+    for build in builds_here[-2::-1]:
         if build.action == step.action:
             is_late = now - build.updated_at <= _LATE and f"{step.label}:{step.status}" not in build.seen
             return build.number if is_late else None
-    row = connection.execute(_latest(host_id, bound).where(builds.c.action == step.action)).first()
+    before = _latest(host_id, builds_here[0].number)
+    row = connection.execute(before.where(builds.c.action == step.action)).first()
     if row is None or now - row.updated_at > _LATE or _has(connection, host_id, row.number, step):
         return None
     return int(row.number)

@@ -126,13 +126,14 @@ def _take(connection: Connection, host: _Host, report: Report) -> tuple[int, tup
     present = host.progress
     if present is None:
         host.progress = present = _begin(host, report, 1)
-    elif begins_build(present, step, now):
+    elif (is_new := begins_build(present, step, now)) or (step.build and not present.key):
         earlier = earlier_build(connection, host.row.id, (*host.left, present), step, now)
         if earlier is not None:
             host.late[earlier] = now
             return earlier, ended(first(step, earlier, now), step, now)
-        host.left.append(present)
-        present = _begin(host, report, present.number + 1)
+        if is_new:
+            host.left.append(present)
+            present = _begin(host, report, present.number + 1)
     finished = ended(present, step, now)
     host.progress = advance(present, step, now, is_last=report.is_last)
     host.last = report
