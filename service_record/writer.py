@@ -1,17 +1,19 @@
 """Appending to a record: one file for each service, made by the first entry of it.
 
-A file keeps the layout it has; $SERVICE_RECORDS_LAYOUT, `lines` or `array`, chooses that of a new one.
+A file keeps the layout it has; $SERVICE_RECORDS_LAYOUT, `lines` or `array`, chooses that of a new one. Where
+$SERVICE_RECORDS_SYNC is `ends`, the end of a run, and a failure, is on the disk when it has been appended.
 
 It needs the standard library only, and little of that: it is loaded by every service that is recorded.
 """
 
 import os
 import stat
+from contextlib import suppress
 from dataclasses import replace
 from threading import RLock
 from typing import Final, TypeAlias
 
-from service_record.entry import MAX_LINE_BYTES, Entry
+from service_record.entry import MAX_LINE_BYTES, Entry, Phase, Result
 
 _DEFAULT_DIRECTORY: Final = "/var/log/openshift"
 _FILE_MODE: Final = 0o640
@@ -92,7 +94,9 @@ class Writer:
                 self._tail_is_ours = False
                 return False
             self._dropped = 0
-            return True
+        if _has_to_last(entry):
+            _sync(self._path)
+        return True
 
     def _write(self, entry: Entry) -> None:
         """Write to the end of the array if the file is one; otherwise, and where that fails, a line."""
@@ -169,6 +173,23 @@ class Writer:
         finally:
             os.close(descriptor)
         return True
+
+
+def _has_to_last(entry: Entry) -> bool:
+    if os.environ.get("SERVICE_RECORDS_SYNC") != "ends" or entry.result is None:
+        return False
+    return entry.phase is not Phase.STAGE_END or entry.result is Result.FAILURE
+
+
+def _sync(path: str) -> None:
+    """Have the file, and its name, on the disk; where that cannot be, it is as lasting as any other."""
+    with suppress(OSError):
+        for place in (path, os.path.dirname(path) or "."):
+            descriptor = os.open(place, os.O_RDONLY | _SAFE)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
 
 
 def _create(path: str, *, is_array: bool) -> int:

@@ -187,6 +187,22 @@ __sr_stands() {
     [[ $(\builtin command -p tail -c 8192 -- "${__sr[path]}")$'\n' == *"$__sr_line"[$' \n']* ]]
 }
 
+# Where it is asked for: what was recorded, and the name of the file, are on the disk before the service goes on. A disk that
+# does not answer has five seconds; there is no more to be done about one that cannot.
+__sr_sync() {
+  [[ ${__sr[sync]} == ends ]] || builtin return 0
+  __sr_answer=$(
+    {
+      builtin printf '%s\n' "$BASHPID"
+      builtin command -p sync -- "${__sr[path]}" "${__sr[path]%/*}"
+    } </dev/null | {
+      builtin read -r __sr_answer
+      builtin read -r -t 5
+      builtin kill -KILL "$__sr_answer"
+    }
+  )
+}
+
 # The first of this writer, and the first after a failure, look at what is there. A file keeps its layout.
 __sr_append_first() {
   builtin local __sr_first=''
@@ -728,6 +744,7 @@ __sr_end() { # RESULT ERROR_LINE MESSAGE FACTS
     __sr[stage]=
   fi
   __sr_append "${__sr[kind]} end" "$@"
+  __sr_sync
 }
 
 # Puts our commands before those that the service's traps have. Text that was not read to its end changes nothing.
@@ -824,6 +841,7 @@ __sr_stage_start() { # [NAME]
     __sr_note "stage \"${__sr[stage]}\" was still open when stage \"$__sr_name\" started; recorded as failed"
     __sr_append 'stage end' failure "${BASH_LINENO[2]} ${FUNCNAME[3]} ${BASH_SOURCE[3]}" \
       "not ended before stage \"$__sr_name\" started" ''
+    __sr_sync
   fi
   [[ ${1-} ]] || __sr_note 'record_service_stage_start has no stage name; recorded as "unnamed"'
   __sr_answer=$__sr_name
@@ -840,6 +858,7 @@ __sr_stage_end() { # RESULT [ERROR_LINE MESSAGE FACTS]
     builtin set -- "$1" "${2-}" "${3:-no stage was open}" "${4-}"
   fi
   __sr_append 'stage end' "$@"
+  [[ $1 == success ]] || __sr_sync
   __sr[stage]=
   __sr_chain_exit
   [[ ! ${__sr[note]} ]]
@@ -944,6 +963,7 @@ __sr_begin() {
   __sr=(
     [kind]=service [command]='' [stage]='' [ended]='' [torn]=1 [dropped]=0 [last]='' [note]=''
     [layout]="${SERVICE_RECORDS_LAYOUT-}" [patience]=2 # of an empty file; and seconds, for its lock
+    [sync]="${SERVICE_RECORDS_SYNC-}"
     [minute]=-1 [clock]='' [zone]=''
     [time]='' [uptime]='' # of an entry that is not of now: service-record-exit.sh
     [sees_exit]='' [exit_line]='' [err_ends]='' [err_status]='' [err_command]='' [err_pipe]='' [err]=''

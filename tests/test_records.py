@@ -229,7 +229,7 @@ def test_a_forked_child_writes_on_whatever_its_parents_threads_were_doing(
 @pytest.mark.timeout(30)
 def test_a_signal_handler_may_append_in_the_midst_of_an_append(records: Records) -> None:
     writer = records.writer("job")
-    handled = list[bool]()  # which, unlike a sum, loses nothing where a handler comes on top of another
+    handled = list[bool]()  # a sum would lose what a handler adds within another
 
     def append_too(_number: int, _frame: object) -> None:
         handled.append(writer.append(entry("stage start", stage="handler")))

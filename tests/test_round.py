@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.assisted_installation import LOCAL_IGNITION, Claim, Host
-from tests.assisted_rules import AssistedRules
-from tests.assisted_server import AssistedServer, Says, Silence, refused_url
+from tests.assisted_installation import LOCAL_IGNITION, Host
+from tests.assisted_server import AssistedServer, Says, Silence, local_server, refused_url
 from tests.programs import REPOSITORY
 from tests.reporting_host import TOKEN, ReportingHost
 from tests.waiting import wait_until_gone
@@ -27,15 +26,13 @@ UPLOAD = "POST /v2/clusters/logs"
 
 @pytest.fixture
 def server() -> Iterator[AssistedServer]:
-    with AssistedServer(AssistedRules(auth_type="local")) as server:
+    with local_server() as server:
         yield server
 
 
 @pytest.fixture
 def installed(server: AssistedServer) -> Host:
-    found = server.rules.add_host(stage="Rebooting")
-    server.rules.tokens[TOKEN] = Claim(found.infra_env_id)
-    return found
+    return server.rules.expect(TOKEN)
 
 
 @pytest.fixture
@@ -251,8 +248,7 @@ def test_a_round_that_is_killed_at_any_step_is_made_good_by_the_next(
     kills = 0
     while True:
         kills += 1
-        installed = server.rules.add_host(stage="Rebooting")
-        server.rules.tokens[TOKEN] = Claim(installed.infra_env_id)
+        installed = server.rules.expect(TOKEN)
         host = ReportingHost(tmp_path / str(kills), installed, server.url)
         host.fail()
         kill = ("-e", "trace=rename", "-e", f"inject=rename:signal=KILL:when={kills}")

@@ -50,8 +50,8 @@ def _cutting(append: appending.Append, seconds: float) -> list[Tally]:
     return [cutting.tortured(append, until=Until.after(seconds))]
 
 
-def _power(writer: str, layout: str, seconds: float) -> list[Tally]:
-    return [power.tortured(writer, layout, _LOSSES, Until.after(seconds))]
+def _power(writer: str, layout: str, is_lasting: bool, seconds: float) -> list[Tally]:
+    return [power.tortured(writer, layout, _LOSSES, Until.after(seconds), is_lasting=is_lasting)]
 
 
 def _device(layout: str, options: str, seconds: float) -> list[Tally]:
@@ -100,7 +100,8 @@ PARTS: Final = (
     *(Part(cutting.name(append), 6, partial(_cutting, append), cannot_trace) for append in appending.APPENDS),
     Part("one round of the reporter", 60, _reporting, _no_root),
     *(
-        Part(f"power loss: {writer}, {layout}", 4, partial(_power, writer, layout), cannot_trace)
+        Part(f"power loss: {writer}, {layout}", 2, partial(_power, writer, layout, is_lasting), cannot_trace)
+        for is_lasting in (False, True)
         for writer in ("shell", "python")
         for layout in device.LAYOUTS
     ),
