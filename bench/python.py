@@ -4,17 +4,20 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
 from bench.rounds import medians, wall
 from bench.shell import ARRAY_SIZES, ENTRY, array_of
 from bench.table import Row, duration, limited
-from service_record.entry import Entry
+from service_record.entry import Entry, Phase, Result
 from service_record.records import Records
 from service_record.writer import Writer
 
 APPENDS = 2_000
+SYNCED = 20
 IMPORTS_PER_ROUND = 5
 ARRAY_LIMIT = 100e-6
 IMPORT_LIMIT = 25e-3
@@ -30,7 +33,9 @@ def rows(root: Path) -> Iterator[Row]:
     measures: Mapping[str, Callable[[], float]] = {
         "append": partial(append, Records(root).writer("append")),
         **{f"array {size}": partial(append, Records(root).writer(f"array_{size}")) for size in ARRAY_SIZES},
+        "synced": partial(synced_append, Records(root).writer("synced")),
         "os.write": partial(bare_write, root / "bare.json"),
+        "fsync": partial(bare_write, root / "bare-synced.json", SYNCED, sync=True),
         "import": partial(start, "import service_record"),
         "recorder": partial(start, "from service_record import service, stage"),
         "python": partial(start, "pass"),
@@ -53,6 +58,12 @@ def rows(root: Path) -> Iterator[Row]:
             limit=duration(ARRAY_LIMIT),
             holds=seconds[f"array {size}"] <= ARRAY_LIMIT,
         )
+    yield Row(
+        what="python: one end, and on the disk",
+        seconds=seconds["synced"],
+        against="bare os.write and fsync",
+        reference=seconds["fsync"],
+    )
     yield imported("import service_record", seconds["import"], seconds["python"], IMPORT_LIMIT)
     yield imported("with all that records", seconds["recorder"], seconds["python"])
     yield limited("service-record --help", seconds["help"], HELP_LIMIT)
@@ -79,16 +90,28 @@ def append(writer: Writer) -> float:
     return (time.perf_counter() - begun) / APPENDS
 
 
-def bare_write(path: Path) -> float:
+def synced_append(writer: Writer) -> float:
+    """Seconds of one append by the library of what is to be on the disk."""
+    entry = replace(Entry.from_json(ENTRY), phase=Phase.SERVICE_END, stage=None, result=Result.SUCCESS)
+    with patch.dict(os.environ, {"SERVICE_RECORDS_SYNC": "ends"}):
+        begun = time.perf_counter()
+        for _ in range(SYNCED):
+            writer.append(entry)
+        return (time.perf_counter() - begun) / SYNCED
+
+
+def bare_write(path: Path, times: int = APPENDS, *, sync: bool = False) -> float:
     """Seconds of one write of an entry's bytes to a file that stays open."""
     line = Entry.from_json(ENTRY).to_line()
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     begun = time.perf_counter()
-    for _ in range(APPENDS):
+    for _ in range(times):
         os.write(descriptor, line)
+        if sync:
+            os.fsync(descriptor)
     spent = time.perf_counter() - begun
     os.close(descriptor)
-    return spent / APPENDS
+    return spent / times
 
 
 def start(code: str) -> float:

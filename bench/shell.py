@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -58,6 +58,12 @@ def rows(root: Path) -> Iterator[Row]:
         reference=seconds["bare failure", 0],
     )
     yield Row(
+        what="shim: the same, and on the disk",
+        seconds=seconds["synced failure", 0],
+        against="without waiting for the disk",
+        reference=seconds["failure", 0],
+    )
+    yield Row(
         what="shim: sourcing it, with the first entry",
         seconds=seconds["sourcing", 0],
         limit=duration(SOURCING_LIMIT),
@@ -66,9 +72,10 @@ def rows(root: Path) -> Iterator[Row]:
 
 
 def measured(shim: "Shim") -> Seconds:
-    measures = {
+    measures: dict[tuple[str, int], Callable[[], float]] = {
         ("sourcing", 0): shim.sourcing,
         ("failure", 0): shim.failure,
+        ("synced failure", 0): partial(shim.failure, "ends"),
         ("bare failure", 0): shim.bare_failure,
         ("looking", 0): shim.looking,
     }
@@ -184,8 +191,9 @@ class Shim:
         path = self._root / f"array-{size}.json"
         return self._run("rewrite.bash", path, REWRITES)[0] / 1e6 / REWRITES
 
-    def failure(self) -> float:
-        return self._run("failure.bash", FAILURES, service="failure")[0] / 1e6 / FAILURES
+    def failure(self, sync: str = "") -> float:
+        ended = self._run("failure.bash", FAILURES, service="failure", SERVICE_RECORDS_SYNC=sync)
+        return ended[0] / 1e6 / FAILURES
 
     def bare_failure(self) -> float:
         text = "x" * MESSAGE_BYTES

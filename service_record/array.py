@@ -20,6 +20,8 @@ _KEEP: Final = (
     os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 )
 _BLANK: Final = b" \t\r\n"
+_CLOSING: Final = b"\n]"
+"""Where a disk takes all but that, and blanks, the entry is there: a reader takes it, and the next closes."""
 _BLOCK_BYTES: Final = 1024
 _SPARE_BYTES: Final = 1024
 _SECTOR_BYTES: Final = 512
@@ -68,7 +70,7 @@ def append(descriptor: int, line: bytes, *, copy: str, patience: float) -> None:
             if room is None:
                 continue
             content = text + _blanks(end.offset + len(text), room)
-            if os.pwrite(descriptor, content, end.offset) != len(content):
+            if os.pwrite(descriptor, content, end.offset) < len(text) - len(_CLOSING):
                 raise OSError("only part of an entry could be written")
             return
     raise ArrayError("the file grew at each look")
@@ -157,7 +159,7 @@ def _whole_place(tail: bytes) -> int:
     for line in islice(reversed(tail.split(b"\n")), _TAIL_LINES):
         begin -= len(line) + 1
         text = line.rstrip(_BLANK)
-        brace = text.removesuffix(b",").removesuffix(b"]").rstrip(_BLANK)
+        brace = text.removesuffix(b",").removesuffix(b"]").removesuffix(b",").rstrip(_BLANK)
         if text and brace.endswith(b"}") and (is_closed_here or _ends_entry(text, brace)):
             return begin + len(brace)
         if text:
@@ -187,7 +189,7 @@ def _is_json(text: bytes) -> bool:
 
 def _text(end: _End, line: bytes) -> bytes:
     opening = b"[" if end.offset == 0 else b"" if end.is_first else b","
-    return opening + b"\n" + b",\n".join([*end.entries, line]) + b"\n]"
+    return opening + b"\n" + b",\n".join([*end.entries, line]) + _CLOSING
 
 
 def _room(descriptor: int, size: int, needed: int) -> int | None:

@@ -133,9 +133,18 @@ class CollectorClient:
     """Connections to one collector. Close it, or use it as a context manager."""
 
     def __init__(
-        self, url: str, token: str, *, ca_bundle: Path | None = None, seconds: float = _SECONDS
+        self,
+        url: str,
+        token: str,
+        *,
+        ca_bundle: Path | None = None,
+        seconds: float = _SECONDS,
+        proxy: str | None = None,
     ) -> None:
-        """Raises CollectorError when the URL or CA bundle is none, or what speaks HTTP is not installed."""
+        """`proxy` is the URL of the one to go through, empty for none; unless it is given, the environment
+        says. Raises CollectorError when the URL or the CA bundle is none, or what speaks HTTP is not
+        installed.
+        """
         try:
             import httpx2  # noqa: PLC0415  # an extra
         except ModuleNotFoundError:
@@ -147,8 +156,11 @@ class CollectorClient:
             raise CollectorError(f"{url}: no host can be called that") from None
         self.url = url
         self._limit = AnswerLimit(seconds)
+        trust = _trust(ca_bundle)
         self._client: httpx2.Client = httpx2.Client(
-            verify=_trust(ca_bundle),
+            verify=trust,
+            proxy=httpx2.Proxy(proxy, ssl_context=_trust_in_proxy(proxy, trust)) if proxy else None,
+            trust_env=proxy is None,
             headers={"Authorization": f"Bearer {token}", "User-Agent": f"service-record/{__version__}"},
             timeout=seconds,
             follow_redirects=False,  # the token goes where it was meant to go, or nowhere
@@ -286,6 +298,11 @@ def _trust(ca_bundle: Path | None) -> ssl.SSLContext:
         except OSError as fault:  # also what is no certificate
             raise CollectorError(f"{ca_bundle}: {fault.strerror or 'no certificates in PEM form'}") from None
     return context
+
+
+def _trust_in_proxy(proxy: str, trust: ssl.SSLContext) -> ssl.SSLContext | None:
+    """None where TLS is not spoken to the proxy itself."""
+    return trust if urlsplit(proxy).scheme == "https" else None
 
 
 def _is_loopback(name: str) -> bool:

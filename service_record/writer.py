@@ -1,17 +1,19 @@
 """Appending to a record: one file for each service, made by the first entry of it.
 
-A file keeps the layout it has; $SERVICE_RECORDS_LAYOUT, `lines` or `array`, chooses that of a new one.
+A file keeps the layout it has; $SERVICE_RECORDS_LAYOUT, `lines` or `array`, chooses that of a new one. Where
+$SERVICE_RECORDS_SYNC is `ends`, the end of a run, and a failure, is on the disk when it has been appended.
 
 It needs the standard library only, and little of that: it is loaded by every service that is recorded.
 """
 
 import os
 import stat
+from contextlib import suppress
 from dataclasses import replace
 from threading import RLock
 from typing import Final, TypeAlias
 
-from service_record.entry import MAX_LINE_BYTES, Entry
+from service_record.entry import MAX_LINE_BYTES, Entry, Phase, Result
 
 _DEFAULT_DIRECTORY: Final = "/var/log/openshift"
 _FILE_MODE: Final = 0o640
@@ -92,19 +94,21 @@ class Writer:
                 self._tail_is_ours = False
                 return False
             self._dropped = 0
-            return True
+        if _has_to_last(entry):
+            _sync(self._path)
+        return True
 
     def _write(self, entry: Entry) -> None:
         """Write to the end of the array if the file is one; otherwise, and where that fails, a line."""
         if self._tail_is_ours:
-            self._write_line(entry, at_a_torn_tail=False)
+            self._tail_is_ours = self._write_line(entry, at_a_torn_tail=False)
             return
 
         first = self._first_byte()
         if first == b"[" and self._write_in_array(entry):
             return
-        self._write_line(entry, at_a_torn_tail=bool(first))
-        self._tail_is_ours = first != b"["
+        is_ended = self._write_line(entry, at_a_torn_tail=bool(first))
+        self._tail_is_ours = is_ended and first != b"["
 
     def _first_byte(self) -> bytes:
         """What tells the layout of the file, which is made if it is missing; nothing if it is empty."""
@@ -120,14 +124,19 @@ class Writer:
         finally:
             os.close(descriptor)
 
-    def _write_line(self, entry: Entry, *, at_a_torn_tail: bool) -> None:
-        """One write on a descriptor opened for appending; behind a torn tail a newline goes first."""
+    def _write_line(self, entry: Entry, *, at_a_torn_tail: bool) -> bool:
+        """One write on a descriptor opened for appending; behind a torn tail a newline goes first.
+
+        Whether the line has its end: an entry that lacks only that is there all the same.
+        """
         separator = _SEPARATE if at_a_torn_tail else b""
         line = separator + entry.to_line(MAX_LINE_BYTES - len(separator))
         descriptor = self._open()
         try:
-            if os.write(descriptor, line) != len(line):
+            written = os.write(descriptor, line)
+            if written < len(line) - len(_SEPARATE):
                 raise OSError(f"{self._path}: only part of an entry could be written")
+            return written == len(line)
         finally:
             os.close(descriptor)
 
@@ -164,6 +173,23 @@ class Writer:
         finally:
             os.close(descriptor)
         return True
+
+
+def _has_to_last(entry: Entry) -> bool:
+    if os.environ.get("SERVICE_RECORDS_SYNC") != "ends" or entry.result is None:
+        return False
+    return entry.phase is not Phase.STAGE_END or entry.result is Result.FAILURE
+
+
+def _sync(path: str) -> None:
+    """Have the file, and its name, on the disk; where that cannot be, it is as lasting as any other."""
+    with suppress(OSError):
+        for place in (path, os.path.dirname(path) or "."):
+            descriptor = os.open(place, os.O_RDONLY | _SAFE)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
 
 
 def _create(path: str, *, is_array: bool) -> int:

@@ -152,8 +152,8 @@ __sr_explain() { # ERROR_LINE MESSAGE; adds them to __sr_line, and to __sr_facts
   [[ $__sr_facts == *',"truncated":true' ]] || __sr_facts+=$__sr_truncated
 }
 
-# One entry: one line, at most 4096 bytes with its newlines, for that much bash writes with one write(2). The file is opened
-# each time, so that its removal or rotation and a fork are none of our concern.
+# One entry: one line, at most 4096 bytes with its newlines, for that much bash writes with one write(2) (see __sr_begin).
+# The file is opened each time, so that its removal or rotation and a fork are none of our concern.
 __sr_append() { # PHASE [RESULT [ERROR_LINE MESSAGE FACTS]]; FACTS and __sr[last] are JSON members
   builtin local __sr_time="${__sr[time]:-${EPOCHREALTIME-}}" __sr_fraction='' __sr_line='' __sr_facts="${5-}"
   builtin local -a __sr_text
@@ -173,10 +173,34 @@ __sr_append() { # PHASE [RESULT [ERROR_LINE MESSAGE FACTS]]; FACTS and __sr[last
   if [[ -f ${__sr[path]} && ! -L ${__sr[path]} ]] || __sr_create "${__sr[path]}" &&
     if [[ ${__sr[torn]} ]]; then __sr_append_first; else builtin printf '%s\n' "$__sr_line" >>"${__sr[path]}"; fi; then
     __sr[dropped]=0 __sr[last]=''
+  elif __sr_stands; then
+    __sr[torn]=1 __sr[dropped]=0 __sr[last]=''
   else
     __sr[torn]=1 __sr[dropped]=$((__sr[dropped] + 1))
     __sr[last]=",\"dropped\":${__sr[dropped]}"
   fi
+}
+
+# Where only the newline or the blanks behind an entry could not be written, it is there: not lost, nor to be written again.
+__sr_stands() {
+  [[ -f ${__sr[path]} && ! -L ${__sr[path]} ]] &&
+    [[ $(\builtin command -p tail -c 8192 -- "${__sr[path]}")$'\n' == *"$__sr_line"[$' \n']* ]]
+}
+
+# Where it is asked for: what was recorded, and the name of the file, are on the disk before the service goes on. A disk that
+# does not answer has five seconds; there is no more to be done about one that cannot.
+__sr_sync() {
+  [[ ${__sr[sync]} == ends ]] || builtin return 0
+  __sr_answer=$(
+    {
+      builtin printf '%s\n' "$BASHPID"
+      builtin command -p sync -- "${__sr[path]}" "${__sr[path]%/*}"
+    } </dev/null | {
+      builtin read -r __sr_answer
+      builtin read -r -t 5
+      builtin kill -KILL "$__sr_answer"
+    }
+  )
 }
 
 # The first of this writer, and the first after a failure, look at what is there. A file keeps its layout.
@@ -282,7 +306,9 @@ __sr_find_whole() {
     __sr_end=$((__sr_end - ${#__sr_one} - 1))
     [[ $__sr_one == *[!$' \t\r']* ]] || builtin continue
     __sr_trim
-    __sr_brace=${__sr_one%[],]}
+    __sr_brace=${__sr_one%,}
+    __sr_brace=${__sr_brace%]}
+    __sr_brace=${__sr_brace%,} # all of an entry that was written over the bracket
     while [[ $__sr_brace == *[$' \t\r'] ]]; do __sr_brace=${__sr_brace%?}; done
     if [[ $__sr_brace == *\} ]] && __sr_ends_entry; then
       __sr_from=$((__sr_end + __sr_skipped + ${#__sr_brace})) __sr_joint=,
@@ -355,7 +381,7 @@ __sr_put_text() {
   __sr_blank $((__sr_from + ${#__sr_new})) $((__sr_size - __sr_from - ${#__sr_new}))
   __sr_new+=$__sr_answer
   builtin command -p dd of=/proc/self/fd/3 bs=$((__sr_size - __sr_from)) iflag=fullblock conv=notrunc oflag=seek_bytes \
-    seek="$__sr_from" status=none <<<"$__sr_new"
+    seek="$__sr_from" status=none <<<"$__sr_new" || __sr_stands
 }
 
 # White space for a stretch of the file, without its last newline; and one at the end of each sector: where a loss of power
@@ -718,6 +744,7 @@ __sr_end() { # RESULT ERROR_LINE MESSAGE FACTS
     __sr[stage]=
   fi
   __sr_append "${__sr[kind]} end" "$@"
+  __sr_sync
 }
 
 # Puts our commands before those that the service's traps have. Text that was not read to its end changes nothing.
@@ -814,6 +841,7 @@ __sr_stage_start() { # [NAME]
     __sr_note "stage \"${__sr[stage]}\" was still open when stage \"$__sr_name\" started; recorded as failed"
     __sr_append 'stage end' failure "${BASH_LINENO[2]} ${FUNCNAME[3]} ${BASH_SOURCE[3]}" \
       "not ended before stage \"$__sr_name\" started" ''
+    __sr_sync
   fi
   [[ ${1-} ]] || __sr_note 'record_service_stage_start has no stage name; recorded as "unnamed"'
   __sr_answer=$__sr_name
@@ -830,6 +858,7 @@ __sr_stage_end() { # RESULT [ERROR_LINE MESSAGE FACTS]
     builtin set -- "$1" "${2-}" "${3:-no stage was open}" "${4-}"
   fi
   __sr_append 'stage end' "$@"
+  [[ $1 == success ]] || __sr_sync
   __sr[stage]=
   __sr_chain_exit
   [[ ! ${__sr[note]} ]]
@@ -926,11 +955,15 @@ __sr_command() {
 # The state of a run, all of it text, as JSON where it goes into entries: who records what; whether the last write failed,
 # and how many entries that cost; what is to be said to the service's readers; what the traps and `exit` saw last.
 __sr_begin() {
+  # The first output decides how much libc keeps for one write: the file's st_blksize, 4096 here. In a record on a disk
+  # with blocks of 1 KiB it would be 1024, and an entry several writes.
+  builtin printf '\n' >/dev/null
   builtin unset -v __sr
   builtin declare -gA __sr
   __sr=(
     [kind]=service [command]='' [stage]='' [ended]='' [torn]=1 [dropped]=0 [last]='' [note]=''
     [layout]="${SERVICE_RECORDS_LAYOUT-}" [patience]=2 # of an empty file; and seconds, for its lock
+    [sync]="${SERVICE_RECORDS_SYNC-}"
     [minute]=-1 [clock]='' [zone]=''
     [time]='' [uptime]='' # of an entry that is not of now: service-record-exit.sh
     [sees_exit]='' [exit_line]='' [err_ends]='' [err_status]='' [err_command]='' [err_pipe]='' [err]=''

@@ -204,6 +204,7 @@ main() {
   for pid in "${pids[@]}"; do
     if [[ ${result[$pid]} ]]; then amend_run "$pid"; else close_run "$pid"; fi
   done
+  __sr_sync
 }
 
 main 2>/dev/null

@@ -130,6 +130,12 @@ class Installation:
         self.hosts[host.id] = host
         return host
 
+    def expect(self, token: str, *, single_node: bool = False) -> Host:
+        """A host that reboots from its disk, and reports with that token."""
+        host = self.add_host(single_node=single_node, stage="Rebooting")
+        self.tokens[token] = Claim(host.infra_env_id)
+        return host
+
     def delete_cluster(self, cluster_id: str) -> None:
         del self.clusters[cluster_id]
 

@@ -20,6 +20,7 @@ from typing import ClassVar, Self, TypeAlias
 from service_record.reporter.settings import Service
 from tests.assisted_installation import Host
 from tests.assisted_rules import BASE_PATH, Asked, AssistedRules, HungUp, Told
+from tests.running_server import running
 
 _ENDLESS = 1 << 30
 
@@ -89,7 +90,9 @@ class AssistedServer:
         certificate: Path | None = None,
         address: str = "127.0.0.1",
         prefix: str = "",
+        patience: float | None = None,
     ) -> None:
+        """With patience, it waits for so many seconds for what is to come of a request, and hangs up then."""
         self.rules = rules or AssistedRules()
         self.journal: list[Journaled] = []
         self.prefix = prefix
@@ -101,20 +104,19 @@ class AssistedServer:
         if certificate is not None:
             self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             self._context.load_cert_chain(certificate)
-        self._httpd = _Server((address, 0), type("Handler", (_Handler,), {"front": self}), self._context)
+        handler = type("Handler", (_Handler,), {"front": self, "timeout": patience})
+        self._httpd = _Server((address, 0), handler, self._context)
+        self._running = running(self._httpd)
 
     def __enter__(self) -> Self:
-        threading.Thread(
-            target=self._httpd.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
-        ).start()
+        self._running.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stopping.set()
-        self._httpd.shutdown()
-        self._httpd.server_close()
+        self._running.__exit__(kind, fault, trace)
 
     @property
     def port(self) -> int:
@@ -158,6 +160,11 @@ class AssistedServer:
         """Whether so many requests were answered, or met their fault, in time."""
         with self.changed:
             return self.changed.wait_for(lambda: len(self.journal) >= calls, seconds)
+
+
+def local_server() -> AssistedServer:
+    """One that knows its hosts by tokens of its own."""
+    return AssistedServer(AssistedRules(auth_type="local"))
 
 
 def _without_ids(path: str) -> str:

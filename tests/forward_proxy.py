@@ -4,11 +4,12 @@ import contextlib
 import http.client
 import selectors
 import socket
-import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import ClassVar, Self
 from urllib.parse import urlsplit
+
+from tests.running_server import running
 
 
 class ForwardProxy:
@@ -23,18 +24,16 @@ class ForwardProxy:
         self._httpd = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._httpd.daemon_threads = True
         self._httpd.block_on_close = False
+        self._running = running(self._httpd)
 
     def __enter__(self) -> Self:
-        threading.Thread(
-            target=self._httpd.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
-        ).start()
+        self._running.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._httpd.shutdown()
-        self._httpd.server_close()
+        self._running.__exit__(kind, fault, trace)
 
     @property
     def address(self) -> str:

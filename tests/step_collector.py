@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
+from tests.running_server import running
+
 
 @dataclass
 class Reported:
@@ -45,15 +47,10 @@ def step_collector(status: int = 201) -> Iterator[StepCollector]:
         def log_message(self, *_: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        collector = StepCollector(f"http://127.0.0.1:{server.server_port}")
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield collector
-        finally:
-            server.shutdown()
-            thread.join()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    collector = StepCollector(f"http://127.0.0.1:{server.server_port}")
+    with running(server):
+        yield collector
 
 
 @contextlib.contextmanager

@@ -21,6 +21,7 @@ PARTS = {
     "systemd": {"systemd"},
     "recorder": {"recorder"},
     "history": {"history"},
+    "duration": {"duration"},
     "diagnosis": {"diagnosis"},
     "bundle": {"bundle"},
     "trust": {"trust"},
@@ -43,7 +44,8 @@ MAY_IMPORT = {
     "systemd": set(),
     "recorder": {"format", "records", "systemd"},
     "history": {"format"},
-    "diagnosis": {"format", "history"},
+    "duration": set(),
+    "diagnosis": {"format", "history", "duration"},
     "bundle": {"format", "layout", "records", "export"},
     "trust": set(),
     "client": {"format", "layout", "records", "trust"},
@@ -57,7 +59,7 @@ MAY_IMPORT = {
     "collector": set(PARTS) - {"cli", "recorder", "reporter", "deploy", "manual", "collector"},
     "cli": set(PARTS) - {"cli"},
 }
-PURE = {"format", "layout", "history", "diagnosis", "display", "export"}
+PURE = {"format", "layout", "history", "duration", "diagnosis", "display", "export"}
 PURE_OF_COLLECTOR = {
     "access",
     "budgets",

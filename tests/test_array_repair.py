@@ -165,6 +165,19 @@ def test_the_shim_mends_an_entry_that_is_cut_behind_what_looks_like_its_end(
 
 
 @each_writer
+@pytest.mark.parametrize("cut", [1, 2, 3, 4, 40])
+def test_an_entry_that_is_cut_over_the_bracket_takes_none_with_it(
+    writer: ArrayWriter, cut: int, tmp_path: Path
+) -> None:
+    text, closed = b",\n" + LAST, b"\n]\n" + ROOM
+    put(tmp_path, THREE + text[:cut] + closed[cut:])
+
+    [state] = writer.append(tmp_path)
+
+    assert elements(state)[:-1] == JSON[:3]
+
+
+@each_writer
 @pytest.mark.parametrize("cut", [3, 4, 5, 10, 40, 400, 1300])
 def test_upstreams_array_that_is_torn_keeps_its_whole_entries(
     writer: ArrayWriter, cut: int, tmp_path: Path

@@ -48,6 +48,7 @@ from tests.assisted_server import (
     service_of,
 )
 from tests.forward_proxy import ForwardProxy
+from tests.running_server import running
 
 FACT = "Booted with local ignition"
 TOKEN = "eyJhbGciOiJFUzI1NiJ9.tok-en/of+the=host"
@@ -641,11 +642,10 @@ class _LeavesInHandshake(socketserver.BaseRequestHandler):
 
 
 def test_a_server_that_leaves_in_the_handshake_is_asked_again() -> None:
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _LeavesInHandshake) as leaving:
-        threading.Thread(target=leaving.serve_forever, args=(0.02,), daemon=True).start()
+    leaving = socketserver.ThreadingTCPServer(("127.0.0.1", 0), _LeavesInHandshake)
+    with running(leaving):
         url = f"https://127.0.0.1:{leaving.server_address[1]}"
         outcome = AssistedService(service_at(url), patience=QUICK).host()
-        leaving.shutdown()
     assert isinstance(outcome, Unreachable)
     assert (outcome.is_tls, outcome.tries) == (False, 4)
 

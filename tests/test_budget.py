@@ -2,8 +2,9 @@
 
 import pytest
 
-from service_record.diagnosis.budget import Basis, BudgetFile, Budgets, parse_duration, read_budgets
+from service_record.diagnosis.budget import Basis, BudgetFile, Budgets, read_budgets
 from service_record.diagnosis.placed import FileError
+from service_record.duration import parse_duration
 from service_record.entry import Entry, Phase, Result
 from service_record.history import History, build_history
 from tests.builders import entry

@@ -10,9 +10,7 @@ from typing import Final
 import pytest
 
 from service_record.entry import Result
-from tests.assisted_installation import Claim
-from tests.assisted_rules import AssistedRules
-from tests.assisted_server import AssistedServer
+from tests.assisted_server import AssistedServer, local_server
 from tests.builders import entry, write_lines
 from tests.reporting_host import TOKEN, ReportingHost
 from tests.secret_forms import FORMS
@@ -97,14 +95,12 @@ def left(shipped: bytes) -> Iterator[str]:
 
 @pytest.fixture
 def server() -> Iterator[AssistedServer]:
-    with AssistedServer(AssistedRules(auth_type="local")) as server:
+    with local_server() as server:
         yield server
 
 
 def test_no_canary_is_in_what_is_shipped(tmp_path: Path, server: AssistedServer) -> None:
-    installed = server.rules.add_host(stage="Rebooting")
-    server.rules.tokens[TOKEN] = Claim(installed.infra_env_id)
-    host = ReportingHost(tmp_path / "host", installed, server.url)
+    host = ReportingHost(tmp_path / "host", server.rules.expect(TOKEN), server.url)
     plant(host)
     journal = host.write("/journal", said_of_them())
     host.write("/bin/journalctl", FAKE_JOURNALCTL.format(printed=journal)).chmod(0o755)

@@ -1,7 +1,6 @@
 """What a host tells of itself: real files, a kubelet that answers or does not, and fingerprints."""
 
 import socket
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,6 +15,7 @@ from service_record.entry import Entry, Phase
 from service_record.reporter.evidence import Asked, Evidence, Traces, is_healthy, observe, traces
 from service_record.reporter.places import Places
 from tests.builders import BOOT_ID, entry, failed_run, our_array, write_lines
+from tests.running_server import running
 
 NOBODY = "http://127.0.0.1:1/healthz"
 NEXT = "b1" * 16
@@ -65,14 +65,8 @@ def kubelet(status: int = 200, *, hangs: bool = False) -> Iterator[str]:
             yield f"http://127.0.0.1:{listening.getsockname()[1]}/healthz"
         return
     server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
+    with running(server):
         yield f"http://127.0.0.1:{server.server_port}/healthz"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def test_a_kubelet_is_well_only_when_it_says_so() -> None:

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service_record.reporter.state import Bundle, Pause, Spent, State, arrive, load, save
+from service_record.reporter.policy import arrive
+from service_record.reporter.state import Bundle, Pause, Spent, State, load, save
 from tests.reporter import BOOT, NEXT_BOOT, evidence, seen
 
 FULL = State(

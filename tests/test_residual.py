@@ -1,10 +1,13 @@
 """The last look at what leaves."""
 
 import base64
+import errno
 import gzip
 import io
+import os
 import tarfile
 from collections.abc import Mapping
+from typing import BinaryIO, cast
 
 import pytest
 from hypothesis import given
@@ -110,6 +113,31 @@ def test_what_cannot_be_read_is_refused() -> None:
     unpacked = gzip.decompress(whole)
     assert found(unpacked[:1000]) is not None
     assert found(tar(member("a", b"b" * 700))[:512] + b"garbage" * 400 + unpacked) is not None
+
+
+class Failing(io.RawIOBase):
+    """A file on a disk that fails behind so many bytes."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = io.BytesIO(data)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # what BufferedReader gives
+        data = self._data.read(min(len(buffer), 512))
+        if not data:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+@compressions
+def test_a_disk_that_fails_is_no_finding(compress: object) -> None:
+    assert callable(compress)
+    packed = compress(tar(member("a.log", bytes(range(256)) * 999)))
+    with pytest.raises(OSError, match="Input/output error"):
+        residual(TOKEN_RULES, cast("BinaryIO", Failing(packed[: len(packed) // 2])))
 
 
 def test_too_many_layers_are_refused() -> None:

@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.assisted_installation import LOCAL_IGNITION, Claim, Host
-from tests.assisted_rules import AssistedRules
-from tests.assisted_server import AssistedServer, Says, Silence, refused_url
+from tests.assisted_installation import LOCAL_IGNITION, Host
+from tests.assisted_server import AssistedServer, Says, Silence, local_server, refused_url
 from tests.programs import REPOSITORY
 from tests.reporting_host import TOKEN, ReportingHost
 from tests.waiting import wait_until_gone
@@ -27,15 +26,13 @@ UPLOAD = "POST /v2/clusters/logs"
 
 @pytest.fixture
 def server() -> Iterator[AssistedServer]:
-    with AssistedServer(AssistedRules(auth_type="local")) as server:
+    with local_server() as server:
         yield server
 
 
 @pytest.fixture
 def installed(server: AssistedServer) -> Host:
-    found = server.rules.add_host(stage="Rebooting")
-    server.rules.tokens[TOKEN] = Claim(found.infra_env_id)
-    return found
+    return server.rules.expect(TOKEN)
 
 
 @pytest.fixture
@@ -111,6 +108,17 @@ def test_what_nobody_takes_is_kept_and_shipped_by_a_later_round(
     assert list(server.rules.objects.values()) == [bundle]
     assert host.spooled() == []
     assert "Not reported" not in host.places.issue.read_text()
+
+
+def test_a_bundle_that_the_disk_did_not_let_go_of_is_dropped_by_the_next_round(
+    host: ReportingHost, server: AssistedServer
+) -> None:
+    host.fail()
+    assert host.report().status == 0
+    host.write(str(host.places.spool_directory.relative_to(host.places.root) / "log-bundle-left.tar.gz"))
+    assert host.report().status == 0
+    assert host.spooled() == []
+    assert server.rules.events
 
 
 @pytest.mark.parametrize(
@@ -240,8 +248,7 @@ def test_a_round_that_is_killed_at_any_step_is_made_good_by_the_next(
     kills = 0
     while True:
         kills += 1
-        installed = server.rules.add_host(stage="Rebooting")
-        server.rules.tokens[TOKEN] = Claim(installed.infra_env_id)
+        installed = server.rules.expect(TOKEN)
         host = ReportingHost(tmp_path / str(kills), installed, server.url)
         host.fail()
         kill = ("-e", "trace=rename", "-e", f"inject=rename:signal=KILL:when={kills}")

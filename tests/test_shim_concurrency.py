@@ -1,6 +1,8 @@
 """Many writers of one record, bash and Python, lose nothing; a killed one tears at most its last entry."""
 
+import os
 import random
+import re
 import time
 from collections import Counter
 from pathlib import Path
@@ -9,13 +11,24 @@ import pytest
 
 from service_record.entry import Entry, Malformed
 from service_record.layout import read_entries
-from tests.shell.scripts import read_record
+from tests.shell.scripts import Bash, bashes, read_record, run_script
+from tests.shell.services import needs_strace
 from tests.shell.writers import acknowledged, await_first_entry, prepare, writers
+from tests.torture.device import cannot_mount
 
 WRITERS = 64
 ENTRIES = 500
 KILLS = 200
 AT_ONCE = 8
+ON_SMALL_BLOCKS = """
+truncate -s 8M disk
+mkfs.ext4 -q -F -b 1024 disk
+mkdir records
+mount -o loop disk records
+exec strace -f -qq -y -s 1 -e trace=write -e signal=none -o trace "$0" "$@"
+"""
+"""As mkfs.ext4 makes them of less than 512 MiB."""
+WRITTEN = re.compile(r"write\(\d+<[^>]*/records/service\.json>.* = (\d+)$", re.MULTILINE)
 
 
 def record_of(directory: Path) -> Path:
@@ -69,3 +82,26 @@ def test_killed_writers_tear_at_most_the_entry_that_they_were_writing(tmp_path: 
     assert all(piece.text.startswith('{"timestamp":'[: len(piece.text)]) for piece in torn)
     assert acknowledged(tmp_path) <= stages.keys()
     assert set(stages.values()) == {1}
+
+
+@needs_strace
+@pytest.mark.parametrize("bash", bashes(), ids=str)
+def test_a_long_entry_is_one_write_where_blocks_are_small(bash: Bash, tmp_path: Path) -> None:
+    """In more than one, another writer's may come between."""
+    if why := cannot_mount():
+        pytest.skip(f"cannot be had here: {why}")
+    journalctl = tmp_path / "journalctl"
+    journalctl.write_text(f"#!/bin/sh\necho {'j' * 3000}\n")
+    journalctl.chmod(0o755)
+
+    run_script(
+        bash,
+        ". $SHIM\nrecord_service_stage_start some\nset -e\nfalse\n",
+        tmp_path,
+        {"PATH": f"{tmp_path}:{os.environ['PATH']}", "INVOCATION_ID": "a" * 32},
+        wrapper=("unshare", "--mount", "sh", "-ec", ON_SMALL_BLOCKS),
+    )
+
+    lengths = [int(length) for length in WRITTEN.findall(tmp_path.joinpath("trace").read_text())]
+    assert len(lengths) == len(["service start", "stage start", "stage end", "service end"])
+    assert max(lengths) > 3000

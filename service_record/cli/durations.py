@@ -2,7 +2,7 @@
 
 import click
 
-from service_record.diagnosis.budget import parse_duration
+from service_record.duration import parse_duration
 
 
 class Duration(click.ParamType[float]):

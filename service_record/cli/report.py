@@ -2,7 +2,6 @@
 
 import os
 import signal
-from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -10,7 +9,6 @@ from typing import Final
 import click
 
 from service_record.cli import REFUSED
-from service_record.display.text import visible
 from service_record.reporter.places import Places
 
 _NOT_ALL: Final = 75
@@ -53,24 +51,27 @@ def command(*, due: bool, dry_run: bool, stop: bool, root: Path) -> None:
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     if stop and (due or dry_run):
         raise click.UsageError("--stop stands alone")
-    missing = [name for name in _NEEDED if find_spec(name) is None]
-    if missing and not stop:
-        raise NotInstalled(
-            f"{' and '.join(missing)} not installed; pip install 'service-record[reporter]' brings both"
-        )
     signal.signal(signal.SIGTERM, _terminated)
     places = Places(root)
     if stop:
         _stop(places)
-    else:
+    elif not due or dry_run or _is_anything_due(places):
         _round(places, due=due, dry_run=dry_run)
 
 
+def _is_anything_due(places: Places) -> bool:
+    from service_record.reporter.due import is_anything_due  # noqa: PLC0415  # only what is asked for
+
+    return is_anything_due(places, os.environ)
+
+
 def _round(places: Places, *, due: bool, dry_run: bool) -> None:
-    from service_record.reporter.log import log_for  # noqa: PLC0415  # only what is asked for
+    _check_installed()
+    from service_record.reporter.log import log_for  # noqa: PLC0415
     from service_record.reporter.round import Ended, run_round  # noqa: PLC0415
 
     if dry_run:
+        from service_record.display.text import visible  # noqa: PLC0415
         from service_record.reporter.rehearsal import rehearsed  # noqa: PLC0415
 
         for line in rehearsed(places, os.environ):
@@ -78,6 +79,16 @@ def _round(places: Places, *, due: bool, dry_run: bool) -> None:
         return
     if run_round(places, os.environ, log_for(os.environ), only_if_due=due) is Ended.LEAK:
         raise click.exceptions.Exit(REFUSED)
+
+
+def _check_installed() -> None:
+    from importlib.util import find_spec  # noqa: PLC0415
+
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    if missing:
+        raise NotInstalled(
+            f"{' and '.join(missing)} not installed; pip install 'service-record[reporter]' brings both"
+        )
 
 
 def _stop(places: Places) -> None:

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from service_record.collector import names
-from service_record.diagnosis.budget import parse_duration
+from service_record.duration import parse_duration
 
 _PREFIX: Final = "srt"
 _BYTES: Final = 32

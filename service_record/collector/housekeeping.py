@@ -1,7 +1,6 @@
 """Forgets what need not be kept, now and then: a thread in each process, and `collector prune`."""
 
 import random
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -9,13 +8,12 @@ from itertools import islice
 from typing import Final, Protocol, TypeVar
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import SQLAlchemyError
 
-from service_record.collector.logs import fault_of, log
+from service_record.collector.background import Background
 from service_record.collector.retention import Plan, plan
 from service_record.collector.store import audit, forgetting, notices
 from service_record.collector.store.database import Database
-from service_record.collector.store.objects import ObjectError, Objects
+from service_record.collector.store.objects import Objects
 from service_record.collector.store.writer import Unavailable
 
 T = TypeVar("T")
@@ -97,7 +95,12 @@ def orphans(database: Database, objects: Objects, now: float) -> Iterator[str]:
         yield from sorted(without)
 
 
-class Housekeeper:
+def _an_hour() -> float:
+    """More or less, so that not all processes are at it at once."""
+    return _EVERY * (0.9 + random.random() / 5)  # noqa: S311
+
+
+class Housekeeper(Background):
     """Does it each hour."""
 
     def __init__(
@@ -108,45 +111,24 @@ class Housekeeper:
         limits: Limits,
         now: Callable[[], float] = time.time,
     ) -> None:
+        super().__init__("housekeeper", "housekeeping was put off", first=_FIRST, again=_an_hour())
         self._database = database
         self._change = change
         self._objects = objects
         self._limits = limits
         self._now = now
-        self._is_closed = threading.Event()
-        self._thread: threading.Thread | None = None
 
-    def start(self) -> None:
-        """Go on until it is closed."""
-        self._thread = threading.Thread(target=self._run, name="housekeeper", daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        """End, after what it is at."""
-        self._is_closed.set()
-        if self._thread is not None:
-            self._thread.join()
-
-    def round(self) -> None:
-        """Forget what is to be forgotten now."""
+    def round(self) -> float:
+        """Forget what is to be forgotten now; seconds until the next time."""
         now = self._now()
         with self._database.reading() as connection:
             what = planned(connection, self._limits, now)
         carry_out(what, self._interruptible, self._objects, "retention", now)
         tidy(self._interruptible, now)
         self._objects.delete(orphans(self._database, self._objects, now))
+        return _an_hour()
 
     def _interruptible(self, do: Callable[[Connection], T], /) -> T:
         if self._is_closed.is_set():
             raise Unavailable("the collector is shutting down")
         return self._change(do)
-
-    def _run(self) -> None:
-        wait = _FIRST
-        while not self._is_closed.wait(wait):
-            try:
-                self.round()
-            except (Unavailable, SQLAlchemyError, ObjectError) as fault:
-                if not self._is_closed.is_set():
-                    log().warning("housekeeping was put off", **fault_of(fault))
-            wait = _EVERY * (0.9 + random.random() / 5)  # noqa: S311  # not all processes at once

@@ -1,9 +1,9 @@
 """The thread that looks into bundles: those that come, and those that a process before had not come to."""
 
 import logging
-import threading
 from typing import Final
 
+from service_record.collector.background import Background
 from service_record.collector.confined import Stopped
 from service_record.collector.incoming import Incoming
 from service_record.collector.looking import Look
@@ -19,56 +19,28 @@ _REST: Final = 60.0
 _log: Final = logging.getLogger(__name__)
 
 
-class Indexer:
+class Indexer(Background):
     """Looks into one bundle after the other. Close it before the writer."""
 
     def __init__(self, database: Database, writer: Writer, objects: Objects, incoming: Incoming) -> None:
+        super().__init__("indexer", "bundles are looked into later")
         self._database = database
         self._writer = writer
         self._objects = objects
         self._incoming = incoming
-        self._is_wanted = threading.Event()
-        self._is_closed = threading.Event()
-        self._thread: threading.Thread | None = None
 
-    def start(self) -> None:
-        """Look into what waits, and into what comes, until it is closed."""
-        self._is_wanted.set()
-        self._thread = threading.Thread(target=self._run, name="indexer")
-        self._thread.start()
-
-    def wake(self) -> None:
-        """There is a new bundle."""
-        self._is_wanted.set()
-
-    def close(self) -> None:
-        """Stop; what is looked into now, and what waits, is looked into after the next start."""
-        self._is_closed.set()
-        self._is_wanted.set()
-        if self._thread is not None:
-            self._thread.join()
-
-    def _run(self) -> None:
-        while not self._is_closed.is_set():
-            self._is_wanted.wait(_REST)
-            self._is_wanted.clear()
-            try:
-                self._index_all()
-            except Exception:  # noqa: BLE001  # the next look may do better
-                _log.exception("looking into bundles failed")
-
-    def _index_all(self) -> None:
+    def round(self) -> float:
+        """Look into what waits; what could not be looked into, or not any more, is left to a later round."""
         failed: set[int] = set()
         while not self._is_closed.is_set():
             with self._database.reading() as connection:
                 waiting = [bundle for bundle in bundles.unindexed(connection) if bundle.id not in failed]
             if not waiting:
-                return
+                break
             for bundle in waiting:
-                if self._is_closed.is_set():
-                    return
-                if not self._index(bundle):
+                if not self._is_closed.is_set() and not self._index(bundle):
                     failed.add(bundle.id)
+        return _REST
 
     def _index(self, bundle: Kept) -> bool:
         try:

@@ -11,6 +11,7 @@ from typing import Final
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
+from service_record.collector.background import Background
 from service_record.collector.looking import look
 from service_record.collector.store import bundles, records
 from service_record.collector.store.database import Database
@@ -38,62 +39,46 @@ class _Watched:
     seen: float = -_PAUSE
 
 
-class Judge:
+class Judge(Background):
     """Judges the records of hosts. Close it before the writer."""
 
     def __init__(self, database: Database, writer: Writer, now: Callable[[], float] = time.time) -> None:
+        super().__init__("judge", "records are judged later")
         self._database = database
         self._writer = writer
         self._now = now
         self._lock = threading.Lock()
-        self._is_wanted = threading.Event()
-        self._is_closed = threading.Event()
         self._watched: dict[int, _Watched] = {}
-        self._thread: threading.Thread | None = None
+        self._has_begun = False
 
-    def start(self) -> None:
-        """Judge what comes, and what runs since before the start, until it is closed."""
-        self._thread = threading.Thread(target=self._run, name="judge")
-        self._thread.start()
-
-    def wake(self, host_id: int) -> None:
+    def tell(self, host_id: int) -> None:
         """There is something new in the records of this host."""
         now = time.monotonic()
         with self._lock:
             watched = self._watched.setdefault(host_id, _Watched(now))
             watched.due = min(watched.due, max(now, watched.seen + _PAUSE))
-        self._is_wanted.set()
+        self.wake()
 
-    def close(self) -> None:
-        """Finish the look at a host, and stop."""
-        self._is_closed.set()
-        self._is_wanted.set()
-        if self._thread is not None:
-            self._thread.join()
-
-    def _run(self) -> None:
-        self._begin()
-        while not self._is_closed.is_set():
-            self._is_wanted.clear()
-            now = time.monotonic()
-            with self._lock:
-                due = [host for host, watched in self._watched.items() if watched.due <= now]
-                next_due = min((watched.due for watched in self._watched.values()), default=now + _AGAIN)
-            for host in due:
-                self._judge(host)
-            if not due:
-                self._is_wanted.wait(min(_AGAIN, max(0.0, next_due - now)))
+    def round(self) -> float:
+        """Judge the hosts that are due; seconds until one is."""
+        if not self._has_begun:
+            self._begin()
+            self._has_begun = True
+        now = time.monotonic()
+        with self._lock:
+            due = [host for host, watched in self._watched.items() if watched.due <= now]
+        for host in due:
+            self._judge(host)
+        with self._lock:
+            next_due = min((watched.due for watched in self._watched.values()), default=now + _AGAIN)
+        return min(_AGAIN, max(0.0, next_due - time.monotonic()))
 
     def _begin(self) -> None:
         """Hosts in whose records something ran when the process before this one ended."""
-        try:
-            with self._database.reading() as connection:
-                found = records.heard_since(connection, self._now() - _FORGOTTEN)
-        except SQLAlchemyError as fault:
-            _log.warning("records that ran before are judged when something new comes: %s", fault)
-            return
+        with self._database.reading() as connection:
+            found = records.heard_since(connection, self._now() - _FORGOTTEN)
         for host in found:
-            self.wake(host)
+            self.tell(host)
 
     def _judge(self, host_id: int) -> None:
         if self._is_closed.is_set():

@@ -1,7 +1,6 @@
 """Tells a URL of changes of verdicts: a thread in each process, any number of processes at once."""
 
 import random
-import threading
 import time
 from collections.abc import Callable
 from http import HTTPStatus
@@ -10,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy.exc import SQLAlchemyError
 
 from service_record.collector import signing
-from service_record.collector.logs import fault_of, log
+from service_record.collector.background import Background
+from service_record.collector.logs import log
 from service_record.collector.store import notices
 from service_record.collector.store.database import Database
 from service_record.collector.store.notices import Notice
@@ -30,10 +30,10 @@ _LONGEST: Final = 30.0
 _SHORTEST: Final = 0.1
 """And at least, where an older one of the same host is on its way."""
 _AGAIN: Final = 5.0
-"""Seconds until it tries again when the database fails."""
+"""Seconds until it is tried again to note what was delivered."""
 
 
-class Webhook:
+class Webhook(Background):
     """Delivers news at least once each, with an id; what was delivered is never sent again.
 
     Only of the one on its way is it unknown, when the process is killed, whether it came: it is sent again.
@@ -47,30 +47,29 @@ class Webhook:
         secret: bytes,
         now: Callable[[], float] = time.time,
     ) -> None:
+        super().__init__("webhook", "news are told later")
         self._database = database
         self._writer = writer
         self._url = url
         self._secret = secret
         self._now = now
-        self._is_awake = threading.Event()
-        self._is_closed = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._client: httpx2.Client | None = None
 
-    def start(self) -> None:
-        """Deliver what is due, and go on with that until it is closed."""
-        self._thread = threading.Thread(target=self._run, name="webhook")
-        self._thread.start()
-
-    def wake(self) -> None:
-        """There may be news."""
-        self._is_awake.set()
+    def round(self) -> float:
+        """Deliver what is due; seconds until something will be again."""
+        if self._client is None:
+            self._client = _client()
+        self.deliver_due(self._client)
+        now = self._now()
+        with self._database.reading() as connection:
+            next_at = notices.next_due(connection, now)
+        return _LONGEST if next_at is None else min(max(next_at - now, _SHORTEST), _LONGEST)
 
     def close(self) -> None:
         """End, after the delivery that it is at."""
-        self._is_closed.set()
-        self._is_awake.set()
-        if self._thread is not None:
-            self._thread.join()
+        super().close()
+        if self._client is not None:
+            self._client.close()
 
     def deliver_due(self, client: "httpx2.Client") -> None:
         """Deliver all that is due now. Raises Unavailable, SQLAlchemyError when the database fails."""
@@ -138,23 +137,9 @@ class Webhook:
         except (httpx2.HTTPError, httpx2.InvalidURL):
             return 0, 0.0
 
-    def _run(self) -> None:
-        import httpx2  # noqa: PLC0415
 
-        timeout = httpx2.Timeout(_PATIENCE)
-        with httpx2.Client(verify=system_trust(), timeout=timeout, follow_redirects=False) as client:
-            while not self._is_closed.is_set():
-                self._is_awake.clear()
-                try:
-                    self.deliver_due(client)
-                    sleep = self._seconds_until_next()
-                except (Unavailable, SQLAlchemyError) as fault:
-                    log().warning("webhook waits for the database", **fault_of(fault))
-                    sleep = _AGAIN
-                self._is_awake.wait(sleep)
+def _client() -> "httpx2.Client":
+    import httpx2  # noqa: PLC0415
 
-    def _seconds_until_next(self) -> float:
-        now = self._now()
-        with self._database.reading() as connection:
-            next_at = notices.next_due(connection, now)
-        return _LONGEST if next_at is None else min(max(next_at - now, _SHORTEST), _LONGEST)
+    timeout = httpx2.Timeout(_PATIENCE)
+    return httpx2.Client(verify=system_trust(), timeout=timeout, follow_redirects=False)

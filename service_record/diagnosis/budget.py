@@ -1,6 +1,5 @@
 """How long a stage may take: from a budget file, from executions that succeeded, or by default. Pure."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -8,6 +7,7 @@ from itertools import chain
 from typing import Final
 
 from service_record.diagnosis.placed import Value, document
+from service_record.duration import parse_duration
 from service_record.history import History
 from service_record.history.outcome import Command, Outcome, Run, Stage
 
@@ -15,9 +15,6 @@ DEFAULT_SECONDS: Final = 30 * 60.0
 """What a stage may take of which nothing is known: the longest that OpenShift waits for one of its own."""
 LEAST_LEARNED: Final = 5 * 60.0
 TIMES_LONGEST: Final = 3
-
-_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_DURATION: Final = re.compile(r"(?:(\d{1,9}(?:\.\d{1,3})?)([smhd]?))(?: ?(\d{1,9})([smhd]))?", re.ASCII)
 
 
 class Basis(StrEnum):
@@ -106,17 +103,6 @@ def _learned(name: str, runs: Iterable[Run], basis: Basis) -> Budget | None:
     longest = max(took)
     seconds = max(TIMES_LONGEST * longest, LEAST_LEARNED)
     return Budget(seconds=seconds, basis=basis, executions=len(took), longest=longest)
-
-
-def parse_duration(text: str) -> float:
-    """The seconds that a person means: `90`, `90s`, `5m`, `1h30m`, `1.5h`. ValueError when that is none."""
-    found = _DURATION.fullmatch(text.strip())
-    if not found:
-        raise ValueError(f"{text!r} is no duration; durations are like 90s, 5m, 1h30m")
-    number, unit, more, smaller = found.groups()
-    if more and not unit:
-        raise ValueError(f"{text!r} is no duration; durations are like 90s, 5m, 1h30m")
-    return float(number) * _UNITS[unit or "s"] + (int(more) * _UNITS[smaller] if more else 0)
 
 
 def read_budgets(text: str, path: str) -> BudgetFile:

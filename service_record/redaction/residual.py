@@ -44,8 +44,8 @@ _OPENERS: Final[Mapping[bytes, Callable[[Any], IO[bytes]]]] = {
 def residual(rules: Rules, stream: BinaryIO, place: str = "") -> Leak | None:
     """The first secret in a bundle or any other stream, with the member it is in; None when there is none.
 
-    A finding of the kind `unreadable` says that a part could not be looked into. Raises OSError when a stream
-    that is not packed cannot be read.
+    A finding of the kind `unreadable` says that a part could not be looked into. Raises OSError when the
+    stream itself cannot be read: what the disk does not give is no finding.
     """
     buffered: _Buffered = BufferedReader(cast("RawIOBase", stream), _CHUNK_BYTES)
     return _Scan(rules).stream(buffered, place, _MOST_LAYERS)
@@ -69,7 +69,9 @@ class _Scan:
         try:
             inner: _Buffered = BufferedReader(cast("RawIOBase", opener(stream)), _CHUNK_BYTES)
             return self.stream(inner, place, layers - 1)
-        except (EOFError, zlib.error, lzma.LZMAError, zstd.ZstdError, gzip.BadGzipFile, OSError):
+        except (EOFError, zlib.error, lzma.LZMAError, zstd.ZstdError, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:  # those of gzip and bzip2 have none
+                raise
             return Leak(UNREADABLE, place, 0)
 
     def _text(self, stream: BufferedIOBase, place: str) -> Leak | None:

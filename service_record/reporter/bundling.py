@@ -102,9 +102,16 @@ def _sharing(collectors: Iterable[Collector], writer: BundleWriter) -> Iterator[
 
 
 def leak_in(path: Path, rules: Rules) -> Leak | None:
-    """The first secret in a file that is about to leave; None when there is none. Raises OSError."""
-    with path.open("rb", buffering=0) as stream:
-        return residual(rules, stream)
+    """The first secret in a file that is about to leave; None when there is none.
+
+    Raises OSError where the disk does not let it be looked through, and removes the file then.
+    """
+    try:
+        with path.open("rb", buffering=0) as stream:
+            return residual(rules, stream)
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
 
 
 def redaction_report(masked: Counter[str], known: Known | None) -> dict[str, object]:

@@ -190,8 +190,16 @@ def _latest(record: Path, most: int) -> Iterator[Entry | Malformed]:
 
 
 def _diagnosis(history: History, now: Now) -> Diagnosis | None:
-    rules = resources.files("service_record.diagnosis").joinpath(_CAUSES).read_text(encoding="utf-8")
-    return diagnose(history, now=now, explain=Causes(read_rules(rules, _CAUSES)).explain)
+    return diagnose(history, now=now, explain=_known_causes().explain)
+
+
+def _known_causes() -> Causes:
+    """None where the disk does not give them: what failed is known without."""
+    try:
+        rules = resources.files("service_record.diagnosis").joinpath(_CAUSES).read_text(encoding="utf-8")
+    except OSError:
+        return Causes(())
+    return Causes(read_rules(rules, _CAUSES))
 
 
 def _reached(runs: Iterable[Run]) -> Iterator[tuple[str, ...]]:

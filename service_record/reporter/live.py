@@ -15,6 +15,7 @@ from service_record.records import Records
 from service_record.redaction.host_mask import HostMask, LeakError
 from service_record.reporter.log import Log
 from service_record.reporter.places import Places
+from service_record.reporter.proxies import proxy_for
 from service_record.reporter.setting_values import COLLECTOR
 from service_record.reporter.settings import Settings
 from service_record.sending import NotTaken, Sender
@@ -45,9 +46,13 @@ def send_records(places: Places, environ: Mapping[str, str], settings: Settings,
 
 def _sent(where: str, host: str, settings: Settings, records: Records, mask: HostMask | type[bytes]) -> int:
     """How many bytes the collector took."""
-    ca_bundle = settings.service.ca_bundle if settings.service else None
-    client = CollectorClient(where, settings.collector_token or "", ca_bundle=ca_bundle, seconds=_SECONDS)
-    with client:
+    with CollectorClient(
+        where,
+        settings.collector_token or "",
+        ca_bundle=settings.service.ca_bundle if settings.service else None,
+        seconds=_SECONDS,
+        proxy=proxy_for(where, settings.proxies) or "",
+    ) as client:
         sender = Sender(client, host.lower(), records, mask=mask)
         sender.send(_ALTOGETHER)
         return sender.sent_bytes

@@ -112,7 +112,8 @@ class Round:
                 self.say.notice(line)
             if not self.is_saved or not self._follow(peers, supply):
                 break
-        self._keep(supply.settled(self.state))
+        if self.may_save:  # else it is not known what the spool is for
+            self._keep(supply.settled(self.state))
         _send_records(self.places, self.environ, self.settings, self.say)
         if self.plan.stop is not None:
             return self._stop(self.plan.stop)

@@ -6,11 +6,9 @@ Nothing here fails: a setting that is missing or bad is a line in `faults`, and 
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
-from service_record.display.text import visible
 from service_record.reporter.places import Places, is_there
 from service_record.reporter.setting_lines import line_of, line_of_error
 from service_record.reporter.setting_table import SETTINGS, HostLogs, Setting, Stages
@@ -173,6 +171,8 @@ def _read_document(path: Path, text: str, document: Mapping[str, Any]) -> _Read:
         try:
             given[name] = _known(name).value(value)
         except ValueError as error:
+            from service_record.display.text import visible  # noqa: PLC0415  # only where something is wrong
+
             line = line_of(text, name)
             bad[name] = line, f"{path}:{line}: {visible(name)}: {error}"
     return _Read(given, tuple(fault for _, fault in sorted(bad.values())), frozenset(bad))
@@ -200,6 +200,8 @@ def _known(name: str) -> Setting:
         raise ValueError(f"the token does not belong here; write it into {Places().credential_file} (0600)")
     if name in _SECTIONS:
         raise ValueError(f"a section; write [{name}] and its settings below")
+    from difflib import get_close_matches  # noqa: PLC0415  # as above
+
     ends = {known.rpartition(".")[2]: known for known in _BY_NAME}
     near = get_close_matches(plain, ends, n=1)
     hint = f"perhaps {ends[near[0]]} is meant" if near else "docs/boot-reporter.md lists them all"

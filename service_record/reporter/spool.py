@@ -63,7 +63,7 @@ class Spool:
             return None
 
     def drop(self) -> None:
-        """Empty the spool, as far as the disk lets us; what stays goes with the directory at clean-up."""
+        """Empty the spool, as far as the disk lets us; what stays is for the next round to drop."""
         try:
             remove_torn(self.directory)
             self._drop_all_but(None)

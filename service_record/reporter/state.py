@@ -2,21 +2,18 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
 from service_record.reporter.durable import write_whole
-from service_record.reporter.evidence import Evidence
 from service_record.reporter.token import read_small
 
 VERSION: Final = 1
 DAMAGED_SUFFIX: Final = ".damaged"
 _MOST: Final = 1 << 18
-_BOOTS: Final = 16
-"""How many boots are remembered one by one."""
 
 _Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 _Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
@@ -130,25 +127,14 @@ class State:
         return self.spent.get(destination, Spent())
 
 
-def arrive(state: State, evidence: Evidence) -> State:
-    """The state with this round in it. Its first step: a round that is killed counts."""
-    trouble = evidence.fingerprint if evidence.is_wrong else None
-    boot = state.boot(evidence.boot_id)
-    others = tuple(known for known in state.boots if known is not boot)
-    now = replace(
-        boot or BootSeen(boot_id=evidence.boot_id),
-        rounds=(boot.rounds if boot else 0) + 1,
-        uptime=max(evidence.uptime, boot.uptime if boot else 0.0),
-        trouble=trouble,
-    )
-    folded, kept = others[: -_BOOTS + 1], others[-_BOOTS + 1 :]
-    return replace(
-        state,
-        boots=(*kept, now),
-        deferred=(),
-        earlier_boots=state.earlier_boots + len(folded),
-        earlier_uptime=state.earlier_uptime + sum(known.uptime for known in folded),
-    )
+def read(path: Path) -> State | None:
+    """The state as it is on the disk; None where it is damaged. Raises OSError."""
+    try:
+        data, _ = read_small(path, _MOST)
+        state = msgspec.json.decode(data, type=State)
+    except ValueError:  # msgspec's errors are some
+        return None
+    return state if state.version == VERSION else None
 
 
 def load(path: Path) -> State:
@@ -159,13 +145,10 @@ def load(path: Path) -> State:
     """
     damaged = path.with_name(path.name + DAMAGED_SUFFIX)
     try:
-        data, _ = read_small(path, _MOST)
-        state = msgspec.json.decode(data, type=State)
+        state = read(path)
     except FileNotFoundError:  # set aside by a round that was killed before it could save: careful, too
         return State(is_careful=damaged.exists())
-    except ValueError:  # msgspec's errors are some
-        state = None
-    if state is not None and state.version == VERSION:
+    if state is not None:
         return state
     with suppress(OSError):
         path.replace(damaged)

@@ -124,9 +124,11 @@ class Supply:
     def settled(self, state: State) -> State:
         """The state when the spool is emptied of what every destination has that is not ruled out.
 
-        The next bundle goes on where this one ended, if no destination throws it away for the next.
+        The next bundle goes on where this one ended, if no destination throws it away for the next. What a
+        disk did not let go of in an earlier round goes now.
         """
         if state.bundle is None:
+            self._spool.drop()
             return state
         wanting = [
             target

@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 
+from tests.running_server import running
+
 
 @dataclass(frozen=True, slots=True)
 class Received:
@@ -74,13 +76,9 @@ def receiving() -> Iterator[Receiver]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
     receiver.url = f"http://127.0.0.1:{server.server_port}/news"
-    try:
-        yield receiver
-    finally:
-        receiver.release.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with running(server):
+        try:
+            yield receiver
+        finally:
+            receiver.release.set()

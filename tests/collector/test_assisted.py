@@ -296,6 +296,19 @@ def test_a_host_that_comes_into_another_cluster_begins_anew(server: Served) -> N
     assert row_of(server, host.id).build == 2
 
 
+def test_a_host_that_comes_back_into_an_earlier_cluster_begins_anew_too(server: Served) -> None:
+    host = AssistedRules().add_host()
+    agent = Agent(server.client("host", host.id), host)
+    earlier = host.cluster_id
+    for cluster in (earlier, new_id(), earlier):
+        host.cluster_id = cluster
+        agent.listed()
+        agent.put_stage("Joined")
+
+    row = row_of(server, host.id)
+    assert (row.build, row.message) == (3, "Joined")
+
+
 def test_a_key_is_taken_as_the_agents_send_it(server: Served) -> None:
     host = AssistedRules().add_host()
     client = server.client("host", host.id)

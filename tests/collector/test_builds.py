@@ -3,10 +3,12 @@
 import pytest
 from sqlalchemy import select
 
+from service_record.collector.access import Grant, Kind
 from service_record.collector.progress import Progress, advance, begins_build, first
 from service_record.collector.steps import Status, Step, label_of
+from service_record.collector.store.reports import Accepted, Report, record_steps
 from service_record.collector.store.schema import builds, steps
-from tests.collector.serving import Served
+from tests.collector.serving import Client, Served
 
 
 def step(name: str, status: str = "init", percentage: float | None = None, **fields: str) -> Step:
@@ -93,3 +95,145 @@ def test_earlier_builds_of_a_host_stay(server: Served) -> None:
 
 def test_a_new_step_long_after_a_build_was_complete_is_of_the_next_one() -> None:
     assert begins_build(build_of(*COMPLETE), step("First login"), now=7 * 86_400.0)
+
+
+def builds_of(server: Served) -> list[tuple[int, str]]:
+    with server.collector.database.reading() as connection:
+        rows = connection.execute(select(builds.c.number, builds.c.key).order_by(builds.c.number))
+        return [(row.number, row.key) for row in rows]
+
+
+def said_of(reader: Client, host: str) -> list[object]:
+    """All that is said of the host and its latest build, but for how often it changed."""
+    told = reader.get(f"/api/v1/hosts/{host}").json
+    del told["summary"]["revision"]
+    return [told[what] for what in ("summary", "steps", "last_seen")]
+
+
+def test_a_late_report_of_an_earlier_build_stays_with_that_and_changes_nothing_of_the_latest(
+    server: Served,
+) -> None:
+    host, reader = server.client("host", "web1"), server.client("reader")
+    host.step("web1", "Disk setup", "init", build="b1", percentage=10)
+    host.step("web1", "Disk setup", "init", build="b2", percentage=20)
+    server.settle()
+    before = said_of(reader, "web1")
+
+    late = host.step("web1", "Packages", "failed", build="b1", percentage=100, logs="no network")
+    server.settle()
+
+    assert late.json["build"] == 1
+    assert builds_of(server) == [(1, "b1"), (2, "b2")]
+    assert said_of(reader, "web1") == before
+    earlier = reader.get("/api/v1/hosts/web1/builds/1").json
+    told = [step for group in earlier["steps"] for step in group["latest"]][-1]
+    assert (told["name"], told["notes"]) == ("Packages", "it came when build 2 had begun")
+    assert host.step("web1", "Packages", "init", build="b2").json["build"] == 2
+
+
+def test_reports_of_two_builds_that_come_together_go_where_each_belongs(server: Served) -> None:
+    grant = Grant(0, Kind.HOST, "web1")
+    names = ["b1", "", "b2", "b1", "b3", "b2", "b3"]
+    reports = [
+        Report("web1", step(f"Step {number}", "done", build=name), float(number), grant)
+        for number, name in enumerate(names)
+    ]
+
+    with server.collector.database.changing() as connection:
+        taken = record_steps(connection, reports)
+        ends = connection.execute(select(builds.c.updated_at).order_by(builds.c.number)).scalars().all()
+
+    assert [one.build for one in taken if isinstance(one, Accepted)] == [1, 1, 2, 1, 3, 2, 3]
+    assert builds_of(server) == [(1, "b1"), (2, "b2"), (3, "b3")]
+    assert ends == [3.0, 5.0, 6.0]
+
+
+def test_a_build_that_ended_when_the_next_began_in_the_same_transaction_has_ended(server: Served) -> None:
+    grant = Grant(0, Kind.HOST, "web1")
+    reports = [
+        Report("web1", step("Disk", "init"), 1.0, grant),
+        Report("web1", step("Callback", "done", 100, build="b1"), 2.0, grant),
+        Report("web1", step("Disk", "init", build="b2"), 3.0, grant),
+    ]
+
+    with server.collector.database.changing() as connection:
+        record_steps(connection, reports)
+        ended = connection.execute(select(builds.c.ended_at).order_by(builds.c.number)).scalars().all()
+
+    assert builds_of(server) == [(1, "b1"), (2, "b2")]
+    assert ended == [2.0, None]
+
+
+@pytest.mark.parametrize(
+    ("reported", "at", "build"),
+    [
+        pytest.param(step("Packages", "done", action="install"), 60, 1, id="what it did not have yet"),
+        pytest.param(step("Disk", action="install"), 60, 3, id="what it had: a host that starts over"),
+        pytest.param(step("Packages", "done", action="install"), 3700, 3, id="long after it"),
+        pytest.param(step("Disk", action="wipe"), 60, 3, id="an action that is new"),
+    ],
+)
+@pytest.mark.parametrize("is_together", [True, False], ids=["together", "one by one"])
+def test_an_action_that_comes_again_is_late_or_on_purpose(
+    server: Served, reported: Step, at: float, build: int, *, is_together: bool
+) -> None:
+    grant = Grant(0, Kind.HOST, "web1")
+    reports = [
+        Report("web1", step("Disk", action="install"), 0.0, grant),
+        Report("web1", step("Disk", action="rebuild"), 10.0, grant),
+        Report("web1", reported, float(at), grant),
+    ]
+
+    parts = [reports] if is_together else [[report] for report in reports]
+    taken: list[object] = []
+    for part in parts:
+        with server.collector.database.changing() as connection:
+            taken += record_steps(connection, part)
+
+    assert isinstance(taken[-1], Accepted)
+    assert taken[-1].build == build
+
+
+def test_an_administrator_begins_another_build_with_a_name_that_was_there_before(server: Served) -> None:
+    host, admin = server.client("host", "web1"), server.client("admin")
+    for name in ("b1", "b2"):
+        host.step("web1", "Disk setup", "init", build=name)
+
+    admin.post("/api/v1/hosts/web1/builds", build="b1")
+
+    assert host.step("web1", "Disk setup", "init", build="b1").json["build"] == 3
+    assert host.step("web1", "Disk setup", "done", build="b2").json["build"] == 2
+
+
+def test_a_late_report_names_no_build_after_the_one_that_it_is_of(server: Served) -> None:
+    host = server.client("host", "web1")
+    host.step("web1", "Disk setup", "init", build="b1")
+    host.step("web1", "Callback", "done", build="b1", percentage=100)
+    assert host.step("web1", "Disk setup", "init").json["build"] == 2
+
+    assert host.step("web1", "Packages", "done", build="b1").json["build"] == 1
+
+    assert builds_of(server) == [(1, "b1"), (2, "")]
+    assert host.step("web1", "Packages", "init", build="b2").json["build"] == 2
+    assert builds_of(server) == [(1, "b1"), (2, "b2")]
+
+
+@pytest.mark.parametrize("begun", [{"action": "rebuild"}, {}], ids=["with an action", "without a word"])
+def test_a_build_that_an_administrator_begins_without_a_name_takes_one_that_was_there(
+    server: Served, begun: dict[str, str]
+) -> None:
+    host, admin = server.client("host", "web1"), server.client("admin")
+    host.step("web1", "Disk setup", "init", build="b1", action="install")
+
+    admin.post("/api/v1/hosts/web1/builds", data=begun)
+
+    assert host.step("web1", "Disk setup", "init", build="b1").json["build"] == 2
+
+
+def test_what_comes_first_after_an_administrator_has_begun_a_build_is_of_none_before(server: Served) -> None:
+    host, admin = server.client("host", "web1"), server.client("admin")
+    host.step("web1", "Disk setup", "init", action="install")
+
+    admin.post("/api/v1/hosts/web1/builds", action="rebuild")
+
+    assert host.step("web1", "Packages", "init", action="install").json["build"] > 1

@@ -111,7 +111,7 @@ def test_no_secret_is_logged_wherever_somebody_puts_it(tmp_path: Path, log: io.S
             admin.ask("POST", "/api/v1/tokens", body=f'{{"kind": "{CANARIES[3]}'.encode()),
         ]
         assert all(reply.status >= 400 for reply in asked)
-        secret = admin.token.rpartition("_")[2]
+        secret = admin.token.split("_", 2)[2]
 
     said = log.getvalue()
     assert len(lines(log)) >= len(asked)

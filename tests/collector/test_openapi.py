@@ -17,7 +17,8 @@ from schemathesis.specs.openapi.checks import (
 
 from service_record.collector.api.app import application
 from service_record.collector.api.openapi import document
-from service_record.collector.api.operations import ANYBODY, OPERATIONS, Operation
+from service_record.collector.api.operation import ANYBODY, Operation
+from service_record.collector.api.operations import OPERATIONS
 from service_record.collector.collector import Collector
 from service_record.collector.settings import Rates
 from tests.collector.routes import PARAMETER, walk

@@ -10,7 +10,8 @@ from service_record.collector.analysis import ServiceRan
 from service_record.collector.repeats import repeated
 from service_record.collector.store.boots import Boot
 from service_record.collector.store.hosts import BuildSummary, StepShown
-from service_record.collector.web.timeline import Timeline, service_rows, timeline
+from service_record.collector.web.bars import service_rows
+from service_record.collector.web.timeline import Timeline, timeline
 
 BEGAN = 1_800_000_000.0
 

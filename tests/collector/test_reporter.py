@@ -11,14 +11,14 @@ import pytest
 from sqlalchemy import select
 
 from service_record.collector.store.schema import hosts
-from tests.assisted_installation import CONTROL_PLANE_IGNITION, LOCAL_IGNITION, Claim, Host, new_id
-from tests.assisted_rules import AssistedRules
-from tests.assisted_server import AssistedServer
+from tests.assisted_installation import CONTROL_PLANE_IGNITION, LOCAL_IGNITION, Host, new_id
+from tests.assisted_server import local_server
 from tests.builders import BOOT_ID, entry, failed_run, write_lines
 from tests.collector.installing import Agent
 from tests.collector.serving import Served, served, settings_in
 from tests.collector.test_bundles import eventually, indexed, rows
 from tests.command_line import Answer, service_record
+from tests.forward_proxy import ForwardProxy
 from tests.reporting_host import POINTER, TOKEN, ReportingHost
 
 NEXT_BOOT = "b1" * 16
@@ -114,9 +114,8 @@ def analyze(directory: Path, server: Served, host: str) -> Answer:
 def test_a_collector_besides_an_assisted_service_gets_the_bundle_with_a_token_of_its_own(
     tmp_path: Path, server: Served
 ) -> None:
-    with AssistedServer(AssistedRules(auth_type="local")) as assisted:
-        installed = assisted.rules.add_host(stage="Rebooting")
-        assisted.rules.tokens[TOKEN] = Claim(installed.infra_env_id)
+    with local_server() as assisted:
+        installed = assisted.rules.expect(TOKEN)
         destination = f'ship_to = ["collector+{server.url}"]'
         host = ReportingHost(tmp_path / "host", installed, assisted.url, destination)
         own = server.client("host", installed.id).token
@@ -147,6 +146,45 @@ def test_a_collector_that_settings_name_gets_entries_whether_or_not_a_round_is_d
     answer = reported.host.report("--due")
 
     assert (answer.status, own in answer.out + answer.err) == (0, False)
+    assert at_the_collector(server, reported.name) == record.read_text().splitlines()
+
+
+@pytest.mark.parametrize("login", [None, "Basic bWU6c2VjcmV0"], ids=["open", "with a login"])
+def test_entries_go_through_the_proxy_of_the_settings(
+    tmp_path: Path, server: Served, login: str | None
+) -> None:
+    with ForwardProxy(urlsplit(server.url).port or 0, login=login) as proxy:
+        reported = Reported(
+            tmp_path,
+            server,
+            'records_to = ["collector+http://collector.example:8474"]',
+            f'proxies.http = "http://{"me:secret@" if login else ""}{proxy.address}"',
+        )
+        token = reported.agent.client.token
+        reported.host.write("/etc/service-record/collector-token", token).chmod(0o600)
+        record = reported.host.places.records / "bootkube.json"
+        write_lines(record, entry(), entry("stage start", 1, stage="pull-image"))
+
+        answer = reported.report(BOOT_ID)
+
+    assert (answer.status, "records were not sent" in answer.err) == (0, False), answer.err
+    path = f"http://collector.example:8474/api/v1/hosts/{reported.name}/records"
+    assert proxy.seen == [f"GET {path}", f"POST {path}"]
+    assert at_the_collector(server, reported.name) == record.read_text().splitlines()
+
+
+def test_entries_go_past_a_proxy_that_the_settings_have_for_others(tmp_path: Path, server: Served) -> None:
+    with ForwardProxy(urlsplit(server.url).port or 0) as proxy:
+        to, past = f'records_to = ["collector+{server.url}"]', f'proxies.http = "{proxy.url}"'
+        reported = Reported(tmp_path, server, to, past)
+        token = reported.agent.client.token
+        reported.host.write("/etc/service-record/collector-token", token).chmod(0o600)
+        record = reported.host.places.records / "bootkube.json"
+        write_lines(record, entry())
+
+        assert reported.report(BOOT_ID).status == 0
+
+    assert proxy.seen == []
     assert at_the_collector(server, reported.name) == record.read_text().splitlines()
 
 

@@ -121,6 +121,7 @@ def run_script(
 
 def kill_group(leader: int) -> None:
     """Kill what is left of a process group, if anything is."""
+    assert leader > 1, "that would be everybody's"
     try:
         os.killpg(leader, signal.SIGKILL)
     except ProcessLookupError:

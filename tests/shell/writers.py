@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import cycle, islice
 from pathlib import Path
@@ -25,7 +25,7 @@ done
 
 PYTHON = r"""
 import os, sys
-from service_record.entry import Entry, Phase
+from service_record.entry import Entry, Phase, Result
 from service_record.records import Records
 
 name, count = sys.argv[1], int(sys.argv[2])
@@ -34,10 +34,14 @@ done = os.open(f"{name}.done", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
 for n in range(count):
     stage = f"{name}-{n - n % 2}"
     phase = Phase.STAGE_END if n % 2 else Phase.STAGE_START
+    result = Result.FAILURE if n % 50 == 1 else None
     longest = int(os.environ["LONGEST_MESSAGE"])
     message = "m" * (n * 37 % longest if n % 50 else 3600)
     now = "2026-11-21T01:00:00.000Z"
-    if writer.append(Entry(timestamp=now, phase=phase, stage=stage, pid=os.getpid(), error_message=message)):
+    entry = Entry(
+        timestamp=now, phase=phase, result=result, stage=stage, pid=os.getpid(), error_message=message
+    )
+    if writer.append(entry):
         os.write(done, f"{stage} {phase.split()[1]}\n".encode())
 """
 
@@ -61,7 +65,13 @@ def commands() -> Iterator[tuple[str, ...]]:
 
 @contextmanager
 def writers(
-    directory: Path, names: list[str], entries: int, layout: str = "lines", longest: int = 3700
+    directory: Path,
+    names: list[str],
+    entries: int,
+    layout: str = "lines",
+    longest: int = 3700,
+    *,
+    sync: str = "",
 ) -> Iterator[list[Popen[bytes]]]:
     """Run one writer for each name, half of them bash and half Python; kill at the end what still runs.
 
@@ -71,7 +81,7 @@ def writers(
     surroundings = environment(directory)
     surroundings |= {"PATH": f"{directory}:{surroundings['PATH']}", "PYTHONPATH": str(ROOT)}
     surroundings |= {"INVOCATION_ID": "0123456789abcdef" * 2, "LONGEST_MESSAGE": str(longest)}
-    surroundings |= {"SERVICE_RECORDS_LAYOUT": layout}
+    surroundings |= {"SERVICE_RECORDS_LAYOUT": layout, "SERVICE_RECORDS_SYNC": sync}
     running = [
         Popen([*command, name, str(entries)], cwd=directory, env=surroundings, start_new_session=True)
         for name, command in zip(names, islice(commands(), len(names)), strict=True)
@@ -96,3 +106,12 @@ def await_first_entry(done: Path) -> None:
     while not (done.exists() and done.stat().st_size):
         assert time.monotonic() < deadline, f"{done.name}: the writer has written nothing"
         time.sleep(0.002)
+
+
+def failures(acknowledged: Iterable[str]) -> set[str]:
+    """Those of them that are failures: every 25th end of a writer."""
+    return {
+        said
+        for said in acknowledged
+        if said.endswith(" end") and int(said.split("-")[1].split()[0]) % 50 == 0
+    }

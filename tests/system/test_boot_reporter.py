@@ -13,9 +13,8 @@ import pytest
 from service_record.history.outcome import Run
 from service_record.reporter.cleanup import Tombstone
 from service_record.reporter.places import Places
-from tests.assisted_installation import CONTROL_PLANE_IGNITION, LOCAL_IGNITION, Claim, Host
-from tests.assisted_rules import AssistedRules
-from tests.assisted_server import AssistedServer, Silence
+from tests.assisted_installation import CONTROL_PLANE_IGNITION, LOCAL_IGNITION, Host
+from tests.assisted_server import AssistedServer, Silence, local_server
 from tests.system.reporter_host import TOKEN, ReporterHost
 from tests.system.unix_relay import relay
 
@@ -36,16 +35,13 @@ TOMBSTONE = {"lib/service-record", "lib/service-record/reporter.stopped"}
 
 @pytest.fixture
 def server() -> Iterator[AssistedServer]:
-    with AssistedServer(AssistedRules(auth_type="local")) as server:
+    with local_server() as server:
         yield server
 
 
 @pytest.fixture
 def installed(server: AssistedServer) -> Host:
-    """A host that the service waits for, and which has a token."""
-    host = server.rules.add_host(stage="Rebooting")
-    server.rules.tokens[TOKEN] = Claim(host.infra_env_id)
-    return host
+    return server.rules.expect(TOKEN)
 
 
 @contextmanager

@@ -19,9 +19,8 @@ from urllib.parse import unquote_to_bytes
 import pytest
 
 from service_record.history.outcome import Outcome
-from tests.assisted_installation import CONTROL_PLANE_IGNITION, LOCAL_IGNITION, Claim, Host
-from tests.assisted_rules import AssistedRules
-from tests.assisted_server import AssistedServer
+from tests.assisted_installation import CONTROL_PLANE_IGNITION, LOCAL_IGNITION, Host
+from tests.assisted_server import AssistedServer, local_server
 from tests.command_line import service_record
 from tests.standalone import can_be_built
 from tests.system.debian import DebianMachine, NoDebianError
@@ -172,10 +171,8 @@ def decoded(contents: dict[str, str]) -> bytes:
 
 @contextmanager
 def assisted() -> Iterator[tuple[AssistedServer, Host]]:
-    with AssistedServer(AssistedRules(auth_type="local")) as server:
-        host = server.rules.add_host(single_node=True, stage="Rebooting")
-        server.rules.tokens[TOKEN] = Claim(host.infra_env_id)
-        yield server, host
+    with local_server() as server:
+        yield server, server.rules.expect(TOKEN, single_node=True)
 
 
 @pytest.fixture

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.assisted_installation import LOCAL_IGNITION, Claim
-from tests.assisted_rules import AssistedRules
-from tests.assisted_server import AssistedServer
+from tests.assisted_installation import LOCAL_IGNITION
+from tests.assisted_server import local_server
 from tests.standalone import can_be_built
 from tests.system.reporter_host import TOKEN, ReporterHost
 from tests.system.unix_relay import relay
@@ -22,9 +21,8 @@ pytestmark = [
 
 
 def test_it_reports_a_boot_and_ships_within_the_sandbox_of_the_unit(tmp_path: Path, executable: Path) -> None:
-    with AssistedServer(AssistedRules(auth_type="local")) as server:
-        installed = server.rules.add_host(stage="Rebooting")
-        server.rules.tokens[TOKEN] = Claim(installed.infra_env_id)
+    with local_server() as server:
+        installed = server.rules.expect(TOKEN)
         host = ReporterHost(tmp_path, installed)
         shutil.copy(executable, tmp_path / "programs/service-record")
         host.machine.bash_service("bootkube", "record_service_stage_start pull-image; ls /no/such/image")

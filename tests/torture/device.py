@@ -23,7 +23,7 @@ from typing import Final
 from service_record.entry import Entry
 from service_record.layout import read_entries
 from tests.shell.scripts import ROOT
-from tests.shell.writers import acknowledged, prepare, writers
+from tests.shell.writers import acknowledged, failures, prepare, writers
 from tests.torture.tally import Tally, Until
 
 LAYOUTS: Final = ("lines", "array")
@@ -38,7 +38,9 @@ _NAME: Final = "service.json"
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """The device at some moment, and what was acknowledged before the last sync before it."""
+    """The device at some moment, and what has to be on it: what was acknowledged before the last sync, and
+    where services sync their failures themselves, those.
+    """
 
     image: Path
     synced: frozenset[str]
@@ -57,7 +59,7 @@ def cannot_mount() -> str | None:
     return None if tried.returncode == 0 else "no ext4 on a loop device"
 
 
-_MAKE: Final = f"truncate -s {_SIZE} disk; mkfs.ext4 -q -F -b 4096 disk; mkdir -p records;"
+_MAKE: Final = f"truncate -s {_SIZE} disk; mkfs.ext4 -q -F -b 1024 disk; mkdir -p records;"
 _MOUNT: Final = "mount -o loop,commit=1,%s disk records;"
 
 
@@ -72,14 +74,15 @@ def mounted(image: Path, place: Path, options: str = "loop") -> Iterator[Path]:
 
 
 def lost_in(
-    directory: Path, layout: str, options: str, chance: random.Random, until: Until
+    directory: Path, layout: str, options: str, chance: random.Random, until: Until, *, is_lasting: bool
 ) -> tuple[int, list[str]]:
     """Have services record on a new disk; how often it lost its power, and what was wrong."""
     subprocess.run(["sh", "-ec", _MAKE], cwd=directory, check=True)
     prepare(directory)
     names = [f"w{number}" for number in range(_WRITERS)]
     with mounted(directory / "disk", directory / "records", f"loop,commit=1,{options}") as live:
-        with writers(directory, names, _ENTRIES, layout, _LONGEST) as running:
+        sync = "ends" if is_lasting else ""
+        with writers(directory, names, _ENTRIES, layout, _LONGEST, sync=sync) as running:
             copies = list[Copy]()
             synced = frozenset[str]()
             while any(process.poll() is None for process in running) and not (copies and until.is_over):
@@ -87,7 +90,8 @@ def lost_in(
                 if chance.random() < 0.3:
                     synced = frozenset(acknowledged(directory))
                     _sync(live)
-                copy = _copied(directory, len(copies), synced)
+                lasting = failures(acknowledged(directory)) if is_lasting else set()
+                copy = _copied(directory, len(copies), synced | lasting)
                 if copy is not None:
                     copies.append(copy)
         final = {each.to_line() for each in _entries(live / _NAME)}
@@ -155,7 +159,7 @@ def main(layout: str, options: str, seconds: str, place: str) -> None:
     for number in range(1_000_000):
         directory = Path(place) / str(number)
         directory.mkdir()
-        more, wrong = lost_in(directory, layout, options, chance, until)
+        more, wrong = lost_in(directory, layout, options, chance, until, is_lasting=number % 2 == 0)
         cases, findings = cases + more, findings + wrong
         if until.is_over:
             break

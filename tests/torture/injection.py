@@ -10,6 +10,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -41,9 +42,19 @@ symlinkat sync_file_range syncfs truncate umask unlink unlinkat utimensat write 
 ON_FILES: Final = frozenset(_ON_FILES.split())
 """Calls on files and descriptors. Others do not fail for what a disk does; to kill at them is tried all the
 same.
-
-So is it at close(2), which strace cannot have fail as Linux does: there the descriptor is gone all the same.
 """
+CLOSE: Final = "close"
+"""Linux gives the descriptor back where it fails, too; where strace has it fail, it stays open. So it fails
+once at a time, because who waits for the end of a pipe that nobody closes waits for ever.
+"""
+CLOSE_ERRORS: Final = ("ENOSPC", "EIO", "EINTR")
+_BY_PYTHON: Final = """
+connect fallocate fchdir fchmod fchown fcntl fdatasync flock fstat fsync ftruncate newfstatat openat poll
+pread64 preadv pwrite64 pwritev pwritev2 read readv recvfrom recvmsg select sendfile sendmsg sendto write
+writev
+"""
+RETRIED: Final = {"shell": frozenset({"openat", "read"}), "python": frozenset(_BY_PYTHON.split())}
+"""Calls which bash and Python (PEP 475) themselves make again for as long as they are interrupted."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -55,16 +66,17 @@ class Fault:
     what: str
     """The name of an error, or KILL."""
     persistent: bool = False
+    is_retried: bool = False
+    """Whether who makes it tries again where it is interrupted: for ever would be no fault of theirs."""
 
     def __str__(self) -> str:
         return f"{self.what} at {self.call} {self.number}{'+' if self.persistent else ''}"
 
     @property
     def _following(self) -> str:
-        """To be interrupted is to try again, as bash and Python do: for ever would be no fault of theirs."""
         if not self.persistent:
             return ""
-        return f"..{self.number + _INTERRUPTIONS}" if self.what == "EINTR" else "+"
+        return f"..{self.number + _INTERRUPTIONS}" if self.what == "EINTR" and self.is_retried else "+"
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -95,11 +107,12 @@ def run_traced(
     trace: Path,
     options: Sequence[str] = (),
     *,
-    when_ready: Callable[[], object] = lambda: None,
+    when_ready: Callable[[int], object] = lambda _process: None,
 ) -> Ended:
     """Run a program under strace with these options, from when it is ready on.
 
-    It has to print `ready` then, and to go on when it gets a line. Raises TimeoutExpired when it hangs.
+    It has to print `ready` then, and to go on when it gets a line; `when_ready` is told its process id before
+    that. Raises TimeoutExpired when it hangs.
     """
     with Popen(
         command,
@@ -112,17 +125,24 @@ def run_traced(
     ) as program:
         assert program.stdout
         assert program.stdout.readline() == b"ready\n"
-        when_ready()
-        strace = [*_STRACE, str(trace), "-e", "signal=none", *options, "-p", str(program.pid)]
-        with Popen(strace, stdin=DEVNULL, stderr=PIPE) as tracer:
-            assert tracer.stderr
-            attached = tracer.stderr.readline()
-            assert b"attached" in attached, attached
+        when_ready(program.pid)
+        with attached(trace, options, program.pid):
             try:
                 said = b"".join(program.communicate(b"\n", timeout=_SECONDS))
             finally:
                 kill_group(program.pid)
     return Ended(program.returncode, said)
+
+
+@contextmanager
+def attached(trace: Path, options: Sequence[str], process: int) -> Iterator[None]:
+    """Meanwhile the process is under strace with these options. It has to be over, or killed, then."""
+    strace = [*_STRACE, str(trace), "-e", "signal=none", *options, "-p", str(process)]
+    with Popen(strace, stdin=DEVNULL, stderr=PIPE) as tracer:
+        assert tracer.stderr
+        said = tracer.stderr.readline()
+        assert b"attached" in said, said
+        yield
 
 
 @cache
@@ -152,14 +172,20 @@ def injected(trace: Path, fault: Fault) -> bool:
     return re.search(sign, trace.read_text()) is not None
 
 
-def faults_between(trace: Path) -> list[Fault]:
+def faults_between(trace: Path, retried: frozenset[str]) -> list[Fault]:
     """Every fault of every call between the marks, of the program and of those that it ran meanwhile."""
-    return [
-        Fault(call, number, what, persistent)
-        for call, number in sorted(set(_calls_between(trace)))
-        for what in ((*ERRORS, KILL) if call in ON_FILES else (KILL,))
-        for persistent in ((False,) if what == KILL else (False, True))
-    ]
+    calls = sorted(set(_calls_between(trace)))
+    return [fault for call, number in calls for fault in faults_of_call(call, number, retried)]
+
+
+def faults_of_call(call: str, number: int, retried: frozenset[str]) -> Iterator[Fault]:
+    """Every fault of a call; `retried` are those that are made again by who makes them."""
+    for what in ERRORS if call in ON_FILES else ():
+        yield Fault(call, number, what)
+        yield Fault(call, number, what, persistent=True, is_retried=call in retried)
+    for what in CLOSE_ERRORS if call == CLOSE else ():
+        yield Fault(call, number, what)
+    yield Fault(call, number, KILL)
 
 
 def _calls_between(trace: Path) -> Iterator[tuple[str, int]]:

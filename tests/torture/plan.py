@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 from hypothesis import HealthCheck, Verbosity, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
-from tests.torture import appending, device, power, reading, reporting, together
+from tests.torture import appending, cutting, device, power, reading, reporting, together
 from tests.torture.injection import cannot_trace
 from tests.torture.models import RecordedHost, ReportedHost
 from tests.torture.tally import Tally, Until
@@ -41,13 +41,17 @@ def _appending(append: appending.Append, seconds: float) -> list[Tally]:
 
 
 def _reporting(seconds: float) -> list[Tally]:
-    until = Until.after(seconds)
+    until, whole = Until.after(seconds * 7 / 8), Until.after(seconds)
     with reporting.rounds() as rounds:
-        return [reporting.tortured(rounds, until=until)]
+        return [reporting.tortured(rounds, until=until), reporting.cut_short(rounds, until=whole)]
 
 
-def _power(writer: str, layout: str, seconds: float) -> list[Tally]:
-    return [power.tortured(writer, layout, _LOSSES, Until.after(seconds))]
+def _cutting(append: appending.Append, seconds: float) -> list[Tally]:
+    return [cutting.tortured(append, until=Until.after(seconds))]
+
+
+def _power(writer: str, layout: str, is_lasting: bool, seconds: float) -> list[Tally]:
+    return [power.tortured(writer, layout, _LOSSES, Until.after(seconds), is_lasting=is_lasting)]
 
 
 def _device(layout: str, options: str, seconds: float) -> list[Tally]:
@@ -93,9 +97,11 @@ def _no_root() -> str | None:
 PARTS: Final = (
     *(Part(str(append), 6, partial(_appending, append), cannot_trace) for append in appending.APPENDS[:2]),
     *(Part(str(append), 14, partial(_appending, append), cannot_trace) for append in appending.APPENDS[2:]),
+    *(Part(cutting.name(append), 6, partial(_cutting, append), cannot_trace) for append in appending.APPENDS),
     Part("one round of the reporter", 60, _reporting, _no_root),
     *(
-        Part(f"power loss: {writer}, {layout}", 4, partial(_power, writer, layout), cannot_trace)
+        Part(f"power loss: {writer}, {layout}", 2, partial(_power, writer, layout, is_lasting), cannot_trace)
+        for is_lasting in (False, True)
         for writer in ("shell", "python")
         for layout in device.LAYOUTS
     ),

@@ -16,7 +16,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Final
 
-from service_record.entry import Entry
+from service_record.entry import Entry, Result
 from service_record.layout import read_entries
 from service_record.records import Records
 from tests.array_writers import put, record_of
@@ -61,16 +61,18 @@ for length in {_LENGTHS}:
     writer.append(Entry(timestamp=now, phase=Phase.STAGE_END, stage=stage, result=Result.FAILURE,
         error_message=message))
 """
-_OPTIONS: Final = ("-y", "-xx", "-e", "trace=write,pwrite64,lseek")
-_LINE: Final = re.compile(r"^(\d+) +(write|pwrite64|lseek)\((\d+)<([^>]*)>, (.*)\) += (\d+)")
+_UNFINISHED: Final = " <unfinished ...>"
+_OPTIONS: Final = ("-y", "-xx", "-e", "trace=write,pwrite64,lseek,fsync")
+_LINE: Final = re.compile(r"^(\d+) +(write|pwrite64|lseek|fsync)\((\d+)<([^>]*)>(?:, )?(.*)\) += (\d+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """What was written, and where."""
+    """What was written, and where; and whether all that was written before was on the disk by then."""
 
     offset: int
     data: bytes
+    is_synced: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,12 @@ class Recorded:
     name: str
     before: bytes
     writes: tuple[Write, ...]
+    is_lasting: bool
+    """Whether it was to sync the end of each run, and failures."""
+
+    def on_disk(self, last: int) -> int:
+        """How many of so many writes were on the disk for certain when the last of them was made."""
+        return max((number for number in range(last) if self.writes[number].is_synced), default=0)
 
     def contents(self) -> list[bytes]:
         """What the file holds before the first write, and after each."""
@@ -91,7 +99,7 @@ class Recorded:
         return all_of_it
 
 
-def recorded(writer: str, layout: str) -> Recorded:
+def recorded(writer: str, layout: str, *, is_lasting: bool = False) -> Recorded:
     """What such a service writes. Raises AssertionError where the writes do not come to its record."""
     with tempfile.TemporaryDirectory() as place:
         directory = Path(place)
@@ -105,13 +113,15 @@ def recorded(writer: str, layout: str) -> Recorded:
         variables = environment(directory)
         variables |= {"PATH": f"{directory}:{variables['PATH']}", "INVOCATION_ID": "1f" * 16}
         variables |= {"PYTHONPATH": str(ROOT), "SERVICE_RECORDS_LAYOUT": layout}
+        variables |= {"SERVICE_RECORDS_SYNC": "ends"} if is_lasting else {}
         before_ready = _BeforeReady(record)
         ended = run_traced(
             [program, "service"], directory, variables, directory / "trace", _OPTIONS, when_ready=before_ready
         )
         assert ended.said.count(b"\n") <= 1, ended
         writes = tuple(_writes(directory / "trace", record, len(before_ready.content)))
-        found = Recorded(f"{writer}, {layout}", before_ready.content, writes)
+        name = f"{writer}, {layout}{', synced' if is_lasting else ''}"
+        found = Recorded(name, before_ready.content, writes, is_lasting)
         assert found.contents()[-1] == record.read_bytes(), found.name
         return found
 
@@ -123,18 +133,22 @@ class _BeforeReady:
         self._record = record
         self.content = b""
 
-    def __call__(self) -> None:
+    def __call__(self, _process: int) -> None:
         self.content = self._record.read_bytes()
 
 
 def _writes(trace: Path, record: Path, size: int) -> Iterator[Write]:
     """Those to the record. Who has looked where it stands writes there; all others append."""
     standing = dict[tuple[str, str], int]()
-    for line in trace.read_text().splitlines():
+    is_synced = False
+    for line in _whole_lines(trace):
         found = _LINE.match(line)
         if found is None or bytes.fromhex(found[4].replace("\\x", "")) != bytes(record):
             continue
         process, call, descriptor, _, arguments, result = found.groups()
+        if call == "fsync":
+            is_synced = True
+            continue
         if call == "lseek":
             standing[process, descriptor] = int(result)
             continue
@@ -144,7 +158,21 @@ def _writes(trace: Path, record: Path, size: int) -> Iterator[Write]:
             int(rest.rpartition(", ")[2]) if call == "pwrite64" else standing.get((process, descriptor), size)
         )
         size = max(size, offset + len(data))
-        yield Write(offset, data)
+        yield Write(offset, data, is_synced)
+        is_synced = False
+
+
+def _whole_lines(trace: Path) -> Iterator[str]:
+    """Its lines; of a call that another process's came into, both halves as one."""
+    begun = dict[str, str]()
+    for line in trace.read_text().splitlines():
+        process, _, text = line.partition(" ")
+        if line.endswith(_UNFINISHED):
+            begun[process] = line.removesuffix(_UNFINISHED)
+        elif text.lstrip().startswith("<... ") and process in begun:
+            yield begun.pop(process) + text.partition(" resumed>")[2]
+        else:
+            yield line
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,13 +181,13 @@ class Loss:
 
     number: int
 
-    def applied(self, contents: list[bytes]) -> bytes:
-        """Each unit of so many bytes in any version; or, every other time, all of them up to one moment, and
-        one write that was cut off in its midst.
+    def applied(self, found: Recorded, contents: list[bytes]) -> tuple[int, bytes]:
+        """While which write power is lost, and what is left: each unit of so many bytes in any version that
+        it had since the disk was synced.
         """
         chance = random.Random(self.number)
         last = chance.randrange(1, len(contents))
-        first = chance.randrange(last)  # what was before is on the disk
+        first = chance.randrange(found.on_disk(last), last)  # what was before is on the disk
         versions = contents[first : last + 1]
         unit = chance.choice((SECTOR, SECTOR, PAGE))
         length = len(chance.choice((versions[-1], chance.choice(versions))))
@@ -168,14 +196,25 @@ class Loss:
         for begin in range(0, length, unit):
             of = versions[-1] if chance.random() > weight else chance.choice(versions)
             pieces.append(of[begin : begin + unit].ljust(min(unit, length - begin), b"\0"))
-        return b"".join(pieces)
+        return last, b"".join(pieces)
+
+
+def _lasting(content: bytes) -> list[Entry]:
+    """The entries in it that a service which syncs has on the disk when it goes on."""
+    return [each for each in _entries(content) if each.result is Result.FAILURE]
+
+
+def _entries(content: bytes) -> list[Entry]:
+    return [piece for piece in read_entries(BytesIO(content)) if isinstance(piece, Entry)]
 
 
 def judged(found: Recorded, contents: list[bytes], written: list[Entry], loss: Loss) -> list[str]:
     """What is wrong with what such a loss leaves."""
-    content = loss.applied(contents)
-    entries = [piece for piece in read_entries(BytesIO(content)) if isinstance(piece, Entry)]
+    last, content = loss.applied(found, contents)
+    entries = _entries(content)
     wrong = []
+    if found.is_lasting and not all(each in entries for each in _lasting(contents[last - 1])):
+        wrong.append("a failure is gone that the service had waited for")
     if entries[: len(BEFORE)] != BEFORE:
         wrong.append("an entry that was on the disk is gone")
     order = iter(written)
@@ -192,8 +231,7 @@ def _follow_up(content: bytes, entries: list[Entry]) -> list[str]:
         last = entry("service start", 100, recorder="python/0.1.0")
         if not Records(Path(place) / "records").writer("service").append(last):
             return ["the next writer could not write"]
-        pieces = read_entries(BytesIO(record_of(Path(place)).read_bytes()))
-        after = [piece for piece in pieces if isinstance(piece, Entry)]
+        after = _entries(record_of(Path(place)).read_bytes())
         if after != [*entries, last]:
             odd = [
                 each for each in (*entries, last, *after) if each not in after or each not in (*entries, last)
@@ -202,14 +240,16 @@ def _follow_up(content: bytes, entries: list[Entry]) -> list[str]:
     return []
 
 
-def tortured(writer: str, layout: str, most: int, until: Until | None = None) -> Tally:
+def tortured(
+    writer: str, layout: str, most: int, until: Until | None = None, *, is_lasting: bool = False
+) -> Tally:
     """So many losses of power, the same in each run, as far as there is time."""
-    found = recorded(writer, layout)
+    found = recorded(writer, layout, is_lasting=is_lasting)
     contents = found.contents()
-    written = [piece for piece in read_entries(BytesIO(contents[-1])) if isinstance(piece, Entry)]
+    written = _entries(contents[-1])
     tried, findings = 0, list[str]()
     for number in while_time_lasts(range(most), until):
         tried += 1
         findings += judged(found, contents, written, Loss(number))
-    target = f"power loss: {writer}, {layout}"
+    target = f"power loss: {found.name}"
     return Tally(target=target, promises=(2,), cases=tried, all_cases=tried, findings=tuple(findings))

@@ -7,34 +7,50 @@ and the next round makes it good: every fact is told once, the bundle is shipped
 
 import os
 import re
-import subprocess
-import sys
+import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
+from subprocess import TimeoutExpired
+from threading import local
 from typing import Final
 
 from tests.assisted_installation import LOCAL_IGNITION, Claim
 from tests.assisted_rules import AssistedRules
 from tests.assisted_server import AssistedServer
-from tests.command_line import Answer
-from tests.programs import REPOSITORY as ROOT
 from tests.reporting_host import TOKEN, ReportingHost
-from tests.torture.injection import ERRORS, KILL, ON_FILES, Fault, injected
-from tests.torture.tally import Tally, Until, at_once, shuffled
+from tests.torture.injection import (
+    CLOSE,
+    ERRORS,
+    KILL,
+    ON_FILES,
+    RETRIED,
+    Fault,
+    attached,
+    faults_of_call,
+    injected,
+)
+from tests.torture.preloaded import Preloaded, Ran, Run, preloaded
+from tests.torture.tally import Tally, Until, at_once, sample, shuffled
 
 _GOOD: Final = 0
-_KILLED: Final = (-9, 137)
+_KILLED: Final = -9
+_UPTIME: Final = 60
+_PATIENCE: Final = 5.0
+"""Seconds, of the service with a request of which no more comes."""
 _LINE: Final = re.compile(r"^(\d+) +([a-z]\w*)\((.*)")
 _ABOUT: Final = re.compile(r'<(?:/|TCP|socket)[^>]*|"/[^"]*')
 _VARYING: Final = re.compile(r"[\d:]{3,}.*")
-_ITSELF: Final = ("site-packages", str(ROOT), sys.prefix)
-"""The reporter's own program: where it cannot be loaded there is no round, and no end of it to judge."""
-_STRACE: Final = ("strace", "-f", "-qq", "-s", "256", "-e", "signal=none", "-o")
+_SIZES: Final = (*range(1024), *range(1024, 16384, 128))
+"""In bytes, at which writes are cut short: each of those of the state, and some of those of a bundle."""
+_PROGRAMS: Final = {"systemctl": "true", "journalctl": "echo", "ip": "echo"}
+"""The only ones of a host. They say nothing, or what they were asked: those of this machine make many more
+calls than the round, and it is not they who are tortured.
+"""
 
 
 def cannot_report() -> str | None:
@@ -43,18 +59,24 @@ def cannot_report() -> str | None:
 
 
 class Rounds:
-    """Rounds of hosts of one service, each host in a directory of its own.
+    """Rounds of hosts of one service, each host in a directory of its own."""
 
-    Python's compiled modules are in `cache`, all of them: so each round makes the same calls.
-    """
-
-    def __init__(self, server: AssistedServer, cache: Path) -> None:
+    def __init__(self, server: AssistedServer, opened: ExitStack) -> None:
         self.server = server
-        self._variables = {"PYTHONHASHSEED": "0", "PYTHONPYCACHEPREFIX": str(cache)}
-        with self.host() as host:
-            answer = host.report()
-            assert answer.status == _GOOD, answer
-        self._variables["PYTHONDONTWRITEBYTECODE"] = "1"
+        self._opened = opened
+        self._here = local()
+
+    @property
+    def _program(self) -> Preloaded:
+        """One for each thread."""
+        known: Preloaded | None = getattr(self._here, "program", None)
+        if known is None or not known.is_usable:
+            program: Preloaded = self._opened.enter_context(preloaded())
+            with self.host() as host:
+                ran = program.run(replace(_run(host), is_first=True))
+                assert ran.status == _GOOD, ran
+            known = self._here.program = program
+        return known
 
     @contextmanager
     def host(self) -> Iterator[ReportingHost]:
@@ -65,17 +87,30 @@ class Rounds:
         with tempfile.TemporaryDirectory() as place:
             host = ReportingHost(Path(place) / "host", installed, self.server.url)
             host.write("/etc/service-record/token", token)
-            host.variables |= self._variables
+            host.places.at("/bin").mkdir()
+            for name, program in _PROGRAMS.items():
+                host.places.at(f"/bin/{name}").symlink_to(str(shutil.which(program)))
             host.fail()
             yield host
+
+    def _round(
+        self, host: ReportingHost, options: tuple[str, ...] | None = None, file_size: int | None = None
+    ) -> Ran:
+        """One round; with options, under strace. The token is in nothing that it says."""
+        run = replace(_run(host), file_size=file_size)
+        if options is None:
+            ran = self._program.run(run)
+        else:
+            ran = self._program.run(run, partial(attached, _trace(host), options))
+        assert TOKEN not in ran.said
+        return ran
 
     @cached_property
     def _calls(self) -> tuple["_Call", ...]:
         with self.host() as host:
-            trace = host.places.root.parent / "trace"
-            answer = host.report(before=(*_STRACE, str(trace), "-y"))
-            assert answer.status == _GOOD, answer
-            return tuple(dict.fromkeys(_calls(trace, str(host.places.root))))
+            ran = self._round(host, ("-y",))
+            assert ran.status == _GOOD, ran
+            return tuple(dict.fromkeys(_calls(_trace(host), str(host.places.root))))
 
     def faults(self, about: str = "") -> list[Fault]:
         """All there are, as one round without any shows them; first one of each call on each file, then its
@@ -89,23 +124,34 @@ class Rounds:
     def judged(self, fault: Fault) -> tuple[bool, list[str]]:
         """Whether the fault came about, and what is wrong after it."""
         with self.host() as host:
-            trace = host.places.root.parent / "trace"
             before = _records(host)
-            options = (*_STRACE, str(trace), "--seccomp-bpf", *fault.options)
             try:
-                faulty = host.report(before=options)
-            except subprocess.TimeoutExpired:
+                faulty = self._round(host, fault.options)
+            except TimeoutExpired:
                 return True, [f"reporter round, {fault}: it does not end"]
-            wrong = [*_ended_badly(faulty, fault)]
+            wrong = [*_ended_badly(faulty, may_be_killed=fault.what == KILL)]
             if _records(host) != before:
                 wrong.append("the host's records have changed")
-            wrong += self._not_made_good(host, fault)
-            return injected(trace, fault), [f"reporter round, {fault}: {each}" for each in wrong]
+            wrong += self._not_made_good(host)
+            return injected(_trace(host), fault), [f"reporter round, {fault}: {each}" for each in wrong]
 
-    def _not_made_good(self, host: ReportingHost, fault: Fault) -> Iterator[str]:
-        answer = host.report()
-        if answer.status != _GOOD:
-            yield f"the next round ended with {answer.status}: {answer.err[-200:]}"
+    def judged_when_cut(self, size: int) -> tuple[bool, list[str]]:
+        """What is wrong after a round in which no file could be written to beyond so many bytes."""
+        with self.host() as host:
+            before = _records(host)
+            try:
+                wrong = [*_ended_badly(self._round(host, file_size=size))]
+            except TimeoutExpired:
+                return True, [f"reporter round, files cut at {size}: it does not end"]
+            if _records(host) != before:
+                wrong.append("the host's records have changed")
+            wrong += self._not_made_good(host)
+            return True, [f"reporter round, files cut at {size}: {each}" for each in wrong]
+
+    def _not_made_good(self, host: ReportingHost) -> Iterator[str]:
+        next_one = self._round(host)
+        if next_one.status != _GOOD:
+            yield f"the next round ended with {next_one.status}: {next_one.said[-200:]}"
         events = [event for event in self.server.rules.events if event.host_id == host.installed.id]
         told = sum(LOCAL_IGNITION in event.message for event in events)
         if told != 1:
@@ -115,7 +161,7 @@ class Rounds:
             yield f"the bundle was shipped {shipped} times"
         if any(host.places.work_directory.glob("*")):
             yield "something was left of the work"
-        if host.spooled() and fault.call != "unlink":  # else it goes with the directory
+        if host.spooled():
             yield "something was left in the spool"
         left = [name for name in host.files() if name.endswith((".new", ".part"))]
         if left:
@@ -133,46 +179,54 @@ class _Call:
 
 def _faults(calls: Iterable[_Call]) -> Iterator[Fault]:
     for call in calls:
-        for what in ERRORS:
-            yield Fault(call.name, call.number, what)
-            yield Fault(call.name, call.number, what, persistent=True)
-        yield Fault(call.name, call.number, KILL)
+        yield from faults_of_call(call.name, call.number, RETRIED["python"])
 
 
 def _calls(trace: Path, root: str) -> Iterator[_Call]:
     """The calls on files below the root and on connections, of the process that reports."""
-    counted: Counter[tuple[str, str]] = Counter()
+    counted = Counter[str]()
     found = [line.groups() for line in map(_LINE.match, trace.read_text().splitlines()) if line]
-    reporter = next(process for process, _, arguments in found if "reporter.toml" in arguments)
+    reporter = found[0][0]
     for process, name, arguments in found:
-        counted[process, name] += 1
+        if process != reporter:
+            continue
+        counted[name] += 1
         # Of the root itself only the command line asks.
         about = [
             on for on in _ABOUT.findall(arguments) if f"{root}/" in on or on.startswith(("<TCP", "<socket"))
         ]
-        if about and process == reporter and name in ON_FILES:
-            yield _Call(name, counted[process, name], _VARYING.sub("", about[0].replace(root, "")))
+        if about and (name in ON_FILES or name == CLOSE):
+            yield _Call(name, counted[name], _VARYING.sub("", about[0].replace(root, "")))
+
+
+def _run(host: ReportingHost) -> Run:
+    variables = host.environment() | {"PATH": str(host.places.at("/bin"))}
+    return Run(("report", "--root", str(host.places.root)), variables, _UPTIME)
+
+
+def _trace(host: ReportingHost) -> Path:
+    return host.places.root.parent / "trace"
 
 
 def _records(host: ReportingHost) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in host.places.records.iterdir()}
 
 
-def _ended_badly(answer: Answer, fault: Fault) -> Iterator[str]:
-    is_itself = any(path in answer.err for path in _ITSELF) or (fault.persistent and "read" in fault.call)
-    if (fault.what == KILL and answer.status in _KILLED) or is_itself:
+def _ended_badly(ran: Ran, *, may_be_killed: bool = False) -> Iterator[str]:
+    if may_be_killed and ran.status == _KILLED:
         return
-    if answer.status != _GOOD:
-        yield f"it ended with {answer.status}: {answer.err[-300:]}"
-    if "Traceback" in answer.err:
-        yield f"a traceback: {answer.err[-300:]}"
+    if ran.status != _GOOD:
+        yield f"it ended with {ran.status}: {ran.said[-300:]}"
+    if "Traceback" in ran.said:
+        yield f"a traceback: {ran.said[-300:]}"
 
 
 @contextmanager
 def rounds() -> Iterator[Rounds]:
     """With a service on loopback."""
-    with AssistedServer(AssistedRules(auth_type="local")) as server, tempfile.TemporaryDirectory() as cache:
-        yield Rounds(server, Path(cache))
+    with ExitStack() as opened:
+        server = opened.enter_context(AssistedServer(AssistedRules(auth_type="local"), patience=_PATIENCE))
+        yield Rounds(server, opened)
 
 
 def tortured(of: Rounds, most: int | None = None, until: Until | None = None) -> Tally:
@@ -189,5 +243,20 @@ def tortured(of: Rounds, most: int | None = None, until: Until | None = None) ->
         faults=2 * len(ERRORS) + 1,
         cases=cases,
         all_cases=len(faults),
+        findings=tuple(findings),
+    )
+
+
+def cut_short(of: Rounds, most: int | None = None, until: Until | None = None) -> Tally:
+    """Rounds in which writes are cut short, of sizes in an order of their own; see `tortured`."""
+    cases, findings = 0, list[str]()
+    for _, wrong in at_once(of.judged_when_cut, sample(_SIZES, most), until):
+        cases += 1
+        findings += wrong
+    return Tally(
+        target="one round of the reporter, cut short",
+        promises=(6, 7),
+        cases=cases,
+        all_cases=len(_SIZES),
         findings=tuple(findings),
     )

@@ -11,7 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service_record.collector.api.answers import Problem, answer
-from service_record.collector.api.operations import ANYBODY, OPERATIONS, AgentError, Operation
+from service_record.collector.api.operation import ANYBODY, AgentError, Operation
+from service_record.collector.api.operations import OPERATIONS
 from service_record.collector.api.serving import reader
 from service_record.version import __version__
 

@@ -1,131 +1,33 @@
 """What the collector can be asked over HTTP: the one table of which its OpenAPI document is made."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-import msgspec
-
-from service_record.collector.access import Kind
 from service_record.collector.api import administration, bundles, enrolment, hosts, records, steps
-from service_record.collector.api.assisted import BASE
+from service_record.collector.api.assisted_operations import ASSISTED
+from service_record.collector.api.operation import (
+    ADMINISTRATORS,
+    ANYBODY,
+    BYTES,
+    HOSTS,
+    OBJECT,
+    READERS,
+    STRING,
+    TEXT,
+    Enrolment,
+    HostFields,
+    NewBuild,
+    NewToken,
+    Operation,
+    StepReport,
+    Update,
+)
 from service_record.collector.learnt import Statistics
 from service_record.collector.store.hosts import HostDetail
 
-TEXT: Final = "text/plain"
-BYTES: Final = "application/octet-stream"
-ANYBODY: Final = "anybody"
-HOSTS: Final = "host, group, admin"
-READERS: Final = "reader, admin"
-ADMINISTRATORS: Final = "admin"
-
-Schema = Mapping[str, Any]
-_TEXT: Final = {"type": "string"}
 _NUMBER: Final = {"type": "integer"}
-
-
-class StepReport(msgspec.Struct, omit_defaults=True):
-    """A step as a template reports it. All but `name` or `label` may be left out, and more may be there."""
-
-    name: str
-    label: str = ""
-    priority: int = 0
-    status: str = ""
-    """`init`, `done`, `failed`; nothing, or anything else, is that it happened."""
-    logs: str = ""
-    percentage: float | None = None
-    action: str = ""
-    time: str = ""
-    """RFC 3339, or seconds since 1970."""
-    boot: str = ""
-    build: str = ""
-    group: str = ""
-    release: str = ""
-
-
-class Update(msgspec.Struct, omit_defaults=True):
-    """The body that the RFC's thread has in use; `name` is the host's."""
-
-    name: str
-    status: str = ""
-    percentage: str = ""
-    action: str = ""
-    datacenter_name: str = ""
-
-
-class NewToken(msgspec.Struct, omit_defaults=True):
-    """A token to make."""
-
-    kind: Kind
-    scope: str = ""
-    name: str = ""
-    expires: str = ""
-    """As `30d`, or `never`."""
-
-
-class HostFields(msgspec.Struct, omit_defaults=True):
-    """What an administrator says of a host; `id`, `cluster_id`: which of an assisted-service it is."""
-
-    group: str = ""
-    release: str = ""
-    id: str = ""
-    cluster_id: str = ""
-    infra_env_id: str = ""
-    role: str = ""
-    bootstrap: bool = False
-    single_node: bool = False
-
-
-class NewBuild(msgspec.Struct, omit_defaults=True):
-    """A build to begin."""
-
-    build: str = ""
-    action: str = ""
-
-
-class Enrolment(msgspec.Struct, omit_defaults=True):
-    """Who wants a token."""
-
-    host: str
-    group: str = ""
-
-
-class AgentError(msgspec.Struct):
-    """A refusal in the form of the assisted-service's handlers."""
-
-    code: str
-    href: str
-    id: int
-    kind: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
-    """A method of a path."""
-
-    method: str
-    path: str
-    summary: str
-    who: str
-    """The kinds of tokens that it is for, or ANYBODY."""
-    answers: Mapping[int, Any]
-    """Status -> the type of the JSON, a media type, several of them, or None where there is no body."""
-    body: Any = None
-    """The type of the JSON, or a media type."""
-    is_form: bool = False
-    """Whether the body may be a form, too."""
-    query: Mapping[str, Schema] = field(default_factory=dict)
-    refusals: tuple[int, ...] = ()
-    """Statuses besides those that all have."""
-    problem: str = "Problem"
-    """The component that a refusal is."""
-
-
 _HOST: Final = "/api/v1/hosts/{host}"
-_REPEATED: Final = {"type": "array", "items": _TEXT}
-_JSON_OBJECT: Final = {"type": "object"}
-_STEP_QUERY: Final = dict.fromkeys(StepReport.__struct_fields__, _TEXT)
+_REPEATED: Final = {"type": "array", "items": STRING}
+_STEP_QUERY: Final = dict.fromkeys(StepReport.__struct_fields__, STRING)
 
 OPERATIONS: Final = (
     Operation(
@@ -144,7 +46,7 @@ OPERATIONS: Final = (
         path="/api/v1/openapi.json",
         summary="This document.",
         who=READERS,
-        answers={200: _JSON_OBJECT},
+        answers={200: OBJECT},
     ),
     Operation(
         method="POST",
@@ -324,54 +226,5 @@ OPERATIONS: Final = (
         query={"limit": _NUMBER, "before": _NUMBER},
         answers={200: administration.Audit},
     ),
-    Operation(
-        method="GET",
-        path=f"{BASE}/clusters/{{cluster_id}}/hosts",
-        summary="As the assisted-service: the hosts of a cluster.",
-        who=f"{HOSTS}, reader",
-        query={"role": _TEXT, "status": _TEXT},
-        answers={200: {"type": "array", "items": _JSON_OBJECT}},
-        problem="AgentError",
-    ),
-    Operation(
-        method="PUT",
-        path=f"{BASE}/infra-envs/{{infra_env_id}}/hosts/{{host_id}}/progress",
-        summary="As the assisted-service: the stage of a host.",
-        who=HOSTS,
-        body=_JSON_OBJECT,
-        answers={200: None},
-        refusals=(404, 409),
-        problem="AgentError",
-    ),
-    Operation(
-        method="PUT",
-        path=f"{BASE}/infra-envs/{{infra_env_id}}/hosts/{{host_id}}/logs-progress",
-        summary="As the assisted-service: how far the logs of a host have come.",
-        who=HOSTS,
-        body=_JSON_OBJECT,
-        answers={204: None},
-        refusals=(404, 409),
-        problem="AgentError",
-    ),
-    Operation(
-        method="POST",
-        path=f"{BASE}/events",
-        summary="As the assisted-service: an event of a host.",
-        who=HOSTS,
-        body=_JSON_OBJECT,
-        answers={201: None},
-        refusals=(404, 409),
-        problem="AgentError",
-    ),
-    Operation(
-        method="POST",
-        path=f"{BASE}/clusters/{{cluster_id}}/logs",
-        summary="As the assisted-service: the logs of a host, a bundle.",
-        who=HOSTS,
-        body="multipart/form-data",
-        query={"logs_type": _TEXT, "host_id": _TEXT},
-        answers={204: None},
-        refusals=(404, 409, 507),
-        problem="AgentError",
-    ),
+    *ASSISTED,
 )

@@ -114,7 +114,7 @@ async def post_records(request: Request) -> Response:
         )
         told.headers["Content-Type"] = "application/problem+json"
         return told
-    collector.judge.wake(host_id)
+    collector.judge.tell(host_id)
     return answer(Kept(host, tuple(map(_held, held))))
 
 

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, insert, select, update
 from service_record.collector.access import Forbidden, Grant
 from service_record.collector.assisted.rules import Event, Installation, Mapped, Refused
 from service_record.collector.steps import LONGEST_LOGS, Status, Step, label_of
+from service_record.collector.store.administration import begin_build
 from service_record.collector.store.arrivals import Arrival, arrive, known
 from service_record.collector.store.reports import Report, record_steps
 from service_record.collector.store.schema import events, hosts, installations
@@ -85,6 +86,8 @@ def register(connection: Connection, arrival: Arrival, cluster_id: str) -> None:
     host = arrive(connection, arrival)
     mapped = Mapped(id=arrival.host, cluster_id=cluster_id)
     installation = put(connection, host.id, mapped, arrival.at)
+    if before is not None:  # also where the host was in that cluster earlier
+        begin_build(connection, arrival.host, cluster_id, _ACTION, arrival.at)
     build = cluster_id if before is not None or not host.build else ""
     _report(connection, arrival, installation, build)
 

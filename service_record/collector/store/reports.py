@@ -1,21 +1,30 @@
 """Steps as they come, written down many at once: the steps, and how far the build of each host has come."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from service_record.collector.access import Forbidden, Grant
 from service_record.collector.progress import Ended, Progress, advance, begins_build, ended, first
 from service_record.collector.steps import Step
+from service_record.collector.store.earlier import earlier_build
+from service_record.collector.store.report_rows import (
+    TELL_OF_HOST,
+    UPDATE_BUILD,
+    UPDATE_EARLIER_BUILD,
+    UPDATE_HOST,
+    build_change,
+    build_row,
+    duration_row,
+    host_change,
+    new_host,
+    step_row,
+)
 from service_record.collector.store.schema import builds, counters, durations, hosts, steps
-from service_record.diagnosis.signature import signature
-
-_LONGEST_MESSAGE: Final = 500
-"""Characters of what a fleet's table says of a host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +54,13 @@ class _Host:
     row: Any
     progress: Progress | None
     last: Report | None = None
-    revision: int = 0
-    new_builds: list[Progress] = field(default_factory=list)
+    """The latest of its present build."""
+    left: list[Progress] = field(default_factory=list)
+    """Builds that were the present one before."""
+    new_builds: list[dict[str, Any]] = field(default_factory=list)
+    """Rows."""
+    late: dict[int, float] = field(default_factory=dict)
+    """Earlier build -> when it was heard of."""
 
 
 def record_steps(connection: Connection, reports: Sequence[Report], /) -> Sequence[Accepted | Exception]:
@@ -61,14 +75,13 @@ def record_steps(connection: Connection, reports: Sequence[Report], /) -> Sequen
         if host is None or not report.grant.may_write(report.host, host.row.group):
             results.append(Forbidden(f"this token may not write for {report.host}"))
             continue
-        finished = _advance(host, report)
+        build, finished = _take(connection, host, report)
         number += 1
-        build = host.progress.number if host.progress else 0
-        rows.append(_step_row(number, host.row.id, build, report))
-        ends.extend(_duration_row(host, build, report, finish) for finish in finished)
+        step, now = report.step, report.received_at
+        rows.append(step_row(number, host.row.id, build, step, now, notes=_notes(host, build)))
+        ends.extend(duration_row(host.row, build, step.release, finish, now) for finish in finished)
         results.append(Accepted(number, build))
-    touched = [host for host in found.values() if host.last is not None]
-    _write(connection, touched, rows, ends)
+    _write(connection, found.values(), rows, ends)
     return results
 
 
@@ -96,13 +109,8 @@ def _may_begin(report: Report) -> bool:
 
 
 def _new_host(report: Report) -> dict[str, Any]:
-    return {
-        "name": report.host,
-        "group": report.grant.group_of_new_host(report.step.group),
-        "release": report.step.release,
-        "first_seen": report.received_at,
-        "last_seen": report.received_at,
-    }
+    step = report.step
+    return new_host(report.host, report.grant.group_of_new_host(step.group), step.release, report.received_at)
 
 
 def _first_number(connection: Connection, count: int) -> int:
@@ -112,56 +120,40 @@ def _first_number(connection: Connection, count: int) -> int:
     return latest - count + 1
 
 
-def _advance(host: _Host, report: Report) -> tuple[Ended, ...]:
-    """Take a report in; what it ended."""
+def _take(connection: Connection, host: _Host, report: Report) -> tuple[int, tuple[Ended, ...]]:
+    """Take a report in: the build that it is of, and what it ended there."""
     step, now = report.step, report.received_at
-    if host.progress is None or begins_build(host.progress, step, now):
-        host.progress = first(step, (host.progress.number if host.progress else 0) + 1, now)
-        host.new_builds.append(host.progress)
-    finished = ended(host.progress, step, now)
-    host.progress = advance(host.progress, step, now, is_last=report.is_last)
+    present = host.progress
+    if present is None:
+        host.progress = present = _begin(host, report, 1)
+    elif (is_new := begins_build(present, step, now)) or (step.build and not present.key):
+        earlier = earlier_build(connection, host.row.id, (*host.left, present), step, now)
+        if earlier is not None:
+            host.late[earlier] = now
+            return earlier, ended(first(step, earlier, now), step, now)
+        if is_new:
+            host.left.append(present)
+            present = _begin(host, report, present.number + 1)
+    finished = ended(present, step, now)
+    host.progress = advance(present, step, now, is_last=report.is_last)
     host.last = report
-    return finished
+    return present.number, finished
 
 
-def _step_row(number: int, host_id: int, build: int, report: Report) -> dict[str, Any]:
-    step = report.step
-    return {
-        "id": number,
-        "host_id": host_id,
-        "build": build,
-        "label": step.label,
-        "name": step.name,
-        "status": step.status.value,
-        "priority": step.priority,
-        "percentage": step.percentage,
-        "action": step.action,
-        "logs": step.logs,
-        "notes": "\n".join(step.notes),
-        "boot_id": step.boot_id,
-        "host_time": step.time,
-        "received_at": report.received_at,
-        "is_known": step.is_known,
-    }
+def _begin(host: _Host, report: Report, number: int) -> Progress:
+    progress = first(report.step, number, report.received_at)
+    host.new_builds.append(build_row(host.row.id, progress, report.step.release))
+    return progress
 
 
-def _duration_row(host: _Host, build: int, report: Report, finish: Ended) -> dict[str, Any]:
-    return {
-        "host_id": host.row.id,
-        "build": build,
-        "label": finish.label,
-        "group": host.row.group,
-        "release": report.step.release or host.row.release,
-        "seconds": finish.seconds,
-        "status": finish.status.value,
-        "signature": signature(finish.logs) if finish.status == "failed" else "",
-        "ended_at": report.received_at,
-    }
+def _notes(host: _Host, build: int) -> tuple[str, ...]:
+    latest = host.progress.number if host.progress else build
+    return () if build == latest else (f"it came when build {latest} had begun",)
 
 
 def _write(
     connection: Connection,
-    touched: Sequence[_Host],
+    found: Iterable[_Host],
     step_rows: list[dict[str, Any]],
     duration_rows: list[dict[str, Any]],
 ) -> None:
@@ -169,85 +161,22 @@ def _write(
         connection.execute(insert(steps), step_rows)
     if duration_rows:
         connection.execute(insert(durations), duration_rows)
-    if not touched:
-        return
-    if new := [_build_row(host, progress) for host in touched for progress in host.new_builds]:
-        connection.execute(insert(builds), new)
-    connection.execute(_UPDATE_HOST, [_host_row(host) for host in touched])
-    connection.execute(_UPDATE_BUILD, [_build_update(host) for host in touched])
-
-
-def _build_row(host: _Host, progress: Progress) -> dict[str, Any]:
-    return {
-        "host_id": host.row.id,
-        "number": progress.number,
-        "key": progress.key,
-        "action": progress.action,
-        "release": host.last.step.release if host.last else "",
-        "started_at": progress.started_at,
-        "updated_at": progress.started_at,
-    }
-
-
-def _host_row(host: _Host) -> dict[str, Any]:
-    progress, report = host.progress, host.last
-    assert progress is not None  # noqa: S101  # a host that was touched has one
-    assert report is not None  # noqa: S101
-    said = report.step.name if not report.step.logs else f"{report.step.name}: {report.step.logs}"
-    return {
-        "of": host.row.id,
-        "last_seen": report.received_at,
-        "release": report.step.release or host.row.release,
-        "build": progress.number,
-        "action": progress.action,
-        "percentage": progress.percentage,
-        "message": said[:_LONGEST_MESSAGE],
-        "started_at": progress.started_at,
-        "updated_at": progress.updated_at,
-        "ended_at": progress.ended_at,
-        "progress": msgspec.json.encode(progress),
-    }
-
-
-def _build_update(host: _Host) -> dict[str, Any]:
-    progress = host.progress
-    assert progress is not None  # noqa: S101
-    return {
-        "of": host.row.id,
-        "in": progress.number,
-        "action": progress.action,
-        "key": progress.key,
-        "updated_at": progress.updated_at,
-        "ended_at": progress.ended_at,
-    }
-
-
-def _columns(*names: str) -> Callable[[], dict[str, Any]]:
-    return lambda: {name: bindparam(name) for name in names}
-
-
-_UPDATE_HOST: Final = (
-    update(hosts)
-    .where(hosts.c.id == bindparam("of"))
-    .values(
-        **_columns(
-            "last_seen",
-            "release",
-            "build",
-            "action",
-            "percentage",
-            "message",
-            "started_at",
-            "updated_at",
-            "ended_at",
-            "progress",
-        )(),
-        due_at=0.0,  # judged again at once
-        revision=hosts.c.revision + 1,
-    )
-)
-_UPDATE_BUILD: Final = (
-    update(builds)
-    .where(builds.c.host_id == bindparam("of"), builds.c.number == bindparam("in"))
-    .values(**_columns("action", "key", "updated_at", "ended_at")())
-)
+    new_builds: list[dict[str, Any]] = []
+    changed_hosts: list[dict[str, Any]] = []
+    changed_builds: list[dict[str, Any]] = []
+    late: list[dict[str, Any]] = []
+    for host in found:
+        new_builds += host.new_builds
+        if host.progress is not None and host.last is not None:
+            step, now = host.last.step, host.last.received_at
+            changed_hosts.append(host_change(host.row, host.progress, step, now))
+            changed_builds += (build_change(host.row.id, build) for build in (*host.left, host.progress))
+        late += ({"of": host.row.id, "in": build, "updated_at": at} for build, at in host.late.items())
+    if new_builds:
+        connection.execute(insert(builds), new_builds)
+    if changed_hosts:
+        connection.execute(UPDATE_HOST, changed_hosts)
+        connection.execute(UPDATE_BUILD, changed_builds)
+    if late:
+        connection.execute(UPDATE_EARLIER_BUILD, late)
+        connection.execute(TELL_OF_HOST, [{"of": host_id} for host_id in {row["of"] for row in late}])

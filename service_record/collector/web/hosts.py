@@ -24,9 +24,10 @@ from service_record.collector.store.hosts import (
     logs_of,
 )
 from service_record.collector.web.analyses import Analyses, AnalysisSeen
+from service_record.collector.web.bars import service_rows
 from service_record.collector.web.fleet import digest
 from service_record.collector.web.pages import page, render
-from service_record.collector.web.timeline import Timeline, service_rows, timeline
+from service_record.collector.web.timeline import Timeline, timeline
 
 _LARGEST_ID: Final = 2**63 - 1
 

@@ -11,6 +11,7 @@ from service_record.reporter.policy.moment import asks, is_due
 from service_record.reporter.policy.plan import Fact, Plan, Result, Shipment, StageReport, Stop
 from service_record.reporter.policy.transitions import (
     after,
+    arrive,
     before,
     has_moved,
     heard,
@@ -18,7 +19,6 @@ from service_record.reporter.policy.transitions import (
     not_kept,
     withheld,
 )
-from service_record.reporter.state import arrive
 
 __all__ = [
     "Call",

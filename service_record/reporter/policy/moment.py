@@ -1,11 +1,11 @@
 """One round as the rules see it: what they all ask, worked out once. Pure."""
 
-import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 from service_record.reporter.answers import HostView, View
+from service_record.reporter.due import is_due_at
 from service_record.reporter.evidence import Evidence
 from service_record.reporter.policy.plan import SERVICE, Fact
 from service_record.reporter.settings import Settings
@@ -13,8 +13,6 @@ from service_record.reporter.state import BootSeen, State
 
 LIFETIME: Final = "lifetime"
 _JOINED: Final = "Joined"
-_SLACK: Final = 5.0
-"""Seconds: what wakes the reporter is that inexact."""
 
 
 @dataclass(frozen=True)
@@ -99,20 +97,10 @@ class Moment:
 
 def is_due(settings: Settings, state: State, evidence: Evidence) -> bool:
     """Whether a round is due; the first of a boot is at once. Give the state before `arrive`."""
-    boot = state.boot(evidence.boot_id)
-    if boot is None or evidence.uptime < boot.uptime:
-        return True
-    apart = _part(settings, evidence) * settings.jitter if boot.rounds == 1 else 0.0
-    return evidence.uptime - boot.uptime >= settings.frequency + apart - _SLACK
+    return is_due_at(settings, state, evidence.boot_id, evidence.uptime)
 
 
 def asks(settings: Settings, state: State, evidence: Evidence) -> bool:
     """Whether the assisted-service is to be asked for its view in this round."""
     moment = Moment(settings, state, evidence)
     return settings.service is not None and not moment.is_quiet and not moment.is_paused(SERVICE)
-
-
-def _part(settings: Settings, evidence: Evidence) -> float:
-    """A part of one that is this host's own in this boot."""
-    name = f"{settings.service.host_id if settings.service else ''} {evidence.boot_id}"
-    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4]) / (1 << 32)

@@ -6,7 +6,7 @@ Whatever others see is counted before it happens (`before`), and put right when 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from service_record.reporter.answers import Answered, View
 from service_record.reporter.evidence import Evidence
@@ -14,11 +14,34 @@ from service_record.reporter.policy import stages
 from service_record.reporter.policy.learning import Call, Meaning, learn
 from service_record.reporter.policy.plan import SERVICE, Plan, Result, Shipment, StageReport
 from service_record.reporter.policy.shipments import PROBE_BYTES
-from service_record.reporter.state import Bundle, Pause, Spent, State
+from service_record.reporter.state import BootSeen, Bundle, Pause, Spent, State
 
 _Value = TypeVar("_Value")
-_MOST_KEPT = 64
+_MOST_KEPT: Final = 64
 """Fingerprints that are remembered for a destination: far more than its budget has uploads."""
+_BOOTS: Final = 16
+"""How many boots are remembered one by one."""
+
+
+def arrive(state: State, evidence: Evidence) -> State:
+    """The state with this round in it. Its first step: a round that is killed counts."""
+    trouble = evidence.fingerprint if evidence.is_wrong else None
+    boot = state.boot(evidence.boot_id)
+    others = tuple(known for known in state.boots if known is not boot)
+    now = replace(
+        boot or BootSeen(boot_id=evidence.boot_id),
+        rounds=(boot.rounds if boot else 0) + 1,
+        uptime=max(evidence.uptime, boot.uptime if boot else 0.0),
+        trouble=trouble,
+    )
+    folded, kept = others[: -_BOOTS + 1], others[-_BOOTS + 1 :]
+    return replace(
+        state,
+        boots=(*kept, now),
+        deferred=(),
+        earlier_boots=state.earlier_boots + len(folded),
+        earlier_uptime=state.earlier_uptime + sum(known.uptime for known in folded),
+    )
 
 
 def before(state: State, step: StageReport | Shipment, evidence: Evidence, size: int = 0) -> State:

@@ -1,0 +1,147 @@
+"""What a collector does by itself: rounds in a thread, after one another, whatever happens in them."""
+
+import io
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from service_record.collector.background import Background
+from service_record.collector.logs import configure
+from service_record.collector.store.writer import Unavailable
+
+PATIENCE = 30.0
+FAR_OFF = 3600.0
+
+
+class Worker(Background):
+    """Counts its rounds; each does what the test says, and tells how long to sleep."""
+
+    def __init__(self, do: Callable[[int], float], first: float = 0.0, again: float = 0.0) -> None:
+        super().__init__("worker", "work was put off", first=first, again=again)
+        self._do = do
+        self._moved = threading.Condition()
+        self.rounds = 0
+
+    def round(self) -> float:
+        with self._moved:
+            self.rounds += 1
+            self._moved.notify_all()
+        return self._do(self.rounds)
+
+    def has_made(self, rounds: int) -> bool:
+        """Wait until it has begun so many."""
+        with self._moved:
+            return self._moved.wait_for(lambda: self.rounds >= rounds, PATIENCE)
+
+    @property
+    def is_closing(self) -> threading.Event:
+        return self._is_closed
+
+
+@contextmanager
+def working(worker: Worker) -> Iterator[Worker]:
+    worker.start()
+    try:
+        yield worker
+    finally:
+        worker.close()
+
+
+def is_at_work() -> bool:
+    return any(thread.name == "worker" for thread in threading.enumerate())
+
+
+def test_a_round_is_made_at_the_start_and_another_when_it_is_woken() -> None:
+    with working(Worker(lambda _: FAR_OFF)) as worker:
+        assert worker.has_made(1)
+        worker.wake()
+        assert worker.has_made(2)
+
+    assert worker.rounds == 2
+
+
+def test_a_round_is_made_when_it_is_due_although_nobody_wakes_it() -> None:
+    with working(Worker(lambda number: 0.0 if number < 5 else FAR_OFF)) as worker:
+        assert worker.has_made(5)
+
+    assert worker.rounds == 5
+
+
+def test_being_woken_in_a_round_is_another_round_and_only_one() -> None:
+    is_woken = threading.Event()
+
+    def do(number: int) -> float:
+        assert number > 1 or is_woken.wait(PATIENCE)
+        return FAR_OFF
+
+    with working(Worker(do)) as worker:
+        assert worker.has_made(1)
+        for _ in range(10):
+            worker.wake()
+        is_woken.set()
+        assert worker.has_made(2)
+
+    assert worker.rounds == 2
+
+
+def test_a_fault_is_one_line_and_the_next_round_is_made_all_the_same() -> None:
+    log = io.StringIO()
+    configure(stream=log)
+
+    def do(number: int) -> float:
+        if number == 1:
+            raise Unavailable("the database\nis gone")
+        return 1 / (number - 2) * FAR_OFF
+
+    with working(Worker(do)) as worker:
+        assert worker.has_made(3)
+
+    said = [json.loads(line) for line in log.getvalue().splitlines()]
+    told = [(line["event"], line["level"], line["fault"]) for line in said]
+    assert told == [
+        ("work was put off", "warning", "Unavailable"),
+        ("work was put off", "error", "ZeroDivisionError"),
+    ]
+
+
+def test_after_a_fault_it_waits_whoever_wakes_it_but_not_for_its_end() -> None:
+    is_failing = threading.Event()
+
+    def do(_: int) -> float:
+        is_failing.set()
+        raise Unavailable
+
+    with working(Worker(do, again=FAR_OFF)) as worker:
+        assert is_failing.wait(PATIENCE)
+        worker.wake()
+
+    assert worker.rounds == 1
+
+
+def test_closing_it_waits_for_the_round_that_it_is_at_and_has_nothing_to_say_of_what_that_cut_short() -> None:
+    log = io.StringIO()
+    configure(stream=log)
+    ended: list[bool] = []
+
+    def do(_: int) -> float:
+        ended.append(worker.is_closing.wait(PATIENCE))
+        raise Unavailable
+
+    worker = Worker(do)
+    with working(worker):
+        assert worker.has_made(1)
+        assert is_at_work()
+
+    assert ended == [True]
+    assert not is_at_work()
+    assert log.getvalue() == ""
+
+
+def test_it_can_be_closed_before_its_first_round_and_before_its_start() -> None:
+    with working(Worker(lambda _: FAR_OFF, first=FAR_OFF)) as worker:
+        pass
+    Worker(lambda _: FAR_OFF).close()
+
+    assert worker.rounds == 0
+    assert not is_at_work()
