@@ -11,7 +11,8 @@ from typing import Final, TypeAlias
 from hypothesis import HealthCheck, Verbosity, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
-from tests.torture import appending, device, power, reading, reporting, together
+from tests.torture import appending, device, ingesting, power, reading, reporting, together
+from tests.torture.ingests import INGESTS, collectors
 from tests.torture.injection import cannot_trace
 from tests.torture.models import RecordedHost, ReportedHost
 from tests.torture.tally import Tally, Until
@@ -44,6 +45,15 @@ def _reporting(seconds: float) -> list[Tally]:
     until = Until.after(seconds)
     with reporting.rounds() as rounds:
         return [reporting.tortured(rounds, until=until)]
+
+
+def _ingesting(seconds: float) -> list[Tally]:
+    until, tallies = Until.after(seconds), list[Tally]()
+    with collectors() as of:
+        for number, ingest in enumerate(INGESTS):
+            share = Until.after(until.left / (len(INGESTS) - number))
+            tallies.append(ingesting.tortured(ingest, of, until=share))
+    return tallies
 
 
 def _power(writer: str, layout: str, seconds: float) -> list[Tally]:
@@ -94,6 +104,7 @@ PARTS: Final = (
     *(Part(str(append), 6, partial(_appending, append), cannot_trace) for append in appending.APPENDS[:2]),
     *(Part(str(append), 14, partial(_appending, append), cannot_trace) for append in appending.APPENDS[2:]),
     Part("one round of the reporter", 60, _reporting, _no_root),
+    Part("one ingest of the collector", 50, _ingesting, cannot_trace),
     *(
         Part(f"power loss: {writer}, {layout}", 4, partial(_power, writer, layout), cannot_trace)
         for writer in ("shell", "python")
