@@ -59,7 +59,8 @@ class Case:
 
     @property
     def is_on_a_socket(self) -> bool:
-        return self.on == "socket:"
+        """Whether a connection may break of it: calls are counted in each thread, whatever they are on."""
+        return self.fault.call in {"read", "write"} or self.on == "socket:"
 
     def __str__(self) -> str:
         return f"{self.fault} ({self.on})"
