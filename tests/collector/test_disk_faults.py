@@ -29,24 +29,28 @@ for _ in range(2):
         print("unavailable")
 writer.close()
 """
+pytestmark = pytest.mark.skipif(cannot_trace() is not None, reason=f"cannot be had here: {cannot_trace()}")
 
 
-@pytest.mark.skipif(cannot_trace() is not None, reason=f"cannot be had here: {cannot_trace()}")
-def test_a_file_that_could_once_not_be_opened_for_writing_is_written_to_the_next_time(tmp_path: Path) -> None:
-    """SQLite opens it for reading then, and the connection is for reading only as long as it lasts."""
-    database = Database(sqlite_url(tmp_path))
+def said_where_once(call: str, folder: Path) -> list[str]:
+    """What becomes of two changes of a database on whose file a call fails once."""
+    database = Database(sqlite_url(folder))
     database.migrate()
     database.close()
-    once = ("-P", str(tmp_path / FILE), "-e", "trace=openat", "-e", "inject=openat:error=EIO:when=1")
-    strace = ["strace", "-f", "-qq", "-e", "signal=none", "-o", str(tmp_path / "trace"), *once]
-
+    trace, file = folder / "trace", folder / FILE
+    once = ("-P", file, "-e", f"trace={call}", "-e", f"inject={call}:error=EIO:when=1")
+    strace = ("strace", "-f", "-qq", "-e", "signal=none", "-o", trace)
     said = subprocess.run(
-        [*strace, sys.executable, "-c", WRITER, str(tmp_path)],
+        [*strace, *once, sys.executable, "-c", WRITER, folder],
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
         check=False,
     )
+    assert "(INJECTED)" in trace.read_text()
+    return said.stdout.split()
 
-    assert "(INJECTED)" in (tmp_path / "trace").read_text()
-    assert said.stdout.split() == ["unavailable", "kept"], said
+
+def test_a_file_that_could_once_not_be_opened_for_writing_is_written_to_the_next_time(tmp_path: Path) -> None:
+    """SQLite opens it for reading then, and the connection is for reading only as long as it lasts."""
+    assert said_where_once("openat", tmp_path) == ["unavailable", "kept"]

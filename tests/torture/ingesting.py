@@ -168,7 +168,7 @@ def _judged(ingest: Ingest, of: Collectors, data: Path, case: Case | ShortWrite)
     before, trace = of.kept_before(ingest), data.parent / "trace"
     with of.serving(data) as (running, client):
         assert kept_by(client) == before
-        with _broken(running, trace, case):
+        with broken(running, trace, case):
             reply = _sent(ingest, client, 1)
         wrong = [*_said_badly(reply, case, has_ended=running.ends_within(0.2 if reply is None else 0))]
         may_be = [ingest.added(before, 1)]
@@ -195,7 +195,8 @@ def _judged(ingest: Ingest, of: Collectors, data: Path, case: Case | ShortWrite)
     return happened, [*wrong, *_damage(data)]
 
 
-def _broken(running: Running, trace: Path, case: Case | ShortWrite) -> AbstractContextManager[None]:
+def broken(running: Running, trace: Path, case: Case | ShortWrite) -> AbstractContextManager[None]:
+    """A collector that meets this fault until the end of the block."""
     if isinstance(case, ShortWrite):
         return _limited(running, case.size)
     return _traced(running, trace, case.fault.options)

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.torture.ingesting import cases_of, judged, tortured
+from tests.torture.ingesting import Case, broken, cases_of, judged, tortured
 from tests.torture.ingests import ACCEPTED, INGESTS, Collectors, Ingest, collectors, kept_by
+from tests.torture.injection import Fault, injected
 
 SAMPLE = 4
 STEP, RECORDS, BUNDLE, AGAIN, AT_CHECKPOINT = INGESTS
@@ -38,6 +39,26 @@ def test_what_cannot_be_synced_is_not_acknowledged(of: Collectors, ingest: Inges
         if case.fault.call in {"fsync", "fdatasync"} and case.fault.what == "EIO" and case.fault.number == 1
     )
     assert judged(ingest, of, sync) == (True, [])
+
+
+@pytest.mark.parametrize("ingest", [STEP, BUNDLE], ids=str)
+def test_a_page_of_the_database_that_cannot_be_read_is_told_as_what_it_is(
+    of: Collectors, ingest: Ingest
+) -> None:
+    read = Case(Fault("pread64", 1, "EIO", persistent=True), "")
+    assert judged(ingest, of, read) == (True, [])
+
+
+@pytest.mark.parametrize("ingest", [BUNDLE, AGAIN], ids=str)
+def test_a_bundle_is_acknowledged_although_what_is_left_of_it_cannot_be_removed(
+    of: Collectors, ingest: Ingest
+) -> None:
+    removal = Case(Fault("unlink", 1, "EIO", persistent=True), "")
+    with of.copy(ingest) as data, of.serving(data) as (running, client):
+        with broken(running, data.parent / "trace", removal):
+            assert ingest.send(client, 1).status == 204
+        assert kept_by(client) == ingest.added(of.kept_before(ingest), 1)
+        assert injected(data.parent / "trace", removal.fault)
 
 
 def test_the_judge_sees_what_is_lost_or_there_twice(of: Collectors) -> None:
