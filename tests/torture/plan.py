@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, Verbosity, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from tests.torture import appending, device, ingesting, power, reading, reporting, together
+from tests.torture.collected import CollectedHosts
 from tests.torture.ingests import INGESTS, collectors
 from tests.torture.injection import cannot_trace
 from tests.torture.models import RecordedHost, ReportedHost
@@ -124,6 +125,7 @@ PARTS: Final = (
     Part("all at once: entries", 30, _together),
     Part("lives of a recorded host", 12, partial(_models, RecordedHost, "lives of a recorded host", (2, 4))),
     Part("lives of a reported host", 12, partial(_models, ReportedHost, "lives of a reported host", (6,))),
+    Part("lives of a collector", 20, partial(_models, CollectedHosts, "lives of a collector", (8,))),
 )
 
 
