@@ -56,9 +56,8 @@ last = true
 
 names = st.sampled_from(["Disk setup", "Packages", "Callback", "Elsewhere"])
 reports = st.fixed_dictionaries(
-    {"name": names},
+    {"name": names, "status": st.sampled_from(["failed", "init", "done", "?"])},
     optional={
-        "status": st.sampled_from(["init", "done", "failed", "failed", "?"]),
         "percentage": st.sampled_from([5, 50, 100, 250]),
         "build": st.sampled_from(["a", "b"]),
         "logs": st.sampled_from(["no space left", "\x00\u202e é"]),
@@ -179,11 +178,20 @@ class CollectedHosts(RuleBasedStateMachine):
         model.heard_at, model.is_judged_anew = self.clock.now, True
         return model
 
-    @rule(host=st.sampled_from(HOSTS), fields=reports)
-    def report(self, host: str, fields: dict[str, Any]) -> None:
-        """A step, in any order, as often as it likes, by any clock of the host's."""
+    @rule(
+        host=st.sampled_from(HOSTS),
+        told=st.lists(st.tuples(reports, st.sampled_from([0.0, 0.5, 60.0])), min_size=1, max_size=4),
+    )
+    def report(self, host: str, told: list[tuple[dict[str, Any], float]]) -> None:
+        """Steps, in any order, as often as it likes, by any clock of the host's."""
+        for fields, seconds in told:
+            self._report(host, fields)
+            self.clock.now += seconds
+        self.judge()
+
+    def _report(self, host: str, fields: dict[str, Any]) -> None:
         reply = self._ask(host, "POST", f"/api/v1/hosts/{host}/steps", data=fields)
-        name, status = fields["name"], fields.get("status", "reported").replace("?", "reported")
+        name, status = fields["name"], fields["status"].replace("?", "reported")
         if self.is_strict and name == "Elsewhere":
             assert reply.status == 422
             number, build = int(reply.json["detail"].split()[-1]), self._build_of(reply)
@@ -277,9 +285,11 @@ class CollectedHosts(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.5, 60.0, BUDGET, DEFAULT, 3600.0, DAY, 100 * DAY]))
     def wait(self, seconds: float) -> None:
+        """Verdicts change by time alone."""
         self.clock.now += seconds
+        self.judge()
 
-    @rule(seconds=st.floats(-YEARS, YEARS))
+    @rule(seconds=st.floats(-YEARS, YEARS) | st.floats(-5, 5))
     def step_the_clock_of_the_collector(self, seconds: float) -> None:
         self.clock.now += seconds
         if seconds < 0:
@@ -330,7 +340,7 @@ class CollectedHosts(RuleBasedStateMachine):
         is_given = self.is_strict and build.last[0] != "Elsewhere"
         if not is_given and self.heard[build.last[0]] >= _FEW:
             return ""  # its budget may have been learnt
-        late = self.clock.now - max(model.heard_at, build.updated_at)
+        late = self.clock.now - max(model.heard_at, build.updated_at if build.steps else 0.0)
         budget = BUDGET if is_given and build.steps else DEFAULT
         if late < budget:
             return "progressing"
