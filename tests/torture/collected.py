@@ -85,7 +85,8 @@ class ModelBuild:
     updated_at: float
     steps: dict[int, tuple[str, str]] = field(default_factory=dict)
     """Id -> name and status."""
-    bundles: list[str] = field(default_factory=list)
+    bundles: list[tuple[int, str, str]] = field(default_factory=list)
+    """The number, kind and SHA-256 of each."""
     fresh: Counter[tuple[str, str]] = field(default_factory=Counter)
     is_complete: bool = False
     failed: str = ""
@@ -99,10 +100,14 @@ class ModelHost:
 
     builds: dict[int, ModelBuild] = field(default_factory=dict)
     files: dict[str, list[ModelFile]] = field(default_factory=dict)
-    latest_bundle: dict[str, str] = field(default_factory=dict)
     heard_at: float = 0.0
     is_judged_anew: bool = True
     """Whether the collector's clock was not set back since it was heard."""
+
+    def latest_bundle(self, kind: str) -> str:
+        """The SHA-256 of the latest of a kind that is not forgotten."""
+        kept = (each for build in self.builds.values() for each in build.bundles if each[1] == kind)
+        return max(kept, default=(0, kind, ""))[2]
 
     @property
     def latest(self) -> int:
@@ -131,8 +136,7 @@ class CollectedHosts(RuleBasedStateMachine):
         self.hosts: dict[str, ModelHost] = {}
         self.is_strict = is_strict
         self.heard = Counter[str]()
-        self.last_id = 0
-        self.forgotten = set[int]()
+        self.last_id = self.bundle_count = 0
         (Path(self.place.name) / "steps.toml").write_text(_DEFINED)
         self._data.mkdir()
         (self._data / FILE).write_bytes(_template())
@@ -276,10 +280,10 @@ class CollectedHosts(RuleBasedStateMachine):
         reply = self._ask(AGENT, "POST", path, body=body, headers=headers, logs_type=kind, host_id=AGENT)
         assert reply.status == 204, reply
         digest, model = sha256(content).hexdigest(), self._heard(AGENT)
-        if model.latest_bundle.get(kind) != digest:
-            model.latest_bundle[kind] = digest
+        if model.latest_bundle(kind) != digest:
+            self.bundle_count += 1
             build = model.builds.setdefault(model.latest, ModelBuild(self.clock.now))
-            build.bundles.append(digest)
+            build.bundles.append((self.bundle_count, kind, digest))
             if not model.latest:
                 build.updated_at = max(build.updated_at, self.clock.now)
 
@@ -360,8 +364,7 @@ class CollectedHosts(RuleBasedStateMachine):
         for name, model in self.hosts.items():
             old = {number for number, build in model.builds.items() if build.updated_at < now - days * DAY}
             for number in old - staying[name]:
-                gone = model.builds.pop(number)
-                self.forgotten |= set(gone.steps)
+                del model.builds[number]
             for files in model.files.values():
                 files[:-1] = [file for file in files[:-1] if file.at >= now - days * DAY]
 
@@ -398,7 +401,7 @@ class CollectedHosts(RuleBasedStateMachine):
             (host, number, digest)
             for host, model in self.hosts.items()
             for number, build in model.builds.items()
-            for digest in build.bundles
+            for _, _, digest in build.bundles
         )
 
     def _object(self, key: str) -> bytes:

@@ -42,8 +42,8 @@ REFUSED: Final = frozenset({503, 507})
 
 _SECONDS: Final = 20.0
 """That a collector has to go on after a fault is over."""
-_DETACHING: Final = 5.0
-"""Seconds that strace has to let go of a collector."""
+_AT_ONCE, _DETACHING = 0.2, 10.0
+"""Seconds that strace has to let go of a collector: one that has ended, and any."""
 _LINE: Final = re.compile(r"^(\d+) +([a-z]\w*)\((.*)")
 _ABOUT: Final = re.compile(r'<(/[^>]*|socket:)|"(/[^"]*)"')
 _VARYING: Final = re.compile(r"[0-9a-f]{12,}|(?<=upload-)\w+|(?<=look-)\w+")
@@ -88,10 +88,12 @@ def _traced(running: Running, trace: Path, options: Sequence[str]) -> Iterator[N
             yield
         finally:
             tracer.terminate()
-            try:
-                tracer.wait(_DETACHING)
-            except TimeoutExpired:  # of a process that is just ending, strace may wait for ever
-                tracer.kill()
+            for seconds in (_AT_ONCE, _DETACHING):
+                with suppress(TimeoutExpired):
+                    tracer.wait(seconds)
+                if running.has_ended:  # then strace may wait for ever
+                    break
+            tracer.kill()
 
 
 @contextmanager
