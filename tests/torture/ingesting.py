@@ -42,8 +42,10 @@ REFUSED: Final = frozenset({503, 507})
 
 _SECONDS: Final = 20.0
 """That a collector has to go on after a fault is over."""
-_AT_ONCE, _DETACHING = 0.2, 10.0
-"""Seconds that strace has to let go of a collector: one that has ended, and any."""
+_DETACHING: Final = 10.0
+"""Seconds that strace has to let go of a collector."""
+_LOOK, _WRITING = 0.05, 0.3
+"""Seconds between two looks whether it has, and to write what it saw of one that has ended."""
 _LINE: Final = re.compile(r"^(\d+) +([a-z]\w*)\((.*)")
 _ABOUT: Final = re.compile(r'<(/[^>]*|socket:)|"(/[^"]*)"')
 _VARYING: Final = re.compile(r"[0-9a-f]{12,}|(?<=upload-)\w+|(?<=look-)\w+")
@@ -88,11 +90,11 @@ def _traced(running: Running, trace: Path, options: Sequence[str]) -> Iterator[N
             yield
         finally:
             tracer.terminate()
-            for seconds in (_AT_ONCE, _DETACHING):
-                with suppress(TimeoutExpired):
-                    tracer.wait(seconds)
-                if running.has_ended:  # then strace may wait for ever
-                    break
+            until = time.monotonic() + _DETACHING
+            while tracer.poll() is None and time.monotonic() < until and not running.ends_within(_LOOK):
+                pass
+            with suppress(TimeoutExpired):  # of a collector that has ended it may wait for ever
+                tracer.wait(_WRITING)
             tracer.kill()
 
 
