@@ -44,6 +44,14 @@ class Running:
     def has_ended(self) -> bool:
         return self.ends_within(0)
 
+    @property
+    def is_dying(self) -> bool:
+        """Whether its main thread is gone, whoever may hold up the others."""
+        try:
+            return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] in {"Z", "X"}
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+
     def ends_within(self, seconds: float) -> bool:
         """Whether it has ended, at the latest after that time."""
         return bool(select.select([self._ended], [], [], seconds)[0])

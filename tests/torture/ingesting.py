@@ -44,7 +44,7 @@ _SECONDS: Final = 20.0
 """That a collector has to go on after a fault is over."""
 _DETACHING: Final = 10.0
 """Seconds that strace has to let go of a collector."""
-_LOOK, _WRITING = 0.05, 0.3
+_LOOK, _WRITING = 0.01, 0.3
 """Seconds between two looks whether it has, and to write what it saw of one that has ended."""
 _LINE: Final = re.compile(r"^(\d+) +([a-z]\w*)\((.*)")
 _ABOUT: Final = re.compile(r'<(/[^>]*|socket:)|"(/[^"]*)"')
@@ -91,8 +91,8 @@ def _traced(running: Running, trace: Path, options: Sequence[str]) -> Iterator[N
         finally:
             tracer.terminate()
             until = time.monotonic() + _DETACHING
-            while tracer.poll() is None and time.monotonic() < until and not running.ends_within(_LOOK):
-                pass
+            while tracer.poll() is None and time.monotonic() < until and not running.is_dying:
+                time.sleep(_LOOK)
             with suppress(TimeoutExpired):  # of a collector that has ended it may wait for ever
                 tracer.wait(_WRITING)
             tracer.kill()
