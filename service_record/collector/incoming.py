@@ -6,7 +6,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -71,13 +71,14 @@ class Incoming:
 
     @contextmanager
     def scratch(self, prefix: str = "look-") -> Iterator[Path]:
-        """An empty file, for as long as the block lasts. Raises OSError."""
+        """An empty file, for as long as the block lasts. Raises OSError; not where it cannot be removed."""
         descriptor, name = tempfile.mkstemp(prefix=prefix, dir=self._folder)
         os.close(descriptor)
         try:
             yield Path(name)
         finally:
-            Path(name).unlink(missing_ok=True)
+            with suppress(OSError):  # a later start removes it
+                Path(name).unlink()
 
 
 def _remove_old(folder: Path) -> None:

@@ -143,8 +143,8 @@ def test_how_far_a_host_is_says_the_report_before_the_definition(
             4,
             "unknown: budgett; a step has label, name, priority, budget, percentage, last",
         ),
-        ("[[step]]\nlabel = 'a'\nbudget = 'long'\n", 3, "budget: seconds, more than 0"),
-        ("[[step]]\nlabel = 'a'\nbudget = 0\n", 3, "budget: seconds, more than 0"),
+        ("[[step]]\nlabel = 'a'\nbudget = 'long'\n", 3, "budget: seconds, more than 0 and at most 1e9"),
+        ("[[step]]\nlabel = 'a'\nbudget = 0\n", 3, "budget: seconds, more than 0 and at most 1e9"),
         ("[[step]]\nlabel = 'a'\npercentage = 101\n", 3, "percentage: a number from 0 to 100"),
         ("[[step]]\nlabel = 'A b'\n", 2, "label: lower case letters, digits and _, at most 255"),
         ("[[step]]\nlabel = 'a'\n[[step]]\n\nlabel = 'a'\n", 5, "a is defined twice"),
@@ -182,4 +182,4 @@ def test_a_bad_file_is_told_in_one_line_before_anything_is_served(tmp_path: Path
     )
 
     assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr == f"Error: {file}:3: budget: seconds, more than 0\n"
+    assert done.stderr == f"Error: {file}:3: budget: seconds, more than 0 and at most 1e9\n"

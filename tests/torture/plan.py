@@ -11,7 +11,9 @@ from typing import Final, TypeAlias
 from hypothesis import HealthCheck, Verbosity, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
-from tests.torture import appending, cutting, device, power, reading, reporting, together
+from tests.torture import appending, cutting, device, ingesting, power, reading, reporting, together
+from tests.torture.collected import CollectedHosts
+from tests.torture.ingests import INGESTS, collectors
 from tests.torture.injection import cannot_trace
 from tests.torture.models import RecordedHost, ReportedHost
 from tests.torture.tally import Tally, Until
@@ -48,6 +50,15 @@ def _reporting(seconds: float) -> list[Tally]:
 
 def _cutting(append: appending.Append, seconds: float) -> list[Tally]:
     return [cutting.tortured(append, until=Until.after(seconds))]
+
+
+def _ingesting(seconds: float) -> list[Tally]:
+    until, tallies = Until.after(seconds), list[Tally]()
+    with collectors() as of:
+        for number, ingest in enumerate(INGESTS):
+            share = Until.after(until.left / (len(INGESTS) - number))
+            tallies.append(ingesting.tortured(ingest, of, until=share))
+    return tallies
 
 
 def _power(writer: str, layout: str, is_lasting: bool, seconds: float) -> list[Tally]:
@@ -99,6 +110,7 @@ PARTS: Final = (
     *(Part(str(append), 14, partial(_appending, append), cannot_trace) for append in appending.APPENDS[2:]),
     *(Part(cutting.name(append), 6, partial(_cutting, append), cannot_trace) for append in appending.APPENDS),
     Part("one round of the reporter", 60, _reporting, _no_root),
+    Part("one ingest of the collector", 50, _ingesting, cannot_trace),
     *(
         Part(f"power loss: {writer}, {layout}", 2, partial(_power, writer, layout, is_lasting), cannot_trace)
         for is_lasting in (False, True)
@@ -119,6 +131,7 @@ PARTS: Final = (
     Part("all at once: entries", 30, _together),
     Part("lives of a recorded host", 12, partial(_models, RecordedHost, "lives of a recorded host", (2, 4))),
     Part("lives of a reported host", 12, partial(_models, ReportedHost, "lives of a reported host", (6,))),
+    Part("lives of a collector", 20, partial(_models, CollectedHosts, "lives of a collector", (8,))),
 )
 
 

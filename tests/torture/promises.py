@@ -90,10 +90,11 @@ PROMISES: Final = (
         "A collector acknowledges what is on its disk, and nothing else.",
         (
             "tests/collector/test_durability.py",
+            "tests/collector/test_disk_faults.py",
             "tests/collector/test_several_processes.py",
             "tests/collector/test_migrations.py",
         ),
-        "`make torture-collector`",
+        "`make torture`, `make torture-collector`",
     ),
 )
 

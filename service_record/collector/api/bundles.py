@@ -21,6 +21,7 @@ from service_record.collector.api.steps import host_name
 from service_record.collector.api.uploads import receive
 from service_record.collector.assisted.rules import LOGS_TYPES, Refused, is_id
 from service_record.collector.incoming import Arriving, TooMany
+from service_record.collector.logs import fault_of, log
 from service_record.collector.store import bundles, installations
 from service_record.collector.store.arrivals import Arrival, group_of
 from service_record.collector.store.bundles import Added, NewBundle
@@ -125,8 +126,11 @@ async def _keep(serving: Serving, sent: _Sent, name: str, file: Arriving) -> Non
     )
     if added.is_new:
         collector.indexer.wake()
-    else:
+        return
+    try:
         await run_in_threadpool(collector.objects.delete, [key])
+    except ObjectError as fault:  # the host's bundle is kept; an object without a row goes after a day
+        log().warning("an object could not be deleted", **fault_of(fault))
 
 
 async def list_bundles(request: Request) -> Response:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from sqlalchemy import Connection, Engine, create_engine, event, func, select
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.engine import URL, ExceptionContext, make_url
+from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 FILE: Final = "collector.sqlite"
@@ -25,6 +25,8 @@ _ANSWERS: Final = {
 """So that a PostgreSQL that is gone without a word is noticed; libpq's settings."""
 _BOUNDS: Final = "-c lock_timeout=20s -c idle_in_transaction_session_timeout=60s"
 """So that a process that hangs in the midst of a change holds up the others no longer than that."""
+_PRIMARY: Final = 0xFF
+"""Of a code of SQLite, what it is about without the details."""
 _WRITING: Final = 0x5352_4543
 """The advisory lock of PostgreSQL that whoever changes the database holds."""
 
@@ -53,6 +55,7 @@ class Database:
         if self.is_sqlite:
             event.listen(self.engine, "connect", _prepare_sqlite)
             event.listen(self.engine, "begin", _begin_deferred)
+            event.listen(self.engine, "handle_error", _tell_of_the_disk, retval=True)
 
     def close(self) -> None:
         """Give all connections back."""
@@ -137,6 +140,24 @@ def _prepare_sqlite(connection: sqlite3.Connection, _: ConnectionPoolEntry) -> N
         "temp_store=MEMORY",
     ):
         connection.execute(f"PRAGMA {pragma}")
+
+
+def _tell_of_the_disk(context: ExceptionContext) -> BaseException | None:
+    """Faults of the disk as what they are, whatever SQLite takes them for.
+
+    A page that cannot be read is "malformed" there, as if the caller were wrong; sqlite.org/rescode.html. A
+    file that could not be opened for writing just when a connection began is read-only to it for good: such a
+    connection is let go.
+    """
+    fault = context.original_exception
+    if not isinstance(fault, sqlite3.Error):
+        return None
+    code = getattr(fault, "sqlite_errorcode", 0) & _PRIMARY
+    if code == sqlite3.SQLITE_READONLY:
+        context.is_disconnect = True
+    if code not in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+        return None
+    return OperationalError(context.statement, context.parameters, fault)
 
 
 def _begin_deferred(connection: Connection) -> None:

@@ -1,0 +1,56 @@
+"""What a disk does to the database for a moment is over when it is over."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from service_record.collector.store.database import FILE, Database, sqlite_url
+from tests.programs import REPOSITORY
+from tests.torture.injection import cannot_trace
+
+WRITER = """
+import sys, time
+from service_record.collector.access import Kind
+from service_record.collector.store import tokens
+from service_record.collector.store.database import Database, sqlite_url
+from service_record.collector.store.writer import Unavailable, Writer
+from pathlib import Path
+
+database = Database(sqlite_url(Path(sys.argv[1])))
+writer = Writer(database)
+for _ in range(2):
+    try:
+        new = tokens.NewToken(kind=Kind.ADMIN)
+        writer.change(lambda connection: tokens.create(connection, new, time.time())).result()
+        print("kept")
+    except Unavailable:
+        print("unavailable")
+writer.close()
+"""
+pytestmark = pytest.mark.skipif(cannot_trace() is not None, reason=f"cannot be had here: {cannot_trace()}")
+
+
+def said_where_once(call: str, folder: Path) -> list[str]:
+    """What becomes of two changes of a database on whose file a call fails once."""
+    database = Database(sqlite_url(folder))
+    database.migrate()
+    database.close()
+    trace, file = folder / "trace", folder / FILE
+    once = ("-P", file, "-e", f"trace={call}", "-e", f"inject={call}:error=EIO:when=1")
+    strace = ("strace", "-f", "-qq", "-e", "signal=none", "-o", trace)
+    said = subprocess.run(
+        [*strace, *once, sys.executable, "-c", WRITER, folder],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "(INJECTED)" in trace.read_text()
+    return said.stdout.split()
+
+
+def test_a_file_that_could_once_not_be_opened_for_writing_is_written_to_the_next_time(tmp_path: Path) -> None:
+    """SQLite opens it for reading then, and the connection is for reading only as long as it lasts."""
+    assert said_where_once("openat", tmp_path) == ["unavailable", "kept"]
