@@ -144,7 +144,7 @@ def _cases(calls: Iterable[tuple[str, int, str]]) -> Iterator[Case]:
     for name, number, on in calls:
         for what in ERRORS:
             yield Case(Fault(name, number, what), on)
-            yield Case(Fault(name, number, what, persistent=True), on)
+            yield Case(Fault(name, number, what, persistent=True, is_retried=True), on)
         yield Case(Fault(name, number, KILL), on)
 
 
