@@ -83,6 +83,8 @@ class ModelBuild:
     """What was acknowledged of a build."""
 
     updated_at: float
+    key: str = ""
+    """What its reports call it, from the first that does."""
     steps: dict[int, tuple[str, str]] = field(default_factory=dict)
     """Id -> name and status."""
     bundles: list[tuple[int, str, str]] = field(default_factory=list)
@@ -112,6 +114,11 @@ class ModelHost:
     @property
     def latest(self) -> int:
         return max((number for number in self.builds), default=0)
+
+    def earlier(self, key: str) -> int:
+        """The build of that name which another one has followed; 0 where there is none."""
+        earlier = [number for number, build in self.builds.items() if key and build.key == key]
+        return max((number for number in earlier if number != self.latest), default=0)
 
 
 @cache
@@ -204,10 +211,16 @@ class CollectedHosts(RuleBasedStateMachine):
             number, build = reply.json["id"], reply.json["build"]
         assert number > self.last_id, "a number was given twice"
         self.last_id = number
-        model, at = self._heard(host), self.clock.now
-        assert build in {model.latest, model.latest + 1}
-        self._reported(model.builds.setdefault(build, ModelBuild(at)), number, fields, status)
         self.heard[name] += 1
+        model = self.hosts.setdefault(host, ModelHost())
+        if late := model.earlier(fields.get("build", "")):
+            assert build == late
+            model.builds[late].updated_at = self.clock.now
+            model.builds[late].steps[number] = (name, status)
+            return
+        assert build in {model.latest, model.latest + 1}
+        self._heard(host)
+        self._reported(model.builds.setdefault(build, ModelBuild(self.clock.now)), number, fields, status)
 
     def _build_of(self, reply: Reply) -> int:
         """Of a step that was refused and kept."""
@@ -219,6 +232,7 @@ class CollectedHosts(RuleBasedStateMachine):
     def _reported(self, build: ModelBuild, number: int, fields: dict[str, Any], status: str) -> None:
         name, far = fields["name"], min(100, fields.get("percentage", 0))
         build.updated_at = self.clock.now
+        build.key = build.key or fields.get("build", "")
         build.steps[number] = build.last = (name, status)
         build.fresh[name, status] += 1
         build.is_complete |= far == 100 and status in {"done", "reported"}
