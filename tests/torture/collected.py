@@ -8,7 +8,6 @@ import shutil
 import tempfile
 from base64 import b64encode
 from collections import Counter
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
@@ -21,7 +20,7 @@ from sqlalchemy import func, select
 
 from service_record.collector import logs
 from service_record.collector.access import Kind
-from service_record.collector.budgets import DEFAULT, SILENT
+from service_record.collector.budgets import DEFAULT
 from service_record.collector.collector import Collector
 from service_record.collector.housekeeping import DAY, Limits, carry_out, planned
 from service_record.collector.settings import Rates, Settings
@@ -32,15 +31,13 @@ from tests.assisted_rules import BASE_PATH
 from tests.collector.in_process import Application
 from tests.collector.installing import Clock, form
 from tests.collector.serving import Reply
+from tests.torture.collected_model import BUDGET, ModelBuild, ModelFile, ModelHost
 
 AGENT: Final = "01234567-89ab-cdef-0123-456789abcdef"
 """A host that is called by its id, as one is of which bundles come before anything else."""
 HOSTS: Final = ("web1", "web2", AGENT)
 YEARS: Final = 10 * 365 * 86_400.0
-BUDGET: Final = 600.0
 _OFTEN: Final = Rates(per_second=1e9, burst=1_000_000_000)
-_FEW: Final = 10
-"""Reports of a step below which nothing is learnt of how long it takes."""
 _DEFINED: Final = f"""
 [[step]]
 label = "disk_setup"
@@ -65,60 +62,6 @@ reports = st.fixed_dictionaries(
         "boot": st.sampled_from(["1" * 32, "2" * 32]),
     },
 )
-
-
-@dataclass
-class ModelFile:
-    """A record file as a host has it, and how much of it was acknowledged."""
-
-    name: str
-    content: bytes
-    held: int = 0
-    at: float = 0.0
-    """When the collector heard of it last."""
-
-
-@dataclass
-class ModelBuild:
-    """What was acknowledged of a build."""
-
-    updated_at: float
-    key: str = ""
-    """What its reports call it, from the first that does."""
-    steps: dict[int, tuple[str, str]] = field(default_factory=dict)
-    """Id -> name and status."""
-    bundles: list[tuple[int, str, str]] = field(default_factory=list)
-    """The number, kind and SHA-256 of each."""
-    fresh: Counter[tuple[str, str]] = field(default_factory=Counter)
-    is_complete: bool = False
-    failed: str = ""
-    """The step that failed and was not done later."""
-    last: tuple[str, str] = ("", "")
-
-
-@dataclass
-class ModelHost:
-    """What a collector has to know of a host."""
-
-    builds: dict[int, ModelBuild] = field(default_factory=dict)
-    files: dict[str, list[ModelFile]] = field(default_factory=dict)
-    heard_at: float = 0.0
-    is_judged_anew: bool = True
-    """Whether the collector's clock was not set back since it was heard."""
-
-    def latest_bundle(self, kind: str) -> str:
-        """The SHA-256 of the latest of a kind that is not forgotten."""
-        kept = (each for build in self.builds.values() for each in build.bundles if each[1] == kind)
-        return max(kept, default=(0, kind, ""))[2]
-
-    @property
-    def latest(self) -> int:
-        return max((number for number in self.builds), default=0)
-
-    def earlier(self, key: str) -> int:
-        """The build of that name which another one has followed; 0 where there is none."""
-        earlier = [number for number, build in self.builds.items() if key and build.key == key]
-        return max((number for number in earlier if number != self.latest), default=0)
 
 
 @cache
@@ -220,7 +163,8 @@ class CollectedHosts(RuleBasedStateMachine):
             return
         assert build in {model.latest, model.latest + 1}
         self._heard(host)
-        self._reported(model.builds.setdefault(build, ModelBuild(self.clock.now)), number, fields, status)
+        of = model.builds.setdefault(build, ModelBuild(self.clock.now))
+        of.report(number, fields, status, self.clock.now, is_strict=self.is_strict)
 
     def _build_of(self, reply: Reply) -> int:
         """Of a step that was refused and kept."""
@@ -228,19 +172,6 @@ class CollectedHosts(RuleBasedStateMachine):
         with self.collector.database.reading() as connection:
             found: int = connection.execute(select(steps.c.build).where(steps.c.id == number)).scalar_one()
         return found
-
-    def _reported(self, build: ModelBuild, number: int, fields: dict[str, Any], status: str) -> None:
-        name, far = fields["name"], min(100, fields.get("percentage", 0))
-        build.updated_at = self.clock.now
-        build.key = build.key or fields.get("build", "")
-        build.steps[number] = build.last = (name, status)
-        build.fresh[name, status] += 1
-        build.is_complete |= far == 100 and status in {"done", "reported"}
-        build.is_complete |= self.is_strict and (name, status) == ("Callback", "done")
-        if status == "failed":
-            build.failed = name
-        elif status == "done" and build.failed == name:
-            build.failed = ""
 
     @rule(
         host=st.sampled_from(HOSTS),
@@ -338,33 +269,13 @@ class CollectedHosts(RuleBasedStateMachine):
         assert self._judged() == before
         shown = {each["name"]: each["verdict"] for each in self._read("/api/v1/hosts", all="true")["hosts"]}
         for name, model in self.hosts.items():
-            wanted = self._verdict(model)
+            wanted = model.verdict(self.clock.now, self.heard, is_strict=self.is_strict)
             assert wanted in {"", shown[name]}, (name, wanted, shown[name], model)
 
     def _judged(self) -> list[Any]:
         with self.collector.database.reading() as connection:
             said = list(connection.execute(select(hosts).order_by(hosts.c.id)))
             return [*said, connection.execute(select(func.count()).select_from(notices)).scalar_one()]
-
-    def _verdict(self, model: ModelHost) -> str:  # noqa: PLR0911  # a rule to a line, as the page has them
-        """What has to be said of a host; nothing where it depends on more than the model knows."""
-        build = model.builds.get(model.latest, ModelBuild(0.0))
-        if not model.is_judged_anew or max(build.fresh.values(), default=0) > 1:
-            return ""  # judged by a clock that was set back; or perhaps it loops
-        if build.is_complete:
-            return "done"
-        if build.last[1] == "failed":
-            return "failed"
-        is_given = self.is_strict and build.last[0] != "Elsewhere"
-        if not is_given and self.heard[build.last[0]] >= _FEW:
-            return ""  # its budget may have been learnt
-        late = self.clock.now - max(model.heard_at, build.updated_at if build.steps else 0.0)
-        budget = BUDGET if is_given and build.steps else DEFAULT
-        if late < budget:
-            return "progressing"
-        if build.failed:
-            return "failed"
-        return "silent" if not build.steps or late >= max(2 * budget, SILENT) else "stuck"
 
     @rule(days=st.sampled_from([1.0, 90.0]))
     def forget(self, days: float) -> None:
