@@ -1,17 +1,21 @@
-"""`make bench`: print what recording costs as one table, and write it into docs/performance.md."""
+"""`make bench`: print what everything costs as one table, and write it into docs/performance.md.
+
+What of it is the collector's goes into docs/collector.md, too.
+"""
 
 import sys
 import tempfile
 from pathlib import Path
 
-from bench import bundle, follow, python, reading, redaction, shell
+from bench import bundle, collecting, follow, python, reading, redaction, shell
 from bench.machine import machine
-from bench.table import MemoryRow, Row, markdown, replace_between
+from bench.table import AnyRow, markdown, replace_between
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "performance.md"
 
 
-def measured() -> list[Row | MemoryRow]:
+def measured() -> list[AnyRow]:
+    """All but what the collector costs."""
     with tempfile.TemporaryDirectory(prefix="service-record-bench-") as directory:
         root = Path(directory)
         everything = (shell, python, reading, follow, redaction, bundle)
@@ -20,7 +24,9 @@ def measured() -> list[Row | MemoryRow]:
 
 def main() -> int:
     """The exit status: 1 when a promise does not hold."""
-    rows = measured()
+    of_collector = collecting.measured()
+    rows = [*measured(), *of_collector]
+    collecting.write(of_collector)
     text = f"{machine()}\n\n{markdown(rows)}"
     print(text)
     replace_between(PAGE, "bench", text)

@@ -11,7 +11,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -19,28 +18,12 @@ from bench import asked, ingest
 from bench.fleet import STEPS
 from bench.machine import machine
 from bench.plot import Line, Plot
-from bench.table import aligned, replace_between
+from bench.table import Figure, markdown, replace_between, times
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "collector.md"
 PROGRAM: Final = (sys.executable, "-c", "from service_record.cli import main; main()", "collector", "serve")
 PLOT: Final = PAGE.parent / "performance" / "hosts.svg"
 DRAWN: Final = ("fleet page", "fleet as JSON", "statistics page")
-HEAD: Final = ("what", "measured", "beside", "limit", "holds")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One measured thing."""
-
-    what: str
-    measured: str
-    beside: str = ""
-    limit: str = ""
-    holds: bool | None = None
-
-    def cells(self) -> tuple[str, ...]:
-        holds = {True: "yes", False: "**no**", None: ""}[self.holds]
-        return (self.what, self.measured, self.beside, self.limit, holds)
 
 
 @contextlib.contextmanager
@@ -60,25 +43,27 @@ def collector(data: Path) -> Iterator[tuple[int, int]]:
             process.stderr.close()
 
 
-def ingest_rows(folder: Path) -> list[Row]:
+def ingest_rows(folder: Path) -> list[Figure]:
     measured = ingest.measured(folder, collector)
     return [
-        Row(
-            what=f"durable steps, {ingest.CONNECTIONS} connections",
+        Figure(
+            what=f"collector: durable steps, {ingest.CONNECTIONS} connections",
             measured=f"{measured.steps_per_second:,.0f} /s",
-            beside=f"{measured.floor_per_second:,.0f} /s: rows alone, {ingest.CONNECTIONS} in a transaction",
+            against=f"rows alone, {ingest.CONNECTIONS} in a transaction",
+            reference=f"{measured.floor_per_second:,.0f} /s",
+            ratio=times(measured.steps_per_second, measured.floor_per_second),
             limit=f"{ingest.LEAST:,} /s",
             holds=measured.steps_per_second >= ingest.LEAST,
         ),
-        Row(what="processor time for a step", measured=f"{measured.processor * 1e3:.2f} ms"),
-        Row(what="until a step is acknowledged, median", measured=f"{measured.median * 1e3:.0f} ms"),
-        Row(what="the same, 99th of 100", measured=f"{measured.slowest * 1e3:.0f} ms"),
+        Figure(what="collector: processor time for a step", measured=f"{measured.processor * 1e3:.2f} ms"),
+        Figure(what="collector: until a step is acknowledged", measured=f"{measured.median * 1e3:.0f} ms"),
+        Figure(what="collector: the same, 99th of 100", measured=f"{measured.slowest * 1e3:.0f} ms"),
     ]
 
 
-def fleet_rows(folder: Path) -> list[Row]:
+def fleet_rows(folder: Path) -> list[Figure]:
     """The rows of pages and answers, of which some are drawn, too, by how many hosts there are."""
-    rows: list[Row] = []
+    rows: list[Figure] = []
     drawn: dict[str, list[tuple[int, float]]] = {name: [] for name in DRAWN}
     for hosts in asked.GROWTH:
         data = folder / f"fleet-{hosts}"
@@ -95,8 +80,8 @@ def fleet_rows(folder: Path) -> list[Row]:
                 if not is_all and what != DRAWN[0]:
                     continue
                 rows.append(
-                    Row(
-                        what=f"{what}, {hosts:,} hosts, {hosts * STEPS:,} steps",
+                    Figure(
+                        what=f"collector: {what}, {hosts:,} hosts, {hosts * STEPS:,} steps",
                         measured=f"{seconds * 1e3:.0f} ms",
                         limit=f"{limit * 1e3:.0f} ms",
                         holds=seconds <= limit,
@@ -106,8 +91,8 @@ def fleet_rows(folder: Path) -> list[Row]:
                 size = asked.resident(process)
                 most = f"{asked.MOST_MEMORY / 1e6:.0f} MB"
                 rows.append(
-                    Row(
-                        what="memory of the process then",
+                    Figure(
+                        what="collector: memory then",
                         measured=f"{size / 1e6:.0f} MB",
                         limit=most,
                         holds=size <= asked.MOST_MEMORY,
@@ -118,16 +103,25 @@ def fleet_rows(folder: Path) -> list[Row]:
     return rows
 
 
+def measured() -> list[Figure]:
+    with tempfile.TemporaryDirectory(prefix="service-record-bench-") as directory:
+        root = Path(directory)
+        return [*ingest_rows(root / "ingest"), *fleet_rows(root)]
+
+
+def write(rows: list[Figure]) -> str:
+    """Put the table into the collector's page; it is returned."""
+    text = f"{machine()}\n\n{markdown(rows)}"
+    replace_between(PAGE, "bench", text)
+    return text
+
+
 def main() -> int:
     """The exit status: 1 when a promise does not hold."""
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="service-record-bench-") as directory:
-        root = Path(directory)
-        rows = [*ingest_rows(root / "ingest"), *fleet_rows(root)]
-    text = f"{machine()}\n\n{aligned([HEAD, *(row.cells() for row in rows)])}"
-    print(text)
+    rows = measured()
+    print(write(rows))
     print(f"{time.monotonic() - started:.0f} s", file=sys.stderr)
-    replace_between(PAGE, "bench", text)
     return int(any(row.holds is False for row in rows))
 
 

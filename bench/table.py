@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 HEAD = ("what", "median", "compared with", "its median", "ratio", "limit", "holds")
-
-
 _HOLDS = {True: "yes", False: "**no**", None: ""}
 
 
@@ -55,6 +54,26 @@ class MemoryRow:
         return (self.what, megabytes(self.size), "", "", "", limit, _HOLDS[self.holds])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """Something measured that is no time of a median of rounds, in words."""
+
+    what: str
+    measured: str
+    against: str = ""
+    reference: str = ""
+    ratio: str = ""
+    limit: str = ""
+    holds: bool | None = None
+
+    def cells(self) -> tuple[str, ...]:
+        row = (self.what, self.measured, self.against, self.reference, self.ratio, self.limit)
+        return (*row, _HOLDS[self.holds])
+
+
+AnyRow: TypeAlias = Row | MemoryRow | Figure
+
+
 def limited(what: str, seconds: float, limit: float) -> Row:
     return Row(what=what, seconds=seconds, limit=duration(limit), holds=seconds <= limit)
 
@@ -78,7 +97,7 @@ def times(seconds: float, reference: float) -> str:
     return f"1/{reference / seconds:,.0f}"
 
 
-def markdown(rows: Sequence[Row | MemoryRow]) -> str:
+def markdown(rows: Sequence[AnyRow]) -> str:
     """The table of what was measured."""
     return aligned([HEAD, *(row.cells() for row in rows)])
 
