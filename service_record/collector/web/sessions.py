@@ -84,9 +84,17 @@ def check_origin(request: Request) -> None:
     """Refuse a form that another site sent. Raises Refusal."""
     if request.headers.get("sec-fetch-site") == "same-origin":  # the browser's word, no page can set it
         return
-    origin = urlsplit(request.headers.get("origin", ""))
-    if not origin.netloc or origin.netloc != request.headers.get("host"):
+    host = _host(request.headers.get("origin", ""))
+    if not host or host != request.headers.get("host"):
         raise Refusal(HTTPStatus.FORBIDDEN, "this form was sent by another site; open the page here again")
+
+
+def _host(origin: str) -> str:
+    """With its port; nothing where that is no origin, such as `http://[`."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""
 
 
 def _place(request: Request) -> str:
