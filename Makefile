@@ -30,7 +30,7 @@ demo: $(READY) ## record a failing bootstrap and show what failed, where, and wh
 demo-collector: $(READY) ## have thirty simulated hosts report to a collector, and show which of them are in trouble
 	@$(PYTHON) -m demo.collector
 
-test: $(READY) ## run every test; on every core; PYTEST_ARGS='-k name' for some of them
+test: $(READY) ## run every test, on every core; PYTEST_ARGS='-k name' for some of them
 	@SERVICE_RECORD_BASHES='$(BASHES)' $(PYTHON) -m pytest --numprocesses=auto --dist=worksteal $(PYTEST_ARGS)
 
 matrix: $(UPKEEP) ## test under Python 3.11, 3.12 and 3.13, with the lowest and the newest libraries; MATRIX='--list'

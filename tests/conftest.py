@@ -32,6 +32,11 @@ settings.load_profile("fuzz" if FUZZ_SECONDS else "unhurried")
 heed_all()
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Three for two processors: many tests wait, for a machine that boots or a program that hangs."""
+    return max(1, len(os.sched_getaffinity(0)) * 3 // 2)
+
+
 @pytest.fixture(scope="session")
 def executable(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The whole command as one executable; to make it takes half a minute."""

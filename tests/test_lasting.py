@@ -100,12 +100,12 @@ def test_nothing_waits_for_the_disk_unless_it_is_asked_for(asked: str, tmp_path:
 def test_a_disk_that_does_not_answer_holds_a_shell_up_for_five_seconds(tmp_path: Path) -> None:
     """The program that waits for it may wait on."""
     script = 'trap \'echo "$SECONDS" >ended\' EXIT\n. "$SHIM"\n'
-    slow = ("strace", "-f", "-qq", "-e", "trace=fsync", "-e", "inject=fsync:delay_enter=12s", "-o", "trace")
+    slow = ("strace", "-f", "-qq", "-e", "trace=fsync", "-e", "inject=fsync:delay_enter=8s", "-o", "trace")
 
     completed = run_script(bashes()[0], script, tmp_path, {"SERVICE_RECORDS_SYNC": "ends"}, wrapper=slow)
 
     assert completed.returncode == 0
-    assert 4 <= int((tmp_path / "ended").read_text()) < 12
+    assert 4 <= int((tmp_path / "ended").read_text()) < 8
     assert [entry["phase"] for entry in completed.entries] == ["service start", "service end"]
 
 
