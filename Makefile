@@ -53,7 +53,7 @@ torture: $(READY) ## break disk, power and programs for SECONDS=1200, and rewrit
 torture-collector: $(READY) ## kill the collector KILLS=50 times under load, and its PostgreSQL 20 times; nothing acknowledged is lost
 	@SERVICE_RECORD_TORTURE=$(KILLS) $(PYTHON) -m pytest tests/collector/test_durability.py $(PYTEST_ARGS)
 
-bench: $(READY) ## measure what everything costs (ten minutes), and rewrite the tables in docs/performance.md and docs/collector.md
+bench: $(READY) ## measure what everything costs (four minutes), and rewrite the tables in docs/performance.md and docs/collector.md
 	@$(PYTHON) -m bench
 
 bench-bundle: $(READY) ## measure a bundle of a journal of 1 GiB, and rewrite the table in docs/bundle.md

@@ -5,6 +5,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
@@ -89,7 +90,14 @@ def trickle() -> Iterator[str]:
             thread.join()
 
 
+@cache
+def _taken() -> socket.socket:
+    """Bound for as long as tests run, so that no other gets the port; connections are refused."""
+    taken = socket.socket()
+    taken.bind(("127.0.0.1", 0))
+    return taken
+
+
 def nobody() -> str:
     """A URL where nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return f"http://127.0.0.1:{listening.getsockname()[1]}"
+    return f"http://127.0.0.1:{_taken().getsockname()[1]}"

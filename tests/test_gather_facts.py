@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import socket
 import ssl
 import subprocess
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ import pytest
 
 from service_record.reporter.gather import Status, facts
 from service_record.reporter.gather.take import Fact
+from tests.assisted_server import refused_url
 from tests.gathered import Host, gathered
 from tests.running_server import running
 
@@ -69,10 +69,8 @@ def test_a_service_that_answers_is_reached(host: Host, port: int) -> None:
 
 
 def test_a_port_that_nobody_listens_on_and_a_name_that_nobody_knows_are_told(host: Host) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-
-    told = reached(host, f"https://127.0.0.1:{port}", "https://api.cluster.invalid:6443/")
+    with refused_url() as url:
+        told = reached(host, url.replace("http:", "https:"), "https://api.cluster.invalid:6443/")
 
     assert "  connect  127.0.0.1: Connection refused" in told
     assert "https://api.cluster.invalid:6443\n  name     " in told

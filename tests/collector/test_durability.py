@@ -109,13 +109,18 @@ def test_a_collector_that_is_told_to_end_answers_everything_that_it_took(lasting
 
 
 def half_a_request(url: str, token: str) -> http.client.HTTPConnection:
-    """A request that has begun, and will not be over before the rest of its body is sent."""
+    """A request that the collector has begun to read, and that is not over before the rest of its body is
+    sent.
+    """
     address = urlsplit(url)
     connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=60)
     connection.putrequest("POST", "/api/v1/hosts/slow/steps")
     connection.putheader("Authorization", f"Bearer {token}")
     connection.putheader("Content-Length", str(len('{"name":"the last"}')))
-    connection.endheaders(b'{"name":')
+    connection.putheader("Expect", "100-continue")
+    connection.endheaders()
+    assert connection.sock.recv(1000) == b"HTTP/1.1 100 Continue\r\n\r\n"
+    connection.send(b'{"name":')
     return connection
 
 
