@@ -23,6 +23,11 @@ UNSETTLED_SECONDS: Final = 0.03
 UNFINISHED_SECONDS: Final = 1.0
 """For what is damaged, or not yet finished: a write takes microseconds."""
 
+_BETWEEN_ELEMENTS: Final = (b"[\n", b",\n")
+"""What our writers put before an element. Behind anything else an entry may be one that is just being taken
+into the array: half of that write may have removed the bracket before it, and not yet the entry itself.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
@@ -53,8 +58,8 @@ def sightings(data: bytes, offset: int, line: int, *, is_array: bool, is_end: bo
             continue
         found += _in_region(region, is_array=is_array, is_followed=True)
         start = row.start - offset
-        is_parked = is_array and b"]" in data[done:start]
-        patience = UNSETTLED_SECONDS if is_parked else 0
+        is_settled = not is_array or data[done:start] in _BETWEEN_ELEMENTS
+        patience = 0 if is_settled else UNSETTLED_SECONDS
         number = region.line + region.content.count(b"\n")
         found.append(Sighting(entry, number, patience, row.start, row.core))
         done = start + len(row.core)

@@ -120,6 +120,16 @@ def test_a_parked_line_that_was_not_shown_yet_keeps_its_place(reader: Reader) ->
     assert reader.look(closed(E1, E2, E3)) == [E2, E3]
 
 
+def test_a_parked_line_that_is_just_being_taken_into_the_array_is_shown_once(reader: Reader) -> None:
+    written = b",\n" + E2.to_line()
+    parked = closed(E1, room=600) + b"\n" + lines(E2)
+    assert reader.look(parked) == [E1]
+    place = len(b"[\n" + E1.to_line().rstrip())
+    half = parked[:place] + written + parked[place + len(written) :]
+    shown = reader.look(half)
+    assert shown + reader.look(closed(E1, E2)) == [E2]
+
+
 def test_what_gets_before_a_parked_line_that_was_shown_is_shown_all_the_same(reader: Reader) -> None:
     parked = closed(E1) + b"\n" + lines(E3)
     assert reader.look(parked, age=60) == [E1, E3]
