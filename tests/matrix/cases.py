@@ -52,7 +52,7 @@ STATES: Final = {
     "a subshell": "(child; :)",
     "a command substitution": "said=$(child)",
     "a function": "work() { child; }; work",
-    "a builtin loop": ": >ready; while [[ ! -e going ]]; do :; done",
+    "a builtin loop": "echo busy >ready; while [[ ! -e going ]]; do :; done",
     "read": ": >ready; read -r _ <over || :",
     "a handler of its own": "trap 'echo handled; exit 9' TERM HUP USR1; child & wait",
 }

@@ -17,7 +17,8 @@ SIGNALLED: Final = Path(run_script.__code__.co_filename).with_name("signalled.py
 SEEN_BY_THE_SERVICE: Final = ("DEBUG a handler", "CHLD a handler")
 """These see two commands of our EXIT trap, and the one process that sourcing forks: docs/shell.md says so."""
 _TOLD: Final = {"exitCode": "status", "signal": "signal"}
-_PID: Final = re.compile(rb"( )\d+(?= )")
+_PID: Final = re.compile(rb" +\d+(?= )")
+"""With the blanks before it, of which bash prints more where the number is shorter."""
 AT_ONCE: Final = 4
 """Most of a case is waiting for processes to begin and to end."""
 
@@ -87,7 +88,7 @@ class Result:
 
 def _seen(completed: Completed) -> tuple[int, bytes, bytes]:
     """What somebody outside sees, but for process ids: bash names the child that died of a signal."""
-    return completed.returncode, completed.stdout, _PID.sub(rb"\1", completed.stderr)
+    return completed.returncode, completed.stdout, _PID.sub(b" ", completed.stderr)
 
 
 def results(bash: Bash, cases: Iterable[Case]) -> list[Result]:
