@@ -12,7 +12,7 @@ from service_record.entry import Entry
 from service_record.layout import read_entries
 from tests.array_writers import ARRAY, Json, Library, damaged_of, elements, put, record_of
 from tests.builders import failed_run
-from tests.shell.scripts import ABSENT, Bash, Completed, bashes, run_script
+from tests.shell.scripts import Bash, Completed, bashes, run_script
 from tests.shell.services import (
     LAST_STAGE,
     OBSTACLES,
@@ -20,6 +20,7 @@ from tests.shell.services import (
     STAGES,
     STRICT,
     assert_unharmed,
+    ended_without,
     needs_mount,
     needs_strace,
 )
@@ -74,12 +75,6 @@ def link_outside(path: Path) -> None:
 each_obstacle = pytest.mark.parametrize("obstacle", [Path.mkdir, os.mkfifo, read_fifo, link_outside])
 
 
-@pytest.fixture
-def without(bash: Bash, service: str, tmp_path_factory: pytest.TempPathFactory) -> Completed:
-    """How the service runs without the shim."""
-    return run_script(bash, service, tmp_path_factory.mktemp("without"), shim=ABSENT)
-
-
 def run(bash: Bash, service: str, directory: Path, wrapper: tuple[str, ...] = ()) -> Completed:
     return run_script(bash, service, directory, ARRAY, wrapper=wrapper)
 
@@ -93,12 +88,10 @@ def readable(content: bytes) -> list[Json]:
 
 @each_bash
 @each_service
-def test_a_service_that_records_in_an_array_is_as_without(
-    bash: Bash, service: str, without: Completed, tmp_path: Path
-) -> None:
+def test_a_service_that_records_in_an_array_is_as_without(bash: Bash, service: str, tmp_path: Path) -> None:
     recorded = run(bash, service, tmp_path)
 
-    assert_unharmed(recorded, without)
+    assert_unharmed(recorded, ended_without(bash, service))
     entries = elements(record_of(tmp_path).read_bytes())
     assert entries[-1]["phase"] == "service end"
     assert not any("dropped" in each for each in entries)
@@ -108,11 +101,11 @@ def test_a_service_that_records_in_an_array_is_as_without(
 @some_services
 @pytest.mark.parametrize("obstacle", OBSTACLES.values(), ids=OBSTACLES)
 def test_an_obstacle_in_the_place_of_the_record_harms_no_service(
-    bash: Bash, service: str, obstacle: Callable[[Path], None], without: Completed, tmp_path: Path
+    bash: Bash, service: str, obstacle: Callable[[Path], None], tmp_path: Path
 ) -> None:
     obstacle(tmp_path / "records")
 
-    assert_unharmed(run(bash, service, tmp_path), without)
+    assert_unharmed(run(bash, service, tmp_path), ended_without(bash, service))
     assert not (tmp_path / "outside").exists()
 
 
@@ -120,13 +113,13 @@ def test_an_obstacle_in_the_place_of_the_record_harms_no_service(
 @two_services
 @each_obstacle
 def test_an_obstacle_in_the_place_of_the_damaged_copy_harms_no_service(
-    bash: Bash, service: str, obstacle: Callable[[Path], None], without: Completed, tmp_path: Path
+    bash: Bash, service: str, obstacle: Callable[[Path], None], tmp_path: Path
 ) -> None:
     """What cannot be copied is not written over."""
     put(tmp_path, CLOSED + b"torn")
     obstacle(damaged_of(tmp_path))
 
-    assert_unharmed(run(bash, service, tmp_path), without)
+    assert_unharmed(run(bash, service, tmp_path), ended_without(bash, service))
     assert record_of(tmp_path).read_bytes().startswith(CLOSED + b"torn")
     assert not (tmp_path / "outside").exists()
 
@@ -151,14 +144,12 @@ def test_an_obstacle_in_the_place_of_the_damaged_copy_does_not_hold_the_library_
 )
 def test_a_limit_of_the_shell_harms_no_service(bash: Bash, service: str, limit: str, tmp_path: Path) -> None:
     limited = f"ulimit {limit}\n{service}"
-    (tmp_path / "with").mkdir()
-    (tmp_path / "without").mkdir()
 
-    recorded = run(bash, limited, tmp_path / "with")
+    recorded = run(bash, limited, tmp_path)
 
-    assert_unharmed(recorded, run_script(bash, limited, tmp_path / "without", shim=ABSENT))
-    if record_of(tmp_path / "with").exists():
-        readable(record_of(tmp_path / "with").read_bytes())
+    assert_unharmed(recorded, ended_without(bash, limited))
+    if record_of(tmp_path).exists():
+        readable(record_of(tmp_path).read_bytes())
 
 
 @each_bash
@@ -166,14 +157,14 @@ def test_a_limit_of_the_shell_harms_no_service(bash: Bash, service: str, limit: 
 @needs_mount
 @pytest.mark.parametrize("left", [0, 1, 300, 1000, 1500, 2500, 3500])
 def test_on_a_full_file_system_the_array_stays_closed(
-    bash: Bash, service: str, left: int, without: Completed, tmp_path: Path
+    bash: Bash, service: str, left: int, tmp_path: Path
 ) -> None:
     """The last block of the file has so many bytes left."""
     before = CLOSED.rstrip() + b" " * (4095 - left - len(CLOSED.rstrip())) + b"\n"
 
     recorded, content = run_on_a_full_file_system(bash, service, tmp_path, before)
 
-    assert_unharmed(recorded, without)
+    assert_unharmed(recorded, ended_without(bash, service))
     assert elements(content)[: len(BEFORE)] == BEFORE
 
 
@@ -227,7 +218,7 @@ FAILURES = [
 @needs_strace
 @pytest.mark.parametrize("existing", [b"", CLOSED], ids=["new", "array"])
 def test_a_call_that_fails_harms_no_service(
-    bash: Bash, service: str, existing: bytes, without: Completed, tmp_path: Path
+    bash: Bash, service: str, existing: bytes, tmp_path: Path
 ) -> None:
     """In bash or in a program that it runs, the n-th call on the record, or all from the n-th on, fail."""
     injected = 0
@@ -240,7 +231,7 @@ def test_a_call_that_fails_harms_no_service(
         recorded = run(bash, service, directory, strace(directory, calls, f"error={error}:when={turn}"))
 
         injected += "(INJECTED)" in directory.joinpath("trace").read_text()
-        assert_unharmed(recorded, without)
+        assert_unharmed(recorded, ended_without(bash, service))
         if record_of(directory).exists():
             found = readable(record_of(directory).read_bytes())
             assert found[: len(BEFORE)] == BEFORE or not existing

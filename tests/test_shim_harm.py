@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -13,18 +15,13 @@ from tests.shell.services import (
     SERVICES,
     STAGES,
     assert_unharmed,
+    ended_without,
     needs_mount,
     needs_strace,
 )
 
 each_bash = pytest.mark.parametrize("bash", bashes(), ids=str)
 each_service = pytest.mark.parametrize("service", SERVICES.values(), ids=SERVICES)
-
-
-@pytest.fixture
-def without(bash: Bash, service: str, tmp_path_factory: pytest.TempPathFactory) -> Completed:
-    """How the service runs without the shim."""
-    return run_script(bash, service, tmp_path_factory.mktemp("without"), shim=ABSENT)
 
 
 def assert_whole(completed: Completed, torn: int = 0) -> None:
@@ -37,11 +34,11 @@ def assert_whole(completed: Completed, torn: int = 0) -> None:
 @each_service
 @pytest.mark.parametrize("obstacle", OBSTACLES.values(), ids=OBSTACLES)
 def test_an_obstacle_in_the_place_of_the_record_harms_no_service(
-    bash: Bash, service: str, obstacle: Callable[[Path], None], without: Completed, tmp_path: Path
+    bash: Bash, service: str, obstacle: Callable[[Path], None], tmp_path: Path
 ) -> None:
     obstacle(tmp_path / "records")
 
-    assert_unharmed(run_script(bash, service, tmp_path), without)
+    assert_unharmed(run_script(bash, service, tmp_path), ended_without(bash, service))
     assert not (tmp_path / "outside").exists()
 
 
@@ -50,12 +47,10 @@ def test_an_obstacle_in_the_place_of_the_record_harms_no_service(
 @pytest.mark.parametrize("limit", ["-f 0", "-f 1", "-S -f 0", "-n 5", "-n 8"])
 def test_a_limit_of_the_shell_harms_no_service(bash: Bash, service: str, limit: str, tmp_path: Path) -> None:
     limited = f"ulimit {limit}\n{service}"
-    (tmp_path / "with").mkdir()
-    (tmp_path / "without").mkdir()
 
-    recorded = run_script(bash, limited, tmp_path / "with")
+    recorded = run_script(bash, limited, tmp_path)
 
-    assert_unharmed(recorded, run_script(bash, limited, tmp_path / "without", shim=ABSENT))
+    assert_unharmed(recorded, ended_without(bash, limited))
     assert_whole(recorded, torn=1)
 
 
@@ -64,11 +59,9 @@ def test_a_limit_of_the_shell_harms_no_service(bash: Bash, service: str, limit: 
 def test_a_service_without_descriptors_runs_on(bash: Bash, service: str, tmp_path: Path) -> None:
     """With four, bash itself cannot redirect, and says so: neither can the shim hide what bash says."""
     limited = f"ulimit -n 4\n{service}"
-    (tmp_path / "with").mkdir()
-    (tmp_path / "without").mkdir()
 
-    recorded = run_script(bash, limited, tmp_path / "with")
-    without = run_script(bash, limited, tmp_path / "without", shim=ABSENT)
+    recorded = run_script(bash, limited, tmp_path)
+    without = ended_without(bash, limited)
 
     assert (recorded.returncode, recorded.stdout) == (without.returncode, without.stdout)
 
@@ -83,10 +76,9 @@ def test_a_file_system_that_is_full_after_some_entries_harms_no_service(
     """The file's last block has room for so many entries of some 300 bytes; the next is torn."""
     room = 300 * entries + 10
 
-    recorded = run_on_a_full_file_system(bash, service, tmp_path / "with", room)
+    recorded = run_on_a_full_file_system(bash, service, tmp_path, room)
 
-    without = run_on_a_full_file_system(bash, service, tmp_path / "without", room, shim=ABSENT)
-    assert_unharmed(recorded, without)
+    assert_unharmed(recorded, ended_without_on_a_full_file_system(bash, service))
     assert_whole(recorded, torn=6)
 
 
@@ -96,7 +88,7 @@ def test_what_a_full_file_system_swallowed_is_counted_once_there_is_room(bash: B
     fill = 'head -c 4096 /dev/zero >>"records/service.json" 2>/dev/null\n'
     lost = "record_service_stage_start lost\nrecord_service_stage_success\nrm records/ballast\n"
 
-    recorded = run_on_a_full_file_system(bash, STAGES + fill + lost, tmp_path / "with", 1000)
+    recorded = run_on_a_full_file_system(bash, STAGES + fill + lost, tmp_path, 1000)
 
     assert [entry.get("dropped") for entry in recorded.entries] == [None, None, None, 2]
     assert recorded.entries[-1]["phase"] == "service end"
@@ -106,7 +98,7 @@ def run_on_a_full_file_system(
     bash: Bash, service: str, directory: Path, room: int, shim: Path = SHIM
 ) -> Completed:
     """Run a service whose record is on a file system of its own that has so many bytes left."""
-    directory.joinpath("records").mkdir(parents=True)
+    directory.joinpath("records").mkdir()
     fill = (
         "mount -t tmpfs -o size=8k tmpfs records && head -c 4096 /dev/zero >records/ballast && "
         r'head -c "$1" /dev/zero | tr "\0" "\n" >records/service.json && shift && "$@"; '
@@ -118,13 +110,18 @@ def run_on_a_full_file_system(
     return replace(ended, entries=entries, damaged=damaged)
 
 
+@cache
+def ended_without_on_a_full_file_system(bash: Bash, service: str) -> Completed:
+    """How a service runs there without the shim, which does not depend on the room."""
+    with TemporaryDirectory() as directory:
+        return run_on_a_full_file_system(bash, service, Path(directory), 0, shim=ABSENT)
+
+
 @each_bash
 @each_service
 @needs_strace
 @pytest.mark.parametrize("error", ["ENOSPC", "EIO", "EROFS", "EINTR"])
-def test_a_write_that_fails_harms_no_service(
-    bash: Bash, service: str, error: str, without: Completed, tmp_path: Path
-) -> None:
+def test_a_write_that_fails_harms_no_service(bash: Bash, service: str, error: str, tmp_path: Path) -> None:
     """Each write to the record in turn fails, alone and with all that follow, until a run makes fewer."""
     for turn in count(1):
         alone, failed = run_with_failing_writes(bash, service, tmp_path / f"{turn}", f"{error}:when={turn}")
@@ -133,7 +130,7 @@ def test_a_write_that_fails_harms_no_service(
             return
 
         for recorded in alone, following:
-            assert_unharmed(recorded, without)
+            assert_unharmed(recorded, ended_without(bash, service))
             assert_whole(recorded)
         assert len(following.entries) == turn - 1
         assert [entry.get("dropped", 0) for entry in alone.entries[turn - 1 : turn]] in ([1], [])
@@ -146,6 +143,7 @@ def run_with_failing_writes(bash: Bash, service: str, directory: Path, failure: 
     strace = (
         "strace",
         "-f",
+        "--seccomp-bpf",
         "-qq",
         "-o",
         str(directory / "trace"),

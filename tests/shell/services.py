@@ -3,12 +3,14 @@
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.shell.scripts import Completed
+from tests.shell.scripts import ABSENT, Bash, Completed, run_script
 
 STRICT = "set -euoE pipefail\n"
 STAGES = '. "$SHIM"\nrecord_service_stage_start one\necho working\nrecord_service_stage_success\n'
@@ -77,6 +79,13 @@ OBSTACLES: dict[str, Callable[[Path], None]] = {
     "a link out of the directory": a_link_to("../outside"),
     "a link to itself": a_link_to("service.json"),
 }
+
+
+@cache
+def ended_without(bash: Bash, service: str) -> Completed:
+    """How a service runs without the shim: once for all that is compared with it."""
+    with tempfile.TemporaryDirectory() as directory:
+        return run_script(bash, service, Path(directory), shim=ABSENT)
 
 
 def without_complaints(stderr: bytes) -> bytes:
