@@ -4,7 +4,7 @@
 load helpers
 
 # A service that sets something odd, records, and shows all that is its own afterwards.
-service_with() { # <shell code before sourcing> [shell code after sourcing]
+service_with() { # <shell code before sourcing> [shell code after sourcing] [shell code at the end]
   script odd.sh <<END
 own='its own'
 $1
@@ -21,6 +21,7 @@ shopt
 umask
 declare -p own
 trap -p TERM INT HUP
+$3
 true
 END
 }
@@ -73,32 +74,31 @@ END
   done
 }
 
+# Names that a careless shim would use, and that services do use.
+GENERIC=(STAGE_NAME PHASE RESULT ERROR_LINE ERROR_MESSAGE REPLY MAPFILE i j n line name result status entry file message
+  stack command phase stage timestamp text fd pid)
+SPECIAL=(TZ LC_ALL LC_CTYPE LANG OPTARG HOME TIMEFORMAT)
+INHERITED=(PATH SERVICE_NAME SERVICE_RECORDS_DIR PRE_COMMAND POST_COMMAND)
+
+keeps_its_own() { # <shell code that declares names> <name>...
+  echo "$1"
+  service_with "$1" '' "declare -p ${*:2}"
+  unchanged_and_recorded
+  run ! grep -q leaked records/service.json
+}
+
 @test "generic names, readonly" {
-  for name in STAGE_NAME PHASE RESULT ERROR_LINE ERROR_MESSAGE PRE_COMMAND POST_COMMAND SERVICE_NAME \
-    SERVICE_RECORDS_DIR TZ LC_ALL LC_CTYPE LANG REPLY MAPFILE OPTARG OPTIND PATH HOME FUNCNEST TIMEFORMAT POSIXLY_CORRECT \
-    i j n line name result status entry file message stack command phase stage timestamp text fd pid; do
-    echo "readonly $name"
-    case $name in
-    PATH | SERVICE_NAME | SERVICE_RECORDS_DIR | PRE_COMMAND | POST_COMMAND) service_with "readonly $name" ;;
-    POSIXLY_CORRECT | OPTIND | FUNCNEST) service_with "readonly $name=100" ;;
-    *) service_with "readonly $name=leaked" ;;
-    esac
-    unchanged_and_recorded
-    run ! grep -q leaked records/service.json
+  keeps_its_own "readonly ${GENERIC[*]/%/=leaked} ${SPECIAL[*]/%/=leaked}" "${GENERIC[@]}" "${SPECIAL[@]}"
+  keeps_its_own "readonly ${INHERITED[*]}" PATH
+  for name in OPTIND FUNCNEST POSIXLY_CORRECT; do
+    keeps_its_own "readonly $name=100" "$name"
   done
 }
 
-@test "generic names, exported and as arrays" {
-  for name in STAGE_NAME PHASE RESULT ERROR_LINE REPLY MAPFILE i j n line name result status entry file message stack \
-    command phase stage timestamp text fd pid; do
-    service_with "export $name=leaked" 'declare -p '"$name"
-    unchanged_and_recorded
-    service_with "unset $name; declare -A $name=([leaked]=leaked)" 'declare -p '"$name"
-    unchanged_and_recorded
-    service_with "unset $name; declare -i $name=1; declare -u own" 'declare -p '"$name"
-    unchanged_and_recorded
-    run ! grep -q leaked records/service.json
-  done
+@test "generic names, exported, as arrays and with other attributes" {
+  keeps_its_own "export ${GENERIC[*]/%/=leaked}" "${GENERIC[@]}"
+  keeps_its_own "unset ${GENERIC[*]}; declare -A ${GENERIC[*]/%/=([leaked]=leaked)}" "${GENERIC[@]}"
+  keeps_its_own "unset ${GENERIC[*]}; declare -i ${GENERIC[*]/%/=1}; declare -u own" "${GENERIC[@]}"
 }
 
 mapfile -t NAMES < <(grep -oE '\<__sr(_[a-z_0-9]+)?\>' "$SHIM" | sort -u)
