@@ -1,5 +1,6 @@
 """What holds for every test."""
 
+import fcntl
 import os
 from pathlib import Path
 from typing import Final
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from tests.signals import heed_all
-from tests.standalone import standalone
+from tests.standalone import made_before, standalone
 
 FUZZ_SECONDS: Final = int(os.environ.get("SERVICE_RECORD_FUZZ_SECONDS") or 0)
 """How long `make fuzz` runs tests/fuzz; 0 in any other run."""
@@ -39,5 +40,9 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.fixture(scope="session")
 def executable(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The whole command as one executable; to make it takes half a minute."""
-    return standalone(tmp_path_factory.mktemp("standalone"))
+    """The whole command as one executable; to make it takes half a minute, so it is made once in a run."""
+    own = tmp_path_factory.getbasetemp()
+    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    with shared.joinpath("standalone.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return made_before(shared) or standalone(shared)

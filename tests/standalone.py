@@ -4,8 +4,12 @@ import shutil
 import subprocess
 import sysconfig
 from pathlib import Path
+from typing import Final
 
 from tests.programs import REPOSITORY
+
+_EXECUTABLE: Final = Path("checkout/build/service-record")
+_SAID: Final = "make.txt"
 
 
 def can_be_built() -> bool:
@@ -15,6 +19,12 @@ def can_be_built() -> bool:
     return has_programs and has_header and ".so" in str(sysconfig.get_config_var("INSTSONAME"))
 
 
+def made_before(directory: Path) -> Path | None:
+    """What `standalone` made in that directory, if it has."""
+    executable = directory / _EXECUTABLE
+    return executable if executable.with_name(_SAID).exists() else None
+
+
 def standalone(directory: Path) -> Path:
     """What `make standalone` makes of a copy, so that nothing of it is left in the checkout.
 
@@ -22,6 +32,7 @@ def standalone(directory: Path) -> Path:
     """
     copy = directory / "checkout"
     left_out = shutil.ignore_patterns(".git", ".cache", ".venv", "build", "tests", "__pycache__", ".*_cache")
+    shutil.rmtree(copy, ignore_errors=True)  # one that could not be made
     shutil.copytree(REPOSITORY, copy, ignore=left_out)
     (copy / ".venv").symlink_to(REPOSITORY / ".venv")
     made = subprocess.run(
@@ -32,5 +43,6 @@ def standalone(directory: Path) -> Path:
         text=True,
     )
     assert made.returncode == 0, made.stdout + made.stderr
-    (copy / "build/make.txt").write_text(made.stdout)
-    return copy / "build/service-record"
+    executable = directory / _EXECUTABLE
+    executable.with_name(_SAID).write_text(made.stdout)
+    return executable
