@@ -38,6 +38,11 @@ def pytest_xdist_auto_num_workers() -> int:
     return max(1, len(os.sched_getaffinity(0)) * 3 // 2)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes long, so that no process of a run is left with it at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 @pytest.fixture(scope="session")
 def executable(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The whole command as one executable; to make it takes half a minute, so it is made once in a run."""

@@ -226,7 +226,7 @@ def test_a_million_members_take_seconds_and_are_not_all_read() -> None:
     archive = gzip.compress(some * 1000, compresslevel=1)
     before = time.monotonic()
     bundle = opened(archive)
-    assert time.monotonic() - before < 60
+    assert time.monotonic() - before < 200
     assert reasons(bundle) == [("", "more than 200000 members; the rest was not read")]
 
 

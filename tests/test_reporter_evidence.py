@@ -81,7 +81,7 @@ def test_a_kubelet_that_hangs_holds_nobody_up() -> None:
     with kubelet(hangs=True) as url:
         begun = monotonic()
         assert not is_healthy(url)
-        assert monotonic() - begun < 20
+        assert monotonic() - begun < 60
 
 
 ENCAPSULATED = "/etc/ignition-machine-config-encapsulated.json"

@@ -136,7 +136,7 @@ def test_a_server_that_does_not_answer_takes_seconds_and_nothing_else(
         begun = time.monotonic()
         done = host.run(f"{script}\nservice_record_step one init\necho on", "-eu")
     assert (done.returncode, done.stdout, done.stderr) == (0, "on\n", "")
-    assert time.monotonic() - begun < 15  # and not for ever; the machine may be busy
+    assert time.monotonic() - begun < 60  # and not for ever; the machine may be busy
     assert len(host.entries()) == 2
 
 

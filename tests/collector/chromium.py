@@ -38,7 +38,7 @@ def signed_in(browser: Browser, server: Served, **look: Any) -> Iterator[Page]:
     """A window of somebody who has signed in, of that size, in the dark and so on."""
     token = server.client("reader").token
     with browser.new_context(**look) as context:
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(60_000)
         page = context.new_page()
         page.goto(f"{server.url}/login")
         page.fill("#token", token)

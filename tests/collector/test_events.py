@@ -148,7 +148,6 @@ def test_nobody_is_told_without_a_session(running: Served) -> None:
     assert signed_in(running).get("/events?host=nobody").status == 404
 
 
-@pytest.mark.timeout(60)
 def test_streams_end_when_the_collector_shuts_down(tmp_path: Path) -> None:
     ended: list[tuple[str, Any]] = []
     with contextlib.ExitStack() as open_streams:

@@ -23,7 +23,7 @@ BATS = Path(sys.executable).with_name("bats")
 CASE = re.compile(r'^@test "(.*)" \{', re.MULTILINE)
 PLAN = re.compile(r"^1\.\.(\d+)$", re.MULTILINE)
 REPORT = re.compile(r"^(ok|not ok) \d+ (.*?)(?: # skip ?(.*))?$")
-RUN_SECONDS = float(os.environ.get("BATS_RUN_SECONDS", "600"))
+RUN_SECONDS = float(os.environ.get("BATS_RUN_SECONDS", "900"))
 """How long one file may take under one bash; the cases that it has not reported by then have failed."""
 
 
@@ -125,7 +125,9 @@ class BatsUnder(pytest.Collector):
 
     def collect(self) -> Iterator[BatsCase]:
         for case in self.run.cases:
-            yield BatsCase.from_parent(self, name=case, run=self.run)
+            item = BatsCase.from_parent(self, name=case, run=self.run)
+            item.add_marker(pytest.mark.timeout(RUN_SECONDS + 60))  # its own time-out says more
+            yield item
 
 
 class BatsFile(pytest.File):

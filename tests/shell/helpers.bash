@@ -52,10 +52,10 @@ entries_are() { # [field...]
   diff --label expected --label recorded -u - <(entries "$@")
 }
 
-# Waits until a file exists, at most five seconds.
+# Waits until a file exists, at most a minute.
 await() { # <file>
   local tries
-  for ((tries = 0; tries < 250; tries++)); do
+  for ((tries = 0; tries < 3000; tries++)); do
     [[ -e $1 ]] && return
     sleep 0.02
   done

@@ -89,7 +89,7 @@ END
   failing
   SECONDS=0
   run -4 service failing.sh
-  ((SECONDS <= 6))
+  ((SECONDS <= 20))
   entries | grep -qx 'service end failure'
 }
 
@@ -98,7 +98,7 @@ END
   failing
   SECONDS=0
   run -4 service failing.sh
-  ((SECONDS <= 6))
+  ((SECONDS <= 20))
   [ "$(entries | tail -n 1)" = "service end failure" ]
 }
 
@@ -107,7 +107,7 @@ END
   failing
   SECONDS=0
   run -4 service failing.sh
-  ((SECONDS <= 6))
+  ((SECONDS <= 20))
   [ "$(entries phase result | tail -n 1)" = "service end failure" ]
 }
 

@@ -74,7 +74,8 @@ END
 }
 
 @test "an interrupt that bash leaves to its foreground child is left to it" {
-  service_in '"$BASH" -c ": >ready; exec sleep 0.3"'
+  mkfifo over
+  service_in '"$BASH" -c ": >ready; exec cat over"'
   SIGNAL=INT TO=shell
   unchanged state.sh
   grep -qx survived with/out
@@ -82,7 +83,8 @@ END
 }
 
 @test "a signal that the unit ignores is ignored" {
-  service_in '"$BASH" -c ": >ready; exec sleep 0.3"'
+  mkfifo over
+  service_in '"$BASH" -c ": >ready; exec cat over"'
   script ignoring.sh <<'END'
 trap '' PIPE
 exec "$BASH" state.sh
@@ -110,10 +112,11 @@ END
 }
 
 @test "a service that handles its signal and goes on is no failure" {
+  mkfifo over
   script state.sh <<'END'
 . "$SHIM"
 trap 'echo reloading' HUP
-sleep 0.3 &
+cat over &
 : >ready
 wait "$!"
 wait "$!"
