@@ -13,6 +13,7 @@ PYTEST_ARGS =
 SECONDS = 600
 MATRIX =
 KILLS = 50
+ORDER := $(shell date +%s)
 EXAMPLES =
 
 READY = .venv/.ready
@@ -48,7 +49,7 @@ fuzz: $(READY) ## hostile records, archives, settings, answers and requests for 
 
 torture: SECONDS = 1200
 torture: $(READY) ## break disk, power and programs for SECONDS=1200, and rewrite the tables in docs/promises.md (as root)
-	@$(PYTHON) -m tests.torture --seconds $(SECONDS)
+	@SERVICE_RECORD_TORTURE_ORDER=$(ORDER) $(PYTHON) -m tests.torture --seconds $(SECONDS)
 
 torture-collector: $(READY) ## kill the collector KILLS=50 times under load, and its PostgreSQL 20 times; nothing acknowledged is lost
 	@SERVICE_RECORD_TORTURE=$(KILLS) $(PYTHON) -m pytest tests/collector/test_durability.py $(PYTEST_ARGS)

@@ -110,10 +110,21 @@ def aligned(cells: Sequence[Sequence[str]]) -> str:
     return "\n".join([head, rule, *body])
 
 
+def text_between(path: Path, name: str) -> str:
+    """What stands between a page's comments `<!-- NAME -->` and `<!-- /NAME -->`."""
+    return _parted(path, name)[1]
+
+
 def replace_between(path: Path, name: str, text: str) -> None:
-    """Put the text between a page's comments `<!-- NAME -->` and `<!-- /NAME -->`."""
+    """Put another text there."""
+    head, _, tail = _parted(path, name)
+    path.write_text(f"{head}{text}\n{tail}")
+
+
+def _parted(path: Path, name: str) -> tuple[str, str, str]:
+    """A page up to its comment, what is between it and the other, and the page from that one on."""
     head, begin, rest = path.read_text().partition(f"<!-- {name} -->\n")
-    _, end, tail = rest.partition(f"<!-- /{name} -->")
+    between, end, tail = rest.partition(f"<!-- /{name} -->")
     if not begin or not end:
         raise ValueError(f"{path}: no <!-- {name} --> and <!-- /{name} --> to write between")
-    path.write_text(f"{head}{begin}{text}\n{end}{tail}")
+    return head + begin, between, end + tail

@@ -5,12 +5,13 @@ docs/promises.md.
 import argparse
 import sys
 import time
+from datetime import UTC, datetime
 
 from bench.machine import machine
-from bench.table import replace_between
+from bench.table import replace_between, text_between
 from tests.torture.plan import PARTS, tortured
-from tests.torture.promises import PAGE, table, targets
-from tests.torture.tally import Tally
+from tests.torture.promises import PAGE, runs, table, targets
+from tests.torture.tally import ORDER, Tally
 
 
 def main() -> int:
@@ -30,11 +31,14 @@ def main() -> int:
             print(*tally.findings, sep="\n", end="\n" if tally.findings else "", file=sys.stderr)
             print(f"{tally.target}: {tally.cells()[3]} cases, found: {tally.cells()[4]}", flush=True)
         tallies += found
-    text = f"{machine()} {time.monotonic() - began:,.0f} seconds.\n\n{targets(tallies)}"
+    seconds = time.monotonic() - began
+    text = f"{machine()} {seconds:,.0f} seconds, order {ORDER or 'of the tests'}.\n\n{targets(tallies)}"
     print(f"\n{text}")
     if not asked.only:
         replace_between(PAGE, "torture", text)
         replace_between(PAGE, "promises", table(tallies))
+        today = datetime.now(UTC).date()
+        replace_between(PAGE, "runs", runs(text_between(PAGE, "runs"), tallies, today, seconds))
     return int(any(tally.findings for tally in tallies))
 
 

@@ -166,7 +166,7 @@ def faults_of(append: Append) -> list[Fault]:
     with tempfile.TemporaryDirectory() as place:
         directory = Path(place)
         append.prepare(directory)
-        ended = append.run(directory)
+        ended = append.run(directory, ("-y",))
         assert ended == Ended(_STATUS, b""), ended
         assert story(read(directory)[len(BEFORE) :]) == list(STORY)
         return faults_between(directory / "trace", RETRIED[append.writer])

@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -28,6 +28,7 @@ _INTERRUPTIONS: Final = 20
 _SECONDS: Final = 60
 _STRACE: Final = ("strace", "-f", "-s", "8192", "-o")
 _CALL: Final = re.compile(r"^(\d+) +([a-z]\w*)\(")
+_CLOSES_A_PIPE: Final = re.compile(r" close\(\d+<pipe:")
 _MARK: Final = re.compile(rf'"{MARKS}([^"]+)"')
 _SEEN: Final = ("?newfstatat", "?access", "?faccessat2", "?stat")
 _WITHOUT_RETURN: Final = frozenset({"exit", "exit_group", "rt_sigreturn", "execve"})
@@ -45,7 +46,7 @@ same.
 """
 CLOSE: Final = "close"
 """Linux gives the descriptor back where it fails, too; where strace has it fail, it stays open. So it fails
-once at a time, because who waits for the end of a pipe that nobody closes waits for ever.
+once at a time, and never for a pipe, because who waits for the end of one that nobody closes waits for ever.
 """
 CLOSE_ERRORS: Final = ("ENOSPC", "EIO", "EINTR")
 _BY_PYTHON: Final = """
@@ -173,8 +174,13 @@ def injected(trace: Path, fault: Fault) -> bool:
 
 
 def faults_between(trace: Path, retried: frozenset[str]) -> list[Fault]:
-    """Every fault of every call between the marks, of the program and of those that it ran meanwhile."""
-    calls = sorted(set(_calls_between(trace)))
+    """Every fault of every call between the marks, of the program and of those that it ran meanwhile.
+
+    The trace has to have been made with `-y`: no close of a pipe fails, see CLOSE.
+    """
+    made = [*_made(trace)]
+    of_pipes = {(each.name, each.number) for each in made if each.closes_a_pipe}
+    calls = sorted({(each.name, each.number) for each in _between(made)} - of_pipes)
     return [fault for call, number in calls for fault in faults_of_call(call, number, retried)]
 
 
@@ -188,17 +194,37 @@ def faults_of_call(call: str, number: int, retried: frozenset[str]) -> Iterator[
     yield Fault(call, number, KILL)
 
 
-def _calls_between(trace: Path) -> Iterator[tuple[str, int]]:
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A call that was made, the n-th of its name in its process."""
+
+    name: str
+    number: int
+    line: str
+    """What strace says of it."""
+
+    @property
+    def closes_a_pipe(self) -> bool:
+        return _CLOSES_A_PIPE.search(self.line) is not None
+
+
+def _made(trace: Path) -> Iterator[_Made]:
     counted: Counter[tuple[str, str]] = Counter()
-    within = False
     for line in trace.read_text().splitlines():
         found = _CALL.match(line)
         if found is None:
             continue
         process, call = found.groups()
         counted[process, call] += 1
-        mark = _MARK.search(line)
+        yield _Made(call, counted[process, call], line)
+
+
+def _between(made: Iterable[_Made]) -> Iterator[_Made]:
+    """Those between the marks that may fail."""
+    within = False
+    for each in made:
+        mark = _MARK.search(each.line)
         if mark is not None:
             within = mark[1] != END and (within or mark[1] == BEGIN)
-        elif within and call not in _WITHOUT_RETURN:
-            yield call, counted[process, call]
+        elif within and each.name not in _WITHOUT_RETURN:
+            yield each

@@ -23,7 +23,7 @@ from tests.array_writers import put, record_of
 from tests.builders import entry, failed_run, our_array
 from tests.shell.scripts import ROOT, SHIM, bashes, environment
 from tests.torture.injection import run_traced
-from tests.torture.tally import Tally, Until, while_time_lasts
+from tests.torture.tally import ORDER, Tally, Until, while_time_lasts
 
 SECTOR: Final = 512
 PAGE: Final = 4096
@@ -185,7 +185,7 @@ class Loss:
         """While which write power is lost, and what is left: each unit of so many bytes in any version that
         it had since the disk was synced.
         """
-        chance = random.Random(self.number)
+        chance = random.Random(f"{ORDER}{self.number}")
         last = chance.randrange(1, len(contents))
         first = chance.randrange(found.on_disk(last), last)  # what was before is on the disk
         versions = contents[first : last + 1]

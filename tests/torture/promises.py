@@ -5,16 +5,19 @@ import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import Final
 
 from bench.table import aligned
 from tests.programs import REPOSITORY
-from tests.torture.tally import Tally
+from tests.torture.tally import ORDER, Tally
 
 PAGE: Final = REPOSITORY / "docs" / "promises.md"
 HEAD: Final = ("promise", "held by", "cases tried", "found", "reprinted by")
+RUNS: Final = ("on", "seconds", "order", "cases", "found")
+_LAST_RUNS: Final = 6
 TARGETS: Final = ("target", "system calls", "faults, at most", "cases", "found")
 
 
@@ -117,6 +120,15 @@ def table(tallies: Sequence[Tally]) -> str:
     """The promises, one to a row."""
     rows = [HEAD, ("---",) * len(HEAD), *(promise.cells(tallies) for promise in PROMISES)]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def runs(before: str, tallies: Sequence[Tally], day: date, seconds: float) -> str:
+    """The table of the last runs, given the one before this run, one to a row."""
+    earlier = [tuple(cell.strip() for cell in row.strip("|").split("|")) for row in before.splitlines()[2:]]
+    cases = sum(tally.cases for tally in tallies)
+    found = sum(len(tally.findings) for tally in tallies)
+    row = (day.isoformat(), f"{seconds:,.0f}", ORDER, f"{cases:,}", str(found or "none"))
+    return aligned([RUNS, *[*earlier, row][-_LAST_RUNS:]])
 
 
 def targets(tallies: Iterable[Tally]) -> str:

@@ -1,11 +1,15 @@
 """What a part of the torture comes to: how much was tried, and what was found."""
 
 import hashlib
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
+
+ORDER: Final = os.environ.get("SERVICE_RECORD_TORTURE_ORDER", "")
+"""What the order is drawn from in which cases are tried: `make torture` has another in each run."""
 
 Case = TypeVar("Case")
 Verdict = TypeVar("Verdict")
@@ -57,12 +61,12 @@ class Until:
 
 
 def shuffled(cases: Iterable[Case]) -> list[Case]:
-    """The cases in an order that has nothing to do with theirs, and is the same in each run."""
-    return sorted(cases, key=lambda case: hashlib.blake2b(repr(case).encode()).digest())
+    """The cases in an order that has nothing to do with theirs, and is the same for the same ORDER."""
+    return sorted(cases, key=lambda case: hashlib.blake2b(f"{ORDER}{case!r}".encode()).digest())
 
 
 def sample(cases: Sequence[Case], most: int | None) -> list[Case]:
-    """At most so many of the cases, the same in each run; None is all of them."""
+    """At most so many of the cases, the same ones for the same ORDER; None is all of them."""
     mixed = shuffled(cases)
     return mixed if most is None else mixed[:most]
 
