@@ -1,46 +1,32 @@
-"""Asks a collector: where it is, with which token, and what it answers. For whoever reads, and for `ship`.
+"""Asks a collector, and says what it answers or why it did not. For whoever reads, and for `ship`."""
 
-`collector://HOST[:PORT]/NAME` names a host that a collector knows; without `/NAME` it names the collector.
-TLS is spoken, but to this machine itself and with `collector+http://`.
-"""
-
-import ipaddress
 import os
 import ssl
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
-from urllib.parse import quote, unquote, urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 import orjson
 
 from service_record.answer_limit import AnswerLimit
+from service_record.collector_address import (
+    CA_VARIABLE,
+    URL_VARIABLE,
+    CollectorError,
+    address_of,
+    environment_path,
+    read_token,
+)
 from service_record.trust import system_trust
 from service_record.version import __version__
 
 if TYPE_CHECKING:  # only who asks loads it
     import httpx2
 
-URL_VARIABLE: Final = "SERVICE_RECORD_COLLECTOR"
-"""The environment's name of the collector, where none is given."""
-TOKEN_VARIABLE: Final = "SERVICE_RECORD_TOKEN_FILE"  # noqa: S105  # where it is, not what
-CA_VARIABLE: Final = "SERVICE_RECORD_CA_BUNDLE"
-CREDENTIAL: Final = "collector-token"
-"""The name of systemd's credential, and of the file in a person's configuration."""
-PORT: Final = 8474
-"""Where a collector listens, unless it is told otherwise; web servers before it listen where https does."""
-
-_SCHEMES: Final = {
-    "collector": "",
-    "collector+https": "https",
-    "collector+http": "http",
-    "https": "https",
-    "http": "http",
-}
 _SECONDS: Final = 30.0
 _AS_IT_CAME: Final = "surrogateescape"
 """The bytes of an argument or a variable, which need not be UTF-8."""
@@ -49,48 +35,6 @@ _MOST_REFUSAL: Final = 1 << 20
 _LONGEST_REASON: Final = 2048
 _MOST_ANSWER: Final = 64 << 20
 """Bytes of what a collector may say at once, as JSON; of a thousand hosts it is one."""
-
-
-class CollectorError(Exception):
-    """Why a collector told nothing, in one line. `status` is what it answered, None where it did not."""
-
-    def __init__(self, reason: str, status: int | None = None, body: bytes = b"") -> None:
-        super().__init__(reason)
-        self.status = status
-        self.body = body
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """A collector, and the host of it that is meant, if one is."""
-
-    url: str
-    """`https://HOST:PORT`, and the path that it is below, if any."""
-    host: str = ""
-
-
-def is_collector(place: str) -> bool:
-    """Whether a place to read from is spelled as one of a collector."""
-    return place.startswith(("collector://", "collector+http://", "collector+https://"))
-
-
-def address_of(place: str) -> Address:
-    """What a `collector://` or, for the collector alone, an `http(s)://` says. Raises CollectorError."""
-    try:
-        parts = urlsplit(place)
-        scheme, name, port = _SCHEMES[parts.scheme], parts.hostname or "", parts.port
-    except (ValueError, KeyError):
-        name = ""
-    if not name or parts.username or parts.query or parts.fragment:
-        raise CollectorError(
-            f"{place}: not as collector://HOST[:PORT]/NAME, collector+http://... or https://..."
-        )
-    scheme = scheme or ("http" if _is_loopback(name) else "https")
-    if port is None and parts.scheme.startswith("collector"):
-        port = PORT
-    path, _, host = (parts.path, "", "") if parts.scheme.startswith("http") else parts.path.rpartition("/")
-    shown = f"[{name}]" if ":" in name else name
-    return Address(f"{scheme}://{shown}{f':{port}' if port else ''}{path.rstrip('/')}", unquote(host))
 
 
 def connect(
@@ -104,29 +48,8 @@ def connect(
     place = url or os.environ.get(URL_VARIABLE, "")
     if not place:
         raise CollectorError(f"no collector: give its URL, or set {URL_VARIABLE}")
-    bundle = ca_bundle or _path(os.environ.get(CA_VARIABLE))
+    bundle = ca_bundle or environment_path(CA_VARIABLE)
     return CollectorClient(address_of(place).url, read_token(token_file), ca_bundle=bundle)
-
-
-def read_token(file: Path | None = None) -> str:
-    """The token in that file, or in the first of the usual places that has one. Raises CollectorError."""
-    named = file or _path(os.environ.get(TOKEN_VARIABLE))
-    places = [named] if named else _usual_places()
-    for path in places:
-        try:
-            token = path.read_text(encoding="ascii").strip()
-        except FileNotFoundError:
-            if path is named:
-                raise CollectorError(f"{path}: no such file with a token") from None
-            continue
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "no token in it"
-            raise CollectorError(f"{path}: {reason}") from None
-        if token.isprintable() and " " not in token and token:
-            return token
-        raise CollectorError(f"{path}: no token in it; it is the token alone")
-    looked = ", ".join(map(str, places))
-    raise CollectorError(f"no token: write it to a file that {TOKEN_VARIABLE} names, or to {looked}")
 
 
 class CollectorClient:
@@ -192,7 +115,7 @@ class CollectorClient:
                 if len(text) > _MOST_ANSWER:
                     raise CollectorError(f"{self.url}: answered with more than {_MOST_ANSWER:,} bytes")
         try:
-            return decoded(text) if text else None
+            return orjson.loads(text) if text else None
         except ValueError:
             raise CollectorError(f"{self.url}: answered with something else than JSON") from None
 
@@ -260,34 +183,15 @@ class CollectorClient:
                 break
         status = answer.status_code
         try:
-            said = decoded(body)["detail"]
+            said = orjson.loads(body)["detail"]
         except (ValueError, KeyError, TypeError):
             said = HTTPStatus(status).phrase if status in set(HTTPStatus) else "no reason"
         return CollectorError(f"{self.url}: {status}: {str(said)[:_LONGEST_REASON]}", status, body)
 
 
-def decoded(text: bytes | bytearray) -> Any:
-    """What JSON says. Raises ValueError where it is none, also where it is nested beyond all reason."""
-    return orjson.loads(text)
-
-
 def host_path(host: str, *more: str) -> str:
     """Where a collector has what it knows of a host: `/api/v1/hosts/NAME/...`."""
     return "/".join(["/api/v1/hosts", *(quote(part, safe="", errors=_AS_IT_CAME) for part in (host, *more))])
-
-
-def _usual_places() -> list[Path]:
-    directory = os.environ.get("CREDENTIALS_DIRECTORY", "")
-    configuration = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
-    return [
-        *([Path(directory) / CREDENTIAL] if directory else []),
-        Path(configuration) / "service-record" / CREDENTIAL,
-        Path("/etc/service-record") / CREDENTIAL,
-    ]
-
-
-def _path(text: str | None) -> Path | None:
-    return Path(text) if text else None
 
 
 def _trust(ca_bundle: Path | None) -> ssl.SSLContext:
@@ -303,12 +207,3 @@ def _trust(ca_bundle: Path | None) -> ssl.SSLContext:
 def _trust_in_proxy(proxy: str, trust: ssl.SSLContext) -> ssl.SSLContext | None:
     """None where TLS is not spoken to the proxy itself."""
     return trust if urlsplit(proxy).scheme == "https" else None
-
-
-def _is_loopback(name: str) -> bool:
-    if name == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from service_record.collector_client import CollectorClient, CollectorError, address_of, connect, host_path
+from service_record.collector_address import CollectorError, address_of
+from service_record.collector_client import CollectorClient, connect, host_path
 from service_record.layout import read_stretches
 from service_record.plain import Stretch
 

@@ -16,7 +16,10 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
-from service_record.collector_client import CollectorClient, CollectorError, decoded, host_path
+import orjson
+
+from service_record.collector_address import CollectorError
+from service_record.collector_client import CollectorClient, host_path
 from service_record.growing import HEAD, Stream, begins_as, digest_of, signature_of
 from service_record.records import Records
 
@@ -222,7 +225,7 @@ def _offsets(answer: Any) -> dict[tuple[str, str], int]:
 
 def _document(body: bytes) -> Any:
     try:
-        return decoded(body)
+        return orjson.loads(body)
     except ValueError:
         return None
 

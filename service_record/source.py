@@ -104,7 +104,7 @@ def _place(place: str) -> Source:
 
 def _of_collector(place: str) -> Source:
     """The records of a host that a collector knows, as they were when it heard of it last."""
-    from service_record.collector_client import CollectorError  # noqa: PLC0415  # few read from there
+    from service_record.collector_address import CollectorError  # noqa: PLC0415  # few read from there
     from service_record.remote import remote_records  # noqa: PLC0415
 
     try:

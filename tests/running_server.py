@@ -1,8 +1,10 @@
-"""A server of the standard library's that serves in a thread until the end of a block."""
+"""A server of the standard library's, that serves in a thread until the end of a block; and where none is."""
 
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from socketserver import BaseServer
 
 
@@ -17,3 +19,16 @@ def running(server: BaseServer) -> Iterator[None]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+@cache
+def _taken() -> socket.socket:
+    """Bound for as long as tests run, so that no other gets the port; connections are refused."""
+    taken = socket.socket()
+    taken.bind(("127.0.0.1", 0))
+    return taken
+
+
+def nobody() -> str:
+    """A URL where nobody listens."""
+    return f"http://127.0.0.1:{_taken().getsockname()[1]}"

@@ -5,7 +5,6 @@ import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
@@ -88,16 +87,3 @@ def trickle() -> Iterator[str]:
             with socket.create_connection(listening.getsockname()):
                 pass
             thread.join()
-
-
-@cache
-def _taken() -> socket.socket:
-    """Bound for as long as tests run, so that no other gets the port; connections are refused."""
-    taken = socket.socket()
-    taken.bind(("127.0.0.1", 0))
-    return taken
-
-
-def nobody() -> str:
-    """A URL where nobody listens."""
-    return f"http://127.0.0.1:{_taken().getsockname()[1]}"

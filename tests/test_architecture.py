@@ -25,7 +25,7 @@ PARTS = {
     "diagnosis": {"diagnosis"},
     "bundle": {"bundle"},
     "trust": {"trust"},
-    "client": {"answer_limit", "collector_client", "growing", "sending"},
+    "client": {"answer_limit", "collector_address", "collector_client", "growing", "sending"},
     "source": {"source", "remote"},
     "redaction": {"redaction"},
     "reporter": {"reporter"},

@@ -44,11 +44,10 @@ from tests.assisted_server import (
     Resets,
     Says,
     Silence,
-    refused_url,
     service_of,
 )
 from tests.forward_proxy import ForwardProxy
-from tests.running_server import running
+from tests.running_server import nobody, running
 
 FACT = "Booted with local ignition"
 TOKEN = "eyJhbGciOiJFUzI1NiJ9.tok-en/of+the=host"
@@ -474,9 +473,9 @@ def test_no_second_try_begins_after_the_budget(server: AssistedServer) -> None:
 
 
 def test_a_connection_that_is_refused_is_tried_again_and_given_up() -> None:
-    with refused_url() as url:
-        service = service_at(url)
-        outcome = AssistedService(service, patience=QUICK).host()
+    url = nobody()
+    service = service_at(url)
+    outcome = AssistedService(service, patience=QUICK).host()
     assert outcome == Unreachable("no connection: Connection refused", tries=4)
 
 
@@ -716,10 +715,10 @@ def test_no_proxy_is_obeyed_as_gos_clients_obey_it(no_proxy: str, url: str, dire
 def test_the_environments_proxies_are_none_of_the_librarys_business(
     server: AssistedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with refused_url() as url:
-        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
-            monkeypatch.setenv(name, url)
-        assert isinstance(client(server).host(), HostView)
+    url = nobody()
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, url)
+    assert isinstance(client(server).host(), HostView)
 
 
 def behind_proxy(
@@ -769,8 +768,8 @@ def test_a_proxy_that_asks_for_a_login_gets_the_one_of_its_url(authority: Author
 
 def test_a_proxy_that_is_not_there_is_unreachable(tmp_path: Path) -> None:
     service = service_at("https://assisted.example")
-    with refused_url() as url:
-        outcome = AssistedService(service, proxies=Proxies(https=url), patience=QUICK).host()
+    url = nobody()
+    outcome = AssistedService(service, proxies=Proxies(https=url), patience=QUICK).host()
     assert outcome == Unreachable("no connection: Connection refused", tries=4)
 
 

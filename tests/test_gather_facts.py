@@ -14,9 +14,8 @@ import pytest
 
 from service_record.reporter.gather import Status, facts
 from service_record.reporter.gather.take import Fact
-from tests.assisted_server import refused_url
 from tests.gathered import Host, gathered
-from tests.running_server import running
+from tests.running_server import nobody, running
 
 
 @pytest.fixture
@@ -69,8 +68,8 @@ def test_a_service_that_answers_is_reached(host: Host, port: int) -> None:
 
 
 def test_a_port_that_nobody_listens_on_and_a_name_that_nobody_knows_are_told(host: Host) -> None:
-    with refused_url() as url:
-        told = reached(host, url.replace("http:", "https:"), "https://api.cluster.invalid:6443/")
+    url = nobody()
+    told = reached(host, url.replace("http:", "https:"), "https://api.cluster.invalid:6443/")
 
     assert "  connect  127.0.0.1: Connection refused" in told
     assert "https://api.cluster.invalid:6443\n  name     " in told

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.assisted_installation import LOCAL_IGNITION, Host
-from tests.assisted_server import AssistedServer, Says, Silence, local_server, refused_url
+from tests.assisted_server import AssistedServer, Says, Silence, local_server
 from tests.programs import REPOSITORY
 from tests.reporting_host import TOKEN, ReportingHost
+from tests.running_server import nobody
 from tests.waiting import wait_until_gone
 
 ASK = "GET /v2/clusters/hosts"
@@ -94,9 +95,9 @@ def test_what_nobody_takes_is_kept_and_shipped_by_a_later_round(
     host: ReportingHost, server: AssistedServer
 ) -> None:
     host.fail()
-    with refused_url() as url:
-        host.settle(url)
-        answer = host.report()
+    url = nobody()
+    host.settle(url)
+    answer = host.report()
     assert answer.status == 0
     assert "Connection refused" in answer.err
     (spooled,) = host.spooled()

@@ -25,9 +25,10 @@ from service_record.reporter.shipping import (
 from tests.assisted_contract import assert_contract_kept
 from tests.assisted_installation import Host
 from tests.assisted_rules import AssistedRules
-from tests.assisted_server import AssistedServer, HangsUp, Resets, Says, refused_url, service_of
+from tests.assisted_server import AssistedServer, HangsUp, Resets, Says, service_of
 from tests.forward_proxy import ForwardProxy
 from tests.full_disk import full_beyond
+from tests.running_server import nobody
 from tests.test_assisted_service import QUICK, TOKEN
 
 CONTENT = bytes(range(256)) * 256
@@ -271,8 +272,8 @@ def test_a_put_goes_through_the_proxy(server: AssistedServer, bundle: Path) -> N
 
 
 def test_a_url_where_nobody_listens_is_unreachable(server: AssistedServer, bundle: Path) -> None:
-    with refused_url() as url:
-        outcome = destination(f"{url}/x", sender(server)).ship(bundle)
+    url = nobody()
+    outcome = destination(f"{url}/x", sender(server)).ship(bundle)
     assert outcome == Unreachable("no connection: Connection refused", tries=2)
 
 

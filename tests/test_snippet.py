@@ -18,7 +18,8 @@ from service_record.deploy.snippets.script import one_line, part_of
 from service_record.entry import Entry, Malformed
 from service_record.records import Records
 from tests.programs import REPOSITORY
-from tests.step_collector import black_hole, nobody, step_collector, trickle
+from tests.running_server import nobody
+from tests.step_collector import black_hole, step_collector, trickle
 
 SHELLS = {"bash": ["bash"], "bash-posix": ["bash", "--posix"], "dash": ["dash"], "busybox": ["busybox", "sh"]}
 CLIENTS = ("curl", "wget", "busybox")

@@ -16,7 +16,8 @@ from service_record.cli import FAILED
 from service_record.cli.opening import Unreadable
 from service_record.cli.options import display_options
 from service_record.cli.terminal import paint, print_lines, view
-from service_record.collector_client import CollectorClient, CollectorError, address_of, connect
+from service_record.collector_address import CollectorError, address_of
+from service_record.collector_client import CollectorClient, connect
 from service_record.display.hosts import VERDICTS, Host, Hosts, change, table, wide
 from service_record.display.page import Glyphs, Ink, Line, View
 from service_record.display.text import Clock, visible

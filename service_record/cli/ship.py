@@ -13,14 +13,14 @@ import click
 from service_record.cli import REFUSED
 from service_record.cli.opening import Unreadable
 from service_record.cli.options import service_argument
-from service_record.collector_client import (
+from service_record.collector_address import (
     CA_VARIABLE,
     TOKEN_VARIABLE,
     URL_VARIABLE,
     CollectorError,
     address_of,
-    connect,
 )
+from service_record.collector_client import connect
 from service_record.display.text import visible
 from service_record.records import Records
 from service_record.redaction.host_mask import HostMask, LeakError

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
-from service_record.collector_client import CollectorClient, CollectorError
+from service_record.collector_address import CollectorError
+from service_record.collector_client import CollectorClient
 from service_record.display.text import visible
 from service_record.records import Records
 from service_record.redaction.host_mask import HostMask, LeakError

@@ -4,17 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from service_record.collector_client import (
+from service_record.collector_address import (
     TOKEN_VARIABLE,
     Address,
-    CollectorClient,
     CollectorError,
     address_of,
-    connect,
-    host_path,
     is_collector,
     read_token,
 )
+from service_record.collector_client import CollectorClient, connect, host_path
 from tests.assisted_server import AssistedServer, Drips
 from tests.collector.serving import Served
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import service_record as recorder
 from service_record.collector.definitions import DefinitionError, parse
-from service_record.collector_client import is_collector
+from service_record.collector_address import is_collector
 from service_record.display.text import UNSEEN
 from service_record.entry import Entry
 from service_record.layout import read_entries

@@ -12,6 +12,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from service_record.collector.access import Forbidden, Grant, Kind, presented
 from service_record.collector.progress import Progress
 from service_record.collector.store import audit, tokens
+from service_record.collector.store.report_rows import build_row
 from service_record.collector.store.schema import builds, bundles, hosts
 from service_record.collector.store.schema import tokens as tokens_table
 
@@ -78,7 +79,7 @@ def begin_build(connection: Connection, name: str, key: str, action: str, now: f
     progress = Progress(
         number=row.build + 1, started_at=now, updated_at=now, key=key, action=action, fresh_at=now
     )
-    connection.execute(insert(builds).values(_build_row(row.id, row.release, progress)))
+    connection.execute(insert(builds).values(build_row(row.id, progress, row.release)))
     connection.execute(update(hosts).where(hosts.c.id == row.id).values(_host_row(progress)))
     return progress.number
 
@@ -101,18 +102,6 @@ def delete_host(connection: Connection, name: str, now: float) -> tuple[str, ...
 def _said_of(token_id: int, new: tokens.NewToken) -> str:
     named = f" ({new.name})" if new.name else ""
     return f"token {token_id}{named}: {new.kind.value} {new.scope}".rstrip()
-
-
-def _build_row(host_id: int, release: str, progress: Progress) -> dict[str, Any]:
-    return {
-        "host_id": host_id,
-        "number": progress.number,
-        "key": progress.key,
-        "action": progress.action,
-        "release": release,
-        "started_at": progress.started_at,
-        "updated_at": progress.updated_at,
-    }
 
 
 def _host_row(progress: Progress) -> dict[str, Any]:

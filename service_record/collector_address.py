@@ -1,0 +1,117 @@
+"""Where a collector is, and with which token it is asked: what arguments, environment and files say.
+
+`collector://HOST[:PORT]/NAME` names a host that a collector knows; without `/NAME` it names the collector.
+TLS is spoken, but to this machine itself and with `collector+http://`.
+"""
+
+import ipaddress
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+URL_VARIABLE: Final = "SERVICE_RECORD_COLLECTOR"
+"""The environment's name of the collector, where none is given."""
+TOKEN_VARIABLE: Final = "SERVICE_RECORD_TOKEN_FILE"  # noqa: S105  # where it is, not what
+CA_VARIABLE: Final = "SERVICE_RECORD_CA_BUNDLE"
+CREDENTIAL: Final = "collector-token"
+"""The name of systemd's credential, and of the file in a person's configuration."""
+PORT: Final = 8474
+"""Where a collector listens, unless it is told otherwise; web servers before it listen where https does."""
+
+_SCHEMES: Final = {
+    "collector": "",
+    "collector+https": "https",
+    "collector+http": "http",
+    "https": "https",
+    "http": "http",
+}
+
+
+class CollectorError(Exception):
+    """Why a collector told nothing, in one line. `status` is what it answered, None where it did not."""
+
+    def __init__(self, reason: str, status: int | None = None, body: bytes = b"") -> None:
+        super().__init__(reason)
+        self.status = status
+        self.body = body
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A collector, and the host of it that is meant, if one is."""
+
+    url: str
+    """`https://HOST:PORT`, and the path that it is below, if any."""
+    host: str = ""
+
+
+def is_collector(place: str) -> bool:
+    """Whether a place to read from is spelled as one of a collector."""
+    return place.startswith(("collector://", "collector+http://", "collector+https://"))
+
+
+def address_of(place: str) -> Address:
+    """What a `collector://` or, for the collector alone, an `http(s)://` says. Raises CollectorError."""
+    try:
+        parts = urlsplit(place)
+        scheme, name, port = _SCHEMES[parts.scheme], parts.hostname or "", parts.port
+    except (ValueError, KeyError):
+        name = ""
+    if not name or parts.username or parts.query or parts.fragment:
+        raise CollectorError(
+            f"{place}: not as collector://HOST[:PORT]/NAME, collector+http://... or https://..."
+        )
+    scheme = scheme or ("http" if _is_loopback(name) else "https")
+    if port is None and parts.scheme.startswith("collector"):
+        port = PORT
+    path, _, host = (parts.path, "", "") if parts.scheme.startswith("http") else parts.path.rpartition("/")
+    shown = f"[{name}]" if ":" in name else name
+    return Address(f"{scheme}://{shown}{f':{port}' if port else ''}{path.rstrip('/')}", unquote(host))
+
+
+def environment_path(variable: str) -> Path | None:
+    """The file that a variable of the environment names, if it names one."""
+    named = os.environ.get(variable)
+    return Path(named) if named else None
+
+
+def read_token(file: Path | None = None) -> str:
+    """The token in that file, or in the first of the usual places that has one. Raises CollectorError."""
+    named = file or environment_path(TOKEN_VARIABLE)
+    places = [named] if named else _usual_places()
+    for path in places:
+        try:
+            token = path.read_text(encoding="ascii").strip()
+        except FileNotFoundError:
+            if path is named:
+                raise CollectorError(f"{path}: no such file with a token") from None
+            continue
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "no token in it"
+            raise CollectorError(f"{path}: {reason}") from None
+        if token.isprintable() and " " not in token and token:
+            return token
+        raise CollectorError(f"{path}: no token in it; it is the token alone")
+    looked = ", ".join(map(str, places))
+    raise CollectorError(f"no token: write it to a file that {TOKEN_VARIABLE} names, or to {looked}")
+
+
+def _usual_places() -> list[Path]:
+    directory = os.environ.get("CREDENTIALS_DIRECTORY", "")
+    configuration = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
+    return [
+        *([Path(directory) / CREDENTIAL] if directory else []),
+        Path(configuration) / "service-record" / CREDENTIAL,
+        Path("/etc/service-record") / CREDENTIAL,
+    ]
+
+
+def _is_loopback(name: str) -> bool:
+    if name == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
