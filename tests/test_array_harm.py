@@ -214,9 +214,12 @@ FAILURES = [
 
 
 @each_bash
-@two_services
 @needs_strace
-@pytest.mark.parametrize("existing", [b"", CLOSED], ids=["new", "array"])
+@pytest.mark.parametrize(
+    ("service", "existing"),
+    [(SERVICES["failing"], b""), (SERVICES["healthy and strict"], CLOSED)],
+    ids=["new", "array"],
+)
 def test_a_call_that_fails_harms_no_service(
     bash: Bash, service: str, existing: bytes, tmp_path: Path
 ) -> None:

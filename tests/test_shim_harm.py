@@ -20,6 +20,13 @@ from tests.shell.services import (
     needs_strace,
 )
 
+FAILING_WRITES = {
+    f"{service}-{error}": (SERVICES[service], error)
+    for error in ("ENOSPC", "EIO", "EROFS", "EINTR")
+    for service in (SERVICES if error == "ENOSPC" else ("healthy", "failing"))
+}
+"""Every error in two services, and one in all: `make torture` has every error of every call."""
+
 each_bash = pytest.mark.parametrize("bash", bashes(), ids=str)
 each_service = pytest.mark.parametrize("service", SERVICES.values(), ids=SERVICES)
 
@@ -118,9 +125,8 @@ def ended_without_on_a_full_file_system(bash: Bash, service: str) -> Completed:
 
 
 @each_bash
-@each_service
 @needs_strace
-@pytest.mark.parametrize("error", ["ENOSPC", "EIO", "EROFS", "EINTR"])
+@pytest.mark.parametrize(("service", "error"), FAILING_WRITES.values(), ids=FAILING_WRITES)
 def test_a_write_that_fails_harms_no_service(bash: Bash, service: str, error: str, tmp_path: Path) -> None:
     """Each write to the record in turn fails, alone and with all that follow, until a run makes fewer."""
     for turn in count(1):
