@@ -39,8 +39,10 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes long, so that no process of a run is left with it at the end."""
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    """Begin with what takes long, so that no process of a run is left with it at the end: slow tests, and
+    .bats files, each of which is run as a whole.
+    """
+    items.sort(key=lambda item: (item.get_closest_marker("slow") is None, item.path.suffix != ".bats"))
 
 
 @pytest.fixture(scope="session")
