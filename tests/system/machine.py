@@ -142,7 +142,7 @@ class Machine:
         """Give the machine a directory of the host, writable."""
         self._binds.append(f"--bind={host}:{inside}")
 
-    def boot(self, scenario: str, *, seconds: float = 60, uptime: float = 0) -> str:
+    def boot(self, scenario: str, *, seconds: float = 180, uptime: float = 0) -> str:
         """Boot, run the scenario, power off; return what the scenario printed.
 
         A machine with a clock of its own may begin with so many seconds of uptime.
