@@ -8,6 +8,7 @@ from typing import Final
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from tests.dealing import dealt
 from tests.signals import heed_all
 from tests.standalone import made_before, standalone
 
@@ -38,11 +39,9 @@ def pytest_xdist_auto_num_workers() -> int:
     return max(1, len(os.sched_getaffinity(0)) * 3 // 2)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes long, so that no process of a run is left with it at the end: slow tests, and
-    .bats files, each of which is run as a whole.
-    """
-    items.sort(key=lambda item: (item.get_closest_marker("slow") is None, item.path.suffix != ".bats"))
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Have each process of a run begin with its share of what takes long, so that none is left with it."""
+    items[:] = dealt(items, getattr(config, "workerinput", {}).get("workercount", 1))
 
 
 @pytest.fixture(scope="session")

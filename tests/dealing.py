@@ -1,0 +1,35 @@
+"""The order of the tests, where several processes share them."""
+
+from collections.abc import Sequence
+from itertools import chain, groupby, islice
+
+import pytest
+
+
+def dealt(items: Sequence[pytest.Item], processes: int) -> list[pytest.Item]:
+    """The tests in one part for each process, of the sizes that `--dist=worksteal` first gives them.
+
+    Each part begins with its share of what takes long: slow tests, and .bats files, which are run as a whole
+    by whoever wants the first of their tests.
+    """
+    runs = [list(run) for _, run in groupby(items, _run_of)]
+    long = [run for run in runs if _takes_long(run[0])]
+    short = chain.from_iterable(run for run in runs if not _takes_long(run[0]))
+    order: list[pytest.Item] = []
+    for number in range(processes):
+        share = list(chain.from_iterable(long[number::processes]))
+        size = (len(items) - len(order)) // (processes - number)
+        order += [*share, *islice(short, max(0, size - len(share)))]
+    return [*order, *short]
+
+
+def _run_of(item: pytest.Item) -> object:
+    return item.parent if _is_in_bats(item) else item
+
+
+def _takes_long(item: pytest.Item) -> bool:
+    return item.get_closest_marker("slow") is not None or _is_in_bats(item)
+
+
+def _is_in_bats(item: pytest.Item) -> bool:
+    return item.path.suffix == ".bats"
