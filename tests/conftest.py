@@ -39,6 +39,7 @@ def pytest_xdist_auto_num_workers() -> int:
     return max(1, len(os.sched_getaffinity(0)) * 3 // 2)
 
 
+@pytest.hookimpl(trylast=True)  # what boots a machine is marked by then
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Have each process of a run begin with its share of what takes long, so that none is left with it."""
     items[:] = dealt(items, getattr(config, "workerinput", {}).get("workercount", 1))

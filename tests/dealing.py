@@ -9,8 +9,8 @@ import pytest
 def dealt(items: Sequence[pytest.Item], processes: int) -> list[pytest.Item]:
     """The tests in one part for each process, of the sizes that `--dist=worksteal` first gives them.
 
-    Each part begins with its share of what takes long: slow tests, and .bats files, which are run as a whole
-    by whoever wants the first of their tests.
+    Each part begins with its share of what takes long: slow tests, .bats files, which are run as a whole by
+    whoever wants the first of their tests, and modules that boot a machine, which many share.
     """
     runs = [list(run) for _, run in groupby(items, _run_of)]
     long = [run for run in runs if _takes_long(run[0])]
@@ -24,12 +24,23 @@ def dealt(items: Sequence[pytest.Item], processes: int) -> list[pytest.Item]:
 
 
 def _run_of(item: pytest.Item) -> object:
-    return item.parent if _is_in_bats(item) else item
+    """What belongs together."""
+    if _is_in_bats(item):
+        return item.parent
+    return item.path if _boots(item) and not _is_slow(item) else item
 
 
 def _takes_long(item: pytest.Item) -> bool:
-    return item.get_closest_marker("slow") is not None or _is_in_bats(item)
+    return _is_slow(item) or _is_in_bats(item) or _boots(item)
+
+
+def _is_slow(item: pytest.Item) -> bool:
+    return item.get_closest_marker("slow") is not None
 
 
 def _is_in_bats(item: pytest.Item) -> bool:
     return item.path.suffix == ".bats"
+
+
+def _boots(item: pytest.Item) -> bool:
+    return item.get_closest_marker("system") is not None
