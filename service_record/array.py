@@ -136,8 +136,8 @@ def _closed_end(tail: bytes, start: int) -> _End | None:
 def _mended_end(tail: bytes, start: int) -> _End | None:
     """The last place that is surely whole, and the entries behind it; None where there is no such place.
 
-    NULs, which a loss of power leaves in the place of white space, too, are damage, and take no entry with
-    them.
+    NULs, which a loss of power leaves in the place of white space and of texts, are damage, and take no entry
+    with them that stands before or behind them.
     """
     found, tail = tail, tail.replace(b"\0", b" ")
     place = _whole_place(tail)
@@ -145,11 +145,16 @@ def _mended_end(tail: bytes, start: int) -> _End | None:
     if is_first and (start or not _OPENED.match(tail)):
         return None
     place = place or len(b"[")
-    pieces = [line.strip(_BLANK).strip(b",") for line in tail[place:].split(b"\n")]
+    pieces = [_piece(line) for line in found[place:].split(b"\n")]
     pieces = [piece for piece in pieces if piece not in (b"", b"[", b"]")]
     entries = tuple(filter(_is_entry, pieces))
     is_damaged = len(entries) < len(pieces) or b"\0" in found[place:]
     return _End(start + place, is_first, entries, is_damaged)
+
+
+def _piece(line: bytes) -> bytes:
+    """What may be an entry: up to NULs, behind which what is left of another may stand."""
+    return line.strip(_BLANK + b"\0").partition(b"\0")[0].strip(_BLANK).strip(b",")
 
 
 def _whole_place(tail: bytes) -> int:

@@ -236,13 +236,14 @@ __sr_put_in_array() {
   builtin return 1
 }
 
-# The tail of the file, and the size it had then, which is where tail has left the descriptor.
+# The tail of the file, and the size it had then, which is where tail has left the descriptor. NULs, which bash cannot have in a
+# text, and which a loss of power leaves, are form feeds in it: no entry has one.
 __sr_look() { # BYTES
   builtin local -a __sr_text
   __sr_text=()
   {
     if (($1 > 8192)); then
-      __sr_tail=$(builtin command -p tail -c "$1" <&4 | builtin command -p tr '\000' ' ' && builtin printf .)
+      __sr_tail=$(builtin command -p tail -c "$1" <&4 | builtin command -p tr '\000' '\014' && builtin printf .)
     else
       __sr_tail=$(builtin command -p tail -c "$1" <&4 && builtin printf .)
     fi
@@ -280,7 +281,11 @@ __sr_mend() {
   __sr_find_whole || builtin return 1
   for __sr_one in "${__sr_text[@]:__sr_index}"; do
     __sr_trim
-    ((__sr_skipped)) || __sr_one=${__sr_one#"${__sr_one%%[!$' \t\r,']*}"} __sr_one=${__sr_one%,}
+    if ((! __sr_skipped)); then
+      __sr_one=${__sr_one#"${__sr_one%%[!$' \t\r\f,']*}"}
+      [[ $__sr_one != *$'\f'* ]] || __sr_damaged=1 __sr_one=${__sr_one%%$'\f'*} # NULs, and what is left of another
+      __sr_one=${__sr_one%,}
+    fi
     if [[ $__sr_one == '{"timestamp":'*\} && ${__sr_one#?} != *'{"timestamp":'* ]] && __sr_is_whole "$__sr_one"; then
       __sr_entries+=("$__sr_one")
     elif [[ $__sr_one && $__sr_one != [][] ]]; then
@@ -304,12 +309,12 @@ __sr_find_whole() {
   for ((__sr_index = ${#__sr_text[@]} - 1; __sr_index >= 0 && __sr_index >= __sr_least; __sr_index--)); do
     __sr_one=${__sr_text[__sr_index]}
     __sr_end=$((__sr_end - ${#__sr_one} - 1))
-    [[ $__sr_one == *[!$' \t\r']* ]] || builtin continue
+    [[ $__sr_one == *[!$' \t\r\f']* ]] || builtin continue
     __sr_trim
     __sr_brace=${__sr_one%,}
     __sr_brace=${__sr_brace%]}
     __sr_brace=${__sr_brace%,} # all of an entry that was written over the bracket
-    while [[ $__sr_brace == *[$' \t\r'] ]]; do __sr_brace=${__sr_brace%?}; done
+    while [[ $__sr_brace == *[$' \t\r\f'] ]]; do __sr_brace=${__sr_brace%?}; done
     if [[ $__sr_brace == *\} ]] && __sr_ends_entry; then
       __sr_from=$((__sr_end + __sr_skipped + ${#__sr_brace})) __sr_joint=,
       __sr_text[__sr_index]=${__sr_text[__sr_index]:__sr_skipped+${#__sr_one}}
@@ -319,7 +324,7 @@ __sr_find_whole() {
     [[ $__sr_one != ']' ]] || __sr_closed=1
   done
   ((__sr_index < 0 && __sr_size == ${#__sr_tail})) || builtin return 1
-  [[ ${__sr_text[0]} == '['* && ${__sr_text[0]} != *[!][$' \t\r']* ]] || builtin return 1
+  [[ ${__sr_text[0]} == '['* && ${__sr_text[0]} != *[!][$' \t\r\f']* ]] || builtin return 1
   __sr_from=1 __sr_joint='' __sr_index=0
   __sr_text[0]=''
 }
@@ -342,7 +347,7 @@ __sr_ends_entry() {
 __sr_trim() {
   builtin local __sr_many=0
   for __sr_many in 65536 4096 256 16 1; do
-    while ((${#__sr_one} >= __sr_many)) && [[ ${__sr_one: -__sr_many} != *[!$' \t\r']* ]]; do
+    while ((${#__sr_one} >= __sr_many)) && [[ ${__sr_one: -__sr_many} != *[!$' \t\r\f']* ]]; do
       __sr_one=${__sr_one:0:${#__sr_one}-__sr_many}
     done
   done

@@ -8,7 +8,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import Popen
 
@@ -29,15 +29,18 @@ class Seen:
 
     reads: int = 0
     invalid: int = 0
+    """The same one at several reads counts once: the kernel may have a write wait in its midst for a disk."""
     shrunk: int = 0
     entries: int = 0
+    latest: bytes = field(default=b"", repr=False)
 
     def look(self, content: bytes) -> None:
         self.reads += 1
+        before, self.latest = self.latest, content
         try:
             found = len(json.loads(content))
         except ValueError:
-            self.invalid += 1
+            self.invalid += content != before
             return
         self.shrunk += found < self.entries
         self.entries = found

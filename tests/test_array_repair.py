@@ -35,6 +35,7 @@ each_bash = pytest.mark.parametrize("shim", [Shim(bash) for bash in bashes()], i
 
 
 TORN = LAST[:-40]
+HOLLOW = LAST[:-75] + b"\0" * 10 + LAST[-65:]
 BEHIND_TORN = b"\n" + TORN + b"\n\n" + LAST + b"\n"
 
 
@@ -45,6 +46,8 @@ DAMAGED = {
     "NULs behind the newline": (THREE + b"\n]\n" + b"\0" * 700, b"\0" * 700),
     "NULs behind an open array": (THREE + b",\n" + b"\0" * 4096, b"\0" * 4096),
     "many NULs": (THREE + b"\n]\n" + b"\0" * 20_000, b"\0" * 20_000),
+    "an entry with NULs in a text": (THREE + b"\n]\n\n" + HOLLOW + b"\n", HOLLOW),
+    "an entry with NULs in a text, not closed": (THREE + b",\n" + HOLLOW + b"\n", HOLLOW),
     "foreign text": (THREE + b"\n]\nsegmentation fault\n", b"segmentation fault"),
     "two closing brackets": (THREE + b"\n]]\n", b"]]"),
     "a torn entry of upstream's": (array(*OURS[:3])[:-3] + b",\n" + INDENTED[-400:-60], INDENTED[-400:-60]),
@@ -86,6 +89,11 @@ def test_what_is_torn_is_replaced_and_a_copy_is_kept(
         pytest.param(array(*OURS[:3]) + BEHIND_TORN, TORN, id="behind upstream's"),
         pytest.param(THREE + b"\n]\n" + b"\0" * 9000 + b"\n" + LAST + b"\n", b"\0", id="behind NULs"),
         pytest.param(THREE + b"\n]\n\n" + LAST + b"\0" * 512, b"\0", id="before NULs"),
+        pytest.param(
+            THREE + b",\n" + TORN + b"\n" + LAST + b"\0" * 512 + b"mmm" + b"\0" * 90 + b"\n",
+            b"\0" * 512 + b"mmm",
+            id="before NULs and what is left of another",
+        ),
         pytest.param(
             THREE + b',\n{"timestamp":"2026","errorMessage":"no },\n' + LAST + b"\n",
             b'{"timestamp":"2026","errorMessage":"no },\n',

@@ -50,8 +50,8 @@ once at a time, and never for a pipe, because who waits for the end of one that 
 """
 CLOSE_ERRORS: Final = ("ENOSPC", "EIO", "EINTR")
 _BY_PYTHON: Final = """
-connect fallocate fchdir fchmod fchown fcntl fdatasync flock fstat fsync ftruncate newfstatat openat poll
-pread64 preadv pwrite64 pwritev pwritev2 read readv recvfrom recvmsg select sendfile sendmsg sendto write
+connect fallocate fchdir fchmod fchown fcntl fdatasync flock fstat fstatfs fsync ftruncate newfstatat openat
+poll pread64 preadv pwrite64 pwritev pwritev2 read readv recvfrom recvmsg select sendfile sendmsg sendto write
 writev
 """
 RETRIED: Final = {"shell": frozenset({"openat", "read"}), "python": frozenset(_BY_PYTHON.split())}
