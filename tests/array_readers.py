@@ -29,7 +29,7 @@ class Seen:
 
     reads: int = 0
     invalid: int = 0
-    """The same one at several reads counts once: the kernel may have a write wait in its midst for a disk."""
+    """The same one at several reads counts once: a writer may be held up in the midst of its write(2)."""
     shrunk: int = 0
     entries: int = 0
     latest: bytes = field(default=b"", repr=False)
