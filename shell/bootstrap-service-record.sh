@@ -223,7 +223,7 @@ __sr_append_first() {
 # written over the closing bracket by one write of dd. The room for it is there before, and 1024 blanks to spare: so a full disk
 # tears nothing, and a reader that finds the file longer between two reads has only blanks to add.
 __sr_put_in_array() {
-  builtin local LC_ALL=C TMPDIR=/dev/shm __sr_try=0 __sr_tail='' __sr_size=0 __sr_from=0 __sr_joint='' __sr_kept='' __sr_nuls=''
+  builtin local LC_ALL=C TMPDIR=/dev/shm __sr_try=0 __sr_tail='' __sr_size=0 __sr_from=0 __sr_joint='' __sr_kept=''
   builtin local __sr_patience="${__sr[patience]}"
   __sr[patience]=0.1 # who had to give up shall not wait that long each time
   builtin command -p flock -w "$__sr_patience" 3 || builtin return 1
@@ -252,7 +252,6 @@ __sr_look() { # BYTES
   [[ $__sr_tail == *. && ${__sr_text[0]-} == pos:* ]] || builtin return 1
   __sr_tail=${__sr_tail%.}
   __sr_size=${__sr_text[0]##*[!0-9]}
-  (($1 > 8192 || ${#__sr_tail} >= (__sr_size < $1 ? __sr_size : $1))) || __sr_nuls=1 # which bash has dropped
   ((${#__sr_tail} == (__sr_size < $1 ? __sr_size : $1)))
 }
 
@@ -274,16 +273,17 @@ __sr_find_bracket() {
 # A writer was killed, or had no lock. What stands behind the last place that is surely whole is looked at line by line:
 # entries go into the array with ours; of the rest, <record>.damaged keeps a copy before it is written over.
 __sr_mend() {
-  builtin local __sr_index=0 __sr_one='' __sr_skipped=0 __sr_damaged="$__sr_nuls"
+  builtin local __sr_index=0 __sr_one='' __sr_skipped=0 __sr_damaged=''
   builtin local -a __sr_text __sr_entries
   __sr_entries=()
   builtin mapfile -t __sr_text <<<"$__sr_tail"
   __sr_find_whole || builtin return 1
   for __sr_one in "${__sr_text[@]:__sr_index}"; do
+    [[ $__sr_one != *$'\f'* ]] || __sr_damaged=1
     __sr_trim
     if ((! __sr_skipped)); then
       __sr_one=${__sr_one#"${__sr_one%%[!$' \t\r\f,']*}"}
-      [[ $__sr_one != *$'\f'* ]] || __sr_damaged=1 __sr_one=${__sr_one%%$'\f'*} # NULs, and what is left of another
+      __sr_one=${__sr_one%%$'\f'*} # behind NULs may stand what is left of another
       __sr_one=${__sr_one%,}
     fi
     if [[ $__sr_one == '{"timestamp":'*\} && ${__sr_one#?} != *'{"timestamp":'* ]] && __sr_is_whole "$__sr_one"; then

@@ -35,7 +35,7 @@ each_bash = pytest.mark.parametrize("shim", [Shim(bash) for bash in bashes()], i
 
 
 TORN = LAST[:-40]
-HOLLOW = LAST[:-75] + b"\0" * 10 + LAST[-65:]
+HOLLOW = LAST[:-50] + b"\0" * 10 + LAST[-40:]
 BEHIND_TORN = b"\n" + TORN + b"\n\n" + LAST + b"\n"
 
 
@@ -48,6 +48,11 @@ DAMAGED = {
     "many NULs": (THREE + b"\n]\n" + b"\0" * 20_000, b"\0" * 20_000),
     "an entry with NULs in a text": (THREE + b"\n]\n\n" + HOLLOW + b"\n", HOLLOW),
     "an entry with NULs in a text, not closed": (THREE + b",\n" + HOLLOW + b"\n", HOLLOW),
+    "NULs farther from the end than is looked at first": (
+        THREE + b"\n]\n" + b"\0" * 700 + b"\n" + b" " * 9000 + b"\n",
+        b"\0" * 700,
+    ),
+    "form feeds": (THREE + b"\n]\n" + b"\f" * 9 + b"\n", b"\f" * 9),
     "foreign text": (THREE + b"\n]\nsegmentation fault\n", b"segmentation fault"),
     "two closing brackets": (THREE + b"\n]]\n", b"]]"),
     "a torn entry of upstream's": (array(*OURS[:3])[:-3] + b",\n" + INDENTED[-400:-60], INDENTED[-400:-60]),
