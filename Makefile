@@ -48,7 +48,7 @@ fuzz: $(READY) ## hostile records, archives, settings, answers and requests for 
 	  $(PYTHON) -m pytest tests/fuzz --timeout=$$(($(SECONDS) + 600)) $(PYTEST_ARGS)
 
 torture: SECONDS = 1200
-torture: $(READY) ## break disk, power and programs for SECONDS=1200, and rewrite the tables in docs/promises.md (as root)
+torture: $(READY) ## break disk, power and programs for SECONDS=1200, and rewrite the tables in docs/promises.md (ORDER=N, as root)
 	@SERVICE_RECORD_TORTURE_ORDER=$(ORDER) $(PYTHON) -m tests.torture --seconds $(SECONDS)
 
 torture-collector: $(READY) ## kill the collector KILLS=50 times under load, and its PostgreSQL 20 times; nothing acknowledged is lost

@@ -112,7 +112,7 @@ PARTS: Final = (
     Part("one round of the reporter", 60, _reporting, _no_root),
     Part("one ingest of the collector", 50, _ingesting, cannot_trace),
     *(
-        Part(f"power loss: {writer}, {layout}", 2, partial(_power, writer, layout, is_lasting), cannot_trace)
+        Part(f"power loss: {writer}, {layout}", 4, partial(_power, writer, layout, is_lasting), cannot_trace)
         for is_lasting in (False, True)
         for writer in ("shell", "python")
         for layout in device.LAYOUTS

@@ -1,178 +1,27 @@
 """What a loss of power may leave of a record, replayed from the writes that a service really made.
 
-strace writes down every write(2) of a recorded service: where, and what. A disk has each sector of it in any
-of the versions that were written since the last sync, or in none, and the file system has any of the lengths.
-Whatever it is, no entry but those that were written is read, those that were on the disk before are all
-there, and the next writer goes on.
+A disk has each sector of it in any of the versions that were written since the last sync, or in none, and the
+file system has any of the lengths. Whatever it is, no entry but those that were written is read, those that
+were on the disk before are all there, and the next writer goes on, in Python or in bash.
 """
 
 import random
-import re
-import sys
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Final
 
-from service_record.entry import Entry, Result
+from service_record.entry import Entry, Phase, Result
 from service_record.layout import read_entries
-from service_record.records import Records
-from tests.array_writers import put, record_of
-from tests.builders import entry, failed_run, our_array
-from tests.shell.scripts import ROOT, SHIM, bashes, environment
-from tests.torture.injection import run_traced
+from tests.array_writers import NO_LAYOUT, WRITERS, ArrayWriter, put, record_of
 from tests.torture.tally import ORDER, Tally, Until, while_time_lasts
+from tests.torture.writes import BEFORE, Recorded, recorded
 
 SECTOR: Final = 512
 PAGE: Final = 4096
-BEFORE: Final = failed_run("on the disk")
-_LENGTHS: Final = (10, 700, 3300, 40, 1900, 3600)
-"""Of the names or messages of what is recorded: entries within a sector, and over many."""
-
-SCRIPT: Final = """
-{
-  . "$SHIM"
-  echo ready
-  read -r
-  for length in %s; do
-    record_service_stage_start "$length"
-    printf -v MESSAGE '%%*s' "$length" ''
-    printf '%%s\\n' "$length ${MESSAGE// /m}" >message
-    record_service_stage_failure
-  done
-}
-""" % " ".join(map(str, _LENGTHS))  # noqa: UP031  # the script is full of braces
-JOURNALCTL: Final = '#!/bin/sh\ncase "$*" in *--sync*) ;; *) cat message ;; esac\n'
-PROGRAM: Final = f"""
-import os, sys
-from service_record import array
-from service_record.entry import Entry, Phase, Result
-from service_record.records import Records
-
-writer = Records(os.environ["SERVICE_RECORDS_DIR"]).writer("service")
-print("ready", flush=True)
-sys.stdin.readline()
-for length in {_LENGTHS}:
-    now, stage = "2026-11-21T01:05:20.000Z", str(length)
-    writer.append(Entry(timestamp=now, phase=Phase.STAGE_START, stage=stage))
-    message = f"{{length}} " + length * "m"
-    writer.append(Entry(timestamp=now, phase=Phase.STAGE_END, stage=stage, result=Result.FAILURE,
-        error_message=message))
-"""
-_UNFINISHED: Final = " <unfinished ...>"
-_OPTIONS: Final = ("-y", "-xx", "-e", "trace=write,pwrite64,lseek,fsync")
-_LINE: Final = re.compile(r"^(\d+) +(write|pwrite64|lseek|fsync)\((\d+)<([^>]*)>(?:, )?(.*)\) += (\d+)")
-
-
-@dataclass(frozen=True, slots=True)
-class Write:
-    """What was written, and where; and whether all that was written before was on the disk by then."""
-
-    offset: int
-    data: bytes
-    is_synced: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """A record on the disk, and what was written to it since."""
-
-    name: str
-    before: bytes
-    writes: tuple[Write, ...]
-    is_lasting: bool
-    """Whether it was to sync the end of each run, and failures."""
-
-    def on_disk(self, last: int) -> int:
-        """How many of so many writes were on the disk for certain when the last of them was made."""
-        return max((number for number in range(last) if self.writes[number].is_synced), default=0)
-
-    def contents(self) -> list[bytes]:
-        """What the file holds before the first write, and after each."""
-        content, all_of_it = bytearray(self.before), [self.before]
-        for write in self.writes:
-            content.extend(b"\0" * (write.offset - len(content)))
-            content[write.offset : write.offset + len(write.data)] = write.data
-            all_of_it.append(bytes(content))
-        return all_of_it
-
-
-def recorded(writer: str, layout: str, *, is_lasting: bool = False) -> Recorded:
-    """What such a service writes. Raises AssertionError where the writes do not come to its record."""
-    with tempfile.TemporaryDirectory() as place:
-        directory = Path(place)
-        lines = b"".join(each.to_line() for each in BEFORE)
-        record = put(directory, our_array(*BEFORE) if layout == "array" else lines)
-        directory.joinpath("shim.sh").symlink_to(SHIM)
-        directory.joinpath("service").write_text(SCRIPT if writer == "shell" else PROGRAM)
-        directory.joinpath("journalctl").write_text(JOURNALCTL)
-        directory.joinpath("journalctl").chmod(0o755)
-        program = bashes()[0].path if writer == "shell" else sys.executable
-        variables = environment(directory)
-        variables |= {"PATH": f"{directory}:{variables['PATH']}", "INVOCATION_ID": "1f" * 16}
-        variables |= {"PYTHONPATH": str(ROOT), "SERVICE_RECORDS_LAYOUT": layout}
-        variables |= {"SERVICE_RECORDS_SYNC": "ends"} if is_lasting else {}
-        before_ready = _BeforeReady(record)
-        ended = run_traced(
-            [program, "service"], directory, variables, directory / "trace", _OPTIONS, when_ready=before_ready
-        )
-        assert ended.said.count(b"\n") <= 1, ended
-        writes = tuple(_writes(directory / "trace", record, len(before_ready.content)))
-        name = f"{writer}, {layout}{', synced' if is_lasting else ''}"
-        found = Recorded(name, before_ready.content, writes, is_lasting)
-        assert found.contents()[-1] == record.read_bytes(), found.name
-        return found
-
-
-class _BeforeReady:
-    """The content of a record when its service is ready."""
-
-    def __init__(self, record: Path) -> None:
-        self._record = record
-        self.content = b""
-
-    def __call__(self, _process: int) -> None:
-        self.content = self._record.read_bytes()
-
-
-def _writes(trace: Path, record: Path, size: int) -> Iterator[Write]:
-    """Those to the record. Who has looked where it stands writes there; all others append."""
-    standing = dict[tuple[str, str], int]()
-    is_synced = False
-    for line in _whole_lines(trace):
-        found = _LINE.match(line)
-        if found is None or bytes.fromhex(found[4].replace("\\x", "")) != bytes(record):
-            continue
-        process, call, descriptor, _, arguments, result = found.groups()
-        if call == "fsync":
-            is_synced = True
-            continue
-        if call == "lseek":
-            standing[process, descriptor] = int(result)
-            continue
-        text, _, rest = arguments.removeprefix('"').partition('"')
-        data = bytes.fromhex(text.replace("\\x", ""))[: int(result)]
-        offset = (
-            int(rest.rpartition(", ")[2]) if call == "pwrite64" else standing.get((process, descriptor), size)
-        )
-        size = max(size, offset + len(data))
-        yield Write(offset, data, is_synced)
-        is_synced = False
-
-
-def _whole_lines(trace: Path) -> Iterator[str]:
-    """Its lines; of a call that another process's came into, both halves as one."""
-    begun = dict[str, str]()
-    for line in trace.read_text().splitlines():
-        process, _, text = line.partition(" ")
-        if line.endswith(_UNFINISHED):
-            begun[process] = line.removesuffix(_UNFINISHED)
-        elif text.lstrip().startswith("<... ") and process in begun:
-            yield begun.pop(process) + text.partition(" resumed>")[2]
-        else:
-            yield line
+_EACH: Final = 4
+"""Of how many losses one is followed up in bash, in each bash in turn: that takes ten times as long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,23 +70,29 @@ def judged(found: Recorded, contents: list[bytes], written: list[Entry], loss: L
     strange = [each for each in entries if not any(each == known for known in order)]
     if strange:
         wrong.append(f"entries that nobody wrote, or in another order: {strange[0]}")
-    wrong += _follow_up(content, entries)
+    wrong += _follow_up(content, entries, _next_writer(loss.number))
     return [f"{found.name}, {loss}: {each}" for each in wrong]
 
 
-def _follow_up(content: bytes, entries: list[Entry]) -> list[str]:
+def _follow_up(content: bytes, entries: list[Entry], writer: ArrayWriter) -> list[str]:
     with tempfile.TemporaryDirectory() as place:
-        put(Path(place), content)
-        last = entry("service start", 100, recorder="python/0.1.0")
-        if not Records(Path(place) / "records").writer("service").append(last):
-            return ["the next writer could not write"]
-        after = _entries(record_of(Path(place)).read_bytes())
-        if after != [*entries, last]:
-            odd = [
-                each for each in (*entries, last, *after) if each not in after or each not in (*entries, last)
-            ]
-            return [f"the next writer changed what was there: {len(entries)}, then {len(after)}: {odd}"]
-    return []
+        directory = Path(place)
+        put(directory, content)
+        try:
+            writer.append(directory, layout=NO_LAYOUT)
+        except AssertionError as error:
+            return [f"the next writer ({writer}) could not write: {error}"]
+        after = _entries(record_of(directory).read_bytes())
+    kept, last = after[: len(entries)], after[len(entries) :]
+    if kept == entries and [each.phase for each in last] == [Phase.SERVICE_START] and last[0] not in entries:
+        return []
+    odd = [each for each in (*entries, *after) if each not in after or each not in entries]
+    return [f"the next writer ({writer}) changed what was there: {len(entries)}, then {len(after)}: {odd}"]
+
+
+def _next_writer(number: int) -> ArrayWriter:
+    library, *shells = WRITERS
+    return library if number % _EACH else shells[number // _EACH % len(shells)]
 
 
 def tortured(
