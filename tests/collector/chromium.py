@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.collector.serving import Served
 
@@ -19,6 +19,10 @@ _FLAGS: Final = (
     "--disable-component-update",
     "--disable-sync",
 )
+_PATIENCE: Final = 60_000
+"""Milliseconds. A page may be told up to five seconds late, and of a new verdict after that of a new step."""
+
+expect.set_options(timeout=_PATIENCE)
 
 
 @contextmanager
@@ -38,7 +42,7 @@ def signed_in(browser: Browser, server: Served, **look: Any) -> Iterator[Page]:
     """A window of somebody who has signed in, of that size, in the dark and so on."""
     token = server.client("reader").token
     with browser.new_context(**look) as context:
-        context.set_default_timeout(60_000)
+        context.set_default_timeout(_PATIENCE)
         page = context.new_page()
         page.goto(f"{server.url}/login")
         page.fill("#token", token)

@@ -122,7 +122,8 @@ def answers(kind: str, *documents: Any) -> st.SearchStrategy[bytes]:
 
 
 def whole(document: Any, status: int = 200) -> bytes:
-    """An answer that is as it should be."""
+    """An answer that is as it should be: it says that the server hangs up, which a client else asks again."""
     body = json.dumps(document).encode()
-    head = f"HTTP/1.1 {status} OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    return head.encode() + body
+    said = ("Content-Type: application/json", f"Content-Length: {len(body)}", "Connection: close")
+    head = "\r\n".join((f"HTTP/1.1 {status} OK", *said))
+    return f"{head}\r\n\r\n".encode() + body

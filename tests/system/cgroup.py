@@ -84,7 +84,7 @@ def pull_the_plug(groups: list[Path]) -> None:
 def _remove(path: Path) -> None:
     """A group is busy until its last dead process is gone, some milliseconds after it was killed."""
     pull_the_plug([path])
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while path.exists():
         try:
             for directory in sorted(path.rglob("*/"), reverse=True):
