@@ -96,8 +96,8 @@ def writers(
 
 def acknowledged(directory: Path) -> set[str]:
     """Return what the writers say they have written, `STAGE start` or `STAGE end`; a torn line is none."""
-    said = "".join(path.read_text() for path in directory.glob("*.done"))
-    return {line.rstrip("\n") for line in said.splitlines(keepends=True) if line.endswith("\n")}
+    said = (path.read_text().rpartition("\n")[0] for path in directory.glob("*.done"))
+    return {line for lines in said for line in lines.splitlines()}
 
 
 def await_first_entry(done: Path) -> None:
