@@ -137,13 +137,17 @@ class Follower:
     def shown(self, number: int) -> list[str]:
         """What it has shown, once that is so many entries, or nothing more comes."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
-        while self._lines() < number and time.monotonic() < deadline:
+        while self._entries() < number and time.monotonic() < deadline:
             time.sleep(0.05)
-        shown = [orjson.loads(line) for line in self._out.read_bytes().splitlines()]
+        shown = [orjson.loads(line) for line in self._whole_lines()]
         return [f"{each.get('stage')} {each['phase'].split()[1]}" for each in shown if "phase" in each]
 
-    def _lines(self) -> int:
-        return sum('"phase"' in line for line in self._out.read_text().splitlines())
+    def _entries(self) -> int:
+        return sum(b'"phase"' in line for line in self._whole_lines())
+
+    def _whole_lines(self) -> list[bytes]:
+        """It may be writing one."""
+        return self._out.read_bytes().rpartition(b"\n")[0].splitlines()
 
     def end(self) -> None:
         self._process.kill()
