@@ -122,7 +122,7 @@ def answers(kind: str, *documents: Any) -> st.SearchStrategy[bytes]:
 
 
 def whole(document: Any, status: int = 200) -> bytes:
-    """An answer that is as it should be: it says that the server hangs up, which a client else asks again."""
+    """An answer that is as it should be: it says that the server hangs up, or a quick one asks it again."""
     body = json.dumps(document).encode()
     said = ("Content-Type: application/json", f"Content-Length: {len(body)}", "Connection: close")
     head = "\r\n".join((f"HTTP/1.1 {status} OK", *said))

@@ -10,6 +10,7 @@ import tempfile
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
+from subprocess import TimeoutExpired
 from typing import Final
 
 from service_record.entry import Entry, Phase, Result
@@ -80,7 +81,7 @@ def _follow_up(content: bytes, entries: list[Entry], writer: ArrayWriter) -> lis
         put(directory, content)
         try:
             writer.append(directory, layout=NO_LAYOUT)
-        except AssertionError as error:
+        except (AssertionError, TimeoutExpired) as error:
             return [f"the next writer ({writer}) could not write: {error}"]
         after = _entries(record_of(directory).read_bytes())
     kept, last = after[: len(entries)], after[len(entries) :]
