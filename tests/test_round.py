@@ -23,6 +23,7 @@ ASK = "GET /v2/clusters/hosts"
 TELL = "PUT /v2/infra-envs/hosts/progress"
 UPLOAD = "POST /v2/clusters/logs"
 DYING = REPOSITORY / "tests" / "dying"
+STARTING = REPOSITORY / "tests" / "starting"
 
 
 @pytest.fixture
@@ -221,10 +222,12 @@ def test_who_ends_a_round_while_it_ships_loses_nothing(
 
 
 @ends
+@pytest.mark.parametrize("seconds", [0, 1], ids=["", "as a thread starts"])
 def test_who_ends_a_round_while_it_gathers_finds_nothing_left_of_it(
-    host: ReportingHost, tmp_path: Path, number: signal.Signals
+    host: ReportingHost, tmp_path: Path, number: signal.Signals, seconds: int
 ) -> None:
     host.fail()
+    host.variables = {"PYTHONPATH": f"{STARTING}:{REPOSITORY}", "STARTS_FOR": str(seconds)}
     hanging = tmp_path / "hanging"
     os.mkfifo(hanging)
     host.write("/bin/ip", f'#!/bin/sh\necho $$ >"{hanging}"\nexec sleep 1000\n').chmod(0o755)

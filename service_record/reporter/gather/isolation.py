@@ -29,13 +29,14 @@ def isolated(make: Callable[[], Pieces], deadline: Deadline) -> Pieces:
     gone = threading.Event()
     held: queue.Queue[_Item] = queue.Queue(_HELD_PIECES)
     thread = threading.Thread(target=_work, args=(make, held, gone), daemon=True)
-    thread.start()
     try:
+        thread.start()  # in here: a signal may come when it has started a program, and this has not returned
         yield from _received(held, deadline)
     finally:
         gone.set()
         deadline.cut_short()
-        thread.join(max(_GRACE_SECONDS - deadline.passed(), 0))
+        with suppress(RuntimeError):  # it has not begun; once it does, it finds that nobody waits
+            thread.join(max(_GRACE_SECONDS - deadline.passed(), 0))
 
 
 def _received(held: "queue.Queue[_Item]", deadline: Deadline) -> Iterator[Piece]:
@@ -58,6 +59,8 @@ def _received(held: "queue.Queue[_Item]", deadline: Deadline) -> Iterator[Piece]
 def _work(make: Callable[[], Pieces], held: "queue.Queue[_Item]", gone: threading.Event) -> None:
     with suppress(OSError):  # of this thread alone; what it starts inherits it; see setpriority(2), NOTES
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOWEST_PRIORITY)
+    if gone.is_set():
+        return
     end: _Item = None
     try:
         pieces = make()
