@@ -161,9 +161,15 @@ def test_many_secrets_do_not_make_it_slow() -> None:
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl")
-@pytest.mark.parametrize("algorithm", [["rsa:2048"], ["ec", "-pkeyopt", "ec_paramgen_curve:P-256"]])
-def test_the_certificate_of_a_known_key_stays(tmp_path: Path, algorithm: list[str]) -> None:
-    """Key and certificate have the public key in common."""
+@pytest.mark.parametrize("serial_bytes", [17, 18, 19])  # by it, base64 has what follows in three ways
+@pytest.mark.parametrize(
+    "algorithm",
+    [["rsa:2048"], *(["ec", "-pkeyopt", f"ec_paramgen_curve:P-{bits}"] for bits in (256, 384, 521))],
+)
+def test_the_certificate_of_a_known_key_stays(
+    tmp_path: Path, algorithm: list[str], serial_bytes: int
+) -> None:
+    """Key and certificate have the public key in common, and what it says of its curve."""
     key, certificate = tmp_path / "key", tmp_path / "certificate"
     subprocess.run(
         [
@@ -173,6 +179,8 @@ def test_the_certificate_of_a_known_key_stays(tmp_path: Path, algorithm: list[st
             "-nodes",
             "-subj",
             "/CN=x",
+            "-set_serial",
+            "0x" + "11" * serial_bytes,
             "-newkey",
             *algorithm,
             "-keyout",
