@@ -1,5 +1,6 @@
 """The exact secrets of a host, in every form they take, wherever a stream is cut."""
 
+import base64
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -160,42 +161,61 @@ def test_many_secrets_do_not_make_it_slow() -> None:
     assert b"<redacted:first>" in redacted(SECRETS["kubeadmin-password"], rules=rules)
 
 
+def _openssl(*arguments: str | Path) -> bytes:
+    return subprocess.run(["openssl", *arguments], check=True, capture_output=True).stdout
+
+
+_ALGORITHMS: dict[str, list[str]] = {
+    "RSA": ["rsa:2048"],
+    "Ed25519": ["ed25519"],
+    **{f"P-{bits}": ["ec", "-pkeyopt", f"ec_paramgen_curve:P-{bits}"] for bits in (256, 384, 521)},
+}
+
+
+def test_there_is_room_for_the_private_keys_of_a_bootstrap_host() -> None:
+    """It has 45, RSA keys of 2048 bits, and their certificates and kubeconfigs beside them."""
+    keys = [Secret("private-key", pem(lines=25)[0].encode()) for _ in range(45)]
+    assert not Rules([*keys, *(Secret(kind, value) for kind, value in SECRETS.items())]).left_out
+
+
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl")
 @pytest.mark.parametrize("serial_bytes", [17, 18, 19])  # by it, base64 has what follows in three ways
-@pytest.mark.parametrize(
-    "algorithm",
-    [["rsa:2048"], *(["ec", "-pkeyopt", f"ec_paramgen_curve:P-{bits}"] for bits in (256, 384, 521))],
-)
-def test_the_certificate_of_a_known_key_stays(
-    tmp_path: Path, algorithm: list[str], serial_bytes: int
-) -> None:
-    """Key and certificate have the public key in common, and what it says of its curve."""
+@pytest.mark.parametrize("algorithm", _ALGORITHMS)
+def test_the_certificate_of_a_known_key_stays(tmp_path: Path, algorithm: str, serial_bytes: int) -> None:
+    """Key and certificate have the public key in common, what it says of its curve, and `-----BEGIN `."""
     key, certificate = tmp_path / "key", tmp_path / "certificate"
-    subprocess.run(
-        [
-            "openssl",
-            "req",
-            "-x509",
-            "-nodes",
-            "-subj",
-            "/CN=x",
-            "-set_serial",
-            "0x" + "11" * serial_bytes,
-            "-newkey",
-            *algorithm,
-            "-keyout",
-            key,
-            "-out",
-            certificate,
-        ],
-        check=True,
-        capture_output=True,
-    )
-    rules = Rules([Secret("private-key", key.read_bytes())])
-    assert redacted(certificate.read_bytes(), rules=rules) == certificate.read_bytes()
-    body = key.read_bytes().splitlines()[1:-1]
-    after = redacted(b"key: " + b"".join(body), rules=rules)
-    assert not any(line in after for line in body)
+    made = ["-x509", "-set_serial", "0x" + "11" * serial_bytes, "-newkey", *_ALGORITHMS[algorithm]]
+    _openssl("req", "-nodes", "-subj", "/CN=x", *made, "-keyout", key, "-out", certificate)
+    keys = [key.read_bytes()]  # as of PKCS #8
+    if algorithm != "Ed25519":
+        keys.append(_openssl("pkey", "-traditional", "-in", key))  # as of PKCS #1 and SEC 1
+    published = certificate.read_bytes()
+    for private in keys:
+        rules = Rules([Secret("private-key", private)])
+        for written in (published, base64.b64encode(published), published.hex().encode()):
+            assert redacted(written, rules=rules) == written
+        body = private.splitlines()[1:-1]
+        after = redacted(b"key: " + b"".join(body), rules=rules)
+        assert not any(line in after for line in body)
+        encoded = base64.b64encode(private)
+        after = redacted(encoded, rules=rules)
+        assert not any(encoded[place : place + _SHORT] in after for place in range(len(encoded) - _SHORT))
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl")
+@pytest.mark.parametrize("kept_bytes", [40, 90, 180])
+def test_a_damaged_key_is_looked_for_all_the_same(kept_bytes: int) -> None:
+    """Cut, or with a length that is wrong: what is private in it is not known then."""
+    begin, *body, end = _openssl(
+        "genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-521"
+    ).splitlines()
+    der = bytearray(base64.b64decode(b"".join(body))[:kept_bytes])
+    der[der.index(b"\x02\x01\x01\x04") + 4] = 0xFF
+    for ending in ([end], []):
+        lines = base64.encodebytes(bytes(der)).splitlines()
+        rules = Rules([Secret("private-key", b"\n".join([begin, *lines, *ending]))])
+        for written in (b"".join(lines), base64.b64encode(b"\n".join([begin, *lines, *ending, b""]))):
+            assert longest_left(written, redacted(b"it is " + written + b" here", rules=rules)) < _SHORT
 
 
 @pytest.mark.parametrize("kind", ["kubeadmin-password", "bootstrap-token", "passphrase", "proxy-password"])

@@ -2,11 +2,11 @@
 
 import base64
 import binascii
+import re
 from collections.abc import Iterator, Mapping
-from functools import cache
 from typing import Final
 
-from service_record.redaction.secrets import Form, forms, is_pem, pem_body
+from service_record.redaction.secrets import PEM_BODY_FAMILY, Form, forms, is_pem, pem_body
 
 _ANCHOR_BYTES: Final = 10
 _RARE: Final = (b"Q", b"X", b"Z", b"J", b"K", b"V", b"W", b"Y", b"q", b"x", b"z", b"7")
@@ -19,11 +19,17 @@ _VERY_LONG_BYTES: Final = 1024
 _STRIDES: Final[Mapping[str, tuple[int, int]]] = {"raw": (24, 48), "base64": (24, 96)}
 _STRIDE: Final = (96, 512)
 """One anchor begins in every so many bytes of a form, and of a very long form. One finds all of the form."""
-_LEAST_EC_BYTES: Final = 120
+_LEAST_PIECES: Final = 3
+"""A part in which fewer would begin gets as many: of a key of P-256 only 32 bytes are secret."""
 _LEAST_RSA_BYTES: Final = 700
 """Of a private key in base64. Keys of curves are shorter, RSA keys of 1024 bits and more are longer."""
-_EC_PUBLIC_KEY: Final = bytes.fromhex("06072a8648ce3d0201")
-"""The identifier with which the algorithm of a key of a curve begins in DER; see RFC 5480, 2.1.1."""
+_NUMBER: Final = re.compile(
+    rb"\x02\x01\x01\x04(?P<size>[\x14-\x48])|\x06\x03\x2b\x65.\x04.\x04(?P<short_size>[\x20\x39])", re.DOTALL
+)
+"""What stands in DER before the number that is the key of a curve; see RFC 5915, 3, and RFC 8410, 7."""
+_MOST_BEFORE_NUMBER: Final = 48
+_LABEL: Final = b"PRIVATE KEY"
+"""What the lines around a key have that those around a certificate have not."""
 
 
 def anchored_forms(value: bytes, *, only_plain: bool) -> Iterator[tuple[bytes, list[bytes]]]:
@@ -31,8 +37,7 @@ def anchored_forms(value: bytes, *, only_plain: bool) -> Iterator[tuple[bytes, l
 
     Forms of a family share their anchors where they can.
     """
-    body = pem_body(value) if is_pem(value) else b""
-    public = _forms_of(_algorithm(body))
+    value = value.strip()
     families: dict[int, list[bytes]] = {}
     for form in forms(value, only_plain=only_plain):
         if len(form.text) < _SHORT_BYTES:
@@ -41,13 +46,13 @@ def anchored_forms(value: bytes, *, only_plain: bool) -> Iterator[tuple[bytes, l
         shared = families.setdefault(form.family, [])
         anchors = [anchor for anchor in shared if anchor in form.text]
         if not anchors or len(form.text) < LONG_BYTES:
-            anchors = _anchors(form, _private_part(value, len(body), len(form.text)), public)
+            anchors = _anchors(form, _private_parts(value, form))
             shared.extend(anchors)
         yield form.text, anchors
 
 
-def _anchors(form: Form, private: tuple[int, int], public: tuple[bytes, ...]) -> list[bytes]:
-    """Pieces of a form that are not in what is public, too.
+def _anchors(form: Form, private: list[tuple[int, int]]) -> list[bytes]:
+    """Pieces of the private parts of a form.
 
     Halves of a short one: wherever a line ends in it, one is whole.
     """
@@ -55,24 +60,16 @@ def _anchors(form: Form, private: tuple[int, int], public: tuple[bytes, ...]) ->
     if size < LONG_BYTES:
         half = (size + 1) // 2
         return [text[:half], text[size - half :]]
-    start, end = private
     stride = _STRIDES.get(form.name, _STRIDE)[size > _VERY_LONG_BYTES]
-    last = end - _ANCHOR_BYTES
-    begins = (
-        _rarest(text, begin, min(begin + stride, after))
-        for first, after in _outside(text, start, last, public)
-        for begin in range(first, after, stride)
-    )
+    begins = (begin for start, end in private for begin in _begins(text, start, end, stride))
     return list(dict.fromkeys(text[begin : begin + _ANCHOR_BYTES] for begin in begins))
 
 
-def _outside(text: bytes, start: int, last: int, public: tuple[bytes, ...]) -> list[tuple[int, int]]:
-    """Where anchors may begin, so that none is all in what is public."""
-    found = max((each for each in public if each in text), key=len, default=None)
-    if found is None:
-        return [(start, last)]
-    place = text.index(found)
-    return [(start, min(place, last)), (max(place + len(found) - _ANCHOR_BYTES + 1, start), last)]
+def _begins(text: bytes, start: int, end: int, stride: int) -> Iterator[int]:
+    last = end - _ANCHOR_BYTES
+    stride = min(stride, max((end - start) // _LEAST_PIECES, 1))
+    for begin in range(start, last, stride):
+        yield _rarest(text, begin, min(begin + stride, last))
 
 
 def _rarest(text: bytes, begin: int, end: int) -> int:
@@ -81,34 +78,47 @@ def _rarest(text: bytes, begin: int, end: int) -> int:
     return next((place for place in found if place >= 0), begin)
 
 
-def _private_part(value: bytes, body: int, size: int) -> tuple[int, int]:
-    """Of a form of this size of a PEM block: where it is not what a certificate publishes, too.
+def _private_parts(value: bytes, form: Form) -> list[tuple[int, int]]:
+    """Of a form: what a certificate does not have, too."""
+    size = len(form.text)
+    body = pem_body(value) if is_pem(value) else b""
+    if not body:
+        return [(0, size)]
+    first, last = _private_characters(value, body)
+    if form.family == PEM_BODY_FAMILY:
+        return [(first * size // len(body), last * size // len(body))]
+    begin, end, label = value.find(body[:_ANCHOR_BYTES]), value.rfind(b"-----END "), value.rfind(_LABEL)
+    span = end - begin  # with the ends of lines in it
+    if min(begin, end, label) < 0:
+        return [(0, size)]
+    parts = [
+        (begin + first * span // len(body), begin + last * span // len(body)),
+        (label, label + len(_LABEL)),
+    ]
+    return [(start * size // len(value), after * size // len(value)) for start, after in parts]
 
-    The modulus of an RSA key is in its first quarter; the point of an EC key is in its second half.
+
+def _private_characters(value: bytes, body: bytes) -> tuple[int, int]:
+    """Which of the base64 of a private key are not published with it.
+
+    The modulus of an RSA key is in its first quarter; of the key of a curve only one number is not public.
     """
-    if body < _LEAST_EC_BYTES or b"OPENSSH" in value[:40]:
+    size = len(body.rstrip(b"="))
+    if b"OPENSSH" in value[:40]:
         return 0, size
-    return (3 * size // 10, size) if body >= _LEAST_RSA_BYTES else (0, 9 * size // 20)
+    if len(body) >= _LEAST_RSA_BYTES:
+        return 3 * size // 10, size
+    key = _decoded(body)
+    number = _NUMBER.search(key, 0, _MOST_BEFORE_NUMBER)
+    end = number.end() + (number["size"] or number["short_size"])[0] if number else len(key) + 1
+    if number is None or end > len(key):
+        return 0, size
+    return (8 * number.end() + 5) // 6, 8 * end // 6
 
 
-def _algorithm(body: bytes) -> bytes:
-    """What a private key as of PKCS #8 says of its curve, in base64; its certificate may say it in the same.
-
-    Empty where it says nothing, or is no base64.
-    """
-    if not _LEAST_EC_BYTES <= len(body) < _LEAST_RSA_BYTES:
-        return b""
+def _decoded(body: bytes) -> bytes:
+    """The DER of a PEM block; empty where it is none."""
     try:
-        key = base64.b64decode(body, validate=True)
+        return base64.b64decode(body, validate=True)
     except binascii.Error:
         return b""
-    begin = key.find(_EC_PUBLIC_KEY) - 2  # behind a tag and the length of all that follows
-    if begin < 0:
-        return b""
-    end = begin + 2 + key[begin + 1]
-    return body[(8 * begin + 5) // 6 : 8 * end // 6]
-
-
-@cache
-def _forms_of(public: bytes) -> tuple[bytes, ...]:
-    return tuple(form.text for form in forms(public)) if public else ()

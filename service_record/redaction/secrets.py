@@ -13,6 +13,9 @@ from typing import Final, TypeAlias
 
 _Named: TypeAlias = tuple[str, bytes]
 
+PEM_BODY_FAMILY: Final = 0
+"""The family of what is made of the body of a PEM block alone; the others have the lines around it, too."""
+
 LEAST_BYTES: Final = 8
 """A shorter secret is not taken: it would be found in innocent text."""
 _LEAST_DIFFERENT: Final = 5
