@@ -7,6 +7,7 @@ can guess back, so that no slower hash is needed.
 import hashlib
 import hmac
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -28,6 +29,7 @@ class Kind(StrEnum):
     GROUP = "group"
     """Writes for the hosts of a group and of the groups below it, and reads nothing."""
     READER = "reader"
+    """Reads everything, or with a scope the hosts of a group and of the groups below it."""
     ADMIN = "admin"
     ENROLMENT = "enrolment"
     """Gets one token of a host, once. Its scope is none, `host:NAME` or `group:NAME`."""
@@ -58,6 +60,32 @@ class Grant:
     @property
     def may_administer(self) -> bool:
         return self.kind is Kind.ADMIN
+
+    @property
+    def confined_to(self) -> str:
+        """Return the group that a reader is confined to; empty for a reader of everything."""
+        return self.scope if self.kind is Kind.READER else ""
+
+    def may_read_group(self, group: str) -> bool:
+        """Return whether it may read of the hosts in that group."""
+        return self.may_read and (not self.confined_to or is_within(group, self.confined_to))
+
+    def readable_groups(self, asked: Sequence[str]) -> tuple[str, ...]:
+        """Narrow the groups that somebody asks for to those it may read; none asked for means all of these.
+
+        Raises Forbidden when it may read none of them.
+        """
+        confined_to = self.confined_to
+        if not confined_to or not asked:
+            return tuple(asked) if asked else ((confined_to,) if confined_to else ())
+        groups = [
+            group if is_within(group, confined_to) else confined_to
+            for group in asked
+            if is_within(group, confined_to) or is_within(confined_to, group)
+        ]
+        if not groups:
+            raise Forbidden(f"this token reads the hosts of group {confined_to} only")
+        return tuple(dict.fromkeys(groups))
 
     def may_write(self, host: str, group: str) -> bool:
         """Whether it may report for that host, which is in that group."""
@@ -100,15 +128,15 @@ def scope_of(kind: Kind, said: str) -> str:
     """The scope of a new token. Raises ValueError, with what to say instead."""
     sort, _, name = said.partition(":") if kind is Kind.ENROLMENT else (kind.value, "", said)
     match kind:
-        case Kind.READER | Kind.ADMIN if said:
-            raise ValueError(f"a token of kind {kind} is good for every host: it has no scope")
+        case Kind.ADMIN if said:
+            raise ValueError("a token of kind admin is good for every host: it has no scope")
         case Kind.HOST | Kind.GROUP if not said:
             raise ValueError(f"a token of kind {kind} needs the {kind}'s name")
         case Kind.ENROLMENT if said and sort not in {"host", "group"}:
             raise ValueError("the scope of an enrolment token is host:NAME or group:NAME")
     if sort == "host" and said and not names.is_host(name):
         raise ValueError(names.HOST_RULE)
-    if sort == "group" and said and not names.is_group(name):
+    if sort in {"group", "reader"} and said and not names.is_group(name):
         raise ValueError(names.GROUP_RULE)
     return said.lower() if sort == "host" else said
 

@@ -187,6 +187,23 @@ def test_a_host_that_is_deleted_is_gone_with_its_tokens(server: Served) -> None:
     with server.collector.database.reading() as connection:
         assert hosts.host(connection, "web1") is None
     assert admin.ask("DELETE", "/api/v1/hosts/web1").status == 404
+    assert host.step("web1", "Disk setup").status == 401
+    with server.collector.database.reading() as connection:
+        assert hosts.host(connection, "web1") is None
+
+
+def test_a_deleted_host_takes_every_token_with_it_that_is_for_it_alone(sqlite_server: Served) -> None:
+    server, installed_id = sqlite_server, "01234567-89ab-cdef-0123-456789abcdef"
+    admin, by_id = server.client("admin"), server.client("host", installed_id)
+    enrolment = server.client("enrolment", "host:web1")
+    mapped = {"id": installed_id, "cluster_id": installed_id}
+    assert admin.ask("PUT", "/api/v1/hosts/web1", data=mapped).status == 201
+
+    admin.ask("DELETE", "/api/v1/hosts/web1")
+
+    cluster = f"/api/assisted-install/v2/clusters/{installed_id}/hosts"
+    assert by_id.ask("GET", cluster).status == 401
+    assert enrolment.post("/api/v1/enrol", host="web1").status == 401
 
 
 def test_what_administrators_did_is_in_the_audit_log_latest_first(server: Served) -> None:

@@ -38,16 +38,17 @@ def test_an_operator_says_how_often_a_token_may_come(sqlite_settings: Settings) 
     assert statuses == [200, 200, 429]
 
 
-def test_an_address_that_guesses_is_not_looked_up_any_more_but_good_tokens_of_it_are(tmp_path: Path) -> None:
+def test_only_failures_of_an_address_that_guesses_are_throttled(tmp_path: Path) -> None:
     with served(settings_in(tmp_path, guesses=FEW)) as server:
-        host = server.client("host", "web1")
-        assert host.step("web1", "Disk setup").status == 201
+        used, unused = server.client("host", "web1"), server.client("host", "web2")
+        assert used.step("web1", "Disk setup").status == 201
         guess = Client(server.url, spelled(1, "x" * 43))
 
         statuses = [guess.step("web1", "Disk setup").status for _ in range(5)]
 
         assert statuses == [401, 401, 401, 429, 429]
-        assert host.step("web1", "Disk setup").status == 201
+        assert used.step("web1", "Disk setup").status == 201
+        assert unused.step("web2", "Disk setup").status == 201
 
 
 def test_a_guess_at_a_token_that_is_in_use_is_as_wrong_as_any_other(tmp_path: Path) -> None:

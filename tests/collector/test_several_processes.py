@@ -45,6 +45,22 @@ def test_a_process_listens_again_when_its_connection_was_lost(
         asyncio.run(told_within(collector, Client(other.url, tokens_in(collector.database, 1)[0])))
 
 
+def test_a_host_that_one_process_deletes_does_not_come_back_by_a_token_another_remembers(
+    postgresql_settings: Settings,
+) -> None:
+    with served(postgresql_settings) as here, served(postgresql_settings) as there:
+        host, admin = here.client("host", "web1"), here.client("admin")
+        elsewhere = Client(there.url, host.token)
+        assert elsewhere.step("web1", "Disk setup").status == 201
+
+        assert admin.ask("DELETE", "/api/v1/hosts/web1").status == 204
+
+        records = elsewhere.post("/api/v1/hosts/web1/records", {"pieces": []})
+        assert elsewhere.step("web1", "Disk setup").status in {401, 403}
+        assert records.status in {401, 403}
+        assert admin.get("/api/v1/hosts/web1").status == 404
+
+
 def test_a_process_that_hangs_while_it_writes_does_not_hold_the_others_up_for_ever(
     postgresql_settings: Settings,
 ) -> None:

@@ -14,8 +14,7 @@ from service_record.collector import names
 from service_record.collector.access import Kind, expiry_of, scope_of
 from service_record.collector.api.answers import Refusal, answer
 from service_record.collector.api.bodies import body_of, fields_of
-from service_record.collector.api.serving import Serving, administrator
-from service_record.collector.api.steps import host_name
+from service_record.collector.api.serving import Serving, administrator, host_name
 from service_record.collector.assisted.rules import Mapped, Refused, mapped_of
 from service_record.collector.steps import LONGEST_NAME, readable
 from service_record.collector.store import administration, audit, installations, tokens
@@ -160,14 +159,17 @@ async def delete_host(request: Request) -> Response:
     host = host_name(request.path_params["host"])
     now = serving.collector.now()
 
-    def delete(connection: Connection) -> tuple[str, ...] | None:
-        keys = administration.delete_host(connection, host, now)
-        if keys is not None:
+    def delete(connection: Connection) -> set[int] | None:
+        revoked = administration.delete_host(connection, host, now)
+        if revoked is not None:
             audit.note(connection, grant.holder, "host delete", host, now)
-        return keys
+        return revoked
 
-    if await serving.written(serving.collector.writer.change(delete)) is None:
+    revoked = await serving.written(serving.collector.writer.change(delete))
+    if revoked is None:
         raise Refusal(HTTPStatus.NOT_FOUND, f"no host {host}")
+    for token_id in revoked:
+        serving.guard.forget(token_id)
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 

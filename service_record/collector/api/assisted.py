@@ -84,7 +84,7 @@ async def get_hosts(request: Request) -> Response:
     shown = [
         _shown(one.installation, now)
         for one in seen
-        if (grant.may_read or grant.may_write(one.host, one.group))
+        if (grant.may_read_group(one.group) or grant.may_write(one.host, one.group))
         and role in {None, one.installation.role}
         and status in {None, one.installation.status_at(now)}
     ]

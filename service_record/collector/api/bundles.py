@@ -16,8 +16,7 @@ from starlette.routing import Route
 from service_record.collector.access import Forbidden, Grant, Kind
 from service_record.collector.api.answers import Refusal, answer
 from service_record.collector.api.assisted import BASE, agent, as_assisted, id_in_path
-from service_record.collector.api.serving import Serving, reader
-from service_record.collector.api.steps import host_name
+from service_record.collector.api.serving import Serving, host_name, host_reader
 from service_record.collector.api.uploads import receive
 from service_record.collector.assisted.rules import LOGS_TYPES, Refused, is_id
 from service_record.collector.incoming import Arriving, TooMany
@@ -135,8 +134,7 @@ async def _keep(serving: Serving, sent: _Sent, name: str, file: Arriving) -> Non
 
 async def list_bundles(request: Request) -> Response:
     """`GET /api/v1/hosts/{host}/bundles`."""
-    serving, _ = await reader(request)
-    host = host_name(request.path_params["host"])
+    serving, _, host = await host_reader(request)
 
     def found() -> tuple[BundleShown, ...] | None:
         with serving.collector.database.reading() as connection:
@@ -150,7 +148,7 @@ async def list_bundles(request: Request) -> Response:
 
 async def get_bundle(request: Request) -> Response:
     """`GET /api/v1/hosts/{host}/bundles/{bundle}`: as it came, to be saved and never shown."""
-    await reader(request)
+    await host_reader(request)
     return await send_bundle(request)
 
 

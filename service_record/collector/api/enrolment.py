@@ -10,8 +10,7 @@ from service_record.collector import names
 from service_record.collector.access import Forbidden, Kind
 from service_record.collector.api.answers import Refusal, answer
 from service_record.collector.api.bodies import body_of, fields_of
-from service_record.collector.api.serving import Serving
-from service_record.collector.api.steps import host_name
+from service_record.collector.api.serving import Serving, host_name
 from service_record.collector.store import administration
 
 

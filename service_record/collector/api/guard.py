@@ -51,8 +51,8 @@ class Guard:
     async def grant(self, request: Request) -> Grant:
         """What the token of a request is good for.
 
-        Raises Refusal: 401 without one that is good, 429 when it comes too often, or from an address that
-        has presented too many that are not.
+        Raises Refusal: 401 for a bad token; 429 for a good one that comes too often, and for a bad one from
+        an address that has presented too many.
         """
         token = _token_of(request)
         if token is None:
@@ -89,19 +89,15 @@ class Guard:
 
     async def _look_up(self, token: Presented, request: Request) -> _Known:
         before = self._known.get(token.id)
-        address = address_of(request.client.host if request.client else "")
-        if before is None or not before.is_of(token):  # one that was good is heard wherever it comes from
-            self._refuse_guesses(address)
 
-        def found() -> Grant | None:
+        def read_grant() -> Grant | None:
             with self._collector.database.reading() as connection:
                 return tokens.grant_of(connection, token, self._collector.now())
 
-        grant = await run_in_threadpool(found)
+        grant = await run_in_threadpool(read_grant)
         now = time.monotonic()
         if grant is None:
-            self._failures.count(address, now)
-            raise _unauthorized("this token is unknown, revoked, used or expired")
+            raise self._count_failure(request, now)
         bucket = before.bucket if before else Bucket(float(self._rates.burst), now)
         known = self._known[token.id] = _Known(token, grant, now + REMEMBERED, bucket)
         self._known.move_to_end(token.id)
@@ -109,11 +105,17 @@ class Guard:
             self._known.popitem(last=False)
         return known
 
-    def _refuse_guesses(self, address: str) -> None:
-        """Before anything is asked of the database."""
-        wait = self._failures.wait(address, time.monotonic())
+    def _count_failure(self, request: Request, now: float) -> Refusal:
+        """Return the refusal of a bad token: 429 when its address has presented too many.
+
+        Only failures are throttled. One broken client must not lock out the others behind its address.
+        """
+        address = address_of(request.client.host if request.client else "")
+        wait = self._failures.wait(address, now)
         if wait:
-            raise _too_often("too many tokens from this address were worth nothing", wait)
+            return _too_often("too many bad tokens came from this address", wait)
+        self._failures.count(address, now)
+        return _unauthorized("this token is unknown, revoked, used or expired")
 
 
 def _token_of(request: Request) -> Presented | None:

@@ -10,9 +10,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
+from service_record.collector.access import Forbidden
 from service_record.collector.api.answers import Refusal, answer
-from service_record.collector.api.serving import Serving, reader
-from service_record.collector.api.steps import host_name
+from service_record.collector.api.serving import Serving, host_reader, reader
 from service_record.collector.store.fleet import SHOWN_DONE, Filters, Fleet, HostSummary, fleet
 from service_record.collector.store.hosts import HostDetail, host
 from service_record.collector.verdicts import Verdict
@@ -41,10 +41,11 @@ async def list_hosts(request: Request) -> Response:
     `group`, `machine` and `verdict` may be repeated. Without `all=true`, hosts that were done a day ago are
     left out.
     """
-    serving, _ = await reader(request)
+    serving, grant = await reader(request)
     query = request.query_params
     is_all = _flag(request, "all")
     filters = Filters(
+        confined_to=grant.confined_to,
         groups=tuple(query.getlist("group")),
         machines=tuple(query.getlist("machine")),
         verdicts=tuple(_verdict(said) for said in query.getlist("verdict")),
@@ -70,12 +71,16 @@ async def show_statistics(request: Request) -> Response:
 
     `group` and `release` may be repeated; `by=group` and `by=release` tell these apart.
     """
-    serving, _ = await reader(request)
+    serving, grant = await reader(request)
     query = request.query_params
     by = set(query.getlist("by"))
     if not by <= {"group", "release"}:
         raise Refusal(HTTPStatus.BAD_REQUEST, "by is group or release")
-    groups, releases = query.getlist("group"), query.getlist("release")
+    try:
+        groups = grant.readable_groups(query.getlist("group"))
+    except Forbidden as error:
+        raise Refusal(HTTPStatus.FORBIDDEN, str(error)) from None
+    releases = query.getlist("release")
     return answer(await run_in_threadpool(serving.collector.learnt.statistics, groups, releases, by))
 
 
@@ -90,8 +95,7 @@ async def asked(serving: Serving, question: Callable[[Connection], T]) -> T:
 
 
 async def _detail(request: Request, build: int | None) -> HostDetail:
-    serving, _ = await reader(request)
-    name = host_name(request.path_params["host"])
+    serving, _, name = await host_reader(request)
     found = await asked(serving, lambda connection: host(connection, name, build))
     if found is None:
         what = name if build is None else f"build {build} of {name}"

@@ -13,6 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
+from service_record.collector.api.answers import Refusal
 from service_record.collector.api.serving import reader
 from service_record.collector.collector import Collector
 from service_record.collector.store.schema import hosts, notices
@@ -102,7 +103,9 @@ class _Now(Source):
 
 
 async def metrics(request: Request) -> Response:
-    """`GET /metrics`: with a token that may read, as Prometheus' `authorization` has one."""
-    serving, _ = await reader(request)
+    """`GET /metrics`: with a token that may read all hosts, as Prometheus' `authorization` has one."""
+    serving, grant = await reader(request)
+    if grant.confined_to:
+        raise Refusal(HTTPStatus.FORBIDDEN, "metrics are of all hosts: this token reads one group only")
     text = await run_in_threadpool(serving.metrics.text)
     return Response(text, media_type=CONTENT_TYPE_LATEST)

@@ -16,8 +16,7 @@ from starlette.routing import Route
 from service_record.collector.access import Forbidden, Kind
 from service_record.collector.api.answers import Refusal, answer
 from service_record.collector.api.bodies import body_of
-from service_record.collector.api.serving import Serving, reader
-from service_record.collector.api.steps import host_name
+from service_record.collector.api.serving import Serving, host_name, host_reader
 from service_record.collector.store import bundles, records
 from service_record.collector.store.arrivals import Arrival, group_of
 from service_record.collector.store.records import Elsewhere, Held, Piece, TooMuch
@@ -130,7 +129,11 @@ async def get_records(request: Request) -> Response:
     def found() -> Records | None:
         with serving.collector.database.reading() as connection:
             group = group_of(connection, host)
-            if not grant.may_read and not grant.may_write(host, group or grant.group_of_new_host("")):
+            if group is None:
+                group = grant.group_of_new_host("")
+            if not grant.may_read_group(group) and not grant.may_write(host, group):
+                if grant.may_read:
+                    return None
                 raise Refusal(HTTPStatus.FORBIDDEN, f"this token may not read of {host}")
             host_id = records.host_id_of(connection, host)
             if host_id is None:
@@ -147,8 +150,7 @@ async def get_records(request: Request) -> Response:
 
 async def get_record(request: Request) -> Response:
     """`GET /api/v1/hosts/{host}/records/{service}`: the record, byte for byte, as far as it was sent."""
-    serving, _ = await reader(request)
-    host = host_name(request.path_params["host"])
+    serving, _, host = await host_reader(request)
     database = serving.collector.database
     service = str(request.path_params["service"])
 

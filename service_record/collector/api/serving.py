@@ -5,12 +5,15 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, TypeVar
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
+from service_record.collector import names
 from service_record.collector.api.answers import Refusal
 from service_record.collector.api.guard import Guard
 from service_record.collector.collector import Collector
 from service_record.collector.settings import Settings
+from service_record.collector.store.arrivals import group_of
 from service_record.collector.store.writer import Unavailable
 
 if TYPE_CHECKING:
@@ -55,6 +58,38 @@ async def reader(request: Request) -> "tuple[Serving, Grant]":
     if not grant.may_read:
         raise Refusal(HTTPStatus.FORBIDDEN, f"a token of kind {grant.kind} reads nothing")
     return serving, grant
+
+
+async def host_reader(request: Request) -> "tuple[Serving, Grant, str]":
+    """Return who reads of the host in the path, and the host's name.
+
+    Raises Refusal: a host outside of the group that the token is confined to does not exist for it (404).
+    """
+    serving, grant = await reader(request)
+    host = host_name(request.path_params["host"])
+    await check_readable(serving, grant, host)
+    return serving, grant, host
+
+
+async def check_readable(serving: Serving, grant: "Grant", host: str) -> None:
+    """Raise Refusal 404 when a reader that is confined to a group asks for a host outside of it."""
+    if not grant.confined_to:
+        return
+
+    def read_group() -> str | None:
+        with serving.collector.database.reading() as connection:
+            return group_of(connection, host)
+
+    group = await run_in_threadpool(read_group)
+    if group is None or not grant.may_read_group(group):
+        raise Refusal(HTTPStatus.NOT_FOUND, f"no host {host}")
+
+
+def host_name(text: str) -> str:
+    """Return a host's name as it is kept: names of hosts do not differ by case. Raises Refusal."""
+    if not names.is_host(text):
+        raise Refusal(HTTPStatus.BAD_REQUEST, names.HOST_RULE)
+    return text.lower()
 
 
 async def administrator(request: Request) -> "tuple[Serving, Grant]":

@@ -7,11 +7,10 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service_record.collector import names
 from service_record.collector.access import Forbidden, Grant, Kind
 from service_record.collector.api.answers import Refusal, answer
 from service_record.collector.api.bodies import body_of, fields_of, pairs_of
-from service_record.collector.api.serving import Serving
+from service_record.collector.api.serving import Serving, host_name
 from service_record.collector.reading import UnreadableReport, step_of, update_of
 from service_record.collector.steps import Step
 from service_record.collector.store.reports import Accepted, Report, record_steps
@@ -79,13 +78,6 @@ async def _take(request: Request, grant: Grant, host: str, step: Step) -> Respon
             f"{step.label} is none of the steps that are defined here; it was kept as step {taken.id}",
         )
     return answer(Taken(taken.id, name, taken.build, step.notes), HTTPStatus.CREATED)
-
-
-def host_name(text: str) -> str:
-    """A host's name as it is kept: names of hosts do not differ by case. Raises Refusal."""
-    if not names.is_host(text):
-        raise Refusal(HTTPStatus.BAD_REQUEST, names.HOST_RULE)
-    return text.lower()
 
 
 def _step(fields: dict[str, Any]) -> Step:

@@ -13,8 +13,7 @@ from service_record.collector.access import Forbidden, Grant, Kind, presented
 from service_record.collector.progress import Progress
 from service_record.collector.store import audit, tokens
 from service_record.collector.store.report_rows import build_row
-from service_record.collector.store.schema import builds, bundles, hosts
-from service_record.collector.store.schema import tokens as tokens_table
+from service_record.collector.store.schema import builds, hosts, installations
 
 
 class Used(Exception):  # noqa: N818  # a refusal, told as 401
@@ -84,19 +83,19 @@ def begin_build(connection: Connection, name: str, key: str, action: str, now: f
     return progress.number
 
 
-def delete_host(connection: Connection, name: str, now: float) -> tuple[str, ...] | None:
-    """Forget a host, all that is known of it, and its tokens: the keys of its bundles' objects, which are to
-    be deleted afterwards. None where there is no such host.
+def delete_host(connection: Connection, name: str, now: float) -> set[int] | None:
+    """Delete a host with all that it reported, and revoke its tokens.
+
+    Housekeeping deletes the objects of its bundles. Returns the numbers of the revoked tokens, or None if
+    there is no such host.
     """
     host_id = connection.execute(select(hosts.c.id).where(hosts.c.name == name)).scalar_one_or_none()
     if host_id is None:
         return None
-    keys = connection.execute(select(bundles.c.key).where(bundles.c.host_id == host_id)).scalars().all()
+    of_host = select(installations.c.id).where(installations.c.host_id == host_id)
+    names = {name, *connection.execute(of_host).scalars()}
     connection.execute(delete(hosts).where(hosts.c.id == host_id))
-    of_host = (tokens_table.c.kind == Kind.HOST.value) & (tokens_table.c.scope == name)
-    is_open = tokens_table.c.revoked_at.is_(None)
-    connection.execute(update(tokens_table).where(of_host, is_open).values(revoked_at=now))
-    return tuple(keys)
+    return tokens.revoke_all_of_host(connection, names, now)
 
 
 def _said_of(token_id: int, new: tokens.NewToken) -> str:

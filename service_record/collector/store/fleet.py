@@ -26,6 +26,8 @@ class Filters:
     machines: tuple[str, ...] = ()
     """Of these names; `*` and `?` stand for any characters, and for any one."""
     verdicts: tuple[str, ...] = ()
+    confined_to: str = ""
+    """Only of this group and of those below it, whatever else is asked for; the scope of a reader's token."""
     done_since: float | None = None
     """Without those whose latest build was complete before this time."""
 
@@ -108,9 +110,11 @@ def fleet(connection: Connection, filters: Filters, limit: int = 100, offset: in
     )
 
 
-def groups(connection: Connection) -> tuple[str, ...]:
-    """The names of all groups that have hosts, in order."""
+def groups(connection: Connection, confined_to: str = "") -> tuple[str, ...]:
+    """Return the names of the groups that have hosts, in order; if confined, of that group and below it."""
     named = select(hosts.c.group).where(hosts.c.group != "").distinct().order_by(hosts.c.group)
+    if confined_to:
+        named = named.where(_within(hosts.c.group, confined_to))
     return tuple(connection.execute(named).scalars())
 
 
@@ -121,6 +125,8 @@ def summary_of(row: Any) -> HostSummary:
 
 def _conditions(filters: Filters) -> list[ColumnElement[bool]]:
     found = []
+    if filters.confined_to:
+        found.append(_within(hosts.c.group, filters.confined_to))
     if filters.groups:
         found.append(or_(*(_within(hosts.c.group, group) for group in filters.groups)))
     if filters.machines:

@@ -1,5 +1,6 @@
 """Tokens in the database: made, found, revoked; their secrets only as digests."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 from sqlalchemy import Connection, Row, insert, or_, select, update
@@ -57,6 +58,25 @@ def grant_of(connection: Connection, presented: Presented, now: float) -> Grant 
     if row is None or not presented.fits(row.hash) or not _is_good(row, now):
         return None
     return Grant(row.id, Kind(row.kind), row.scope, row.name)
+
+
+def select_good(connection: Connection, token_ids: Iterable[int], now: float) -> set[int]:
+    """Return those of these tokens that are good now, whatever a process remembers of them.
+
+    To be asked in the transaction that makes a host: a deleted host must not come back by a token that was
+    revoked with it.
+    """
+    rows = connection.execute(select(tokens).where(tokens.c.id.in_(set(token_ids))))
+    return {row.id for row in rows if _is_good(row, now)}
+
+
+def revoke_all_of_host(connection: Connection, names: Iterable[str], now: float) -> set[int]:
+    """Revoke every token that is for this host alone, by any of its names, and return their numbers."""
+    of_host = (tokens.c.kind == Kind.HOST) & tokens.c.scope.in_(set(names))
+    to_enrol = (tokens.c.kind == Kind.ENROLMENT) & tokens.c.scope.in_({f"host:{name}" for name in names})
+    open_ = or_(of_host, to_enrol) & tokens.c.revoked_at.is_(None)
+    revoked = update(tokens).where(open_).values(revoked_at=now).returning(tokens.c.id)
+    return set(connection.execute(revoked).scalars())
 
 
 def listed(connection: Connection) -> tuple[TokenShown, ...]:

@@ -17,12 +17,11 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from service_record.collector.api.answers import Refusal
-from service_record.collector.api.serving import Serving
-from service_record.collector.api.steps import host_name
+from service_record.collector.api.serving import Serving, check_readable, host_name
 from service_record.collector.web.fleet import FleetSeen, see_fleet
 from service_record.collector.web.hosts import build_of, see_host
 from service_record.collector.web.look import Look
-from service_record.collector.web.sessions import grant_of
+from service_record.collector.web.sessions import grant_of, viewer_of
 
 _QUIET: Final = 15.0
 """Seconds after which a stream says that it is alive, and looks whether its session still is."""
@@ -90,12 +89,14 @@ async def get_events(request: Request) -> Response:
     serving = Serving.of(request)
     query = request.query_params
     see: Callable[[], Seen]
+    grant = viewer_of(request)
     if "host" in query:
         name, build = host_name(query["host"]), build_of(query.get("build", ""))
+        await check_readable(serving, grant, name)
         see = partial(see_host, request.app.state.analyses, serving.collector, name, build)
         await run_in_threadpool(see)  # one that is not there is refused now
     else:
-        see = partial(see_fleet, serving.collector, Look.of(query))
+        see = partial(see_fleet, serving.collector, Look.of(query), grant.confined_to)
     return StreamingResponse(
         _stream(request, serving, _Viewer(see, query.get("state", ""))),
         media_type="text/event-stream",

@@ -13,6 +13,7 @@ from service_record.collector.collector import Collector
 from service_record.collector.store.fleet import Fleet, fleet, groups
 from service_record.collector.web.look import ROWS, Look
 from service_record.collector.web.pages import page, render
+from service_record.collector.web.sessions import viewer_of
 from service_record.collector.web.words import counted
 
 _DIGITS = 16
@@ -74,28 +75,29 @@ async def get_fleet(request: Request) -> Response:
     """`GET /`: the fleet, narrowed by the query."""
     serving = Serving.of(request)
     look = Look.of(request.query_params)
-    seen = await run_in_threadpool(see_fleet, serving.collector, look)
-    known = await run_in_threadpool(_groups, serving.collector)
+    grant = viewer_of(request)
+    seen = await run_in_threadpool(see_fleet, serving.collector, look, grant.confined_to)
+    known = await run_in_threadpool(_groups, serving.collector, grant.confined_to)
     return page(
         "fleet.html",
         **seen.values(),
         groups=known,
         here="fleet",
-        signed_in=request.state.grant.name or "session",
+        signed_in=grant.name or "session",
     )
 
 
-def see_fleet(collector: Collector, look: Look) -> FleetSeen:
-    """What a look sees now."""
+def see_fleet(collector: Collector, look: Look, confined_to: str) -> FleetSeen:
+    """Return what a look sees now, for a reader who may be confined to a group."""
     now = collector.now()
     with collector.database.reading() as connection:
-        found = fleet(connection, look.filters(now), ROWS, (look.page - 1) * ROWS)
+        found = fleet(connection, look.filters(now, confined_to), ROWS, (look.page - 1) * ROWS)
     return FleetSeen(look, found, now)
 
 
-def _groups(collector: Collector) -> tuple[str, ...]:
+def _groups(collector: Collector, confined_to: str) -> tuple[str, ...]:
     with collector.database.reading() as connection:
-        return groups(connection)
+        return groups(connection, confined_to)
 
 
 def digest(value: object) -> str:

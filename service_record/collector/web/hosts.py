@@ -11,8 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service_record.collector.api.answers import Refusal
-from service_record.collector.api.serving import Serving
-from service_record.collector.api.steps import host_name
+from service_record.collector.api.serving import Serving, host_name
 from service_record.collector.collector import Collector
 from service_record.collector.store.boots import Boot, boots_of
 from service_record.collector.store.hosts import (

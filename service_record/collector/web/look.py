@@ -63,9 +63,10 @@ class Look:
     def at(self, page: int) -> "Look":
         return replace(self, page=page)
 
-    def filters(self, now: float) -> Filters:
-        """The same for the database."""
+    def filters(self, now: float, confined_to: str = "") -> Filters:
+        """Return the same for the database, for a reader who may be confined to a group."""
         return Filters(
+            confined_to=confined_to,
             groups=self.groups,
             machines=self.machines,
             verdicts=self.verdicts,

@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 
 from service_record.collector.access import Grant
 from service_record.collector.api.answers import Refusal, refused
-from service_record.collector.api.serving import Serving
+from service_record.collector.api.serving import Serving, check_readable, host_name
 from service_record.collector.store import sessions
 from service_record.collector.web.pages import page
 
@@ -28,12 +28,21 @@ def for_readers(handler: Handler) -> Handler:
             if grant is None:
                 return _sign_in(request)
             request.state.grant = grant
-            Serving.of(request).guard.admit(grant, request)
+            serving = Serving.of(request)
+            serving.guard.admit(grant, request)
+            if "host" in request.path_params:
+                await check_readable(serving, grant, host_name(request.path_params["host"]))
             return await handler(request)
         except Refusal as refusal:
             return refused_page(refusal)
 
     return answer
+
+
+def viewer_of(request: Request) -> Grant:
+    """Return what the session of a page's request is good for."""
+    grant: Grant = request.state.grant
+    return grant
 
 
 def _sign_in(request: Request) -> Response:

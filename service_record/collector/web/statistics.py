@@ -3,7 +3,8 @@
 import threading
 import time
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from http import HTTPStatus
 from typing import Final, Self
 
 from starlette.concurrency import run_in_threadpool
@@ -11,12 +12,15 @@ from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
 
+from service_record.collector.access import Forbidden
+from service_record.collector.api.answers import Refusal
 from service_record.collector.collector import Collector
 from service_record.collector.statistics import StepStatistics, statistics
 from service_record.collector.store.fleet import groups
 from service_record.collector.store.learning import executions
 from service_record.collector.web.look import given
 from service_record.collector.web.pages import page
+from service_record.collector.web.sessions import viewer_of
 
 _FRESH: Final = 10.0
 """Seconds for which statistics are shown again: they are made of many executions, and change slowly."""
@@ -80,16 +84,21 @@ class Recent:
 
 async def get_statistics(request: Request) -> Response:
     """`GET /statistics`: each step, over the latest builds."""
+    grant = viewer_of(request)
     asked = Asked.of(request.query_params)
-    told = await run_in_threadpool(request.app.state.statistics.of, asked)
+    try:
+        readable = replace(asked, groups=grant.readable_groups(asked.groups))
+    except Forbidden as error:
+        raise Refusal(HTTPStatus.FORBIDDEN, str(error)) from None
+    told = await run_in_threadpool(request.app.state.statistics.of, readable)
     return page(
         "statistics.html",
         steps=told.steps,
         ended=told.ended,
-        groups=told.groups,
+        groups=tuple(group for group in told.groups if grant.may_read_group(group)),
         group=next(iter(asked.groups), ""),
         release=next(iter(asked.releases), ""),
         by=asked.by,
         here="statistics",
-        signed_in=request.state.grant.name or "session",
+        signed_in=grant.name or "session",
     )
