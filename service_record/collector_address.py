@@ -6,6 +6,7 @@ TLS is spoken, but to this machine itself and with `collector+http://`.
 
 import ipaddress
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,6 +20,9 @@ CREDENTIAL: Final = "collector-token"
 """The name of systemd's credential, and of the file in a person's configuration."""
 PORT: Final = 8474
 """Where a collector listens, unless it is told otherwise; web servers before it listen where https does."""
+
+HOST_RULE: Final = "a host's name has letters, digits and . _ : - only, at most 253"
+_HOST_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._:-]{0,251}[A-Za-z0-9])?")
 
 _SCHEMES: Final = {
     "collector": "",
@@ -45,6 +49,11 @@ class Address:
     url: str
     """`https://HOST:PORT`, and the path that it is below, if any."""
     host: str = ""
+
+
+def is_host_name(name: str) -> bool:
+    """Return whether a collector takes reports of a host of that name."""
+    return _HOST_NAME.fullmatch(name) is not None
 
 
 def is_collector(place: str) -> bool:

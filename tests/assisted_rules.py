@@ -301,6 +301,8 @@ class AssistedRules(Installation):
             return _infra_error(400, "severity in body should be one of [info warning error critical]")
         if body.get("category", "user") not in {"user", "metrics"}:
             return _infra_error(400, "category in body should be one of [user metrics]")
+        if not _is_time(str(body["event_time"])):
+            return _infra_error(400, "event_time in body must be of type date-time")
         message = str(body["message"])
         if len(message) <= LONGEST_MESSAGE:
             name, severity = str(body.get("name", "")), str(body["severity"])
@@ -394,6 +396,13 @@ class AssistedRules(Installation):
 
 def _time(moment: datetime | None) -> str:
     return moment.isoformat().replace("+00:00", "Z") if moment else "0001-01-01T00:00:00Z"
+
+
+def _is_time(text: str) -> bool:
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
 
 
 def _is_id(text: str) -> bool:

@@ -104,6 +104,7 @@ def serve_command(
         keep_bytes=keep_bytes,
         webhook=webhook,
         webhook_secret=_secret_in(webhook_secret_file),
+        webhook_secret_file=webhook_secret_file,
         log_level=log_level,
     )
     try:
@@ -128,15 +129,12 @@ def _check_webhook(url: str) -> None:
 
 
 def _secret_in(file: Path | None) -> bytes:
-    from service_record.collector.signing import secret_of  # noqa: PLC0415
+    from service_record.collector.webhook import read_secret  # noqa: PLC0415
 
     try:
-        secret = secret_of(file.read_bytes()) if file else b""
+        return read_secret(file) if file else b""
     except ValueError as error:
         raise click.UsageError(f"{file}: {error}") from None
-    if file and not secret:
-        raise click.UsageError(f"{file}: there is no secret in it")
-    return secret
 
 
 command.add_command(token)

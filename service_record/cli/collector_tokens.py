@@ -51,7 +51,8 @@ def create_command(
     """Make a token and print it, this once.
 
     KIND is host (writes for the host SCOPE), group (for the hosts of the group SCOPE and of those below it),
-    reader (of everything, or of the group SCOPE), admin, or enrolment (gets one token of a host, once; SCOPE may be host:NAME or group:NAME).
+    reader (of everything, or of the group SCOPE), admin, or enrolment (gets one token of a host, once; SCOPE
+    may be host:NAME or group:NAME).
 
     \b
     Examples:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import click
 
+from service_record.collector_address import HOST_RULE, is_host_name
 from service_record.deploy.ignition.urls import check_url
 from service_record.deploy.snippets.forms import KINDS, STEPS, snippet
 from service_record.deploy.snippets.script import Values
@@ -68,6 +69,8 @@ def command(
     texts = {"--host": host, "--token-file": token_file, "--ca-file": ca_file, "--url": url}
     for option, text in [*texts.items(), *(("--step", step) for step in steps)]:
         _check_text(option, text)
+    if host and not is_host_name(host):
+        raise click.UsageError(f"--host: {visible(host)} would be refused by the collector: {HOST_RULE}")
     if url:
         _check_url(url)
     if token_parameter and not is_erb:

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from service_record.collector import names
+from service_record.collector_address import HOST_RULE, is_host_name
 from service_record.duration import parse_duration
 
 _PREFIX: Final = "srt"
@@ -134,8 +135,8 @@ def scope_of(kind: Kind, said: str) -> str:
             raise ValueError(f"a token of kind {kind} needs the {kind}'s name")
         case Kind.ENROLMENT if said and sort not in {"host", "group"}:
             raise ValueError("the scope of an enrolment token is host:NAME or group:NAME")
-    if sort == "host" and said and not names.is_host(name):
-        raise ValueError(names.HOST_RULE)
+    if sort == "host" and said and not is_host_name(name):
+        raise ValueError(HOST_RULE)
     if sort in {"group", "reader"} and said and not names.is_group(name):
         raise ValueError(names.GROUP_RULE)
     return said.lower() if sort == "host" else said

@@ -21,7 +21,7 @@ from service_record.collector.store.listening import Listening
 from service_record.collector.store.objects import objects
 from service_record.collector.store.writer import Writer
 from service_record.collector.sweep import Sweeper
-from service_record.collector.webhook import Webhook
+from service_record.collector.webhook import Webhook, read_secret
 
 T = TypeVar("T")
 
@@ -68,6 +68,16 @@ class Collector:
         self._housekeeper.start()
         if self._webhook is not None:
             self._webhook.start()
+
+    def reload_definitions(self) -> None:
+        """Read the operator's steps again; wrong ones change nothing. Raises StepsError."""
+        self.definitions = _definitions(self.settings.steps)
+        self.learnt.set_given(self.definitions.budgets)
+
+    def reload_webhook_secret(self) -> None:
+        """Read the secret of the webhook again. Raises OSError, ValueError and keeps the present one."""
+        if self._webhook is not None and self.settings.webhook_secret_file is not None:
+            self._webhook.set_secret(read_secret(self.settings.webhook_secret_file))
 
     def _changed(self, do: Callable[[Connection], T], /) -> T:
         """What a change came to, once it is on disk."""

@@ -1,11 +1,14 @@
 """Serves a collector's application by uvicorn."""
 
+import asyncio
 import errno
 import gc
 import resource
+import signal
 import socket
 import ssl
 import sys
+import threading
 from collections.abc import Callable
 from typing import Final
 
@@ -14,8 +17,7 @@ import uvicorn
 from service_record.collector import logs
 from service_record.collector.api.app import application
 from service_record.collector.api.protocol import Config
-from service_record.collector.collector import Collector
-from service_record.collector.live import News
+from service_record.collector.collector import Collector, StepsError
 from service_record.collector.settings import Settings
 
 _DESCRIPTORS: Final = 65_536
@@ -48,7 +50,7 @@ def serve(settings: Settings, ready: Callable[[str], None]) -> None:
     gc.set_threshold(_GARBAGE)
     ready(f"{scheme}://{host}:{port}")
     with listening:
-        Server(config, collector.news).run(sockets=[listening])
+        Server(config, collector).run(sockets=[listening])
 
 
 def _listening(host: str, port: int) -> socket.socket:
@@ -95,11 +97,40 @@ def _allow_descriptors() -> None:
 
 
 class Server(uvicorn.Server):
-    """A server that lets go of streams without an end when it shuts down: it would wait for them."""
+    """A server that ends endless streams when it shuts down, and reads its files again on SIGHUP."""
 
-    def __init__(self, config: uvicorn.Config, news: News) -> None:
+    def __init__(self, config: Config, collector: Collector) -> None:
         super().__init__(config)
-        self._news = news
+        self._collector = collector
+        self._news = collector.news
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if threading.current_thread() is threading.main_thread():
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.reload)
+
+    def reload(self) -> None:
+        """Read certificate, key, steps and the webhook's secret again; each stays as it is if it is wrong."""
+        files = {
+            "certificate": self._reload_certificate,
+            "steps": self._collector.reload_definitions,
+            "webhook secret": self._collector.reload_webhook_secret,
+        }
+        for name, reload in files.items():
+            try:
+                reload()
+            except (OSError, ValueError, StepsError) as error:
+                logs.log().error("not reloaded, the present one stays", what=name, reason=str(error))
+        logs.log().info("reloaded")
+
+    def _reload_certificate(self) -> None:
+        """Have new connections use the certificate that is in the file now. Raises OSError."""
+        settings, live = self._collector.settings, self.config.ssl
+        if live is None or settings.certificate is None:
+            return
+        # A pair that does not fit would leave the live context with half of it.
+        for context in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), live):
+            context.load_cert_chain(settings.certificate, settings.key)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._news.end()

@@ -55,3 +55,5 @@ class Settings:
     """The URL that is told of changes of verdicts; empty for none."""
     webhook_secret: bytes = field(default=b"", repr=False)
     """What news are signed with; empty: they are not."""
+    webhook_secret_file: Path | None = None
+    """Where that secret is read again on SIGHUP."""

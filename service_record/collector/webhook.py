@@ -4,6 +4,7 @@ import random
 import time
 from collections.abc import Callable
 from http import HTTPStatus
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -54,6 +55,10 @@ class Webhook(Background):
         self._secret = secret
         self._now = now
         self._client: httpx2.Client | None = None
+
+    def set_secret(self, secret: bytes) -> None:
+        """Sign with another secret from the next delivery on."""
+        self._secret = secret
 
     def round(self) -> float:
         """Deliver what is due; seconds until something will be again."""
@@ -143,3 +148,11 @@ def _client() -> "httpx2.Client":
 
     timeout = httpx2.Timeout(_PATIENCE)
     return httpx2.Client(verify=system_trust(), timeout=timeout, follow_redirects=False)
+
+
+def read_secret(file: Path) -> bytes:
+    """Return the secret in a file. Raises OSError, or ValueError when it holds none."""
+    secret = signing.secret_of(file.read_bytes())
+    if not secret:
+        raise ValueError("there is no secret in it")
+    return secret

@@ -108,7 +108,7 @@ def served(settings: Settings, now: Callable[[], float] = time.time) -> Iterator
     collector = Collector(settings, now)
     config = config_of(collector)
     config.port = settings.port
-    server = Server(config, collector.news)
+    server = Server(config, collector)
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

@@ -135,6 +135,7 @@ EVENTS: dict[str, dict[str, object]] = {
     "whole": {},
     "no message": {"message": ""},
     "no time": {"event_time": None},
+    "a time that is none": {"event_time": "yesterday"},
     "a severity of its own": {"severity": "bad"},
     "a category of its own": {"category": "mine"},
     "metrics": {"category": "metrics", "name": "reboots"},
@@ -348,6 +349,57 @@ def test_a_refusal_has_the_form_of_the_assisted_service(twin: Twin) -> None:
         "kind": "Error",
         "reason": 'Can\'t assign lower stage "Installing" after host has been in stage "Rebooting"',
     }
+
+
+REFUSALS: dict[str, tuple[str, str, object]] = {
+    "no stage of that name": ("PUT", "{host}/progress", {"current_stage": "nowhere"}),
+    "no id": ("GET", "/v2/clusters/web1/hosts", None),
+    "no such path": ("GET", "/v2/nothing", None),
+    "another method": ("DELETE", "/v2/clusters/{cluster}/hosts", None),
+    "no event": ("POST", "/v2/events", {}),
+}
+
+
+@pytest.mark.parametrize("asked", REFUSALS.values(), ids=REFUSALS)
+def test_what_is_refused_before_a_handler_has_a_number_for_a_code(
+    twin: Twin, asked: tuple[str, str, object]
+) -> None:
+    method, path, body = asked
+    host = f"/v2/infra-envs/{twin.host.infra_env_id}/hosts/{twin.host.id}"
+    path = path.format(host=host, cluster=twin.host.cluster_id)
+
+    ours, theirs = twin.ask(method, path, body)
+
+    assert ours.status == theirs.status
+    assert set(ours.json) == set(json.loads(theirs.body)) == {"code", "message"}
+    assert ours.json["code"] == ours.status
+
+
+def test_a_bad_token_has_a_number_for_a_code(twin: Twin, server: Served) -> None:
+    reply = Agent(server.stranger, twin.host).put_stage("Joined")
+
+    assert reply.json == {"code": 401, "message": reply.json["message"]}
+    assert reply.headers["content-type"] == "application/json"
+
+
+def test_a_slash_at_the_end_of_a_list_is_taken(twin: Twin) -> None:
+    path = f"/v2/clusters/{twin.host.cluster_id}/hosts"
+
+    assert twin.agent.ask("GET", f"{path}/").json == twin.agent.ask("GET", path).json
+
+
+def test_a_host_whose_role_is_not_assigned_has_no_stages(server: Served) -> None:
+    host = AssistedRules().add_host(role="auto-assign")
+    map_host(server, "unassigned", host)
+    agent = Agent(server.client("host", "unassigned"), host)
+
+    assert agent.put_stage("Configuring").status == 409
+    assert agent.put_stage("Rebooting", "still here").status == 200
+
+
+def test_a_bundle_of_an_infra_env_that_is_no_id_is_refused(twin: Twin) -> None:
+    assert twin.agent.upload(b"bundle", infra_env_id="web1").status == 400
+    assert twin.agent.upload(b"bundle", infra_env_id=new_id()).status == 204
 
 
 def test_an_id_belongs_to_one_host(server: Served) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from service_record.collector.store.database import FILE, Database, sqlite_url
+from tests.collector.serving import Served
+from tests.full_disk import full_beyond
 from tests.programs import REPOSITORY
 from tests.torture.injection import cannot_trace
 
@@ -54,3 +56,16 @@ def said_where_once(call: str, folder: Path) -> list[str]:
 def test_a_file_that_could_once_not_be_opened_for_writing_is_written_to_the_next_time(tmp_path: Path) -> None:
     """SQLite opens it for reading then, and the connection is for reading only as long as it lasts."""
     assert said_where_once("openat", tmp_path) == ["unavailable", "kept"]
+
+
+def test_a_collector_that_cannot_write_is_not_ready(sqlite_server: Served) -> None:
+    stranger = sqlite_server.stranger
+    assert stranger.get("/readyz").status == 200
+
+    with full_beyond(1):
+        refused = stranger.get("/readyz")
+        alive = stranger.get("/healthz")
+
+    assert (refused.status, refused.body) == (503, b"the database cannot be written\n")
+    assert alive.status == 200
+    assert stranger.get("/readyz").status == 200

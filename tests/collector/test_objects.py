@@ -3,6 +3,7 @@
 import os
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,9 @@ from moto.server import ThreadedMotoServer
 
 from service_record.collector.settings import Settings
 from service_record.collector.store.objects import NoSuchObject, ObjectError, Objects, new_key, objects
+from tests.assisted_rules import AssistedRules
+from tests.collector.installing import Agent, map_host
+from tests.collector.serving import served
 
 LARGE = 20 * 1024 * 1024  # bytes: an upload of several parts
 
@@ -112,3 +116,23 @@ def test_a_store_that_does_not_answer_is_told_in_one_line(
         list(objects(Settings(data=tmp_path, objects="s3://bucket/prefix")).keys())
 
     assert "\n" not in str(caught.value)
+
+
+def test_a_client_is_not_told_where_the_object_store_is(
+    sqlite_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
+        "AWS_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+    }.items():
+        monkeypatch.setenv(name, value)
+    with served(replace(sqlite_settings, objects="s3://secret-bucket/collector")) as server:
+        host = AssistedRules().add_host()
+        map_host(server, "web1", host)
+        refused = Agent(server.client("host", "web1"), host).upload(b"a bundle")
+
+    assert refused.status == 503
+    for word in (b"127.0.0.1", b"secret-bucket", b":9"):
+        assert word not in refused.body

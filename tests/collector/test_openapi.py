@@ -50,7 +50,7 @@ def test_the_document_is_valid() -> None:
 def test_every_route_for_machines_is_in_the_document_and_nothing_else(tmp_path: Path) -> None:
     with Collector(settings_in(tmp_path)) as collector:
         served_routes = {
-            (route.method, PARAMETER.sub(r"{\1}", route.template))
+            (route.method, PARAMETER.sub(r"{\1}", route.template.rstrip("/")))
             for route in walk(application(collector))
             if route.template.startswith(OF_MACHINES)
         }

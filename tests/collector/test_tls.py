@@ -16,6 +16,7 @@ from service_record.collector.settings import Settings
 from tests.collector.commands import collector_command
 from tests.collector.processes import process
 from tests.collector.serving import settings_in
+from tests.collector.test_sweep import eventually
 from tests.command_line import service_record
 
 if shutil.which("openssl") is None:
@@ -73,6 +74,37 @@ def test_with_a_certificate_only_tls_is_spoken_and_browsers_are_told_to_stay_wit
             asked(running.url, "/healthz", {}, ssl.create_default_context())
         with pytest.raises((http.client.HTTPException, OSError)):
             asked(running.url.replace("https", "http"), "/healthz", {})
+
+
+def fingerprint(url: str) -> str:
+    """Return the certificate that a collector shows now."""
+    address = urlsplit(url)
+    return ssl.get_server_certificate((address.hostname or "", address.port or 0))
+
+
+def test_a_hangup_has_certificate_and_steps_read_again_and_a_bad_file_changes_nothing(tmp_path: Path) -> None:
+    certificate, key = certificate_in(tmp_path)
+    steps = tmp_path / "steps.toml"
+    steps.write_text('[[step]]\nlabel = "old"\n')
+    settings = settings_in(tmp_path)
+    token = token_of(settings, "host", "web1")
+    arguments = ("--certificate", str(certificate), "--key", str(key), "--steps", str(steps))
+    with process(settings, *arguments) as running:
+        before = fingerprint(running.url)
+        certificate_in(tmp_path)
+        steps.write_text('[[step]]\nlabel = "new"\n')
+        running.process.send_signal(signal.SIGHUP)
+        eventually(lambda: fingerprint(running.url) != before, expected=True)
+        after = fingerprint(running.url)
+
+        certificate.write_text("no certificate")
+        steps.write_text("[[step")
+        running.process.send_signal(signal.SIGHUP)
+        trust = ssl.create_default_context(cadata=after)
+        path, bearer = "/api/v1/hosts/web1/steps?name=", {"Authorization": f"Bearer {token}"}
+        assert asked(running.url, path + "new", bearer, trust)[0] == 201
+        assert asked(running.url, path + "old", bearer, trust)[0] == 422
+        assert fingerprint(running.url) == after
 
 
 @pytest.mark.parametrize("what", ["no PEM", "another key"])

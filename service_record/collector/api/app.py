@@ -1,10 +1,12 @@
 """The application: which handler answers what, and how a refusal looks."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
+from typing import Final
 
-from sqlalchemy import select
+from sqlalchemy import Connection, delete, insert
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.applications import Starlette
@@ -26,6 +28,7 @@ from service_record.collector.api.openapi import get_document
 from service_record.collector.api.serving import Serving, unavailable
 from service_record.collector.collector import Collector
 from service_record.collector.logs import fault_of, log
+from service_record.collector.store.schema import counters
 from service_record.collector.store.writer import Unavailable
 from service_record.collector.web.analyses import Analyses
 from service_record.collector.web.pages import environment
@@ -92,44 +95,54 @@ def application(collector: Collector) -> Starlette:
     return app
 
 
+_PROBE: Final = "readyz"
+_READY_SECONDS: Final = 5.0
+"""How long the database may take to commit until the process counts as not ready."""
+
+
 async def healthy(_: Request) -> Response:
     """`GET /healthz`: the process answers."""
     return PlainTextResponse("ok\n")
 
 
 async def ready(request: Request) -> Response:
-    """`GET /readyz`: the database answers, too."""
-    serving = Serving.of(request)
-
-    def ask() -> None:
-        with serving.collector.database.reading() as connection:
-            connection.execute(select(1))
-
+    """`GET /readyz`: the database can be changed, too: a small write is committed."""
+    writer = Serving.of(request).collector.writer
     try:
-        await run_in_threadpool(ask)
+        async with asyncio.timeout(_READY_SECONDS):
+            await asyncio.shield(asyncio.wrap_future(writer.change(_write_probe)))
     except Exception:  # noqa: BLE001  # whatever it is, it is not ready
-        return PlainTextResponse("the database does not answer\n", HTTPStatus.SERVICE_UNAVAILABLE)
+        return PlainTextResponse("the database cannot be written\n", HTTPStatus.SERVICE_UNAVAILABLE)
     return PlainTextResponse("ok\n")
 
 
-async def _refused(_: Request, refusal: Exception) -> Response:
+def _write_probe(connection: Connection) -> None:
+    """Replace a row that nobody reads, so that the commit needs the disk.
+
+    SQLite writes nothing for an update that changes no byte, hence the deletion.
+    """
+    connection.execute(delete(counters).where(counters.c.name == _PROBE))
+    connection.execute(insert(counters).values(name=_PROBE, latest=0))
+
+
+async def _refused(request: Request, refusal: Exception) -> Response:
     assert isinstance(refusal, Refusal)  # noqa: S101
-    return refused(refusal)
+    return refused(refusal, request.url.path)
 
 
-async def _unavailable(_: Request, error: Exception) -> Response:
+async def _unavailable(request: Request, error: Exception) -> Response:
     assert isinstance(error, Unavailable)  # noqa: S101
-    return refused(unavailable(error))
+    return refused(unavailable(error), request.url.path)
 
 
-async def _no_database(_: Request, error: Exception) -> Response:
+async def _no_database(request: Request, error: Exception) -> Response:
     """The database did not answer a question; what it said is for the log."""
     log().error("database", **fault_of(error))
-    return refused(unavailable(Unavailable("the database does not answer")))
+    return refused(unavailable(Unavailable("the database does not answer")), request.url.path)
 
 
-async def _http(_: Request, error: Exception) -> Response:
-    """What Starlette itself refuses, in our form."""
+async def _http(request: Request, error: Exception) -> Response:
+    """Return what Starlette itself refuses, in our form."""
     assert isinstance(error, HTTPException)  # noqa: S101
     status = HTTPStatus(error.status_code)
-    return refused(Refusal(status, error.detail, dict(error.headers or {})))
+    return refused(Refusal(status, error.detail, dict(error.headers or {})), request.url.path)

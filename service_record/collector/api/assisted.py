@@ -15,8 +15,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from service_record.collector.access import Forbidden, Grant, Kind
-from service_record.collector.api.answers import Refusal, answer
+from service_record.collector.api.answers import ASSISTED, Refusal, agent_refused, answer
 from service_record.collector.api.bodies import body_of
+from service_record.collector.api.operation import AgentError
 from service_record.collector.api.serving import Serving
 from service_record.collector.assisted.rules import (
     ROLES,
@@ -31,25 +32,30 @@ from service_record.collector.store import installations
 from service_record.collector.store.arrivals import Arrival
 from service_record.collector.store.installations import Installed
 
-BASE: Final = "/api/assisted-install/v2"
+BASE: Final = f"{ASSISTED}v2"
 
 
 Handler = Callable[[Request], Awaitable[Response]]
 
 
 def as_assisted(handler: Handler) -> Handler:
-    """Have a handler refuse as the assisted-service does, in the form of its handlers: the code is a text."""
+    """Have a handler refuse as the assisted-service does, which has two forms of refusals.
+
+    What its handlers refuse (404, 409) has a text for a code; what it refuses before them has a number.
+    """
 
     @wraps(handler)
     async def told(request: Request) -> Response:
         try:
             return await handler(request)
         except Refusal as refusal:
-            return _error(refusal.status, str(refusal), refusal.headers)
+            return agent_refused(refusal.status, str(refusal), refusal.headers)
         except Refused as refused:
+            if refused.status == HTTPStatus.BAD_REQUEST:
+                return agent_refused(refused.status, str(refused))
             return _error(refused.status, str(refused))
         except Forbidden as forbidden:
-            return _error(HTTPStatus.FORBIDDEN, str(forbidden))
+            return agent_refused(HTTPStatus.FORBIDDEN, str(forbidden))
 
     return told
 
@@ -203,16 +209,14 @@ def _time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _error(status: HTTPStatus, reason: str, headers: dict[str, str] | None = None) -> Response:
-    body = {"code": str(int(status)), "href": "", "id": int(status), "kind": "Error", "reason": reason}
-    told = answer(body, status)
-    told.headers.update(headers or {})
-    return told
+def _error(status: HTTPStatus, reason: str) -> Response:
+    return answer(AgentError(str(int(status)), "", int(status), "Error", reason), status)
 
 
 _INSTALLED: Final = BASE + "/infra-envs/{infra_env_id}/hosts/{host_id}"
 ROUTES: Final = (
     Route(f"{BASE}/clusters/{{cluster_id}}/hosts", get_hosts, methods=["GET"]),
+    Route(f"{BASE}/clusters/{{cluster_id}}/hosts/", get_hosts, methods=["GET"]),  # as the service takes it
     Route(f"{_INSTALLED}/progress", put_progress, methods=["PUT"]),
     Route(f"{_INSTALLED}/logs-progress", put_logs_progress, methods=["PUT"]),
     Route(f"{BASE}/events", post_event, methods=["POST"]),

@@ -80,8 +80,9 @@ async def _sent(request: Request, grant: Grant) -> _Sent:
     kind, host_id = request.query_params.get("logs_type", ""), request.query_params.get("host_id", "")
     if kind not in LOGS_TYPES:
         raise Refused(HTTPStatus.BAD_REQUEST, f"logs_type in query should be one of {sorted(LOGS_TYPES)}")
-    if not is_id(host_id):
-        raise Refused(HTTPStatus.BAD_REQUEST, "host_id in query must be of type uuid")
+    for name in ("host_id", "infra_env_id"):
+        if not is_id(request.query_params.get(name, "" if name == "host_id" else host_id)):
+            raise Refused(HTTPStatus.BAD_REQUEST, f"{name} in query must be of type uuid")
 
     def found() -> str:
         with serving.collector.database.reading() as connection:
@@ -185,7 +186,10 @@ async def send_bundle(request: Request) -> Response:
 
 
 def _not_now(fault: ObjectError) -> Refusal:
-    return Refusal(HTTPStatus.SERVICE_UNAVAILABLE, str(fault), {"Retry-After": "10"})
+    """Return what a client is told when the object store fails: the store's address is for the log alone."""
+    log().error("object store", said=str(fault), **fault_of(fault))
+    reason = "the bundle store does not answer at the moment"
+    return Refusal(HTTPStatus.SERVICE_UNAVAILABLE, reason, {"Retry-After": "10"})
 
 
 ROUTES: Final = (

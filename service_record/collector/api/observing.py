@@ -40,7 +40,7 @@ class Observed:
         except Exception as fault:  # noqa: BLE001  # whatever it is, the server goes on
             log().error("fault", request=request_id, **_said(scope), **fault_of(fault))
             if status == 0:
-                await refused(_sorry(request_id))(scope, receive, send_observed)
+                await refused(_sorry(request_id), scope["path"])(scope, receive, send_observed)
         finally:
             seconds = time.perf_counter() - began
             self._metrics.count(_route(scope), scope["method"], status, seconds)

@@ -10,7 +10,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service_record.collector.api.answers import Problem, answer
+from service_record.collector.api.answers import AgentProblem, Problem, answer
 from service_record.collector.api.operation import ANYBODY, AgentError, Operation
 from service_record.collector.api.operations import OPERATIONS
 from service_record.collector.api.serving import reader
@@ -19,6 +19,8 @@ from service_record.version import __version__
 _ALL: Final = (400, 401, 403, 429, 503)
 """Refusals that everything has which needs a token."""
 _WITH_BODY: Final = (408, 413)
+_BY_HANDLERS: Final = (404, 409)
+"""Refusals for which the assisted-service's form is that of its handlers."""
 _REFERENCE: Final = "#/components/schemas/{name}"
 _PARAMETER: Final = re.compile(r"{(\w+)}")
 _UUIDS: Final = {"cluster_id", "infra_env_id", "host_id"}
@@ -35,7 +37,7 @@ async def get_document(request: Request) -> Response:
 @cache
 def document() -> dict[str, Any]:
     """The whole of it."""
-    types = [Problem, AgentError, *_types()]
+    types = [Problem, AgentError, AgentProblem, *_types()]
     schemas, components = msgspec.json.schema_components(types, ref_template=_REFERENCE)
     of_type = dict(zip(types, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
@@ -131,8 +133,11 @@ def _responses(operation: Operation, of_type: Mapping[Any, Any]) -> dict[str, An
         return told
     statuses = {*_ALL, *operation.refusals, *(_WITH_BODY if operation.body is not None else ())}
     media = "application/problem+json" if operation.problem == "Problem" else "application/json"
-    schema = {"$ref": _REFERENCE.format(name=operation.problem)}
     for status in sorted(statuses):
+        name = operation.problem
+        if name == AgentError.__name__ and status not in _BY_HANDLERS:
+            name = AgentProblem.__name__
+        schema = {"$ref": _REFERENCE.format(name=name)}
         told[str(status)] = {
             "description": HTTPStatus(status).phrase,
             "content": {media: {"schema": schema}},

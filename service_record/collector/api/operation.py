@@ -87,7 +87,7 @@ class Enrolment(msgspec.Struct, omit_defaults=True):
 
 
 class AgentError(msgspec.Struct):
-    """A refusal in the form of the assisted-service's handlers."""
+    """A refusal in the form of the assisted-service's handlers; the code is a text."""
 
     code: str
     href: str

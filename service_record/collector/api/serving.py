@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, TypeVar
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
-from service_record.collector import names
 from service_record.collector.api.answers import Refusal
 from service_record.collector.api.guard import Guard
 from service_record.collector.collector import Collector
 from service_record.collector.settings import Settings
 from service_record.collector.store.arrivals import group_of
 from service_record.collector.store.writer import Unavailable
+from service_record.collector_address import HOST_RULE, is_host_name
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -87,8 +87,8 @@ async def check_readable(serving: Serving, grant: "Grant", host: str) -> None:
 
 def host_name(text: str) -> str:
     """Return a host's name as it is kept: names of hosts do not differ by case. Raises Refusal."""
-    if not names.is_host(text):
-        raise Refusal(HTTPStatus.BAD_REQUEST, names.HOST_RULE)
+    if not is_host_name(text):
+        raise Refusal(HTTPStatus.BAD_REQUEST, HOST_RULE)
     return text.lower()
 
 

@@ -7,6 +7,7 @@ is told as one: words that their database cannot store are a bad request, not a 
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from http import HTTPStatus
 from typing import Final
 
@@ -83,6 +84,14 @@ def is_id(text: str) -> bool:
     """Whether a text is a UUID in its usual form."""
     try:
         return str(uuid.UUID(text)) == text.lower()
+    except ValueError:
+        return False
+
+
+def _is_time(text: str) -> bool:
+    """Return whether a text is a time of RFC 3339, with its zone."""
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None
     except ValueError:
         return False
 
@@ -192,6 +201,8 @@ def event_of(body: Mapping[str, object]) -> Event:
     for name in ("severity", "message", "event_time"):
         if not body.get(name):
             raise _bad(f"{name} in body is required")
+    if not _is_time(_text(body, "event_time")):
+        raise _bad("event_time in body must be of type date-time")
     severity = _text(body, "severity")
     if severity not in _SEVERITIES:
         raise _bad(f"severity in body should be one of [{' '.join(_SEVERITIES)}]")

@@ -53,12 +53,12 @@ KNOWN: Final = frozenset({*_MASTER, *_WORKER, *_BOOTSTRAP, *_SINGLE_NODE, FAILED
 
 
 def stages_of(role: str, *, is_bootstrap: bool = False, is_single_node: bool = False) -> tuple[str, ...]:
-    """The stages of a host of that role, in order."""
+    """Return the stages of a host of that role, in order; none while the role is yet to be assigned."""
     if is_single_node:
         return _SINGLE_NODE
     if is_bootstrap:
         return _BOOTSTRAP
-    return _WORKER if role == "worker" else _MASTER
+    return {"worker": _WORKER, "master": _MASTER, "arbiter": _MASTER}.get(role, ())
 
 
 def percentage_of(stage: str, stages: tuple[str, ...]) -> int:
