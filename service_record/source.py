@@ -260,7 +260,7 @@ def _joined(sources: Sequence[Source]) -> Source:
     return Source(
         name,
         tuple(records.items()),
-        any(source.is_home for source in sources),
+        all(source.is_home for source in sources),
         dict(chain.from_iterable(source.written.items() for source in sources)),
         frozenset[str]().union(*(source.unfinished for source in sources)),
         dict(chain.from_iterable(source.damaged.items() for source in sources)),

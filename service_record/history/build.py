@@ -52,6 +52,8 @@ class History:
     """Boot ids, oldest first."""
     clock_steps: tuple[ClockStep, ...] = ()
     """Where the clock was set while the host ran."""
+    latest_boot: str | None = None
+    """The boot that is running now, where that is certain; otherwise the latest with a record."""
 
 
 def build_history(
@@ -61,9 +63,12 @@ def build_history(
     liveness = liveness or Liveness()
     pairings = [(name, pair(record)) for name, record in records]
     boots = boots_in_order(pairing.boots for _, pairing in pairings)
-    presence = Presence(liveness, _latest_boot(boots, liveness))
+    latest = _latest_boot(boots, liveness)
+    presence = Presence(liveness, latest)
     steps = clock_steps(pairing.runs for _, pairing in pairings)
-    return History(tuple(_service(name, pairing, presence) for name, pairing in pairings), boots, steps)
+    return History(
+        tuple(_service(name, pairing, presence) for name, pairing in pairings), boots, steps, latest
+    )
 
 
 def _latest_boot(boots: tuple[str, ...], liveness: Liveness) -> str | None:

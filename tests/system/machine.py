@@ -232,9 +232,18 @@ class Machine:
 
     def show(self, *arguments: str) -> str:
         """What `service-record show` prints of this machine's records, read on the host."""
+        return self._read("show", *arguments)
+
+    def analyze(self, *arguments: str, status: int = 0) -> str:
+        """What `service-record analyze` prints of them; it has to exit with this status."""
+        return self._read("analyze", *arguments, status=status)
+
+    def _read(self, verb: str, *arguments: str, status: int = 0) -> str:
         program = Path(sys.executable).with_name("service-record")
-        command = [str(program), "show", "--from", str(self.records.directory), *arguments]
-        return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        command = [str(program), verb, "--from", str(self.records.directory), *arguments]
+        done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
+        assert done.returncode == status, done.stdout
+        return done.stdout
 
     @property
     def observed(self) -> Path:
