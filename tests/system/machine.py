@@ -230,6 +230,10 @@ class Machine:
         """What the record of a service comes to."""
         return tuple(build_history([(service, self.records.read(service))]).services[0].runs)
 
+    def attempts(self, service: str) -> tuple[Run, ...]:
+        """The runs that stand for each attempt."""
+        return tuple(build_history([(service, self.records.read(service))]).services[0].attempts)
+
     def show(self, *arguments: str) -> str:
         """What `service-record show` prints of this machine's records, read on the host."""
         return self._read("show", *arguments)
