@@ -7,10 +7,11 @@ import pytest
 
 from service_record.entry import Entry, Malformed, Phase, Result
 from service_record.history import build_history
+from service_record.history.build import with_running
 from service_record.history.facts import Location
 from service_record.history.liveness import Liveness, boots_in_order
 from service_record.history.outcome import Outcome, Run
-from tests.builders import BOOT_ID, INVOCATION_ID, PID, entry, failed_run, upstream_entry
+from tests.builders import BOOT_ID, PID, entry, failed_run, upstream_entry
 
 FAILURE = {"result": Result.FAILURE}
 OTHER_BOOT = "c1" * 16
@@ -415,17 +416,17 @@ def test_records_that_contradict_each_other_fall_back_to_the_clock() -> None:
     assert boots_in_order([{"b": "2", "a": "1"}, {"a": "1", "b": "2"}]) == ("a", "b")
 
 
-def stopped_run(at: float = 0, invocation: str = INVOCATION_ID, **end: object) -> list[Entry]:
+def stopped_run(end: dict[str, object]) -> list[Entry]:
     """A run that a signal ends in a stage, as the shim records it, with what the exit helper adds to it."""
     run = [
-        entry(at=at),
-        entry(Phase.STAGE_START, at + 1, stage="serve"),
-        entry(Phase.STAGE_END, at + 5, stage="serve", signal="unknown", **FAILURE),
-        entry(Phase.SERVICE_END, at + 5, signal="unknown", **FAILURE),
+        entry(),
+        entry(Phase.STAGE_START, 1, stage="serve"),
+        entry(Phase.STAGE_END, 5, stage="serve", signal="unknown", **FAILURE),
+        entry(Phase.SERVICE_END, 5, signal="unknown", **FAILURE),
     ]
     if end:
-        run.append(entry(Phase.SERVICE_END, at + 5, stage="serve", **FAILURE | end))
-    return [replace(one, invocation_id=invocation) for one in run]
+        run.append(entry(Phase.SERVICE_END, 5, stage="serve", **FAILURE | end))
+    return run
 
 
 @pytest.mark.parametrize(
@@ -448,7 +449,7 @@ def stopped_run(at: float = 0, invocation: str = INVOCATION_ID, **end: object) -
 def test_a_stop_is_told_from_a_death_and_its_stage_comes_to_the_same(
     end: dict[str, object], expected: Outcome
 ) -> None:
-    found = run(*stopped_run(**end))
+    found = run(*stopped_run(end))
     assert found.outcome is expected
     assert [stage.outcome for stage in found.stages] == [expected]
     assert found.in_stage == (None if expected is Outcome.SUCCESS else "serve")
@@ -523,3 +524,46 @@ def test_the_latest_boot_is_the_one_that_runs_although_it_has_recorded_nothing()
     elsewhere = Liveness(boot_id=OTHER_BOOT)
     assert build_history([("job", [entry()])], at_home).latest_boot == OTHER_BOOT
     assert build_history([("job", [entry()])], elsewhere).latest_boot == BOOT_ID
+
+
+def seen_running(**fields: object) -> Run:
+    """A run that systemd knows of and nothing has recorded."""
+    known: dict[str, object] = {
+        "service": "job",
+        "attempt": 1,
+        "outcome": Outcome.RUNNING,
+        "started": entry(at=50).time,
+        "ended": None,
+        "duration": None,
+        "first_entry": entry(at=50).time,
+        "last_entry": entry(at=50).time,
+        "boot_id": BOOT_ID,
+        "invocation_id": OTHER_INVOCATION,
+        "pid": 77,
+    }
+    return Run(**known | fields)  # type: ignore[arg-type]
+
+
+def test_a_run_that_only_systemd_knows_of_is_the_latest_of_its_service() -> None:
+    recorded = build_history([("job", failed_run()), ("other", failed_run())])
+    known = with_running(recorded, [seen_running(), seen_running(service="new", invocation_id="3f" * 16)])
+    assert [service.name for service in known.services] == ["job", "new", "other"]
+    assert [(one.attempt, one.outcome) for one in known.services[0].runs] == [
+        (1, Outcome.FAILURE),
+        (2, Outcome.RUNNING),
+    ]
+
+
+def test_a_run_that_has_recorded_its_start_is_not_told_by_systemd() -> None:
+    recorded = build_history([("job", failed_run())])
+    invocation = recorded.services[0].runs[0].invocation_id
+    assert with_running(recorded, [seen_running(invocation_id=invocation)]) == recorded
+    assert with_running(recorded, [seen_running(service="renamed", invocation_id=invocation)]) == recorded
+
+
+def test_a_service_that_recorded_only_its_pre_command_runs_while_systemd_says_so() -> None:
+    commands = [command(Phase.PRE_COMMAND_START, 0), command(Phase.PRE_COMMAND_END, 1)]
+    recorded = build_history([("job", commands)])
+    invocation = recorded.services[0].runs[0].invocation_id
+    (only,) = with_running(recorded, [seen_running(invocation_id=invocation)]).services[0].runs
+    assert (only.outcome, only.pid, len(only.commands)) == (Outcome.RUNNING, 77, 1)
