@@ -132,13 +132,11 @@ pick_main() {
 # that a stop has cut short failed, like one that somebody killed; only its job tells them apart.
 read_stop_request() {
   local job='' name='' type='' state='' number="${process[KillSignal]:-15}" shutdown=''
-  [[ ${process[Job]-} ]] || return 0
+  [[ ${process[Job]-} ]] && { is_answer "$number" || is_answer "${process[RestartKillSignal]:-$number}"; } || return 0
   while read -r job name type state; do
     [[ "$job $state" != "${process[Job]} running" || $type != @(stop|restart) ]] || request=$type
     [[ "$name $type" != "shutdown.target start" ]] || shutdown=1
   done < <(timeout 2 systemctl list-jobs --no-legend --plain --full)
-  [[ $request != restart ]] || number=${process[RestartKillSignal]:-$number}
-  is_answer "$number" || request=
   [[ $request != stop || ! $shutdown ]] || request=shutdown
 }
 
