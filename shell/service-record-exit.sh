@@ -210,7 +210,8 @@ amend_run() { # PID
 is_agreed() { # PID; whether the run itself said all that systemd knows
   local end="${result[$1]} ${status[$1]:-${EXIT_STATUS-}}"
   [[ $outcome == "$end_result" && ${EXIT_CODE:-exited} == exited && ! ${signal[$1]} ]] || return 1
-  [[ $end == "$end_result ${EXIT_STATUS:-${status[$1]}}" ]] || { [[ $end == "success 0" ]] && has_failed_command; }
+  [[ $end != "success 0" ]] || ! has_failed_command || return 0
+  [[ $end == "$end_result ${EXIT_STATUS:-${status[$1]}}" && ${SERVICE_RESULT-} == @(|success|exit-code) ]]
 }
 
 has_failed_command() { # whether a pre- or post-command was recorded that explains systemd's result

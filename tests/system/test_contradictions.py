@@ -70,6 +70,13 @@ CASES = {
         service_result="timeout",
         stages=(FAILURE,),
     ),
+    "time-out-that-it-took-for-a-failure": Case(
+        body="trap 'exit 1' TERM\n" + WORK + "while :; do sleep 0.05; done",
+        settings=("RuntimeMaxSec=1s",),
+        exit_code=1,
+        service_result="timeout",
+        stages=(FAILURE,),
+    ),
     "no-readiness": Case(settings=("Type=notify",), exit_code=0, service_result="protocol"),
     "second-command-of-a-oneshot": Case(
         settings=("Type=oneshot", "ExecStart=sh -c 'exit 4'"), exit_code=4, service_result="exit-code"
