@@ -53,6 +53,8 @@ class Source:
     """True for a bundle: what runs without an end in it was running when it was made."""
     left_out: "tuple[LeftOut, ...]" = ()
     """What of an archive was not read, its place being in the path."""
+    boot_id: str | None = None
+    """Of a bundle: the boot that ran when it was made, where its manifest names that."""
     running: tuple[systemd.RunningService, ...] = ()
     """Services of this host that run now; those that know nothing of us have no record of that yet."""
 
@@ -71,9 +73,9 @@ def open_source(places: Sequence[str] = ()) -> Source:
 
 
 def liveness_for(source: Source) -> Liveness:
-    """What this host can tell of the runs in a source that have no end: of a bundle's, nothing."""
+    """What is known of the runs in a source that have no end: of a bundle's, the boot that it was made in."""
     if source.is_snapshot:
-        return Liveness()
+        return Liveness(source.boot_id, is_at_home=source.boot_id is not None)
     return Liveness(systemd.boot_id(), source.is_home, is_alive)
 
 
@@ -221,6 +223,7 @@ def _of_bundle(name: str, service: str, bundle: "Bundle") -> Source:
         damaged={known: BytesIO(copy.data).getvalue for known, copy in bundle.damaged.items()},
         is_snapshot=True,
         left_out=left_out,
+        boot_id=bundle.boot_id,
     )
 
 
@@ -270,5 +273,5 @@ def _joined(sources: Sequence[Source]) -> Source:
         dict(chain.from_iterable(source.damaged.items() for source in sources)),
         all(source.is_snapshot for source in sources),
         tuple(chain.from_iterable(source.left_out for source in sources)),
-        tuple(chain.from_iterable(source.running for source in sources)),
+        running=tuple(chain.from_iterable(source.running for source in sources)),
     )

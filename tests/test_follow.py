@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import pytest
 
@@ -349,7 +349,12 @@ def on_a_terminal(lines: int, *arguments: object) -> list[str]:
 
 
 def test_a_stop_is_followed_as_one(tmp_path: Path) -> None:
-    stop = {"error_line": None, "exit_code": None, "signal": "TERM", "service_result": "success"}
+    stop: dict[str, Any] = {
+        "error_line": None,
+        "exit_code": None,
+        "signal": "TERM",
+        "service_result": "success",
+    }
     unknown = stop | {"signal": "unknown", "service_result": None}
     write_lines(tmp_path / "app.json", *failed_run(**stop), *failed_run(at=20, **unknown))
     with following("--from", tmp_path, output="table") as follower:

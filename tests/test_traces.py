@@ -233,7 +233,12 @@ def test_the_host_is_named_in_traces_only(tmp_path: Path) -> None:
 
 
 def test_a_run_that_was_stopped_is_neither_an_error_nor_a_success() -> None:
-    facts = {"exit_code": None, "signal": "TERM", "service_result": "signal", "stop_request": "stop"}
+    facts: dict[str, Any] = {
+        "exit_code": None,
+        "signal": "TERM",
+        "service_result": "signal",
+        "stop_request": "stop",
+    }
     run, second = spans_of(otlp("host-1", bootkube=failed_run(**facts)))
     for span in (run, second):
         told = {attribute.key: attribute.value.string_value for attribute in span.attributes}
