@@ -113,7 +113,7 @@ read_main_process() { # as systemd knows it: process[ExecMainPID] and so on, and
   started=${process[ExecMainStartTimestampMonotonic]:-0}
   # Older than the attempt to start the service: it is that of the last one.
   ((started >= ${process[ConditionTimestampMonotonic]:-0})) || started=0
-  ((started)) || EXIT_CODE='' EXIT_STATUS=''
+  ((started)) || [[ ! ${process[ConditionTimestampMonotonic]-} ]] || EXIT_CODE='' EXIT_STATUS=''
 }
 
 # Without a main process, as of a service that failed before it had one, the only one recorded stands for the service.

@@ -103,6 +103,14 @@ CASES = {
     "launcher-with-an-exit-trap": Case(
         body=AN_EXIT_TRAP + DONE, settings=("Type=forking",), exit_code=0, service_result="exit-code"
     ),
+    "without-an-answer-of-systemctl": Case(
+        body=WORK + "kill -KILL $$",
+        settings=("Environment=PATH=/observed/path",),
+        signal="KILL",
+        service_result="signal",
+        stages=(FAILURE,),
+        ends=1,
+    ),
     "agreed-failure": Case(body=WORK + "exit 7", exit_code=7, stages=(FAILURE,), ends=1),
     "agreed-success": Case(outcome=SUCCESS, exit_code=0, ends=1),
     "agreed-launcher": Case(
@@ -126,6 +134,8 @@ def machine(shared_machine: Machine) -> Machine:
     shared_machine.drop_in("unmet")
     names = " ".join(CASES)
     shared_machine.boot(f"""
+        mkdir /observed/path
+        ln -s /usr/bin/{{bash,env,grep,tail,timeout}} /observed/path
         start {names} unmet
         until systemctl is-active {" ".join(DAEMONS)}; do sleep 0.05; done
         systemctl kill --signal=KILL daemon-that-is-killed
