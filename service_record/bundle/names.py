@@ -8,6 +8,9 @@ from service_record.writer import DAMAGED_SUFFIX
 RECORD_DIRECTORIES: Final = ("bootstrap/services", "var/log/openshift")
 """Where records are in a log bundle, and in what agent-gather makes, below whatever directory."""
 
+MANIFEST: Final = "manifest.json"
+"""Beside the records' directory in a bundle of ours: what was gathered, and in which boot."""
+
 UNFINISHED_SUFFIX: Final = ".tmp"
 """Behind the name of a record: what upstream's shim was about to put in its place."""
 
