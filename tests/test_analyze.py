@@ -499,3 +499,60 @@ def test_a_page_of_a_host_without_trouble_says_so(tmp_path: Path) -> None:
 
     assert answer.status == 0
     assert parsed(answer.out).texts("p", "verdict") == ["✓ succeeded: nothing is wrong"]
+
+
+def retried(message: str = "Trying to pull\nError: manifest unknown") -> list[Entry]:
+    """A run whose image pull failed twice, 12 minutes each, and is tried once more."""
+    failed: dict[str, Any] = {"result": Result.FAILURE, "exit_code": 125, "error_message": message}
+    return [
+        entry(),
+        entry(Phase.STAGE_START, 1, stage="pull"),
+        entry(Phase.STAGE_END, 721, stage="pull", **failed),
+        entry(Phase.STAGE_START, 722, stage="pull"),
+        entry(Phase.STAGE_END, 1442, stage="pull", **failed),
+        entry(Phase.STAGE_START, 1443, stage="pull"),
+    ]
+
+
+@pytest.mark.parametrize("form", ["table", "wide", "json", "jsonl", "yaml", "html"])
+def test_a_failure_that_a_service_continued_after_is_told_in_every_form(tmp_path: Path, form: str) -> None:
+    write_lines(tmp_path / "job.json", *retried())
+    answer = analyze(tmp_path, "--output", form)
+    assert answer.status == 0
+    assert "nothing is wrong" not in answer.out
+    told = " ".join(re.sub("<[^>]*>", " ", answer.out).split())
+    assert "continued after stage pull failed twice: Error: manifest unknown" in told
+    assert "Trying to pull" in told
+
+
+def test_what_failed_before_a_hang_stands_below_the_verdict(tmp_path: Path) -> None:
+    failed: dict[str, Any] = {"result": Result.FAILURE, "error_message": "lookup api: no such host"}
+    write_lines(
+        tmp_path / "job.json",
+        entry(),
+        entry(Phase.STAGE_START, 1, stage="resolve-api-url"),
+        entry(Phase.STAGE_END, 2, stage="resolve-api-url", **failed),
+        entry(Phase.STAGE_START, 3, stage="wait"),
+        entry(Phase.STAGE_START, 4000, stage="beside"),
+    )
+    answer = analyze(tmp_path)
+    assert first_line(answer).startswith("▲ stuck: job in stage wait")
+    assert "handled  job continued after stage resolve-api-url failed once" in answer.out
+    assert "message  │ lookup api: no such host" in answer.out
+    (handled,) = json.loads(analyze(tmp_path, "--output", "json").out)["handled"]
+    assert (handled["service"], handled["stage"], handled["count"]) == ("job", "resolve-api-url", 1)
+    assert handled["facts"]["message"] == "lookup api: no such host"
+
+
+def test_a_success_after_a_failure_that_was_not_made_good_says_so(tmp_path: Path) -> None:
+    failed: dict[str, Any] = {"result": Result.FAILURE, "error_message": "curl: (6) Could not resolve host"}
+    write_lines(
+        tmp_path / "job.json",
+        entry(),
+        entry(Phase.STAGE_START, 1, stage="check-url"),
+        entry(Phase.STAGE_END, 2, stage="check-url", **failed),
+        entry(Phase.SERVICE_END, 3),
+    )
+    answer = analyze(tmp_path)
+    assert answer.status == 0
+    assert answer.out.startswith("✓ succeeded: job continued after stage check-url failed once: curl: (6)")

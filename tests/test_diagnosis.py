@@ -547,3 +547,79 @@ def test_a_boot_with_times_before_those_of_the_boot_before_is_told() -> None:
     (back,) = diagnosis(a=record).clock
     assert isinstance(back, BackwardBoot)
     assert (back.boot_id, back.time, back.earlier) == (BOOT_ID, START, START + timedelta(seconds=9000))
+
+
+def stage_end(at: float, stage: str, message: str | None = None, **fields: object) -> Entry:
+    """The end of a stage: a failure where there is a message."""
+    if message is None:
+        return entry(Phase.STAGE_END, at, stage=stage, **fields)
+    return entry(
+        Phase.STAGE_END, at, stage=stage, result=Result.FAILURE, exit_code=1, error_message=message, **fields
+    )
+
+
+def executions(stage: str, *messages: str | None, at: float = 1) -> list[Entry]:
+    """Executions of a stage, ten minutes each; those with a message fail."""
+    found = []
+    for number, message in enumerate(messages):
+        begin = at + 600 * number
+        found += [entry(Phase.STAGE_START, begin, stage=stage), stage_end(begin + 600, stage, message)]
+    return found
+
+
+def test_a_failure_that_a_service_continued_after_is_a_finding_while_it_runs() -> None:
+    record = [
+        entry(),
+        *executions("pull", "manifest unknown", "i/o timeout"),
+        entry(Phase.STAGE_START, 1201, stage="pull"),
+    ]
+    found = diagnosis(job=record)
+    assert found.verdict is Verdict.RUNNING
+    assert [(one.run.service, one.stage.name, one.count) for one in found.handled] == [("job", "pull", 2)]
+    assert found.handled[0].stage.facts.message == "i/o timeout"
+
+
+def test_a_failure_before_a_hang_is_told_beside_it() -> None:
+    record = [
+        entry(),
+        *executions("resolve-api-url", "no such host"),
+        entry(Phase.STAGE_START, 700, stage="wait"),
+    ]
+    found = diagnosis(9000, job=record)
+    assert found.verdict is Verdict.STUCK
+    assert [one.stage.facts.message for one in found.handled] == ["no such host"]
+
+
+def test_a_stage_that_succeeded_in_the_end_is_no_finding() -> None:
+    record = [entry(), *executions("pull", "i/o timeout", None), entry(Phase.STAGE_START, 1300, stage="wait")]
+    assert diagnosis(job=record).handled == ()
+
+
+def test_the_latest_failed_stage_of_a_service_stands_for_those_it_continued_after() -> None:
+    record = [
+        entry(),
+        *executions("first", "one"),
+        *executions("second", "two", at=700),
+        entry(Phase.SERVICE_END, 1400),
+    ]
+    found = diagnosis(job=record)
+    assert found.verdict is Verdict.SUCCEEDED
+    assert [(one.stage.name, one.stages) for one in found.handled] == [("second", 2)]
+
+
+def test_a_stage_of_a_command_that_failed_is_told_of_that_command() -> None:
+    within: dict[str, object] = {"pre_command": "prepare"}
+    record = [
+        entry(Phase.PRE_COMMAND_START, 0, **within),
+        entry(Phase.STAGE_START, 1, stage="probe", **within),
+        stage_end(2, "probe", "refused", **within),
+        entry(Phase.PRE_COMMAND_END, 3, **within),
+        entry(Phase.SERVICE_START, 4),
+    ]
+    (handled,) = diagnosis(job=record).handled
+    assert (handled.stage.name, handled.command and handled.command.name) == ("probe", "prepare")
+
+
+def test_what_failed_or_loops_is_not_told_twice() -> None:
+    assert diagnosis(job=[entry(), *retries(8), entry(Phase.STAGE_START, 200, stage="pull")]).handled == ()
+    assert diagnosis(job=failed_run("pull")).handled == ()

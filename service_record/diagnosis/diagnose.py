@@ -22,7 +22,8 @@ from service_record.diagnosis.loops import boot_loop, distinct_messages
 from service_record.diagnosis.now import Now, boot_times, latest_entry
 from service_record.diagnosis.services import Circumstances, judge
 from service_record.diagnosis.slow import slow
-from service_record.history import History
+from service_record.history import History, ServiceHistory
+from service_record.history.handled import Handled, handled_failure
 from service_record.history.outcome import Outcome
 
 Explain: TypeAlias = Callable[[Evidence], KnownCause | None]
@@ -59,6 +60,7 @@ def diagnose(
             without=Verdict.RUNNING if running else Verdict.SUCCEEDED,
         ),
         running=running,
+        handled=tuple(_handled(services, judged)),
         recovered=(*(found for found in judged if isinstance(found, Recovered)), *map(_open, past)),
         slow=slow(services, baseline, around.now) if baseline else (),
         damaged=tuple(_damaged(history)),
@@ -129,6 +131,16 @@ def _of_now(
         is_of_now = trouble.run.boot_id in {None, around.latest_boot}
         (counting if is_of_now or is_boot_loop or not goes_on else past).append(trouble)
     return counting, past
+
+
+def _handled(services: Iterable[ServiceHistory], judged: Iterable[object]) -> Iterator[Handled]:
+    """Yield the failures that the latest runs continued after; not of runs that failed or loop."""
+    for service, found in zip(services, judged, strict=True):
+        is_loop = isinstance(found, Trouble) and found.kind is Verdict.LOOPING
+        run = service.runs[-1]
+        handled = None if is_loop or run.outcome.is_bad else handled_failure(run)
+        if handled is not None:
+            yield handled
 
 
 def _open(trouble: Trouble) -> Recovered:

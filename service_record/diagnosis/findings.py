@@ -8,6 +8,7 @@ from service_record.diagnosis.budget import Budget
 from service_record.diagnosis.evidence import KnownCause
 from service_record.history.clock import ClockStep
 from service_record.history.facts import Facts
+from service_record.history.handled import Handled
 from service_record.history.outcome import Run
 
 
@@ -94,7 +95,7 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """A service that runs, and nothing is wrong so far."""
+    """A service that runs, neither stuck nor in a loop."""
 
     run: Run
     stage: str | None
@@ -189,6 +190,8 @@ class Diagnosis:
     others: tuple[Trouble, ...] = ()
     """What has a cause of its own."""
     running: tuple[Running, ...] = ()
+    handled: tuple[Handled, ...] = ()
+    """The failures of stages that runs continued after, of the latest run of each service."""
     recovered: tuple[Recovered, ...] = ()
     slow: tuple[Slow, ...] = ()
     damaged: tuple[Damaged, ...] = ()

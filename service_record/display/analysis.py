@@ -14,6 +14,7 @@ from service_record.display.sentences import (
     budget_sentence,
     clock_sentence,
     damaged_sentence,
+    handled_sentence,
     recovered_sentence,
     running_sentence,
     slow_sentence,
@@ -24,12 +25,14 @@ from service_record.display.stages import stage_lines
 from service_record.display.summary import summary
 from service_record.display.text import count, cut, cut_within, moment, visible, wrap
 from service_record.history import History
+from service_record.history.handled import Handled
 
 _INDENT: Final = 2
 _TEXT_WIDTH: Final = 100
 _MAX_ROWS: Final = 3
 """How many rows the verdict may take: what a service said last can be very long."""
 _MAX_LISTED: Final = 6
+_MAX_HANDLED: Final = 3
 _LOOKS: Final = {
     Verdict.FAILED: ("failure", Ink.BAD),
     Verdict.LOOPING: ("failure", Ink.BAD),
@@ -49,6 +52,9 @@ def analysis(
     if diagnosis.root is not None:
         yield BLANK
         yield from _in_full(diagnosis.root, view, whole=whole)
+    if diagnosis.handled:
+        yield BLANK
+        yield from _handled(diagnosis.handled, view, whole=whole)
     listed = list(_lists(diagnosis, view, None if whole else _MAX_LISTED))
     if listed:
         yield BLANK
@@ -88,6 +94,19 @@ def _in_full(trouble: Trouble, view: View, *, whole: bool) -> Iterator[Line]:
     yield from details(trouble.facts, view, _INDENT, whole=whole)
     yield from stage_lines(run.stages, view, _INDENT)
     yield from _commands(next_commands(trouble))
+
+
+def _handled(failures: Sequence[Handled], view: View, *, whole: bool) -> Iterator[Line]:
+    """The failures that services continued after, each with what was recorded of it."""
+    limit = None if whole else _MAX_HANDLED
+    for handled in failures[:limit]:
+        at = handled.stage.ended or handled.stage.started
+        last = f", last {moment(at, view.clock, view.now)}" if at is not None else ""
+        yield from _listed("handled", [handled_sentence(handled) + last], view)
+        yield from details(handled.stage.facts, view, _INDENT, whole=whole)
+    rest = len(failures[limit:]) if limit is not None else 0
+    if rest:
+        yield from _listed("", [f"and {count(rest, 'service')} more, shown by --output wide"], view)
 
 
 def _commands(commands: Iterable[str]) -> Iterator[Line]:

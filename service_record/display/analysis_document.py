@@ -21,8 +21,9 @@ from service_record.diagnosis.findings import (
     UnsetClock,
 )
 from service_record.display.document import Document, facts_document
-from service_record.display.sentences import trouble_sentence, verdict_sentence
+from service_record.display.sentences import handled_sentence, trouble_sentence, verdict_sentence
 from service_record.display.text import utc
+from service_record.history.handled import Handled
 from service_record.history.outcome import Run
 
 _SCHEMA_VERSION: Final = 1
@@ -35,6 +36,7 @@ def analysis_document(diagnosis: Diagnosis, source: str) -> Document:
         "followers": [_trouble(trouble) for trouble in diagnosis.followers],
         "others": [_trouble(trouble) for trouble in diagnosis.others],
         "running": [_running(running) for running in diagnosis.running],
+        "handled": [_handled(handled) for handled in diagnosis.handled],
         "recovered": [_recovered(recovered) for recovered in diagnosis.recovered],
         "slow": [_slow(slow) for slow in diagnosis.slow],
         "clock": [_clock(finding) for finding in diagnosis.clock],
@@ -50,6 +52,7 @@ def analysis_lines(diagnosis: Diagnosis, source: str) -> Iterator[Document]:
     yield from ({"finding": "follower", **_trouble(trouble)} for trouble in diagnosis.followers)
     yield from ({"finding": "other", **_trouble(trouble)} for trouble in diagnosis.others)
     yield from ({"finding": "running", **_running(running)} for running in diagnosis.running)
+    yield from ({"finding": "handled", **_handled(handled)} for handled in diagnosis.handled)
     yield from ({"finding": "recovered", **_recovered(recovered)} for recovered in diagnosis.recovered)
     yield from ({"finding": "slow", **_slow(slow)} for slow in diagnosis.slow)
     yield from ({"finding": "clock", **_clock(finding)} for finding in diagnosis.clock)
@@ -140,6 +143,21 @@ def _running(running: Running) -> Document:
         ),
         "run": _run(running.run),
         **_known(before=running.before and {**_run(running.before), **facts_document(running.before.facts)}),
+    }
+
+
+def _handled(handled: Handled) -> Document:
+    stage = handled.stage
+    return {
+        "service": handled.run.service,
+        "stage": stage.name,
+        **_known(command=handled.command and handled.command.name),
+        "says": handled_sentence(handled),
+        "count": handled.count,
+        "stages": handled.stages,
+        **_known(started=stage.started and utc(stage.started), ended=stage.ended and utc(stage.ended)),
+        "run": _run(handled.run),
+        **facts_document(stage.facts),
     }
 
 

@@ -19,10 +19,11 @@ from service_record.diagnosis.findings import (
     UnsetClock,
     Verdict,
 )
-from service_record.display.phrases import ending, headline, lasted, name, place, whereabouts
-from service_record.display.text import Clock, count, duration, moment, utc, visible, zone
+from service_record.display.phrases import ending, headline, kind, lasted, name, place, whereabouts
+from service_record.display.text import Clock, count, duration, moment, times, utc, visible, zone
 from service_record.history.facts import Facts
-from service_record.history.outcome import Outcome, Run
+from service_record.history.handled import Handled
+from service_record.history.outcome import Outcome, Run, Span
 
 _BASES: Final = {Basis.FILE: "from the budget file", Basis.DEFAULT: "the default"}
 
@@ -32,11 +33,21 @@ def verdict_sentence(diagnosis: Diagnosis) -> str:
     if diagnosis.root is not None:
         return trouble_sentence(diagnosis.root)
     if not diagnosis.running:
-        return "succeeded: nothing is wrong"
+        continued = map(handled_sentence, diagnosis.handled)
+        return f"succeeded: {next(continued, 'nothing is wrong')}"
     first = max(diagnosis.running, key=lambda running: running.seconds or 0)
     rest = len(diagnosis.running) - 1
     more = f", and {rest} more" if rest else ""
-    return f"running: {running_sentence(first)}{more}; nothing is wrong so far"
+    return f"running: {running_sentence(first)}{more}; {_so_far(diagnosis, first.run)}"
+
+
+def _so_far(diagnosis: Diagnosis, run: Run) -> str:
+    """The failure that this run continued after, else that of another run."""
+    own = next((handled for handled in diagnosis.handled if handled.run is run), None)
+    if own is not None:
+        return _continued(own)
+    others = map(handled_sentence, diagnosis.handled)
+    return next(others, "nothing is wrong so far")
 
 
 def _extent(trouble: Trouble) -> str:
@@ -115,8 +126,22 @@ def running_sentence(running: Running) -> str:
     return f"{words} ({'; '.join(notes)})" if notes else words
 
 
-def _because(run: Run) -> str:
-    told = telling_line(run.facts.message)
+def handled_sentence(handled: Handled) -> str:
+    """`bootkube continued after stage pull failed twice: manifest unknown`."""
+    return f"{name(handled.run.service)} {_continued(handled)}"
+
+
+def _continued(handled: Handled) -> str:
+    stage = f"stage {name(handled.stage.name)}"
+    if handled.command is not None:
+        stage += f" of {kind(handled.command)} {name(handled.command.name)}"
+    others = handled.stages - 1
+    more = f" (and {count(others, 'other stage')} failed)" if others else ""
+    return f"continued after {stage} failed {times(handled.count)}{more}{_because(handled.stage)}"
+
+
+def _because(span: Span) -> str:
+    told = telling_line(span.facts.message)
     return f": {visible(told)}" if told else ""
 
 
