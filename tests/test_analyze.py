@@ -556,3 +556,32 @@ def test_a_success_after_a_failure_that_was_not_made_good_says_so(tmp_path: Path
     answer = analyze(tmp_path)
     assert answer.status == 0
     assert answer.out.startswith("✓ succeeded: job continued after stage check-url failed once: curl: (6)")
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[]\n", b"{}\n", bytes(4096)], ids=["empty", "array", "object", "nul"]
+)
+def test_a_record_of_which_nothing_can_be_read_is_a_finding(tmp_path: Path, content: bytes) -> None:
+    write_lines(tmp_path / "crio.json", *succeeded())
+    (tmp_path / "bootkube.json").write_bytes(content)
+    for options in ([], ["--boot", "0"]):
+        answer = analyze(tmp_path, *options)
+        assert answer.status == 3
+        assert answer.out.startswith("▲ unknown: the record of bootkube is ")
+    found = json.loads(analyze(tmp_path, "--output", "json").out)
+    assert found["verdict"] == "unknown"
+    assert [(one["service"], one["unreadable"]) for one in found["damaged"]] == [("bootkube", True)]
+    assert analyze(tmp_path, "crio").status == 0
+
+
+def test_a_host_that_is_at_work_says_which_record_cannot_be_read(tmp_path: Path) -> None:
+    write_lines(tmp_path / "crio.json", entry(), entry(Phase.STAGE_START, 1, stage="wait"))
+    (tmp_path / "bootkube.json").write_bytes(b"[]")
+    answer = analyze(tmp_path)
+    assert answer.status == 3
+    assert "the record of bootkube is empty: nothing is known of it" in " ".join(first_lines(answer).split())
+
+
+def first_lines(answer: Answer) -> str:
+    """The verdict, on however many lines it stands."""
+    return answer.out.partition("\n1 boot")[0]

@@ -506,13 +506,21 @@ def test_a_stage_that_took_much_longer_than_in_a_good_run_is_slow() -> None:
 def test_damage_is_told_and_decides_nothing() -> None:
     piece = Malformed(7, "{", "a damaged entry")
     lost = [entry(), entry(Phase.SERVICE_END, 5, dropped=3)]
-    found = diagnosis(a=[*succeeded(), piece], b=lost, c=[], d=succeeded())
+    found = diagnosis(a=[*succeeded(), piece], b=lost, d=succeeded())
     assert found.verdict is Verdict.SUCCEEDED
-    assert [(d.service, d.pieces, d.line, d.lost, d.is_empty) for d in found.damaged] == [
+    assert [(d.service, d.pieces, d.line, d.lost, d.has_no_run) for d in found.damaged] == [
         ("a", 1, 7, 0, False),
         ("b", 0, None, 3, False),
-        ("c", 0, None, 0, True),
     ]
+
+
+@pytest.mark.parametrize("record", [[], [Malformed(1, "{}", "phase: missing")]], ids=["empty", "damaged"])
+def test_a_record_of_which_nothing_can_be_read_leaves_the_verdict_unknown(record: list[Malformed]) -> None:
+    found = diagnosis(a=succeeded(), bootkube=record)
+    assert found.verdict is Verdict.UNKNOWN
+    assert [(d.service, d.is_empty) for d in found.unreadable] == [("bootkube", not record)]
+    assert diagnosis(a=running(), bootkube=record).verdict is Verdict.RUNNING
+    assert diagnosis(a=failed_run(), bootkube=record).verdict is Verdict.FAILED
 
 
 def test_a_record_beside_which_a_write_did_not_end_is_damaged() -> None:

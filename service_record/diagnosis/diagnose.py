@@ -1,6 +1,6 @@
 """The diagnosis of a host: each service judged, the boots together, and the root cause picked. Pure."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import TypeAlias, TypedDict
@@ -53,17 +53,18 @@ def diagnose(
     troubles = [replace(found, ahead=ahead[found.service]) for found in judged if isinstance(found, Trouble)]
     troubles, past = _of_now(_with_boot_loop(troubles, history), running, around)
     baseline = around.budgets.baseline
+    damaged = tuple(_damaged(history))
     return Diagnosis(
         **_ordered(
             _explained(troubles, explain),
             boot_times(history) if len(troubles) > 1 else {},
-            without=Verdict.RUNNING if running else Verdict.SUCCEEDED,
+            without=_verdict_without_trouble(running, damaged),
         ),
         running=running,
         handled=tuple(_handled(services, judged)),
         recovered=(*(found for found in judged if isinstance(found, Recovered)), *map(_open, past)),
         slow=slow(services, baseline, around.now) if baseline else (),
-        damaged=tuple(_damaged(history)),
+        damaged=damaged,
         clock=clock_findings(history),
     )
 
@@ -194,10 +195,16 @@ def _follows(trouble: Trouble, root: Trouble) -> bool:
     return root.cause is not None and root.cause.name == trouble.cause.name
 
 
+def _verdict_without_trouble(running: Sequence[Running], damaged: Iterable[Damaged]) -> Verdict:
+    if running:
+        return Verdict.RUNNING
+    return Verdict.UNKNOWN if any(one.has_no_run for one in damaged) else Verdict.SUCCEEDED
+
+
 def _damaged(history: History) -> Iterator[Damaged]:
     for service in history.services:
         lost = sum(run.dropped for run in service.runs.heads)
-        is_empty = not service.runs and not service.malformed
+        is_empty = service.has_no_run and not service.malformed
         if service.malformed or lost or is_empty or service.is_unfinished:
             yield Damaged(
                 service=service.name,
@@ -205,5 +212,6 @@ def _damaged(history: History) -> Iterator[Damaged]:
                 line=service.malformed[0].line if service.malformed else None,
                 lost=lost,
                 is_empty=is_empty,
+                has_no_run=service.has_no_run,
                 is_unfinished=service.is_unfinished,
             )

@@ -13,18 +13,22 @@ from service_record.history.outcome import Run
 
 
 class Verdict(StrEnum):
-    """What a host came to; the first four are bad."""
+    """What a host came to; the first four are bad.
+
+    It is unknown when nothing else is wrong, and of a service nothing can be read.
+    """
 
     FAILED = "failed"
     LOOPING = "looping"
     STUCK = "stuck"
     INTERRUPTED = "interrupted"
     RUNNING = "running"
+    UNKNOWN = "unknown"
     SUCCEEDED = "succeeded"
 
     @property
     def is_bad(self) -> bool:
-        return self not in {Verdict.RUNNING, Verdict.SUCCEEDED}
+        return self not in {Verdict.RUNNING, Verdict.UNKNOWN, Verdict.SUCCEEDED}
 
 
 class LoopOf(StrEnum):
@@ -145,6 +149,8 @@ class Damaged:
     """Entries that its recorder could not write."""
     is_empty: bool
     """True when it has no entry at all."""
+    has_no_run: bool = False
+    """True when nothing can be read of what the service did."""
     is_unfinished: bool = False
     """True when a write of upstream's shim beside it did not end."""
 
@@ -196,3 +202,8 @@ class Diagnosis:
     slow: tuple[Slow, ...] = ()
     damaged: tuple[Damaged, ...] = ()
     clock: tuple[ClockFinding, ...] = ()
+
+    @property
+    def unreadable(self) -> tuple[Damaged, ...]:
+        """The records of which nothing can be read."""
+        return tuple(damaged for damaged in self.damaged if damaged.has_no_run)

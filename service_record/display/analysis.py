@@ -39,6 +39,7 @@ _LOOKS: Final = {
     Verdict.STUCK: ("interrupted", Ink.WORRYING),
     Verdict.INTERRUPTED: ("interrupted", Ink.WORRYING),
     Verdict.RUNNING: ("running", Ink.BUSY),
+    Verdict.UNKNOWN: ("interrupted", Ink.WORRYING),
     Verdict.SUCCEEDED: ("success", Ink.GOOD),
 }
 

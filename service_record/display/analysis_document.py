@@ -185,7 +185,7 @@ def _damaged(damaged: Damaged) -> Document:
         "service": damaged.service,
         "pieces": damaged.pieces,
         **_known(line=damaged.line, lost=damaged.lost or None, empty=damaged.is_empty or None),
-        **_known(unfinished=damaged.is_unfinished or None),
+        **_known(unreadable=damaged.has_no_run or None, unfinished=damaged.is_unfinished or None),
     }
 
 

@@ -33,8 +33,7 @@ def verdict_sentence(diagnosis: Diagnosis) -> str:
     if diagnosis.root is not None:
         return trouble_sentence(diagnosis.root)
     if not diagnosis.running:
-        continued = map(handled_sentence, diagnosis.handled)
-        return f"succeeded: {next(continued, 'nothing is wrong')}"
+        return f"{diagnosis.verdict}: {_without_trouble(diagnosis, 'nothing is wrong')}"
     first = max(diagnosis.running, key=lambda running: running.seconds or 0)
     rest = len(diagnosis.running) - 1
     more = f", and {rest} more" if rest else ""
@@ -44,10 +43,18 @@ def verdict_sentence(diagnosis: Diagnosis) -> str:
 def _so_far(diagnosis: Diagnosis, run: Run) -> str:
     """The failure that this run continued after, else that of another run."""
     own = next((handled for handled in diagnosis.handled if handled.run is run), None)
-    if own is not None:
-        return _continued(own)
-    others = map(handled_sentence, diagnosis.handled)
-    return next(others, "nothing is wrong so far")
+    return _continued(own) if own is not None else _without_trouble(diagnosis, "nothing is wrong so far")
+
+
+def _without_trouble(diagnosis: Diagnosis, nothing: str) -> str:
+    """What is to be said of a host without trouble; `nothing` is that there is nothing to say."""
+    unreadable = diagnosis.unreadable
+    if unreadable:
+        rest = len(unreadable) - 1
+        more = f", nor of {count(rest, 'other service')}" if rest else ""
+        why = "is empty" if unreadable[0].is_empty else "is damaged throughout"
+        return f"the record of {name(unreadable[0].service)} {why}: nothing is known of it{more}"
+    return next(map(handled_sentence, diagnosis.handled), nothing)
 
 
 def _extent(trouble: Trouble) -> str:

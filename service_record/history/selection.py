@@ -29,12 +29,12 @@ class Selection:
     until: datetime | None = None
 
     def of(self, history: History) -> History:
-        """The history of the selected runs. A service without any goes, unless its record is damaged."""
+        """The history of the selected runs; a service without any goes, unless its record is damaged."""
         named = tuple(s for s in history.services if self.has_service(s.name))
         if self._has_all:
             return replace(history, services=named)
         selected = (self._service(service) for service in named)
-        return replace(history, services=tuple(s for s in selected if s.runs or s.malformed))
+        return replace(history, services=tuple(s for s in selected if s.runs or s.malformed or s.has_no_run))
 
     def has_service(self, name: str) -> bool:
         return not self.services or name in self.services

@@ -40,6 +40,7 @@ _CLASSES: Final = {
     Verdict.STUCK: "interrupted",
     Verdict.INTERRUPTED: "interrupted",
     Verdict.RUNNING: "running",
+    Verdict.UNKNOWN: "interrupted",
     Verdict.SUCCEEDED: "success",
 }
 
