@@ -585,3 +585,43 @@ def test_a_host_that_is_at_work_says_which_record_cannot_be_read(tmp_path: Path)
 def first_lines(answer: Answer) -> str:
     """The verdict, on however many lines it stands."""
     return answer.out.partition("\n1 boot")[0]
+
+
+def test_a_record_without_times_has_its_verdict(tmp_path: Path) -> None:
+    untimed = [
+        {name: value for name, value in one.to_json().items() if name not in {"timestamp", "uptime"}}
+        for one in failed_run("cvo-bootstrap", **NO_IMAGE)
+    ]
+    (tmp_path / "bootkube.json").write_text(json.dumps(untimed))
+    write_lines(tmp_path / "crio.json", *succeeded())
+    answer = analyze(tmp_path)
+    assert (answer.status, answer.err) == (1, "")
+    assert first_line(answer).startswith(
+        "✗ failed: bootkube in stage cvo-bootstrap: the registry has no image"
+    )
+    assert "run      bootkube, exit 125, time unknown" in answer.out
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        "show",
+        "show -o wide",
+        "timeline",
+        "timeline -o html",
+        "export --to otlp",
+        "export --to chrome-trace",
+        "show --relative",
+        "analyze -o html",
+        "analyze -o yaml",
+    ],
+)
+def test_no_verb_minds_entries_without_times(tmp_path: Path, verb: str) -> None:
+    pieces = [replace(one, timestamp=None) for one in failed_run("pull")]
+    write_lines(tmp_path / "job.json", *pieces)
+    write_lines(tmp_path / "crio.json", *succeeded())
+    name, *options = verb.split()
+    answer = service_record(name, "--from", tmp_path, *options)
+    assert answer.status in {0, 1}
+    assert answer.err == ""
+    assert "job" in answer.out

@@ -17,6 +17,7 @@ from service_record.history import History, build_history
 from service_record.history.clock import ClockStep
 from service_record.history.doubts import doubted
 from service_record.history.liveness import Liveness
+from service_record.history.outcome import order
 from tests.builders import BOOT_ID, START, UPTIME, entry, failed_run, upstream_entry
 
 FAILURE = {"result": Result.FAILURE}
@@ -313,7 +314,7 @@ def program(pid: int, start: float, end: float | None, result: str = Result.SUCC
 
 
 def in_order(*entries: list[Entry]) -> list[Entry]:
-    return sorted((one for each in entries for one in each), key=lambda one: one.timestamp)
+    return sorted((one for each in entries for one in each), key=lambda one: one.timestamp or "")
 
 
 @pytest.mark.parametrize(
@@ -531,7 +532,7 @@ def test_a_record_beside_which_a_write_did_not_end_is_damaged() -> None:
 
 def test_records_with_local_times_are_told_together() -> None:
     runs = [upstream_entry(), upstream_entry(Phase.SERVICE_END, 5)]
-    written = {name: runs[-1].time.timestamp() + 5 * 3600 for name in "ab"}
+    written = {name: order(runs[-1].time) + 5 * 3600 for name in "ab"}
     found = diagnose(doubted(history(a=runs, b=runs, c=succeeded()), written, ()))
     assert found is not None
     assert found.clock == (LocalTimes(services=("a", "b"), utc_offset=timedelta(hours=-5)),)

@@ -413,3 +413,19 @@ def test_boots_follow_each_record_though_the_clock_was_wrong_at_boot() -> None:
 
 def test_records_that_contradict_each_other_fall_back_to_the_clock() -> None:
     assert boots_in_order([{"b": "2", "a": "1"}, {"a": "1", "b": "2"}]) == ("a", "b")
+
+
+def test_entries_without_times_are_read_in_their_order() -> None:
+    record = [replace(one, timestamp=None, uptime=None) for one in failed_run("pull", error_message="no")]
+    (run,) = build_history([("job", record)]).services[0].runs
+    assert (run.outcome, run.in_stage, run.facts.message) == (Outcome.FAILURE, "pull", "no")
+    assert (run.first_entry, run.last_entry, run.started, run.ended, run.duration) == (None,) * 5
+    assert not run.has_no_start
+
+
+def test_a_run_has_the_times_that_its_entries_have() -> None:
+    first, *middle, last = failed_run("pull")
+    record = [replace(first, timestamp=None), *middle, replace(last, timestamp=None, uptime=None)]
+    (run,) = build_history([("job", record)]).services[0].runs
+    assert (run.started, run.ended, run.duration) == (None, None, None)
+    assert (run.first_entry, run.last_entry) == (middle[0].time, middle[-1].time)

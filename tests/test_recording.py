@@ -65,7 +65,7 @@ def test_every_entry_says_whose_it_is_and_when(tmp_path: Path) -> None:
 
     assert {entry.invocation_id for entry in entries} == {invocation}
     assert len({(entry.pid, entry.boot_id) for entry in entries}) == 1
-    assert all(entry.pid and entry.uptime and entry.timestamp.endswith("Z") for entry in entries)
+    assert all(entry.pid and entry.uptime and (entry.timestamp or "").endswith("Z") for entry in entries)
     assert [bool(entry.recorder) for entry in entries] == [True, False, False, False]
 
 

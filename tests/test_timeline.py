@@ -4,7 +4,7 @@ import json
 import re
 import textwrap
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 
@@ -177,7 +177,10 @@ def test_a_lost_start_is_not_made_up() -> None:
 def test_times_within_a_boot_are_by_uptime_whatever_the_clock_does() -> None:
     set_back = timedelta(hours=3)
     late = [entry(Phase.STAGE_START, 50, stage="late"), entry(Phase.SERVICE_END, 60)]
-    late = [replace(one, timestamp=f"{one.time - set_back:%Y-%m-%dT%H:%M:%S}Z") for one in late]
+    late = [
+        replace(one, timestamp=f"{datetime.fromisoformat(one.timestamp or '') - set_back:%Y-%m-%dT%H:%M:%S}Z")
+        for one in late
+    ]
     chart = only(history(job=[entry(at=10), *stage("early", 20, 30), *late]))
     assert [told(row) for row in chart.rows] == [
         [("success", 70, 120)],

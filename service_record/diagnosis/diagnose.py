@@ -24,7 +24,7 @@ from service_record.diagnosis.services import Circumstances, judge
 from service_record.diagnosis.slow import slow
 from service_record.history import History, ServiceHistory
 from service_record.history.handled import Handled, handled_failure
-from service_record.history.outcome import Outcome
+from service_record.history.outcome import Outcome, order
 
 Explain: TypeAlias = Callable[[Evidence], KnownCause | None]
 
@@ -172,7 +172,7 @@ def _began(trouble: Trouble, boots: Mapping[str | None, float]) -> float:
     """When a trouble began, by the uptime of its boot, which no step of the clock touches."""
     boot = boots.get(trouble.run.boot_id)
     if boot is None or trouble.since_uptime is None:
-        return trouble.since.timestamp()
+        return order(trouble.since)
     return boot + trouble.since_uptime
 
 

@@ -75,7 +75,7 @@ class Trouble:
     facts: Facts
     """What is known of the failure: those of the run, or of the stage that loops."""
     stage: str | None
-    since: datetime
+    since: datetime | None
     """When this began: the first of the failures that are alike, or the start of what is stuck."""
     ahead: timedelta = timedelta()
     """How far the times of its record are ahead of true ones, of which `since` is one."""
@@ -92,9 +92,9 @@ class Trouble:
     cause: KnownCause | None = None
 
     @property
-    def recorded_since(self) -> datetime:
+    def recorded_since(self) -> datetime | None:
         """`since` by the clock of the record, as the times of `run` are."""
-        return self.since + self.ahead
+        return None if self.since is None else self.since + self.ahead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,7 +75,7 @@ def _trouble(trouble: Trouble) -> Document:
         "service": trouble.service,
         **_known(stage=trouble.stage, command=trouble.run.in_command),
         "says": trouble_sentence(trouble),
-        "since": utc(trouble.recorded_since),
+        **_known(since=trouble.recorded_since and utc(trouble.recorded_since)),
         "count": trouble.count,
         **_known(running=trouble.is_running or None, rebooted=trouble.is_rebooted or None),
         **_known(
@@ -118,7 +118,7 @@ def _run(run: Run) -> Document:
             ended=run.ended and utc(run.ended),
             duration=run.duration,
         ),
-        "lastEntry": utc(run.last_entry),
+        **_known(lastEntry=run.last_entry and utc(run.last_entry)),
         **_known(bootId=run.boot_id, invocationId=run.invocation_id, pid=run.pid),
     }
 

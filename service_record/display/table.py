@@ -17,7 +17,7 @@ from service_record.display.summary import damages, summary
 from service_record.display.text import count, moment, times, wrap
 from service_record.history import History
 from service_record.history.handled import handled_failure
-from service_record.history.outcome import Outcome, Run
+from service_record.history.outcome import Outcome, Run, order
 
 _INDENT: Final = 2
 _MAX_EARLIER: Final = 3
@@ -59,7 +59,7 @@ def _bad_end(attempts: Sequence[Run]) -> Run | None:
 def _urgency(story: _Story) -> tuple[int, float]:
     """The worst outcomes first, and of those the one that happened first: others may follow from it."""
     run = story.attempts[-1]
-    return list(VERBS).index(run.outcome), (story.bad or run).last_entry.timestamp()
+    return list(VERBS).index(run.outcome), order((story.bad or run).last_entry)
 
 
 def _told_in_full(story: _Story, bad: Run, view: View) -> Iterator[Line]:

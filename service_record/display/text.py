@@ -105,8 +105,10 @@ def duration(seconds: float) -> str:
     return f"{whole // _DAY}d {whole % _DAY // _HOUR}h"
 
 
-def moment(time: datetime, clock: Clock, now: datetime) -> str:
+def moment(time: datetime | None, clock: Clock, now: datetime) -> str:
     """A time: `2026-11-21 03:12:05Z`, with the offset of this host's zone, or `3m 2s ago`."""
+    if time is None:
+        return "time unknown"
     if clock is Clock.UTC:
         return utc(time, "seconds").replace("T", " ")
     if clock is Clock.LOCAL:

@@ -63,7 +63,7 @@ def _stage(stage: Stage, run: Run, view: View, indent: int) -> Iterator[Line]:
 def _span(span: Stage | Command, view: View, indent: int) -> Line:
     """`✓ stage first    1.2s  2026-11-21 01:05:10Z`."""
     known = span.started or span.ended
-    at = moment(known, view.clock, view.now) if known else ""
+    at = moment(known, view.clock, view.now)
     room = min(view.width // 2, view.width - len(f"✓  {'':8}  {at}")) - indent
     what = cut(f"{kind(span)} {name(span.name)}", room, view.glyphs.cut)
     return (

@@ -8,6 +8,11 @@ from enum import StrEnum
 from service_record.history.facts import NOTHING, Facts
 
 
+def order(time: datetime | None) -> float:
+    """Return what to sort times by, in seconds; what has no time comes last."""
+    return float("inf") if time is None else time.timestamp()
+
+
 class Outcome(StrEnum):
     """What a run, stage or command came to, as read."""
 
@@ -24,13 +29,14 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """What has a beginning, an end and an outcome. Times are aware; a lost start or end is None."""
+    """What has a beginning, an end and an outcome. Times are aware; None when lost, or not recorded."""
 
     outcome: Outcome
     started: datetime | None
     ended: datetime | None
     duration: float | None
-    """Seconds, by uptime within a boot and by the clock otherwise; None when the clock went backwards."""
+    """Seconds, by uptime within a boot and by the clock otherwise; None when the clock went backwards, and
+    when the start or the end has no time."""
     facts: Facts = NOTHING
     uptime: float | None = None
     """Seconds from the boot of the host to `started`, where that is known."""
@@ -64,8 +70,10 @@ class Run(Span):
     service: str
     attempt: int
     """From 1 within its boot."""
-    first_entry: datetime
-    last_entry: datetime
+    first_entry: datetime | None
+    """Time of its first entry that has one."""
+    last_entry: datetime | None
+    """Time of its last entry that has one."""
     last_uptime: float | None = None
     """Of its last entry."""
     boot_id: str | None = None
@@ -79,6 +87,8 @@ class Run(Span):
     """The stage that it is in, was interrupted in or failed in."""
     in_command: str | None = None
     """Likewise the pre- or post-command."""
+    has_no_start: bool = False
+    """True when its `service start` was not recorded."""
     dropped: int = 0
     """How many of its entries could not be written."""
 

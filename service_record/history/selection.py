@@ -58,8 +58,8 @@ class Selection:
             self.boot_id in {None, piece.boot_id}
             and self.stage in {None, piece.stage}
             and not (self.failed and piece.result != Result.FAILURE)
-            and (self.since is None or piece.time >= self.since)
-            and (self.until is None or piece.time <= self.until)
+            and (self.since is None or piece.time is None or piece.time >= self.since)
+            and (self.until is None or piece.time is None or piece.time <= self.until)
         )
 
     @property
@@ -76,8 +76,8 @@ class Selection:
         return (
             self.boot_id in {None, run.boot_id}
             and not (self.failed and not run.outcome.is_bad)
-            and (self.since is None or run.last_entry >= self.since)
-            and (self.until is None or run.first_entry <= self.until)
+            and (self.since is None or run.last_entry is None or run.last_entry >= self.since)
+            and (self.until is None or run.first_entry is None or run.first_entry <= self.until)
             and (isinstance(run, SettledRun) or self._has_stage(run))
         )
 

@@ -74,6 +74,9 @@ class RunSpan(Activity):
     """From 1 within its boot; the programs recorded within one invocation share theirs."""
     commands: list[CommandSpan] = field(default_factory=list)
     dropped: int = 0
+    first_timed: Entry | None = None
+    """The first entry that has a time."""
+    last_timed: Entry | None = None
     superseded: bool = False
     """True when another run of the service began after the last entry of this one."""
 
@@ -81,6 +84,14 @@ class RunSpan(Activity):
     def is_pending(self) -> bool:
         """True while nothing but pre-commands was recorded."""
         return self.start is None and not self.ends and not self.stages
+
+    def touch(self, entry: Entry) -> None:
+        """Take an entry for the last one of the run."""
+        self.last = entry
+        self.dropped += entry.dropped
+        if entry.timestamp is not None:
+            self.first_timed = self.first_timed or entry
+            self.last_timed = entry
 
     def open_command(self, name: str, *, before: bool) -> CommandSpan | None:
         return next(
