@@ -93,6 +93,10 @@ class Entry:
     """How many entries before this one could not be written."""
     recorder: str | None = None
     """Name and version of what wrote the run's entries: `bash/0.1.0`; on the start of a run or a command."""
+    stage_id: str | None = None
+    """On entries of a stage whose recorder knows what it is in: unique within the run."""
+    parent: str | None = None
+    """Beside `stage_id`: that of the stage around it; None for a stage right in its run or command."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """Fields this version does not know, kept as they were."""
 
@@ -200,6 +204,8 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[str, object], object]]]] = {
     "serviceResult": ("service_result", fields.text),
     "dropped": ("dropped", fields.whole_number),
     "recorder": ("recorder", fields.text),
+    "stageId": ("stage_id", fields.text),
+    "parent": ("parent", fields.text),
 }
 """Name on disk, in the order of writing -> attribute, and what checks and converts its value."""
 

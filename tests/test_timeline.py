@@ -107,6 +107,21 @@ def test_services_come_in_the_order_of_their_start_with_their_stages_below() -> 
     ]
 
 
+def test_stages_at_the_same_time_are_rows_beside_each_other() -> None:
+    record = [
+        entry(),
+        entry(Phase.STAGE_START, 1, stage="a", stage_id="1"),
+        entry(Phase.STAGE_START, 2, stage="b", stage_id="2"),
+        entry(Phase.STAGE_START, 3, stage="inner", stage_id="3", parent="1"),
+        entry(Phase.STAGE_END, 4, stage="inner", stage_id="3", parent="1"),
+        entry(Phase.STAGE_END, 8, stage="b", stage_id="2"),
+        entry(Phase.STAGE_END, 9, stage="a", stage_id="1"),
+        entry(Phase.SERVICE_END, 10),
+    ]
+    rows = only(history(job=record)).rows
+    assert [(row.depth, row.name) for row in rows] == [(0, "job"), (1, "a"), (2, "inner"), (1, "b")]
+
+
 def test_a_stage_of_a_command_is_below_its_command() -> None:
     before = [
         entry(Phase.PRE_COMMAND_START, 1, pre_command="prepare"),

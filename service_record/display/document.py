@@ -76,7 +76,14 @@ def _command(command: Command) -> Document:
 
 def _stages(stages: Iterable[Stage]) -> list[Document]:
     return [
-        {"name": stage.name, "depth": stage.depth, **_span(stage), **_facts(stage.facts)} for stage in stages
+        {
+            "name": stage.name,
+            "depth": stage.depth,
+            **_known(id=stage.id, parent=stage.parent),
+            **_span(stage),
+            **_facts(stage.facts),
+        }
+        for stage in stages
     ]
 
 

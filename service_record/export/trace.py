@@ -78,14 +78,20 @@ def _of_run(run: Run, key: _Key, first: datetime, known: datetime) -> Iterator[T
 
 
 def _of_stages(stages: Sequence[Stage], around: TraceSpan) -> Iterator[TraceSpan]:
-    """The stages, each in the innermost other that begins no later and ends no earlier."""
+    """The stages, each in the one that it names, else in the innermost that lasts at least as long."""
     opened: deque[TraceSpan] = deque(maxlen=_MAX_OPEN)
+    identified: dict[str, TraceSpan] = {}
     for number, stage in enumerate(stages):
         start = stage.started or stage.ended or around.start
         end = max(stage.ended or around.end, start)
-        holders = (other for other in reversed(opened) if other.start <= start and end <= other.end)
-        holder = next(holders, around) if stage.depth else around
+        if stage.id is not None:
+            holder = identified.get(stage.parent or "", around)
+        else:
+            holders = (other for other in reversed(opened) if other.start <= start and end <= other.end)
+            holder = next(holders, around) if stage.depth else around
         span = _within(holder, (*around.key, f"stage {number}"), stage, start, end)
+        if stage.id is not None:
+            identified[stage.id] = span
         yield span
         opened.append(span)
 

@@ -1,6 +1,6 @@
 """What entries come to: outcomes, and the runs, commands and stages that have them. Values only."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -49,6 +49,27 @@ class Stage(Span):
     name: str
     depth: int = 0
     """How many stages it is nested in."""
+    id: str | None = None
+    """What its recorder calls this execution, where the recorder knows which stage is in which."""
+    parent: str | None = None
+    """The id of the stage that it is in; None for one that is right in its run or command."""
+
+
+def nested(stages: Sequence[Stage]) -> list[Stage]:
+    """Return stages with those that name the one they are in right behind it; else in their order."""
+    ids = {stage.id for stage in stages if stage.id is not None}
+    inner: dict[str | None, list[Stage]] = {}
+    for stage in stages:
+        around = stage.parent if stage.parent in ids and stage.parent != stage.id else None
+        inner.setdefault(around, []).append(stage)
+    ordered: list[Stage] = []
+    waiting = inner.pop(None, [])[::-1]
+    while waiting:
+        stage = waiting.pop()
+        ordered.append(stage)
+        if stage.id is not None:
+            waiting += reversed(inner.pop(stage.id, []))
+    return [*ordered, *(stage for left in inner.values() for stage in left)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

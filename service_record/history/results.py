@@ -111,6 +111,8 @@ def _stage(span: StageSpan, around: Outcome, end_around: Entry | None) -> Stage:
     return Stage(
         name=span.name,
         depth=span.depth,
+        id=span.id,
+        parent=span.parent,
         outcome=_of_result(end) if end else around,
         started=span.start.time if span.start else None,
         ended=end.time if end else None,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cached_property
+from itertools import count
 from typing import Final
 
 from service_record import systemd
@@ -18,6 +19,8 @@ from service_record.writer import AnyPath, Writer, record_path
 _RECORDER: Final = f"python/{__version__}"
 
 _NOTHING_KNOWN: Final = Failure()
+_executions: Final = count(1)
+"""Numbers the executions of stages in this process."""
 
 
 class Kind(StrEnum):
@@ -39,6 +42,10 @@ class Part:
     post_command: str | None = None
     whole: bool = False
     """Whether the run ends with it, and with the run all that is still open."""
+    stage_id: str | None = None
+    """Of a stage while it is open, where it is known what it is in."""
+    parent: str | None = None
+    """The id of the stage around it."""
 
     @classmethod
     def command(cls, kind: Kind, name: str, *, whole: bool = False) -> "Part":
@@ -55,6 +62,13 @@ class Part:
             pre_command=self.pre_command,
             post_command=self.post_command,
         )
+
+    def is_of_same(self, other: "Part") -> bool:
+        """Whether both are of the same command, or of none."""
+        return (self.pre_command, self.post_command) == (other.pre_command, other.post_command)
+
+    def without_id(self) -> "Part":
+        return replace(self, stage_id=None, parent=None)
 
     def __str__(self) -> str:
         name = self.stage or self.pre_command or self.post_command
@@ -83,6 +97,22 @@ class Run:
         self._journal = None
         self._open[part] = os.getpid()
         self._append(part, "start")
+
+    def identified(self, stage: Part, around: Part | None) -> Part:
+        """Return a stage with an id for its next execution, and with that of the stage around it.
+
+        `around` is what it is entered in. Readers put a stage without an id into whatever is open. So a stage
+        gets none when it is in one without, or may be in one that `start_stage` has left open.
+        """
+        open_stages = [part for part in list(self._open) if part.kind is Kind.STAGE]
+        if around is not None and around in open_stages and around.is_of_same(stage):
+            parent = around.stage_id
+            is_known = parent is not None
+        else:
+            parent = None
+            is_known = all(part.stage_id for part in open_stages)
+        stage_id = f"{os.getpid()}.{next(_executions)}" if is_known else None
+        return replace(stage, stage_id=stage_id, parent=parent)
 
     def is_open(self, part: Part) -> bool:
         """Whether this very process started the part and has not ended it."""
@@ -135,6 +165,8 @@ class Run:
                 pid=self._pid,
                 uptime=systemd.uptime(),
                 recorder=None if result or part.kind is Kind.STAGE else self._recorder,
+                stage_id=part.stage_id,
+                parent=part.parent,
             )
             self._writer.append(entry)
         except Exception as trouble:  # noqa: BLE001  # whatever it is, it is not the service's

@@ -174,12 +174,24 @@ def _block_start(rows: Sequence[Row]) -> float:
 
 
 def _rows(service: ServiceHistory, runs: Iterable[Run], clock: BootClock) -> list[Row]:
-    """The row of some runs of a service, and below it those of what is in them."""
+    """The row of some runs of a service, and below it those of what is in them, in the order of their starts.
+
+    A stage that names the one that it is in comes behind that one, before whatever begins later.
+    """
     found: dict[_Key, list[Bar]] = {}
+    places: dict[_Key, tuple[float, ...]] = {}
     for run in runs:
+        identified: dict[str, tuple[float, ...]] = {}
         for key, span in _spans(run):
-            found.setdefault(key, []).append(_bar(span, run, service, clock))
-    rows = [
+            bar = _bar(span, run, service, clock)
+            found.setdefault(key, []).append(bar)
+            place: tuple[float, ...] = (bar.first,)
+            if isinstance(span, Stage) and span.id is not None:
+                place = identified[span.id] = (*identified.get(span.parent or "", ()), bar.first)
+            places[key] = min(places.get(key, place), place)
+    first, *others = found.items()
+    in_order = [first, *sorted(others, key=lambda item: places[item[0]])]
+    return [
         Row(
             kind=kind,
             service=service.name,
@@ -188,9 +200,8 @@ def _rows(service: ServiceHistory, runs: Iterable[Run], clock: BootClock) -> lis
             command=command or None,
             bars=tuple(sorted(bars, key=attrgetter("first"))),
         )
-        for (kind, command, depth, name), bars in found.items()
+        for (kind, command, depth, name), bars in in_order
     ]
-    return [rows[0], *sorted(rows[1:], key=lambda row: row.bars[0].first)]
 
 
 def _spans(run: Run) -> Iterator[tuple[_Key, Span]]:
