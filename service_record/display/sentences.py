@@ -116,9 +116,13 @@ def budget_sentence(budget: Budget) -> str:
 
 def trouble_sentence(trouble: Trouble) -> str:
     """A trouble in one sentence: `stuck: approve-csr in stage wait: ... (for 12m 3s)`."""
-    told = f"{trouble.kind}: {name(trouble.service)}{_whereabouts(trouble)}: {why(trouble)}"
+    return f"{trouble.kind}: {name(trouble.service)}{_whereabouts(trouble)}: {why_sentence(trouble)}"
+
+
+def why_sentence(trouble: Trouble) -> str:
+    """The end of that sentence, for where the rest is said already: `the disk is full (6 attempts)`."""
     extent = _extent(trouble)
-    return f"{told} ({extent})" if extent else told
+    return f"{why(trouble)} ({extent})" if extent else why(trouble)
 
 
 def running_sentence(running: Running) -> str:
