@@ -238,7 +238,7 @@ def _of_stretches(name: str, service: str, stretches: Iterator[Stretch]) -> Sour
 
 
 def _is_empty_tar(piece: Stretch) -> bool:
-    """Whether a piece is two or more blocks of NUL bytes: all that is in an empty archive, as tar(5) has it."""
+    """Whether a piece is blocks of NUL bytes: all that is in an empty archive, as tar(5) has it."""
     if not isinstance(piece, Malformed) or piece.text.strip("\0"):
         return False
     blocks, rest = divmod(len(piece.text), _TAR_BLOCK_BYTES)
