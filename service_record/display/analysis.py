@@ -13,8 +13,8 @@ from service_record.display.phrases import name
 from service_record.display.sentences import (
     budget_sentence,
     clock_sentence,
+    continued_sentence,
     damaged_sentence,
-    handled_sentence,
     recovered_sentence,
     running_sentence,
     slow_sentence,
@@ -102,8 +102,8 @@ def _handled(failures: Sequence[Handled], view: View, *, whole: bool) -> Iterato
     limit = None if whole else _MAX_HANDLED
     for handled in failures[:limit]:
         at = handled.stage.ended or handled.stage.started
-        last = f", last {moment(at, view.clock, view.now)}" if at is not None else ""
-        yield from _listed("handled", [handled_sentence(handled) + last], view)
+        text = f"{continued_sentence(handled)}, {moment(at, view.clock, view.now)}"
+        yield from _listed("handled", [text], view)
         yield from details(handled.stage.facts, view, _INDENT, whole=whole)
     rest = len(failures[limit:]) if limit is not None else 0
     if rest:

@@ -43,7 +43,9 @@ def verdict_sentence(diagnosis: Diagnosis) -> str:
 def _so_far(diagnosis: Diagnosis, run: Run) -> str:
     """The failure that this run continued after, else that of another run."""
     own = next((handled for handled in diagnosis.handled if handled.run is run), None)
-    return _continued(own) if own is not None else _without_trouble(diagnosis, "nothing is wrong so far")
+    if own is None:
+        return _without_trouble(diagnosis, "nothing is wrong so far")
+    return f"{_continued(own)}{_because(own.stage)}"
 
 
 def _without_trouble(diagnosis: Diagnosis, nothing: str) -> str:
@@ -139,6 +141,11 @@ def running_sentence(running: Running) -> str:
 
 def handled_sentence(handled: Handled) -> str:
     """`bootkube continued after stage pull failed twice: manifest unknown`."""
+    return f"{continued_sentence(handled)}{_because(handled.stage)}"
+
+
+def continued_sentence(handled: Handled) -> str:
+    """The same without what was said."""
     return f"{name(handled.run.service)} {_continued(handled)}"
 
 
@@ -148,7 +155,7 @@ def _continued(handled: Handled) -> str:
         stage += f" of {kind(handled.command)} {name(handled.command.name)}"
     others = handled.stages - 1
     more = f" (and {count(others, 'other stage')} failed)" if others else ""
-    return f"continued after {stage} failed {times(handled.count)}{more}{_because(handled.stage)}"
+    return f"continued after {stage} failed {times(handled.count)}{more}"
 
 
 def _because(span: Span) -> str:
