@@ -73,7 +73,7 @@ class Recording:
 
     def __enter__(self) -> Self:
         if self._around is not None and self._part.kind is Kind.STAGE and not self.is_open:
-            self._part = self._run.identified(self._part, self._stage_around(self._around))
+            self._run.identify(self._part, self._stage_around(self._around))
         self._token = _current.set(self)
         return self.start()
 
@@ -111,8 +111,6 @@ class Recording:
             with suppress(Exception):  # a failure without journal lines is better than none
                 failure = self._run.with_journal(failure, cause)
         self._run.end(self._part, failure)
-        if self._part.stage_id is not None:
-            self._part = self._part.without_id()
 
 
 class Service(Recording):

@@ -42,10 +42,6 @@ class Part:
     post_command: str | None = None
     whole: bool = False
     """Whether the run ends with it, and with the run all that is still open."""
-    stage_id: str | None = None
-    """Of a stage while it is open, where it is known what it is in."""
-    parent: str | None = None
-    """The id of the stage around it."""
 
     @classmethod
     def command(cls, kind: Kind, name: str, *, whole: bool = False) -> "Part":
@@ -67,9 +63,6 @@ class Part:
         """Whether both are of the same command, or of none."""
         return (self.pre_command, self.post_command) == (other.pre_command, other.post_command)
 
-    def without_id(self) -> "Part":
-        return replace(self, stage_id=None, parent=None)
-
     def __str__(self) -> str:
         name = self.stage or self.pre_command or self.post_command
         return f"{self.kind} {name!r}" if name else f"the {self.kind}"
@@ -90,6 +83,8 @@ class Run:
         self._boot_id = systemd.boot_id()
         self._invocation_id = systemd.invocation_id()
         self._open: dict[Part, int] = {}
+        self._ids: dict[Part, tuple[str, str | None]] = {}
+        """Of stages that know what they are in: the id of this execution, and that of the stage around it."""
         self._journal: tuple[int, str | None] | None = None
 
     def start(self, part: Part) -> None:
@@ -98,21 +93,20 @@ class Run:
         self._open[part] = os.getpid()
         self._append(part, "start")
 
-    def identified(self, stage: Part, around: Part | None) -> Part:
-        """Return a stage with an id for its next execution, and with that of the stage around it.
+    def identify(self, stage: Part, around: Part) -> None:
+        """Give a stage an id for its next execution, and with it that of the stage around it.
 
         `around` is what it is entered in. Readers put a stage without an id into whatever is open. So a stage
         gets none when it is in one without, or may be in one that `start_stage` has left open.
         """
-        open_stages = [part for part in list(self._open) if part.kind is Kind.STAGE]
-        if around is not None and around in open_stages and around.is_of_same(stage):
-            parent = around.stage_id
-            is_known = parent is not None
-        else:
-            parent = None
-            is_known = all(part.stage_id for part in open_stages)
-        stage_id = f"{os.getpid()}.{next(_executions)}" if is_known else None
-        return replace(stage, stage_id=stage_id, parent=parent)
+        parent = None
+        if around.kind is Kind.STAGE and around in self._open and around.is_of_same(stage):
+            parent = self._ids.get(around, (None, None))[0]
+            if parent is None:
+                return
+        elif not all(part in self._ids for part in list(self._open) if part.kind is Kind.STAGE):
+            return
+        self._ids[stage] = (f"{os.getpid()}.{next(_executions)}", parent)
 
     def is_open(self, part: Part) -> bool:
         """Whether this very process started the part and has not ended it."""
@@ -126,6 +120,7 @@ class Run:
             for inner in reversed(list(self._open)):
                 self.end(inner, failure)
         self._append(part, "end", Result.FAILURE if failure else Result.SUCCESS, failure or _NOTHING_KNOWN)
+        self._ids.pop(part, None)
 
     def with_journal(self, failure: Failure, told_by: object) -> Failure:
         """The failure with the last journal lines of this invocation in front of its message.
@@ -146,6 +141,7 @@ class Run:
     def _append(
         self, part: Part, moment: str, result: Result | None = None, failure: Failure = _NOTHING_KNOWN
     ) -> None:
+        stage_id, parent = self._ids.get(part, (None, None))
         try:
             entry = Entry(
                 timestamp=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
@@ -165,8 +161,8 @@ class Run:
                 pid=self._pid,
                 uptime=systemd.uptime(),
                 recorder=None if result or part.kind is Kind.STAGE else self._recorder,
-                stage_id=part.stage_id,
-                parent=part.parent,
+                stage_id=stage_id,
+                parent=parent,
             )
             self._writer.append(entry)
         except Exception as trouble:  # noqa: BLE001  # whatever it is, it is not the service's
