@@ -54,8 +54,8 @@ class Result(StrEnum):
 class Entry:
     """One event of a service. A field that is not known is None, empty, False or 0, and not on disk."""
 
-    timestamp: str
-    """RFC 3339, in UTC when written here: `2026-11-21T01:05:10.123Z`."""
+    timestamp: str | None = None
+    """RFC 3339, in UTC when written here: `2026-11-21T01:05:10.123Z`. Our recorders always write it."""
     phase: Phase
     pre_command: str | None = None
     """Name of the pre-command (`ExecStartPre=`) that the entry belongs to."""
@@ -95,6 +95,10 @@ class Entry:
     """How many entries before this one could not be written."""
     recorder: str | None = None
     """Name and version of what wrote the run's entries: `bash/0.1.0`; on the start of a run or a command."""
+    stage_id: str | None = None
+    """On entries of a stage whose recorder knows what it is in: unique within the run."""
+    parent: str | None = None
+    """Beside `stage_id`: that of the stage around it; None for a stage right in its run or command."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """Fields this version does not know, kept as they were."""
 
@@ -115,9 +119,8 @@ class Entry:
             elif found is not None and found != "":
                 attribute, read = known_field
                 known[attribute] = read(name, found)
-        for required in ("timestamp", "phase"):
-            if required not in known:
-                raise fields.EntryError(f"{required}: missing")
+        if "phase" not in known:
+            raise fields.EntryError("phase: missing")
         entry = cls(**known, extra=extra)  # type: ignore[arg-type]  # each value was checked by its reader
         if entry.result is not None and entry.phase.is_start:
             raise fields.EntryError(f'result: has no place on "{entry.phase}"')
@@ -157,9 +160,9 @@ class Entry:
         return encoded(cut_to(limit, replace(entry, truncated=True).to_json(), frozenset(_FIELDS)))
 
     @property
-    def time(self) -> datetime:
+    def time(self) -> datetime | None:
         """The timestamp as an aware datetime."""
-        return datetime.fromisoformat(self.timestamp)
+        return None if self.timestamp is None else datetime.fromisoformat(self.timestamp)
 
     def _with_short_texts(self) -> "Entry":
         long: dict[str, Any] = {
@@ -204,6 +207,8 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[str, object], object]]]] = {
     "stopRequest": ("stop_request", fields.text),
     "dropped": ("dropped", fields.whole_number),
     "recorder": ("recorder", fields.text),
+    "stageId": ("stage_id", fields.text),
+    "parent": ("parent", fields.text),
 }
 """Name on disk, in the order of writing -> attribute, and what checks and converts its value."""
 

@@ -72,6 +72,8 @@ class PlainEntry(
     stop_request: _Text | None = None
     dropped: _Whole = 0
     recorder: _Text | None = None
+    stage_id: _Text | None = None
+    parent: _Text | None = None
 
     @property
     def time(self) -> datetime:

@@ -26,6 +26,7 @@ _STANDARD_INPUT: Final = "-"
 
 _COLLECTOR: Final = ("collector://", "collector+http://", "collector+https://")
 _ZIP: Final = b"PK\x03\x04"
+_TAR_BLOCK_BYTES: Final = 512
 _REUSE_SLACK: Final = 1.0  # seconds; a program starts before it records
 
 
@@ -233,9 +234,22 @@ def _of_stretches(name: str, service: str, stretches: Iterator[Stretch]) -> Sour
     if first is None:
         return Source(name, ((service, iter(())),))
     whole = chain([first], stretches)
+    if not name.endswith(".json") and _is_empty_tar(first):  # waits for more only where that decides
+        second = next(stretches, None)
+        if second is None:
+            raise SourceError(f"no records in {name}: an empty archive, or nothing but NUL bytes")
+        whole = chain([first, second], stretches)
     if _service_in(first) is None:
         return Source(name, ((service, whole),))
     return Source(name, tuple((known, iter(own)) for known, own in _by_service(whole, service).items()))
+
+
+def _is_empty_tar(piece: Stretch) -> bool:
+    """Whether a piece is blocks of NUL bytes: all that is in an empty archive, as tar(5) has it."""
+    if not isinstance(piece, Malformed) or piece.text.strip("\0"):
+        return False
+    blocks, rest = divmod(len(piece.text), _TAR_BLOCK_BYTES)
+    return blocks >= 2 and not rest  # noqa: PLR2004  # as tar(5) has it
 
 
 def _closing(name: str, stream: BufferedReader) -> Iterator[Stretch]:

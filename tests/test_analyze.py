@@ -499,3 +499,129 @@ def test_a_page_of_a_host_without_trouble_says_so(tmp_path: Path) -> None:
 
     assert answer.status == 0
     assert parsed(answer.out).texts("p", "verdict") == ["✓ succeeded: nothing is wrong"]
+
+
+def retried(message: str = "Trying to pull\nError: manifest unknown") -> list[Entry]:
+    """A run whose image pull failed twice, 12 minutes each, and is tried once more."""
+    failed: dict[str, Any] = {"result": Result.FAILURE, "exit_code": 125, "error_message": message}
+    return [
+        entry(),
+        entry(Phase.STAGE_START, 1, stage="pull"),
+        entry(Phase.STAGE_END, 721, stage="pull", **failed),
+        entry(Phase.STAGE_START, 722, stage="pull"),
+        entry(Phase.STAGE_END, 1442, stage="pull", **failed),
+        entry(Phase.STAGE_START, 1443, stage="pull"),
+    ]
+
+
+@pytest.mark.parametrize("form", ["table", "wide", "json", "jsonl", "yaml", "html"])
+def test_a_failure_that_a_service_continued_after_is_told_in_every_form(tmp_path: Path, form: str) -> None:
+    write_lines(tmp_path / "job.json", *retried())
+    answer = analyze(tmp_path, "--output", form)
+    assert answer.status == 0
+    assert "nothing is wrong" not in answer.out
+    told = " ".join(re.sub("<[^>]*>", " ", answer.out).split())
+    assert "continued after stage pull failed twice: Error: manifest unknown" in told
+    assert "Trying to pull" in told
+
+
+def test_what_failed_before_a_hang_stands_below_the_verdict(tmp_path: Path) -> None:
+    failed: dict[str, Any] = {"result": Result.FAILURE, "error_message": "lookup api: no such host"}
+    write_lines(
+        tmp_path / "job.json",
+        entry(),
+        entry(Phase.STAGE_START, 1, stage="resolve-api-url"),
+        entry(Phase.STAGE_END, 2, stage="resolve-api-url", **failed),
+        entry(Phase.STAGE_START, 3, stage="wait"),
+        entry(Phase.STAGE_START, 4000, stage="beside"),
+    )
+    answer = analyze(tmp_path)
+    assert first_line(answer).startswith("▲ stuck: job in stage wait")
+    assert "handled  job continued after stage resolve-api-url failed once" in answer.out
+    assert "message  │ lookup api: no such host" in answer.out
+    (handled,) = json.loads(analyze(tmp_path, "--output", "json").out)["handled"]
+    assert (handled["service"], handled["stage"], handled["count"]) == ("job", "resolve-api-url", 1)
+    assert handled["facts"]["message"] == "lookup api: no such host"
+
+
+def test_a_success_after_a_failure_that_was_not_made_good_says_so(tmp_path: Path) -> None:
+    failed: dict[str, Any] = {"result": Result.FAILURE, "error_message": "curl: (6) Could not resolve host"}
+    write_lines(
+        tmp_path / "job.json",
+        entry(),
+        entry(Phase.STAGE_START, 1, stage="check-url"),
+        entry(Phase.STAGE_END, 2, stage="check-url", **failed),
+        entry(Phase.SERVICE_END, 3),
+    )
+    answer = analyze(tmp_path)
+    assert answer.status == 0
+    assert answer.out.startswith("✓ succeeded: job continued after stage check-url failed once: curl: (6)")
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[]\n", b"{}\n", bytes(4096)], ids=["empty", "array", "object", "nul"]
+)
+def test_a_record_of_which_nothing_can_be_read_is_a_finding(tmp_path: Path, content: bytes) -> None:
+    write_lines(tmp_path / "crio.json", *succeeded())
+    (tmp_path / "bootkube.json").write_bytes(content)
+    for options in ([], ["--boot", "0"]):
+        answer = analyze(tmp_path, *options)
+        assert answer.status == 3
+        assert answer.out.startswith("▲ unknown: the record of bootkube is ")
+    found = json.loads(analyze(tmp_path, "--output", "json").out)
+    assert found["verdict"] == "unknown"
+    assert [(one["service"], one["unreadable"]) for one in found["damaged"]] == [("bootkube", True)]
+    assert analyze(tmp_path, "crio").status == 0
+
+
+def test_a_host_that_is_at_work_says_which_record_cannot_be_read(tmp_path: Path) -> None:
+    write_lines(tmp_path / "crio.json", entry(), entry(Phase.STAGE_START, 1, stage="wait"))
+    (tmp_path / "bootkube.json").write_bytes(b"[]")
+    answer = analyze(tmp_path)
+    assert answer.status == 3
+    assert "the record of bootkube is empty: nothing is known of it" in " ".join(first_lines(answer).split())
+
+
+def first_lines(answer: Answer) -> str:
+    """The verdict, on however many lines it stands."""
+    return answer.out.partition("\n1 boot")[0]
+
+
+def test_a_record_without_times_has_its_verdict(tmp_path: Path) -> None:
+    untimed = [
+        {name: value for name, value in one.to_json().items() if name not in {"timestamp", "uptime"}}
+        for one in failed_run("cvo-bootstrap", **NO_IMAGE)
+    ]
+    (tmp_path / "bootkube.json").write_text(json.dumps(untimed))
+    write_lines(tmp_path / "crio.json", *succeeded())
+    answer = analyze(tmp_path)
+    assert (answer.status, answer.err) == (1, "")
+    assert first_line(answer).startswith(
+        "✗ failed: bootkube in stage cvo-bootstrap: the registry has no image"
+    )
+    assert "run      bootkube, exit 125, time unknown" in answer.out
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        "show",
+        "show -o wide",
+        "timeline",
+        "timeline -o html",
+        "export --to otlp",
+        "export --to chrome-trace",
+        "show --relative",
+        "analyze -o html",
+        "analyze -o yaml",
+    ],
+)
+def test_no_verb_minds_entries_without_times(tmp_path: Path, verb: str) -> None:
+    pieces = [replace(one, timestamp=None) for one in failed_run("pull")]
+    write_lines(tmp_path / "job.json", *pieces)
+    write_lines(tmp_path / "crio.json", *succeeded())
+    name, *options = verb.split()
+    answer = service_record(name, "--from", tmp_path, *options)
+    assert answer.status in {0, 1}
+    assert answer.err == ""
+    assert "job" in answer.out

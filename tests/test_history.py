@@ -10,7 +10,7 @@ from service_record.history import build_history
 from service_record.history.build import with_running
 from service_record.history.facts import Location
 from service_record.history.liveness import Liveness, boots_in_order
-from service_record.history.outcome import Outcome, Run
+from service_record.history.outcome import Outcome, Run, nested
 from tests.builders import BOOT_ID, PID, entry, failed_run, upstream_entry
 
 FAILURE = {"result": Result.FAILURE}
@@ -567,3 +567,61 @@ def test_a_service_that_recorded_only_its_pre_command_runs_while_systemd_says_so
     invocation = recorded.services[0].runs[0].invocation_id
     (only,) = with_running(recorded, [seen_running(invocation_id=invocation)]).services[0].runs
     assert (only.outcome, only.pid, len(only.commands)) == (Outcome.RUNNING, 77, 1)
+
+
+def test_entries_without_times_are_read_in_their_order() -> None:
+    record = [replace(one, timestamp=None, uptime=None) for one in failed_run("pull", error_message="no")]
+    (run,) = build_history([("job", record)]).services[0].runs
+    assert (run.outcome, run.in_stage, run.facts.message) == (Outcome.FAILURE, "pull", "no")
+    assert (run.first_entry, run.last_entry, run.started, run.ended, run.duration) == (None,) * 5
+    assert not run.has_no_start
+
+
+def test_a_run_has_the_times_that_its_entries_have() -> None:
+    first, *middle, last = failed_run("pull")
+    record = [replace(first, timestamp=None), *middle, replace(last, timestamp=None, uptime=None)]
+    (run,) = build_history([("job", record)]).services[0].runs
+    assert (run.started, run.ended, run.duration) == (None, None, None)
+    assert (run.first_entry, run.last_entry) == (middle[0].time, middle[-1].time)
+
+
+def parallel(phase: str, at: float, stage: str, parent: str | None = None) -> Entry:
+    """An entry of a stage whose name is its id, too."""
+    return entry(phase, at, stage=stage, stage_id=stage, parent=parent)
+
+
+PARALLEL = [
+    entry(),
+    parallel(Phase.STAGE_START, 1, "a"),
+    parallel(Phase.STAGE_START, 2, "b"),
+    parallel(Phase.STAGE_START, 3, "a1", "a"),
+    parallel(Phase.STAGE_END, 4, "b"),
+    parallel(Phase.STAGE_END, 5, "a1", "a"),
+    parallel(Phase.STAGE_END, 6, "a"),
+    entry(Phase.SERVICE_END, 7),
+]
+
+
+def test_stages_that_name_the_one_they_are_in_are_nested_as_they_say() -> None:
+    (run,) = build_history([("job", PARALLEL)]).services[0].runs
+    assert [(stage.name, stage.depth) for stage in run.stages] == [("a", 0), ("b", 0), ("a1", 1)]
+    assert [stage.name for stage in nested(run.stages)] == ["a", "a1", "b"]
+
+
+def test_executions_of_one_name_at_the_same_time_are_told_apart_by_their_ids() -> None:
+    def of(phase: str, at: float, stage_id: str, **fields: object) -> Entry:
+        return entry(phase, at, stage="pull", stage_id=stage_id, **fields)
+
+    record = [
+        entry(),
+        of(Phase.STAGE_START, 1, "1"),
+        of(Phase.STAGE_START, 2, "2"),
+        of(Phase.STAGE_END, 3, "1", result=Result.FAILURE),
+        of(Phase.STAGE_END, 7, "2"),
+        entry(Phase.SERVICE_END, 8),
+    ]
+    (run,) = build_history([("job", record)]).services[0].runs
+    assert [(stage.outcome, stage.duration) for stage in run.stages] == [
+        (Outcome.FAILURE, 2),
+        (Outcome.SUCCESS, 5),
+    ]

@@ -104,7 +104,7 @@ DAMAGES = {
     "nul-bytes-in-front": (b"\0\0" + LINES[0], [Malformed(1, "\0\0", "2 NUL bytes")], FOUR[:1]),
     "bytes-not-utf-8": (LINES[0] + b"\xff\xe9\n", [Malformed(2, "\\xff\\xe9", "not an entry")], FOUR[:1]),
     "a-number": (LINES[0] + b"123\n", [Malformed(2, "123", "not an object: 123")], FOUR[:1]),
-    "an-object": (LINES[0] + b'{"a":1}\n', [Malformed(2, '{"a":1}', "timestamp: missing")], FOUR[:1]),
+    "an-object": (LINES[0] + b'{"a":1}\n', [Malformed(2, '{"a":1}', "phase: missing")], FOUR[:1]),
     "an-unknown-phase": (
         LINES[0] + b'{"timestamp":"2026-11-21T01:05:10Z","phase":"x"}\n' + LINES[1],
         [Malformed(2, '{"timestamp":"2026-11-21T01:05:10Z","phase":"x"}', 'phase: unknown word "x"')],

@@ -18,7 +18,7 @@ import yaml
 from service_record import systemd
 from service_record.cli.moments import parse_moment
 from service_record.cli.terminal import has_color
-from service_record.entry import Phase
+from service_record.entry import Phase, Result
 from tests.archives import SERVICES, header, record, tar
 from tests.builders import START, array, entry, failed_run, upstream_entry, write_array, write_lines
 from tests.command_line import PROGRAM, environment, service_record
@@ -328,3 +328,19 @@ def test_a_moment_can_be_typed_in_many_ways(text: str, expected: datetime) -> No
 def test_what_is_no_moment_is_refused(text: str) -> None:
     with pytest.raises((ValueError, OverflowError)):
         parse_moment(text, NOW)
+
+
+def test_failures_that_a_service_continued_after_are_counted_by_their_stage(tmp_path: Path) -> None:
+    failed = {"result": Result.FAILURE, "error_message": "no route to host"}
+    write_lines(
+        tmp_path / "job.json",
+        entry(),
+        entry(Phase.STAGE_START, 1, stage="resolve"),
+        entry(Phase.STAGE_END, 2, stage="resolve", **failed),
+        entry(Phase.STAGE_START, 3, stage="pull"),
+        entry(Phase.STAGE_END, 4, stage="pull", **failed),
+        entry(Phase.STAGE_START, 5, stage="wait"),
+    )
+    told = " ".join(service_record("show", "--from", tmp_path, COLUMNS="200").out.split())
+    assert "continued after stage resolve failed once, stage pull failed once" in told
+    assert "handled stage pull failed once message │ no route to host" in told

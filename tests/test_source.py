@@ -10,13 +10,14 @@ import subprocess
 import tarfile
 from collections.abc import Callable
 from datetime import UTC, datetime
+from io import BytesIO
 from pathlib import Path
 
 import pytest
 
 from service_record import systemd
 from service_record.bundle import LeftOut, looked_into, pack
-from service_record.entry import Entry, Phase
+from service_record.entry import Entry, Malformed, Phase
 from service_record.plain import pieces_of
 from service_record.source import Source, SourceError, is_alive, liveness_for, open_source
 from tests.archives import SERVICES, WRITTEN, header, record, tar
@@ -313,3 +314,20 @@ def test_records_of_this_host_beside_those_of_another_are_not_certainly_its_own(
     monkeypatch.setenv("SERVICE_RECORDS_DIR", str(home))
     assert liveness_for(open_source([str(home)])).is_at_home
     assert not liveness_for(open_source([str(home), str(other)])).is_at_home
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "compressed"])
+def test_an_empty_archive_is_no_record(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    content = BytesIO()
+    tarfile.open(fileobj=content, mode="w").close()
+    archive = tmp_path / "bundle.tar"
+    archive.write_bytes(pack(content.getvalue()))
+    with pytest.raises(SourceError, match="an empty archive"):
+        list(open_source([str(archive)]).records)
+
+
+def test_a_record_of_nothing_but_nuls_stays_one(tmp_path: Path) -> None:
+    record = tmp_path / "bootkube.json"
+    record.write_bytes(bytes(10240))
+    ((service, pieces),) = open_source([str(record)]).records
+    assert (service, [type(piece) for piece in pieces]) == ("bootkube", [Malformed])

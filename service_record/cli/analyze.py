@@ -10,7 +10,7 @@ from typing import Final
 
 import click
 
-from service_record.cli import FAILED, TIMED_OUT, told
+from service_record.cli import FAILED, TIMED_OUT, UNREADABLE, told
 from service_record.cli.durations import Duration
 from service_record.cli.judging import Judging, judging
 from service_record.cli.opening import Unreadable, history_of, opened
@@ -93,6 +93,8 @@ def command(
         raise click.exceptions.Exit(TIMED_OUT)
     if seen.diagnosis.verdict.is_bad:
         raise click.exceptions.Exit(FAILED)
+    if seen.diagnosis.unreadable:
+        raise click.exceptions.Exit(UNREADABLE)
 
 
 @dataclass(frozen=True, slots=True)

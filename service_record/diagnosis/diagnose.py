@@ -1,6 +1,6 @@
 """The diagnosis of a host: each service judged, the boots together, and the root cause picked. Pure."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import TypeAlias, TypedDict
@@ -23,8 +23,9 @@ from service_record.diagnosis.loops import boot_loop, distinct_messages
 from service_record.diagnosis.now import Now, boot_times, latest_entry
 from service_record.diagnosis.services import Circumstances, judge
 from service_record.diagnosis.slow import slow
-from service_record.history import History
-from service_record.history.outcome import Outcome
+from service_record.history import History, ServiceHistory
+from service_record.history.handled import Handled, handled_failure
+from service_record.history.outcome import Outcome, order
 
 Explain: TypeAlias = Callable[[Evidence], KnownCause | None]
 
@@ -52,17 +53,19 @@ def diagnose(
     troubles = [replace(found, ahead=ahead[found.service]) for found in judged if isinstance(found, Trouble)]
     troubles, past = _of_now(_with_boot_loop(troubles, history), running, around)
     baseline = around.budgets.baseline
+    damaged = tuple(_damaged(history))
     return Diagnosis(
         **_ordered(
             _explained(troubles, explain),
             boot_times(history) if len(troubles) > 1 else {},
-            without=Verdict.RUNNING if running else Verdict.STOPPED if stopped else Verdict.SUCCEEDED,
+            without=_verdict_without_trouble(running, stopped, damaged),
         ),
         running=running,
         stopped=stopped,
+        handled=tuple(_handled(services, judged)),
         recovered=(*(found for found in judged if isinstance(found, Recovered)), *map(_open, past)),
         slow=slow(services, baseline, around.now) if baseline else (),
-        damaged=tuple(_damaged(history)),
+        damaged=damaged,
         clock=clock_findings(history),
     )
 
@@ -132,6 +135,16 @@ def _of_now(
     return counting, past
 
 
+def _handled(services: Iterable[ServiceHistory], judged: Iterable[object]) -> Iterator[Handled]:
+    """Yield the failures that the latest runs continued after; not of runs that failed or loop."""
+    for service, found in zip(services, judged, strict=True):
+        is_loop = isinstance(found, Trouble) and found.kind is Verdict.LOOPING
+        run = service.runs[-1]
+        handled = None if is_loop or run.outcome.is_bad else handled_failure(run)
+        if handled is not None:
+            yield handled
+
+
 def _open(trouble: Trouble) -> Recovered:
     return Recovered(service=trouble.service, count=trouble.count, last=trouble.run, is_open=True)
 
@@ -160,7 +173,7 @@ def _began(trouble: Trouble, boots: Mapping[str | None, float]) -> float:
     """When a trouble began, by the uptime of its boot, which no step of the clock touches."""
     boot = boots.get(trouble.run.boot_id)
     if boot is None or trouble.since_uptime is None:
-        return trouble.since.timestamp()
+        return order(trouble.since)
     return boot + trouble.since_uptime
 
 
@@ -183,10 +196,20 @@ def _follows(trouble: Trouble, root: Trouble) -> bool:
     return root.cause is not None and root.cause.name == trouble.cause.name
 
 
+def _verdict_without_trouble(
+    running: Sequence[Running], stopped: Sequence[Stopped], damaged: Iterable[Damaged]
+) -> Verdict:
+    if running:
+        return Verdict.RUNNING
+    if any(one.has_no_run for one in damaged):
+        return Verdict.UNKNOWN
+    return Verdict.STOPPED if stopped else Verdict.SUCCEEDED
+
+
 def _damaged(history: History) -> Iterator[Damaged]:
     for service in history.services:
         lost = sum(run.dropped for run in service.runs.heads)
-        is_empty = not service.runs and not service.malformed
+        is_empty = service.has_no_run and not service.malformed
         if service.malformed or lost or is_empty or service.is_unfinished:
             yield Damaged(
                 service=service.name,
@@ -194,5 +217,6 @@ def _damaged(history: History) -> Iterator[Damaged]:
                 line=service.malformed[0].line if service.malformed else None,
                 lost=lost,
                 is_empty=is_empty,
+                has_no_run=service.has_no_run,
                 is_unfinished=service.is_unfinished,
             )

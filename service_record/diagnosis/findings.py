@@ -8,11 +8,15 @@ from service_record.diagnosis.budget import Budget
 from service_record.diagnosis.evidence import KnownCause
 from service_record.history.clock import ClockStep
 from service_record.history.facts import Facts
+from service_record.history.handled import Handled
 from service_record.history.outcome import Run
 
 
 class Verdict(StrEnum):
-    """What a host came to; the first four are bad."""
+    """What a host came to; the first four are bad.
+
+    It is unknown when nothing else is wrong, and of a service nothing can be read.
+    """
 
     FAILED = "failed"
     LOOPING = "looping"
@@ -20,11 +24,12 @@ class Verdict(StrEnum):
     INTERRUPTED = "interrupted"
     RUNNING = "running"
     STOPPED = "stopped"
+    UNKNOWN = "unknown"
     SUCCEEDED = "succeeded"
 
     @property
     def is_bad(self) -> bool:
-        return self not in {Verdict.RUNNING, Verdict.STOPPED, Verdict.SUCCEEDED}
+        return self not in {Verdict.RUNNING, Verdict.STOPPED, Verdict.UNKNOWN, Verdict.SUCCEEDED}
 
 
 class LoopOf(StrEnum):
@@ -71,7 +76,7 @@ class Trouble:
     facts: Facts
     """What is known of the failure: those of the run, or of the stage that loops."""
     stage: str | None
-    since: datetime
+    since: datetime | None
     """When this began: the first of the failures that are alike, or the start of what is stuck."""
     ahead: timedelta = timedelta()
     """How far the times of its record are ahead of true ones, of which `since` is one."""
@@ -88,14 +93,14 @@ class Trouble:
     cause: KnownCause | None = None
 
     @property
-    def recorded_since(self) -> datetime:
+    def recorded_since(self) -> datetime | None:
         """`since` by the clock of the record, as the times of `run` are."""
-        return self.since + self.ahead
+        return None if self.since is None else self.since + self.ahead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """A service that runs, and nothing is wrong so far."""
+    """A service that runs, neither stuck nor in a loop."""
 
     run: Run
     stage: str | None
@@ -154,6 +159,8 @@ class Damaged:
     """Entries that its recorder could not write."""
     is_empty: bool
     """True when it has no entry at all."""
+    has_no_run: bool = False
+    """True when nothing can be read of what the service did."""
     is_unfinished: bool = False
     """True when a write of upstream's shim beside it did not end."""
 
@@ -200,7 +207,14 @@ class Diagnosis:
     """What has a cause of its own."""
     running: tuple[Running, ...] = ()
     stopped: tuple[Stopped, ...] = ()
+    handled: tuple[Handled, ...] = ()
+    """The failures of stages that runs continued after, of the latest run of each service."""
     recovered: tuple[Recovered, ...] = ()
     slow: tuple[Slow, ...] = ()
     damaged: tuple[Damaged, ...] = ()
     clock: tuple[ClockFinding, ...] = ()
+
+    @property
+    def unreadable(self) -> tuple[Damaged, ...]:
+        """The records of which nothing can be read."""
+        return tuple(damaged for damaged in self.damaged if damaged.has_no_run)

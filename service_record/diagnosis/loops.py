@@ -7,7 +7,7 @@ from typing import Final
 
 from service_record.diagnosis.signature import signature
 from service_record.history import History
-from service_record.history.outcome import Outcome, Run, Stage
+from service_record.history.outcome import Outcome, Run, Stage, order
 
 LEAST: Final = 3
 """How often the same has to happen to be a loop."""
@@ -104,7 +104,7 @@ class _Boot:
         is_end = run.outcome is Outcome.FAILURE or (
             run.outcome is Outcome.INTERRUPTED and run.in_stage is not None and not run.is_stop_or_kill
         )
-        if is_end and (self.bad is None or run.last_entry >= self.bad.last_entry):
+        if is_end and (self.bad is None or order(run.last_entry) >= order(self.bad.last_entry)):
             self.bad = run
 
 

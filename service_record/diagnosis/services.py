@@ -130,8 +130,7 @@ def _stage_loop(service: ServiceHistory, run: Run, around: Circumstances) -> Tro
     if len(failed) < LEAST:
         return None
     lasted = around.now.since(failed[-1], run, service)
-    since = failed[-1].ended or failed[-1].started
-    if lasted is None or lasted < LEAST_STAGE_SECONDS or since is None:
+    if lasted is None or lasted < LEAST_STAGE_SECONDS:
         return None
     return Trouble(
         kind=Verdict.LOOPING,
@@ -139,7 +138,7 @@ def _stage_loop(service: ServiceHistory, run: Run, around: Circumstances) -> Tro
         run=run,
         facts=failed[0].facts,
         stage=failed[0].name,
-        since=true_time(since, service),
+        since=true_time(failed[-1].ended or failed[-1].started, service),
         since_uptime=failed[-1].uptime,
         loop=Loop(
             of=LoopOf.STAGE,
@@ -154,7 +153,7 @@ def _stuck(service: ServiceHistory, run: Run, around: Circumstances) -> Trouble 
     """The innermost stage, command or else the run itself that runs longer than its budget."""
     for span, what, name, budget in _budgeted(service, run, around.budgets):
         seconds = around.now.since(span, run, service)
-        if seconds is None or seconds <= budget.seconds or span.started is None:
+        if seconds is None or seconds <= budget.seconds:
             continue
         is_least = around.now.is_latest_entry
         return Trouble(

@@ -13,6 +13,7 @@ from service_record.display.phrases import name
 from service_record.display.sentences import (
     budget_sentence,
     clock_sentence,
+    continued_sentence,
     damaged_sentence,
     recovered_sentence,
     running_sentence,
@@ -25,12 +26,14 @@ from service_record.display.stages import stage_lines
 from service_record.display.summary import summary
 from service_record.display.text import count, cut, cut_within, moment, visible, wrap
 from service_record.history import History
+from service_record.history.handled import Handled
 
 _INDENT: Final = 2
 _TEXT_WIDTH: Final = 100
 _MAX_ROWS: Final = 3
 """How many rows the verdict may take: what a service said last can be very long."""
 _MAX_LISTED: Final = 6
+_MAX_HANDLED: Final = 3
 _LOOKS: Final = {
     Verdict.FAILED: ("failure", Ink.BAD),
     Verdict.LOOPING: ("failure", Ink.BAD),
@@ -38,6 +41,7 @@ _LOOKS: Final = {
     Verdict.INTERRUPTED: ("interrupted", Ink.WORRYING),
     Verdict.RUNNING: ("running", Ink.BUSY),
     Verdict.STOPPED: ("stopped", Ink.CALM),
+    Verdict.UNKNOWN: ("interrupted", Ink.WORRYING),
     Verdict.SUCCEEDED: ("success", Ink.GOOD),
 }
 
@@ -51,6 +55,9 @@ def analysis(
     if diagnosis.root is not None:
         yield BLANK
         yield from _in_full(diagnosis.root, view, whole=whole)
+    if diagnosis.handled:
+        yield BLANK
+        yield from _handled(diagnosis.handled, view, whole=whole)
     listed = list(_lists(diagnosis, view, None if whole else _MAX_LISTED))
     if listed:
         yield BLANK
@@ -90,6 +97,19 @@ def _in_full(trouble: Trouble, view: View, *, whole: bool) -> Iterator[Line]:
     yield from details(trouble.facts, view, _INDENT, whole=whole)
     yield from stage_lines(run.stages, view, _INDENT)
     yield from _commands(next_commands(trouble))
+
+
+def _handled(failures: Sequence[Handled], view: View, *, whole: bool) -> Iterator[Line]:
+    """The failures that services continued after, each with what was recorded of it."""
+    limit = None if whole else _MAX_HANDLED
+    for handled in failures[:limit]:
+        at = handled.stage.ended or handled.stage.started
+        text = f"{continued_sentence(handled)}, {moment(at, view.clock, view.now)}"
+        yield from _listed("handled", [text], view)
+        yield from details(handled.stage.facts, view, _INDENT, whole=whole)
+    rest = len(failures[limit:]) if limit is not None else 0
+    if rest:
+        yield from _listed("", [f"and {count(rest, 'service')} more, shown by --output wide"], view)
 
 
 def _commands(commands: Iterable[str]) -> Iterator[Line]:

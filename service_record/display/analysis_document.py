@@ -22,8 +22,9 @@ from service_record.diagnosis.findings import (
     UnsetClock,
 )
 from service_record.display.document import Document, facts_document
-from service_record.display.sentences import trouble_sentence, verdict_sentence
+from service_record.display.sentences import handled_sentence, trouble_sentence, verdict_sentence
 from service_record.display.text import utc
+from service_record.history.handled import Handled
 from service_record.history.outcome import Run
 
 _SCHEMA_VERSION: Final = 1
@@ -37,6 +38,7 @@ def analysis_document(diagnosis: Diagnosis, source: str) -> Document:
         "others": [_trouble(trouble) for trouble in diagnosis.others],
         "running": [_running(running) for running in diagnosis.running],
         "stopped": [_stopped(stopped) for stopped in diagnosis.stopped],
+        "handled": [_handled(handled) for handled in diagnosis.handled],
         "recovered": [_recovered(recovered) for recovered in diagnosis.recovered],
         "slow": [_slow(slow) for slow in diagnosis.slow],
         "clock": [_clock(finding) for finding in diagnosis.clock],
@@ -53,6 +55,7 @@ def analysis_lines(diagnosis: Diagnosis, source: str) -> Iterator[Document]:
     yield from ({"finding": "other", **_trouble(trouble)} for trouble in diagnosis.others)
     yield from ({"finding": "running", **_running(running)} for running in diagnosis.running)
     yield from ({"finding": "stopped", **_stopped(stopped)} for stopped in diagnosis.stopped)
+    yield from ({"finding": "handled", **_handled(handled)} for handled in diagnosis.handled)
     yield from ({"finding": "recovered", **_recovered(recovered)} for recovered in diagnosis.recovered)
     yield from ({"finding": "slow", **_slow(slow)} for slow in diagnosis.slow)
     yield from ({"finding": "clock", **_clock(finding)} for finding in diagnosis.clock)
@@ -75,7 +78,7 @@ def _trouble(trouble: Trouble) -> Document:
         "service": trouble.service,
         **_known(stage=trouble.stage, command=trouble.run.in_command),
         "says": trouble_sentence(trouble),
-        "since": utc(trouble.recorded_since),
+        **_known(since=trouble.recorded_since and utc(trouble.recorded_since)),
         "count": trouble.count,
         **_known(running=trouble.is_running or None, rebooted=trouble.is_rebooted or None),
         **_known(
@@ -118,7 +121,7 @@ def _run(run: Run) -> Document:
             ended=run.ended and utc(run.ended),
             duration=run.duration,
         ),
-        "lastEntry": utc(run.last_entry),
+        **_known(lastEntry=run.last_entry and utc(run.last_entry)),
         **_known(bootId=run.boot_id, invocationId=run.invocation_id, pid=run.pid),
     }
 
@@ -161,6 +164,21 @@ def _before(run: Run | None) -> Document:
     return _known(before=run and {**_run(run), **facts_document(run.facts)})
 
 
+def _handled(handled: Handled) -> Document:
+    stage = handled.stage
+    return {
+        "service": handled.run.service,
+        "stage": stage.name,
+        **_known(command=handled.command and handled.command.name),
+        "says": handled_sentence(handled),
+        "count": handled.count,
+        "stages": handled.stages,
+        **_known(started=stage.started and utc(stage.started), ended=stage.ended and utc(stage.ended)),
+        "run": _run(handled.run),
+        **facts_document(stage.facts),
+    }
+
+
 def _recovered(recovered: Recovered) -> Document:
     return {
         "service": recovered.service,
@@ -185,7 +203,7 @@ def _damaged(damaged: Damaged) -> Document:
         "service": damaged.service,
         "pieces": damaged.pieces,
         **_known(line=damaged.line, lost=damaged.lost or None, empty=damaged.is_empty or None),
-        **_known(unfinished=damaged.is_unfinished or None),
+        **_known(unreadable=damaged.has_no_run or None, unfinished=damaged.is_unfinished or None),
     }
 
 

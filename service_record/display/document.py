@@ -52,8 +52,8 @@ def _run(run: Run) -> Document:
     return {
         "attempt": run.attempt,
         **_span(run),
-        "firstEntry": utc(run.first_entry),
-        "lastEntry": utc(run.last_entry),
+        **_known(firstEntry=run.first_entry and utc(run.first_entry)),
+        **_known(lastEntry=run.last_entry and utc(run.last_entry)),
         **_known(inStage=run.in_stage, inCommand=run.in_command, bootId=run.boot_id),
         **_known(invocationId=run.invocation_id, pid=run.pid, recorder=run.recorder),
         **_known(dropped=run.dropped or None),
@@ -76,7 +76,14 @@ def _command(command: Command) -> Document:
 
 def _stages(stages: Iterable[Stage]) -> list[Document]:
     return [
-        {"name": stage.name, "depth": stage.depth, **_span(stage), **_facts(stage.facts)} for stage in stages
+        {
+            "name": stage.name,
+            "depth": stage.depth,
+            **_known(id=stage.id, parent=stage.parent),
+            **_span(stage),
+            **_facts(stage.facts),
+        }
+        for stage in stages
     ]
 
 

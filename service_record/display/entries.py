@@ -39,7 +39,7 @@ class Ticker:
             told = f"line {piece.line}: {visible(piece.reason)}: {visible(piece.text)}"
             yield self._line(_NO_TIME, service, (self._view.glyphs.damaged, Ink.WORRYING), told)
             return
-        day, time = self._day_and_time(piece.time)
+        day, time = (self._day, _NO_TIME) if piece.time is None else self._day_and_time(piece.time)
         if day != self._day:
             self._day = day
             yield ((day, Ink.FAINT),)

@@ -20,10 +20,11 @@ from service_record.diagnosis.findings import (
     UnsetClock,
     Verdict,
 )
-from service_record.display.phrases import ending, headline, lasted, name, place, whereabouts
-from service_record.display.text import Clock, count, duration, moment, utc, visible, zone
+from service_record.display.phrases import ending, headline, kind, lasted, name, place, whereabouts
+from service_record.display.text import Clock, count, duration, moment, times, utc, visible, zone
 from service_record.history.facts import Facts
-from service_record.history.outcome import Outcome, Run
+from service_record.history.handled import Handled
+from service_record.history.outcome import Outcome, Run, Span, order
 
 _BASES: Final = {Basis.FILE: "from the budget file", Basis.DEFAULT: "the default"}
 
@@ -37,17 +38,37 @@ def verdict_sentence(diagnosis: Diagnosis) -> str:
     first = max(diagnosis.running, key=lambda running: running.seconds or 0)
     rest = len(diagnosis.running) - 1
     more = f", and {rest} more" if rest else ""
-    return f"running: {running_sentence(first)}{more}; nothing is wrong so far"
+    return f"running: {running_sentence(first)}{more}; {_so_far(diagnosis, first.run)}"
+
+
+def _so_far(diagnosis: Diagnosis, run: Run) -> str:
+    """The failure that this run continued after, else that of another run."""
+    own = next((handled for handled in diagnosis.handled if handled.run is run), None)
+    if own is None:
+        return _without_trouble(diagnosis, "nothing is wrong so far")
+    return f"{_continued(own)}{_because(own.stage)}"
+
+
+def _without_trouble(diagnosis: Diagnosis, nothing: str) -> str:
+    """What is to be said of a host without trouble; `nothing` is that there is nothing to say."""
+    unreadable = diagnosis.unreadable
+    if unreadable:
+        rest = len(unreadable) - 1
+        more = f", nor of {count(rest, 'other service')}" if rest else ""
+        why = "is empty" if unreadable[0].is_empty else "is damaged throughout"
+        return f"the record of {name(unreadable[0].service)} {why}: nothing is known of it{more}"
+    return next(map(handled_sentence, diagnosis.handled), nothing)
 
 
 def _calm_sentence(diagnosis: Diagnosis) -> str:
-    """What the host came to where nothing is wrong, and nothing runs."""
-    if not diagnosis.stopped:
-        return "succeeded: nothing is wrong"
-    last = max(diagnosis.stopped, key=lambda stopped: stopped.run.last_entry)
+    """Say what the host came to where it has no trouble, and nothing runs."""
+    rest_of_it = _without_trouble(diagnosis, "nothing is wrong")
+    if diagnosis.verdict is not Verdict.STOPPED:
+        return f"{diagnosis.verdict}: {rest_of_it}"
+    last = max(diagnosis.stopped, key=lambda stopped: order(stopped.run.last_entry))
     rest = len(diagnosis.stopped) - 1
     more = f", and {rest} more" if rest else ""
-    return f"stopped: {stopped_sentence(last)}{more}; nothing is wrong"
+    return f"stopped: {stopped_sentence(last)}{more}; {rest_of_it}"
 
 
 def _extent(trouble: Trouble) -> str:
@@ -109,9 +130,13 @@ def budget_sentence(budget: Budget) -> str:
 
 def trouble_sentence(trouble: Trouble) -> str:
     """A trouble in one sentence: `stuck: approve-csr in stage wait: ... (for 12m 3s)`."""
-    told = f"{trouble.kind}: {name(trouble.service)}{_whereabouts(trouble)}: {why(trouble)}"
+    return f"{trouble.kind}: {name(trouble.service)}{_whereabouts(trouble)}: {why_sentence(trouble)}"
+
+
+def why_sentence(trouble: Trouble) -> str:
+    """The end of that sentence, for where the rest is said already: `the disk is full (6 attempts)`."""
     extent = _extent(trouble)
-    return f"{told} ({extent})" if extent else told
+    return f"{why(trouble)} ({extent})" if extent else why(trouble)
 
 
 def running_sentence(running: Running) -> str:
@@ -137,8 +162,27 @@ def _notes(run: Run, before: Run | None) -> str:
     return f" ({'; '.join(notes)})" if notes else ""
 
 
-def _because(run: Run) -> str:
-    told = telling_line(run.facts.message)
+def handled_sentence(handled: Handled) -> str:
+    """`bootkube continued after stage pull failed twice: manifest unknown`."""
+    return f"{continued_sentence(handled)}{_because(handled.stage)}"
+
+
+def continued_sentence(handled: Handled) -> str:
+    """The same without what was said."""
+    return f"{name(handled.run.service)} {_continued(handled)}"
+
+
+def _continued(handled: Handled) -> str:
+    stage = f"stage {name(handled.stage.name)}"
+    if handled.command is not None:
+        stage += f" of {kind(handled.command)} {name(handled.command.name)}"
+    others = handled.stages - 1
+    more = f" (and {count(others, 'other stage')} failed)" if others else ""
+    return f"continued after {stage} failed {times(handled.count)}{more}"
+
+
+def _because(span: Span) -> str:
+    told = telling_line(span.facts.message)
     return f": {visible(told)}" if told else ""
 
 

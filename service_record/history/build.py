@@ -27,6 +27,8 @@ class ServiceHistory:
     malformed: tuple[Malformed, ...] = ()
     utc_offset: timedelta | None = None
     """How far from UTC its times seem to be, although labelled so; None where nothing speaks against them."""
+    has_no_run: bool = False
+    """True when its record has no entry of any run: it is empty, or damaged throughout."""
     is_unfinished: bool = False
     """True when the file that was to replace the record lies beside it, from a write that did not end."""
     has_damaged_copy: bool = False
@@ -111,7 +113,8 @@ def _latest_boot(boots: tuple[str, ...], liveness: Liveness) -> str | None:
 
 
 def _service(name: str, pairing: Pairing, presence: Presence) -> ServiceHistory:
-    runs = (
+    heads = (
         found if isinstance(found, SettledRun) else run_of(name, found, presence) for found in pairing.drain()
     )
-    return ServiceHistory(name, Runs(name, runs), tuple(pairing.malformed))
+    runs = Runs(name, heads)
+    return ServiceHistory(name, runs, tuple(pairing.malformed), has_no_run=not runs)

@@ -54,7 +54,7 @@ class Facts:
     """True when `location` is only the nearest call site known."""
     command: str | None = None
     stack: tuple[Location, ...] = ()
-    """Innermost first; its first frame is `location`."""
+    """Innermost first. `location` is among them, behind frames of libraries that it had called."""
     exit_code: int | None = None
     signal: str | None = None
     service_result: str | None = None
@@ -63,6 +63,15 @@ class Facts:
     message: str | None = None
     """What was said last, oldest line first: in the journal, and behind that by the exception."""
     is_truncated: bool = False
+
+    @property
+    def frames_around(self) -> tuple[tuple[Location, ...], tuple[Location, ...]]:
+        """The frames that `location` had called, and those that it was called from; innermost first."""
+        if self.location not in self.stack:
+            return (), self.stack
+        place = self.stack.index(self.location)
+        callers = (frame for frame in self.stack[place:] if frame != self.location)
+        return self.stack[:place], tuple(callers)
 
 
 NOTHING: Final = Facts()

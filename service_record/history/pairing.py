@@ -24,7 +24,7 @@ class Pairing:
         self.runs: list[RunSpan | SettledRun] = []
         self.malformed: list[Malformed] = []
         self.boots: dict[str, str] = {}
-        """Boot id -> timestamp of its first entry, in the order of appearance."""
+        """Boot id -> timestamp of its first entry that has one, else empty; in the order of appearance."""
         self._names = Names()
         self._current: dict[int, RunSpan] = {}
         """The open runs that no later one has superseded, by their numbers."""
@@ -39,8 +39,8 @@ class Pairing:
                 self.add(entry)
             return
         run.boot_id = self._boot_ids.setdefault(run.boot_id, run.boot_id)  # one text, and not one a run
-        if run.boot_id and run.boot_id not in self.boots:
-            self.boots[run.boot_id] = run.entries()[0].timestamp
+        if run.boot_id and not self.boots.get(run.boot_id):
+            self.boots[run.boot_id] = run.entries()[0].timestamp or ""
         if self._current or not (self.runs and isinstance(self.runs[-1], SettledRun)):
             self._supersede(run.invocation_id)
         run.attempt = self._next_attempt(run.boot_id)
@@ -48,8 +48,8 @@ class Pairing:
         self.runs.append(run)
 
     def add(self, entry: Entry) -> None:
-        if entry.boot_id and entry.boot_id not in self.boots:
-            self.boots[entry.boot_id] = entry.timestamp
+        if entry.boot_id and not self.boots.get(entry.boot_id):
+            self.boots[entry.boot_id] = entry.timestamp or ""
         self._unsettle(entry)
         match entry.phase:
             case Phase.STAGE_START:
@@ -231,8 +231,7 @@ class Pairing:
                 del self._current[number]
 
     def _touch(self, run: RunSpan, entry: Entry) -> None:
-        run.last = entry
-        run.dropped += entry.dropped
+        run.touch(entry)
         if not run.ends:
             run.superseded = False
             self._current[run.number] = run
@@ -252,4 +251,6 @@ def pair(record: Iterable[Stretch]) -> Pairing:
 
 
 def _starts_again(run: RunSpan, entry: Entry) -> bool:
-    return run.start is not None and timedelta() <= entry.time - run.start.time <= _SOURCED_AGAIN
+    before = run.start.time if run.start is not None else None
+    now = entry.time
+    return before is not None and now is not None and timedelta() <= now - before <= _SOURCED_AGAIN

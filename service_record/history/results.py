@@ -36,8 +36,8 @@ def run_of(service: str, span: RunSpan, presence: Presence) -> Run:
         duration=_duration(span.start, end),
         facts=gather_facts(_run_evidence(span, command, stage)),
         uptime=span.start.uptime if span.start else None,
-        first_entry=span.first.time,
-        last_entry=span.last.time,
+        first_entry=span.first_timed.time if span.first_timed else None,
+        last_entry=span.last_timed.time if span.last_timed else None,
         last_uptime=span.last.uptime,
         boot_id=identified.boot_id,
         invocation_id=identified.invocation_id,
@@ -47,6 +47,7 @@ def run_of(service: str, span: RunSpan, presence: Presence) -> Run:
         stages=_stages(span, own),
         in_stage=stage.name if stage else None,
         in_command=command.name if command and outcome is not Outcome.SUCCESS else None,
+        has_no_start=span.start is None,
         dropped=span.dropped,
     )
 
@@ -129,6 +130,8 @@ def _stage(span: StageSpan, around: Activity, outcome: Outcome, *, is_amended: b
     return Stage(
         name=span.name,
         depth=span.depth,
+        id=span.id,
+        parent=span.parent,
         outcome=outcome,
         started=span.start.time if span.start else None,
         ended=end.time if end else None,
@@ -195,6 +198,8 @@ def _duration(start: Entry | None, end: Entry | None) -> float | None:
         return None
     if start.uptime is not None and end.uptime is not None and start.boot_id == end.boot_id:
         seconds = end.uptime - start.uptime
-    else:
+    elif start.time is not None and end.time is not None:
         seconds = (end.time - start.time).total_seconds()
+    else:
+        return None
     return round(seconds, 3) if seconds >= 0 else None

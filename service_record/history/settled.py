@@ -73,6 +73,7 @@ class SettledRun(msgspec.Struct, gc=False):
         """Its entries as `pairing` would put them together."""
         first, *within, last = self.entries()
         span = RunSpan(first=first, last=last, start=first, attempt=self.attempt, ends=[last])
+        span.first_timed, span.last_timed = first, last
         for entry in within:
             (span.start_stage if entry.phase is Phase.STAGE_START else span.end_stage)(entry)
         return span

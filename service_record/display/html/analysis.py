@@ -19,6 +19,7 @@ from service_record.display.sentences import (
     budget_sentence,
     clock_sentence,
     damaged_sentence,
+    handled_sentence,
     recovered_sentence,
     running_sentence,
     slow_sentence,
@@ -41,6 +42,7 @@ _CLASSES: Final = {
     Verdict.INTERRUPTED: "interrupted",
     Verdict.RUNNING: "running",
     Verdict.STOPPED: "stopped",
+    Verdict.UNKNOWN: "interrupted",
     Verdict.SUCCEEDED: "success",
 }
 
@@ -69,7 +71,7 @@ def analysis_sections(
 ) -> list[Section]:
     """The parts of the page, each of which can stand on a page of others, too."""
     view = replace(view, width=_UNWRAPPED)
-    sections = [*_troubles(diagnosis, view), *_rest(diagnosis)]
+    sections = [*_troubles(diagnosis, view), *_handled(diagnosis, view), *_rest(diagnosis)]
     sections += chart_sections(history, found, {}, view)
     damaged = list(damages(history, view, whole=True))
     if damaged:
@@ -85,6 +87,21 @@ def _troubles(diagnosis: Diagnosis, view: View) -> Iterator[Section]:
         yield Section("followers", "What may follow from it", cards)
     if diagnosis.others:
         yield Section("others", "What has a cause of its own", [_card(one, view) for one in diagnosis.others])
+
+
+def _handled(diagnosis: Diagnosis, view: View) -> Iterator[Section]:
+    cards = [
+        element(
+            "article",
+            element("h3", handled_sentence(handled)),
+            element("p", f"{name(handled.run.service)}, {when(handled.run, view)}", class_="faint"),
+            facts_list(handled.stage.facts),
+            class_="card",
+        )
+        for handled in diagnosis.handled
+    ]
+    if cards:
+        yield Section("handled", "What failed before services continued", cards)
 
 
 def _rest(diagnosis: Diagnosis) -> Iterator[Section]:
