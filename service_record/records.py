@@ -1,16 +1,32 @@
 """The records of this host: a directory with one file for each service."""
 
 import os
+import re
 from collections.abc import Iterator
+from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from service_record.entry import Entry, Malformed
-from service_record.writer import SUFFIX, AnyPath, Writer, default_directory, open_regular, record_path
+from service_record.systemd import unit_of_cgroup
+from service_record.writer import (
+    DEFAULT_DIRECTORY,
+    SUFFIX,
+    AnyPath,
+    Writer,
+    default_directory,
+    open_regular,
+    record_name,
+    record_path,
+)
 
 if TYPE_CHECKING:  # reading needs what recording does without
     from service_record.plain import Stretch
 
+_DEFAULT_INBOX: Final = "/dev/shm/service-record"  # noqa: S108  # of the drop-in; root's, and sticky
+_MAX_INBOX_BYTES: Final = 16 << 20
+_PID: Final = re.compile(rb'"pid":(\d{1,9})')
 _READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 
 
@@ -26,9 +42,9 @@ class Records:
         They are those of all files, also of one that our writers would have named otherwise. Raises OSError
         when the directory cannot be read.
         """
-        if not self.directory.exists():
-            return []
-        return sorted(path.stem for path in self.directory.iterdir() if _is_record(path))
+        files = self.directory.iterdir() if self.directory.exists() else ()
+        recorded = {path.stem for path in files if _is_record(path)}
+        return sorted(recorded | {service for service, _ in self._inbox()})
 
     def path(self, service: str) -> Path:
         """The file that a service is recorded in."""
@@ -48,13 +64,35 @@ class Records:
         from service_record.layout import read_stretches  # noqa: PLC0415  # as above
         from service_record.rereading import rereadable  # noqa: PLC0415  # as above
 
+        live = [data for name, data in self._inbox() if name == service]
         path = self._file(service)
-        with os.fdopen(open_record(path), "rb") as stream:
-            yield from read_stretches(stream, source=rereadable(stream, path))
+        if path.exists() or not live:
+            with os.fdopen(open_record(path), "rb") as stream:
+                yield from read_stretches(stream, source=rereadable(stream, path))
+        for data in live:
+            yield from read_stretches(BytesIO(data))
 
     def writer(self, service: str) -> Writer:
         """What appends to the record of a service."""
         return Writer(self.path(service))
+
+    def _inbox(self) -> Iterator[tuple[str, bytes]]:
+        """Yield service and entries of each service that runs as a user and may not write its record.
+
+        The exit helper moves them to the record when the service ends. Anybody may leave files in the inbox:
+        one counts only while a process of that user, in that service's control group, is among its writers.
+        """
+        if self.directory != Path(DEFAULT_DIRECTORY):
+            return
+        inbox = Path(os.environ.get("SERVICE_RECORDS_INBOX") or _DEFAULT_INBOX)
+        with suppress(OSError):  # only root may list it
+            for path in inbox.iterdir():
+                service = path.name.removesuffix(SUFFIX).rpartition(".")[0]
+                with suppress(OSError), os.fdopen(open_regular(path, _READ | os.O_NOFOLLOW), "rb") as stream:
+                    data = stream.read(_MAX_INBOX_BYTES)
+                    owner = os.fstat(stream.fileno()).st_uid
+                    if any(_runs_as(int(pid), owner, service) for pid in set(_PID.findall(data))):
+                        yield service, data
 
     def _file(self, service: str) -> Path:
         """The file listed under just that name, else the one that a writer makes: neither is outside."""
@@ -70,6 +108,16 @@ def open_record(path: AnyPath) -> int:
 def is_record_name(name: str) -> bool:
     """Whether a file of that name in a directory of records is one of them."""
     return name.endswith(SUFFIX) and not name.startswith(".")
+
+
+def _runs_as(pid: int, user: int, service: str) -> bool:
+    """Return whether a process belongs to a user and to the systemd service that has this record."""
+    try:
+        owner = Path(f"/proc/{pid}").stat().st_uid
+        unit = unit_of_cgroup(Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return False
+    return owner == user and unit is not None and record_name(unit) == service
 
 
 def _is_record(path: Path) -> bool:

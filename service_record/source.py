@@ -164,7 +164,7 @@ def _directory(path: Path, *, is_home: bool) -> Source:
         str(path),
         tuple((service, records.stretches(service)) for service in services),
         is_home,
-        {service: file.stat().st_mtime for service, file in files.items()},
+        {service: file.stat().st_mtime for service, file in files.items() if file.exists()},
         frozenset(service for service, file in files.items() if beside(file, UNFINISHED_SUFFIX)),
         {
             service: copy.read_bytes

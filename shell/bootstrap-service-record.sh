@@ -170,6 +170,10 @@ __sr_append() { # PHASE [RESULT [ERROR_LINE MESSAGE FACTS]]; FACTS and __sr[last
   builtin mapfile -t -n 1 __sr_text </proc/uptime
   __sr_answer=${__sr[uptime]:-${__sr_text[0]%% *}}
   __sr_line+="$__sr_facts${__sr[identity]}${__sr_answer:+",\"uptime\":$__sr_answer"}${__sr[last]}}"
+  __sr_write
+}
+
+__sr_write() { # __sr_line
   if [[ -f ${__sr[path]} && ! -L ${__sr[path]} ]] || __sr_create "${__sr[path]}" &&
     if [[ ${__sr[torn]} ]]; then __sr_append_first; else builtin printf '%s\n' "$__sr_line" >>"${__sr[path]}"; fi; then
     __sr[dropped]=0 __sr[last]=''
@@ -951,6 +955,10 @@ __sr_path() {
   builtin local __sr_directory="${SERVICE_RECORDS_DIR:-/var/log/openshift}"
   [[ $__sr_directory == /* ]] || __sr_directory=$PWD/$__sr_directory
   __sr_name
+  if ((EUID)) && [[ ! -w $__sr_directory/$__sr_answer.json && ! -w $__sr_directory && -w ${SERVICE_RECORDS_INBOX-} ]]; then
+    __sr_directory=$SERVICE_RECORDS_INBOX # from there the exit helper takes it
+    __sr_answer+=.${INVOCATION_ID-}
+  fi
   __sr_answer=${__sr_directory%/}/$__sr_answer.json
 }
 
