@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from service_record.entry import Entry, Malformed
-from service_record.systemd import unit_of_cgroup
+from service_record.systemd import unit_of_process
 from service_record.writer import (
     DEFAULT_DIRECTORY,
     SUFFIX,
@@ -91,7 +91,8 @@ class Records:
                 with suppress(OSError), os.fdopen(open_regular(path, _READ | os.O_NOFOLLOW), "rb") as stream:
                     data = stream.read(_MAX_INBOX_BYTES)
                     owner = os.fstat(stream.fileno()).st_uid
-                    if any(_runs_as(int(pid), owner, service) for pid in set(_PID.findall(data))):
+                    units = (unit_of_process(int(pid), owner) for pid in set(_PID.findall(data)))
+                    if any(unit is not None and record_name(unit) == service for unit in units):
                         yield service, data
 
     def _file(self, service: str) -> Path:
@@ -108,16 +109,6 @@ def open_record(path: AnyPath) -> int:
 def is_record_name(name: str) -> bool:
     """Whether a file of that name in a directory of records is one of them."""
     return name.endswith(SUFFIX) and not name.startswith(".")
-
-
-def _runs_as(pid: int, user: int, service: str) -> bool:
-    """Return whether a process belongs to a user and to the systemd service that has this record."""
-    try:
-        owner = Path(f"/proc/{pid}").stat().st_uid
-        unit = unit_of_cgroup(Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8", errors="replace"))
-    except OSError:
-        return False
-    return owner == user and unit is not None and record_name(unit) == service
 
 
 def _is_record(path: Path) -> bool:

@@ -6,6 +6,7 @@ Each function answers None where nobody knows; none raises.
 import os
 import re
 import time
+from contextlib import suppress
 from typing import Final
 
 _ID: Final = re.compile("[0-9a-f]{32}")
@@ -13,9 +14,16 @@ _SERVICE: Final = ".service"
 _SCOPE: Final = ".scope"
 
 
-def unit_of_process() -> str | None:
-    """The systemd service this process runs in, with its suffix: `bootkube.service`."""
-    return unit_of_cgroup(_read("/proc/self/cgroup") or "")
+def unit_of_process(pid: int | None = None, user: int | None = None) -> str | None:
+    """Return the systemd service a process runs in, with its suffix: `bootkube.service`.
+
+    It is this process by default; another only counts while it belongs to that user.
+    """
+    directory = f"/proc/{'self' if pid is None else pid}"
+    with suppress(OSError):
+        if user is None or os.stat(directory).st_uid == user:  # noqa: PTH116  # pathlib costs a service too much
+            return unit_of_cgroup(_read(f"{directory}/cgroup") or "")
+    return None
 
 
 def unit_of_cgroup(lines: str) -> str | None:
