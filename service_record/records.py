@@ -36,15 +36,15 @@ class Records:
     def __init__(self, directory: AnyPath | None = None) -> None:
         self.directory = Path(directory or default_directory())
 
-    def services(self) -> list[str]:
+    def services(self, *, with_inbox: bool = False) -> list[str]:
         """The names of the services recorded here, sorted; none where there is no directory.
 
-        They are those of all files, also of one that our writers would have named otherwise. Raises OSError
-        when the directory cannot be read.
+        They are those of all files, also of one that our writers would have named otherwise. With the inbox
+        they are those, too, that run and have no file yet. Raises OSError when the directory cannot be read.
         """
         files = self.directory.iterdir() if self.directory.exists() else ()
-        recorded = {path.stem for path in files if _is_record(path)}
-        return sorted(recorded | {service for service, _ in self._inbox()})
+        services = {path.stem for path in files if _is_record(path)}
+        return sorted(services.union(name for name, _ in self._inbox()) if with_inbox else services)
 
     def path(self, service: str) -> Path:
         """The file that a service is recorded in."""
@@ -64,17 +64,21 @@ class Records:
         from service_record.layout import read_stretches  # noqa: PLC0415  # as above
         from service_record.rereading import rereadable  # noqa: PLC0415  # as above
 
-        live = [data for name, data in self._inbox() if name == service]
         path = self._file(service)
-        if path.exists() or not live:
+        live = [] if path.exists() else self._live(service)
+        if not live:
             with os.fdopen(open_record(path), "rb") as stream:
                 yield from read_stretches(stream, source=rereadable(stream, path))
+            live = self._live(service)  # only now: what has just gone to the record is not to be read twice
         for data in live:
             yield from read_stretches(BytesIO(data))
 
     def writer(self, service: str) -> Writer:
         """What appends to the record of a service."""
         return Writer(self.path(service))
+
+    def _live(self, service: str) -> list[bytes]:
+        return [data for name, data in self._inbox() if name == service]
 
     def _inbox(self) -> Iterator[tuple[str, bytes]]:
         """Yield service and entries of each service that runs as a user and may not write its record.

@@ -152,7 +152,7 @@ def records_directory(path: Path) -> Path:
 
 def _directory(path: Path, *, is_home: bool) -> Source:
     records = Records(path)
-    services = records.services()
+    services = records.services(with_inbox=True)
     if not services:
         found = "no *.json file there" if path.is_dir() else "no such directory"
         raise SourceError(
