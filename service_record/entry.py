@@ -89,6 +89,8 @@ class Entry:
     """Seconds since boot, so that durations survive a clock step."""
     service_result: str | None = None
     """systemd's $SERVICE_RESULT, known to what runs after the service's death."""
+    stop_request: str | None = None
+    """What systemd was asked for when its stop signal ended the service: `stop`, `restart` or `shutdown`."""
     dropped: int = 0
     """How many entries before this one could not be written."""
     recorder: str | None = None
@@ -199,6 +201,7 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[str, object], object]]]] = {
     "pid": ("pid", fields.whole_number),
     "uptime": ("uptime", fields.seconds),
     "serviceResult": ("service_result", fields.text),
+    "stopRequest": ("stop_request", fields.text),
     "dropped": ("dropped", fields.whole_number),
     "recorder": ("recorder", fields.text),
 }

@@ -69,6 +69,7 @@ class PlainEntry(
     pid: _Whole | None = None
     uptime: _Seconds | None = None
     service_result: _Text | None = None
+    stop_request: _Text | None = None
     dropped: _Whole = 0
     recorder: _Text | None = None
 

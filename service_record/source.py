@@ -17,7 +17,7 @@ from service_record.layout import read_stretches
 from service_record.plain import Stretch, pieces_of
 from service_record.records import Records
 from service_record.rereading import rereadable
-from service_record.writer import DAMAGED_SUFFIX
+from service_record.writer import DAMAGED_SUFFIX, DEFAULT_DIRECTORY
 
 if TYPE_CHECKING:  # a directory is read without what opens archives
     from service_record.bundle import Bundle, LeftOut
@@ -53,6 +53,8 @@ class Source:
     """True for a bundle: what runs without an end in it was running when it was made."""
     left_out: "tuple[LeftOut, ...]" = ()
     """What of an archive was not read, its place being in the path."""
+    running: tuple[systemd.RunningService, ...] = ()
+    """Services of this host that run now; those that know nothing of us have no record of that yet."""
 
 
 def open_source(places: Sequence[str] = ()) -> Source:
@@ -153,7 +155,8 @@ def records_directory(path: Path) -> Path:
 def _directory(path: Path, *, is_home: bool) -> Source:
     records = Records(path)
     services = records.services(with_inbox=True)
-    if not services:
+    running = systemd.running_services() if is_home and path == Path(DEFAULT_DIRECTORY) else ()
+    if not services and not running:
         found = "no *.json file there" if path.is_dir() else "no such directory"
         raise SourceError(
             f"no records in {path}: {found}; services make them when they first record, "
@@ -171,6 +174,7 @@ def _directory(path: Path, *, is_home: bool) -> Source:
             for service, file in files.items()
             if (copy := beside(file, DAMAGED_SUFFIX))
         },
+        running=running,
     )
 
 
@@ -260,10 +264,11 @@ def _joined(sources: Sequence[Source]) -> Source:
     return Source(
         name,
         tuple(records.items()),
-        any(source.is_home for source in sources),
+        all(source.is_home for source in sources),
         dict(chain.from_iterable(source.written.items() for source in sources)),
         frozenset[str]().union(*(source.unfinished for source in sources)),
         dict(chain.from_iterable(source.damaged.items() for source in sources)),
         all(source.is_snapshot for source in sources),
         tuple(chain.from_iterable(source.left_out for source in sources)),
+        tuple(chain.from_iterable(source.running for source in sources)),
     )

@@ -93,6 +93,9 @@ ENDED = {
 OTHERWISE = {
     "host-went-down": Evidence(kinds=frozenset({"rebooted"}), service="job", facts=Facts()),
     "vanished": Evidence(kinds=frozenset({"interrupted"}), service="job", facts=Facts()),
+    "stopped-or-killed": Evidence(
+        kinds=frozenset({"interrupted"}), service="job", facts=Facts(signal="unknown")
+    ),
     "stuck-download": Evidence(
         kinds=frozenset({"stuck"}), service="job", stage="pull-release-image", facts=Facts()
     ),

@@ -560,3 +560,71 @@ def test_a_boot_with_times_before_those_of_the_boot_before_is_told() -> None:
     (back,) = diagnosis(a=record).clock
     assert isinstance(back, BackwardBoot)
     assert (back.boot_id, back.time, back.earlier) == (BOOT_ID, START, START + timedelta(seconds=9000))
+
+
+def stopped(number: int, at: float, **facts: object) -> list[Entry]:
+    """The entries of a run that was stopped in a stage after five seconds."""
+    end = {"signal": "TERM", "service_result": "success"} | facts
+    return attempt(
+        number,
+        [
+            entry(at=at),
+            entry(Phase.STAGE_START, at + 1, stage="serve"),
+            entry(Phase.STAGE_END, at + 5, stage="serve", **FAILURE | end),
+            entry(Phase.SERVICE_END, at + 5, **FAILURE | end),
+        ],
+    )
+
+
+def test_what_was_stopped_in_order_is_no_trouble_and_no_success() -> None:
+    found = diagnosis(a=stopped(1, 0), b=succeeded())
+    assert (found.verdict, found.verdict.is_bad, found.root) == (Verdict.STOPPED, False, None)
+    assert [each.run.in_stage for each in found.stopped] == ["serve"]
+
+
+def test_restarts_are_no_loop() -> None:
+    found = diagnosis(a=[*stopped(1, 0), *stopped(2, 10), *stopped(3, 20), *attempt(4, running(at=30))])
+    assert (found.verdict, found.running[0].before) == (Verdict.RUNNING, None)
+
+
+def test_stops_or_kills_that_nobody_can_tell_apart_are_no_loop() -> None:
+    unknown = {"signal": "unknown", "service_result": None}
+    cut = [one for number in range(4) for one in stopped(number, number * 10, **unknown)]
+    found = diagnosis(a=cut)
+    assert (found.verdict, root(found).loop, root(found).is_rebooted) == (Verdict.INTERRUPTED, None, False)
+    assert diagnosis(a=[*cut, *attempt(9, succeeded(90))]).verdict is Verdict.SUCCEEDED
+
+
+def test_boots_that_a_shutdown_ended_are_no_loop() -> None:
+    unknown = {"signal": "unknown", "service_result": None}
+    for facts in ({"stop_request": "shutdown"}, unknown):
+        boots = [
+            replace(one, boot_id=boot_id)
+            for number, boot_id in enumerate(BOOTS[:3])
+            for one in stopped(number, number * 100, **facts)
+        ]
+        found = diagnosis(a=boots)
+        assert all(trouble.loop is None for trouble in (found.root, *found.others) if trouble)
+
+
+def test_a_loop_that_somebody_stopped_is_one_unless_it_had_got_further() -> None:
+    assert diagnosis(a=[*attempts(3, "serve"), *stopped(7, 100)]).verdict is Verdict.LOOPING
+    assert diagnosis(a=[*attempts(2, "serve"), *stopped(7, 100)]).verdict is Verdict.STOPPED
+    further = attempt(
+        8,
+        [
+            entry(at=200),
+            entry(Phase.STAGE_START, 201, stage="serve"),
+            entry(Phase.STAGE_END, 205, stage="serve"),
+            entry(Phase.SERVICE_END, 210, signal="TERM", service_result="success", **FAILURE),
+        ],
+    )
+    assert diagnosis(a=[*attempts(3, "serve"), *further]).verdict is Verdict.STOPPED
+
+
+def test_what_the_last_boot_left_open_is_interrupted_by_a_boot_that_has_recorded_nothing() -> None:
+    now = Now(time=START + timedelta(seconds=60), boot_id=BOOTS[2], uptime=5)
+    records = [("a", running("write-image"))]
+    found = diagnose(build_history(records, Liveness(boot_id=BOOTS[2], is_at_home=True)), now=now)
+    assert found is not None
+    assert (found.verdict, root(found).is_rebooted) == (Verdict.INTERRUPTED, True)

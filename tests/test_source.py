@@ -301,3 +301,15 @@ def test_only_the_hosts_own_directory_rules_other_boots_out(tmp_path: Path) -> N
     write_lines(tmp_path / "job.json", *failed_run())
     liveness = liveness_for(open_source([str(tmp_path)]))
     assert (liveness.boot_id, liveness.is_at_home) == (systemd.boot_id(), False)
+
+
+def test_records_of_this_host_beside_those_of_another_are_not_certainly_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, other = tmp_path / "home", tmp_path / "other"
+    for directory in (home, other):
+        directory.mkdir()
+        write_lines(directory / "job.json", entry())
+    monkeypatch.setenv("SERVICE_RECORDS_DIR", str(home))
+    assert liveness_for(open_source([str(home)])).is_at_home
+    assert not liveness_for(open_source([str(home), str(other)])).is_at_home

@@ -230,3 +230,13 @@ def test_the_host_is_named_in_traces_only(tmp_path: Path) -> None:
         service_record("export", "--to", "otlp", "--directory", tmp_path / "out", "--from", tmp_path).status
         == 2
     )
+
+
+def test_a_run_that_was_stopped_is_neither_an_error_nor_a_success() -> None:
+    facts = {"exit_code": None, "signal": "TERM", "service_result": "signal", "stop_request": "stop"}
+    run, second = spans_of(otlp("host-1", bootkube=failed_run(**facts)))
+    for span in (run, second):
+        told = {attribute.key: attribute.value.string_value for attribute in span.attributes}
+        assert (span.status.code, len(span.events)) == (Status.STATUS_CODE_UNSET, 0)
+        assert told["service_record.outcome"] == "stopped"
+    assert told["service_record.stop_request"] == "stop"

@@ -15,6 +15,7 @@ from service_record.diagnosis.findings import (
     LoopOf,
     Recovered,
     Running,
+    Stopped,
     Trouble,
     Verdict,
 )
@@ -40,14 +41,13 @@ def diagnose(
     `now` is the moment as of which running services are judged, by default that of the latest entry.
     `explain` knows causes; see `causes`.
     """
-    around = Circumstances(
-        now or latest_entry(history), budgets or Budgets(), history.boots[-1] if history.boots else None
-    )
+    around = Circumstances(now or latest_entry(history), budgets or Budgets(), history.latest_boot)
     services = [replace(service, runs=service.attempts) for service in history.services if service.runs]
     if not services:
         return None
     judged = [judge(service, around) for service in services]
     running = tuple(found for found in judged if isinstance(found, Running))
+    stopped = tuple(found for found in judged if isinstance(found, Stopped))
     ahead = {service.name: service.utc_offset or timedelta() for service in services}
     troubles = [replace(found, ahead=ahead[found.service]) for found in judged if isinstance(found, Trouble)]
     troubles, past = _of_now(_with_boot_loop(troubles, history), running, around)
@@ -56,9 +56,10 @@ def diagnose(
         **_ordered(
             _explained(troubles, explain),
             boot_times(history) if len(troubles) > 1 else {},
-            without=Verdict.RUNNING if running else Verdict.SUCCEEDED,
+            without=Verdict.RUNNING if running else Verdict.STOPPED if stopped else Verdict.SUCCEEDED,
         ),
         running=running,
+        stopped=stopped,
         recovered=(*(found for found in judged if isinstance(found, Recovered)), *map(_open, past)),
         slow=slow(services, baseline, around.now) if baseline else (),
         damaged=tuple(_damaged(history)),
@@ -112,7 +113,7 @@ def _with_boot_loop(troubles: list[Trouble], history: History) -> list[Trouble]:
             messages=distinct_messages(run.facts.message for run in ends),
             boots=tuple(run.boot_id for run in ends if run.boot_id is not None),
         ),
-        is_rebooted=last.outcome is Outcome.INTERRUPTED and last.boot_id != history.boots[-1],
+        is_rebooted=last.outcome is Outcome.INTERRUPTED and last.boot_id != history.latest_boot,
     )
     return [loop, *(trouble for trouble in troubles if trouble.service != last.service)]
 

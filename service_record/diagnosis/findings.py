@@ -19,11 +19,12 @@ class Verdict(StrEnum):
     STUCK = "stuck"
     INTERRUPTED = "interrupted"
     RUNNING = "running"
+    STOPPED = "stopped"
     SUCCEEDED = "succeeded"
 
     @property
     def is_bad(self) -> bool:
-        return self not in {Verdict.RUNNING, Verdict.SUCCEEDED}
+        return self not in {Verdict.RUNNING, Verdict.STOPPED, Verdict.SUCCEEDED}
 
 
 class LoopOf(StrEnum):
@@ -102,6 +103,15 @@ class Running:
     """How long it is in that stage; without one, how long it runs."""
     is_least: bool
     budget: Budget | None
+    before: Run | None
+    """The run before it, when that failed or was interrupted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped:
+    """A service that was stopped in order before it ended by itself: no trouble, and no success."""
+
+    run: Run
     before: Run | None
     """The run before it, when that failed or was interrupted."""
 
@@ -189,6 +199,7 @@ class Diagnosis:
     others: tuple[Trouble, ...] = ()
     """What has a cause of its own."""
     running: tuple[Running, ...] = ()
+    stopped: tuple[Stopped, ...] = ()
     recovered: tuple[Recovered, ...] = ()
     slow: tuple[Slow, ...] = ()
     damaged: tuple[Damaged, ...] = ()

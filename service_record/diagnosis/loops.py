@@ -37,6 +37,7 @@ class Streak:
 
     @property
     def is_loop(self) -> bool:
+        """Three stops or kills that nobody can tell apart may be three restarts that somebody wanted."""
         return len(self.runs) >= LEAST and self.last.outcome is Outcome.FAILURE
 
 
@@ -104,7 +105,7 @@ class _Boot:
         self.reached.update((run.service, s.name) for s in run.stages if s.outcome is Outcome.SUCCESS)
         self.is_running |= run.outcome is Outcome.RUNNING
         is_end = run.outcome is Outcome.FAILURE or (
-            run.outcome is Outcome.INTERRUPTED and run.in_stage is not None
+            run.outcome is Outcome.INTERRUPTED and run.in_stage is not None and not run.is_stop_or_kill
         )
         if is_end and (self.bad is None or run.last_entry >= self.bad.last_entry):
             self.bad = run

@@ -17,6 +17,7 @@ from service_record.display.sentences import (
     recovered_sentence,
     running_sentence,
     slow_sentence,
+    stopped_sentence,
     trouble_sentence,
     verdict_sentence,
 )
@@ -36,6 +37,7 @@ _LOOKS: Final = {
     Verdict.STUCK: ("interrupted", Ink.WORRYING),
     Verdict.INTERRUPTED: ("interrupted", Ink.WORRYING),
     Verdict.RUNNING: ("running", Ink.BUSY),
+    Verdict.STOPPED: ("stopped", Ink.CALM),
     Verdict.SUCCEEDED: ("success", Ink.GOOD),
 }
 
@@ -137,6 +139,7 @@ def _lists(diagnosis: Diagnosis, view: View, limit: int | None) -> Iterator[Line
     yield from _list("follows", map(trouble_sentence, diagnosis.followers), view, limit)
     yield from _list("also", map(trouble_sentence, diagnosis.others), view, limit)
     yield from _list("running", map(running_sentence, diagnosis.running), view, limit)
+    yield from _list("stopped", map(stopped_sentence, diagnosis.stopped), view, limit)
     yield from _list("earlier", map(recovered_sentence, diagnosis.recovered), view, limit)
     yield from _list("slow", map(slow_sentence, diagnosis.slow), view, limit)
     yield from _list("clock", map(clock_sentence, diagnosis.clock), view, limit)

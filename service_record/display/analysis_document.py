@@ -17,6 +17,7 @@ from service_record.diagnosis.findings import (
     Recovered,
     Running,
     Slow,
+    Stopped,
     Trouble,
     UnsetClock,
 )
@@ -35,6 +36,7 @@ def analysis_document(diagnosis: Diagnosis, source: str) -> Document:
         "followers": [_trouble(trouble) for trouble in diagnosis.followers],
         "others": [_trouble(trouble) for trouble in diagnosis.others],
         "running": [_running(running) for running in diagnosis.running],
+        "stopped": [_stopped(stopped) for stopped in diagnosis.stopped],
         "recovered": [_recovered(recovered) for recovered in diagnosis.recovered],
         "slow": [_slow(slow) for slow in diagnosis.slow],
         "clock": [_clock(finding) for finding in diagnosis.clock],
@@ -50,6 +52,7 @@ def analysis_lines(diagnosis: Diagnosis, source: str) -> Iterator[Document]:
     yield from ({"finding": "follower", **_trouble(trouble)} for trouble in diagnosis.followers)
     yield from ({"finding": "other", **_trouble(trouble)} for trouble in diagnosis.others)
     yield from ({"finding": "running", **_running(running)} for running in diagnosis.running)
+    yield from ({"finding": "stopped", **_stopped(stopped)} for stopped in diagnosis.stopped)
     yield from ({"finding": "recovered", **_recovered(recovered)} for recovered in diagnosis.recovered)
     yield from ({"finding": "slow", **_slow(slow)} for slow in diagnosis.slow)
     yield from ({"finding": "clock", **_clock(finding)} for finding in diagnosis.clock)
@@ -139,8 +142,23 @@ def _running(running: Running) -> Document:
             budget=running.budget and _budget(running.budget),
         ),
         "run": _run(running.run),
-        **_known(before=running.before and {**_run(running.before), **facts_document(running.before.facts)}),
+        **_before(running.before),
     }
+
+
+def _stopped(stopped: Stopped) -> Document:
+    run = stopped.run
+    return {
+        "service": run.service,
+        **_known(stage=run.in_stage, command=run.in_command),
+        "run": _run(run),
+        **facts_document(run.facts),
+        **_before(stopped.before),
+    }
+
+
+def _before(run: Run | None) -> Document:
+    return _known(before=run and {**_run(run), **facts_document(run.facts)})
 
 
 def _recovered(recovered: Recovered) -> Document:

@@ -103,6 +103,7 @@ def _facts(facts: Facts) -> Document:
             exitCode=facts.exit_code,
             signal=facts.signal,
             serviceResult=facts.service_result,
+            stopRequest=facts.stop_request,
             message=facts.message,
             truncated=facts.is_truncated or None,
         )

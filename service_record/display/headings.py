@@ -23,7 +23,7 @@ def when(run: Run, view: View) -> str:
     parts = [f"attempt {run.attempt}"] if run.attempt > 1 else []
     if run.outcome is Outcome.RUNNING:
         parts.append(f"started {moment(run.first_entry, view.clock, view.now)}")
-    elif run.outcome is Outcome.INTERRUPTED:
+    elif run.outcome is Outcome.INTERRUPTED and run.ended is None:
         parts.append(f"last entry {moment(run.last_entry, view.clock, view.now)}")
     else:
         parts += [_end(run), moment(run.ended or run.last_entry, view.clock, view.now)]
@@ -41,7 +41,7 @@ def when_lines(run: Run, view: View, indent: int) -> Iterator[Line]:
 
 
 def _end(run: Run) -> str:
-    how = ending(run.facts) or VERBS[run.outcome] if run.outcome.is_bad else ""
+    how = ending(run.facts) or VERBS[run.outcome] if run.outcome is not Outcome.SUCCESS else ""
     if run.duration is None:
         return how
     return f"{how} after {lasted(run)}".lstrip()

@@ -15,6 +15,7 @@ from service_record.diagnosis.findings import (
     Recovered,
     Running,
     Slow,
+    Stopped,
     Trouble,
     UnsetClock,
     Verdict,
@@ -32,11 +33,21 @@ def verdict_sentence(diagnosis: Diagnosis) -> str:
     if diagnosis.root is not None:
         return trouble_sentence(diagnosis.root)
     if not diagnosis.running:
-        return "succeeded: nothing is wrong"
+        return _calm_sentence(diagnosis)
     first = max(diagnosis.running, key=lambda running: running.seconds or 0)
     rest = len(diagnosis.running) - 1
     more = f", and {rest} more" if rest else ""
     return f"running: {running_sentence(first)}{more}; nothing is wrong so far"
+
+
+def _calm_sentence(diagnosis: Diagnosis) -> str:
+    """What the host came to where nothing is wrong, and nothing runs."""
+    if not diagnosis.stopped:
+        return "succeeded: nothing is wrong"
+    last = max(diagnosis.stopped, key=lambda stopped: stopped.run.last_entry)
+    rest = len(diagnosis.stopped) - 1
+    more = f", and {rest} more" if rest else ""
+    return f"stopped: {stopped_sentence(last)}{more}; nothing is wrong"
 
 
 def _extent(trouble: Trouble) -> str:
@@ -109,10 +120,21 @@ def running_sentence(running: Running) -> str:
     words = name(run.service) + whereabouts(run)
     if running.seconds is not None and (running.seconds > 0 or not running.is_least):
         words += f" for {'at least ' if running.is_least else ''}{lasted(run, running.seconds)}"
+    return words + _notes(run, running.before)
+
+
+def stopped_sentence(stopped: Stopped) -> str:
+    """`app in stage serve, stopped by systemd for a restart (SIGTERM) (attempt 2)`."""
+    run = stopped.run
+    return f"{name(run.service)}{whereabouts(run)}, {ending(run.facts)}{_notes(run, stopped.before)}"
+
+
+def _notes(run: Run, before: Run | None) -> str:
+    """` (attempt 2; before: failed in stage pull)`; empty where there is nothing to note."""
     notes = [f"attempt {run.attempt}"] if run.attempt > 1 else []
-    if running.before is not None:
-        notes.append(f"before: {headline(running.before)}{_because(running.before)}")
-    return f"{words} ({'; '.join(notes)})" if notes else words
+    if before is not None:
+        notes.append(f"before: {headline(before)}{_because(before)}")
+    return f" ({'; '.join(notes)})" if notes else ""
 
 
 def _because(run: Run) -> str:

@@ -104,6 +104,7 @@ def _end_facts(facts: Facts) -> dict[str, object]:
         "service_record.command": facts.command,
         "service_record.signal": facts.signal,
         "service_record.service_result": facts.service_result,
+        "service_record.stop_request": facts.stop_request,
     }
 
 

@@ -14,8 +14,10 @@ class Outcome(StrEnum):
     SUCCESS = "success"
     FAILURE = "failure"
     RUNNING = "running"
+    STOPPED = "stopped"
+    """systemd or somebody ended it in order, with a stop signal: no trouble."""
     INTERRUPTED = "interrupted"
-    """It has no end, and it cannot be running any more."""
+    """It has no end, and it cannot be running any more; or a signal ended it, and nobody knows whose."""
 
     @property
     def is_bad(self) -> bool:
@@ -76,11 +78,16 @@ class Run(Span):
     stages: tuple[Stage, ...] = ()
     """In the order of their starts."""
     in_stage: str | None = None
-    """The stage that it is in, was interrupted in or failed in."""
+    """The stage that it is in, or was stopped, interrupted or failed in."""
     in_command: str | None = None
     """Likewise the pre- or post-command."""
     dropped: int = 0
     """How many of its entries could not be written."""
+
+    @property
+    def is_stop_or_kill(self) -> bool:
+        """True when a signal ended it, and nobody knows whether that was a stop or a kill."""
+        return self.outcome is Outcome.INTERRUPTED and self.ended is not None
 
     @property
     def came_to(self) -> Hashable:

@@ -169,8 +169,12 @@ class Pairing:
         self._touch(run, entry)
 
     def _end_command(self, entry: Entry) -> None:
-        name = entry.pre_command if entry.phase is Phase.PRE_COMMAND_END else entry.post_command
-        self._command(entry, name or "").ends.append(entry)
+        name = (entry.pre_command if entry.phase is Phase.PRE_COMMAND_END else entry.post_command) or ""
+        run = self._latest_run(entry)
+        amended = run.ended_command(entry.pid, name) if run is not None else None
+        if run is not None and amended is not None:
+            self._touch(run, entry)
+        (amended or self._command(entry, name)).ends.append(entry)
 
     def _command(self, entry: Entry, name: str) -> CommandSpan:
         """The open command that an entry names; one whose start was lost is made here."""

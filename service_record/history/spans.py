@@ -82,6 +82,11 @@ class RunSpan(Activity):
         """True while nothing but pre-commands was recorded."""
         return self.start is None and not self.ends and not self.stages
 
+    def ended_command(self, pid: int | None, name: str) -> CommandSpan | None:
+        """Return the command of a process that has ended already: another end of it amends that."""
+        known = (c for c in self.commands if c.ends and c.first.pid == pid and c.name == name)
+        return next(known, None) if pid is not None else None
+
     def open_command(self, name: str, *, before: bool) -> CommandSpan | None:
         return next(
             (c for c in reversed(self.commands) if not c.ends and c.is_called(name, before=before)), None

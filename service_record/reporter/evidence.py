@@ -97,10 +97,11 @@ class Asked:
 def observe(places: Places, asked: Asked | None = None, own: Iterable[str] = ()) -> Evidence:
     """The evidence of this moment. `own` units say nothing about the host. Never raises on what it finds."""
     asked = asked or Asked()
-    boot_id, uptime = asked.boot_id() or "unknown", asked.uptime()
+    known_boot, uptime = asked.boot_id(), asked.uptime()
+    boot_id = known_boot or "unknown"
     if uptime is None:
         uptime = clock_gettime(CLOCK_BOOTTIME)
-    history, unread = _history(places.records, boot_id)
+    history, unread = _history(places.records, known_boot)
     found = (
         _diagnosis(history, Now(time=datetime.now(UTC), boot_id=boot_id, uptime=uptime)) if history else None
     )
@@ -164,7 +165,7 @@ def fingerprint(history: History | None, found: Diagnosis | None, units: Iterabl
     return hashlib.sha256(json.dumps(document).encode()).hexdigest()
 
 
-def _history(records: Path, boot_id: str) -> tuple[History | None, str | None]:
+def _history(records: Path, boot_id: str | None) -> tuple[History | None, str | None]:
     """The history of this host, and why there is none."""
     try:
         services = Records(records).services()

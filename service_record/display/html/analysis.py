@@ -22,6 +22,7 @@ from service_record.display.sentences import (
     recovered_sentence,
     running_sentence,
     slow_sentence,
+    stopped_sentence,
     trouble_sentence,
     verdict_sentence,
 )
@@ -39,6 +40,7 @@ _CLASSES: Final = {
     Verdict.STUCK: "interrupted",
     Verdict.INTERRUPTED: "interrupted",
     Verdict.RUNNING: "running",
+    Verdict.STOPPED: "stopped",
     Verdict.SUCCEEDED: "success",
 }
 
@@ -89,6 +91,7 @@ def _rest(diagnosis: Diagnosis) -> Iterator[Section]:
     """What else there is to say, a sentence each."""
     lists: dict[tuple[str, str], Iterable[str]] = {
         ("running", "What is running"): map(running_sentence, diagnosis.running),
+        ("stopped", "What was stopped"): map(stopped_sentence, diagnosis.stopped),
         ("earlier", "What went wrong earlier"): map(recovered_sentence, diagnosis.recovered),
         ("slow", "What is slow"): map(slow_sentence, diagnosis.slow),
         ("clock", "What speaks against the clock"): map(clock_sentence, diagnosis.clock),

@@ -54,7 +54,7 @@ class Bar:
     @property
     def is_whole(self) -> bool:
         """False when it took `seconds` or longer."""
-        return self.outcome in {Outcome.SUCCESS, Outcome.FAILURE}
+        return self.outcome in {Outcome.SUCCESS, Outcome.FAILURE, Outcome.STOPPED}
 
     @property
     def first(self) -> float:
