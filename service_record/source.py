@@ -157,7 +157,7 @@ def records_directory(path: Path) -> Path:
 
 def _directory(path: Path, *, is_home: bool) -> Source:
     records = Records(path)
-    services = records.services()
+    services = records.services(with_inbox=True)
     running = systemd.running_services() if is_home and path == Path(DEFAULT_DIRECTORY) else ()
     if not services and not running:
         found = "no *.json file there" if path.is_dir() else "no such directory"
@@ -170,7 +170,7 @@ def _directory(path: Path, *, is_home: bool) -> Source:
         str(path),
         tuple((service, records.stretches(service)) for service in services),
         is_home,
-        {service: file.stat().st_mtime for service, file in files.items()},
+        {service: file.stat().st_mtime for service, file in files.items() if file.exists()},
         frozenset(service for service, file in files.items() if beside(file, UNFINISHED_SUFFIX)),
         {
             service: copy.read_bytes

@@ -7,6 +7,7 @@ import os
 import re
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -42,9 +43,16 @@ class RunningService:
     """Seconds from the boot of the host to `started`."""
 
 
-def unit_of_process() -> str | None:
-    """The systemd service this process runs in, with its suffix: `bootkube.service`."""
-    return unit_of_cgroup(_read("/proc/self/cgroup") or "")
+def unit_of_process(pid: int | None = None, user: int | None = None) -> str | None:
+    """Return the systemd service a process runs in, with its suffix: `bootkube.service`.
+
+    It is this process by default; another only counts while it belongs to that user.
+    """
+    directory = f"/proc/{'self' if pid is None else pid}"
+    with suppress(OSError):
+        if user is None or os.stat(directory).st_uid == user:  # noqa: PTH116  # pathlib costs a service too much
+            return unit_of_cgroup(_read(f"{directory}/cgroup") or "")
+    return None
 
 
 def unit_of_cgroup(lines: str) -> str | None:

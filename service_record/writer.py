@@ -45,6 +45,21 @@ def record_path(service: str, directory: AnyPath | None = None) -> str:
     return os.path.join(directory or default_directory(), record_name(service) + SUFFIX)
 
 
+def writing_path(service: str, directory: AnyPath | None = None) -> str:
+    """Return the file that this process records a service in.
+
+    It is the record. For a process that is not root and may not write that, it is a file in the inbox that
+    the drop-in names, $SERVICE_RECORDS_INBOX, from where the exit helper takes it to the record.
+    """
+    path = record_path(service, directory)
+    inbox = os.environ.get("SERVICE_RECORDS_INBOX", "")
+    if directory or os.geteuid() == 0 or not os.access(inbox, os.W_OK):
+        return path
+    if any(os.access(place, os.W_OK) for place in (path, os.path.dirname(path))):
+        return path
+    return os.path.join(inbox, f"{record_name(service)}.{os.environ.get('INVOCATION_ID', '')}{SUFFIX}")
+
+
 def record_name(name: str) -> str:
     """The name under which a service is recorded, whatever its unit or program is called.
 

@@ -170,6 +170,10 @@ __sr_append() { # PHASE [RESULT [ERROR_LINE MESSAGE FACTS]]; FACTS and __sr[last
   builtin mapfile -t -n 1 __sr_text </proc/uptime
   __sr_answer=${__sr[uptime]:-${__sr_text[0]%% *}}
   __sr_line+="$__sr_facts${__sr[identity]}${__sr_answer:+",\"uptime\":$__sr_answer"}${__sr[last]}}"
+  __sr_write
+}
+
+__sr_write() { # __sr_line
   if [[ -f ${__sr[path]} && ! -L ${__sr[path]} ]] || __sr_create "${__sr[path]}" &&
     if [[ ${__sr[torn]} ]]; then __sr_append_first; else builtin printf '%s\n' "$__sr_line" >>"${__sr[path]}"; fi; then
     __sr[dropped]=0 __sr[last]=''
@@ -437,7 +441,7 @@ __sr_on_err() { # STATUS OPTIONS LINE COMMAND PIPESTATUS...; what the ERR trap d
     __sr[err_function]=${FUNCNAME[2]-} __sr[err_file]=${BASH_SOURCE[2]-} __sr[err_ends]=
     if [[ $2 == *e* ]]; then
       __sr[err_ends]=1
-      __sr_chain_exit
+      __sr_chain_exit ends
     fi
   fi
   builtin return "$1"
@@ -446,7 +450,7 @@ __sr_on_err() { # STATUS OPTIONS LINE COMMAND PIPESTATUS...; what the ERR trap d
 __sr_on_exit_call() { # [ARGUMENT...]; what `exit` does first, which alone knows its line
   [[ $BASHPID == "${__sr_pid-}" && $# -le 1 && ${1-} != --* ]] || builtin return 0
   __sr[exit_line]=${BASH_LINENO[3]-} __sr[exit_function]=${FUNCNAME[4]-} __sr[exit_file]=${BASH_SOURCE[4]-}
-  __sr_chain_exit
+  __sr_chain_exit ends
 }
 
 # In POSIX mode bash would never call it. `exit` without an argument wants the status from before.
@@ -706,7 +710,10 @@ __sr_ask_journal() { # [--sync]
 __sr_on_exit() { # STATUS COMMAND; what the EXIT trap does before the service's own
   [[ $BASHPID == "${__sr_pid-}" && ! ${__sr[ended]} ]] || builtin return "$1"
   __sr[ended]=1
-  __sr_finish "$1" "$2"
+  builtin local __sr_line=''
+  [[ ! ${__sr[traps]} ]] || __sr_look_at_exit
+  # Where the service has put commands before ours, which it had from `trap -p`, the status is theirs: nothing is claimed.
+  [[ $__sr_line && $__sr_line != "trap -- '${__sr[hook]}"* ]] || __sr_finish "$1" "$2"
   builtin return "$1"
 }
 
@@ -756,14 +763,14 @@ __sr_end() { # RESULT ERROR_LINE MESSAGE FACTS
 __sr_adopt_traps() { # OUTPUT of `trap -p`, and `read`
   builtin local -a __sr_words
   builtin local __sr_index=0
-  [[ $1 == *read && $1 != *__sr_on_exit* ]] || builtin return 0
+  [[ $1 == *read && ${1//"${__sr[hook]}"/} != *__sr_on_exit* ]] || builtin return 0
   __sr_hook_exit ''
   __sr_hook_err ''
   builtin eval "__sr_words=(${1%read})" # trap -- COMMAND SIGNAL, each quoted for the shell; the command - is none
   for ((__sr_index = 2; __sr_index < ${#__sr_words[@]}; __sr_index += 4)); do
     [[ ${__sr_words[__sr_index]} != - ]] || builtin continue
     case ${__sr_words[__sr_index + 1]} in
-    EXIT) __sr_hook_exit "${__sr_words[__sr_index]}" ;;
+    EXIT) __sr_hook_exit "${__sr_words[__sr_index]//"${__sr[hook]}"/}" ;;
     ERR) __sr_hook_err "${__sr_words[__sr_index]}" ;;
     *) __sr_xfsz=taken ;;
     esac
@@ -772,9 +779,10 @@ __sr_adopt_traps() { # OUTPUT of `trap -p`, and `read`
 
 # The traps' own words carry the status past errexit and ERR, and show nothing under -x.
 __sr_hook_exit() { # COMMAND
+  [[ ${__sr[traps]} != ends ]] || builtin return 0
   __sr_yield_exit "$1"
   # shellcheck disable=SC2064 # the command is text by now
-  builtin trap "{ __sr_guarded __sr_on_exit \"\$?\" \"\$BASH_COMMAND\"; } 2>/dev/null && { \\builtin true; } 2>/dev/null; $1" EXIT
+  builtin trap "${__sr[hook]}$1" EXIT
 }
 
 __sr_hook_err() { # COMMAND; for the caller to set, because a function without -E cannot
@@ -786,15 +794,20 @@ __sr_hook_err() { # COMMAND; for the caller to set, because a function without -
 # Puts ours before the service's, in every call, for the service may set its own at any time. To look costs no fork: a
 # here-document's file has no name, is gone with the group, and takes any length, where a pipe would fill and block. From
 # 5.2 on bash has pipes for short ones unless it is to be compatible; 5.1 has them always, and gets one that is not short.
-__sr_chain_exit() {
-  [[ ${__sr[traps]} && $BASHPID == "$__sr_pid" ]] || builtin return 0
-  builtin local TMPDIR=/dev/shm __sr_line=''
-  if [[ ${__sr[here]} ]] || builtin local BASH_COMPAT=50; then
-    # shellcheck disable=SC2086,SC2090 # to quote zeros doubles their cost
-    { builtin trap -p EXIT >|/proc/self/fd/3 && builtin read -r -u 3 __sr_line; } 3<<<${__sr[here]}
-    [[ $__sr_line != *__sr_on_exit* ]] || builtin return 0
-  fi
+__sr_chain_exit() { # [ends], where the shell does right after
+  [[ ${__sr[traps]} == @(looks|${1-looks}) && $BASHPID == "$__sr_pid" ]] || builtin return 0
+  builtin local __sr_line=''
+  __sr_look_at_exit
+  [[ $__sr_line != "trap -- '${__sr[hook]}"* ]] || builtin return 0
+  __sr[traps]=looks
   __sr_adopt_traps "$(\builtin trap -p EXIT && \builtin printf 'read')"
+}
+
+__sr_look_at_exit() { # sets __sr_line, to the first line of the trap
+  builtin local TMPDIR=/dev/shm
+  [[ ${__sr[here]} ]] || builtin local BASH_COMPAT=50 || builtin return 0
+  # shellcheck disable=SC2086,SC2090 # to quote zeros doubles their cost
+  { builtin trap -p EXIT >|/proc/self/fd/3 && builtin read -r -u 3 __sr_line; } 3<<<${__sr[here]}
 }
 
 # Whether anything may set a trap after this: the script, what it reads, or a function from its environment; by their words.
@@ -811,6 +824,15 @@ __sr_may_trap() { # SCRIPT
   done
   builtin mapfile -d '' -t __sr_text </proc/self/environ
   [[ " ${__sr_text[*]}" == *' BASH_FUNC_'* ]]
+}
+
+# Whether a script keeps the text of its traps and may set them again by that. It would have ours for its own, and lose one that it
+# set in between: there the EXIT trap stays the service's until `exit`, or a failure under errexit, has nobody look any more.
+__sr_restores_traps() { # SCRIPT
+  builtin local -a __sr_text
+  [[ -f $1 ]] && builtin mapfile -d '' -n 1 __sr_text <"$1" || builtin return 1
+  # shellcheck disable=SC2016 # as it is written there
+  [[ ${__sr_text[0]-} == *=?(\")'$(trap -p'* && ${__sr_text[0]} == *'eval '* ]]
 }
 
 # Runs one of our functions under known options, whatever the service's are. (Under -k, `local` would see no assignment.)
@@ -933,6 +955,10 @@ __sr_path() {
   builtin local __sr_directory="${SERVICE_RECORDS_DIR:-/var/log/openshift}"
   [[ $__sr_directory == /* ]] || __sr_directory=$PWD/$__sr_directory
   __sr_name
+  if ((EUID)) && [[ ! -w $__sr_directory/$__sr_answer.json && ! -w $__sr_directory && -w ${SERVICE_RECORDS_INBOX-} ]]; then
+    __sr_directory=$SERVICE_RECORDS_INBOX # from there the exit helper takes it
+    __sr_answer+=.${INVOCATION_ID-}
+  fi
   __sr_answer=${__sr_directory%/}/$__sr_answer.json
 }
 
@@ -972,12 +998,14 @@ __sr_begin() {
     [minute]=-1 [clock]='' [zone]=''
     [time]='' [uptime]='' # of an entry that is not of now: service-record-exit.sh
     [sees_exit]='' [exit_line]='' [err_ends]='' [err_status]='' [err_command]='' [err_pipe]='' [err]=''
-    [traps]=1 [here]='' # what a here-document has to hold to be a file
+    [traps]=looks [here]='' # what a here-document has to hold to be a file
   )
   case ${BASH_VERSINFO[0]}.${BASH_VERSINFO[1]} in
   4.* | 5.0) __sr[here]=0 ;;
   5.1) builtin printf -v '__sr[here]' '%065536d' 0 ;;
   esac
+  # shellcheck disable=SC2016 # the EXIT trap, before the service's command
+  __sr[hook]='{ __sr_guarded __sr_on_exit "$?" "$BASH_COMMAND"; } 2>/dev/null && { \builtin true; } 2>/dev/null; '
   __sr_path
   __sr[path]=$__sr_answer
   __sr_identity
@@ -989,8 +1017,9 @@ __sr_start() { # OUTPUT of `trap -p`, and `read`
   __sr_command
   __sr_define_exit
   __sr_xfsz=
-  __sr_adopt_traps "$1"
   __sr_may_trap "${BASH_SOURCE[@]: -1}" || __sr[traps]=
+  [[ ! ${__sr[traps]} ]] || ! __sr_restores_traps "${BASH_SOURCE[@]: -1}" || __sr[traps]=ends
+  __sr_adopt_traps "$1"
   [[ $__sr_xfsz ]] || builtin trap '' XFSZ
   __sr[last]=',"recorder":"bash/0.1.0"'
   __sr_append "${__sr[kind]} start"

@@ -109,11 +109,46 @@ read_main_process() { # as systemd knows it: process[ExecMainPID] and so on, and
   while IFS= read -r line; do
     process[${line%%=*}]=${line#*=}
   done < <(timeout 2 systemctl show "$unit" \
-    --property=ExecMainPID,ExecMainStartTimestampMonotonic,ConditionTimestampMonotonic,Job,KillSignal,RestartKillSignal)
+    --property=ExecMainPID,ExecMainStartTimestampMonotonic,ConditionTimestampMonotonic,Job,KillSignal,RestartKillSignal \
+    --property=UID,RootDirectory,RootImage,InaccessiblePaths,TemporaryFileSystem)
   started=${process[ExecMainStartTimestampMonotonic]:-0}
   # Older than the attempt to start the service: it is that of the last one.
   ((started >= ${process[ConditionTimestampMonotonic]:-0})) || started=0
   ((started)) || [[ ! ${process[ConditionTimestampMonotonic]-} ]] || EXIT_CODE='' EXIT_STATUS=''
+}
+
+# What a service that is not root left in the inbox goes into its record. Anybody may leave files there: only one counts that
+# belongs to the user whom systemd ran this unit as, and of its lines only entries of this invocation.
+take_inbox() {
+  local inbox="${SERVICE_RECORDS_INBOX-}" name="${__sr[path]##*/}" file='' uid="${process[UID]-}" line='' __sr_line='' lost=0 until=$((SECONDS + 10))
+  [[ $inbox ]] || return 0
+  [[ -d $inbox ]] || mkdir -m 1733 -- "$inbox"
+  file=$inbox/${name%.json}.$INVOCATION_ID.json
+  if [[ ! -e $file && ! -L $file ]]; then
+    line="${process[RootDirectory]-}${process[RootImage]-}"
+    [[ $uid != [1-9]* || ! $line && "${process[InaccessiblePaths]-}${process[TemporaryFileSystem]-}" != */dev* ]] ||
+      tell "$unit ran as user $uid and may not see $inbox in its sandbox: if it recorded stages, they are lost"
+    return 0
+  fi
+  if [[ $(stat --format='%u %f' -- "$file") == "$uid 8"??? ]]; then
+    while IFS= read -r line; do
+      __sr_line=${line%,}
+      [[ $__sr_line == '{"timestamp":"'*\} ]] && ((${#__sr_line} < 4096 && SECONDS < until)) && __sr_is_whole "$__sr_line" &&
+        __sr_write && ((__sr[dropped] == 0)) || lost=$((lost + 1))
+    done < <(timeout 5 dd if="$file" iflag=nofollow,nonblock bs=64K count=256 |
+      grep --fixed-strings --text "\"invocationId\":\"$INVOCATION_ID\"" | tail -n 10000)
+    if ((lost)); then
+      __sr[last]=",\"dropped\":$lost"
+      tell "$lost entries that $unit left in $file could not be recorded"
+    fi
+  else
+    tell "$file was not recorded: it is not a file of user ${uid:-unknown}, as whom $unit ran"
+  fi
+  timeout 5 rm -rf --one-file-system -- "$file"
+}
+
+tell() { # TEXT; in the journal, for the output of the service may go anywhere
+  timeout 2 logger --tag service-record --priority daemon.warning -- "$1"
 }
 
 # Without a main process, as of a service that failed before it had one, the only one recorded stands for the service.
@@ -271,8 +306,9 @@ main() {
   __sr_unit
   unit=$__sr_answer.service
   __sr_begin
-  [[ ! -f ${__sr[path]} ]] || read_invocation "${__sr[path]}"
   read_main_process
+  take_inbox
+  [[ ! -f ${__sr[path]} ]] || read_invocation "${__sr[path]}"
   pick_main
   read_stop_request
   judge

@@ -425,7 +425,7 @@ def test_a_process_that_vanishes_ends_the_wait(tmp_path: Path) -> None:
             process.wait()
             out, _ = waiting.communicate(timeout=60)
     assert waiting.returncode == 1
-    assert out.startswith("▲ interrupted: job: its process is gone")
+    assert out.startswith("▲ interrupted: job: it ended without recording how")
 
 
 def test_what_a_journal_holds_does_not_act_on_the_terminal(tmp_path: Path) -> None:

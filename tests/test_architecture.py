@@ -39,7 +39,7 @@ PARTS = {
 MAY_IMPORT = {
     "format": set(),
     "layout": {"format"},
-    "records": {"format", "layout"},
+    "records": {"format", "layout", "systemd"},
     "live": {"format", "layout", "records"},
     "systemd": set(),
     "recorder": {"format", "records", "systemd"},

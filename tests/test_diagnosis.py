@@ -12,6 +12,7 @@ from service_record.diagnosis.diagnose import Explain
 from service_record.diagnosis.evidence import Evidence, KnownCause
 from service_record.diagnosis.findings import BackwardBoot, LocalTimes, LoopOf, Trouble, UnsetClock
 from service_record.diagnosis.now import Now
+from service_record.display.sentences import recovered_sentence
 from service_record.entry import Entry, Malformed, Phase, Result
 from service_record.history import History, build_history
 from service_record.history.clock import ClockStep
@@ -289,6 +290,18 @@ def test_a_run_without_an_end_whose_process_is_gone_is_interrupted() -> None:
     assert found is not None
     trouble = root(found)
     assert (found.verdict, trouble.stage, trouble.is_rebooted) == (Verdict.INTERRUPTED, "wait", False)
+
+
+def test_runs_that_ended_without_recording_how_are_no_loop_and_not_called_failures() -> None:
+    gone = Liveness(BOOT_ID, is_at_home=True, is_alive=lambda pid, uptime: False)
+    runs = [one for n in range(5) for one in attempt(n, running(None, n * 20))]
+    found = diagnose(build_history([("a", runs)], gone), now=at(200))
+    assert found is not None
+    assert (found.verdict, root(found).count, root(found).loop) == (Verdict.INTERRUPTED, 5, None)
+    ended_well = diagnosis(200, a=[*runs, *attempt(9, succeeded(150))])
+    assert [recovered_sentence(one) for one in ended_well.recovered] == [
+        "a ended without recording how 5 times, last outside stages"
+    ]
 
 
 def test_what_a_boot_interrupted_counts_until_the_next_boot_is_at_work() -> None:

@@ -20,7 +20,10 @@ _DEEPEST: Final = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Streak:
-    """Runs in a row, in one boot, that ended in the same place in the same way; the latest first."""
+    """Runs in a row, in one boot, that ended in the same place in the same way; the latest first.
+
+    Runs without an end are no loop, however many: each may have succeeded and not recorded it.
+    """
 
     runs: tuple[Run, ...]
 
@@ -35,7 +38,7 @@ class Streak:
     @property
     def is_loop(self) -> bool:
         """Three stops or kills that nobody can tell apart may be three restarts that somebody wanted."""
-        return len(self.runs) >= LEAST and not self.last.is_stop_or_kill
+        return len(self.runs) >= LEAST and self.last.outcome is Outcome.FAILURE
 
 
 def latest_streak(runs: Sequence[Run]) -> Streak | None:

@@ -188,7 +188,7 @@ def _because(span: Span) -> str:
 
 def recovered_sentence(recovered: Recovered) -> str:
     run = recovered.last
-    verb = "failed" if run.outcome is Outcome.FAILURE else "was interrupted"
+    verb = "failed" if run.outcome is Outcome.FAILURE else "ended without recording how"
     place = whereabouts(run) or " outside stages"
     told = f"{name(run.service)} {verb} {count(recovered.count, 'time')}, last{place}"
     return f"{told}, in an earlier boot, and did not run since" if recovered.is_open else told

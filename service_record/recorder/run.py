@@ -14,7 +14,7 @@ from service_record import systemd
 from service_record.entry import Entry, Phase, Result
 from service_record.recorder.failure import Failure
 from service_record.version import __version__
-from service_record.writer import AnyPath, Writer, record_path
+from service_record.writer import AnyPath, Writer, writing_path
 
 _RECORDER: Final = f"python/{__version__}"
 
@@ -136,7 +136,7 @@ class Run:
 
     @cached_property
     def _writer(self) -> Writer:
-        return Writer(record_path(self.service, self._directory))
+        return Writer(writing_path(self.service, self._directory))
 
     def _append(
         self, part: Part, moment: str, result: Result | None = None, failure: Failure = _NOTHING_KNOWN
