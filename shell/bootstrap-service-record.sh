@@ -478,7 +478,7 @@ __sr_locate() { # STATUS COMMAND
   if [[ ${__sr[exit_line]} && $2 == @(builtin\ exit|eval|.|source)\ * ]]; then
     __sr_line=${__sr[exit_line]} __sr_function=${__sr[exit_function]} __sr_file=${__sr[exit_file]}
     __sr_is_exit "$1" && [[ $2 != eval\ * ]] || __sr_approximate=1
-  elif [[ ${__sr[err_ends]} && $2 == @("${__sr[err_command]}"|eval\ *|.\ *|source\ *|*__sr_*) ]] ||
+  elif [[ ${__sr[err_ends]} && ${__sr[options]} == *e* && $2 == @("${__sr[err_command]}"|eval\ *|.\ *|source\ *|*__sr_*) ]] ||
     [[ ${__sr[exit_line]} && ${__sr[exit_line]} == "${__sr[err_line]-}" ]]; then
     __sr_line=${__sr[err_line]} __sr_function=${__sr[err_function]} __sr_file=${__sr[err_file]}
     __sr_command=${__sr[err_command]}
@@ -526,7 +526,7 @@ __sr_squeeze() { # TEXT; its first line, without a comment and white space, for 
 # Whether the line runs the command, as bash prints it: it stands where a command does. __sr_answer is then what follows it;
 # __sr_handled, that the shell lives on when it fails.
 __sr_runs() { # LINE COMMAND
-  builtin local __sr_wanted='' __sr_before=''
+  builtin local __sr_wanted='' __sr_before='' __sr_ends='*[;&|{)]' __sr_goes_on='[;|&})]*'
   __sr_handled=
   __sr_squeeze "$2"
   __sr_wanted=$__sr_answer
@@ -538,9 +538,9 @@ __sr_runs() { # LINE COMMAND
   [[ $__sr_wanted && $__sr_answer == *"$__sr_wanted"* ]] || builtin return 1
   __sr_before=${__sr_answer%"$__sr_wanted"*}
   __sr_answer=${__sr_answer##*"$__sr_wanted"}
-  [[ $__sr_before != ?(*[\;\&\|\{\)])@(if|elif|while|until|\!)*(\!) && $__sr_answer != @(\|\||\&\&|\;then|\;do)* ]] &&
+  [[ $__sr_before != ?($__sr_ends)@(if|elif|while|until|\!)*(\!) && $__sr_answer != @(\|\||\&\&|\;then|\;do)* ]] &&
     [[ ${__sr_text[$1]-} != *([[:blank:]])@(then|do)*([[:blank:]]) ]] || __sr_handled=1
-  [[ $__sr_before == ?(*[\;\&\|\{\)])*(if|elif|while|until|then|do|else|\!|time) && $__sr_answer == ?([\;\|\&\}\)]*) ]]
+  [[ $__sr_before == ?($__sr_ends)*(if|elif|while|until|then|do|else|\!|time) && $__sr_answer == ?($__sr_goes_on) ]]
 }
 
 __sr_is_exit() { # STATUS; whether it stands there
@@ -556,8 +556,8 @@ __sr_is_exit() { # STATUS; whether it stands there
 # Whether ERR's line is where the failure is, or was made to be: what failed may have been started there, and failed
 # elsewhere. Where bash leaves that open the answer is no.
 __sr_is_error() { # COMMAND of the EXIT trap
-  builtin local __sr_handled='' __sr_shown=''
-  __sr_read "$__sr_file" && ((__sr_line > __sr_trap_lines)) || builtin return 1
+  builtin local __sr_handled='' __sr_shown='' __sr_last=0
+  __sr_read "$__sr_file" && __sr_last=${#__sr_text[@]} && ((__sr_line > __sr_trap_lines)) || builtin return 1
   if [[ $1 == eval\ * ]]; then # bash counts the lines of what it runs on from its own
     __sr_find "$1" 1 "${#__sr_text[@]}"
     __sr_shown=${1//[!$'\n']/}
@@ -665,7 +665,7 @@ __sr_line_of() { # FUNCTION COMMAND
   __sr_answer=$__sr_found
   [[ $__sr_found ]] || builtin return 1
   __sr_must_fail "$2" && builtin return 0
-  ((! __sr_trap_lines)) && [[ $__sr_after == *([\;\}]) && $2 != @(for|case|select)\ * ]] && __sr_is_own "$2" &&
+  ((! __sr_trap_lines)) && [[ $__sr_after == ?(\;)*(\}) && $2 != @(for|case|select)\ * && $2 != *$'\n'* ]] && __sr_is_own "$2" &&
     __sr_is_followed "$__sr_found"
 }
 
@@ -727,7 +727,7 @@ __sr_is_alone() { # FUNCTION COMMAND
 __sr_must_fail() { # COMMAND
   builtin local __sr_rest="$1" __sr_name=''
   [[ $1 != ?(builtin\ |command\ )exit?(\ *) && $1 != return\ [0-9]* ]] || builtin return 0
-  [[ $1 != *[\'\`\\]* && $1 != *\$\(* && $1 != '[['* ]] || builtin return 1
+  [[ $1 != *[\'\`\\]* && $1 != *\$\(* && $1 != *\$\{*([!\}])\$* && $1 != '[['* ]] || builtin return 1
   while [[ $__sr_rest == *\$* ]]; do
     __sr_rest=${__sr_rest#*\$}
     __sr_name=${__sr_rest#\{}
@@ -741,17 +741,20 @@ __sr_must_fail() { # COMMAND
 
 # Whether bash would have taken notice of whatever it ran next: of a command it does, but not of a subshell, a pipeline,
 # the words of `for` or the redirections of a compound command.
-__sr_is_followed() { # LINE
-  builtin local __sr_one='' __sr_until=''
-  for __sr_one in "${__sr_text[@]:$1}"; do
-    [[ ! $__sr_until || $__sr_one == "$__sr_until"* ]] || builtin continue
-    __sr_until=
-    [[ $__sr_one != '}'* ]] || builtin return 0
-    if [[ $__sr_one == *([[:blank:]])@(else|elif)?([[:blank:]]*) ]]; then
-      __sr_until=${__sr_one%%el*}fi
-    elif [[ $__sr_one != *([[:blank:]])?('#'*|fi|esac|\}) ]]; then
-      [[ $__sr_one == *([[:blank:]])[a-zA-Z0-9_./:$\"\[]* && ${__sr_one//\|\|/} != *\|* && $__sr_one != *@(\&|'()'*) ]] &&
-        [[ $__sr_one != *([[:blank:]])@(done|for|select|case|function|coproc|then|do|if|while|until|time)?([[:blank:]\;]*) ]]
+__sr_is_followed() { # LINE; up to __sr_last
+  builtin local __sr_one='' __sr_plain='' __sr_other=''
+  for __sr_one in "${__sr_text[@]:$1:__sr_last - $1}"; do
+    if [[ $__sr_one == *([[:blank:]])?('#'*|fi|esac|\}) ]]; then
+      __sr_other=
+    elif [[ $__sr_other ]]; then # not taken
+      [[ $__sr_one != *@(if|fi)* ]] || builtin return 1
+    elif [[ $__sr_one == *([[:blank:]])else ]]; then
+      __sr_other=1
+    else
+      __sr_plain=${__sr_one//\|\|/}
+      __sr_plain=${__sr_plain//\&\&/} __sr_plain=${__sr_plain//\>\&/} __sr_plain=${__sr_plain//\&\>/}
+      [[ $__sr_one == *([[:blank:]])[a-zA-Z0-9_./:$\"\[]* && $__sr_plain != *[\|\&]* && $__sr_one != *'()'* ]] &&
+        [[ $__sr_one != *([[:blank:]])@(done|elif|for|select|case|function|coproc|then|do|if|while|until|time)?([[:blank:]\;\(]*) ]]
       builtin return "$?"
     fi
   done
@@ -946,7 +949,12 @@ __sr_keep() { # STATUS FUNCTION [ARGUMENT...]
 }
 
 __sr_note() { # TEXT; for __sr_tell, with the place of the service's call
-  __sr[note]="service-record: ${BASH_SOURCE[4]-$0}:${BASH_LINENO[3]-0}: $1"
+  builtin local __sr_index=0 __sr_trap_lines=0
+  while [[ ${FUNCNAME[__sr_index]-record_service_} != record_service_* ]]; do __sr_index=$((__sr_index + 1)); done
+  __sr_count_trap_lines
+  __sr_answer=${BASH_LINENO[__sr_index]-0}
+  ((__sr_answer > __sr_trap_lines)) && __sr_answer=:$__sr_answer || __sr_answer=
+  __sr[note]="service-record: ${BASH_SOURCE[__sr_index + 1]-$0}$__sr_answer: $1"
 }
 
 __sr_tell() { # one line to whoever reads the service's output; a subshell, because a closed pipe kills who writes to it
@@ -986,11 +994,12 @@ __sr_stage_end() { # RESULT [ERROR_LINE MESSAGE FACTS]
 
 __sr_stage_failure() { # the service has handled what failed: the place is that of its call
   builtin local -a __sr_functions __sr_files __sr_lines
-  builtin local LC_ALL=C __sr_place='' __sr_facts=''
+  builtin local LC_ALL=C __sr_place='' __sr_facts='' __sr_trap_lines=0
+  __sr_count_trap_lines
   __sr_functions=("${FUNCNAME[@]:3}")
   __sr_files=("${BASH_SOURCE[@]:3}")
   __sr_lines=("${BASH_LINENO[@]:3}")
-  if [[ ${__sr_files[0]-} ]]; then
+  if [[ ${__sr_files[0]-} ]] && ((BASH_LINENO[2] > __sr_trap_lines)); then
     __sr_place="${BASH_LINENO[2]} ${__sr_functions[0]} ${__sr_files[0]}"
     __sr_stack "${BASH_LINENO[2]}" "${__sr_functions[0]}" "${__sr_files[0]}"
     __sr_facts=$__sr_answer
