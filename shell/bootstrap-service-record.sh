@@ -743,6 +743,7 @@ __sr_must_fail() { # COMMAND
 # the words of `for` or the redirections of a compound command.
 __sr_is_followed() { # LINE; up to __sr_last
   builtin local __sr_one='' __sr_plain='' __sr_other=''
+  builtin local __sr_keyword='@(done|elif|for|select|case|function|coproc|then|do|if|while|until|time)?([[:blank:];(]*)'
   for __sr_one in "${__sr_text[@]:$1:__sr_last - $1}"; do
     if [[ $__sr_one == *([[:blank:]])?('#'*|fi|esac|\}) ]]; then
       __sr_other=
@@ -754,7 +755,7 @@ __sr_is_followed() { # LINE; up to __sr_last
       __sr_plain=${__sr_one//\|\|/}
       __sr_plain=${__sr_plain//\&\&/} __sr_plain=${__sr_plain//\>\&/} __sr_plain=${__sr_plain//\&\>/}
       [[ $__sr_one == *([[:blank:]])[a-zA-Z0-9_./:$\"\[]* && $__sr_plain != *[\|\&]* && $__sr_one != *'()'* ]] &&
-        [[ $__sr_one != *([[:blank:]])@(done|elif|for|select|case|function|coproc|then|do|if|while|until|time)?([[:blank:]\;\(]*) ]]
+        [[ $__sr_one != *([[:blank:]])$__sr_keyword ]]
       builtin return "$?"
     fi
   done
