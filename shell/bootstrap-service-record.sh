@@ -744,7 +744,7 @@ __sr_must_fail() { # COMMAND
 __sr_is_followed() { # LINE; up to __sr_last
   builtin local __sr_one='' __sr_plain='' __sr_other=''
   builtin local __sr_keyword='@(done|elif|for|select|case|function|coproc|then|do|if|while|until|time)?([[:blank:];(]*)'
-  for __sr_one in "${__sr_text[@]:$1:__sr_last - $1}"; do
+  for __sr_one in "${__sr_text[@]:$1:__sr_last-$1}"; do
     if [[ $__sr_one == *([[:blank:]])?('#'*|fi|esac|\}) ]]; then
       __sr_other=
     elif [[ $__sr_other ]]; then # not taken
