@@ -472,9 +472,7 @@ __sr_yield_exit() { # TRAP_COMMAND
 # Reads the dying shell's frames, innermost first: __sr_functions, __sr_files, and in __sr_lines where each was called.
 # In a trap, bash leaves $BASH_COMMAND as it was and counts the trap's own lines.
 __sr_locate() { # STATUS COMMAND
-  builtin local __sr_trap_lines=0
   builtin local -a __sr_text
-  __sr_count_trap_lines
   if [[ ${__sr[exit_line]} && $2 == @(builtin\ exit|eval|.|source)\ * ]]; then
     __sr_line=${__sr[exit_line]} __sr_function=${__sr[exit_function]} __sr_file=${__sr[exit_file]}
     __sr_is_exit "$1" && [[ $2 != eval\ * ]] || __sr_approximate=1
@@ -768,6 +766,7 @@ __sr_stack() { # LINE FUNCTION FILE; the JSON member: this place, and behind it 
   # The place may be a call site: then the frames below it are not its callers.
   while ((__sr_index < __sr_count)) && [[ ${__sr_functions[__sr_index]} != "$2" ]]; do __sr_index=$((__sr_index + 1)); done
   for (( ; __sr_index + 1 < __sr_count; __sr_index++)); do
+    ((__sr_lines[__sr_index] > __sr_trap_lines)) || builtin break # a trap called it
     __sr_escape "${__sr_lines[__sr_index]} ${__sr_functions[__sr_index + 1]} ${__sr_files[__sr_index + 1]}"
     ((${#__sr_json} + ${#__sr_answer} < 800)) || builtin break
     __sr_json+=",\"$__sr_answer\""
@@ -848,6 +847,8 @@ __sr_finish() { # STATUS COMMAND
 
 __sr_fail() { # STATUS COMMAND
   builtin local LC_ALL=C __sr_line='' __sr_function='' __sr_file='' __sr_approximate='' __sr_command="$2" __sr_facts=",\"exitCode\":$1"
+  builtin local __sr_trap_lines=0
+  __sr_count_trap_lines
   __sr_locate "$1" "$2"
   __sr_escape_head "$__sr_command" 200
   __sr_facts+=${__sr_answer:+",\"command\":\"$__sr_answer\""}

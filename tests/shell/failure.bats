@@ -266,3 +266,17 @@ stage end failure -
 service end success -
 END
 }
+
+@test "the stack ends where a signal's trap calls a function, for bash counts the lines of the trap" {
+  script trap.sh <<'END'
+set -euoE pipefail
+. "$SHIM"
+on_signal() {
+  false
+}
+trap on_signal USR1
+kill -USR1 $$
+END
+  run -1 service trap.sh
+  [ "$(ended stack)" = '["4 on_signal trap.sh"]' ]
+}
