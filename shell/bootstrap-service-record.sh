@@ -437,7 +437,7 @@ __sr_create() { # PATH
 
 __sr_on_err() { # STATUS OPTIONS LINE COMMAND PIPESTATUS...; what the ERR trap does before the service's own
   if [[ $BASHPID == "${__sr_pid-}" ]]; then
-    __sr[err_status]=$1 __sr[err_line]=$3 __sr[err_command]=$4 __sr[err_pipe]="${*:5}"
+    __sr[err_line]=$3 __sr[err_command]=$4 __sr[err_pipe]="${*:5}"
     __sr[err_function]=${FUNCNAME[2]-} __sr[err_file]=${BASH_SOURCE[2]-} __sr[err_ends]=
     if [[ $2 == *e* ]]; then
       __sr[err_ends]=1
@@ -472,77 +472,140 @@ __sr_yield_exit() { # TRAP_COMMAND
   __sr[sees_exit]=
 }
 
-# Where it failed: __sr_line, __sr_function, __sr_file, and __sr_approximate where that is only the nearest known place.
+# Where it failed: __sr_line, __sr_function, __sr_file, and __sr_approximate unless nothing else can have failed.
 # Reads the dying shell's frames, innermost first: __sr_functions, __sr_files, and in __sr_lines where each was called.
+# In a trap, bash leaves $BASH_COMMAND as it was and counts the trap's own lines.
 __sr_locate() { # STATUS COMMAND
-  if [[ ${__sr[exit_line]} ]]; then
+  builtin local -a __sr_text
+  if [[ ${__sr[exit_line]} && $2 == @(builtin\ exit|eval|.|source)\ * ]]; then
     __sr_line=${__sr[exit_line]} __sr_function=${__sr[exit_function]} __sr_file=${__sr[exit_file]}
-    __sr_exit_command "$1"
-  elif [[ ${__sr[err_ends]} || ${__sr[err_status]} == "$1" && ${__sr[err_command]} == "$2" ]]; then
+    __sr_is_exit "$1" && [[ $2 != eval\ * ]] || __sr_approximate=1
+  elif [[ ${__sr[err_ends]} && ${__sr[options]} == *e* && $2 == @("${__sr[err_command]}"|eval\ *|.\ *|source\ *|*__sr_*) ]] ||
+    [[ ${__sr[exit_line]} && ${__sr[exit_line]} == "${__sr[err_line]-}" ]]; then
     __sr_line=${__sr[err_line]} __sr_function=${__sr[err_function]} __sr_file=${__sr[err_file]}
     __sr_command=${__sr[err_command]}
-    __sr_is_exact || __sr_approximate=1
+    __sr_is_error "$2" || __sr_approximate=1
   else
     __sr_function=${__sr_functions[0]-} __sr_file=${__sr_files[0]-}
-    __sr_search "$2"
-    # A syntax error in a file being read: the command is the last one before it.
-    [[ $1 != 2 || $__sr_function != source ]] || __sr_approximate=1
+    __sr_search "$1" "$2" || __sr_approximate=1
+  fi
+  [[ ! $__sr_approximate ]] && builtin return 0
+  if __sr_read "$__sr_file"; then
+    ((__sr_line > __sr_trap_lines && __sr_line <= ${#__sr_text[@]})) || __sr_line=
+  elif [[ $__sr_file == "$0" || $__sr_file != */* || $__sr_file == /@(dev|proc)/* ]]; then
+    __sr_line=
   fi
 }
 
-__sr_exit_command() { # STATUS; as it is written, or else as it must have been
-  __sr_line_of "$__sr_file" "$__sr_line" || __sr_answer=
+# How many lines the longest of the service's traps has, but for EXIT and ERR.
+__sr_count_trap_lines() {
+  builtin local -a __sr_words
+  builtin local __sr_index=0 __sr_breaks=''
+  builtin eval "__sr_words=($(\builtin trap -p))"
+  for ((__sr_index = 2; __sr_index < ${#__sr_words[@]}; __sr_index += 4)); do
+    [[ ${__sr_words[__sr_index]} && ${__sr_words[__sr_index + 1]} != @(EXIT|ERR) ]] || builtin continue
+    __sr_breaks=${__sr_words[__sr_index]//[!$'\n']/}
+    ((${#__sr_breaks} < __sr_trap_lines)) || __sr_trap_lines=$((${#__sr_breaks} + 1))
+  done
+}
+
+# The text of a file, of the script as it was when it began, into __sr_text.
+__sr_read() { # FILE
+  builtin local __sr_open="$1"
+  __sr_text=()
+  [[ $1 != "$0" || ! -f /proc/$__sr_pid/fd/255 ]] || __sr_open=/proc/$__sr_pid/fd/255
+  [[ ($1 != "$0" || ${__sr[options]} != *[cs]*) && -f $__sr_open && ($__sr_open == /* || $PWD == "${__sr[directory]}") ]] && builtin mapfile -t __sr_text <"$__sr_open"
+}
+
+__sr_squeeze() { # TEXT; its first line, without a comment and white space, for bash prints a command with white space of its own
+  __sr_answer=${1%%$'\n'*}
+  __sr_answer=${__sr_answer%%[[:space:]]#*}
+  [[ $__sr_answer != '#'* ]] || __sr_answer=
+  __sr_answer=${__sr_answer//[[:space:]]/}
+  __sr_answer=${__sr_answer//1>&/>&}
+}
+
+# Whether the line runs the command, as bash prints it: it stands where a command does. __sr_answer is then what follows it;
+# __sr_handled, that the shell lives on when it fails.
+__sr_runs() { # LINE COMMAND
+  builtin local __sr_wanted='' __sr_before='' __sr_ends='*[;&|{)]' __sr_goes_on='[;|&})]*'
+  __sr_handled=
+  __sr_squeeze "$2"
+  __sr_wanted=$__sr_answer
+  __sr_squeeze "${__sr_text[$1 - 1]-}"
+  if [[ $__sr_answer == *\\ && $__sr_wanted == "${__sr_answer%?}"* ]]; then
+    __sr_answer=
+    builtin return 0
+  fi
+  [[ $__sr_wanted && $__sr_answer == *"$__sr_wanted"* ]] || builtin return 1
+  __sr_before=${__sr_answer%"$__sr_wanted"*}
+  __sr_answer=${__sr_answer##*"$__sr_wanted"}
+  [[ $__sr_before != ?($__sr_ends)@(if|elif|while|until|\!)*(\!) && $__sr_answer != @(\|\||\&\&|\;then|\;do)* ]] &&
+    [[ ${__sr_text[$1]-} != *([[:blank:]])@(then|do)*([[:blank:]]) ]] || __sr_handled=1
+  [[ $__sr_before == ?($__sr_ends)*(if|elif|while|until|then|do|else|\!|time) && $__sr_answer == ?($__sr_goes_on) ]]
+}
+
+__sr_is_exit() { # STATUS; whether it stands there
+  __sr_command="exit $1"
+  __sr_read "$__sr_file" && ((__sr_line > __sr_trap_lines)) || builtin return 1
+  __sr_answer=${__sr_text[__sr_line - 1]-}
+  [[ " $__sr_answer" == *[!a-zA-Z0-9_-]exit?([!a-zA-Z0-9_-]*) ]] || builtin return 1
   __sr_command=exit${__sr_answer#*exit}
-  __sr_command=${__sr_command%%[;&|\)]*}
+  __sr_command=${__sr_command%%[;&|\)\\]*}
   __sr_command=${__sr_command%%[[:space:]][#\}]*}
-  [[ $__sr_answer == *exit* ]] || __sr_command="exit $1"
 }
 
 # Whether ERR's line is where the failure is, or was made to be: what failed may have been started there, and failed
 # elsewhere. Where bash leaves that open the answer is no.
-__sr_is_exact() {
-  builtin local __sr_shown=''
-  __sr_line_of "$__sr_file" "$__sr_line" || builtin return 1
-  __sr_shown=${__sr_answer%%[[:space:]]#*}
-  case ${__sr[err_pipe]} in
-  0) # bash counts neither [[ nor ((; else it is the last command's, and a redirection of the group behind it failed
-    if [[ $__sr_command != '[['* && $__sr_command != '(('* ]]; then
-      __sr_command=
-      builtin return 1
-    fi
-    __sr_holds "$__sr_shown" "$__sr_command" || builtin return 1
-    ;;
-  *' '*) __sr_command_of_pipe "$__sr_shown" || builtin return 1 ;;
-  *) __sr_holds "$__sr_shown" "$__sr_command" || __sr_is_nearby "$__sr_shown" || builtin return 1 ;;
-  esac
-  # `return` in a sourced file shows here; but not to find the file does fail here.
-  [[ $__sr_command != '. '* && $__sr_command != 'source '* ]] ||
-    [[ ${__sr_command#* } != *[\$\"\']* && ! -e ${__sr_command#* } ]] || builtin return 1
-  # A function fails at its own line, unseen in a subshell, and without errexit.
-  [[ ${__sr[err_ends]} && $__sr_shown != *['(`|']* || $__sr_function != "${__sr[err_function]}" ]] ||
-    ! __sr_function_in "$__sr_shown"
+__sr_is_error() { # COMMAND of the EXIT trap
+  builtin local __sr_handled='' __sr_shown='' __sr_last=0
+  __sr_read "$__sr_file" && __sr_last=${#__sr_text[@]} && ((__sr_line > __sr_trap_lines)) || builtin return 1
+  if [[ $1 == eval\ * ]]; then # bash counts the lines of what it runs on from its own
+    __sr_find "$1" 1 "${#__sr_text[@]}"
+    __sr_shown=${1//[!$'\n']/}
+    [[ $__sr_answer != *' '* ]] && ((__sr_answer + ${#__sr_shown} == __sr_line)) &&
+      [[ ! $__sr_shown || ${1##*$'\n'} == *"$__sr_command"* && ${1%$'\n'*} != *"$__sr_command"* ]]
+    builtin return "$?" # without it, in a trap, that of the service's last command
+  fi
+  __sr_shown=${__sr_text[__sr_line - 1]-}
+  __sr_shown=${__sr_shown%%[[:space:]]#*}
+  if [[ $__sr_command == '[['* || $__sr_command == '(('* ]]; then # which bash does not count in PIPESTATUS
+    __sr_runs "$__sr_line" "$__sr_command" && [[ ! $__sr_handled ]] && __sr_is_followed "$__sr_line"
+    builtin return "$?"
+  fi
+  if [[ ${__sr[err_pipe]} != *[1-9]* ]]; then # it is the last command's, and a redirection of the group behind it failed
+    __sr_command=
+    builtin return 1
+  elif [[ ${__sr[err_pipe]} == *' '* ]]; then
+    __sr_command_of_pipe "$__sr_shown" || builtin return 1
+  elif ! __sr_runs "$__sr_line" "$__sr_command" || [[ $__sr_handled ]]; then
+    __sr_is_nearby "$__sr_shown" || builtin return 1
+  fi
+  __sr_is_own "$__sr_command" && { [[ $__sr_shown != *['(`|']* ]] || ! __sr_function_in "$__sr_shown"; }
 }
 
-__sr_line_of() { # FILE LINE
-  builtin local -a __sr_text
-  builtin mapfile -t -s "$(($2 - 1))" -n 1 __sr_text <"$1" || builtin return 1
-  __sr_answer=${__sr_text[0]-}
+# Whether a command fails by itself: a function, or a file that is sourced, fails at a line of its own.
+__sr_is_own() { # COMMAND
+  if [[ $1 == @(.|source)\ * ]]; then
+    [[ ${1#* } != *[\$\"\']* && ! -e ${1#* } ]]
+  else
+    [[ $1 == record_service_* ]] || ! builtin declare -F -- "${1%%[[:space:]]*}" >/dev/null
+  fi
 }
 
-# A command of several lines, of which ERR has the last; or `return` in the one function that the line calls.
+# A command of several lines, of which ERR has the last; or `return` in the function that the line calls, and nothing else.
 __sr_is_nearby() { # LINE_TEXT
-  builtin local __sr_breaks="${__sr_command//[!$'\n']/}" __sr_called=''
+  builtin local __sr_breaks="${__sr_command//[!$'\n']/}" __sr_called='' __sr_at="$__sr_line"
   if [[ $__sr_breaks && $__sr_command != *['(`']* ]]; then
-    __sr_line_of "$__sr_file" "$((__sr_line - ${#__sr_breaks}))" && __sr_holds "$__sr_answer" "$__sr_command" || builtin return 1
+    __sr_runs "$((__sr_line - ${#__sr_breaks}))" "$__sr_command" || builtin return 1
     __sr_line=$((__sr_line - ${#__sr_breaks}))
     builtin return 0
   fi
-  __sr_function_in "$1" || builtin return 1
-  __sr_called=$__sr_answer
-  __sr_lines_with "$__sr_called" "$__sr_file" "$__sr_command"
-  [[ $__sr_answer && $__sr_answer != *' '* ]] || builtin return 1
+  builtin read -r __sr_called _ <<<"$1"
+  [[ $1 != *[\;\&\|\(\)\`\<\>]* && $__sr_command == return\ [0-9]* ]] && builtin declare -F -- "$__sr_called" >/dev/null &&
+    __sr_line_of "$__sr_called" "$__sr_command" || builtin return 1
   __sr_functions=("$__sr_called" "${__sr_functions[@]}")
-  __sr_lines=("$__sr_line" "${__sr_lines[@]}")
+  __sr_lines=("$__sr_at" "${__sr_lines[@]}")
   __sr_files=("$__sr_file" "${__sr_files[@]}")
   __sr_line=$__sr_answer __sr_function=$__sr_called
 }
@@ -550,16 +613,16 @@ __sr_is_nearby() { # LINE_TEXT
 # Which part of a pipeline failed, if all of it stands in the line: the last one that did, as pipefail has it.
 __sr_command_of_pipe() { # LINE_TEXT
   builtin local IFS='|' __sr_index=0
-  builtin local -a __sr_text __sr_status
+  builtin local -a __sr_parts __sr_status
   __sr_command=
-  [[ $1 != *[\'\"\(\{\&]* ]] || builtin return 1
-  builtin read -r -a __sr_text <<<"$1"
+  [[ $1 != *[\'\"\(\{\&\;]* && $1 != *([[:blank:]])!* && ${__sr_text[__sr_line]-} != *([[:blank:]])@(then|do)*([[:blank:]]) ]] || builtin return 1
+  builtin read -r -a __sr_parts <<<"$1"
   IFS=' ' builtin read -r -a __sr_status <<<"${__sr[err_pipe]}"
-  ((${#__sr_text[@]} == ${#__sr_status[@]})) || builtin return 1
+  ((${#__sr_parts[@]} == ${#__sr_status[@]})) || builtin return 1
   for ((__sr_index = ${#__sr_status[@]} - 1; __sr_index > 0; __sr_index--)); do
     ((__sr_status[__sr_index] == 0)) || builtin break
   done
-  __sr_command=${__sr_text[__sr_index]}
+  __sr_command=${__sr_parts[__sr_index]}
   __sr_command=${__sr_command#"${__sr_command%%[! ]*}"}
   __sr_command=${__sr_command%"${__sr_command##*[! ]}"}
   [[ $__sr_command != @(while|until|for|if|case|select)[[:space:]]* ]]
@@ -574,76 +637,130 @@ __sr_function_in() { # TEXT; the first function of the service that it names
   builtin return 1
 }
 
-__sr_squeeze() { # TEXT; its first line without white space, for bash prints a command with white space of its own
-  __sr_answer=${1%%$'\n'*}
-  __sr_answer=${__sr_answer//[[:space:]]/}
-}
-
-__sr_holds() { # LINE_TEXT COMMAND; or, if the command goes on in the next line, its beginning
-  builtin local __sr_wanted=''
-  __sr_squeeze "$2"
-  __sr_wanted=$__sr_answer
-  __sr_squeeze "$1"
-  [[ $__sr_wanted && $__sr_answer ]] || builtin return 1
-  if [[ $__sr_answer == *\\ ]]; then
-    [[ $__sr_wanted == "${__sr_answer%?}"* ]]
-  else
-    [[ $__sr_answer == *"$__sr_wanted"* ]]
+# ERR told nothing: the last command that bash took notice of, if it has one line of the dying function, or file, and cannot
+# have succeeded there, or nothing that bash does not notice came after it. Otherwise the nearest that is certain.
+__sr_search() { # STATUS COMMAND
+  builtin local __sr_name=''
+  ((${#__sr_functions[@]} < 2)) || __sr_name=$__sr_function
+  __sr_answer=
+  if __sr_read "$__sr_file" && __sr_line_of "$__sr_name" "$2"; then
+    __sr_line=$__sr_answer
+    # A syntax error in a file being read: the command is the last one before it.
+    [[ ! ${__sr[exit_line]}${__sr[err_ends]} && ($1 != 2 || $__sr_function != source) ]]
+    builtin return "$?"
   fi
-}
-
-# ERR told nothing: the line of the dying function, or file, that holds the command. Where several do, each is a guess, and
-# the call site the nearest that is certain.
-__sr_search() { # COMMAND
-  __sr_lines_with "$__sr_function" "$__sr_file" "$1"
-  __sr_line=${__sr_answer##* }
-  if [[ $__sr_line && $__sr_answer == "$__sr_line" ]]; then
-    # An unbound variable without errexit has left its function by now.
-    [[ $__sr_function != main ]] || ! __sr_function_around "$__sr_file" "$__sr_line" || __sr_function=$__sr_answer
-    builtin return 0
-  fi
-  __sr_approximate=1
-  if ((${__sr_lines[0]-0})); then
+  __sr_line=$__sr_answer
+  if [[ ! $__sr_line ]] && ((${__sr_lines[0]-0})); then
     __sr_line=${__sr_lines[0]} __sr_function=${__sr_functions[1]-} __sr_file=${__sr_files[1]-}
   fi
+  builtin return 1
 }
 
-__sr_lines_with() { # FUNCTION FILE COMMAND; their numbers
-  builtin local -a __sr_text
-  builtin local __sr_number=0 __sr_first=0 __sr_found='' __sr_wanted=''
-  __sr_text=()
-  __sr_squeeze "$3"
-  __sr_wanted=$__sr_answer
-  [[ $__sr_wanted && -f $2 ]] && builtin mapfile -t __sr_text <"$2"
-  __sr_first_line "$1"
-  __sr_first=$__sr_answer
-  for ((__sr_number = ${__sr_first:-1}; __sr_number <= ${#__sr_text[@]}; __sr_number++)); do
-    __sr_squeeze "${__sr_text[__sr_number - 1]}"
-    [[ $__sr_answer == *"$__sr_wanted"* && $__sr_answer != '#'* ]] && __sr_found+=" $__sr_number"
-    [[ $__sr_first && ${__sr_text[__sr_number - 1]} == '}'* ]] && builtin break
-  done
-  __sr_answer=${__sr_found# }
-}
-
-__sr_function_around() { # FILE LINE
-  builtin local -a __sr_text
-  builtin local __sr_one='' __sr_name=''
-  builtin mapfile -t -n "$2" __sr_text <"$1"
-  for __sr_one in "${__sr_text[@]}"; do
-    [[ $__sr_one != '}'* ]] || __sr_name=
-    [[ $__sr_one != *([[:space:]])?(function+([[:space:]]))+([[:alnum:]_.:-])*([[:space:]])'()'* ]] || __sr_name=${__sr_one%%'()'*}
-  done
-  __sr_name=${__sr_name#*function}
-  __sr_answer=${__sr_name//[[:space:]]/}
-  [[ $__sr_answer ]] && builtin declare -F -- "$__sr_answer" >/dev/null
-}
-
-__sr_first_line() { # FUNCTION; a subshell, because extdebug does more than is wanted here
+# The line of a command in __sr_text, if it certainly ran there last; whether it certainly failed there.
+__sr_line_of() { # FUNCTION COMMAND
+  builtin local __sr_handled='' __sr_first=1 __sr_last=0 __sr_found='' __sr_after=''
+  __sr_extend "$1" && __sr_find "$2" "$__sr_first" "$__sr_last" && __sr_found=$__sr_answer
   __sr_answer=
-  [[ $1 && $1 != main && $1 != source ]] || builtin return 0
-  __sr_answer=$(\builtin shopt -s extdebug && \builtin declare -F "$1")
-  __sr_answer=${__sr_answer#* }
-  __sr_answer=${__sr_answer%% *}
+  [[ $__sr_found && $__sr_found != *' '* && ! ${BASH_ALIASES[*]} ]] && __sr_runs "$__sr_found" "$2" || __sr_found=
+  __sr_after=$__sr_answer
+  [[ $__sr_found ]] && __sr_is_alone "$1" "$2" || __sr_found=
+  __sr_answer=$__sr_found
+  [[ $__sr_found ]] || builtin return 1
+  __sr_must_fail "$2" && builtin return 0
+  ((! __sr_trap_lines)) && [[ $__sr_after == ?(\;)*(\}) && $2 != @(for|case|select)\ * && $2 != *$'\n'* ]] && __sr_is_own "$2" &&
+    __sr_is_followed "$__sr_found"
+}
+
+# The lines of a function in __sr_text, as __sr_first and __sr_last, or perhaps a few more; of a file, all.
+__sr_extend() { # FUNCTION
+  builtin local -a __sr_known
+  builtin local __sr_one='' __sr_number=0
+  __sr_first=1 __sr_last=${#__sr_text[@]}
+  [[ $1 ]] && builtin declare -F -- "$1" >/dev/null || builtin return 0
+  # A subshell, because extdebug does more than is wanted here.
+  # shellcheck disable=SC2046 # names of functions
+  builtin mapfile -t __sr_known <<<"$(\builtin shopt -s extdebug && \builtin declare -F $(\builtin compgen -A function))"
+  __sr_first=
+  for __sr_one in "${__sr_known[@]}"; do
+    [[ $__sr_one != "$1 "+([0-9])" $__sr_file" ]] || __sr_first=${__sr_one:${#1}+1:${#__sr_one}-${#1}-${#__sr_file}-2}
+  done
+  [[ $__sr_first ]] || builtin return 1
+  for __sr_one in "${__sr_known[@]}"; do
+    [[ $__sr_one == *" $__sr_file" ]] || builtin continue
+    __sr_number=${__sr_one#* }
+    __sr_number=${__sr_number%% *}
+    ((__sr_number > __sr_first && __sr_number <= __sr_last)) && [[ ${__sr_text[__sr_number - 1]} != [[:blank:]]* ]] &&
+      __sr_last=$((__sr_number - 1))
+  done
+  while ((__sr_last > __sr_first)) && [[ ${__sr_text[__sr_last - 1]} != '}'* ]]; do __sr_last=$((__sr_last - 1)); done
+}
+
+__sr_find() { # COMMAND FIRST LAST; the numbers of the lines that hold it
+  builtin local __sr_number=0 __sr_found='' __sr_wanted=''
+  __sr_squeeze "$1"
+  __sr_wanted=$__sr_answer
+  for ((__sr_number = $2; __sr_number <= $3; __sr_number++)); do
+    __sr_squeeze "${__sr_text[__sr_number - 1]}"
+    [[ $__sr_answer != *"$__sr_wanted"* ]] || __sr_found+=" $__sr_number"
+  done
+  [[ $__sr_wanted ]] && __sr_answer=${__sr_found# }
+}
+
+# Whether no other function can have run that command last: none that has it may have been called.
+__sr_is_alone() { # FUNCTION COMMAND
+  builtin local -a __sr_known
+  builtin local __sr_one='' __sr_name='' __sr_holder=''
+  # shellcheck disable=SC2046 # names of functions
+  builtin mapfile -t __sr_known <<<"$(\builtin declare -f exit $(\builtin compgen -A function -X '__sr_*'))"
+  for __sr_one in "${__sr_known[@]}"; do
+    if [[ $__sr_one == [!\ ]*' () ' ]]; then
+      __sr_name=${__sr_one%' () '}
+    elif [[ $__sr_one == *"${2%%$'\n'*}"* && $__sr_name != @(record_service_*|exit|"$1") ]]; then
+      __sr_holder=$__sr_name
+    fi
+  done
+  [[ ! $__sr_holder ]] && builtin return 0
+  [[ $1 && $1 != source ]] || builtin return 1
+  __sr_one=$(\builtin declare -f "$1")
+  ! __sr_function_in "${__sr_one#*$'\n'}"
+}
+
+# Whether the command cannot have succeeded: it ends the shell, or the function, or expands what is not set.
+__sr_must_fail() { # COMMAND
+  builtin local __sr_rest="$1" __sr_name=''
+  [[ $1 != ?(builtin\ |command\ )exit?(\ *) && $1 != return\ [0-9]* ]] || builtin return 0
+  [[ $1 != *[\'\`\\]* && $1 != *\$\(* && $1 != *\$\{*([!\}])\$* && $1 != '[['* ]] || builtin return 1
+  while [[ $__sr_rest == *\$* ]]; do
+    __sr_rest=${__sr_rest#*\$}
+    __sr_name=${__sr_rest#\{}
+    __sr_name=${__sr_name%%[!a-zA-Z0-9_]*}
+    [[ $__sr_name == [a-zA-Z_]* && ! -v $__sr_name ]] || builtin continue
+    [[ $__sr_rest != "{$__sr_name"?(:)\?* ]] || builtin return 0
+    [[ ${__sr[options]} == *u* && $__sr_rest == @("$__sr_name"|"{$__sr_name}")* ]] && builtin return 0
+  done
+  builtin return 1
+}
+
+# Whether bash would have taken notice of whatever it ran next: of a command it does, but not of a subshell, a pipeline,
+# the words of `for` or the redirections of a compound command.
+__sr_is_followed() { # LINE; up to __sr_last
+  builtin local __sr_one='' __sr_plain='' __sr_other=''
+  builtin local __sr_keyword='@(done|elif|for|select|case|function|coproc|then|do|if|while|until|time)?([[:blank:];(]*)'
+  for __sr_one in "${__sr_text[@]:$1:__sr_last-$1}"; do
+    if [[ $__sr_one == *([[:blank:]])?('#'*|fi|esac|\}) ]]; then
+      __sr_other=
+    elif [[ $__sr_other ]]; then # not taken
+      [[ $__sr_one != *@(if|fi)* ]] || builtin return 1
+    elif [[ $__sr_one == *([[:blank:]])else ]]; then
+      __sr_other=1
+    else
+      __sr_plain=${__sr_one//\|\|/}
+      __sr_plain=${__sr_plain//\&\&/} __sr_plain=${__sr_plain//\>\&/} __sr_plain=${__sr_plain//\&\>/}
+      [[ $__sr_one == *([[:blank:]])[a-zA-Z0-9_./:$\"\[]* && $__sr_plain != *[\|\&]* && $__sr_one != *'()'* ]] &&
+        [[ $__sr_one != *([[:blank:]])$__sr_keyword ]]
+      builtin return "$?"
+    fi
+  done
 }
 
 __sr_stack() { # LINE FUNCTION FILE; the JSON member: this place, and behind it the callers
@@ -653,6 +770,7 @@ __sr_stack() { # LINE FUNCTION FILE; the JSON member: this place, and behind it 
   # The place may be a call site: then the frames below it are not its callers.
   while ((__sr_index < __sr_count)) && [[ ${__sr_functions[__sr_index]} != "$2" ]]; do __sr_index=$((__sr_index + 1)); done
   for (( ; __sr_index + 1 < __sr_count; __sr_index++)); do
+    ((__sr_lines[__sr_index] > __sr_trap_lines)) || builtin break # a trap called it
     __sr_escape "${__sr_lines[__sr_index]} ${__sr_functions[__sr_index + 1]} ${__sr_files[__sr_index + 1]}"
     ((${#__sr_json} + ${#__sr_answer} < 800)) || builtin break
     __sr_json+=",\"$__sr_answer\""
@@ -707,9 +825,9 @@ __sr_ask_journal() { # [--sync]
   }
 }
 
-__sr_on_exit() { # STATUS COMMAND; what the EXIT trap does before the service's own
+__sr_on_exit() { # STATUS COMMAND OPTIONS; what the EXIT trap does before the service's own
   [[ $BASHPID == "${__sr_pid-}" && ! ${__sr[ended]} ]] || builtin return "$1"
-  __sr[ended]=1
+  __sr[ended]=1 __sr[options]=${3-}
   builtin local __sr_line=''
   [[ ! ${__sr[traps]} ]] || __sr_look_at_exit
   # Where the service has put commands before ours, which it had from `trap -p`, the status is theirs: nothing is claimed.
@@ -736,6 +854,8 @@ __sr_finish() { # STATUS COMMAND
 
 __sr_fail() { # STATUS COMMAND
   builtin local LC_ALL=C __sr_line='' __sr_function='' __sr_file='' __sr_approximate='' __sr_command="$2" __sr_facts=",\"exitCode\":$1"
+  builtin local __sr_trap_lines=0
+  __sr_count_trap_lines
   __sr_locate "$1" "$2"
   __sr_escape_head "$__sr_command" 200
   __sr_facts+=${__sr_answer:+",\"command\":\"$__sr_answer\""}
@@ -853,7 +973,12 @@ __sr_keep() { # STATUS FUNCTION [ARGUMENT...]
 }
 
 __sr_note() { # TEXT; for __sr_tell, with the place of the service's call
-  __sr[note]="service-record: ${BASH_SOURCE[4]-$0}:${BASH_LINENO[3]-0}: $1"
+  builtin local __sr_index=0 __sr_trap_lines=0
+  while [[ ${FUNCNAME[__sr_index]-record_service_} != record_service_* ]]; do __sr_index=$((__sr_index + 1)); done
+  __sr_count_trap_lines
+  __sr_answer=${BASH_LINENO[__sr_index]-0}
+  ((__sr_answer > __sr_trap_lines)) && __sr_answer=:$__sr_answer || __sr_answer=
+  __sr[note]="service-record: ${BASH_SOURCE[__sr_index + 1]-$0}$__sr_answer: $1"
 }
 
 __sr_tell() { # one line to whoever reads the service's output; a subshell, because a closed pipe kills who writes to it
@@ -893,11 +1018,12 @@ __sr_stage_end() { # RESULT [ERROR_LINE MESSAGE FACTS]
 
 __sr_stage_failure() { # the service has handled what failed: the place is that of its call
   builtin local -a __sr_functions __sr_files __sr_lines
-  builtin local LC_ALL=C __sr_place='' __sr_facts=''
+  builtin local LC_ALL=C __sr_place='' __sr_facts='' __sr_trap_lines=0
+  __sr_count_trap_lines
   __sr_functions=("${FUNCNAME[@]:3}")
   __sr_files=("${BASH_SOURCE[@]:3}")
   __sr_lines=("${BASH_LINENO[@]:3}")
-  if [[ ${__sr_files[0]-} ]]; then
+  if [[ ${__sr_files[0]-} ]] && ((BASH_LINENO[2] > __sr_trap_lines)); then
     __sr_place="${BASH_LINENO[2]} ${__sr_functions[0]} ${__sr_files[0]}"
     __sr_stack "${BASH_LINENO[2]}" "${__sr_functions[0]}" "${__sr_files[0]}"
     __sr_facts=$__sr_answer
@@ -997,7 +1123,8 @@ __sr_begin() {
     [sync]="${SERVICE_RECORDS_SYNC-}"
     [minute]=-1 [clock]='' [zone]=''
     [time]='' [uptime]='' # of an entry that is not of now: service-record-exit.sh
-    [sees_exit]='' [exit_line]='' [err_ends]='' [err_status]='' [err_command]='' [err_pipe]='' [err]=''
+    [sees_exit]='' [exit_line]='' [err_ends]='' [err_command]='' [err_pipe]='' [err]=''
+    [directory]="$PWD" [options]=''
     [traps]=looks [here]='' # what a here-document has to hold to be a file
   )
   case ${BASH_VERSINFO[0]}.${BASH_VERSINFO[1]} in
@@ -1005,7 +1132,7 @@ __sr_begin() {
   5.1) builtin printf -v '__sr[here]' '%065536d' 0 ;;
   esac
   # shellcheck disable=SC2016 # the EXIT trap, before the service's command
-  __sr[hook]='{ __sr_guarded __sr_on_exit "$?" "$BASH_COMMAND"; } 2>/dev/null && { \builtin true; } 2>/dev/null; '
+  __sr[hook]='{ __sr_guarded __sr_on_exit "$?" "$BASH_COMMAND" "$-"; } 2>/dev/null && { \builtin true; } 2>/dev/null; '
   __sr_path
   __sr[path]=$__sr_answer
   __sr_identity
