@@ -1,4 +1,10 @@
 # shellcheck shell=bash
+# shellcheck disable=SC2139 # the alias is to remember the options of now
+{ ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 404)) && ! \declare -F builtin && \builtin declare -F &&
+  ((${FUNCNEST:-0} <= 0 || FUNCNEST > 40)) && __sr_are_writable() { \builtin local "$@"; } &&
+  { \builtin test -z "${!__sr@}" || __sr_are_writable "${!__sr@}"; } &&
+  { ! \builtin shopt -q expand_aliases || \builtin alias __sr_expanding=; } && \builtin alias "__sr_reading=$-" &&
+  \builtin set +avx && \builtin shopt -u expand_aliases; } >/dev/null 2>&1 || ((1))
 #
 # Records what a service does: sourced by its script, it appends the service's start, stages and end to
 # $SERVICE_RECORDS_DIR/<service>.json, one JSON object a line. Bash 4.4 and later, POSIX mode too.
@@ -16,24 +22,22 @@
 # program runs unless something failed, and nothing may fail: an error in an EXIT trap would replace the service's
 # exit status. The format is docs/record-format.md; what bash can know is docs/shell.md.
 
-# Where this cannot be done without harm, nothing is recorded: in a bash before 4.4, in one without `builtin`, where functions
-# may not call others, and where variables of our names are readonly: under errexit, to assign one kills the service.
-if { ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 404)) && ! \declare -F builtin && \builtin declare -F &&
-  ((${FUNCNEST:-0} <= 0 || FUNCNEST > 40)) && { [[ ! "${!__sr@}" ]] || (\builtin unset -v "${!__sr@}"); }; } >/dev/null 2>&1; then
-  \builtin true
-else
-  record_service_stage_start() { return 0; }
-  record_service_stage_success() { return 0; }
-  record_service_stage_failure() { return 0; }
-  return 0
-fi
-
-# Aliases and `set -v` act while a file is read, `set -x` on every line: off until the end of this file.
+# The lines above are the first because aliases and `set -v` act while a file is read, and `set -x` on every line: all are off
+# from here to the end, as is `set -a`, which would export what is defined here to every program. An alias remembers them.
+#
+# Where recording would do harm, those lines fail, and nothing is recorded: in a bash before 4.4, in one without `builtin`, where
+# functions may not call others, and where variables of our names are readonly: under errexit, to assign one kills the service.
+[[ ${BASH_ALIASES[__sr_reading]+set} ]] || {
+  record_service_stage_start() { \return 0; }
+  record_service_stage_success() { \return 0; }
+  record_service_stage_failure() { \return 0; }
+  \return 0
+}
 {
-  __sr_reading=$-
-  \builtin set +vx
-  \builtin shopt -q expand_aliases && __sr_reading+=A
-  \builtin shopt -u expand_aliases
+  __sr_reading=${BASH_ALIASES[__sr_reading]}
+  \builtin unalias __sr_reading
+  ! \builtin unalias __sr_expanding || __sr_reading+=A
+  \builtin unset -f __sr_are_writable
 } 2>/dev/null || \builtin true
 
 # Functions answer in __sr_answer: a subshell would cost more than all else here together.
@@ -420,7 +424,7 @@ __sr_create() { # PATH
   builtin local __sr_directory_mode=0750 __sr_umask=0137
   [[ ${__sr[layout]} != array ]] || __sr_directory_mode=0755 __sr_umask=0133
   [[ ! -e $1 && ! -L $1 ]] || builtin return 1
-  [[ -d ${1%/*} ]] || builtin command -p mkdir -p -m "$__sr_directory_mode" -- "${1%/*}"
+  [[ -d ${1%/*} || -e ${1%/*} ]] || builtin command -p mkdir -p -m "$__sr_directory_mode" -- "${1%/*}"
   (
     builtin umask "$__sr_umask"
     builtin set -C # two may get here at once
@@ -433,7 +437,7 @@ __sr_create() { # PATH
 
 __sr_on_err() { # STATUS OPTIONS LINE COMMAND PIPESTATUS...; what the ERR trap does before the service's own
   if [[ $BASHPID == "${__sr_pid-}" ]]; then
-    __sr[err_status]=$1 __sr[err_line]=$3 __sr[err_command]=$4 __sr[err_pipe]="${*:5}"
+    __sr[err_status]=$1 __sr[err_line]=$3 __sr[err_command]=${4:0:4096} __sr[err_pipe]="${*:5}"
     __sr[err_function]=${FUNCNAME[2]-} __sr[err_file]=${BASH_SOURCE[2]-} __sr[err_ends]=
     if [[ $2 == *e* ]]; then
       __sr[err_ends]=1
@@ -521,8 +525,8 @@ __sr_is_exact() {
 
 __sr_line_of() { # FILE LINE
   builtin local -a __sr_text
-  builtin mapfile -t -s "$(($2 - 1))" -n 1 __sr_text <"$1" || builtin return 1
-  __sr_answer=${__sr_text[0]-}
+  [[ -f $1 ]] && builtin mapfile -t -s "$(($2 - 1))" -n 1 __sr_text <"$1" || builtin return 1
+  __sr_answer=${__sr_text[0]:0:4096}
 }
 
 # A command of several lines, of which ERR has the last; or `return` in the one function that the line calls.
@@ -570,8 +574,11 @@ __sr_function_in() { # TEXT; the first function of the service that it names
   builtin return 1
 }
 
-__sr_squeeze() { # TEXT; its first line without white space, for bash prints a command with white space of its own
-  __sr_answer=${1%%$'\n'*}
+# The first line without white space, for bash prints a command with white space of its own; cut, for patterns take seconds for
+# a long text.
+__sr_squeeze() { # TEXT
+  __sr_answer=${1:0:4096}
+  __sr_answer=${__sr_answer%%$'\n'*}
   __sr_answer=${__sr_answer//[[:space:]]/}
 }
 
@@ -664,16 +671,25 @@ __sr_killed() { # STATUS COMMAND
   builtin local __sr_one='' __sr_position=''
   [[ ! ${__sr[exit_line]} && $2 != *exit* ]] || builtin return 1
   [[ $2 != kill\ *@(\$\$|\$BASHPID|\$\{BASHPID\})* || $2 == *\ -0\ * || $1 != 0 ]] || builtin return 0
-  builtin mapfile -t __sr_text <"/proc/$__sr_pid/status"
-  for __sr_one in "${__sr_text[@]}"; do
-    [[ $__sr_one == SigBlk:* ]] && (((16#${__sr_one##*[!0-9a-f]} >> 16) & 1)) && builtin return 0
-  done
-  [[ $1 == 0 && ${__sr[sees_exit]} && ! -o posix && -r /proc/$__sr_pid/fdinfo/255 ]] || builtin return 1
+  [[ ${__sr[chld]} ]] || builtin shopt -q lastpipe || ! __sr_blocks_chld || builtin return 0
+  [[ $1 == 0 && ${__sr[sees_exit]} && ! -o posix && -f /proc/$__sr_pid/fd/255 ]] || builtin return 1
   builtin mapfile -t -n 1 __sr_text <"/proc/$__sr_pid/fdinfo/255"
   __sr_position=${__sr_text[0]##*[!0-9]}
   builtin mapfile __sr_text <"/proc/$__sr_pid/fd/255" || builtin return 1
   builtin printf -v __sr_one '%s' "${__sr_text[@]}"
   ((${__sr_position:-0} < ${#__sr_one}))
+}
+
+# Whether SIGCHLD is blocked. It proves nothing where it was so at the beginning, for bash 4.4 and 5.0 leave it blocked, nor
+# within a pipeline under `lastpipe`, where these two block it.
+__sr_blocks_chld() {
+  builtin local -a __sr_text
+  builtin local __sr_one=''
+  builtin mapfile -t __sr_text <"/proc/$__sr_pid/status"
+  for __sr_one in "${__sr_text[@]}"; do
+    [[ $__sr_one != SigBlk:* ]] || builtin return "$((! ((16#${__sr_one##*[!0-9a-f]} >> 16) & 1)))"
+  done
+  builtin return 1
 }
 
 # The invocation's last three lines. What the service said last may not have reached the journal's files: hence --sync,
@@ -706,7 +722,7 @@ __sr_ask_journal() { # [--sync]
 __sr_on_exit() { # STATUS COMMAND; what the EXIT trap does before the service's own
   [[ $BASHPID == "${__sr_pid-}" && ! ${__sr[ended]} ]] || builtin return "$1"
   __sr[ended]=1
-  __sr_finish "$1" "$2"
+  __sr_finish "$1" "${2:0:4096}" # no line is compared with more, and bash would take seconds for some
   builtin return "$1"
 }
 
@@ -802,8 +818,13 @@ __sr_chain_exit() {
 __sr_may_trap() { # SCRIPT
   builtin local -a __sr_text
   builtin local __sr_one=''
-  [[ -f $1 && ! ${BASH_ENV-} ]] && builtin mapfile -t __sr_text <"$1" || builtin return 0
+  [[ -f $1 && ! ${BASH_ENV-} ]] && builtin mapfile -t -n 201 __sr_text <"$1" || builtin return 0
+  # To look through a long one costs more than it saves.
+  builtin printf -v __sr_one '%s\n' "${__sr_text[@]}"
+  ((${#__sr_text[@]} <= 200 && ${#__sr_one} <= 16384)) || builtin return 0
   for __sr_one in "${__sr_text[@]}"; do
+    [[ $__sr_one == *trap* || $__sr_one == *eval* || $__sr_one == *source* || $__sr_one == *enable* ||
+      $__sr_one == *.[[:blank:]]* ]] || builtin continue
     [[ $__sr_one != *([[:blank:]])'#'* ]] || builtin continue
     [[ $__sr_one != *bootstrap-service-record.sh?([\"\']) || $__sr_one == *[\;\&\|]* ]] || builtin continue
     [[ " $__sr_one " != *[!a-zA-Z0-9_-]@(trap|eval|source|enable)[!a-zA-Z0-9_-]* ]] || builtin return 0
@@ -814,14 +835,17 @@ __sr_may_trap() { # SCRIPT
 }
 
 # Runs one of our functions under known options, whatever the service's are. (Under -k, `local` would see no assignment.)
-# Beyond `ulimit -f` a write does not only fail but kills.
+# In bash 4.4 the end of `local -` would reset expand_aliases and sourcepath. Beyond `ulimit -f` a write does not only fail but
+# kills.
 __sr_guarded() { # FUNCTION [ARGUMENT...]
-  builtin local -
+  ((BASH_VERSINFO[0] == 4)) || builtin local -
+  builtin set -- "$-" "$@"
   builtin set +aeuxvfkETC
   builtin local __sr_answer='' __sr_returned=0 IFS=$' \t\n'
   [[ ${__sr_xfsz-} ]] || builtin trap '' XFSZ
-  "$@" || __sr_returned=$?
+  "${@:2}" || __sr_returned=$?
   [[ ${__sr_xfsz-} ]] || builtin trap - XFSZ
+  ((BASH_VERSINFO[0] > 4)) || builtin set "-${1//[!aeuxvfkETC]/}"
   builtin return "$__sr_returned"
 }
 
@@ -885,7 +909,7 @@ __sr_stage_failure() { # the service has handled what failed: the place is that 
 }
 
 record_service_stage_start() { # NAME
-  { [[ ! ${__sr_pid-} ]] || __sr_guarded __sr_stage_start "$@"; } 2>/dev/null || __sr_tell
+  { [[ ! ${__sr_pid-} ]] || __sr_guarded __sr_stage_start ${1+"${1:0:1024}"}; } 2>/dev/null || __sr_tell
 }
 
 record_service_stage_success() {
@@ -921,6 +945,7 @@ __sr_name() { # a file name that upstream's reader takes: no dot, no slash
   __sr_unit
   [[ $__sr_answer ]] || __sr_answer=${0##*/} __sr_answer=${__sr_answer%.sh} __sr_answer=${__sr_answer%.bash}
   __sr_answer=${SERVICE_NAME:-$__sr_answer}
+  ((${#__sr_answer} <= 4096)) || __sr_answer=${__sr_answer: -4096} # `##*/` takes seconds for a long text
   __sr_answer=${__sr_answer##*/}
   __sr_answer=${__sr_answer%.service}
   __sr_answer=${__sr_answer//[.\/[:cntrl:]]/_}
@@ -932,6 +957,7 @@ __sr_name() { # a file name that upstream's reader takes: no dot, no slash
 __sr_path() {
   builtin local __sr_directory="${SERVICE_RECORDS_DIR:-/var/log/openshift}"
   [[ $__sr_directory == /* ]] || __sr_directory=$PWD/$__sr_directory
+  ((${#__sr_directory} < 4096)) || __sr_directory=/dev/null # no file can have such a path
   __sr_name
   __sr_answer=${__sr_directory%/}/$__sr_answer.json
 }
@@ -971,6 +997,7 @@ __sr_begin() {
     [sync]="${SERVICE_RECORDS_SYNC-}"
     [minute]=-1 [clock]='' [zone]=''
     [time]='' [uptime]='' # of an entry that is not of now: service-record-exit.sh
+    [chld]=''             # whether SIGCHLD was blocked before
     [sees_exit]='' [exit_line]='' [err_ends]='' [err_status]='' [err_command]='' [err_pipe]='' [err]=''
     [traps]=1 [here]='' # what a here-document has to hold to be a file
   )
@@ -987,6 +1014,7 @@ __sr_begin() {
 __sr_start() { # OUTPUT of `trap -p`, and `read`
   __sr_begin
   __sr_command
+  ((BASH_VERSINFO[0] * 10 + BASH_VERSINFO[1] > 50)) || ! __sr_blocks_chld || __sr[chld]=1
   __sr_define_exit
   __sr_xfsz=
   __sr_adopt_traps "$1"
@@ -1009,6 +1037,7 @@ if [[ ! ${__sr_pid-} || ${__sr_pid@a} == *x* || $__sr_pid != "$BASHPID" && $__sr
 fi
 
 {
+  [[ $__sr_reading != *a* ]] || \builtin set -a
   [[ $__sr_reading != *A* ]] || \builtin shopt -s expand_aliases
   [[ $__sr_reading != *v* ]] || \builtin set -v
   [[ $__sr_reading != *x* ]] || \builtin set -x
