@@ -187,24 +187,90 @@ __sr_append() { # PHASE [RESULT [ERROR_LINE MESSAGE FACTS]]; FACTS and __sr[last
 
 # Where only the newline or the blanks behind an entry could not be written, it is there: not lost, nor to be written again.
 __sr_stands() {
-  [[ -f ${__sr[path]} && ! -L ${__sr[path]} ]] &&
-    [[ $(\builtin command -p tail -c 8192 -- "${__sr[path]}")$'\n' == *"$__sr_line"[$' \n']* ]]
+  [[ -f ${__sr[path]} && ! -L ${__sr[path]} ]] && __sr_apart tail __sr_run 2 tail -c 8192 -- "${__sr[path]}" &&
+    [[ $__sr_answer$'\n' == *"$__sr_line"[$' \n']* ]]
 }
 
 # Where it is asked for: what was recorded, and the name of the file, are on the disk before the service goes on. A disk that
 # does not answer has five seconds; there is no more to be done about one that cannot.
 __sr_sync() {
-  [[ ${__sr[sync]} == ends ]] || builtin return 0
-  __sr_answer=$(
-    {
-      builtin printf '%s\n' "$BASHPID"
-      builtin command -p sync -- "${__sr[path]}" "${__sr[path]%/*}"
-    } </dev/null | {
-      builtin read -r __sr_answer
-      builtin read -r -t 5
-      builtin kill -KILL "$__sr_answer"
-    }
-  )
+  [[ ${__sr[sync]} != ends ]] || __sr_apart sync __sr_run 5 sync -- "${__sr[path]}" "${__sr[path]%/*}"
+}
+
+# All that needs a process is done in one subshell, whose own children are none of the service's: not `$!`, `jobs` and CHLD.
+__sr_apart() { # JOB FUNCTION [ARGUMENT...]; __sr_answer is what it prints. What had to be killed once is not tried again
+  builtin local __sr_ended=0
+  __sr_answer=
+  [[ ${__sr[hung]} != *" $1 "* ]] && __sr_has_room || builtin return 1
+  __sr_answer=$("${@:2}" </dev/null) || __sr_ended=$?
+  ((__sr_ended != 137)) || __sr[hung]+=" $1 "
+  builtin return "$__sr_ended"
+}
+
+# Runs a program, in the subshell of __sr_apart, and prints the end of what it prints. After so many seconds it is killed, and the
+# subshell ends with 137. The program itself is, for to kill a shell ends nothing that it runs; and it holds the pipe on
+# descriptor 7 until it is gone, whatever it closes. One that not even SIGKILL ends, in a hung NFS, is not waited for.
+__sr_run() { # SECONDS PROGRAM [ARGUMENT...]
+  builtin local __sr_part='' __sr_read='' __sr_ended=0 __sr_until="$((SECONDS + $1))"
+  [[ $2 == journalctl ]] || builtin local PATH=/usr/bin:/bin
+  while ((__sr_ended == 0)); do
+    IFS= builtin read -r -t "$1" -n 4096 -u 6 __sr_part || __sr_ended=$?
+    __sr_read+=$__sr_part
+    ((__sr_ended || ${#__sr_part} == 4096)) || __sr_read+=$'\n'
+    ((${#__sr_read} < 8192)) || __sr_read=${__sr_read: -4096}
+    ((SECONDS < __sr_until || __sr_ended == 1)) || __sr_ended=137
+  done 6< <(builtin exec "${@:2}" 7>&1 >&"${__sr_to:-1}")
+  builtin printf '%s' "$__sr_read"
+  ((__sr_ended == 1)) || { builtin kill -KILL "$!" && builtin exit 137; }
+  builtin wait "$!"
+}
+
+# Whether there may be some more processes. Where one cannot be made, bash tries for half a minute, and then ends the service:
+# no fork of ours is without this. The limits are those of the control group and its parents, and `ulimit -u`, which root has not.
+__sr_has_room() {
+  builtin local -a __sr_text
+  builtin local __sr_one='' __sr_group='' __sr_limit='' __sr_needed=6
+  builtin mapfile -t __sr_text </proc/self/cgroup
+  for __sr_one in "${__sr_text[@]}"; do
+    case $__sr_one in
+    0::*) __sr_group=/sys/fs/cgroup${__sr_one#*::} ;;
+    *:pids:*) __sr_group=/sys/fs/cgroup/pids${__sr_one#*:pids:} ;;
+    *) builtin continue ;;
+    esac
+    for (( ; ${#__sr_group} > 14; )); do # more than /sys/fs/cgroup
+      if [[ -r $__sr_group/pids.max ]]; then
+        builtin mapfile -t -n 1 __sr_text <"$__sr_group/pids.max"
+        __sr_limit=${__sr_text[0]-max}
+        builtin mapfile -t -n 1 __sr_text <"$__sr_group/pids.current"
+        [[ $__sr_limit == max ]] || ((${__sr_text[0]-0} + __sr_needed <= __sr_limit)) || builtin return 1
+      fi
+      __sr_group=${__sr_group%/*}
+    done
+  done
+  ((UID)) || builtin return 0
+  builtin mapfile -t __sr_text </proc/self/limits
+  for __sr_one in "${__sr_text[@]}"; do
+    [[ $__sr_one != 'Max processes '* ]] || __sr_limit=${__sr_one#Max processes}
+  done
+  # shellcheck disable=SC2086 # the soft limit, the hard one, and a word
+  builtin set -- $__sr_limit
+  [[ ${1-unlimited} == unlimited ]] || __sr_has_few "$(($1 - __sr_needed))"
+}
+
+# Whether this user has no more threads than so many; all that there are may be less.
+__sr_has_few() { # THREADS
+  builtin local -a __sr_text
+  builtin local __sr_one='' __sr_many=0 GLOBIGNORE=''
+  builtin mapfile -t -n 1 __sr_text </proc/loadavg
+  __sr_one=${__sr_text[0]#*/}
+  ((${__sr_one%% *} > $1)) || builtin return 0
+  for __sr_one in /proc/[0-9]*; do
+    { [[ -O $__sr_one ]] && builtin mapfile -t -n 1 __sr_text <"$__sr_one/stat"; } || builtin continue
+    # shellcheck disable=SC2206 # proc(5): the 20th field, behind a name that may hold anything
+    __sr_text=(${__sr_text[0]##*) })
+    __sr_many=$((__sr_many + ${__sr_text[17]-1}))
+    ((__sr_many <= $1)) || builtin return 1
+  done
 }
 
 # The first of this writer, and the first after a failure, look at what is there. A file keeps its layout.
@@ -215,7 +281,12 @@ __sr_append_first() {
     __sr_first=${__sr_first:-$'\n'} # of a NUL, bash shows nothing
   fi
   if [[ ${__sr_first:-${__sr[layout]}} == @(\[|array) ]]; then
-    __sr_put_in_array 3<>"${__sr[path]}" || __sr_park
+    if __sr_apart array __sr_put_in_array 3<>"${__sr[path]}"; then
+      __sr[patience]=2
+      builtin return 0
+    fi
+    __sr[patience]=0.1 # who had to give up shall not wait that long each time
+    __sr_park
     builtin return "$?" # without it, in a trap, that of the service's last command
   fi
   # The last line may be torn: ours is not to end up in it.
@@ -228,13 +299,10 @@ __sr_append_first() {
 # tears nothing, and a reader that finds the file longer between two reads has only blanks to add.
 __sr_put_in_array() {
   builtin local LC_ALL=C TMPDIR=/dev/shm __sr_try=0 __sr_tail='' __sr_size=0 __sr_from=0 __sr_joint='' __sr_kept=''
-  builtin local __sr_patience="${__sr[patience]}"
-  __sr[patience]=0.1 # who had to give up shall not wait that long each time
-  builtin command -p flock -w "$__sr_patience" 3 || builtin return 1
-  __sr[patience]=2
+  __sr_run 3 flock -w "${__sr[patience]}" 3 || builtin return
   for __sr_try in 1 2 3; do # a line parked while the file grew: look again
     __sr_kept=''
-    __sr_look 8192 && __sr_find_bracket || { __sr_look 1048576 && __sr_mend; } || builtin return 1
+    __sr_look 8192 && __sr_find_bracket || { __sr_look 1048576 && __sr_mend; } || builtin return
     __sr_put_text && builtin return 0
   done
   builtin return 1
@@ -244,17 +312,19 @@ __sr_put_in_array() {
 # text, and which a loss of power leaves, are form feeds in it: no entry has one.
 __sr_look() { # BYTES
   builtin local -a __sr_text
-  __sr_text=()
+  builtin local __sr_to=8
+  __sr_text=() __sr_tail=
   {
     if (($1 > 8192)); then
-      __sr_tail=$(builtin command -p tail -c "$1" <&4 | builtin command -p tr '\000' '\014' && builtin printf .)
-    else
-      __sr_tail=$(builtin command -p tail -c "$1" <&4 && builtin printf .)
+      __sr_tail=$(__sr_run 2 tail -c "$1" <&4 8>&1 | __sr_run 2 tr '\000' '\014' 8>&1 && builtin printf .)
+      __sr_tail=${__sr_tail%.}
+    elif [[ ${__sr[here]} ]] || builtin local BASH_COMPAT=50; then
+      # shellcheck disable=SC2086
+      { __sr_run 2 tail -c "$1" <&4 8>|/proc/self/fd/5 && IFS= builtin read -r -d '' -u 5 __sr_tail || builtin true; } 5<<<${__sr[here]}
     fi
     builtin mapfile -t -n 1 __sr_text </proc/self/fdinfo/4
   } 4</proc/self/fd/3
-  [[ $__sr_tail == *. && ${__sr_text[0]-} == pos:* ]] || builtin return 1
-  __sr_tail=${__sr_tail%.}
+  [[ ${__sr_text[0]-} == pos:* ]] || builtin return 1
   __sr_size=${__sr_text[0]##*[!0-9]}
   ((${#__sr_tail} == (__sr_size < $1 ? __sr_size : $1)))
 }
@@ -300,10 +370,8 @@ __sr_mend() {
   [[ $__sr_damaged ]] || builtin return 0
   __sr_one=${__sr[path]}.damaged
   [[ ! -L $__sr_one && (-f $__sr_one || ! -e $__sr_one) ]] || builtin return 1 # a FIFO would block for ever
-  (
-    builtin umask 0133
-    builtin command -p tail -c "+$((__sr_from + 1))" </proc/self/fd/3 >>"$__sr_one"
-  )
+  builtin umask 0133
+  __sr_to=8 __sr_run 5 tail -c "+$((__sr_from + 1))" </proc/self/fd/3 8>>"$__sr_one"
 }
 
 # Sets __sr_from and __sr_joint, and in __sr_text the line from __sr_index on to what stands behind that place. From the end,
@@ -389,7 +457,7 @@ __sr_put_text() {
   fi
   __sr_blank $((__sr_from + ${#__sr_new})) $((__sr_size - __sr_from - ${#__sr_new}))
   __sr_new+=$__sr_answer
-  builtin command -p dd of=/proc/self/fd/3 bs=$((__sr_size - __sr_from)) iflag=fullblock conv=notrunc oflag=seek_bytes \
+  __sr_run 5 dd of=/proc/self/fd/3 bs=$((__sr_size - __sr_from)) iflag=fullblock conv=notrunc oflag=seek_bytes \
     seek="$__sr_from" status=none <<<"$__sr_new" || __sr_stands
 }
 
@@ -423,13 +491,15 @@ __sr_minute() { # MINUTES since 1970
 __sr_create() { # PATH
   builtin local __sr_directory_mode=0750 __sr_umask=0137
   [[ ${__sr[layout]} != array ]] || __sr_directory_mode=0755 __sr_umask=0133
-  [[ ! -e $1 && ! -L $1 ]] || builtin return 1
-  [[ -d ${1%/*} || -e ${1%/*} ]] || builtin command -p mkdir -p -m "$__sr_directory_mode" -- "${1%/*}"
-  (
-    builtin umask "$__sr_umask"
-    builtin set -C # two may get here at once
-    if [[ ${__sr[layout]} == array ]]; then builtin printf '[\n]\n' >"$1"; else builtin true >"$1"; fi
-  ) || [[ -f $1 && ! -L $1 ]]
+  [[ ! -e $1 && ! -L $1 && (-d ${1%/*} || ! -e ${1%/*}) ]] || builtin return 1
+  __sr_apart mkdir __sr_make_file "$1" || [[ -f $1 && ! -L $1 ]]
+}
+
+__sr_make_file() { # PATH
+  [[ -d ${1%/*} ]] || __sr_run 5 mkdir -p -m "$__sr_directory_mode" -- "${1%/*}" || builtin return
+  builtin umask "$__sr_umask"
+  builtin set -C # two may get here at once
+  if [[ ${__sr[layout]} == array ]]; then builtin printf '[\n]\n' >"$1"; else builtin true >"$1"; fi
 }
 
 # `set -e` ends the shell only after ERR ran, at that very line; a handled failure never gets here. ERR is silent at `exit`,
@@ -618,7 +688,7 @@ __sr_lines_with() { # FUNCTION FILE COMMAND; their numbers
   __sr_squeeze "$3"
   __sr_wanted=$__sr_answer
   [[ $__sr_wanted && -f $2 ]] && builtin mapfile -t __sr_text <"$2"
-  __sr_first_line "$1"
+  __sr_first_line "$1" || __sr_text=() # not known: no line of it is
   __sr_first=$__sr_answer
   for ((__sr_number = ${__sr_first:-1}; __sr_number <= ${#__sr_text[@]}; __sr_number++)); do
     __sr_squeeze "${__sr_text[__sr_number - 1]}"
@@ -641,10 +711,14 @@ __sr_function_around() { # FILE LINE
   [[ $__sr_answer ]] && builtin declare -F -- "$__sr_answer" >/dev/null
 }
 
+__sr_declared() { # FUNCTION
+  builtin shopt -s extdebug && builtin declare -F "$1"
+}
+
 __sr_first_line() { # FUNCTION; a subshell, because extdebug does more than is wanted here
   __sr_answer=
   [[ $1 && $1 != main && $1 != source ]] || builtin return 0
-  __sr_answer=$(\builtin shopt -s extdebug && \builtin declare -F "$1")
+  __sr_apart declare __sr_declared "$1" || builtin return 1
   __sr_answer=${__sr_answer#* }
   __sr_answer=${__sr_answer%% *}
 }
@@ -697,26 +771,8 @@ __sr_blocks_chld() {
 __sr_journal() {
   __sr_answer=
   [[ ${INVOCATION_ID-} ]] && builtin type -P journalctl >/dev/null || builtin return 0
-  __sr_answer=$(__sr_ask_journal --sync)
-  [[ $__sr_answer ]] || __sr_answer=$(__sr_ask_journal)
-}
-
-__sr_ask_journal() { # [--sync]
-  builtin local __sr_part='' __sr_read='' __sr_asked='' __sr_until=$((SECONDS + 2))
-  {
-    builtin printf '%s\n' "$BASHPID"
-    [[ ! ${1-} ]] || journalctl --sync >/dev/null
-    builtin exec journalctl --quiet --no-pager --output=cat --lines=3 "_SYSTEMD_INVOCATION_ID=$INVOCATION_ID"
-  } </dev/null | {
-    builtin read -r __sr_asked
-    while { IFS= builtin read -r -t 2 -n 4096 __sr_part || [[ $__sr_part ]]; } && ((SECONDS < __sr_until)); do
-      __sr_read+=$__sr_part
-      ((${#__sr_part} == 4096)) || __sr_read+=$'\n'
-      ((${#__sr_read} < 8192)) || __sr_read=${__sr_read: -4096}
-    done
-    builtin kill -KILL "$__sr_asked"
-    builtin printf '%s' "$__sr_read"
-  }
+  __sr_apart journal-sync __sr_run 2 journalctl --sync
+  __sr_apart journal __sr_run 2 journalctl --quiet --no-pager --output=cat --lines=3 "_SYSTEMD_INVOCATION_ID=$INVOCATION_ID"
 }
 
 __sr_on_exit() { # STATUS COMMAND; what the EXIT trap does before the service's own
@@ -810,7 +866,21 @@ __sr_chain_exit() {
     { builtin trap -p EXIT >|/proc/self/fd/3 && builtin read -r -u 3 __sr_line; } 3<<<${__sr[here]}
     [[ $__sr_line != *__sr_on_exit* ]] || builtin return 0
   fi
-  __sr_adopt_traps "$(\builtin trap -p EXIT && \builtin printf 'read')"
+  __sr_read_traps EXIT
+  __sr_adopt_traps "$__sr_answer"
+}
+
+__sr_read_traps() { # SIGNAL...; __sr_answer is what `trap -p` prints, and `read` where that is all of it
+  builtin local TMPDIR=/dev/shm LC_ALL=C
+  __sr_answer=
+  if [[ ${__sr[here]} ]] || builtin local BASH_COMPAT=50; then
+    # shellcheck disable=SC2086
+    {
+      { builtin trap -p "$@" && builtin printf 'read'; } >|/proc/self/fd/3
+      IFS= builtin read -r -d '' -u 3 __sr_answer
+    } 3<<<${__sr[here]}
+  fi
+  [[ $__sr_answer == *read ]] || { __sr_has_room && __sr_answer=$(\builtin trap -p "$@" && \builtin printf 'read'); }
 }
 
 # Whether anything may set a trap after this: the script, what it reads, or a function from its environment; by their words.
@@ -840,7 +910,8 @@ __sr_may_trap() { # SCRIPT
 __sr_guarded() { # FUNCTION [ARGUMENT...]
   ((BASH_VERSINFO[0] == 4)) || builtin local -
   builtin set -- "$-" "$@"
-  builtin set +aeuxvfkETC
+  builtin set +aeuxvfkTC
+  [[ $2 == __sr_start ]] || builtin set +E # without it bash hides ERR in functions
   builtin local __sr_answer='' __sr_returned=0 IFS=$' \t\n'
   [[ ${__sr_xfsz-} ]] || builtin trap '' XFSZ
   "${@:2}" || __sr_returned=$?
@@ -860,7 +931,7 @@ __sr_note() { # TEXT; for __sr_tell, with the place of the service's call
 
 __sr_tell() { # one line to whoever reads the service's output; a subshell, because a closed pipe kills who writes to it
   [[ ${__sr[note]-} ]] || builtin return 0
-  (builtin trap '' PIPE && builtin printf '%s\n' "${__sr[note]}" >&2) || builtin true
+  ! __sr_has_room || (builtin trap '' PIPE && builtin printf '%s\n' "${__sr[note]}" >&2) || builtin true
   __sr[note]=
 }
 
@@ -992,7 +1063,7 @@ __sr_begin() {
   builtin unset -v __sr
   builtin declare -gA __sr
   __sr=(
-    [kind]=service [command]='' [stage]='' [ended]='' [torn]=1 [dropped]=0 [last]='' [note]=''
+    [kind]=service [command]='' [stage]='' [ended]='' [torn]=1 [dropped]=0 [last]='' [note]='' [hung]=''
     [layout]="${SERVICE_RECORDS_LAYOUT-}" [patience]=2 # of an empty file; and seconds, for its lock
     [sync]="${SERVICE_RECORDS_SYNC-}"
     [minute]=-1 [clock]='' [zone]=''
@@ -1011,13 +1082,17 @@ __sr_begin() {
   __sr[identity]=$__sr_answer
 }
 
-__sr_start() { # OUTPUT of `trap -p`, and `read`
+__sr_start() {
+  builtin local __sr_traps=''
   __sr_begin
+  __sr_read_traps EXIT ERR XFSZ
+  __sr_traps=$__sr_answer
+  builtin set +E
   __sr_command
   ((BASH_VERSINFO[0] * 10 + BASH_VERSINFO[1] > 50)) || ! __sr_blocks_chld || __sr[chld]=1
   __sr_define_exit
   __sr_xfsz=
-  __sr_adopt_traps "$1"
+  __sr_adopt_traps "$__sr_traps"
   __sr_may_trap "${BASH_SOURCE[@]: -1}" || __sr[traps]=
   [[ $__sr_xfsz ]] || builtin trap '' XFSZ
   __sr[last]=',"recorder":"bash/0.1.0"'
@@ -1030,8 +1105,11 @@ if [[ ! ${__sr_pid-} || ${__sr_pid@a} == *x* || $__sr_pid != "$BASHPID" && $__sr
   __sr_pid=$BASHPID
   \builtin declare -g +x __sr_pid
   __sr_xfsz=unknown # until __sr_start knows whether the service has a trap there
-  # Not in a function: without -E bash hides ERR there.
-  { __sr_guarded __sr_start "$(\builtin trap -p EXIT ERR XFSZ && \builtin printf 'read')"; } 2>/dev/null || \builtin true
+  {
+    \builtin set -E
+    __sr_guarded __sr_start || \builtin true
+    [[ $__sr_reading == *E* ]] || \builtin set +E
+  } 2>/dev/null || \builtin true
   # shellcheck disable=SC2064 # the command is text by now
   { [[ ! ${__sr[err]} ]] || \builtin trap "${__sr[err]}" ERR; } 2>/dev/null || \builtin true
 fi
