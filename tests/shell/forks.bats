@@ -23,6 +23,7 @@ busy() {
   script busy.sh <<'END'
 trap 'echo leaving' EXIT
 . "$SHIM"
+ulimit -u 1
 . "$SHIM"
 record_service_stage_start one
 record_service_stage_success
@@ -41,18 +42,17 @@ END
 ended_well() {
   [ "$output" = leaving ]
   ((SECONDS <= 12))
-  entries phase stage result >said
-  tail -n 1 said | grep -qx 'service end - failure'
-  [ "$(grep -c 'stage end three failure' said)" -eq 1 ]
+  [ "$(grep -c '"stage":"three","phase":"stage end","result":"failure"' records/service.json)" -eq 1 ]
+  [ "$(grep -c '"phase":"service end","result":"failure"' records/service.json)" -eq 1 ]
+  [ "$(grep -c '"timestamp"' records/service.json)" -eq 9 ]
 }
 
 @test "no process to be had, in lines" {
   busy
-  touch records.made
   surroundings+=(INVOCATION_ID=0123456789abcdef0123456789abcdef)
   mkdir records && : >records/service.json
   SECONDS=0
-  run --separate-stderr -127 service_with_processes 1 busy.sh
+  run --separate-stderr -1 service_with_processes 1000 busy.sh
   ended_well
 }
 
@@ -61,8 +61,18 @@ ended_well() {
   surroundings+=(SERVICE_RECORDS_LAYOUT=array INVOCATION_ID=0123456789abcdef0123456789abcdef)
   mkdir records && printf '[\n]\n' >records/service.json
   SECONDS=0
-  run --separate-stderr -127 service_with_processes 1 busy.sh
+  run --separate-stderr -1 service_with_processes 1000 busy.sh
   ended_well
+}
+
+@test "no process to be had from the beginning" {
+  busy
+  mkdir records && : >records/service.json
+  SECONDS=0
+  run --separate-stderr -1 service_with_processes 1 busy.sh
+  [ "$output" = leaving ]
+  ((SECONDS <= 12))
+  [ "$(grep -c '"timestamp"' records/service.json)" -ge 7 ]
 }
 
 @test "no process to be had, and no record to begin with: what could not be written is counted" {
@@ -92,7 +102,7 @@ END
   surroundings+=(SERVICE_RECORDS_LAYOUT=array INVOCATION_ID=0123456789abcdef0123456789abcdef)
   mkdir records && printf '[\n]\n' >records/service.json
   SECONDS=0
-  run --separate-stderr -127 timeout -k 1 60 env -i "${surroundings[@]}" "$PYTHON" -IS -c 'import os, sys
+  run --separate-stderr -1 timeout -k 1 60 env -i "${surroundings[@]}" "$PYTHON" -IS -c 'import os, sys
 open(sys.argv[1], "w").write("0")
 os.execv(sys.argv[2], sys.argv[2:])' "$group/inner/cgroup.procs" "$(type -P "$TEST_BASH")" busy.sh
   rmdir "$group/inner" "$group"
@@ -125,7 +135,7 @@ END
     [ "$output" = "" ]
     ((SECONDS <= 12))
     [ "$(wc -l <hung)" -eq 1 ]
-    run ! kill -0 "$(<hung)"
-    [ "$program" = mkdir ] || [ "$(entries | grep -c 'stage end')" -eq 3 ]
+    is_gone "$(<hung)"
+    [ "$program" = mkdir ] || [ "$(grep -c '"phase":"stage end"' records/service.json)" -eq 3 ]
   done
 }

@@ -135,7 +135,7 @@ END
   SECONDS=0
   run -0 service handled.sh
   [ "$(wc -l <asked)" -eq 2 ]
-  while read -r pid; do run ! kill -0 "$pid"; done <pids
+  while read -r pid; do is_gone "$pid"; done <pids
   [ "$(entries | grep -c 'failure')" -eq 3 ]
 }
 
