@@ -211,18 +211,29 @@ __sr_apart() { # JOB FUNCTION [ARGUMENT...]; __sr_answer is what it prints. What
 # subshell ends with 137. The program itself is, for to kill a shell ends nothing that it runs; and it holds the pipe on
 # descriptor 7 until it is gone, whatever it closes. One that not even SIGKILL ends, in a hung NFS, is not waited for.
 __sr_run() { # SECONDS PROGRAM [ARGUMENT...]
-  builtin local __sr_part='' __sr_read='' __sr_ended=0 __sr_until="$((SECONDS + $1))"
-  [[ $2 == journalctl ]] || builtin local PATH=/usr/bin:/bin
+  builtin shopt -s lastpipe
+  {
+    builtin printf '%s\n' "$BASHPID"
+    [[ $2 == journalctl ]] || builtin local PATH=/usr/bin:/bin
+    builtin exec "${@:2}" 7>&1 >&"${__sr_to:-1}"
+  } | __sr_read_end "$1"
+  builtin set -- "${PIPESTATUS[@]}"
+  (($2 != 137)) || builtin exit 137
+  builtin return "$1"
+}
+
+__sr_read_end() { # SECONDS; of standard input, behind the id of the process that writes it
+  builtin local __sr_part='' __sr_read='' __sr_program='' __sr_ended=0 __sr_until="$((SECONDS + $1))"
+  builtin read -r __sr_program
   while ((__sr_ended == 0)); do
-    IFS= builtin read -r -t "$1" -n 4096 -u 6 __sr_part || __sr_ended=$?
+    IFS= builtin read -r -t "$1" -n 4096 __sr_part || __sr_ended=$?
     __sr_read+=$__sr_part
     ((__sr_ended || ${#__sr_part} == 4096)) || __sr_read+=$'\n'
     ((${#__sr_read} < 8192)) || __sr_read=${__sr_read: -4096}
     ((SECONDS < __sr_until || __sr_ended == 1)) || __sr_ended=137
-  done 6< <(builtin exec "${@:2}" 7>&1 >&"${__sr_to:-1}")
+  done
   builtin printf '%s' "$__sr_read"
-  ((__sr_ended == 1)) || { builtin kill -KILL "$!" && builtin exit 137; }
-  builtin wait "$!"
+  ((__sr_ended == 1)) || { builtin kill -KILL "$__sr_program" && builtin exit 137; }
 }
 
 # Whether there may be some more processes. Where one cannot be made, bash tries for half a minute, and then ends the service:
@@ -908,15 +919,13 @@ __sr_may_trap() { # SCRIPT
 # In bash 4.4 the end of `local -` would reset expand_aliases and sourcepath. Beyond `ulimit -f` a write does not only fail but
 # kills.
 __sr_guarded() { # FUNCTION [ARGUMENT...]
-  ((BASH_VERSINFO[0] == 4)) || builtin local -
-  builtin set -- "$-" "$@"
-  builtin set +aeuxvfkTC
-  [[ $2 == __sr_start ]] || builtin set +E # without it bash hides ERR in functions
+  if [[ ${__sr_function_at-} == 2 ]]; then builtin set -- "$-" "$@"; else builtin local -; fi
+  builtin set "+aeuxvfkTC${__sr_errtrace-E}"
   builtin local __sr_answer='' __sr_returned=0 IFS=$' \t\n'
   [[ ${__sr_xfsz-} ]] || builtin trap '' XFSZ
-  "${@:2}" || __sr_returned=$?
+  "${@:${__sr_function_at-1}}" || __sr_returned=$?
   [[ ${__sr_xfsz-} ]] || builtin trap - XFSZ
-  ((BASH_VERSINFO[0] > 4)) || builtin set "-${1//[!aeuxvfkETC]/}"
+  [[ ${__sr_function_at-} != 2 ]] || builtin set "-${1//[!aeuxvfkETC]/}"
   builtin return "$__sr_returned"
 }
 
@@ -1104,11 +1113,14 @@ __sr_start() {
 if [[ ! ${__sr_pid-} || ${__sr_pid@a} == *x* || $__sr_pid != "$BASHPID" && $__sr_pid != "$$" ]]; then
   __sr_pid=$BASHPID
   \builtin declare -g +x __sr_pid
+  __sr_function_at=$((BASH_VERSINFO[0] == 4 ? 2 : 1))
   __sr_xfsz=unknown # until __sr_start knows whether the service has a trap there
   {
+    __sr_errtrace='' # without it bash hides ERR in functions
     \builtin set -E
     __sr_guarded __sr_start || \builtin true
     [[ $__sr_reading == *E* ]] || \builtin set +E
+    __sr_errtrace=E
   } 2>/dev/null || \builtin true
   # shellcheck disable=SC2064 # the command is text by now
   { [[ ! ${__sr[err]} ]] || \builtin trap "${__sr[err]}" ERR; } 2>/dev/null || \builtin true
