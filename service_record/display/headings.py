@@ -27,11 +27,19 @@ def when(run: Run, view: View) -> str:
         parts.append(f"last entry {moment(run.last_entry, view.clock, view.now)}")
     else:
         parts += [_end(run), moment(run.ended or run.last_entry, view.clock, view.now)]
-    if run.started is None:
+    if run.started is None and not _is_before_start(run):
         parts.append("no start recorded")
     if run.dropped:
         parts.append(f"{count(run.dropped, 'entry', 'entries')} lost")
     return ", ".join(filter(None, parts))
+
+
+def _is_before_start(run: Run) -> bool:
+    """Whether it came no further than a pre-command, so that there was no start to record."""
+    return any(
+        command.is_before and (command.name, command.outcome) == (run.in_command, run.outcome)
+        for command in run.commands
+    )
 
 
 def when_lines(run: Run, view: View, indent: int) -> Iterator[Line]:
