@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from io import BufferedReader, BytesIO
 from itertools import chain
@@ -26,6 +27,8 @@ _STANDARD_INPUT: Final = "-"
 
 _COLLECTOR: Final = ("collector://", "collector+http://", "collector+https://")
 _ZIP: Final = b"PK\x03\x04"
+_MAX_UNIT_TEXTS: Final = 100
+_MAX_UNIT_TEXT: Final = 64 << 10  # characters
 _REUSE_SLACK: Final = 1.0  # seconds; a program starts before it records
 
 
@@ -53,6 +56,8 @@ class Source:
     """True for a bundle: what runs without an end in it was running when it was made."""
     left_out: "tuple[LeftOut, ...]" = ()
     """What of an archive was not read, its place being in the path."""
+    unit_texts: Mapping[str, str] = field(default_factory=dict)
+    """Of a bundle: path and text of the files that say which units failed, and how."""
 
 
 def open_source(places: Sequence[str] = ()) -> Source:
@@ -120,7 +125,21 @@ def _bundle_or_directory(path: Path) -> Source:
     """The records in a directory, or in the bundle that was unpacked to it."""
     directory = records_directory(path)
     source = _directory(directory, is_home=_is_home(directory))
-    return replace(source, is_snapshot=is_unpacked_bundle(path))
+    if not is_unpacked_bundle(path):
+        return source
+    return replace(source, is_snapshot=True, unit_texts=_unit_texts(directory))
+
+
+def _unit_texts(directory: Path) -> dict[str, str]:
+    """The texts about failed units in the bundle whose records are in this directory; what can be read."""
+    top = directory.parents[1]
+    texts = {}
+    for path in (top / "failed-units.txt", *sorted(top.glob("unit-status/*.txt"))[:_MAX_UNIT_TEXTS]):
+        with suppress(OSError):
+            if path.is_file():
+                with path.open(encoding="utf-8", errors="replace") as stream:
+                    texts[str(path)] = stream.read(_MAX_UNIT_TEXT)
+    return texts
 
 
 def is_unpacked_bundle(path: Path) -> bool:
@@ -217,6 +236,7 @@ def _of_bundle(name: str, service: str, bundle: "Bundle") -> Source:
         damaged={known: BytesIO(copy.data).getvalue for known, copy in bundle.damaged.items()},
         is_snapshot=True,
         left_out=left_out,
+        unit_texts=bundle.unit_texts,
     )
 
 
@@ -266,4 +286,5 @@ def _joined(sources: Sequence[Source]) -> Source:
         dict(chain.from_iterable(source.damaged.items() for source in sources)),
         all(source.is_snapshot for source in sources),
         tuple(chain.from_iterable(source.left_out for source in sources)),
+        dict(chain.from_iterable(source.unit_texts.items() for source in sources)),
     )

@@ -5,12 +5,15 @@ Each function answers None where nobody knows; none raises.
 
 import os
 import re
+import stat
 import time
+from collections.abc import Iterable
 from typing import Final
 
 _ID: Final = re.compile("[0-9a-f]{32}")
 _SERVICE: Final = ".service"
 _SCOPE: Final = ".scope"
+_UNIT_NAME: Final = re.compile(r"[\w:.\\@-]+", re.ASCII)
 
 
 def unit_of_process() -> str | None:
@@ -59,6 +62,24 @@ def failed_units(timeout: float = 5.0) -> tuple[str, ...]:
     ask = ["systemctl", "list-units", "--state=failed", "--plain", "--no-legend", "--no-pager", "--full"]
     lines = (_output_of(ask, timeout) or "").splitlines()
     return tuple(line.split()[0] for line in lines if line.strip())
+
+
+def is_running() -> bool:
+    """Whether systemd is the init system here; see sd_booted(3)."""
+    try:
+        return stat.S_ISDIR(os.lstat("/run/systemd/system").st_mode)
+    except OSError:
+        return False
+
+
+def unit_properties(services: Iterable[str], properties: Iterable[str], timeout: float = 2.0) -> str | None:
+    """What `systemctl show` prints of all failed units and of these services.
+
+    None when it does not answer within `timeout` seconds. A name that is no unit's is left out.
+    """
+    names = [f"{service}{_SERVICE}" for service in services if _UNIT_NAME.fullmatch(service)]
+    ask = ["systemctl", "show", "--no-pager", "--state=failed", f"--property={','.join(properties)}"]
+    return _output_of([*ask, "--", *names, "*"], timeout)
 
 
 def journal_tail(invocation: str | None, lines: int = 3, timeout: float = 2.0) -> str | None:

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 from service_record.entry import MAX_LINE_BYTES, Entry, Phase, Result
 
-_DEFAULT_DIRECTORY: Final = "/var/log/openshift"
+DEFAULT_DIRECTORY: Final = "/var/log/openshift"
 _FILE_MODE: Final = 0o640
 _DIRECTORY_MODE: Final = 0o750
 _EVERYBODYS_FILE_MODE: Final = 0o644
@@ -37,7 +37,7 @@ _PATIENCE_SECONDS: Final = (2.0, 0.1)
 
 def default_directory() -> str:
     """Where records are: $SERVICE_RECORDS_DIR, else /var/log/openshift."""
-    return os.environ.get("SERVICE_RECORDS_DIR") or _DEFAULT_DIRECTORY
+    return os.environ.get("SERVICE_RECORDS_DIR") or DEFAULT_DIRECTORY
 
 
 def record_path(service: str, directory: AnyPath | None = None) -> str:

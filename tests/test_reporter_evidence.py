@@ -14,6 +14,7 @@ from service_record.diagnosis import Verdict
 from service_record.entry import Entry, Phase
 from service_record.reporter.evidence import Asked, Evidence, Traces, is_healthy, observe, traces
 from service_record.reporter.places import Places
+from service_record.reporter.verdict import sentence
 from tests.builders import BOOT_ID, entry, failed_run, our_array, write_lines
 from tests.running_server import running
 
@@ -123,6 +124,15 @@ def test_a_failed_service_makes_the_host_wrong(tmp_path: Path) -> None:
     assert found.verdict is Verdict.FAILED
     assert found.is_wrong
     assert not found.is_reboots
+
+
+def test_a_failed_unit_is_in_the_verdict_for_people_and_decides_nothing(tmp_path: Path) -> None:
+    record(tmp_path, "bootkube", entry(), entry(Phase.SERVICE_END, 5))
+    found = observed(tmp_path, units=("boot-reporter.service", "chronyd.service"))
+    assert (found.verdict, found.is_wrong) == (Verdict.SUCCEEDED, False)
+    says = "failed: chronyd.service: systemd's reason is not known; nothing is recorded of it"
+    assert sentence(found) == says
+    assert sentence(observed(tmp_path)) == "succeeded: nothing is wrong"
 
 
 @pytest.mark.parametrize("layout", ["lines", "array"])

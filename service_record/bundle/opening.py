@@ -7,7 +7,7 @@ from typing import Final
 
 from service_record.bundle.layers import CHUNK_BYTES, Layer, Pull, is_packed, is_tar, peeled
 from service_record.bundle.limits import Budget, LimitError, Limits, shown
-from service_record.bundle.names import UNFINISHED_SUFFIX, named
+from service_record.bundle.names import UNFINISHED_SUFFIX, is_unit_text, named
 from service_record.bundle.tar import Member, TarError, damage_of, members
 from service_record.entry import Malformed
 from service_record.layout import read_stretches
@@ -15,6 +15,8 @@ from service_record.plain import Stretch
 from service_record.salvage import STRUCTURE
 
 _MAX_LEFT_OUT: Final = 20
+_MAX_UNIT_TEXTS: Final = 100
+_MAX_UNIT_TEXT_BYTES: Final = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,8 @@ class Bundle:
     """Service -> the copy beside its record of the damaged bytes that a writer replaced in it."""
     unpacked: bytes | None = None
     """The content when it is no archive, only compressed."""
+    unit_texts: Mapping[str, str] = field(default_factory=dict)
+    """Path, through the archives around it -> what systemd said of the units that failed."""
 
 
 def open_bundle(stream: BufferedReader, limits: Limits | None = None) -> Bundle:
@@ -96,6 +100,7 @@ class _Reading:
         self._left_out: list[LeftOut] = []
         self._untold = 0
         self._unpacked: bytes | None = None
+        self._unit_texts: dict[str, str] = {}
 
     def bundle(self) -> Bundle:
         left_out = self._left_out
@@ -107,6 +112,7 @@ class _Reading:
             frozenset(self._unfinished),
             self._damaged,
             self._unpacked,
+            self._unit_texts,
         )
 
     def read(self) -> None:
@@ -141,7 +147,9 @@ class _Reading:
 
     def _member(self, member: Member, layer: Layer, path: str) -> None:
         found = named(member.name)
-        if found is None:
+        if is_unit_text(member.name):
+            self._unit_text(member, layer, path)
+        elif found is None:
             if member.size and not member.kind:
                 self._nested(Layer(member.read, layer.budget, layer), path)
         elif refusal := _refusal(member):
@@ -154,6 +162,16 @@ class _Reading:
             self._keep(self._damaged if found.suffix else self._records, found.service, record)
             if found.suffix and record.damage:  # nothing else says it, as the pieces of a record do
                 self._leave_out(path, record.damage)
+
+    def _unit_text(self, member: Member, layer: Layer, path: str) -> None:
+        """Keep the beginning of a text about failed units; of very many texts only the first."""
+        if member.kind or len(self._unit_texts) >= _MAX_UNIT_TEXTS:
+            return
+        data = bytearray()
+        while len(data) < _MAX_UNIT_TEXT_BYTES and (chunk := member.read(CHUNK_BYTES)):
+            data += chunk[: _MAX_UNIT_TEXT_BYTES - len(data)]
+        layer.budget.keep(len(data))
+        self._unit_texts[path] = data.decode(errors="replace")
 
     def _nested(self, outside: Layer, path: str) -> None:
         """An archive in the archive. What is only compressed is no bundle, and is not read."""
