@@ -636,7 +636,17 @@ def test_each_file_is_told_in_a_line_and_all_in_one(root: Path) -> None:
     gone = service_record("uninstall", "--root", root)
     *_, summary, afterwards = gone.out.splitlines()
     assert (gone.status, summary.split()[1:]) == (0, ["removed."])
-    assert afterwards.startswith("Records stay. Scripts that still source bootstrap-service-record.sh fail")
+    assert afterwards == "Records stay."
+    service_record("install", "--root", root, "--replace")
+    at(root, SHIM).unlink()
+    at(root, f"{SHIM}.replaced").unlink()
+    service_record("install", "--root", root)
+    afterwards = service_record("uninstall", "--root", root).out.splitlines()[-1]
+    assert (
+        afterwards
+        == f"Records stay. Scripts that still source {Path(SHIM).name} fail without it: change them."
+    )
+    place(root, SHIM, "upstream's")
     assert service_record("uninstall", "--root", root).out == f"Nothing is installed in {root}.\n"
     assert picture(root, with_times=False) == {path: (*told[:-1], None) for path, told in before.items()}
 

@@ -25,6 +25,7 @@ _WORDS: Final = {
     Action.LEAVE: ("unchanged", "leave"),
 }
 """What was done, and what would be."""
+_SHIM: Final = "bootstrap-service-record.sh"
 _UNIT_NAME: Final = re.compile(r"[\w:.\\@-]+", re.ASCII)
 """See systemd.unit(5)."""
 
@@ -40,17 +41,20 @@ trial_option: Final = click.option(
 )
 
 
-AFTERWARDS: Final = """\
-Records stay. Scripts that still source bootstrap-service-record.sh fail without it: change them."""
-"""What to know once it is removed."""
-
-
 def unit_names(_context: click.Context, _parameter: click.Parameter, names: Sequence[str]) -> tuple[str, ...]:
     """Accept names of services, and refuse what cannot be one."""
     for name in names:
         if not _UNIT_NAME.fullmatch(name):
             raise click.BadParameter(f"{visible(name)!r} is not the name of a service")
     return tuple(map(service_name, names))
+
+
+def afterwards(outcome: Outcome) -> str:
+    """Return what to know once it is removed."""
+    shim = f"{HOST.programs}/{_SHIM}"
+    if any(step.path == shim and step.action is Action.REMOVE for step in outcome.steps):
+        return f"Records stay. Scripts that still source {_SHIM} fail without it: change them."
+    return "Records stay."
 
 
 def next_steps(outcome: Outcome, root: Path) -> Iterator[str]:
@@ -78,7 +82,7 @@ def _commands(outcome: Outcome, root: Path) -> Iterator[tuple[str, str]]:
     if is_short_of_something(outcome):
         yield f"{install} --replace", "put ours in the place of what was kept"
     if Option.SHIM in outcome.options:
-        yield f". {HOST.programs}/bootstrap-service-record.sh", "in a bash script: record it"
+        yield f". {HOST.programs}/{_SHIM}", "in a bash script: record it"
         if Option.ALL_SERVICES not in outcome.options and not outcome.closed:
             yield f"{install} --close SERVICE", "have systemd record how SERVICE ends"
     if Option.COLLECTOR in outcome.options:

@@ -6,7 +6,7 @@ import click
 
 from service_record.cli import FAILED, UNREADABLE
 from service_record.cli.delivering import (
-    AFTERWARDS,
+    afterwards,
     is_short_of_something,
     lines,
     notes,
@@ -39,7 +39,7 @@ def command(root: Path, *, is_trial: bool) -> None:
     for line in lines(outcome, is_trial=is_trial):
         click.echo(line)
     if not is_trial:
-        click.echo(AFTERWARDS)
+        click.echo(afterwards(outcome))
     for note in notes(outcome):
         click.echo(note, err=True)
     if is_short_of_something(outcome):
