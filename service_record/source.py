@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from io import BufferedReader, BytesIO
 from itertools import chain
@@ -27,6 +28,8 @@ _STANDARD_INPUT: Final = "-"
 _COLLECTOR: Final = ("collector://", "collector+http://", "collector+https://")
 _ZIP: Final = b"PK\x03\x04"
 _TAR_BLOCK_BYTES: Final = 512
+_MAX_UNIT_TEXTS: Final = 100
+_MAX_UNIT_TEXT: Final = 64 << 10  # characters
 _REUSE_SLACK: Final = 1.0  # seconds; a program starts before it records
 
 
@@ -58,6 +61,8 @@ class Source:
     """Of a bundle: the boot that ran when it was made, where its manifest names that."""
     running: tuple[systemd.RunningService, ...] = ()
     """Services of this host that run now; those that know nothing of us have no record of that yet."""
+    unit_texts: Mapping[str, str] = field(default_factory=dict)
+    """Of a bundle: path and text of the files that say which units failed, and how."""
 
 
 def open_source(places: Sequence[str] = ()) -> Source:
@@ -125,7 +130,21 @@ def _bundle_or_directory(path: Path) -> Source:
     """The records in a directory, or in the bundle that was unpacked to it."""
     directory = records_directory(path)
     source = _directory(directory, is_home=_is_home(directory))
-    return replace(source, is_snapshot=is_unpacked_bundle(path))
+    if not is_unpacked_bundle(path):
+        return source
+    return replace(source, is_snapshot=True, unit_texts=_unit_texts(directory))
+
+
+def _unit_texts(directory: Path) -> dict[str, str]:
+    """The texts about failed units in the bundle whose records are in this directory; what can be read."""
+    top = directory.parents[1]
+    texts = {}
+    for path in (top / "failed-units.txt", *sorted(top.glob("unit-status/*.txt"))[:_MAX_UNIT_TEXTS]):
+        with suppress(OSError):
+            if path.is_file():
+                with path.open(encoding="utf-8", errors="replace") as stream:
+                    texts[str(path)] = stream.read(_MAX_UNIT_TEXT)
+    return texts
 
 
 def is_unpacked_bundle(path: Path) -> bool:
@@ -225,6 +244,7 @@ def _of_bundle(name: str, service: str, bundle: "Bundle") -> Source:
         is_snapshot=True,
         left_out=left_out,
         boot_id=bundle.boot_id,
+        unit_texts=bundle.unit_texts,
     )
 
 
@@ -288,4 +308,5 @@ def _joined(sources: Sequence[Source]) -> Source:
         all(source.is_snapshot for source in sources),
         tuple(chain.from_iterable(source.left_out for source in sources)),
         running=tuple(chain.from_iterable(source.running for source in sources)),
+        unit_texts=dict(chain.from_iterable(source.unit_texts.items() for source in sources)),
     )

@@ -5,8 +5,9 @@ Each function answers None where nobody knows; none raises.
 
 import os
 import re
+import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -15,6 +16,7 @@ from typing import Final
 _ID: Final = re.compile("[0-9a-f]{32}")
 _SERVICE: Final = ".service"
 _SCOPE: Final = ".scope"
+_UNIT_NAME: Final = re.compile(r"[\w:.\\@-]+", re.ASCII)
 
 _DROP_IN: Final = "10-service-record.conf"
 _UNIT_DIRECTORIES: Final = ("/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system")
@@ -121,6 +123,24 @@ def _running_in(shown: str) -> Iterator[RunningService]:
         uptime = int(unit[began]) / 1_000_000
         started = now - timedelta(seconds=monotonic - uptime)
         yield RunningService(unit["Id"], unit["InvocationID"], int(pid) or None, started, round(uptime, 2))
+
+
+def is_running() -> bool:
+    """Whether systemd is the init system here; see sd_booted(3)."""
+    try:
+        return stat.S_ISDIR(os.lstat("/run/systemd/system").st_mode)
+    except OSError:
+        return False
+
+
+def unit_properties(services: Iterable[str], properties: Iterable[str], timeout: float = 2.0) -> str | None:
+    """What `systemctl show` prints of all failed units and of these services.
+
+    None when it does not answer within `timeout` seconds. A name that is no unit's is left out.
+    """
+    names = [f"{service}{_SERVICE}" for service in services if _UNIT_NAME.fullmatch(service)]
+    ask = ["systemctl", "show", "--no-pager", "--state=failed", f"--property={','.join(properties)}"]
+    return _output_of([*ask, "--", *names, "*"], timeout)
 
 
 def journal_tail(invocation: str | None, lines: int = 3, timeout: float = 2.0) -> str | None:

@@ -625,3 +625,106 @@ def test_no_verb_minds_entries_without_times(tmp_path: Path, verb: str) -> None:
     assert answer.status in {0, 1}
     assert answer.err == ""
     assert "job" in answer.out
+
+
+FAILED_UNITS = """\
+  UNIT             LOAD   ACTIVE SUB    DESCRIPTION
+● bootkube.service loaded failed failed Bootstrap a cluster
+"""
+UNIT_STATUS = """\
+* bootkube.service - Bootstrap a cluster
+     Active: failed (Result: exit-code) since Mon 2026-11-23 06:33:22 UTC; 698ms ago
+    Process: 56 ExecStartPre=/bin/sh -c exit 6 (code=exited, status=6)
+"""
+
+
+@pytest.fixture
+def log_bundle(tmp_path: Path) -> Path:
+    """An unpacked bundle whose services succeeded by their records, although a unit failed."""
+    top = tmp_path / "log-bundle"
+    (top / "bootstrap/services").mkdir(parents=True)
+    (top / "unit-status").mkdir()
+    for service in ("release-image", "crio"):
+        write_lines(top / f"bootstrap/services/{service}.json", *succeeded())
+    (top / "failed-units.txt").write_text(FAILED_UNITS)
+    (top / "unit-status/bootkube.service.txt").write_text(UNIT_STATUS)
+    return top
+
+
+def packed(top: Path) -> Path:
+    path = top.with_suffix(".tar.gz")
+    with tarfile.open(path, "w:gz") as archive:
+        archive.add(top, top.name)
+    return path
+
+
+@pytest.mark.parametrize("is_packed", [True, False])
+def test_a_bundle_with_a_failed_unit_is_not_one_in_which_nothing_is_wrong(
+    log_bundle: Path, is_packed: bool
+) -> None:
+    place = packed(log_bundle) if is_packed else log_bundle
+    answer = analyze(place)
+    assert answer.status == 1
+    assert " ".join(answer.out.split()).startswith(
+        "✗ failed: bootkube.service: exit 6 of ExecStartPre=/bin/sh; nothing is recorded of it 2 services:"
+    )
+    assert "  next     systemctl status bootkube.service\n" in answer.out
+    document = json.loads(analyze(place, "-o", "json").out)
+    assert document["verdict"] == "failed"
+    assert document["failedUnits"] == [
+        {
+            "unit": "bootkube.service",
+            "says": "failed: bootkube.service: exit 6 of ExecStartPre=/bin/sh; nothing is recorded of it",
+            "result": "exit-code",
+            "exitCode": 6,
+            "command": "ExecStartPre=/bin/sh",
+            "next": ["systemctl status bootkube.service", "journalctl --boot --unit=bootkube.service"],
+        }
+    ]
+    page = parsed(analyze(place, "-o", "html").out)
+    assert page.texts("p", "verdict") == [f"✗ {document['says']}"]
+
+
+def test_failed_units_count_among_the_services_and_boots_that_are_asked_for(log_bundle: Path) -> None:
+    assert analyze(log_bundle, "crio").status == 0
+    write_lines(
+        log_bundle / "bootstrap/services/crio.json",
+        *[replace(one, boot_id=OTHER_BOOT) for one in succeeded(50)],
+    )
+    assert [analyze(log_bundle, "--boot", boot).status for boot in ("-1", "0", "all")] == [0, 1, 1]
+
+
+def test_what_was_expected_and_never_started_is_the_verdict(tmp_path: Path) -> None:
+    write_lines(tmp_path / "bootkube.json", *succeeded())
+    answer = analyze(tmp_path, "--expect", "bootstrap")
+    assert (first_line(answer), answer.status) == (
+        "✗ failed: release-image never started: it has no record",
+        1,
+    )
+    assert "\n  missing  release-image never started: it has no record\n" in answer.out
+    lines = analyze(tmp_path, "--expect", "bootkube.service, crio", "--expect", "etcd", "-o", "jsonl").out
+    findings = [json.loads(line) for line in lines.splitlines()[1:]]
+    assert [(one["finding"], one["service"], one["why"]) for one in findings] == [
+        ("not-started", "crio", "unknown"),
+        ("not-started", "etcd", "unreached"),
+    ]
+    assert analyze(tmp_path, "--expect", "bootkube").status == 0
+
+
+def test_the_services_of_a_good_run_can_be_expected(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    for directory, services in ((good, ("b", "a")), (bad, ("b",))):
+        directory.mkdir()
+        for number, service in enumerate(services):
+            write_lines(directory / f"{service}.json", *succeeded(number * 10))
+    answer = analyze(bad, "--baseline", good, "--expect", "baseline")
+    assert (first_line(answer), answer.status) == ("✗ failed: a never started: it has no record", 1)
+    assert analyze(bad, "--expect", "baseline").status == 2
+    assert analyze(bad, "--expect", "a,,b").status == 2
+
+
+def test_waiting_goes_on_until_what_is_expected_has_started(tmp_path: Path) -> None:
+    write_lines(tmp_path / "a.json", *succeeded())
+    answer = analyze(tmp_path, "--wait", "--timeout", "0.1s", "--expect", "a,b")
+    assert first_line(answer) == "● running: b has not started yet: it has no record; nothing is wrong so far"
+    assert answer.status == 124

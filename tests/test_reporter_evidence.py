@@ -126,6 +126,15 @@ def test_a_failed_service_makes_the_host_wrong(tmp_path: Path) -> None:
     assert not found.is_reboots
 
 
+def test_a_failed_unit_is_in_the_verdict_for_people_and_decides_nothing(tmp_path: Path) -> None:
+    record(tmp_path, "bootkube", entry(), entry(Phase.SERVICE_END, 5))
+    found = observed(tmp_path, units=("boot-reporter.service", "chronyd.service"))
+    assert (found.verdict, found.is_wrong) == (Verdict.SUCCEEDED, False)
+    says = "failed: chronyd.service: systemd's reason is not known; nothing is recorded of it"
+    assert sentence(found) == says
+    assert sentence(observed(tmp_path)) == "succeeded: nothing is wrong"
+
+
 @pytest.mark.parametrize("layout", ["lines", "array"])
 def test_of_a_record_without_end_the_latest_is_judged(tmp_path: Path, layout: str) -> None:
     entries = [*failed_run("long ago"), *loop(5000, error="x" * 2000)]

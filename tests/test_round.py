@@ -357,5 +357,6 @@ def test_what_is_not_installed_is_one_line(tmp_path: Path, missing: str) -> None
         text=True,
         check=False,
     )
-    line = f"Error: {missing} not installed; pip install 'service-record[reporter]' brings both\n"
+    advice = "pip install 'service-record[reporter]'"
+    line = f"Error: the extra 'reporter' is needed, and {missing} is not installed: {advice}\n"
     assert (done.returncode, done.stderr) == (2, line)

@@ -93,10 +93,38 @@ def test_an_unknown_boot_is_nothing_to_read(records: Path, boot: str, message: s
     assert message in answer.err
 
 
-def test_an_unknown_service_is_answered_with_those_there_are(records: Path) -> None:
+def test_an_unknown_service_is_answered_with_the_nearest(records: Path) -> None:
     answer = service_record("show", "--from", records, "jbo")
     assert (answer.status, answer.out) == (3, "")
-    assert answer.err == f"Error: no record of jbo in {records}; there are: job, other\n"
+    assert answer.err == f"Error: no record of jbo in {records}; did you mean job?\n"
+
+
+def test_a_service_like_no_other_is_answered_with_some_of_those_there_are(tmp_path: Path) -> None:
+    for number in range(24):
+        write_lines(tmp_path / f"agent-{number:02}.json", entry())
+    answer = service_record("show", "--from", tmp_path, "bootkube")
+    first = ", ".join(f"agent-{number:02}" for number in range(8))
+    assert answer.err == f"Error: no record of bootkube in {tmp_path}; there are: {first} and 16 more\n"
+
+
+@pytest.mark.parametrize("verb", ["show", "analyze", "timeline", "export"])
+def test_a_service_may_be_named_by_its_unit(records: Path, verb: str) -> None:
+    form = ("--to", "jsonl") if verb == "export" else ()
+    by_unit, by_name = (
+        service_record(verb, *form, "--from", records, name) for name in ("job.service", "job")
+    )
+    assert by_unit == by_name
+    assert by_unit.out
+
+
+def test_a_failed_pre_command_left_no_start_to_record(tmp_path: Path) -> None:
+    failed = entry(Phase.PRE_COMMAND_END, 3, pre_command="prepare", result=Result.FAILURE, exit_code=2)
+    write_lines(tmp_path / "job.json", entry(Phase.PRE_COMMAND_START, pre_command="prepare"), failed)
+    answer = service_record("show", "--from", tmp_path)
+    assert "job failed in pre-command prepare" in answer.out
+    assert "no start recorded" not in answer.out
+    write_lines(tmp_path / "job.json", entry(Phase.SERVICE_END, 3, result=Result.FAILURE, exit_code=2))
+    assert "no start recorded" in service_record("show", "--from", tmp_path).out
 
 
 def test_what_is_asked_for_and_where_does_not_act_on_the_terminal(tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ _FILE: Final = re.compile(
     re.DOTALL,
 )
 
+_UNIT_TEXT: Final = re.compile(r"(?:.*/)?(?:failed-units|unit-status/[^/]+)\.txt", re.DOTALL)
+
 
 class Named(NamedTuple):
     """What a file of a record is, by its path in an archive."""
@@ -33,3 +35,8 @@ def named(path: str) -> Named | None:
     """None for a file that is no record's."""
     found = _FILE.fullmatch(path)
     return Named(found["service"], found["suffix"]) if found else None
+
+
+def is_unit_text(path: str) -> bool:
+    """Return whether a file says which units failed, or how one of them did."""
+    return _UNIT_TEXT.fullmatch(path) is not None

@@ -9,7 +9,13 @@ from typing import Final
 
 from service_record.bundle.layers import CHUNK_BYTES, Layer, Pull, is_packed, is_tar, peeled
 from service_record.bundle.limits import Budget, LimitError, Limits, shown
-from service_record.bundle.names import MANIFEST, RECORD_DIRECTORIES, UNFINISHED_SUFFIX, named
+from service_record.bundle.names import (
+    MANIFEST,
+    RECORD_DIRECTORIES,
+    UNFINISHED_SUFFIX,
+    is_unit_text,
+    named,
+)
 from service_record.bundle.tar import Member, TarError, damage_of, members
 from service_record.entry import Malformed
 from service_record.layout import read_stretches
@@ -20,6 +26,8 @@ _MAX_LEFT_OUT: Final = 20
 _MOST_MANIFEST: Final = 1 << 20  # bytes
 _MANIFEST: Final = re.compile(rf"(?:[^/]+/)?{re.escape(MANIFEST)}")
 _BOOT_ID: Final = re.compile("[0-9a-f]{32}")
+_MAX_UNIT_TEXTS: Final = 100
+_MAX_UNIT_TEXT_BYTES: Final = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +87,8 @@ class Bundle:
     """The content when it is no archive, only compressed."""
     boot_id: str | None = None
     """The boot that ran when it was made, which may have no entry yet; None where it does not say."""
+    unit_texts: Mapping[str, str] = field(default_factory=dict)
+    """Path, through the archives around it -> what systemd said of the units that failed."""
 
 
 def open_bundle(stream: BufferedReader, limits: Limits | None = None) -> Bundle:
@@ -117,6 +127,7 @@ class _Reading:
         self._unpacked: bytes | None = None
         self._boot_ids: dict[str, str | None] = {}
         """Directory of a manifest -> the boot that it names."""
+        self._unit_texts: dict[str, str] = {}
 
     def bundle(self) -> Bundle:
         left_out = self._left_out
@@ -129,6 +140,7 @@ class _Reading:
             self._damaged,
             self._unpacked,
             self._boot_id(),
+            self._unit_texts,
         )
 
     def _boot_id(self) -> str | None:
@@ -171,7 +183,9 @@ class _Reading:
 
     def _member(self, member: Member, layer: Layer, path: str) -> None:
         found = named(member.name)
-        if found is None:
+        if is_unit_text(member.name):
+            self._unit_text(member, layer, path)
+        elif found is None:
             if _MANIFEST.fullmatch(member.name) and not member.kind and member.size <= _MOST_MANIFEST:
                 manifest, _ = _first_of(member.read, layer.budget)
                 self._boot_ids[path.removesuffix(MANIFEST)] = boot_id_in(manifest)
@@ -187,6 +201,16 @@ class _Reading:
             self._keep(self._damaged if found.suffix else self._records, found.service, record)
             if found.suffix and record.damage:  # nothing else says it, as the pieces of a record do
                 self._leave_out(path, record.damage)
+
+    def _unit_text(self, member: Member, layer: Layer, path: str) -> None:
+        """Keep the beginning of a text about failed units; of very many texts only the first."""
+        if member.kind or len(self._unit_texts) >= _MAX_UNIT_TEXTS:
+            return
+        data = bytearray()
+        while len(data) < _MAX_UNIT_TEXT_BYTES and (chunk := member.read(CHUNK_BYTES)):
+            data += chunk[: _MAX_UNIT_TEXT_BYTES - len(data)]
+        layer.budget.keep(len(data))
+        self._unit_texts[path] = data.decode(errors="replace")
 
     def _nested(self, outside: Layer, path: str) -> None:
         """An archive in the archive. What is only compressed is no bundle, and is not read."""

@@ -1,6 +1,8 @@
 """Opening what a verb was told to read, with refusals of one line."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from typing import Final
 
 import click
 
@@ -13,6 +15,9 @@ from service_record.history.outcome import Outcome, Run
 from service_record.source import Source, SourceError, liveness_for, open_source
 from service_record.systemd import RunningService, boot_id
 from service_record.writer import record_name
+
+_MAX_NEAREST: Final = 3
+_MAX_LISTED: Final = 8
 
 
 class Unreadable(click.ClickException):
@@ -30,12 +35,24 @@ def opened(places: Sequence[str], services: Sequence[str]) -> Source:
     for part in source.left_out:
         click.echo(f"Warning: {visible(str(part))}", err=True)
     running = {record_name(one.unit) for one in source.running}
-    unknown = set(services) - {name for name, _ in source.records} - running
-    if unknown:
-        known = ", ".join(sorted(running.union(name for name, _ in source.records)))
-        missing = f"no record of {', '.join(sorted(unknown))} in {source.name}; there are: {known}"
-        raise Unreadable(visible(missing))
+    check_names(services, sorted(running.union(name for name, _ in source.records)), source.name)
     return source
+
+
+def check_names(services: Iterable[str], recorded: Sequence[str], place: str) -> None:
+    """Raise Unreadable with the nearest name where a service has no record there."""
+    unknown = sorted(set(services) - set(recorded))
+    if not unknown:
+        return
+    nearest = dict.fromkeys(
+        near for name in unknown for near in get_close_matches(name, recorded, _MAX_NEAREST)
+    )
+    if nearest:
+        advice = f"did you mean {' or '.join(nearest)}?"
+    else:
+        more = f" and {len(recorded) - _MAX_LISTED} more" if len(recorded) > _MAX_LISTED else ""
+        advice = f"there are: {', '.join(recorded[:_MAX_LISTED])}{more}"
+    raise Unreadable(visible(f"no record of {', '.join(unknown)} in {place}; {advice}"))
 
 
 def history_of(source: Source) -> History:

@@ -6,10 +6,11 @@ from enum import StrEnum
 
 from service_record.diagnosis.budget import Budget
 from service_record.diagnosis.evidence import KnownCause
+from service_record.diagnosis.units import Unit
 from service_record.history.clock import ClockStep
 from service_record.history.facts import Facts
 from service_record.history.handled import Handled
-from service_record.history.outcome import Run
+from service_record.history.outcome import Outcome, Run
 
 
 class Verdict(StrEnum):
@@ -96,6 +97,47 @@ class Trouble:
     def recorded_since(self) -> datetime | None:
         """`since` by the clock of the record, as the times of `run` are."""
         return None if self.since is None else self.since + self.ahead
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedUnit:
+    """A unit that systemd calls failed, and of whose failure no trouble says as much."""
+
+    unit: Unit
+    recorded: Outcome | None
+    """What its latest recorded run came to; None where none is recorded."""
+    cause: KnownCause | None = None
+
+
+class Hindrance(StrEnum):
+    """Why a service has not started."""
+
+    ABSENT = "absent"
+    """The host has no such unit."""
+    CONDITION = "condition"
+    """A condition of its unit is not met."""
+    ASSERTION = "assertion"
+    DEPENDENCY = "dependency"
+    """A unit that it requires failed."""
+    DAMAGE = "damage"
+    """Its record is damaged: it may have started."""
+    UNREACHED = "unreached"
+    """A service that comes before it has not ended well."""
+    QUEUED = "queued"
+    """systemd has a job for it."""
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotStarted:
+    """A service that was expected, and has no run."""
+
+    service: str
+    hindrance: Hindrance
+    by: str | None = None
+    """The unit or service that keeps it from starting."""
+    is_pending: bool = False
+    """True when it may yet start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,6 +255,10 @@ class Diagnosis:
     slow: tuple[Slow, ...] = ()
     damaged: tuple[Damaged, ...] = ()
     clock: tuple[ClockFinding, ...] = ()
+    failed_units: tuple[FailedUnit, ...] = ()
+    """The earliest first."""
+    not_started: tuple[NotStarted, ...] = ()
+    """In the order in which they are expected to start."""
 
     @property
     def unreadable(self) -> tuple[Damaged, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
-from service_record.diagnosis.commands import next_commands
+from service_record.diagnosis.commands import next_commands, unseen_commands
 from service_record.diagnosis.findings import Diagnosis, LoopOf, Trouble, Verdict
 from service_record.display.details import LABEL_WIDTH, details, labelled
 from service_record.display.headings import when
@@ -15,6 +15,8 @@ from service_record.display.sentences import (
     clock_sentence,
     continued_sentence,
     damaged_sentence,
+    failed_unit_sentence,
+    not_started_sentence,
     recovered_sentence,
     running_sentence,
     slow_sentence,
@@ -62,6 +64,8 @@ def analysis(
     if listed:
         yield BLANK
         yield from listed
+    if diagnosis.root is None:
+        yield from _commands(unseen_commands(diagnosis)[: None if whole else _MAX_LISTED])
     if whole:
         for trouble in (*diagnosis.followers, *diagnosis.others):
             yield BLANK
@@ -156,6 +160,8 @@ def _cause(trouble: Trouble, view: View, *, whole: bool) -> Iterator[Line]:
 
 def _lists(diagnosis: Diagnosis, view: View, limit: int | None) -> Iterator[Line]:
     """What else there is to say, a sentence each."""
+    yield from _list("missing", map(not_started_sentence, diagnosis.not_started), view, limit)
+    yield from _list("units", map(failed_unit_sentence, diagnosis.failed_units), view, limit)
     yield from _list("follows", map(trouble_sentence, diagnosis.followers), view, limit)
     yield from _list("also", map(trouble_sentence, diagnosis.others), view, limit)
     yield from _list("running", map(running_sentence, diagnosis.running), view, limit)

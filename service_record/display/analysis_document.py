@@ -7,13 +7,16 @@ from collections.abc import Iterator
 from typing import Final
 
 from service_record.diagnosis.budget import Budget
-from service_record.diagnosis.commands import next_commands
+from service_record.diagnosis.commands import commands_for_missing, commands_for_unit, next_commands
+from service_record.diagnosis.evidence import KnownCause
 from service_record.diagnosis.findings import (
     BackwardBoot,
     ClockFinding,
     Damaged,
     Diagnosis,
+    FailedUnit,
     LocalTimes,
+    NotStarted,
     Recovered,
     Running,
     Slow,
@@ -22,7 +25,13 @@ from service_record.diagnosis.findings import (
     UnsetClock,
 )
 from service_record.display.document import Document, facts_document
-from service_record.display.sentences import handled_sentence, trouble_sentence, verdict_sentence
+from service_record.display.sentences import (
+    failed_unit_sentence,
+    handled_sentence,
+    not_started_sentence,
+    trouble_sentence,
+    verdict_sentence,
+)
 from service_record.display.text import utc
 from service_record.history.handled import Handled
 from service_record.history.outcome import Run
@@ -34,6 +43,10 @@ def analysis_document(diagnosis: Diagnosis, source: str) -> Document:
     """The document of `analyze --output json` and `yaml`."""
     return _head(diagnosis, source) | {
         **_known(root=diagnosis.root and _trouble(diagnosis.root)),
+        **_known(
+            failedUnits=[_failed_unit(failed) for failed in diagnosis.failed_units] or None,
+            notStarted=[_not_started(one) for one in diagnosis.not_started] or None,
+        ),
         "followers": [_trouble(trouble) for trouble in diagnosis.followers],
         "others": [_trouble(trouble) for trouble in diagnosis.others],
         "running": [_running(running) for running in diagnosis.running],
@@ -51,6 +64,8 @@ def analysis_lines(diagnosis: Diagnosis, source: str) -> Iterator[Document]:
     yield _head(diagnosis, source)
     if diagnosis.root is not None:
         yield {"finding": "root", **_trouble(diagnosis.root)}
+    yield from ({"finding": "not-started", **_not_started(one)} for one in diagnosis.not_started)
+    yield from ({"finding": "failed-unit", **_failed_unit(failed)} for failed in diagnosis.failed_units)
     yield from ({"finding": "follower", **_trouble(trouble)} for trouble in diagnosis.followers)
     yield from ({"finding": "other", **_trouble(trouble)} for trouble in diagnosis.others)
     yield from ({"finding": "running", **_running(running)} for running in diagnosis.running)
@@ -82,14 +97,7 @@ def _trouble(trouble: Trouble) -> Document:
         "count": trouble.count,
         **_known(running=trouble.is_running or None, rebooted=trouble.is_rebooted or None),
         **_known(
-            cause=cause
-            and _known(
-                name=cause.name,
-                says=cause.says,
-                explains=cause.explains,
-                symptom=cause.is_symptom or None,
-                line=cause.line,
-            ),
+            cause=cause and _cause(cause),
             loop=loop
             and {
                 "of": loop.of.value,
@@ -109,6 +117,45 @@ def _trouble(trouble: Trouble) -> Document:
         "run": _run(trouble.run),
         **facts_document(trouble.facts),
         "next": list(next_commands(trouble)),
+    }
+
+
+def _cause(cause: KnownCause) -> Document:
+    return _known(
+        name=cause.name,
+        says=cause.says,
+        explains=cause.explains,
+        symptom=cause.is_symptom or None,
+        line=cause.line,
+    )
+
+
+def _failed_unit(failed: FailedUnit) -> Document:
+    unit, facts = failed.unit, failed.unit.facts
+    return {
+        "unit": unit.name,
+        "says": failed_unit_sentence(failed),
+        **_known(
+            result=facts.service_result,
+            exitCode=facts.exit_code,
+            signal=facts.signal,
+            command=unit.command,
+            since=unit.since and utc(unit.since),
+            requiredBy=list(unit.required_by) or None,
+            recorded=failed.recorded and failed.recorded.value,
+            cause=failed.cause and _cause(failed.cause),
+        ),
+        "next": list(commands_for_unit(failed)),
+    }
+
+
+def _not_started(one: NotStarted) -> Document:
+    return {
+        "service": one.service,
+        "says": not_started_sentence(one),
+        "why": one.hindrance.value,
+        **_known(by=one.by, pending=one.is_pending or None),
+        "next": list(commands_for_missing(one)),
     }
 
 

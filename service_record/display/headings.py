@@ -31,7 +31,7 @@ def when(run: Run, view: View) -> str:
             _end(run),
             _at("", run.ended, view) if run.ended else _at("last entry ", run.last_entry, view),
         ]
-    if run.has_no_start:
+    if run.has_no_start and not _is_before_start(run):
         parts.append("no start recorded")
     if run.dropped:
         parts.append(f"{count(run.dropped, 'entry', 'entries')} lost")
@@ -40,6 +40,14 @@ def when(run: Run, view: View) -> str:
 
 def _at(what: str, time: datetime | None, view: View) -> str:
     return f"{what if time else ''}{moment(time, view.clock, view.now)}"
+
+
+def _is_before_start(run: Run) -> bool:
+    """Whether it came no further than a pre-command, so that there was no start to record."""
+    return any(
+        command.is_before and (command.name, command.outcome) == (run.in_command, run.outcome)
+        for command in run.commands
+    )
 
 
 def when_lines(run: Run, view: View, indent: int) -> Iterator[Line]:

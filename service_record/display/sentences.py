@@ -10,8 +10,11 @@ from service_record.diagnosis.findings import (
     ClockFinding,
     Damaged,
     Diagnosis,
+    FailedUnit,
+    Hindrance,
     LocalTimes,
     LoopOf,
+    NotStarted,
     Recovered,
     Running,
     Slow,
@@ -20,7 +23,7 @@ from service_record.diagnosis.findings import (
     UnsetClock,
     Verdict,
 )
-from service_record.display.phrases import ending, headline, kind, lasted, name, place, whereabouts
+from service_record.display.phrases import VERBS, ending, headline, kind, lasted, name, place, whereabouts
 from service_record.display.text import Clock, count, duration, moment, times, utc, visible, zone
 from service_record.history.facts import Facts
 from service_record.history.handled import Handled
@@ -28,11 +31,35 @@ from service_record.history.outcome import Outcome, Run, Span, order
 
 _BASES: Final = {Basis.FILE: "from the budget file", Basis.DEFAULT: "the default"}
 
+_RESULTS: Final = {
+    "exit-code": "a command of it exited with a failure",
+    "signal": "a command of it was killed by a signal",
+    "core-dump": "a command of it crashed",
+    "timeout": "it hit its time limit",
+    "watchdog": "its watchdog ran out",
+    "oom-kill": "it was killed because memory ran out",
+    "start-limit-hit": "it was started too often, and systemd gave up",
+    "protocol": "it did not tell systemd that it was ready",
+    "resources": "systemd could not set it up",
+    "service-start-limit-hit": "its service was started too often, and systemd gave up",
+    "unit-start-limit-hit": "its unit was started too often, and systemd gave up",
+    "trigger-limit-hit": "it was triggered too often, and systemd gave up",
+}
+"""systemd's result of a unit -> what it means; systemd.exec(5), org.freedesktop.systemd1(5)."""
+
 
 def verdict_sentence(diagnosis: Diagnosis) -> str:
     """What the host came to, and why: `failed: bootkube in stage pull: the registry has no such image`."""
     if diagnosis.root is not None:
         return trouble_sentence(diagnosis.root)
+    hindered = [one for one in diagnosis.not_started if not one.is_pending]
+    unseen = [f"failed: {not_started_sentence(one)}" for one in hindered]
+    unseen += map(failed_unit_sentence, diagnosis.failed_units)
+    if unseen:
+        return f"{unseen[0]}, and {len(unseen) - 1} more" if unseen[1:] else unseen[0]
+    if not diagnosis.running and diagnosis.not_started:
+        so_far = _without_trouble(diagnosis, "nothing is wrong so far")
+        return f"running: {not_started_sentence(diagnosis.not_started[0])}; {so_far}"
     if not diagnosis.running:
         return _calm_sentence(diagnosis)
     first = max(diagnosis.running, key=lambda running: running.seconds or 0)
@@ -137,6 +164,56 @@ def why_sentence(trouble: Trouble) -> str:
     """The end of that sentence, for where the rest is said already: `the disk is full (6 attempts)`."""
     extent = _extent(trouble)
     return f"{why(trouble)} ({extent})" if extent else why(trouble)
+
+
+def failed_unit_sentence(failed: FailedUnit) -> str:
+    """`failed: mnt-data.mount: exit 32 of ExecMount=/bin/mount; kubelet.service requires it`."""
+    unit = failed.unit
+    words = f"failed: {name(unit.name)}: {_why_failed(failed)}"
+    if unit.service is not None:
+        recorded = VERBS[failed.recorded] if failed.recorded is not None else ""
+        words += f"; its latest recorded run {recorded}" if recorded else "; nothing is recorded of it"
+    if unit.required_by:
+        first, *rest = unit.required_by
+        more = f" and {len(rest)} more" if rest else ""
+        words += f"; {name(first)}{more} {'require' if rest else 'requires'} it"
+    return words
+
+
+def _why_failed(failed: FailedUnit) -> str:
+    """What systemd says of a failure, in plain words."""
+    facts, cause = failed.unit.facts, failed.cause
+    if failed.unit.command is not None:
+        how = f"{ending(facts)} of {visible(failed.unit.command)}"
+        return f"{visible(cause.says)} ({how})" if cause is not None else how
+    if cause is not None:
+        return visible(cause.says)
+    if facts.service_result is None:
+        return "systemd's reason is not known"
+    return _RESULTS.get(facts.service_result, f"systemd says {visible(facts.service_result)}")
+
+
+def not_started_sentence(one: NotStarted) -> str:
+    """`release-image never started: a condition of its unit is not met`."""
+    service, by = name(one.service), name(one.by or "")
+    match one.hindrance:
+        case Hindrance.ABSENT:
+            reason = f"there is no unit {service}.service"
+        case Hindrance.CONDITION:
+            reason = "a condition of its unit is not met"
+        case Hindrance.ASSERTION:
+            reason = "an assertion of its unit is not met"
+        case Hindrance.DEPENDENCY:
+            reason = f"it requires {by}, which failed"
+        case Hindrance.DAMAGE:
+            return f"{service}: no run can be read, because its record is damaged"
+        case Hindrance.UNREACHED:
+            reason = f"{by} comes before it"
+        case Hindrance.QUEUED:
+            reason = "systemd has queued its start"
+        case _:
+            reason = "it has no record"
+    return f"{service} {'has not started yet' if one.is_pending else 'never started'}: {reason}"
 
 
 def running_sentence(running: Running) -> str:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from service_record.diagnosis.commands import next_commands
+from service_record.diagnosis.commands import next_commands, unseen_commands
 from service_record.diagnosis.findings import Diagnosis, Trouble, Verdict
 from service_record.display.analysis import since
 from service_record.display.headings import when
@@ -19,7 +19,9 @@ from service_record.display.sentences import (
     budget_sentence,
     clock_sentence,
     damaged_sentence,
+    failed_unit_sentence,
     handled_sentence,
+    not_started_sentence,
     recovered_sentence,
     running_sentence,
     slow_sentence,
@@ -107,6 +109,8 @@ def _handled(diagnosis: Diagnosis, view: View) -> Iterator[Section]:
 def _rest(diagnosis: Diagnosis) -> Iterator[Section]:
     """What else there is to say, a sentence each."""
     lists: dict[tuple[str, str], Iterable[str]] = {
+        ("missing", "What has not started"): map(not_started_sentence, diagnosis.not_started),
+        ("units", "Which units failed"): map(failed_unit_sentence, diagnosis.failed_units),
         ("running", "What is running"): map(running_sentence, diagnosis.running),
         ("stopped", "What was stopped"): map(stopped_sentence, diagnosis.stopped),
         ("earlier", "What went wrong earlier"): map(recovered_sentence, diagnosis.recovered),
@@ -118,6 +122,9 @@ def _rest(diagnosis: Diagnosis) -> Iterator[Section]:
         items = [element("li", sentence) for sentence in sentences]
         if items:
             yield Section(place, heading, [element("ul", *items)])
+    commands = "\n".join(unseen_commands(diagnosis))
+    if commands:
+        yield Section("next", "Next", [element("pre", commands)])
 
 
 def _folded(trouble: Trouble, view: View) -> Element:
