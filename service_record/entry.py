@@ -16,6 +16,8 @@ from service_record.line import cut_to, encoded, first_bytes_of
 FORMAT_VERSION: Final = 1
 MAX_LINE_BYTES: Final = 4096
 """bash and the kernel keep an append of this size in one piece; beyond it bash needs two writes."""
+LEAST_ENTRY_BYTES: Final = len('{"phase":"stage end"}')
+"""No shorter object is an entry."""
 
 _MAX_CHARACTER_BYTES: Final = 4
 _LIMITS: Final = {"stage": 255, "pre_command": 255, "post_command": 255, "command": 200}

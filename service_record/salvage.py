@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, NoReturn
 
 import orjson
 
-from service_record.entry import Entry, Malformed
+from service_record.entry import LEAST_ENTRY_BYTES, Entry, Malformed
 from service_record.fields import EntryError
 from service_record.line import mended
 
@@ -111,7 +111,7 @@ def _scan(data: bytes) -> tuple[list[_Found], deque[int]]:
 
 
 def _keep(found: list[_Found], data: bytes, start: int, end: int) -> None:
-    entry = entry_of(data[start:end])
+    entry = entry_of(data[start:end]) if end - start >= LEAST_ENTRY_BYTES else None
     if entry is None:
         return
     while found and found[-1].start > start:
