@@ -133,8 +133,7 @@ def _value_of(text: bytes) -> object:
         return orjson.loads(text)
     except ValueError:
         pass
-    strict = b"\n" in text or b"\0" in text
-    decoder = json.JSONDecoder(strict=strict, parse_constant=_refuse, object_pairs_hook=_mended)
+    decoder = _STRICT if b"\n" in text or b"\0" in text else _LENIENT
     try:
         return decoder.decode(text.decode(errors="surrogateescape"))
     except RecursionError:
@@ -147,6 +146,10 @@ def _refuse(constant: str) -> NoReturn:
 
 def _mended(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return {mended(name): _mended_value(value) for name, value in pairs}
+
+
+_STRICT: Final = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_mended)
+_LENIENT: Final = json.JSONDecoder(strict=False, parse_constant=_refuse, object_pairs_hook=_mended)
 
 
 def _mended_value(value: object) -> object:

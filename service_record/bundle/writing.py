@@ -113,6 +113,8 @@ class BundleWriter:
         self.shares = shares
         """Whether a member leaves room to those behind it; to be switched off before the last."""
         self._names: set[str] = set()
+        self._copies: Counter[str] = Counter()
+        """Path and how many members it was given for."""
         self._is_open = False
         self.members: list[Packed] = []
         """What became of each, in order."""
@@ -262,11 +264,13 @@ class BundleWriter:
             name = redactor.feed(os.fsencode(path)) + redactor.finish()
             self.masked.update(redactor.counts)
             path = os.fsdecode(name)
-        while path in self._names:
-            found = PurePosixPath(path)
-            path = str(found.with_name(f"{found.stem}_{found.suffix}"))
-        self._names.add(path)
-        return path
+        found, name = PurePosixPath(path), path
+        while name in self._names:
+            self._copies[path] += 1
+            number = self._copies[path]
+            name = str(found.with_name(f"{found.stem}_{number if number > 1 else ''}{found.suffix}"))
+        self._names.add(name)
+        return name
 
 
 def cut_notice(dropped: int) -> bytes:

@@ -81,7 +81,7 @@ class _Damage:
 
     def tell(self, name: str, fault: Fault) -> None:
         self.is_found = True
-        click.echo(f"{visible(name)}:{fault.line}: {visible(fault.reason)}")
+        sys.stdout.write(f"{visible(name)}:{fault.line}: {visible(fault.reason)}\n")
 
     def told_from(self, name: str, pieces: Iterable[Entry | Fault]) -> Iterator[Entry]:
         """The entries among the pieces; the faults are told meanwhile."""

@@ -25,12 +25,20 @@ class ServiceHistory:
     name: str
     runs: Runs = field(default_factory=Runs)
     malformed: tuple[Malformed, ...] = ()
+    """The first damaged pieces of its record, abridged."""
     utc_offset: timedelta | None = None
     """How far from UTC its times seem to be, although labelled so; None where nothing speaks against them."""
     is_unfinished: bool = False
     """True when the file that was to replace the record lies beside it, from a write that did not end."""
     has_damaged_copy: bool = False
     """True when damaged bytes that a writer replaced in the record are kept in a file beside it."""
+    unlisted: int = 0
+    """How many damaged pieces there are besides."""
+
+    @property
+    def damaged_pieces(self) -> int:
+        """How many pieces of its record are not entries."""
+        return len(self.malformed) + self.unlisted
 
     @property
     def attempts(self) -> Runs:
@@ -76,4 +84,5 @@ def _service(name: str, pairing: Pairing, presence: Presence) -> ServiceHistory:
     runs = (
         found if isinstance(found, SettledRun) else run_of(name, found, presence) for found in pairing.drain()
     )
-    return ServiceHistory(name, Runs(name, runs), tuple(pairing.malformed))
+    unlisted = pairing.damaged_pieces - len(pairing.malformed)
+    return ServiceHistory(name, Runs(name, runs), tuple(pairing.malformed), unlisted=unlisted)
