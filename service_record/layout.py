@@ -30,7 +30,7 @@ _MAX_DAMAGED_LINES: Final = 1000
 
 _CONTENT: Final = re.compile(rb"[^\[\], \t\r\n]")
 """The first byte that is more than the structure of an array."""
-_OBJECT: Final = re.compile(
+OBJECT_LINE: Final = re.compile(
     rb"^[\[\], \t\r]*+ \{ [^\n]{%d,} \} [\[\], \t\r]*+ $" % (LEAST_ENTRY_BYTES - len("{}")),
     re.MULTILINE | re.VERBOSE,
 )
@@ -176,7 +176,7 @@ class _Lines:
         if not self._is_ahead():
             self.look_ahead(_BLOCK_BYTES)
         self.current = b""
-        passed = self._pass_over(_OBJECT)
+        passed = self._pass_over(OBJECT_LINE)
         if not passed:
             self.advance()
         return passed or self.current

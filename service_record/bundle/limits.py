@@ -56,7 +56,9 @@ class Budget:
         self.packed_bytes += size if is_packed else 0
         growth = self.limits.growth
         if self.read_bytes > self.limits.free_bytes + growth * self.packed_bytes:
-            raise LimitError(f"more than {growth} times its size to read, and {shown(self.limits.free_bytes)}")
+            raise LimitError(
+                f"more than {growth} times its size to read, and {shown(self.limits.free_bytes)}"
+            )
         if self.read_bytes > self.limits.read_bytes:
             raise LimitError(f"more than {shown(self.limits.read_bytes)} to read")
 
