@@ -183,7 +183,7 @@ class Malformed:
     reason: str
 
     def abridge(self) -> "Malformed":
-        """Return the piece with only the beginning and the end of a long text, and how much is missing between."""
+        """Return the piece with the beginning and the end of a long text, and how much is missing."""
         missing = len(self.text) - MAX_EXCERPT_CHARACTERS
         if missing <= 0:
             return self

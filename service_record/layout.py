@@ -26,7 +26,7 @@ _BLOCK_BYTES: Final = 1 << 16
 """Of lines that are read together: more is slower, as it leaves the caches of processors."""
 
 _MAX_DAMAGED_LINES: Final = 1000
-"""Damaged lines of a record that are pieces of their own; beyond, lines that follow one another are one piece."""
+"""Damaged lines of a record that are a piece each; of more, those that follow one another are one piece."""
 
 _CONTENT: Final = re.compile(rb"[^\[\], \t\r\n]")
 """The first byte that is more than the structure of an array."""
@@ -169,7 +169,7 @@ class _Lines:
         return bool(self.current)
 
     def advance_to_object(self) -> bytes:
-        """Go behind the lines that cannot be an entry, and give them; behind the next line where that may be one.
+        """Give the lines that cannot be an entry, or the next line where that may be one, and go behind.
 
         Gives nothing at the end of the stream.
         """

@@ -78,7 +78,7 @@ class _Row:
 
     content: bytes
     core: bytes
-    """The line without an array's structure around it; of several the first that is no object, if there is one."""
+    """The line without an array's structure around it; of several the first that is no object, if any."""
     start: int = 0
     """The offset of the core of one line."""
 

@@ -29,7 +29,10 @@ OUTPUT_TIMES: Final = 10
 """How often a byte that was read may be written, in the most wordy form."""
 
 _START: Final = b'{"timestamp":"2026-11-21T01:05:10Z","phase":"service start"}\n'
-_FAILURE: Final = b'{"timestamp":"2026-11-21T01:05:11Z","phase":"service end","result":"failure","errorMessage":"MESSAGE"}\n'
+_FAILURE: Final = (
+    b'{"timestamp":"2026-11-21T01:05:11Z","phase":"service end",'
+    b'"result":"failure","errorMessage":"MESSAGE"}\n'
+)
 _STAGE: Final = b'{"timestamp":"2026-11-21T01:05:10Z","stage":"s","phase":"stage start"}\n'
 _PROGRAM: Final = """
 import contextlib, gc, json, os, re, sys

@@ -21,8 +21,8 @@ class Limits:
     free_bytes: int = 256 * _MIB
     """Of all layers together, however small the archive is."""
     growth: int = 200
-    """Times the size of the archive that may be read besides: logs pack to a thirtieth, what is made to do harm
-    to a thousandth in each layer."""
+    """Times the size of the archive that may be read besides: logs pack to a thirtieth, and what is
+    made to do harm to a thousandth in each layer."""
     members: int = 200_000
     """Of all archives together, headers of headers too. A million of empty ones pack to a megabyte or two."""
     records: int = 10_000

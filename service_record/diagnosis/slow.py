@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from service_record.diagnosis.budget import runs_of, durations
+from service_record.diagnosis.budget import durations, runs_of
 from service_record.diagnosis.findings import Slow
 from service_record.diagnosis.now import Now
 from service_record.diagnosis.services import running_spans
