@@ -413,3 +413,12 @@ def test_boots_follow_each_record_though_the_clock_was_wrong_at_boot() -> None:
 
 def test_records_that_contradict_each_other_fall_back_to_the_clock() -> None:
     assert boots_in_order([{"b": "2", "a": "1"}, {"a": "1", "b": "2"}]) == ("a", "b")
+
+
+def test_of_much_damage_the_first_pieces_are_held_abridged_and_the_others_counted() -> None:
+    long = Malformed(1, "a" * 3072 + "b" * 50_000 + "c" * 1024, "not an entry")
+    others = [Malformed(line, "x", "not an entry") for line in range(2, 1502)]
+    (service,) = build_history([("job", [long, *others])]).services
+    assert (service.damaged_pieces, len(service.malformed), service.unlisted) == (1501, 1000, 501)
+    text = service.malformed[0].text
+    assert text == "a" * 3072 + "\u2026[50000 characters left out]\u2026" + "c" * 1024

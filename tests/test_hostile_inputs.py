@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from tests.archives import SERVICES, header, member, tar, zstd
+from tests.archives import COMPRESSIONS, SERVICES, header, member, tar
 from tests.command_line import PROGRAM, environment
 
 OPENED_BYTES: Final = 2 << 20
@@ -100,7 +100,7 @@ INPUTS: Final[Mapping[str, Callable[[], bytes]]] = {
     "stages-without-end": lambda: filled(_STAGE),
     "records-of-nuls.tar.gz": lambda: packed_records(b"\0"),
     "records-of-newlines.tar.gz": lambda: packed_records(b"\n"),
-    "records-of-nuls.tar.zst": lambda: packed_records(b"\0", zstd.compress),
+    "records-of-nuls.tar.zst": lambda: packed_records(b"\0", COMPRESSIONS[".tar.zst"]),
     "many-members.tar.gz": lambda: gzip.compress(header("m") * (OPENED_BYTES // 512)),
     "many-small-records.tar.gz": lambda: gzip.compress(
         tar(*[member(f"{SERVICES}/r{n}.json", b"\0") for n in range(OPENED_BYTES // 1024)])

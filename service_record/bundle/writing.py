@@ -261,9 +261,9 @@ class BundleWriter:
         """The path without secrets, unlike those of the members before."""
         if self._redact:
             redactor = self._redact()
-            name = redactor.feed(os.fsencode(path)) + redactor.finish()
+            masked = redactor.feed(os.fsencode(path)) + redactor.finish()
             self.masked.update(redactor.counts)
-            path = os.fsdecode(name)
+            path = os.fsdecode(masked)
         found, name = PurePosixPath(path), path
         while name in self._names:
             self._copies[path] += 1
