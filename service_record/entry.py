@@ -16,6 +16,10 @@ from service_record.line import cut_to, encoded, first_bytes_of
 FORMAT_VERSION: Final = 1
 MAX_LINE_BYTES: Final = 4096
 """bash and the kernel keep an append of this size in one piece; beyond it bash needs two writes."""
+MAX_EXCERPT_CHARACTERS: Final = 4096
+"""Of a damaged piece that is shown or held: its file has the whole of it."""
+LEAST_ENTRY_BYTES: Final = len('{"phase":"stage end"}')
+"""No shorter object is an entry."""
 
 _MAX_CHARACTER_BYTES: Final = 4
 _LIMITS: Final = {"stage": 255, "pre_command": 255, "post_command": 255, "command": 200}
@@ -182,6 +186,16 @@ class Malformed:
     text: str
     """All that stood there; bytes that are not UTF-8 as backslash escapes."""
     reason: str
+
+    def abridge(self) -> "Malformed":
+        """Return the piece with the beginning and the end of a long text, and how much is missing."""
+        missing = len(self.text) - MAX_EXCERPT_CHARACTERS
+        if missing <= 0:
+            return self
+        tail = MAX_EXCERPT_CHARACTERS // 4
+        head = MAX_EXCERPT_CHARACTERS - tail
+        text = f"{self.text[:head]}\u2026[{missing} characters left out]\u2026{self.text[-tail:]}"
+        return replace(self, text=text)
 
 
 _FIELDS: Final[Mapping[str, tuple[str, Callable[[str, object], object]]]] = {

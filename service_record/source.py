@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from io import BufferedReader, BytesIO
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from service_record import systemd
 from service_record.bundle.names import RECORD_DIRECTORIES, UNFINISHED_SUFFIX
 from service_record.entry import Entry, Malformed
+from service_record.foreign import PIECES, ForeignError, refuse_foreign
 from service_record.history.liveness import Liveness
 from service_record.layout import read_stretches
 from service_record.plain import Stretch, pieces_of
@@ -24,10 +25,10 @@ if TYPE_CHECKING:  # a directory is read without what opens archives
     from service_record.bundle import Bundle, LeftOut
 
 _STANDARD_INPUT: Final = "-"
+_STREAM_NAME: Final = "standard input"
 
 _COLLECTOR: Final = ("collector://", "collector+http://", "collector+https://")
 _ZIP: Final = b"PK\x03\x04"
-_TAR_BLOCK_BYTES: Final = 512
 _MAX_UNIT_TEXTS: Final = 100
 _MAX_UNIT_TEXT: Final = 64 << 10  # characters
 _REUSE_SLACK: Final = 1.0  # seconds; a program starts before it records
@@ -103,7 +104,7 @@ def is_alive(pid: int, uptime: float | None) -> bool | None:
 
 def _place(place: str) -> Source:
     if place == _STANDARD_INPUT:
-        return _stream("standard input", "stdin", os.fdopen(sys.stdin.fileno(), "rb", closefd=False))
+        return _stream(_STREAM_NAME, "stdin", os.fdopen(sys.stdin.fileno(), "rb", closefd=False))
     if place.startswith(_COLLECTOR):
         return _of_collector(place)
     path = Path(place)
@@ -250,26 +251,22 @@ def _of_bundle(name: str, service: str, bundle: "Bundle") -> Source:
 
 def _of_stretches(name: str, service: str, stretches: Iterator[Stretch]) -> Source:
     """The record of a service, or those of all services that its entries name."""
-    first = next(stretches, None)
-    if first is None:
+    beginning = list(islice(stretches, PIECES))
+    if name != _STREAM_NAME:
+        _refuse_foreign(name, beginning)
+    if not beginning:
         return Source(name, ((service, iter(())),))
-    whole = chain([first], stretches)
-    if not name.endswith(".json") and _is_empty_tar(first):  # waits for more only where that decides
-        second = next(stretches, None)
-        if second is None:
-            raise SourceError(f"no records in {name}: an empty archive, or nothing but NUL bytes")
-        whole = chain([first, second], stretches)
+    first, whole = beginning[0], chain(beginning, stretches)
     if _service_in(first) is None:
         return Source(name, ((service, whole),))
     return Source(name, tuple((known, iter(own)) for known, own in _by_service(whole, service).items()))
 
 
-def _is_empty_tar(piece: Stretch) -> bool:
-    """Whether a piece is blocks of NUL bytes: all that is in an empty archive, as tar(5) has it."""
-    if not isinstance(piece, Malformed) or piece.text.strip("\0"):
-        return False
-    blocks, rest = divmod(len(piece.text), _TAR_BLOCK_BYTES)
-    return blocks >= 2 and not rest  # noqa: PLR2004  # as tar(5) has it
+def _refuse_foreign(name: str, beginning: Sequence[Stretch]) -> None:
+    try:
+        refuse_foreign(name, beginning)
+    except ForeignError as error:
+        raise SourceError(str(error)) from None
 
 
 def _closing(name: str, stream: BufferedReader) -> Iterator[Stretch]:

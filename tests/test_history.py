@@ -625,3 +625,12 @@ def test_executions_of_one_name_at_the_same_time_are_told_apart_by_their_ids() -
         (Outcome.FAILURE, 2),
         (Outcome.SUCCESS, 5),
     ]
+
+
+def test_of_much_damage_the_first_pieces_are_held_abridged_and_the_others_counted() -> None:
+    long = Malformed(1, "a" * 3072 + "b" * 50_000 + "c" * 1024, "not an entry")
+    others = [Malformed(line, "x", "not an entry") for line in range(2, 1502)]
+    (service,) = build_history([("job", [long, *others])]).services
+    assert (service.damaged_pieces, len(service.malformed), service.unlisted) == (1501, 1000, 501)
+    text = service.malformed[0].text
+    assert text == "a" * 3072 + "\u2026[50000 characters left out]\u2026" + "c" * 1024

@@ -312,3 +312,13 @@ NUMBER = FOUR[1].to_line().index(b"61.0") + 2
 )
 def test_halves_of_entries_around_a_sector_that_was_never_written_are_no_entry(content: bytes) -> None:
     assert entries(LINES[0] + content + LINES[3]) == [FOUR[0], FOUR[3]]
+
+
+def test_of_very_many_objects_that_are_not_entries_the_first_are_pieces_of_their_own() -> None:
+    content = b"".join(b'{"n":%d}\n' % number for number in range(1500)) + LINES[0]
+    pieces = read(content)
+    assert [piece.line for piece in pieces if isinstance(piece, Malformed)] == [*range(1, 1002)]
+    rest = pieces[-2]
+    assert isinstance(rest, Malformed)
+    assert rest.text.splitlines() == [f'{{"n":{number}}}' for number in range(1000, 1500)]
+    assert isinstance(pieces[-1], Entry)

@@ -14,9 +14,11 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
 from service_record import systemd
 from service_record.bundle import LeftOut, looked_into, pack
+from service_record.cli import main
 from service_record.entry import Entry, Malformed, Phase
 from service_record.plain import pieces_of
 from service_record.source import Source, SourceError, is_alive, liveness_for, open_source
@@ -331,3 +333,65 @@ def test_a_record_of_nothing_but_nuls_stays_one(tmp_path: Path) -> None:
     record.write_bytes(bytes(10240))
     ((service, pieces),) = open_source([str(record)]).records
     assert (service, [type(piece) for piece in pieces]) == ("bootkube", [Malformed])
+
+
+PAGE = b"<!DOCTYPE html>\n<html><body>404 Not Found</body></html>\n"
+FOREIGN = {
+    "HTML": (PAGE, "looks like HTML"),
+    "HTML in gzip": (gzip.compress(PAGE), "looks like HTML"),
+    "XML": (b"<?xml version='1.0'?><Error><Code>AccessDenied</Code></Error>", "looks like XML"),
+    "text": (b"curl: (22) The requested URL returned error: 404\n", "looks like plain text"),
+    "binary": (b"\x89PNG\r\n\x1a\n", "looks like binary data"),
+    "empty": (b"", "is empty"),
+    "empty tar": (bytes(10240), "looks like an empty archive"),
+}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["show", "--from"],
+        ["show", "-o", "jsonl", "--from"],
+        ["analyze", "--from"],
+        ["timeline", "--from"],
+        ["export", "--to", "array", "--from"],
+        ["validate"],
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_a_file_that_is_no_bundle_and_no_record_is_refused_by_every_verb(
+    kind: str, command: list[str], tmp_path: Path
+) -> None:
+    content, looks = FOREIGN[kind]
+    path = tmp_path / "bundle.tar.gz"
+    path.write_bytes(content)
+    answer = invoked(*command, str(path))
+    advice = "look into it, or fetch the bundle again"
+    assert (answer.exit_code, answer.stdout, answer.stderr) == (
+        3,
+        "",
+        f"Error: {path}: not a bundle and not a record: {looks}; {advice}\n",
+    )
+
+
+@pytest.mark.parametrize("kind", [kind for kind in FOREIGN if kind != "HTML in gzip"])
+def test_a_copy_is_not_made_of_what_only_is_called_like_an_archive(kind: str, tmp_path: Path) -> None:
+    content, looks = FOREIGN[kind]
+    path = tmp_path / "bundle.tar.gz"
+    path.write_bytes(content)
+    answer = invoked("bundle", "--redact", str(path), "-o", str(tmp_path / "copy.tar.gz"))
+    assert answer.exit_code == 3
+    assert looks in answer.stderr
+    assert not (tmp_path / "copy.tar.gz").exists()
+
+
+@pytest.mark.parametrize("content", [b"", bytes(10240), b"[]", b'{"torn', b"oops\n" + entry().to_line()])
+def test_a_damaged_record_is_not_refused(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "bootkube.json"
+    path.write_bytes(content)
+    assert invoked("show", "--from", str(path)).exit_code == 0
+
+
+def invoked(*arguments: str) -> Result:
+    return CliRunner().invoke(main, arguments, prog_name="service-record")

@@ -19,6 +19,7 @@ from service_record.bundle.names import (
 from service_record.bundle.tar import Member, TarError, damage_of, members
 from service_record.entry import Malformed
 from service_record.layout import read_stretches
+from service_record.passage import InMemory
 from service_record.plain import Stretch
 from service_record.salvage import STRUCTURE
 
@@ -60,7 +61,7 @@ class Record:
 
     def stretches(self) -> Iterator[Stretch]:
         """Its entries and what is damaged between them; behind them, that its end is missing."""
-        yield from read_stretches(BytesIO(self.data))
+        yield from read_stretches(BytesIO(self.data), source=InMemory(self.data))
         if self.damage:
             yield Malformed(self.data.count(b"\n") + 1, self.path, self.damage)
 
@@ -257,11 +258,13 @@ def _record(member: Member, layer: Layer, path: str) -> Record:
 def _first_of(pull: Pull, budget: Budget) -> tuple[bytes, bool]:
     """As much of a record as is read, and whether there is more of it."""
     limit = budget.limits.record_bytes
-    data = bytearray()
-    while len(data) <= limit and (chunk := pull(CHUNK_BYTES)):
+    data = BytesIO()  # which gives what it has without a copy
+    while data.tell() <= limit and (chunk := pull(CHUNK_BYTES)):
         budget.keep(len(chunk))
-        data += chunk
-    return bytes(data[:limit]), len(data) > limit
+        data.write(chunk)
+    has_more = data.tell() > limit
+    data.truncate(limit)
+    return data.getvalue(), has_more
 
 
 def _too_long(limits: Limits) -> str:

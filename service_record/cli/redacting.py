@@ -8,10 +8,11 @@ from pathlib import Path
 
 import click
 
-from service_record.bundle import LeftOut, Limits
+from service_record.bundle import HEAD_BYTES, LeftOut, Limits, is_packed
 from service_record.bundle.contents import Content, archive_contents, directory_contents
 from service_record.cli.opening import Unreadable
 from service_record.display.text import visible
+from service_record.foreign import ForeignError, refuse_unpacked
 from service_record.redaction import Rules, Secret, known_secrets
 from service_record.redaction.contents import Contents
 from service_record.reporter.copying import Copied, make_copy
@@ -52,6 +53,13 @@ def copied(place: str, path: Path, rules: Rules, at: datetime, most_bytes: int) 
     return made
 
 
+def _refuse_unpacked(place: str, head: bytes) -> None:
+    try:
+        refuse_unpacked(place, head)
+    except ForeignError as error:
+        raise Unreadable(visible(str(error))) from None
+
+
 def _contents(place: str, at: datetime, copy: Path) -> Iterator[Content]:
     def leave(part: LeftOut) -> None:
         click.echo(f"Warning: {visible(str(part.within(place)))}", err=True)
@@ -67,4 +75,7 @@ def _contents(place: str, at: datetime, copy: Path) -> Iterator[Content]:
             yield Content(f"{top}/{content.path}" if top else content.path, content.written, content.read)
         return
     with source.open("rb") as stream:
+        head = stream.peek(HEAD_BYTES)[:HEAD_BYTES]
+        if not is_packed(head):
+            _refuse_unpacked(place, head)
         yield from archive_contents(stream, source.name, source.stat().st_mtime, leave, _LIMITS)

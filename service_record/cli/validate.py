@@ -28,6 +28,8 @@ from service_record.conformance import Fault, examine, is_array
 from service_record.display.text import visible
 from service_record.entry import Entry
 from service_record.export import FORMS
+from service_record.foreign import ForeignError, refuse_foreign
+from service_record.layout import read_stretches
 from service_record.records import Records
 from service_record.source import SourceError, beside, records_directory
 from service_record.writer import DAMAGED_SUFFIX
@@ -81,7 +83,7 @@ class _Damage:
 
     def tell(self, name: str, fault: Fault) -> None:
         self.is_found = True
-        click.echo(f"{visible(name)}:{fault.line}: {visible(fault.reason)}")
+        sys.stdout.write(f"{visible(name)}:{fault.line}: {visible(fault.reason)}\n")
 
     def told_from(self, name: str, pieces: Iterable[Entry | Fault]) -> Iterator[Entry]:
         """The entries among the pieces; the faults are told meanwhile."""
@@ -136,9 +138,9 @@ def _is_read(name: str, damage: _Damage, salvage: Path | None) -> bool:
         with _opened(name) as stream:
             bundle = _bundle_in(stream)
             if bundle is None:
-                _check(name, stream, damage, salvage)
+                _check_file(name, stream, damage, salvage)
             elif bundle.unpacked is not None:
-                _check(name, BytesIO(bundle.unpacked), damage, salvage)
+                _check_file(name, BytesIO(bundle.unpacked), damage, salvage)
             elif salvage is not None:
                 raise click.UsageError(_ONE_RECORD)
             else:
@@ -148,7 +150,18 @@ def _is_read(name: str, damage: _Damage, salvage: Path | None) -> bool:
     except OSError as error:
         click.echo(f"Error: {told(error)}", err=True)
         return False
+    except ForeignError as error:
+        click.echo(f"Error: {visible(str(error))}", err=True)
+        return False
     return bundle is None or not _is_lacking(name, bundle)
+
+
+def _check_file(name: str, stream: BinaryIO, damage: _Damage, salvage: Path | None) -> None:
+    """Check the one record of a file. Raises ForeignError for a file that is neither record nor bundle."""
+    if name != _STANDARD_INPUT:
+        refuse_foreign(name, read_stretches(stream))
+        stream.seek(0)
+    _check(name, stream, damage, salvage)
 
 
 def _check(name: str, stream: BinaryIO, damage: _Damage, salvage: Path | None = None) -> None:

@@ -122,7 +122,7 @@ def _seen(service: ServiceHistory, counts: dict[str, int]) -> ServiceSeen:
     return ServiceSeen(
         service=service.name[:_LONGEST_NAME],
         entries=counts[service.name],
-        malformed=len(service.malformed),
+        malformed=service.damaged_pieces,
         outcome="" if latest is None else latest.outcome.value,
         stage="" if latest is None else (latest.in_stage or "")[:_LONGEST],
     )

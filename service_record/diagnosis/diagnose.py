@@ -213,7 +213,7 @@ def _damaged(history: History) -> Iterator[Damaged]:
         if service.malformed or lost or is_empty or service.is_unfinished:
             yield Damaged(
                 service=service.name,
-                pieces=len(service.malformed),
+                pieces=service.damaged_pieces,
                 line=service.malformed[0].line if service.malformed else None,
                 lost=lost,
                 is_empty=is_empty,

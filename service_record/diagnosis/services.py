@@ -172,9 +172,11 @@ def _stuck(service: ServiceHistory, run: Run, around: Circumstances) -> Trouble 
 
 def _budgeted(service: ServiceHistory, run: Run, budgets: Budgets) -> Iterator[tuple[Span, str, str, Budget]]:
     """What runs and has a budget: spans, what and how they are called; the innermost first."""
-    for span in running_spans(run):
+    spans = list(running_spans(run))
+    learned = budgets.learn(service.name, service.runs if spans else ())
+    for span in spans:
         what = "stage" if isinstance(span, Stage) else "pre-command" if span.is_before else "post-command"
-        yield span, what, span.name, budgets.of_stage(service.name, span.name, service.runs)
+        yield span, what, span.name, budgets.of_stage(service.name, span.name, learned)
     whole = budgets.of_run(service.name)
     if whole is not None:
         yield run, "run", service.name, whole
@@ -208,4 +210,4 @@ def _running(service: ServiceHistory, run: Run, around: Circumstances) -> Runnin
 def budget_of(span: Stage | Command | None, service: ServiceHistory, budgets: Budgets) -> Budget | None:
     if span is None:
         return budgets.of_run(service.name)
-    return budgets.of_stage(service.name, span.name, service.runs)
+    return budgets.of_stage(service.name, span.name, budgets.learn(service.name, service.runs))

@@ -106,7 +106,7 @@ def _source(source: str, history: History) -> str:
     parts = [visible(source), count(len(history.services), "service")]
     if history.boots:
         parts.append(count(len(history.boots), "boot"))
-    damaged = sum(len(service.malformed) for service in history.services)
+    damaged = sum(service.damaged_pieces for service in history.services)
     return ", ".join([*parts, *([count(damaged, "damaged piece")] if damaged else [])])
 
 

@@ -29,7 +29,8 @@ def document(history: History, source: str, left_out: Iterable[tuple[str, str]] 
 
 
 def malformed_document(piece: Malformed) -> Document:
-    return {"line": piece.line, "text": piece.text, "reason": piece.reason}
+    """Return a damaged piece with an excerpt of its text: what is damaged may be as long as its file."""
+    return {"line": piece.line, "text": piece.abridge().text, "reason": piece.reason}
 
 
 def facts_document(facts: Facts) -> Document:
@@ -43,6 +44,7 @@ def _service(service: ServiceHistory) -> Document:
         **_known(outcome=service.outcome and service.outcome.value),
         "runs": [_run(run) for run in service.runs],
         "malformed": [malformed_document(piece) for piece in service.malformed],
+        **_known(unlisted=service.unlisted or None),
         **_known(utcOffset=service.utc_offset and round(service.utc_offset.total_seconds())),
         **_known(unfinished=service.is_unfinished or None, damagedCopy=service.has_damaged_copy or None),
     }

@@ -36,7 +36,7 @@ class Ticker:
     def lines(self, service: str, piece: Entry | Malformed) -> Iterator[Line]:
         """A line for the piece, behind one for another day than before, and one for another boot."""
         if isinstance(piece, Malformed):
-            told = f"line {piece.line}: {visible(piece.reason)}: {visible(piece.text)}"
+            told = f"line {piece.line}: {visible(piece.reason)}: {visible(piece.abridge().text)}"
             yield self._line(_NO_TIME, service, (self._view.glyphs.damaged, Ink.WORRYING), told)
             return
         day, time = (self._day, _NO_TIME) if piece.time is None else self._day_and_time(piece.time)

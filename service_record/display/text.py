@@ -30,7 +30,18 @@ def visible(text: str) -> str:
     r"""The text with what would act on a terminal written out: `\x1b`, `\u202e`. A tab is four blanks."""
     if text.isascii() and text.isprintable():
         return text
-    return _UNSAFE.sub(_written_out, text.replace("\t", "    "))
+    return text.replace("\t", "    ").translate(_ESCAPES)
+
+
+class _Escapes(dict[int, str]):
+    """Number of a character -> what is shown for it; made as they come."""
+
+    def __missing__(self, code: int) -> str:
+        self[code] = shown = _UNSAFE.sub(_written_out, chr(code))
+        return shown
+
+
+_ESCAPES: Final = _Escapes()
 
 
 def _written_out(found: re.Match[str]) -> str:

@@ -25,6 +25,7 @@ class ServiceHistory:
     name: str
     runs: Runs = field(default_factory=Runs)
     malformed: tuple[Malformed, ...] = ()
+    """The first damaged pieces of its record, abridged."""
     utc_offset: timedelta | None = None
     """How far from UTC its times seem to be, although labelled so; None where nothing speaks against them."""
     has_no_run: bool = False
@@ -33,6 +34,13 @@ class ServiceHistory:
     """True when the file that was to replace the record lies beside it, from a write that did not end."""
     has_damaged_copy: bool = False
     """True when damaged bytes that a writer replaced in the record are kept in a file beside it."""
+    unlisted: int = 0
+    """How many damaged pieces there are besides."""
+
+    @property
+    def damaged_pieces(self) -> int:
+        """How many pieces of its record are not entries."""
+        return len(self.malformed) + self.unlisted
 
     @property
     def attempts(self) -> Runs:
@@ -117,4 +125,5 @@ def _service(name: str, pairing: Pairing, presence: Presence) -> ServiceHistory:
         found if isinstance(found, SettledRun) else run_of(name, found, presence) for found in pairing.drain()
     )
     runs = Runs(name, heads)
-    return ServiceHistory(name, runs, tuple(pairing.malformed), has_no_run=not runs)
+    unlisted = pairing.damaged_pieces - len(pairing.malformed)
+    return ServiceHistory(name, runs, tuple(pairing.malformed), has_no_run=not runs, unlisted=unlisted)

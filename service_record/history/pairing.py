@@ -16,6 +16,9 @@ from service_record.plain import Stretch
 _SOURCED_AGAIN: Final = timedelta(seconds=1)
 """How far apart upstream's shim, sourced twice, starts its run: at once, but its clock has whole seconds."""
 
+_MAX_PIECES: Final = 1000
+"""Damaged pieces of one record that are held; the others are counted."""
+
 
 class Pairing:
     """The runs of one service, as its entries come in, by `add` and `add_settled`."""
@@ -23,6 +26,9 @@ class Pairing:
     def __init__(self) -> None:
         self.runs: list[RunSpan | SettledRun] = []
         self.malformed: list[Malformed] = []
+        """The first damaged pieces, abridged."""
+        self.damaged_pieces = 0
+        """How many there are."""
         self.boots: dict[str, str] = {}
         """Boot id -> timestamp of its first entry that has one, else empty; in the order of appearance."""
         self._names = Names()
@@ -46,6 +52,11 @@ class Pairing:
         run.attempt = self._next_attempt(run.boot_id)
         self._names.add_settled(run, len(self.runs))
         self.runs.append(run)
+
+    def add_malformed(self, piece: Malformed) -> None:
+        self.damaged_pieces += 1
+        if len(self.malformed) < _MAX_PIECES:
+            self.malformed.append(piece.abridge())
 
     def add(self, entry: Entry) -> None:
         if entry.boot_id and not self.boots.get(entry.boot_id):
@@ -244,7 +255,7 @@ def pair(record: Iterable[Stretch]) -> Pairing:
         if isinstance(part, SettledRun):
             pairing.add_settled(part)
         elif isinstance(part, Malformed):
-            pairing.malformed.append(part)
+            pairing.add_malformed(part)
         else:
             pairing.add(part)
     return pairing
