@@ -64,7 +64,7 @@ def command(*, places: tuple[str, ...], salvage: Path | None) -> None:
         check_new(salvage)
     escape_what_cannot_be_encoded()
     damage = _Damage()
-    are_read = [_is_read(name, damage, salvage) for name in _names(places)]
+    are_read = [_is_read(name, damage, salvage, is_named=name in places) for name in _names(places)]
     for leftover in _beside(places, UNFINISHED_SUFFIX):
         damage.tell(str(leftover), _UNFINISHED)
     for copy in _beside(places, DAMAGED_SUFFIX):
@@ -132,15 +132,18 @@ def _directory(place: str) -> Path:
         raise Unreadable(visible(str(error))) from None
 
 
-def _is_read(name: str, damage: _Damage, salvage: Path | None) -> bool:
-    """Tell the faults in a file and save its entries; False, and a line of why, if not all could be read."""
+def _is_read(name: str, damage: _Damage, salvage: Path | None, *, is_named: bool) -> bool:
+    """Tell the faults in a file and save its entries; False, and a line of why, if not all could be read.
+
+    What lies in a directory of records is one, however damaged; a file that somebody names may be none.
+    """
     try:
         with _opened(name) as stream:
             bundle = _bundle_in(stream)
             if bundle is None:
-                _check_file(name, stream, damage, salvage)
+                _check_file(name, stream, damage, salvage, is_named=is_named)
             elif bundle.unpacked is not None:
-                _check_file(name, BytesIO(bundle.unpacked), damage, salvage)
+                _check_file(name, BytesIO(bundle.unpacked), damage, salvage, is_named=is_named)
             elif salvage is not None:
                 raise click.UsageError(_ONE_RECORD)
             else:
@@ -156,9 +159,11 @@ def _is_read(name: str, damage: _Damage, salvage: Path | None) -> bool:
     return bundle is None or not _is_lacking(name, bundle)
 
 
-def _check_file(name: str, stream: BinaryIO, damage: _Damage, salvage: Path | None) -> None:
-    """Check the one record of a file. Raises ForeignError for a file that is neither record nor bundle."""
-    if name != _STANDARD_INPUT:
+def _check_file(
+    name: str, stream: BinaryIO, damage: _Damage, salvage: Path | None, *, is_named: bool
+) -> None:
+    """Check the one record of a file. Raises ForeignError for a named one that is neither record nor bundle."""
+    if is_named and name != _STANDARD_INPUT:
         refuse_foreign(name, read_stretches(stream))
         stream.seek(0)
     _check(name, stream, damage, salvage)
