@@ -162,7 +162,7 @@ def _is_read(name: str, damage: _Damage, salvage: Path | None, *, is_named: bool
 def _check_file(
     name: str, stream: BinaryIO, damage: _Damage, salvage: Path | None, *, is_named: bool
 ) -> None:
-    """Check the one record of a file. Raises ForeignError for a named one that is neither record nor bundle."""
+    """Check the one record of a file. Raises ForeignError where a named file is no bundle and no record."""
     if is_named and name != _STANDARD_INPUT:
         refuse_foreign(name, read_stretches(stream))
         stream.seek(0)
