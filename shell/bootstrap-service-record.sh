@@ -1015,7 +1015,7 @@ __sr_chain_exit() { # [ends], where the shell does right after
 __sr_read_traps() { # SIGNAL...; __sr_answer is what `trap -p` prints, and `read` where that is all of it
   builtin local TMPDIR=/dev/shm LC_ALL=C
   __sr_answer=
-  if [[ ${__sr[here]} ]] || builtin local BASH_COMPAT=50; then
+  if [[ $__sr_xfsz != unknown ]] || __sr_writes_freely && { [[ ${__sr[here]} ]] || builtin local BASH_COMPAT=50; }; then
     # shellcheck disable=SC2086
     {
       { builtin trap -p "$@" && builtin printf 'read'; } >|/proc/self/fd/3
@@ -1023,6 +1023,14 @@ __sr_read_traps() { # SIGNAL...; __sr_answer is what `trap -p` prints, and `read
     } 3<<<${__sr[here]}
   fi
   [[ $__sr_answer == *read ]] || { __sr_has_room && __sr_answer=$(\builtin trap -p "$@" && \builtin printf 'read'); }
+}
+
+# Whether no `ulimit -f` would kill the service for a here-document's file, while its own trap of XFSZ is not known yet.
+__sr_writes_freely() {
+  builtin local -a __sr_text
+  builtin local IFS=$'\n'
+  builtin mapfile -t __sr_text </proc/self/limits
+  [[ "${__sr_text[*]}" == *'Max file size '+([[:blank:]])unlimited* ]]
 }
 
 __sr_look_at_exit() { # sets __sr_line, to the first line of the trap
