@@ -33,7 +33,7 @@ def shapes() -> tuple[Shape, ...]:
 
 def part(pattern: bytes) -> bytes:
     """Return a pattern with the parts of our shapes in it."""
-    return _whole(pattern, _parts(OURS))
+    return _whole(pattern, _parts())
 
 
 def rows(name: str) -> list[dict[str, Any]]:
@@ -43,7 +43,7 @@ def rows(name: str) -> list[dict[str, Any]]:
 
 
 def _shapes_in(name: str) -> Iterator[Shape]:
-    parts = _parts(name)
+    parts = _parts()
     for row in rows(name):
         yield Shape(
             kind=row["kind"],
@@ -57,8 +57,8 @@ def _shapes_in(name: str) -> Iterator[Shape]:
 
 
 @cache
-def _parts(name: str) -> Mapping[str, bytes]:
-    parts = {key: text.encode() for key, text in _document(name).get("parts", {}).items()}
+def _parts() -> Mapping[str, bytes]:
+    parts = {key: text.encode() for key, text in _document(OURS)["parts"].items()}
     return parts | {"ENCODED": b"|".join(_encoded())}
 
 

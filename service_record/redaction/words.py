@@ -81,6 +81,12 @@ def is_password(value: bytes) -> bool:
     return is_value(value) and not _PROSE.fullmatch(value.partition(b" ")[0])
 
 
+def is_written(value: bytes) -> bool:
+    """Tell a password in a sentence from its next word."""
+    word = value.rstrip(b".,;:!?)")
+    return is_password(value) and not (word.isalpha() and (word.islower() or word.istitle()))
+
+
 def is_phrase(value: bytes) -> bool:
     """Tell a value with blanks in it, where a name and a separator begin the line."""
     return is_value(value) and b"=" not in value
