@@ -45,9 +45,7 @@ def private_keys() -> Mapping[str, bytes]:
         **{f"{curve}, SEC 1": _openssl("pkey", "-traditional", text=key) for curve, key in curves.items()},
         "Ed25519": _openssl("genpkey", "-algorithm", "ED25519"),
         "encrypted PKCS #8": _openssl("pkcs8", "-topk8", "-passout", "pass:aB3dE-fG5iJ", text=rsa),
-        "encrypted PEM": _openssl(
-            "rsa", "-traditional", "-aes256", "-passout", "pass:aB3dE-fG5iJ", text=rsa
-        ),
+        "encrypted PEM": _openssl("rsa", "-traditional", "-aes256", "-passout", "pass:aB3dE-fG5iJ", text=rsa),
         "OpenSSH Ed25519": _ssh("ed25519"),
         "OpenSSH RSA": _ssh("rsa"),
     }
@@ -89,7 +87,9 @@ def _replaced(end: bytes) -> _Wrap:
 def _base64_lines(prefix: str, columns: int = 76) -> _Wrap:
     def wrap(key: bytes) -> bytes:
         lines = textwrap.wrap(base64.b64encode(key).decode(), columns)
-        return "\n".join(prefix.replace("NUMBER", str(100 + at)) + line for at, line in enumerate(lines)).encode()
+        return "\n".join(
+            prefix.replace("NUMBER", str(100 + at)) + line for at, line in enumerate(lines)
+        ).encode()
 
     return wrap
 
@@ -120,11 +120,17 @@ LINES: Final[Mapping[str, _Wrap]] = {
     "journal, JSON": _each(_journal_json),
     "journal, export": _each(_journal_export),
     "journal, short": _each(lambda line, at: f"{_JOURNAL}{line}"),
-    "journal, ISO": _each(lambda line, at: f"2026-11-21T01:05:{10 + at % 50}+0000 master-0 a.sh[2117]: {line}"),
-    "journal, verbose": _each(
-        lambda line, at: f"Sat 2026-11-21 01:05:10.{at:06} UTC [s=9f;i={at:x}]\n    MESSAGE={line}\n    _PID=7"
+    "journal, ISO": _each(
+        lambda line, at: f"2026-11-21T01:05:{10 + at % 50}+0000 master-0 a.sh[2117]: {line}"
     ),
-    "journal, between others": _each(lambda line, at: f"{_JOURNAL}{line}\nNov 21 01:05:10 m kernel: fine {at}"),
+    "journal, verbose": _each(
+        lambda line, at: (
+            f"Sat 2026-11-21 01:05:10.{at:06} UTC [s=9f;i={at:x}]\n    MESSAGE={line}\n    _PID=7"
+        )
+    ),
+    "journal, between others": _each(
+        lambda line, at: f"{_JOURNAL}{line}\nNov 21 01:05:10 m kernel: fine {at}"
+    ),
     "Python's logging": _each(lambda line, at: f"2026-11-21 01:05:10,{123 + at} INFO root: {line}"),
     "Python's logging, basic": _each(lambda line, at: f"INFO:root:{line}"),
     "Python's repr": _each(lambda line, at: f"[{at}] {line!r},"),
@@ -188,7 +194,9 @@ ENCODED: Final[Mapping[str, _Wrap]] = {
     "base64 twice": lambda key: b"data: " + base64.b64encode(base64.b64encode(key)),
     "base64 of base64 in lines": lambda key: b"data: " + base64.b64encode(base64.encodebytes(key)),
     "base64 of JSON": lambda key: b"data: " + base64.b64encode(_in_json(1)(key)),
-    "base64, YAML in JSON": lambda key: json.dumps({"m": f"tls.key: {base64.b64encode(key).decode()}\nx: y"}).encode(),
+    "base64, YAML in JSON": lambda key: json.dumps(
+        {"m": f"tls.key: {base64.b64encode(key).decode()}\nx: y"}
+    ).encode(),
     "base64url": lambda key: b"data " + base64.urlsafe_b64encode(key),
     "hexadecimal": lambda key: b"dump " + key.hex().encode(),
     "hexadecimal, upper case": lambda key: b"dump " + key.hex().upper().encode(),
@@ -236,5 +244,5 @@ def left_of(name: str, key: bytes, wrapping: str, after: bytes) -> int:
 def _pieces(lines: list[bytes]) -> Iterator[bytes]:
     for line in lines:
         for start in range(0, max(1, len(line) - _PIECE + 1), 4):
-            if len(line) >= 4:  # noqa: PLR2004  # the unit of base64
+            if len(line) >= 4:  # the unit of base64
                 yield line[start : start + _PIECE]

@@ -33,7 +33,9 @@ def shape_examples() -> Iterator[ShapeExample]:
     """Yield one of each row, always the same."""
     for file in (OURS, PUBLIC):
         for number, row in enumerate(rows(file)):
-            marked = _expanded(row["positive"]) if file == OURS else f"key «{_matching(row['positive'])}» used"
+            marked = (
+                _expanded(row["positive"]) if file == OURS else f"key «{_matching(row['positive'])}» used"
+            )
             secrets = tuple(re.findall("«(.*?)»", marked))
             yield ShapeExample(
                 name=f"{number:02} {row.get('name', row['kind'])}",
@@ -92,8 +94,6 @@ def _class(members: Any) -> str:
     return "".join(pieces)
 
 
-
-
 def _plain(text: str) -> str:
     return text
 
@@ -111,7 +111,9 @@ SURROUNDINGS: Final[Mapping[str, Callable[[str], str]]] = {
     "JSON, tab": lambda text: f'{{"m":"a\\t{_escaped(text)}"}}',
     "JSON, CR LF": lambda text: f'{{"m":"a\\r\\n{_escaped(text)}\\r\\nb"}}',
     "JSON, \\u": lambda text: f'{{"m":"a\\u2026{_escaped(text)}"}}',
-    "JSON in JSON": lambda text: f'{{"x":"{_escaped(f"""{{"m":"a{chr(92)}n{_escaped(text)}{chr(92)}nb"}}""")}"}}',
+    "JSON in JSON": lambda text: (
+        f'{{"x":"{_escaped(f"""{{"m":"a{chr(92)}n{_escaped(text)}{chr(92)}nb"}}""")}"}}'
+    ),
     "syslog": lambda text: f"Nov 21 h a[1]: it#012{text}",
     "\\x0a": lambda text: f"it\\x0a{text}",
     "octal": lambda text: f"it\\012{text}",
@@ -124,5 +126,7 @@ SURROUNDINGS: Final[Mapping[str, Callable[[str], str]]] = {
     "cat -A": lambda text: f"it^I{text}",
 }
 """What stands before a secret, each by what it puts there."""
-ENDS: Final = frozenset({"alone", "JSON, line", "JSON, CR LF", "JSON in JSON", "\\x0a", "octal", "%0A", "&#10;", "syslog"})
+ENDS: Final = frozenset(
+    {"alone", "JSON, line", "JSON, CR LF", "JSON in JSON", "\\x0a", "octal", "%0A", "&#10;", "syslog"}
+)
 """Those that end the line before: a shape of whole lines is in these."""

@@ -169,4 +169,3 @@ def _generalized(text: bytes) -> bytes:
     """Return a text without its numbers, and with single blanks."""
     varying: bytes = _VARYING.sub(b"0", _BLANKS.sub(b" ", text))
     return varying
-

@@ -49,7 +49,7 @@ def _shapes_in(name: str) -> Iterator[Shape]:
             kind=row["kind"],
             pattern=_whole(row["pattern"].encode(), parts),
             trigger=_whole(row["trigger"].encode(), parts),
-            check=getattr(words, row.get("check", words.is_unmasked.__name__)),
+            check=getattr(words, row.get("check", words.is_value.__name__)),
             least=row.get("least", 0),
             is_certain=row.get("certain", False),
             is_assigned=row.get("assigned", False),

@@ -79,7 +79,10 @@ class Rules:
         """Where the next thing is, from there on, that may have the shape of a secret."""
         patterns = self._patterns
         found = (patterns.certain_trigger if certain else patterns.trigger).search(text, position)
-        return found.start() if found else None
+        if found is None:
+            return None
+        start: int = found.start()
+        return start + text.startswith(b"\n", start)
 
     def without(
         self, line: bytes, found: Iterable[tuple[int, int, str]], views: Sequence[View], counts: Counter[str]
@@ -136,7 +139,9 @@ class Rules:
 
 
 def _trigger(shapes: Iterable[Shape], *others: bytes) -> engine.Pattern:
-    patterns = dict.fromkeys(b"(?:" + trigger + b")" for trigger in (*(shape.trigger for shape in shapes), *others))
+    patterns = dict.fromkeys(
+        b"(?:" + trigger + b")" for trigger in (*(shape.trigger for shape in shapes), *others)
+    )
     return engine.compiled(b"(?m)" + b"|".join(patterns), groups=False)
 
 

@@ -20,7 +20,7 @@ class Shape:
 
     All triggers are one pattern, so one that counts or waits for the end of a line makes all of them slow.
     """
-    check: Callable[[bytes], bool] = words.is_unmasked
+    check: Callable[[bytes], bool] = words.is_value
     """Tells whether the text of a group is a secret."""
     least: int = 0
     """Shortest secret, in bytes. A count in the pattern costs RE2 a state for each byte."""

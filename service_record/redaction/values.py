@@ -70,6 +70,8 @@ class Values:
     def __init__(self) -> None:
         self._open: _Open | None = None
         self._lines = 0
+        self._is_within = False
+        """True when the name stands in the same line, before the escape of its end."""
 
     @property
     def is_open(self) -> bool:
@@ -79,6 +81,7 @@ class Values:
         """Yield the values in the next line whose names stand before it, and learn which names are in it."""
         if self._open is None and not _ANY.search(view.text):
             return
+        self._is_within = False
         for place, line in sub_lines(view):
             yield from ((place + start, place + end, _KIND) for start, end in self._values(line))
 
@@ -94,9 +97,11 @@ class Values:
         yield from _in_line(line)
 
     def _expected(self, name: _Open, line: bytes) -> Iterator[tuple[int, int]]:
-        start = _behind(name.head, line)
+        start, depth = _behind(name.head, line), name.depth
+        if start is None and self._is_within:
+            start = depth = 0
         text = line[start:] if start is not None else b""
-        is_deeper = start is not None and len(text) - len(text.lstrip(b" \t")) > name.depth
+        is_deeper = start is not None and len(text) - len(text.lstrip(b" \t")) > depth
         if name.form in {"block", "stringData", "data"}:
             if not is_deeper or self._lines > _MAX_LINES:
                 self._open = None
@@ -118,7 +123,7 @@ class Values:
                 form = match.group(2).decode()
             elif form == "scalar" and match.group(2):
                 form = "block"
-            self._open, self._lines = _Open(form, match.group(1)), 0
+            self._open, self._lines, self._is_within = _Open(form, match.group(1)), 0, True
             return
 
 

@@ -142,8 +142,10 @@ def is_token(value: bytes) -> bool:
 
 def is_mixed(value: bytes) -> bool:
     """Tell a key from an identifier that begins like it: it has digits, or letters of either case."""
-    return is_unmasked(value) and not _is_name(value) and (
-        any(byte in b"0123456789" for byte in value) or _is_random_word(value)
+    return (
+        is_unmasked(value)
+        and not _is_name(value)
+        and (any(byte in b"0123456789" for byte in value) or _is_random_word(value))
     )
 
 
