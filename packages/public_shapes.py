@@ -8,8 +8,8 @@ nothing else begins with. How often a character may be repeated becomes the leas
 """
 
 import re
-import re._constants as constants
-import re._parser as parser
+import re._constants as constants  # type: ignore[import-not-found]
+import re._parser as parser  # type: ignore[import-not-found]
 import sys
 import zipfile
 from collections.abc import Iterator
@@ -80,7 +80,7 @@ def _row(name: str, pattern: str) -> dict[str, Any] | None:
         "positive": inner,
         "near_miss": f"{prefixes[0]}x",
     }
-    re2.compile(row["pattern"].replace("<<B>>", "(?:^|[^A-Za-z0-9])"))
+    re2.compile(str(row["pattern"]).replace("<<B>>", "(?:^|[^A-Za-z0-9])"))
     return row
 
 

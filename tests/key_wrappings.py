@@ -1,4 +1,4 @@
-"""Private keys as programs write them into logs: behind prefixes, in documents, encoded. Keys are made by openssl."""
+"""Private keys of openssl as programs write them into logs: behind prefixes, in documents, encoded."""
 
 import base64
 import gzip
@@ -221,7 +221,7 @@ _SECRET_PERCENT: Final[Mapping[str, tuple[int, int]]] = {
 
 
 def secret_lines(name: str, key: bytes) -> list[bytes]:
-    """Return the lines of a key that nobody may read: of an RSA key not the modulus, of a curve one number."""
+    """Return the lines that nobody may read: of an RSA key not the modulus, of a curve one number."""
     body = [line for line in key.split(b"\n") if line and not line.startswith(b"-----") and b":" not in line]
     if name.startswith("RSA"):
         return body[3 * len(body) // 10 + 1 :]
@@ -237,12 +237,12 @@ def left_of(name: str, key: bytes, wrapping: str, after: bytes) -> int:
         first, last = _SECRET_PERCENT.get(name.partition(",")[0], (35, 85))
         whole = b"\n".join(lines)
         secret = whole[len(whole) * first // 100 : len(whole) * last // 100]
-        pieces += _pieces(secret.split(b"\n"))
+        pieces += _pieces(secret.split(b"\n"), 2 * _PIECE)
     return sum(piece in after for piece in pieces)
 
 
-def _pieces(lines: list[bytes]) -> Iterator[bytes]:
+def _pieces(lines: list[bytes], size: int = _PIECE) -> Iterator[bytes]:
     for line in lines:
-        for start in range(0, max(1, len(line) - _PIECE + 1), 4):
+        for start in range(0, max(1, len(line) - size + 1), 4):
             if len(line) >= 4:  # the unit of base64
-                yield line[start : start + _PIECE]
+                yield line[start : start + size]

@@ -1,4 +1,4 @@
-"""What redaction masks, counted: each shape in each surroundings, each kind of key in each wrapping, clean lines.
+"""What redaction masks, counted: shapes in surroundings, keys in wrappings, and clean lines.
 
     python -m tests.redaction_measures
 

@@ -1,11 +1,11 @@
-"""Texts for every shape of the two files of data: each positive with its secrets, in each of many surroundings."""
+"""Texts for every shape of the files of data: each positive with its secrets, in many surroundings."""
 
 # `re` is asked how it reads a pattern: nobody else tells.
 
 import random
 import re
-import re._constants as constants
-import re._parser as parser
+import re._constants as constants  # type: ignore[import-not-found]
+import re._parser as parser  # type: ignore[import-not-found]
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -47,7 +47,7 @@ def shape_examples() -> Iterator[ShapeExample]:
 
 
 def _expanded(text: str) -> str:
-    """Return a text in which `[a-z]{7}` is seven random letters, and `\\n` the end of a line."""
+    r"""Return a text in which `[a-z]{7}` is seven random letters, and `\n` the end of a line."""
     return _RUN.sub(lambda run: _drawn(run[1], int(run[2])), text).replace("\\n", "\n")
 
 

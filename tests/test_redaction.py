@@ -9,8 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service_record.redaction import Redactor, Rules, Secret, engine, mask, report
-from service_record.redaction.patterns import shapes
+from service_record.redaction import Redactor, Rules, Secret, mask, report
 from tests.clean_lines import clean_lines
 from tests.secret_shapes import EXAMPLES, Example, pem
 

@@ -28,10 +28,24 @@ _ESCAPE: Final = engine.compiled(
     groups=False,
 )
 _NAMED: Final[Mapping[bytes, bytes]] = {
-    **{b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"f": b"\f", b"v": b"\v", b"a": b"\a"},
-    **{b"e": b"\x1b", b"0": b"\0"},
-    **{b"&quot;": b'"', b"&apos;": b"'", b"&lt;": b"<", b"&gt;": b">", b"&amp;": b"&", b"&nbsp;": b" "},
-    **{b"^I": b"\t", b"^M": b"\r", b"^J": b"\n"},
+    b"n": b"\n",
+    b"r": b"\r",
+    b"t": b"\t",
+    b"b": b"\b",
+    b"f": b"\f",
+    b"v": b"\v",
+    b"a": b"\a",
+    b"e": b"\x1b",
+    b"0": b"\0",
+    b"&quot;": b'"',
+    b"&apos;": b"'",
+    b"&lt;": b"<",
+    b"&gt;": b">",
+    b"&amp;": b"&",
+    b"&nbsp;": b" ",
+    b"^I": b"\t",
+    b"^M": b"\r",
+    b"^J": b"\n",
 }
 
 
@@ -64,7 +78,7 @@ def views_of(text: bytes) -> list[View]:
 
 
 def whole_escapes(finest: View, start: int, end: int) -> tuple[int, int]:
-    """Return a span of the text without a part of an escape at its beginning, and with all of it at its end."""
+    """Return a span of the text that begins behind an escape, not within it, and ends likewise."""
     size = len(finest.text)
     first, last = (bisect_left(range(size), place, key=finest.place) for place in (start, end))
     return finest.place(first), finest.place(last)
@@ -107,9 +121,9 @@ def _character(escape: bytes) -> bytes | None:
 
 
 def _behind_backslash(escape: bytes) -> bytes | None:
-    kind = escape[1:2]
+    kind, rest = escape[1:2], escape[2:]
     if kind in b"ux":
-        return _byte(int(escape[2:], 16))
+        return _byte(int(rest, 16))
     if len(escape) > len(rb"\n"):
         return _byte(int(escape[1:], 8))
     return _NAMED.get(kind, kind)
@@ -118,8 +132,8 @@ def _behind_backslash(escape: bytes) -> bytes | None:
 def _entity(escape: bytes) -> bytes | None:
     if not escape.startswith(b"&#"):
         return _NAMED.get(escape)
-    digits = escape[2:-1]
-    return _byte(int(digits[1:], 16) if digits[:1] in b"xX" else int(digits))
+    digits = escape[2:-1].lower()
+    return _byte(int(digits.strip(b"x"), 16) if digits.startswith(b"x") else int(digits))
 
 
 def _of_syslog(escape: bytes) -> bytes | None:

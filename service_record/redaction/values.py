@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from service_record.redaction import engine, words
 from service_record.redaction.bodies import Found, sub_lines
@@ -29,11 +29,13 @@ _ENV: Final = engine.compiled(
     )
 )
 _ENV_VALUE: Final = engine.compiled(
-    rb"""^[^\n]*?["']?\b[Vv]alue["']?[ \t]*:[ \t]*(?:"([^"\n]+)|'([^'\n]+)|([^\s"'{\[|>][^\n]*?))[ \t\r,"'}]*$"""
+    rb"""^[^\n]*?["']?\b[Vv]alue["']?[ \t]*:[ \t]*"""
+    rb"""(?:"([^"\n]+)|'([^'\n]+)|([^\s"'{\[|>][^\n]*?))[ \t\r,"'}]*$"""
 )
 _MAP: Final = engine.compiled(rb"""^([^\n]*?)["']?(stringData|data)["']?[ \t]*:[ \t]*\{?[ \t\r]*$""")
 _PAIR: Final = engine.compiled(
-    rb"""^[^\n]*?["']?[A-Za-z0-9_.-]+["']?[ \t]*:[ \t]+(?:"([^"\n]+)|'([^'\n]+)|([^\s"'{\[|>&*!][^\n]*?))[ \t\r,"']*$"""
+    rb"""^[^\n]*?["']?[A-Za-z0-9_.-]+["']?[ \t]*:[ \t]+"""
+    rb"""(?:"([^"\n]+)|'([^'\n]+)|([^\s"'{\[|>&*!][^\n]*?))[ \t\r,"']*$"""
 )
 _MAPS_IN_LINE: Final = engine.compiled(rb'"(stringData|data)"[ \t]*:[ \t]*\{([^{}\n]*)\}')
 _PAIRS_IN_LINE: Final = engine.compiled(rb'"[^"\\\n]+"[ \t]*:[ \t]*"([^"\\\n]+)"')
@@ -41,7 +43,8 @@ _ANY: Final = engine.compiled(
     part(
         rb"""(?m)"""
         + _NAME
-        + rb"""[ \t]*(?:[:=][ \t]*(?:[|>][-+0-9]*)?|,|>|[ \t][^<>\n]*>)?[ \t\r]*$|[dD]ata["']?[ \t]*:[ \t]*(?:\{|\r?$)"""
+        + rb"""[ \t]*(?:[:=][ \t]*(?:[|>][-+0-9]*)?|,|>|[ \t][^<>\n]*>)?[ \t\r]*$"""
+        + rb"""|[dD]ata["']?[ \t]*:[ \t]*(?:\{|\r?$)"""
     ),
     groups=False,
 )
@@ -90,7 +93,7 @@ class Values:
             self._lines += 1
             spans = list(self._expected(self._open, line))
             yield from spans
-            if spans and self._open is None:
+            if spans and not self.is_open:
                 return
         if self._open is None or self._open.form == "data":
             self._begin(line)
@@ -117,14 +120,17 @@ class Values:
     def _begin(self, line: bytes) -> None:
         for form, pattern in (("map", _MAP), ("scalar", _ASKS), ("xml", _ASKS_XML), ("env", _ENV)):
             match = pattern.search(line)
-            if match is None:
-                continue
-            if form == "map":
-                form = match.group(2).decode()
-            elif form == "scalar" and match.group(2):
-                form = "block"
-            self._open, self._lines, self._is_within = _Open(form, match.group(1)), 0, True
-            return
+            if match is not None:
+                self._open, self._lines = _Open(_form(form, match), match.group(1)), 0
+                self._is_within = True
+                return
+
+
+def _form(form: str, match: Any) -> str:
+    """Return where the value is to be looked for: a map has the name that it has in the text."""
+    if form == "map":
+        return str(match.group(2).decode())
+    return "block" if form == "scalar" and match.group(2) else form
 
 
 def _behind(head: bytes, line: bytes) -> int | None:
