@@ -24,6 +24,7 @@ _WRAPPED_AT: Final = 57
 """Base64 that fills a line is wrapped at 60, 64, 72 or 76 columns; a shorter line is the last."""
 _SURE_BYTES: Final = 40
 """Base64 of a key that is so long is known by its letters, whatever stands around it."""
+_MAX_FRAMED_BYTES: Final = 1 << 13
 _LONG: Final = 24
 _SHORT: Final = 16
 """The first line of a key is no shorter."""
@@ -57,6 +58,9 @@ class _Frame:
 
     @classmethod
     def of(cls, line: bytes, start: int, end: int) -> "_Frame":
+        """Return what is around a part of a line; nothing known of a line that is too long for one of a key."""
+        if len(line) > _MAX_FRAMED_BYTES:
+            return cls(b"-", b"-")
         return cls(_generalized(line[:start]), _generalized(line[end:]))
 
 
@@ -80,10 +84,13 @@ class Body:
             return
         for place, line in sub_lines(view):
             position = 0
-            while begin := _BEGIN.search(line, position):
+            for begin in _BEGIN.finditer(line):
                 yield from self._secret(place, line, position, begin.start())
-                self._open(PRIVATE_KEY, _Frame.of(line, line.rfind(b"-----", 0, begin.start()), begin.end()))
                 position = begin.end()
+                self._open(PRIVATE_KEY)
+            if position:
+                first = line.rfind(b"-----", 0, begin.start())
+                self._frames.add(_Frame.of(line, max(first, 0), position))
             if self.is_open:
                 yield from self._secret(place, line, position, len(line))
 
@@ -94,7 +101,8 @@ class Body:
             return
         runs = [run for run in _URL_RUN.finditer(line) if run.end() - run.start() >= _WRAPPED_AT]
         if runs:
-            self._open(_ENCODED, _Frame.of(line, runs[-1].start(), runs[-1].end()))
+            self._open(_ENCODED)
+            self._frames.add(_Frame.of(line, *runs[-1].span()))
 
     def _secret(self, place: int, line: bytes, start: int, end: int) -> Iterator[Found]:
         """Yield what of a part of a line belongs to the secret that is open."""
@@ -112,7 +120,7 @@ class Body:
             self._has_begun = True
             if self._kind == _ENCODED and runs[-1][1] - runs[-1][0] < _WRAPPED_AT:
                 self._kind = ""
-        elif MASK_BEGIN not in line and limit > start:
+        elif limit > start and line.find(MASK_BEGIN, start, end) < 0:
             self._count_foreign()
 
     def _runs(self, line: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -131,23 +139,23 @@ class Body:
                 yield first, last
 
     def _is_part(self, line: bytes, start: int, end: int, *, goes_on: bool) -> bool:
-        frame = _Frame.of(line, start, end)
-        is_random = words.is_random(line[start:end])
-        is_sure = self._kind == PRIVATE_KEY and end - start >= _SURE_BYTES and is_random
-        is_closed = _CLOSING.fullmatch(line[end:]) is not None
-        if not is_sure and not (
-            self._fits(end - start) and (goes_on or self._is_known(frame, is_closed=is_closed))
-        ):
-            return False
-        self._frames.add(frame)
-        return True
-
-    def _is_known(self, frame: _Frame, *, is_closed: bool) -> bool:
-        if frame in self._frames:
+        is_sure = (
+            self._kind == PRIVATE_KEY and end - start >= _SURE_BYTES and words.is_random(line[start:end])
+        )
+        if is_sure or (self._fits(end - start) and (goes_on or self._is_known(line, start, end))):
+            if not goes_on:
+                self._frames.add(_Frame.of(line, start, end))
             return True
-        if not is_closed:
-            return False
-        return not frame.head.strip(_INDENT) or any(frame.head == known.head for known in self._frames)
+        return False
+
+    def _is_known(self, line: bytes, start: int, end: int) -> bool:
+        """Tell base64 that stands where it stood in other lines, or alone in its line."""
+        if _CLOSING.fullmatch(line, end) is not None:
+            if start <= _MAX_FRAMED_BYTES and not line[:start].strip(_INDENT):
+                return True
+            return any(_Frame.of(line, start, end).head == known.head for known in self._frames)
+        next_bytes = {known.tail[:1] for known in self._frames}
+        return _generalized(line[end : end + 1]) in next_bytes and _Frame.of(line, start, end) in self._frames
 
     def _fits(self, size: int) -> bool:
         """Tell the end of base64 from a word."""
@@ -160,8 +168,8 @@ class Body:
         if self._kind == _ENCODED or self._foreign > _MAX_FOREIGN_LINES:
             self._kind = ""
 
-    def _open(self, kind: str, frame: _Frame) -> None:
-        self._kind, self._lines, self._foreign, self._frames = kind, 0, 0, {frame}
+    def _open(self, kind: str) -> None:
+        self._kind, self._lines, self._foreign, self._frames = kind, 0, 0, set()
         self._has_begun = False
 
 
