@@ -58,7 +58,7 @@ class _Frame:
 
     @classmethod
     def of(cls, line: bytes, start: int, end: int) -> "_Frame":
-        """Return what is around a part of a line; nothing known of a line that is too long for one of a key."""
+        """Return what is around a part of a line; of a line too long for one of a key, nothing."""
         if len(line) > _MAX_FRAMED_BYTES:
             return cls(b"-", b"-")
         return cls(_generalized(line[:start]), _generalized(line[end:]))

@@ -108,14 +108,14 @@ class Exact:
         return engine.compiled(b"|".join(wrapped + literals), groups=False)
 
     def _match(self, text: bytes, start: int, end: int) -> _Match | None:
-        """The longest of the secrets that have an anchor there; RE2 names but one of them."""
+        """The longest of the secrets that have an anchor there, whole before pieces; RE2 names but one."""
         places = (
             place for size in self._sizes for place in self._anchors.get(text[start : start + size], ())
         )
         matches = (self._around(text, start, form, offset) for form, offset in places)
         whole = [match for match in matches if match is not None]
         if whole:
-            return max(whole, key=lambda match: match.size)
+            return max(whole, key=lambda match: (match.is_whole, match.size))
         return None if text[start:end] in self._anchors else self._short_match(text, start, end)
 
     def _short_match(self, text: bytes, start: int, end: int) -> _Match | None:
