@@ -231,7 +231,9 @@ def _print(
         print_lines(lines, color, pager=pager)
         return
     if output == "html":
-        sys.stdout.buffer.write(_page(diagnosis, seen, view(clock)).encode())
+        from service_record.cli.redacting import write_page  # noqa: PLC0415  # only for a page
+
+        write_page(_page(diagnosis, seen, view(clock)))
         return
     from service_record.display.analysis_document import analysis_document, analysis_lines  # noqa: PLC0415
     from service_record.display.programs import written  # noqa: PLC0415
