@@ -48,12 +48,15 @@ def record_path(service: str, directory: AnyPath | None = None) -> str:
 def writing_path(service: str, directory: AnyPath | None = None) -> str:
     """Return the file that this process records a service in.
 
-    It is the record. For a process that is not root and may not write that, it is a file in the inbox that
-    the drop-in names, $SERVICE_RECORDS_INBOX, from where the exit helper takes it to the record.
+    It is the record. For a process that may not write that, because it is not root or for its sandbox, it is a
+    file in the inbox that the drop-in names, $SERVICE_RECORDS_INBOX, from where the exit helper takes it to the
+    record.
     """
     path = record_path(service, directory)
     inbox = os.environ.get("SERVICE_RECORDS_INBOX", "")
-    if directory or os.geteuid() == 0 or not os.access(inbox, os.W_OK):
+    if directory or not inbox or not os.access(inbox, os.W_OK):
+        return path
+    if os.geteuid() == 0 and not os.path.exists(os.path.dirname(path)):  # which root makes
         return path
     if any(os.access(place, os.W_OK) for place in (path, os.path.dirname(path))):
         return path

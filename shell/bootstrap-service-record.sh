@@ -1200,7 +1200,8 @@ __sr_path() {
   [[ $__sr_directory == /* ]] || __sr_directory=$PWD/$__sr_directory
   ((${#__sr_directory} < 4096)) || __sr_directory=/dev/null # no file can have such a path
   __sr_name
-  if ((EUID)) && [[ ! -w $__sr_directory/$__sr_answer.json && ! -w $__sr_directory && -w ${SERVICE_RECORDS_INBOX-} ]]; then
+  if [[ ! -w $__sr_directory/$__sr_answer.json && ! -w $__sr_directory && -w ${SERVICE_RECORDS_INBOX-} ]] &&
+    [[ $EUID != 0 || -e $__sr_directory ]]; then # root makes a directory that is missing
     __sr_directory=$SERVICE_RECORDS_INBOX # from there the exit helper takes it
     __sr_answer+=.${INVOCATION_ID-}
   fi

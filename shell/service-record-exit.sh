@@ -124,6 +124,7 @@ take_inbox() {
   [[ $inbox ]] || return 0
   [[ -d $inbox ]] || mkdir -m 1733 -- "$inbox"
   file=$inbox/${name%.json}.$INVOCATION_ID.json
+  [[ $uid == +([0-9]) ]] || uid=0 # systemd has none for a service that is root's
   if [[ ! -e $file && ! -L $file ]]; then
     line="${process[RootDirectory]-}${process[RootImage]-}"
     [[ $uid != [1-9]* || ! $line && "${process[InaccessiblePaths]-}${process[TemporaryFileSystem]-}" != */dev* ]] ||

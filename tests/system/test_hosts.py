@@ -39,7 +39,7 @@ def machine(shared_machine: Machine) -> Machine:
         ("content", Outcome.SUCCESS, 0, None),
         ("failing", Outcome.FAILURE, 2, None),
         ("missing", Outcome.FAILURE, 203, None),
-        ("stopped", Outcome.FAILURE, None, "TERM"),
+        ("stopped", Outcome.STOPPED, None, "TERM"),
     ],
 )
 def test_a_service_that_knows_nothing_of_us_has_a_run(
@@ -68,8 +68,13 @@ def test_a_service_that_may_not_write_its_record_ends_as_it_would_and_has_one(
 ) -> None:
     (run,) = machine.runs(service)
 
-    assert machine.phases(service) == ["service start", "service end"]
-    assert (run.outcome, run.facts.exit_code) == (Outcome.FAILURE, 3)
+    assert machine.phases(service) == [
+        "service start",
+        "stage start work",
+        "stage end work",
+        "service end",
+    ]
+    assert (run.outcome, run.in_stage, run.facts.exit_code) == (Outcome.FAILURE, "work", 3)
 
 
 def test_a_confined_service_records_itself_where_it_may_write(machine: Machine) -> None:

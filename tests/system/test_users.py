@@ -26,7 +26,8 @@ USERS = {
     "user": ("User=nobody",),
     "strict": ("User=nobody", "ProtectSystem=strict", "PrivateTmp=yes", "PrivateDevices=yes"),
     "dynamic": ("DynamicUser=yes",),
-    "root-strict": ("ProtectSystem=strict", "ReadWritePaths=/var/log/openshift"),
+    "root-strict": ("ProtectSystem=strict",),
+    "root-strict-allowed": ("ProtectSystem=strict", "ReadWritePaths=/var/log/openshift"),
 }
 ARRAY = "Environment=SERVICE_RECORDS_LAYOUT=array"
 PHASES = ["service start", "stage start first", "stage end first", "stage start second"]
