@@ -48,9 +48,9 @@ def record_path(service: str, directory: AnyPath | None = None) -> str:
 def writing_path(service: str, directory: AnyPath | None = None) -> str:
     """Return the file that this process records a service in.
 
-    It is the record. For a process that may not write that, because it is not root or for its sandbox, it is a
-    file in the inbox that the drop-in names, $SERVICE_RECORDS_INBOX, from where the exit helper takes it to the
-    record.
+    It is the record. For a process that may not write that, because it is not root or for its sandbox, it is
+    a file in the inbox that the drop-in names, $SERVICE_RECORDS_INBOX, from where the exit helper takes it to
+    the record.
     """
     path = record_path(service, directory)
     inbox = os.environ.get("SERVICE_RECORDS_INBOX", "")

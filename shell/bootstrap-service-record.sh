@@ -1202,7 +1202,7 @@ __sr_path() {
   __sr_name
   if [[ ! -w $__sr_directory/$__sr_answer.json && ! -w $__sr_directory && -w ${SERVICE_RECORDS_INBOX-} ]] &&
     [[ $EUID != 0 || -e $__sr_directory ]]; then # root makes a directory that is missing
-    __sr_directory=$SERVICE_RECORDS_INBOX # from there the exit helper takes it
+    __sr_directory=$SERVICE_RECORDS_INBOX        # from there the exit helper takes it
     __sr_answer+=.${INVOCATION_ID-}
   fi
   __sr_answer=${__sr_directory%/}/$__sr_answer.json
