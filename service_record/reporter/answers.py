@@ -87,7 +87,7 @@ class NoHost:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The service does not take our key (401, 403)."""
+    """The service itself does not take our key (401, 403)."""
 
     status: int
     text: str = ""
@@ -98,6 +98,21 @@ Outcome: TypeAlias = Answered | Unreachable
 
 View: TypeAlias = HostView | NoHost | Refused | Answered | Unreachable
 """Of the call that asks. `Answered` is an answer that tells nothing of the host: 301, 400, 500 and others."""
+
+
+def is_own_error(status: int, body: bytes | bytearray) -> bool:
+    """Return whether an error is in one of the assisted-service's own forms, and of that status.
+
+    Proxies, portals and gateways answer 401, 403 and 404 of their own. The service's handlers say
+    `{"code":"404","kind":"Error","reason":...}`; its authentication says `{"code":401,"message":...}`.
+    """
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(document, dict) or str(document.get("code")) != str(status):
+        return False
+    return any(isinstance(document.get(name), str) for name in _REASONS)
 
 
 def view_of(hosts: object, host_id: str) -> HostView | NoHost | None:

@@ -24,6 +24,7 @@ from service_record.reporter.answers import (
     Refused,
     Unreachable,
     View,
+    is_own_error,
     printable,
     view_of,
 )
@@ -88,10 +89,11 @@ class AssistedService:
         outcome = reply.outcome
         if isinstance(outcome, Unreachable):
             return outcome
-        if outcome.status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
-            return Refused(outcome.status, outcome.text)
-        if outcome.status == HTTPStatus.NOT_FOUND:
-            return NoHost(outcome.text or "the service knows no such cluster")
+        if is_own_error(outcome.status, reply.body):
+            if outcome.status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+                return Refused(outcome.status, outcome.text)
+            if outcome.status == HTTPStatus.NOT_FOUND:
+                return NoHost(outcome.text or "the service knows no such cluster")
         if outcome.status != HTTPStatus.OK:
             return outcome
         try:

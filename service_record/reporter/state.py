@@ -61,6 +61,19 @@ class Bundle:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Denial:
+    """Rounds in a row in which the service denied this host, in the same way."""
+
+    rule: str
+    """The ending that they speak for."""
+    rounds: _Count = 1
+    since: _Seconds = 0.0
+    """How long the host had been up at the first of them, all boots together."""
+    until: _Seconds = 0.0
+    """Likewise at the latest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
     """A server asked to be left alone until then. Uptime, because the clock may be set meanwhile."""
 
@@ -102,6 +115,7 @@ class State:
     """Fingerprints whose bundle had a secret in it that would have left the host."""
     cursor: str | None = None
     """Of the journal, at the end of what was shipped last."""
+    denial: Denial | None = None
     pauses: Mapping[str, Pause] = field(default_factory=dict)
     """Destination -> until when it is left alone."""
     is_careful: bool = False

@@ -15,6 +15,9 @@ HOST: Final = "host"
 """Its slot of logs for a host, which an upload takes from the logs before the reboot."""
 SERVICE: Final = "assisted-service"
 """The destination that both slots are of, and whose budget they share."""
+NOT_OURS: Final = "not-ours"
+GONE: Final = "gone"
+"""The endings that the service speaks for by denying the host."""
 _MOST_INFO: Final = 2048
 
 
