@@ -134,6 +134,10 @@ class AssistedRules(Installation):
             good = key == self.pull_secret_auth
             return None if good else _infra_error(401, "authentication failed")
         claim = self.tokens.get(key)
+        if (
+            claim is not None and self.is_without_database
+        ):  # any error of it is "does not exist" to the service
+            return _infra_error(401, f"infraEnv {claim.about} does not exist")
         if claim is None:
             return _infra_error(401, "the token's signature is invalid")
         return self._refused_claim(claim)

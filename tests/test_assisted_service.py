@@ -190,13 +190,37 @@ def test_a_deleted_cluster_and_a_foreign_one_have_no_such_host(server: AssistedS
 
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_key_that_is_not_taken_is_refused(server: AssistedServer, status: int) -> None:
-    server.fail(Says(status, b'{"code": 401, "message": "who are you"}'))
+    server.fail(Says(status, f'{{"code": {status}, "message": "who are you"}}'.encode()))
     assert client(server).host() == Refused(status, "who are you")
 
 
-def test_a_404_is_no_host(server: AssistedServer) -> None:
-    server.fail(Says(404, b"<html><title>Not here</title>"))
-    assert client(server).host() == NoHost("Not here")
+def test_a_404_in_the_services_own_form_is_no_host(server: AssistedServer) -> None:
+    body = b'{"code": "404", "href": "", "id": 404, "kind": "Error", "reason": "cluster was not found"}'
+    server.fail(Says(404, body))
+    assert client(server).host() == NoHost("cluster was not found")
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"<html><title>Access denied</title>", id="a proxy's page"),
+        pytest.param(b"Log in to this network", id="a portal"),
+        pytest.param(b"", id="nothing"),
+        pytest.param(b'{"message": "no Route matched"}', id="a gateway's JSON"),
+        pytest.param(b'{"code": 16, "message": "unauthenticated"}', id="a code of something else"),
+        pytest.param(b'{"code": 401.5, "message": 7}', id="no text"),
+        pytest.param(b'["code", 401]', id="no object"),
+        pytest.param(b"[" * 9000, id="nested"),
+    ],
+)
+def test_a_denial_in_another_form_is_not_the_services(
+    server: AssistedServer, status: int, body: bytes
+) -> None:
+    server.fail(Says(status, body))
+    view = client(server).host()
+    assert isinstance(view, Answered)
+    assert view.status == status
 
 
 @pytest.mark.parametrize("status", [301, 400, 405, 409, 418])

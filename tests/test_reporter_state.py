@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service_record.reporter.policy import arrive
-from service_record.reporter.state import Bundle, Pause, Spent, State, load, save
+from service_record.reporter.state import Bundle, Denial, Pause, Spent, State, load, save
 from tests.reporter import BOOT, NEXT_BOOT, evidence, seen
 
 FULL = State(
@@ -28,6 +28,7 @@ FULL = State(
     },
     bundle=Bundle(fingerprint="f", boot_id=BOOT, uptime=3.5),
     cursor="s=1;i=2",
+    denial=Denial(rule="gone", rounds=2, since=3.0, until=4.0),
     pauses={"assisted-service": Pause(boot_id=BOOT, uptime=7.0)},
 )  # fmt: skip
 

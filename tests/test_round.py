@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from service_record.reporter.state import load
 from tests.assisted_installation import LOCAL_IGNITION, Host
 from tests.assisted_server import AssistedServer, Says, Silence, local_server
 from tests.programs import REPOSITORY
@@ -306,12 +307,42 @@ def test_a_service_that_does_not_know_the_host_ends_it_for_good(
         server.rules.tokens.clear()
     else:
         server.rules.delete_cluster(host.installed.cluster_id or "")
-    assert host.report().status == 0
+    for uptime in (60, 660, 1260):
+        assert host.report(uptime=uptime).status == 0
+        assert host.places.credential_file.exists()
+    assert "three rounds over 30 minutes" in host.report(uptime=1900).err
     left = {name for name in host.files() if "service-record" in name or "reporter" in name}
     assert left == {"var/lib/service-record/reporter.stopped"}
     calls = server.calls()
     assert host.report().status == 0
     assert server.calls() == calls
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_a_page_of_a_proxy_never_ends_the_reporter(
+    host: ReportingHost, server: AssistedServer, status: int
+) -> None:
+    server.fail(Says(status, b"<html><title>Not for you</title></html>"), times=99)
+    for uptime in (60, 1200, 2400, 3000):
+        assert host.report(uptime=uptime).status == 0
+    assert host.places.credential_file.exists()
+    assert not host.places.tombstone.exists()
+
+
+def test_a_service_without_its_database_costs_a_host_nothing(
+    host: ReportingHost, server: AssistedServer
+) -> None:
+    host.fail()
+    server.rules.is_without_database = True
+    for uptime in (60, 660):
+        assert "it refuses our token: 401 infraEnv" in host.report(uptime=uptime).err
+    assert not server.rules.objects
+    server.rules.is_without_database = False
+    assert host.report(uptime=1260).status == 0
+    assert len(server.rules.objects) == 1
+    assert host.installed.info == LOCAL_IGNITION
+    state = load(host.places.state_file)
+    assert (state.denial, state.spent_at("assisted-service").uploads) == (None, 1)
 
 
 def test_stopping_by_hand_leaves_the_tombstone_and_the_records(host: ReportingHost) -> None:
