@@ -4,6 +4,8 @@ import json
 import logging
 import socket
 import socketserver
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -149,18 +151,38 @@ def test_a_date_to_retry_after_is_read_by_the_servers_clock() -> None:
     ids=["object", "text", "null", "number", "numbers", "texts"],
 )
 def test_what_is_no_list_of_hosts_is_no_view(document: object) -> None:
-    assert view_of(document, "id") is None
+    assert view_of(json.dumps(document).encode(), "id") is None
 
 
 @pytest.mark.parametrize("row", [{}, {"id": None}, {"id": 5}, {"name": "id"}], ids=repr)
 def test_a_list_of_what_are_no_hosts_is_no_answer(row: object) -> None:
-    """An answer without our host ends the reporter for good."""
-    assert view_of([{"id": "other"}, row], "id") is None
+    """Answers without our host end the reporter for good."""
+    for rows in ([{"id": "other"}, row], [{"id": "id"}, row]):
+        assert view_of(json.dumps(rows).encode(), "id") is None
 
 
 def test_a_view_takes_from_a_row_what_it_has() -> None:
     row = {"id": "A", "status": 7, "progress": "none", "bootstrap": "yes"}
-    assert view_of([{"id": "b"}, row], "a") == view_of([{"id": "a"}], "A") == HostView()
+    assert view_of(json.dumps([{"id": "b"}, row]).encode(), "a") == HostView()
+    assert view_of(b'[{"id": "a"}]', "A") == HostView()
+
+
+def test_a_list_as_large_as_may_be_is_read_in_little_memory() -> None:
+    """The unit may take 256 MiB (`MemoryMax=`), of which a round takes up to 128."""
+    program = """
+import resource, sys
+from service_record.reporter.answers import view_of
+from service_record.reporter.assisted_service import _MOST_HOSTS
+tiny, ours = b'{"id":""},', b'{"id":"us","status":"installing","n":[' + b'{},' * 300000 + b'{}]}'
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+view = view_of(b"[" + tiny * ((_MOST_HOSTS - len(ours)) // len(tiny)) + ours + b"]", "us")
+assert view.status == "installing", view
+large = b'[{"id":"us","n":[' + b"{}," * (_MOST_HOSTS // 3 - 9) + b"{}]}]"
+assert view_of(large, "us") is None
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 128
 
 
 # Reading the own stage
@@ -245,9 +267,9 @@ def test_a_list_that_breaks_off_is_none(server: AssistedServer) -> None:
 
 
 def test_a_list_that_is_longer_than_any_clusters_is_none(server: AssistedServer) -> None:
-    server.fail(Says(200, b"[" + b" " * (24 << 20) + b"]"), times=9)
+    server.fail(Says(200, b"[" + b" " * (8 << 20) + b"]"), times=9)
     view = client(server, patience=replace(QUICK, tries=1)).host()
-    assert view == Unreachable("the answer is longer than 25165824 bytes")
+    assert view == Unreachable("the answer is longer than 8388608 bytes")
 
 
 # Saying how far the host is

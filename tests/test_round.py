@@ -193,6 +193,27 @@ def test_when_no_round_is_due_nothing_is_said_asked_or_written(
     assert len(server.calls()) > len(calls)
 
 
+@pytest.mark.parametrize("text", ["Bearer {}", "{}\nmore", "", "a {}"])
+def test_with_a_malformed_token_the_service_is_asked_nothing(
+    host: ReportingHost, server: AssistedServer, tmp_path: Path, text: str
+) -> None:
+    share = tmp_path / "share"
+    share.mkdir()
+    host.fail()
+    host.settle(server.url, f'ship_to = ["{share}"]')
+    host.write("/etc/service-record/token", text.format(TOKEN)).chmod(0o600)
+    answer = host.report()
+    assert answer.status == 0
+    assert f"{host.places.credential_file}:1: " in answer.err
+    assert "the assisted-service is told nothing" in answer.err
+    assert server.calls() == []
+    assert len(list(share.iterdir())) == 1
+    assert "Not reported: the token is unusable" in host.places.issue.read_text()
+    host.write("/etc/service-record/token", TOKEN).chmod(0o600)
+    assert host.report().status == 0
+    assert len(server.rules.objects) == 1
+
+
 def test_two_rounds_do_not_run_at_once(host: ReportingHost, server: AssistedServer) -> None:
     server.fail(Silence(), path="/hosts")
     with host.reporting():

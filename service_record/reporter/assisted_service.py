@@ -15,8 +15,6 @@ from types import TracebackType
 from typing import Final, Literal, Self, TypeAlias
 from urllib.parse import quote, urlsplit, urlunsplit
 
-import orjson
-
 from service_record.reporter.answers import (
     Answered,
     NoHost,
@@ -39,8 +37,12 @@ LONGEST_INFO: Final = 2048
 """Characters of `progress_info`; the service fails on a longer one."""
 LONGEST_MESSAGE: Final = 4096
 """Characters of an event; the service drops a longer one in silence."""
-_MOST_HOSTS: Final = 24 << 20
-"""Bytes of the list of a cluster's hosts: without inventories some kilobytes for each of them."""
+_MOST_HOSTS: Final = 8 << 20
+"""Bytes of the list of a cluster's hosts: without inventories some kilobytes for each of them.
+
+No call that takes an agent's key lists one host alone. Whatever fits in here is read within the unit's
+`MemoryMax=`.
+"""
 
 LogsState: TypeAlias = Literal["requested", "collecting", "completed", "timeout"]
 Severity: TypeAlias = Literal["info", "warning", "error", "critical"]
@@ -96,10 +98,7 @@ class AssistedService:
                 return NoHost(outcome.text or "the service knows no such cluster")
         if outcome.status != HTTPStatus.OK:
             return outcome
-        try:
-            view = view_of(orjson.loads(reply.body), self._service.host_id)
-        except ValueError:
-            view = None
+        view = view_of(reply.body, self._service.host_id)
         # A page of a hotspot or of a balancer is 200, too.
         return view or Unreachable(f"200, but no list of hosts: {outcome.text[:200]}", tries=outcome.tries)
 

@@ -206,6 +206,9 @@ class Round:
             self.say.warning(f"{self.places.issue}: {error.strerror}")
 
     def _advice(self) -> str:
+        service = self.settings.service
+        if service is not None and not service.is_usable:
+            return "Not reported: the token is unusable. Log in: journalctl -u boot-reporter"
         if self.view is None or isinstance(self.view, HostView):
             return "Log in: service-record analyze"
         return f"Not reported: {told_view(self.view)}. Log in: service-record analyze"

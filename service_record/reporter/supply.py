@@ -80,7 +80,9 @@ class Supply:
             environ=self._environ,
             boot_id=self._evidence.boot_id,
             cursor=state.cursor if self._goes_on() else None,
-            urls=tuple(filter(None, (service.url if service else None, self._settings.api_url))),
+            urls=tuple(
+                filter(None, (service.url if service and service.is_usable else None, self._settings.api_url))
+            ),
             ca_bundle=service.ca_bundle if service else None,
         )
         self._cursor = newest_cursor(context)

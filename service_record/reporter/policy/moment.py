@@ -116,4 +116,5 @@ def is_due(settings: Settings, state: State, evidence: Evidence) -> bool:
 def asks(settings: Settings, state: State, evidence: Evidence) -> bool:
     """Whether the assisted-service is to be asked for its view in this round."""
     moment = Moment(settings, state, evidence)
-    return settings.service is not None and not moment.is_quiet and not moment.is_paused(SERVICE)
+    is_usable = settings.service is not None and settings.service.is_usable
+    return is_usable and not moment.is_quiet and not moment.is_paused(SERVICE)
