@@ -202,6 +202,47 @@ NO = Refused(401, "infraEnv does not exist")
 DELETED = NoHost("deleted")
 
 
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(Case(view=NO, state=replace(OLD_STATE, denial=denied("not-ours"))), id="not ours"),
+        pytest.param(Case(view=DELETED, state=replace(OLD_STATE, denial=denied("gone"))), id="gone"),
+        pytest.param(Case(view=host_view(status="installed")), id="installed"),
+        pytest.param(Case(state=replace(OLD_STATE, earlier_uptime=90000.0)), id="lifetime"),
+    ],
+)
+def test_before_every_end_what_is_wrong_is_shipped_elsewhere_and_kept_if_nobody_has_it(case: Case) -> None:
+    here = kind_of("/mnt")
+    case = replace(case, settings=settings(ship_to=("/mnt",)), evidence=evidence(wrong=True))
+    full = replace(case.state, spent={here: Spent(uploads=7, boot_id=BOOT, boot_uploads=3)})
+    for state in (case.state, full):
+        plan = replace(case, state=state).plan()
+        assert plan.stop is not None
+        assert plan.gather
+        assert here in [found.kind for found in plan.ship]
+        assert plan.stop.is_undelivered
+    arrived = replace(case.state, spent={here: Spent(fingerprints=("wrong",))})
+    plan = replace(case, state=arrived).plan()
+    assert plan.stop is not None
+    assert not plan.stop.is_undelivered
+
+
+@pytest.mark.parametrize("view", [NO, host_view(status="installed")], ids=["not ours", "installed"])
+def test_an_end_on_a_healthy_host_ships_and_keeps_nothing(view: View) -> None:
+    state = replace(OLD_STATE, denial=denied("not-ours"))
+    plan = Case(view=view, state=state, settings=settings(ship_to=("/mnt",))).plan()
+    assert plan.stop is not None
+    assert (plan.ship, plan.gather, plan.stop.is_undelivered) == ((), False, False)
+
+
+def test_a_host_that_is_up_keeps_nothing_whatever_its_records_say() -> None:
+    state = second_boot(told=(str(Fact.CONTROL_PLANE),))
+    up = replace(SECOND, kubelet_healthy=True, verdict=Verdict.FAILED)
+    plan = Case(state=state, evidence=up, settings=settings(ship_to=("/mnt",))).plan()
+    assert plan.stop is not None
+    assert (plan.ship, plan.stop.is_undelivered) == ((), False)
+
+
 @pytest.mark.parametrize("view", [NO, DELETED], ids=["not ours", "gone"])
 def test_a_denial_is_believed_when_three_rounds_over_thirty_minutes_agree(view: View) -> None:
     assert rows_of_denials(*((BOOT, 60.0 + 600.0 * n, view) for n in range(4))) == [False] * 3 + [True]

@@ -15,6 +15,7 @@ import pytest
 from service_record.reporter.state import load
 from tests.assisted_installation import LOCAL_IGNITION, Host
 from tests.assisted_server import AssistedServer, Says, Silence, local_server
+from tests.command_line import service_record
 from tests.programs import REPOSITORY
 from tests.reporting_host import TOKEN, ReportingHost
 from tests.running_server import nobody
@@ -378,6 +379,84 @@ def test_stopping_by_hand_leaves_the_tombstone_and_the_records(host: ReportingHo
     assert again.out.startswith("stopped for good: somebody told it to stop")
 
 
+REFUSING = "in three rounds over 30 minutes"
+
+
+def rounds_until_the_end(host: ReportingHost) -> str:
+    """What the round says that believes the service's denials."""
+    for uptime in (60, 660, 1260):
+        assert host.report(uptime=uptime).status == 0
+    answer = host.report(uptime=1900)
+    assert REFUSING in answer.err
+    return answer.err
+
+
+def test_what_was_delivered_nowhere_stays_and_is_told_until_it_is_purged(
+    host: ReportingHost, server: AssistedServer
+) -> None:
+    host.fail()
+    server.rules.tokens.clear()
+    told = rounds_until_the_end(host)
+    (bundle,) = host.spooled()
+    assert f"{bundle} was delivered nowhere, and stays; remove it with: " in told
+    assert members(bundle.read_bytes())["verdict.txt"]
+    assert "Delivered nowhere" in host.places.issue.read_text()
+    assert not host.places.credential_file.exists()
+    assert not host.places.settings_file.exists()
+    for verb in ("show", "analyze"):
+        answer = service_record(verb, "--from", str(host.places.records))
+        (note,) = [line for line in answer.err.splitlines() if line.startswith("Note: ")]
+        assert str(bundle) in note
+        assert note.endswith("remove it with: service-record report --stop --purge")
+    assert host.report("--stop").status == 0
+    assert host.spooled() == [bundle]
+    assert host.report("--stop", "--purge").status == 0
+    left = {name for name in host.files() if "service-record" in name or "reporter" in name}
+    assert left == {"var/lib/service-record/reporter.stopped"}
+    assert "Note" not in service_record("show", "--from", str(host.places.records)).err
+
+
+def test_what_the_service_does_not_take_goes_to_the_others_before_the_end(
+    host: ReportingHost, server: AssistedServer, tmp_path: Path
+) -> None:
+    share = tmp_path / "share"
+    host.settle(server.url, f'ship_to = ["{share}"]')
+    server.rules.tokens.clear()
+    for uptime in (60, 660, 1260):
+        assert host.report(uptime=uptime).status == 0
+    share.mkdir()
+    host.fail()
+    told = host.report(uptime=1900).err
+    assert REFUSING in told
+    assert "delivered nowhere" not in told
+    assert len(list(share.iterdir())) == 1
+    left = {name for name in host.files() if "service-record" in name or "reporter" in name}
+    assert left == {"var/lib/service-record/reporter.stopped"}
+
+
+def test_stopping_by_hand_keeps_what_was_delivered_nowhere_and_says_so(host: ReportingHost) -> None:
+    host.fail()
+    host.settle(nobody())
+    host.report()
+    (bundle,) = host.spooled()
+    answer = host.report("--stop")
+    assert answer.status == 0
+    assert f"{bundle} was delivered nowhere, and stays" in answer.err
+    assert host.spooled() == [bundle]
+    assert host.places.issue.exists()
+    assert host.report("--stop", "--purge").status == 0
+    assert host.spooled() == []
+    assert not host.places.issue.exists()
+
+
+def test_stopping_by_hand_with_purge_keeps_nothing(host: ReportingHost) -> None:
+    host.fail()
+    host.settle(nobody(), 'keep_after = ["spool"]')
+    host.report()
+    assert host.report("--stop", "--purge").status == 0
+    assert (host.spooled(), host.places.issue.exists()) == ([], False)
+
+
 def test_certificates_beside_the_settings_go_with_them(host: ReportingHost, server: AssistedServer) -> None:
     ours = host.write("/etc/service-record/ca.pem")
     row = 'ca_bundle = "/etc/service-record/ca.pem"'
@@ -392,7 +471,7 @@ def test_what_stopping_by_hand_cannot_remove_is_told(host: ReportingHost) -> Non
     if subprocess.run(["chattr", "+i", pinned], check=False, capture_output=True).returncode != 0:
         pytest.skip("immutable files cannot be had here")
     try:
-        answer = host.report("--stop")
+        answer = host.report("--stop", "--purge")
     finally:
         subprocess.run(["chattr", "-i", pinned], check=True)
     assert answer.status == 75

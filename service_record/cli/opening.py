@@ -1,6 +1,7 @@
 """Opening what a verb was told to read, with refusals of one line."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
@@ -8,6 +9,8 @@ from service_record.cli import UNREADABLE
 from service_record.display.text import visible
 from service_record.history import History, build_history
 from service_record.history.doubts import doubted
+from service_record.records import Records
+from service_record.reporter.places import Places, is_there
 from service_record.source import Source, SourceError, liveness_for, open_source
 
 
@@ -30,7 +33,23 @@ def opened(places: Sequence[str], services: Sequence[str]) -> Source:
         known = ", ".join(name for name, _ in source.records)
         missing = f"no record of {', '.join(sorted(unknown))} in {source.name}; there are: {known}"
         raise Unreadable(visible(missing))
+    _tell_undelivered(Path(places[0]) if len(places) == 1 else None if places else Records().directory)
     return source
+
+
+def _tell_undelivered(directory: Path | None) -> None:
+    """Say where the bundle lies that the boot reporter of this host delivered nowhere."""
+    if directory is None or directory.parts[-3:] != Places().records.parts[-3:]:
+        return
+    host = Places(directory.parents[2])
+    if not is_there(host.tombstone):
+        return
+    from service_record.reporter.cleanup import PURGE, undelivered_bundle  # noqa: PLC0415  # rarely needed
+
+    bundle = undelivered_bundle(host)
+    if bundle is not None:
+        told = f"the boot reporter delivered nothing; its bundle is {bundle}; remove it with: {PURGE}"
+        click.echo(f"Note: {visible(told)}", err=True)
 
 
 def history_of(source: Source) -> History:

@@ -41,7 +41,7 @@ from service_record.reporter.policy import (
 )
 from service_record.reporter.settings import Settings, read_settings
 from service_record.reporter.state import State, load, save
-from service_record.reporter.stopping import stop_for
+from service_record.reporter.stopping import stop_for, tell_undelivered
 from service_record.reporter.supply import Supply
 from service_record.reporter.words import said, told_outcome, told_view
 
@@ -104,7 +104,7 @@ class Round:
         if asks(self.settings, self.state, self.evidence):
             self._ask(peers)
             self.say.notice(f"the service says: {told_view(self.view)}")
-        self._show()
+        self._show(self._advice())
         supply = Supply(self.places, self.environ, self.say, self.settings, self.evidence)
         for _ in range(_MOST_PLANS):
             self.plan = decide(self.settings, self.state, self.view, self.evidence)
@@ -198,10 +198,10 @@ class Round:
         with suppress(OSError):
             shutil.rmtree(self.places.work_directory)
 
-    def _show(self) -> None:
+    def _show(self, advice: str) -> None:
         said = verdict.sentence(self.evidence)
         try:
-            console.show(self.places, console.issue(said, self._advice()))
+            console.show(self.places, console.issue(said, advice))
         except OSError as error:
             self.say.warning(f"{self.places.issue}: {error.strerror}")
 
@@ -215,7 +215,11 @@ class Round:
 
     def _stop(self, end: Stop) -> Ended:
         self.say.notice(f"stopped for good: {end.reason}")
-        _say_left(stop_for(self.places, self.settings, end.reason), self.say)
+        if end.is_undelivered:
+            self._show("Delivered nowhere. Log in: service-record show tells where the bundle lies")
+        left = stop_for(self.places, self.settings, end.reason, is_undelivered=end.is_undelivered)
+        _say_left(left, self.say)
+        tell_undelivered(self.places, self.say)
         return Ended.STOPPED
 
 

@@ -137,6 +137,10 @@ class State:
         pause = self.pauses.get(destination)
         return pause is not None and pause.boot_id == boot_id and uptime < pause.uptime
 
+    def is_delivered(self, fingerprint: str) -> bool:
+        """Return whether any destination has a bundle that tells of this."""
+        return any(fingerprint in spent.fingerprints for spent in self.spent.values())
+
     def spent_at(self, destination: str) -> Spent:
         return self.spent.get(destination, Spent())
 

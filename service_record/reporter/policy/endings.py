@@ -64,3 +64,9 @@ QUIET: Final = Rule(
 def is_up(moment: Moment) -> bool:
     """Whether all is well with the host, told or not."""
     return _is_up(moment)
+
+
+def is_undelivered(moment: Moment) -> bool:
+    """Return whether something is wrong with the host that no destination has a bundle of."""
+    is_failing = moment.is_wrong and not _is_up(moment)
+    return is_failing and not moment.state.is_delivered(moment.evidence.fingerprint)

@@ -71,6 +71,8 @@ class Stop:
     rule: str
     reason: str
     clean_up: bool = True
+    is_undelivered: bool = False
+    """True while nothing of what is wrong with the host has arrived anywhere: its bundle is kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,14 +75,14 @@ def want(moment: Moment, target: Target) -> Want | None:
     return None
 
 
-def shipment(moment: Moment, target: Target, reason: Want) -> Shipment | None:
+def shipment(moment: Moment, target: Target, reason: Want, *, is_last: bool = False) -> Shipment | None:
     """The shipment, within what is left of the budget; None when that is too little.
 
-    Of each budget the last upload is for the round before the limit. After a state that was lost nobody knows
-    what was spent: that one upload is all there is.
+    Of each budget the last upload is for the round before a limit, or for the last round of all. After a
+    state that was lost nobody knows what was spent: that one upload is all there is.
     """
     settings, spent = moment.settings, moment.state.spent_at(target.destination)
-    kept_back = 0 if reason is NEAR else 1
+    kept_back = 0 if reason is NEAR or is_last else 1
     uploads = min(
         _left(settings.uploads, spent.uploads, kept_back),
         _left(settings.uploads_per_boot, spent.in_boot(moment.evidence.boot_id), kept_back),
