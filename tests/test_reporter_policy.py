@@ -462,9 +462,21 @@ def test_a_stage_that_moved_is_told_on_the_stage_that_is_read_then() -> None:
     assert again.stage == "Configuring"
 
 
-@pytest.mark.parametrize("outcome", [Answered(503), LOST])
-def test_a_bad_moment_defers_a_fact_to_the_next_round_within_its_tries(outcome: Outcome) -> None:
-    service = Answering(faults=lambda call: outcome if call == "PUT" else None)
+@pytest.mark.parametrize("status", [401, 403, 404, 503])
+def test_an_outage_that_is_answered_spends_no_tries_of_a_fact(status: int) -> None:
+    service = Answering(faults=lambda call: Answered(status) if call == "PUT" else None)
+    state = OLD_STATE
+    for number in range(1, 16):
+        state, _ = whole_round(settings(), state, evidence(uptime=number * 60.0), service, SMALL)
+        assert service.calls["PUT"] == number
+    service.faults = lambda _call: None
+    state, _ = whole_round(settings(), state, evidence(uptime=960.0), service, SMALL)
+    assert state.told == (str(Fact.LOCAL),)
+
+
+def test_no_answer_defers_a_fact_to_the_next_round_within_its_tries() -> None:
+    """It may have been accepted, so that each counts."""
+    service = Answering(faults=lambda call: LOST if call == "PUT" else None)
     state = OLD_STATE
     for number in range(1, MOST_TRIES + 3):
         state, _ = whole_round(settings(), state, evidence(uptime=number * 60.0), service, SMALL)

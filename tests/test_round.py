@@ -14,7 +14,7 @@ import pytest
 
 from service_record.reporter.state import load
 from tests.assisted_installation import LOCAL_IGNITION, Host
-from tests.assisted_server import AssistedServer, Says, Silence, local_server
+from tests.assisted_server import AssistedServer, Refuses, Says, Silence, local_server
 from tests.command_line import service_record
 from tests.programs import REPOSITORY
 from tests.reporting_host import TOKEN, ReportingHost
@@ -365,6 +365,21 @@ def test_a_service_without_its_database_costs_a_host_nothing(
     assert host.installed.info == LOCAL_IGNITION
     state = load(host.places.state_file)
     assert (state.denial, state.spent_at("assisted-service").uploads) == (None, 1)
+
+
+def test_an_outage_of_fifteen_minutes_spends_no_budget(host: ReportingHost, server: AssistedServer) -> None:
+    host.settle(server.url, 'frequency = "5m"')
+    host.fail()
+    server.rules.knows_host_boot = True
+    server.fail(Refuses(503), path="/logs", times=8)
+    assert host.report(uptime=60).status == 0
+    server.fail(Says(503), path="/logs", times=99)
+    for uptime in (360, 660, 960):
+        assert host.report(uptime=uptime).status == 0
+    assert load(host.places.state_file).spent_at("assisted-service").uploads == 0
+    server.forgive()
+    assert host.report(uptime=1260).status == 0
+    assert load(host.places.state_file).spent_at("assisted-service").uploads == 1
 
 
 def test_stopping_by_hand_leaves_the_tombstone_and_the_records(host: ReportingHost) -> None:

@@ -206,6 +206,11 @@ def _said(text: str) -> str:
     return html.unescape(title[1] if title and title[1].strip() else shown)
 
 
+def is_page(body: bytes | bytearray) -> bool:
+    """Return whether the body of an answer is HTML or XML: a portal's page, or a store's error."""
+    return _MARKUP.match(body[:MOST_BODY].decode(errors="replace")) is not None
+
+
 def without(text: str, secrets: Iterable[str]) -> str:
     """The text with each secret, none of them empty, replaced by `[secret]`."""
     for secret in sorted(secrets, key=len, reverse=True):

@@ -30,7 +30,7 @@ from service_record.reporter.attempt import Request
 from service_record.reporter.patience import ASK_AGAIN_FOR_PROGRESS, Patience
 from service_record.reporter.setting_table import SERVICE_LIMIT
 from service_record.reporter.settings import Proxies, Service
-from service_record.reporter.transport import Reply, Transport
+from service_record.reporter.transport import Reply, Transport, acknowledged
 
 BASE_PATH: Final = "/api/assisted-install"
 LONGEST_INFO: Final = 2048
@@ -43,6 +43,10 @@ _MOST_HOSTS: Final = 8 << 20
 No call that takes an agent's key lists one host alone. Whatever fits in here is read within the unit's
 `MemoryMax=`.
 """
+
+_GOOD: Final = range(200, 300)
+_TAKEN: Final = frozenset({HTTPStatus.NO_CONTENT})
+"""Of logs and of their state."""
 
 LogsState: TypeAlias = Literal["requested", "collecting", "completed", "timeout"]
 Severity: TypeAlias = Literal["info", "warning", "error", "critical"]
@@ -114,7 +118,8 @@ class AssistedService:
             )
         words = info.replace("\0", "")[:LONGEST_INFO]
         body = {"current_stage": stage, "progress_info": words}
-        return self._call("PUT", self._host("progress"), json=body, again=ASK_AGAIN_FOR_PROGRESS).outcome
+        reply = self._call("PUT", self._host("progress"), json=body, again=ASK_AGAIN_FOR_PROGRESS)
+        return acknowledged(reply, _GOOD)
 
     def upload(self, path: Path, logs_type: str, tries: int | None = None) -> Outcome:
         """Ship a file as the host's logs of that type. Each try sends it anew; `sent` counts them all."""
@@ -134,11 +139,12 @@ class AssistedService:
         }
         url = self._cluster("logs")
         request = Request(method="POST", url=url, params=params, file=file, part="upfile", name=name)
-        return self._transport.call(request, tries=tries).outcome
+        return acknowledged(self._transport.call(request, tries=tries), _TAKEN)
 
     def logs_progress(self, state: LogsState) -> Outcome:
         """Say how far the collection of this host's logs is."""
-        return self._call("PUT", self._host("logs-progress"), json={"logs_state": state}).outcome
+        reply = self._call("PUT", self._host("logs-progress"), json={"logs_state": state})
+        return acknowledged(reply, _TAKEN)
 
     def event(
         self, message: str, *, name: str, severity: Severity = "info", props: Mapping[str, str] | None = None

@@ -132,6 +132,9 @@ def _after_report(state: State, step: StageReport, result: Result) -> State:
         moved = state.moved.get(step.fact, 0) + 1
         dropped = _added(state.dropped, step.fact) if moved > 1 else state.dropped
         return replace(state, moved=_with(state.moved, step.fact, moved), dropped=dropped)
+    if isinstance(result.outcome, Answered):  # surely not accepted, so that it counts as no try
+        tries = max(0, state.tries.get(step.fact, 0) - 1)
+        state = replace(state, tries=_with(state.tries, step.fact, tries))
     if state.tries.get(step.fact, 0) >= stages.MOST_TRIES:
         return replace(state, dropped=_added(state.dropped, step.fact))
     return replace(state, deferred=_added(state.deferred, step.fact))
