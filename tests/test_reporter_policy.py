@@ -570,6 +570,35 @@ def test_nothing_is_shipped_or_gathered(case: Case) -> None:
     assert (plan.ship, plan.gather) == ((), False)
 
 
+NEAR = evidence(3000.0)
+WITH_LOGS = host_view(logs_info="completed")
+
+
+@pytest.mark.parametrize(
+    ("case", "kinds"),
+    [
+        pytest.param(Case(state=TOLD, evidence=NEAR, view=WITH_LOGS), [], id="the agent's own"),
+        pytest.param(Case(state=TOLD, evidence=NEAR), ["host"], id="none there"),
+        pytest.param(
+            Case(state=TOLD, evidence=evidence(3000.0, wrong=True), view=WITH_LOGS), ["host"], id="wrong"
+        ),
+        pytest.param(Case(state=kept(TOLD, FIRST), view=WITH_LOGS), [], id="spooled"),
+        pytest.param(
+            Case(state=replace(TOLD, refused={}), evidence=NEAR, view=WITH_LOGS),
+            ["host_boot"],
+            id="its own slot",
+        ),
+        pytest.param(
+            Case(settings=settings(host_logs=HostLogs.ALWAYS), state=TOLD, evidence=NEAR, view=WITH_LOGS),
+            ["host"],
+            id="always",
+        ),
+    ],
+)
+def test_a_healthy_host_near_its_limit_writes_over_no_logs_of_the_agent(case: Case, kinds: list[str]) -> None:
+    assert [found.kind for found in case.plan().ship] == kinds
+
+
 @pytest.mark.parametrize(
     "state",
     [

@@ -125,6 +125,31 @@ def test_a_bundle_that_the_disk_did_not_let_go_of_is_dropped_by_the_next_round(
     assert server.rules.events
 
 
+@pytest.mark.parametrize("name", ["spool", "work", "reporter.json"])
+@pytest.mark.parametrize("is_link", [True, False], ids=["link", "another kind"])
+def test_what_stands_in_the_place_of_its_files_is_told_and_blocks_nothing(
+    host: ReportingHost, server: AssistedServer, tmp_path: Path, name: str, is_link: bool
+) -> None:
+    theirs = tmp_path / "theirs"
+    (theirs / "log-bundle-1.tar.gz").parent.mkdir()
+    (theirs / "log-bundle-1.tar.gz").write_text("not ours")
+    place = host.places.state_directory / name
+    place.parent.mkdir(parents=True)
+    if is_link:
+        place.symlink_to(theirs)
+    elif name == "reporter.json":
+        place.mkdir()
+    else:
+        place.write_text("a file")
+    host.fail()
+    answer = host.report(uptime=3000)
+    assert answer.status == 0
+    assert f"{place}: " in answer.err
+    assert len(server.rules.objects) == 1
+    assert (theirs / "log-bundle-1.tar.gz").read_text() == "not ours"
+    assert "moved to" not in host.report(uptime=3001).err
+
+
 @pytest.mark.parametrize(
     ("settings", "line"),
     [

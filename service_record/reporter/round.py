@@ -15,6 +15,7 @@ from service_record import systemd
 from service_record.reporter import console, verdict
 from service_record.reporter.answers import Answered, HostView, View
 from service_record.reporter.cleanup import Tombstone, finish, read_tombstone
+from service_record.reporter.durable import clear_the_way
 from service_record.reporter.evidence import Evidence, observe
 from service_record.reporter.lock import HeldError, only_one
 from service_record.reporter.log import Log
@@ -194,7 +195,15 @@ class Round:
         return self.is_saved
 
     def _sweep(self) -> None:
-        """Remove what rounds that were killed have left."""
+        """Remove what killed rounds have left, and move aside what stands in the way of this one."""
+        for directory in (self.places.work_directory, self.places.spool_directory):
+            try:
+                moved = clear_the_way(directory, is_directory=True)
+            except OSError as error:
+                self.say.warning(f"{directory}: not a directory: {error.strerror}; move it away by hand")
+                continue
+            if moved is not None:
+                self.say.warning(f"{directory}: not a directory, and no link is followed; moved to {moved}")
         with suppress(OSError):
             shutil.rmtree(self.places.work_directory)
 
@@ -243,7 +252,10 @@ def _loaded(places: Places, say: Log) -> tuple[State, bool]:
         say.error(f"{places.state_file}: {error.strerror}; without it nothing is told or shipped")
         return State(is_careful=True), False
     if state.is_careful:
-        say.warning(f"{places.state_file}: an earlier one was damaged; at most one bundle is shipped")
+        say.warning(
+            f"{places.state_file}: an earlier one was damaged, or no file; it is beside it as "
+            "`.damaged`, and at most one bundle is shipped"
+        )
     return state, True
 
 

@@ -1,5 +1,7 @@
 """What the reporter knows from one round to the next: one small file, whole after every loss of power."""
 
+import os
+import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -8,11 +10,10 @@ from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
-from service_record.reporter.durable import write_whole
+from service_record.reporter.durable import DAMAGED_SUFFIX, set_aside, write_whole
 from service_record.reporter.token import read_small
 
 VERSION: Final = 1
-DAMAGED_SUFFIX: Final = ".damaged"
 _MOST: Final = 1 << 18
 
 _Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
@@ -147,6 +148,8 @@ class State:
 
 def read(path: Path) -> State | None:
     """The state as it is on the disk; None where it is damaged. Raises OSError."""
+    if not stat.S_ISREG(path.lstat().st_mode):  # whatever a link leads to is not ours
+        return None
     try:
         data, _ = read_small(path, _MOST)
         state = msgspec.json.decode(data, type=State)
@@ -158,18 +161,18 @@ def read(path: Path) -> State | None:
 def load(path: Path) -> State:
     """The state; a new one where there is none.
 
-    A damaged one is set aside, and the new one is careful in its place. Raises OSError where the file is
-    there, and cannot be read.
+    A damaged one, or a link or a directory in its place, is set aside, and the new one is careful. Raises
+    OSError where the file is there, and cannot be read.
     """
     damaged = path.with_name(path.name + DAMAGED_SUFFIX)
     try:
         state = read(path)
     except FileNotFoundError:  # set aside by a round that was killed before it could save: careful, too
-        return State(is_careful=damaged.exists())
+        return State(is_careful=os.path.lexists(damaged))
     if state is not None:
         return state
     with suppress(OSError):
-        path.replace(damaged)
+        set_aside(path)
     return State(is_careful=True)
 
 

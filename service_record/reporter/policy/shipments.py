@@ -60,7 +60,8 @@ def want(moment: Moment, target: Target) -> Want | None:
     """Why this destination wants a bundle; None when it wants none."""
     evidence, state, settings = moment.evidence, moment.state, moment.settings
     spent = state.spent_at(target.destination)
-    if evidence.fingerprint in state.withheld or target.kind in state.deferred:
+    is_withheld = evidence.fingerprint in state.withheld or target.kind in state.deferred
+    if is_withheld or (target.kind == HOST and _is_slot_taken(moment)):
         return None
     if moment.limit_near is not None and spent.last_word != moment.limit_near:
         return NEAR
@@ -73,6 +74,13 @@ def want(moment: Moment, target: Target) -> Want | None:
     if kept is not None and kept.fingerprint not in {*spent.fingerprints, *state.withheld}:
         return SPOOLED
     return None
+
+
+def _is_slot_taken(moment: Moment) -> bool:
+    """Return whether the agent's own logs are worth more than the bundle of a healthy host."""
+    view = moment.view
+    has_logs = isinstance(view, HostView) and bool(view.logs_info)
+    return has_logs and not moment.is_wrong and moment.settings.host_logs is HostLogs.WHEN_WRONG
 
 
 def shipment(moment: Moment, target: Target, reason: Want, *, is_last: bool = False) -> Shipment | None:
