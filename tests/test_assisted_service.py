@@ -28,8 +28,12 @@ from service_record.reporter.answers import (
     retry_after,
     view_of,
 )
-from service_record.reporter.assisted_service import AssistedService, base_url
+from service_record.reporter.assisted_service import _MOST_HOSTS, AssistedService, base_url
+from service_record.reporter.attempt import _LEAVE_SECONDS
 from service_record.reporter.patience import Patience
+from service_record.reporter.peers import ASKING, SHIPPING
+from service_record.reporter.policy.moment import DENIED_ROUNDS, DENIED_SECONDS
+from service_record.reporter.policy.stages import MOST_TRIES
 from service_record.reporter.proxies import proxy_for
 from service_record.reporter.setting_table import SERVICE_LIMIT
 from service_record.reporter.settings import Proxies, Service
@@ -49,6 +53,7 @@ from tests.assisted_server import (
     service_of,
 )
 from tests.forward_proxy import ForwardProxy
+from tests.programs import REPOSITORY
 from tests.running_server import nobody, running
 
 FACT = "Booted with local ignition"
@@ -411,6 +416,32 @@ def test_an_event_is_said_once_whatever_the_answer(server: AssistedServer) -> No
     server.fail(Says(503))
     assert talk.event("again", name="boot_report") == Answered(503)
     assert len(server.journal) == 2
+
+
+def test_tries_and_limits_stand_in_the_documentation() -> None:
+    page = (REPOSITORY / "docs" / "boot-reporter.md").read_text()
+    tries, facts = (
+        ASKING.tries,
+        f"{MOST_TRIES} times without an answer, which are {MOST_TRIES * ASKING.tries}",
+    )
+    again = {
+        "GET /v2/clusters": f"at most {_MOST_HOSTS >> 20} MiB of it | {tries} tries in a round |",
+        "PUT /v2/infra-envs": f"{tries} tries in a round, but never after a 500; {facts} tries",
+        "POST /v2/clusters": f"| {SHIPPING.upload_tries} tries, the second only",
+        "PUT …/logs-progress": f"| {SHIPPING.tries} tries |",
+        "GET /`": "| 1 try |",
+    }
+    for call, words in again.items():
+        (row,) = [line for line in page.splitlines() if line.startswith(f"| `{call}")]
+        assert words in row
+    limits = {"connect": "connect", "read": "read", "write": "write", "total": "total", "budget": "budget"}
+    for name, field in (limits | {"first wait": "first_wait", "longest wait": "longest_wait"}).items():
+        asking, shipping = getattr(ASKING, field), getattr(SHIPPING, field)
+        assert f"| {name} | {asking:g} s | {shipping:g} s |" in page
+    assert f"| upload | | {SHIPPING.upload_total:g} s |" in page
+    assert f"is sent the bundle after {_LEAVE_SECONDS:g} s" in page
+    assert f"at least three rounds\nover at least {DENIED_SECONDS / 60:g} minutes" in page
+    assert DENIED_ROUNDS == 3
 
 
 # Who asks, and where

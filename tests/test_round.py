@@ -1,6 +1,7 @@
 """A round of the boot reporter as the unit runs it: what others see of it, and that nothing ends it badly."""
 
 import gzip
+import json
 import os
 import signal
 import subprocess
@@ -405,6 +406,81 @@ def test_an_outage_of_fifteen_minutes_spends_no_budget(host: ReportingHost, serv
     server.forgive()
     assert host.report(uptime=1260).status == 0
     assert load(host.places.state_file).spent_at("assisted-service").uploads == 1
+
+
+DENIED = {"code": "404", "href": "", "id": 404, "kind": "Error", "reason": "cluster was not found"}
+PAGE = b"<html><title>Log in to this network</title></html>"
+STOPS_IN_ONE, STOPS_IN_FOUR, GOES_ON = "one round", "three rounds over 30 minutes", "always"
+LIFETIME = "until `lifetime`"
+
+
+def _answer(server: AssistedServer, host: ReportingHost, answer: str) -> None:  # noqa: C901 - a row each
+    """Have the server give the answer of a row of the table."""
+    match answer:
+        case "the host is installed":
+            host.installed.status = "installed"
+        case "401 in the service's form":
+            server.rules.tokens.clear()
+        case "403 in the service's form":
+            server.fail(Says(403, b'{"code": 403, "message": "no"}'), path="/hosts", times=99)
+        case "404 in the service's form":
+            server.fail(Says(404, json.dumps(DENIED).encode()), path="/hosts", times=99)
+        case "a list without this host":
+            server.rules.delete_cluster(host.installed.cluster_id or "")
+        case "401, 403 or 404 in another form":
+            for status in (401, 403, 404, 401):
+                server.fail(Says(status, PAGE), path="/hosts")
+        case "a page of a portal":
+            server.fail(Says(200, PAGE), path="/hosts", times=99)
+        case "503":
+            server.fail(Says(503, headers={"Retry-After": "60"}), path="/hosts", times=99)
+        case "the host failed or was cancelled":
+            host.installed.status = "error"
+        case "no answer":
+            host.settle(nobody(), 'lifetime = "1m"')
+        case "any, and the bundle was taken":
+            host.settle(server.url, 'lifetime = "1m"')
+
+
+STOPS = {
+    "the host is installed": (STOPS_IN_ONE, "stops", "nothing"),
+    "401 in the service's form": (STOPS_IN_FOUR, "stops", "an undelivered bundle, the console"),
+    "403 in the service's form": (STOPS_IN_FOUR, "stops", "an undelivered bundle, the console"),
+    "404 in the service's form": (STOPS_IN_FOUR, "stops", "an undelivered bundle, the console"),
+    "a list without this host": (STOPS_IN_FOUR, "stops", "an undelivered bundle, the console"),
+    "401, 403 or 404 in another form": (GOES_ON, "goes on", "everything"),
+    "a page of a portal": (GOES_ON, "goes on", "everything"),
+    "503": (GOES_ON, "goes on", "everything"),
+    "the host failed or was cancelled": (GOES_ON, "goes on, and ships", "everything"),
+    "no answer": (LIFETIME, "stops", "an undelivered bundle, the console"),
+    "any, and the bundle was taken": (LIFETIME, "stops", "nothing"),
+}
+
+
+@pytest.mark.parametrize("answer", STOPS)
+def test_the_reporter_stops_as_its_table_says(
+    host: ReportingHost, server: AssistedServer, answer: str
+) -> None:
+    how_long, what, is_kept = STOPS[answer]
+    if answer != "the host is installed":
+        host.fail()
+    _answer(server, host, answer)
+    rounds = [60, 660, 1260, 1900] if how_long in {STOPS_IN_FOUR, GOES_ON} else [60]
+    for uptime in rounds:
+        assert not host.places.tombstone.exists()
+        assert host.report(uptime=uptime).status == 0
+    assert host.places.tombstone.exists() is (what == "stops")
+    assert host.places.credential_file.exists() is (what != "stops")
+    assert host.places.state_file.exists() is (what != "stops")
+    assert len(host.spooled()) == (0 if is_kept == "nothing" or "ships" in what else 1)
+    assert host.places.issue.exists() is (is_kept != "nothing")
+
+
+def test_the_table_of_stops_is_in_the_documentation() -> None:
+    text = (REPOSITORY / "docs/boot-reporter.md").read_text()
+    rows = text.partition("| answer | how long | what happens | what is kept |\n|---|---|---|---|\n")[2]
+    expected = "".join(f"| {answer} | {' | '.join(row)} |\n" for answer, row in STOPS.items())
+    assert rows.startswith(f"{expected}\n")
 
 
 def test_stopping_by_hand_leaves_the_tombstone_and_the_records(host: ReportingHost) -> None:
