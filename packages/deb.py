@@ -15,6 +15,7 @@ from email.utils import format_datetime
 from pathlib import Path
 from typing import Final
 
+from packages.project import homepage, maintainer
 from packages.stage import main as stage
 from service_record.version import RELEASED, __version__
 
@@ -48,11 +49,10 @@ def _compress_manual(root: Path) -> None:
 
 def _add_documents(root: Path) -> None:
     documents = root / "usr/share/doc" / _NAME
-    (maintainer,) = [line for line in _template("control").splitlines() if line.startswith("Maintainer: ")]
     changelog = (
         f"{_NAME} ({__version__}) unstable; urgency=medium\n\n"
         "  * What users notice is in the changelog of the project, CHANGELOG.md.\n\n"
-        f" -- {maintainer.removeprefix('Maintainer: ')}  {format_datetime(_RELEASED)}\n"
+        f" -- {maintainer()}  {format_datetime(_RELEASED)}\n"
     )
     _write(documents / "changelog.gz", _compressed(changelog.encode()))
     _write(documents / "copyright", _template("copyright").encode())
@@ -62,7 +62,16 @@ def _add_documents(root: Path) -> None:
 def _add_control(root: Path) -> None:
     files = sorted(path for path in root.rglob("*") if path.is_file())
     kilobytes = sum(-(-path.stat().st_size // 1024) for path in files)
-    control = _template("control").replace("@VERSION@", __version__).replace("@SIZE@", str(kilobytes))
+    url = homepage()
+    values = {
+        "@VERSION@": __version__,
+        "@SIZE@": str(kilobytes),
+        "@MAINTAINER@": maintainer(),
+        "@HOMEPAGE@": f"Homepage: {url}\n" if url else "",
+    }
+    control = _template("control")
+    for name, value in values.items():
+        control = control.replace(name, value)
     sums = "".join(f"{_md5(path)}  {path.relative_to(root)}\n" for path in files)
     _write(root / "DEBIAN/control", control.encode())
     _write(root / "DEBIAN/md5sums", sums.encode())

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from packages.project import homepage, maintainer
 from service_record.version import __version__
 
 _HERE: Final = Path(__file__).parent
@@ -29,6 +30,7 @@ def build(directory: Path) -> Path:
         ]
         subprocess.run(sources, cwd=_HERE.parent, check=True, capture_output=True)
         definitions = {"_topdir": scratch, "version_of_sources": __version__, "_buildhost": "localhost"}
+        definitions |= {"packager": maintainer(), **({"url_of_project": homepage()} if homepage() else {})}
         command = ["rpmbuild", "--quiet", "-bb", "--nodeps"]
         command += [text for pair in definitions.items() for text in ("--define", " ".join(pair))]
         # The build finds this Python first, which has what the man pages are made with.

@@ -65,13 +65,11 @@ class CollectorClient:
         proxy: str | None = None,
     ) -> None:
         """`proxy` is the URL of the one to go through, empty for none; unless it is given, the environment
-        says. Raises CollectorError when the URL or the CA bundle is none, or what speaks HTTP is not
-        installed.
+        says. Raises CollectorError when the URL or the CA bundle is none, ModuleNotFoundError when what
+        speaks HTTP is not installed.
         """
-        try:
-            import httpx2  # noqa: PLC0415  # an extra
-        except ModuleNotFoundError:
-            raise CollectorError("asking a collector needs httpx2: install service-record[client]") from None
+        import httpx2  # noqa: PLC0415  # an extra
+
         try:
             (urlsplit(url).hostname or "").encode("idna")
             httpx2.URL(url)

@@ -3,16 +3,23 @@
 Our reader takes much more than that; other programs do not.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import BinaryIO, Final
 
 import orjson
 
 from service_record.entry import Entry, Malformed
+from service_record.fields import shown
 from service_record.layout import BYTE_ORDER_MARK, read_entries
 
 _HEAD_BYTES: Final = 4096
+_FIELDS_OF_UPSTREAM: Final = frozenset(
+    {"timestamp", "precommand", "postcommand", "stage", "phase", "result", "errorline", "errormessage"}
+)
+_TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
+"""A text, or what begins or ends an array or object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +67,42 @@ def _departure(stream: BinaryIO) -> Fault | None:
 
 def _departure_from_array(content: bytes) -> Fault | None:
     try:
-        orjson.loads(content)
+        values = orjson.loads(content)
     except orjson.JSONDecodeError as error:
         number = _lines_of_objects(error.doc[error.pos :])
         reason = _behind(number) if number else f"not one closed JSON array: {error.msg}"
         return Fault(error.lineno, reason)
+    for value in values:
+        if not isinstance(value, dict):
+            return Fault(_line_of_inner_array(content), f"not an object: {shown(value)}")
+        refused = _refused_field(value)
+        if refused is not None:
+            return Fault(_line_of_field(content, refused.partition(":")[0]), refused)
     return None
+
+
+def _refused_field(entry: Mapping[str, object]) -> str | None:
+    """Return why Go refuses an entry: it takes upstream's fields in any case, and only texts in them."""
+    for name, value in entry.items():
+        if name.casefold() in _FIELDS_OF_UPSTREAM and not isinstance(value, str | None):
+            return f"{name}: expected a text, found {shown(value)}"
+    return None
+
+
+def _line_of_field(content: bytes, name: str) -> int:
+    """Return the line of the first field of that name with another value than a text."""
+    found = re.search(rb'(?<!\\)"%s"\s*:\s*(?!["n\s])' % re.escape(name.encode()), content)
+    return 1 + content.count(b"\n", 0, found.start() if found else 0)
+
+
+def _line_of_inner_array(content: bytes) -> int:
+    """Return the line of the first array right within the outer one."""
+    depth = 0
+    for token in _TOKEN.finditer(content):
+        if token[0] == b"[" and depth == 1:
+            return 1 + content.count(b"\n", 0, token.start())
+        depth += (token[0] in b"[{") - (token[0] in b"]}")
+    return 1
 
 
 def _lines_of_objects(text: str) -> int:
@@ -98,4 +135,7 @@ def _departure_from_lines(stream: BinaryIO) -> Fault | None:
             return Fault(number, f"not JSON Lines: {error.msg}")
         if not isinstance(value, dict):
             return Fault(number, "not JSON Lines: an array")
+        reason = _refused_field(value)
+        if reason is not None:
+            return Fault(number, reason)
     return Fault(1, "empty: nothing was ever written, or all of it is lost") if is_empty else None

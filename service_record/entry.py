@@ -16,6 +16,10 @@ from service_record.line import cut_to, encoded, first_bytes_of
 FORMAT_VERSION: Final = 1
 MAX_LINE_BYTES: Final = 4096
 """bash and the kernel keep an append of this size in one piece; beyond it bash needs two writes."""
+MAX_EXCERPT_CHARACTERS: Final = 4096
+"""Of a damaged piece that is shown or held: its file has the whole of it."""
+LEAST_ENTRY_BYTES: Final = len('{"phase":"stage end"}')
+"""No shorter object is an entry."""
 
 _MAX_CHARACTER_BYTES: Final = 4
 _LIMITS: Final = {"stage": 255, "pre_command": 255, "post_command": 255, "command": 200}
@@ -54,8 +58,8 @@ class Result(StrEnum):
 class Entry:
     """One event of a service. A field that is not known is None, empty, False or 0, and not on disk."""
 
-    timestamp: str
-    """RFC 3339, in UTC when written here: `2026-11-21T01:05:10.123Z`."""
+    timestamp: str | None = None
+    """RFC 3339, in UTC when written here: `2026-11-21T01:05:10.123Z`. Our recorders always write it."""
     phase: Phase
     pre_command: str | None = None
     """Name of the pre-command (`ExecStartPre=`) that the entry belongs to."""
@@ -89,10 +93,16 @@ class Entry:
     """Seconds since boot, so that durations survive a clock step."""
     service_result: str | None = None
     """systemd's $SERVICE_RESULT, known to what runs after the service's death."""
+    stop_request: str | None = None
+    """What systemd was asked for when its stop signal ended the service: `stop`, `restart` or `shutdown`."""
     dropped: int = 0
     """How many entries before this one could not be written."""
     recorder: str | None = None
     """Name and version of what wrote the run's entries: `bash/0.1.0`; on the start of a run or a command."""
+    stage_id: str | None = None
+    """On entries of a stage whose recorder knows what it is in: unique within the run."""
+    parent: str | None = None
+    """Beside `stage_id`: that of the stage around it; None for a stage right in its run or command."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """Fields this version does not know, kept as they were."""
 
@@ -113,9 +123,8 @@ class Entry:
             elif found is not None and found != "":
                 attribute, read = known_field
                 known[attribute] = read(name, found)
-        for required in ("timestamp", "phase"):
-            if required not in known:
-                raise fields.EntryError(f"{required}: missing")
+        if "phase" not in known:
+            raise fields.EntryError("phase: missing")
         entry = cls(**known, extra=extra)  # type: ignore[arg-type]  # each value was checked by its reader
         if entry.result is not None and entry.phase.is_start:
             raise fields.EntryError(f'result: has no place on "{entry.phase}"')
@@ -155,9 +164,9 @@ class Entry:
         return encoded(cut_to(limit, replace(entry, truncated=True).to_json(), frozenset(_FIELDS)))
 
     @property
-    def time(self) -> datetime:
+    def time(self) -> datetime | None:
         """The timestamp as an aware datetime."""
-        return datetime.fromisoformat(self.timestamp)
+        return None if self.timestamp is None else datetime.fromisoformat(self.timestamp)
 
     def _with_short_texts(self) -> "Entry":
         long: dict[str, Any] = {
@@ -177,6 +186,16 @@ class Malformed:
     text: str
     """All that stood there; bytes that are not UTF-8 as backslash escapes."""
     reason: str
+
+    def abridge(self) -> "Malformed":
+        """Return the piece with the beginning and the end of a long text, and how much is missing."""
+        missing = len(self.text) - MAX_EXCERPT_CHARACTERS
+        if missing <= 0:
+            return self
+        tail = MAX_EXCERPT_CHARACTERS // 4
+        head = MAX_EXCERPT_CHARACTERS - tail
+        text = f"{self.text[:head]}\u2026[{missing} characters left out]\u2026{self.text[-tail:]}"
+        return replace(self, text=text)
 
 
 _FIELDS: Final[Mapping[str, tuple[str, Callable[[str, object], object]]]] = {
@@ -199,8 +218,11 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[str, object], object]]]] = {
     "pid": ("pid", fields.whole_number),
     "uptime": ("uptime", fields.seconds),
     "serviceResult": ("service_result", fields.text),
+    "stopRequest": ("stop_request", fields.text),
     "dropped": ("dropped", fields.whole_number),
     "recorder": ("recorder", fields.text),
+    "stageId": ("stage_id", fields.text),
+    "parent": ("parent", fields.text),
 }
 """Name on disk, in the order of writing -> attribute, and what checks and converts its value."""
 

@@ -4,13 +4,14 @@ Lines, arrays and any mixture of the two are read in one pass, in bounded memory
 are in docs/record-format.md, "Reading". Plain lines are read many at once, all others carefully, one by one.
 """
 
+import re
 from collections.abc import Iterator
 from io import BytesIO
 from typing import BinaryIO, Final
 
 import orjson
 
-from service_record.entry import Entry, Malformed
+from service_record.entry import LEAST_ENTRY_BYTES, Entry, Malformed
 from service_record.fields import EntryError
 from service_record.passage import Held, Passage, Reread, Rereadable
 from service_record.plain import Stretch, block_of, pieces_of
@@ -23,6 +24,17 @@ BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 _BLOCK_BYTES: Final = 1 << 16
 """Of lines that are read together: more is slower, as it leaves the caches of processors."""
+
+_MAX_DAMAGED_LINES: Final = 1000
+"""Damaged lines of a record that are a piece each; of more, those that follow one another are one piece."""
+
+_CONTENT: Final = re.compile(rb"[^\[\], \t\r\n]")
+"""The first byte that is more than the structure of an array."""
+OBJECT_LINE: Final = re.compile(
+    rb"^[\[\], \t\r]*+ \{ [^\n]{%d,} \} [\[\], \t\r]*+ $" % (LEAST_ENTRY_BYTES - len("{}")),
+    re.MULTILINE | re.VERBOSE,
+)
+"""A line that may be an entry, with the structure of an array around it."""
 
 
 def read_entries(stream: BinaryIO) -> Iterator[Entry | Malformed]:
@@ -53,17 +65,25 @@ def read_stretches(
 
 def _carefully(lines: "_Lines") -> Iterator[Entry | Malformed]:
     """The pieces of the lines that were looked at ahead, and of those behind that belong with the last."""
-    import jsonlines  # noqa: PLC0415  # few records have such lines
-
     while True:
-        try:
-            for value in jsonlines.Reader(lines, loads=orjson.loads):
-                yield _entry_or_malformed(value, lines)
-        except jsonlines.InvalidLineError:
-            pass  # `lines` still has that line, as it stands in the file
+        yield from _objects(lines)
         if not lines.current:
             return
         yield from _salvaged(lines)
+
+
+def _objects(lines: "_Lines") -> Iterator[Entry | Malformed]:
+    """The pieces of the lines that are JSON. `lines` stays at the first that is to be taken apart."""
+    for core in lines:
+        try:
+            yield Entry.from_json(orjson.loads(core))
+        except orjson.JSONDecodeError:
+            return
+        except EntryError as error:
+            lines.damaged += 1
+            if lines.damaged > _MAX_DAMAGED_LINES:
+                return
+            yield Malformed(lines.number, core.decode(), str(error))
 
 
 class _Lines:
@@ -86,6 +106,8 @@ class _Lines:
         self._following = 1
         self.number = 0
         self.current = b""
+        self.damaged = 0
+        """How many lines were objects, but not entries."""
 
     def look_ahead(self, size: int) -> bytes:
         """The lines that come next, at least so many bytes where there are; none at the end of the stream.
@@ -120,13 +142,15 @@ class _Lines:
             self._uncounted -= size
 
     def __iter__(self) -> Iterator[bytes]:
-        while self._ahead.tell() < self._ahead_bytes:
+        self._pass_over(_CONTENT)
+        while self._is_ahead():
             self.advance()
             core = self.core()
             if core:
                 yield core
             elif self.current.strip(STRUCTURE):
                 return
+            self._pass_over(_CONTENT)
         self.current = b""
 
     def advance(self) -> bool:
@@ -144,31 +168,55 @@ class _Lines:
             self.current = self.current.removeprefix(BYTE_ORDER_MARK)
         return bool(self.current)
 
+    def advance_to_object(self) -> bytes:
+        """Give the lines that cannot be an entry, or the next line where that may be one, and go behind.
+
+        Gives nothing at the end of the stream.
+        """
+        if not self._is_ahead():
+            self.look_ahead(_BLOCK_BYTES)
+        self.current = b""
+        passed = self._pass_over(OBJECT_LINE)
+        if not passed:
+            self.advance()
+        return passed or self.current
+
+    def _is_ahead(self) -> bool:
+        return self._ahead.tell() < self._ahead_bytes
+
+    def _pass_over(self, wanted: re.Pattern[bytes]) -> bytes:
+        """Go behind the whole lines ahead before the first in which that is, and give them."""
+        begin = self._ahead.tell()
+        text = self._ahead.getvalue()
+        found = wanted.search(text, begin)
+        end = text.rfind(b"\n", begin, found.start() if found else None) + 1
+        if end <= begin:
+            return b""
+        if self._source is not None:
+            self._count(self._source)
+        passed = text[begin:end]
+        self._following += passed.count(b"\n")
+        self._ahead.seek(end)
+        return passed
+
     def core(self) -> bytes:
         """The line without an array's structure around it when that looks like an object; else nothing."""
         core = self.current.strip(STRUCTURE)
         return core if core.startswith(b"{") and core.endswith(b"}") else b""
 
 
-def _entry_or_malformed(value: object, lines: _Lines) -> Entry | Malformed:
-    try:
-        return Entry.from_json(value)
-    except EntryError as error:
-        return Malformed(lines.number, lines.core().decode(), str(error))
-
-
 def _salvaged(lines: _Lines) -> Iterator[Entry | Malformed]:
     """What the current line and those after it hold, up to and with the next line that is just an entry."""
     region = Region(lines.number)
     region.add(lines.current)
-    while lines.advance():
+    while text := lines.advance_to_object():
         core = lines.core()
         entry = entry_of(core) if core else None
         if entry is not None:
             yield from region.drain(final=True)
             yield entry
             return
-        if region.size + len(lines.current) > MAX_REGION_BYTES:
+        if region.size + len(text) > MAX_REGION_BYTES:
             yield from region.drain(final=False)
-        region.add(lines.current)
+        region.add(text)
     yield from region.drain(final=True)

@@ -71,7 +71,7 @@ def _timed(service: str, pieces: Iterable[Piece]) -> Iterator[tuple[datetime, st
     """The pieces with the latest time so far: a piece without one belongs behind the one before."""
     latest = _BEGINNING
     for piece in pieces:
-        if isinstance(piece, Entry):
+        if isinstance(piece, Entry) and piece.time is not None:
             latest = max(latest, piece.time)
         yield latest, service, piece
 

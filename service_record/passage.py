@@ -30,6 +30,19 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class InMemory:
+    """A `Rereadable` that is held as a whole, so that its lines need not be held once more."""
+
+    data: bytes
+
+    def read(self, offset: int, size: int) -> bytes:
+        return self.data[offset : offset + size]
+
+    def changed(self) -> OSError:
+        return OSError("lines in memory have changed")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Reread:
     """Lines that are read again when they are wanted."""
 

@@ -69,8 +69,11 @@ class PlainEntry(
     pid: _Whole | None = None
     uptime: _Seconds | None = None
     service_result: _Text | None = None
+    stop_request: _Text | None = None
     dropped: _Whole = 0
     recorder: _Text | None = None
+    stage_id: _Text | None = None
+    parent: _Text | None = None
 
     @property
     def time(self) -> datetime:

@@ -1,16 +1,32 @@
 """The records of this host: a directory with one file for each service."""
 
 import os
+import re
 from collections.abc import Iterator
+from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from service_record.entry import Entry, Malformed
-from service_record.writer import SUFFIX, AnyPath, Writer, default_directory, open_regular, record_path
+from service_record.systemd import unit_of_process
+from service_record.writer import (
+    DEFAULT_DIRECTORY,
+    SUFFIX,
+    AnyPath,
+    Writer,
+    default_directory,
+    open_regular,
+    record_name,
+    record_path,
+)
 
 if TYPE_CHECKING:  # reading needs what recording does without
     from service_record.plain import Stretch
 
+_DEFAULT_INBOX: Final = "/dev/shm/service-record"  # noqa: S108  # of the drop-in; root's, and sticky
+_MAX_INBOX_BYTES: Final = 16 << 20
+_PID: Final = re.compile(rb'"pid":(\d{1,9})')
 _READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 
 
@@ -20,15 +36,15 @@ class Records:
     def __init__(self, directory: AnyPath | None = None) -> None:
         self.directory = Path(directory or default_directory())
 
-    def services(self) -> list[str]:
+    def services(self, *, with_inbox: bool = False) -> list[str]:
         """The names of the services recorded here, sorted; none where there is no directory.
 
-        They are those of all files, also of one that our writers would have named otherwise. Raises OSError
-        when the directory cannot be read.
+        They are those of all files, also of one that our writers would have named otherwise. With the inbox
+        they are those, too, that run and have no file yet. Raises OSError when the directory cannot be read.
         """
-        if not self.directory.exists():
-            return []
-        return sorted(path.stem for path in self.directory.iterdir() if _is_record(path))
+        files = self.directory.iterdir() if self.directory.exists() else ()
+        services = {path.stem for path in files if _is_record(path)}
+        return sorted(services.union(name for name, _ in self._inbox()) if with_inbox else services)
 
     def path(self, service: str) -> Path:
         """The file that a service is recorded in."""
@@ -49,12 +65,39 @@ class Records:
         from service_record.rereading import rereadable  # noqa: PLC0415  # as above
 
         path = self._file(service)
-        with os.fdopen(open_record(path), "rb") as stream:
-            yield from read_stretches(stream, source=rereadable(stream, path))
+        live = [] if path.exists() else self._live(service)
+        if not live:
+            with os.fdopen(open_record(path), "rb") as stream:
+                yield from read_stretches(stream, source=rereadable(stream, path))
+            live = self._live(service)  # only now: what has just gone to the record is not to be read twice
+        for data in live:
+            yield from read_stretches(BytesIO(data))
 
     def writer(self, service: str) -> Writer:
         """What appends to the record of a service."""
         return Writer(self.path(service))
+
+    def _live(self, service: str) -> list[bytes]:
+        return [data for name, data in self._inbox() if name == service]
+
+    def _inbox(self) -> Iterator[tuple[str, bytes]]:
+        """Yield service and entries of each service that runs as a user and may not write its record.
+
+        The exit helper moves them to the record when the service ends. Anybody may leave files in the inbox:
+        one counts only while a process of that user, in that service's control group, is among its writers.
+        """
+        if self.directory != Path(DEFAULT_DIRECTORY):
+            return
+        inbox = Path(os.environ.get("SERVICE_RECORDS_INBOX") or _DEFAULT_INBOX)
+        with suppress(OSError):  # only root may list it
+            for path in inbox.iterdir():
+                service = path.name.removesuffix(SUFFIX).rpartition(".")[0]
+                with suppress(OSError), os.fdopen(open_regular(path, _READ | os.O_NOFOLLOW), "rb") as stream:
+                    data = stream.read(_MAX_INBOX_BYTES)
+                    owner = os.fstat(stream.fileno()).st_uid
+                    units = (unit_of_process(int(pid), owner) for pid in set(_PID.findall(data)))
+                    if any(unit is not None and record_name(unit) == service for unit in units):
+                        yield service, data
 
     def _file(self, service: str) -> Path:
         """The file listed under just that name, else the one that a writer makes: neither is outside."""

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, NoReturn
 
 import orjson
 
-from service_record.entry import Entry, Malformed
+from service_record.entry import LEAST_ENTRY_BYTES, Entry, Malformed
 from service_record.fields import EntryError
 from service_record.line import mended
 
@@ -111,7 +111,7 @@ def _scan(data: bytes) -> tuple[list[_Found], deque[int]]:
 
 
 def _keep(found: list[_Found], data: bytes, start: int, end: int) -> None:
-    entry = entry_of(data[start:end])
+    entry = entry_of(data[start:end]) if end - start >= LEAST_ENTRY_BYTES else None
     if entry is None:
         return
     while found and found[-1].start > start:
@@ -133,8 +133,7 @@ def _value_of(text: bytes) -> object:
         return orjson.loads(text)
     except ValueError:
         pass
-    strict = b"\n" in text or b"\0" in text
-    decoder = json.JSONDecoder(strict=strict, parse_constant=_refuse, object_pairs_hook=_mended)
+    decoder = _STRICT if b"\n" in text or b"\0" in text else _LENIENT
     try:
         return decoder.decode(text.decode(errors="surrogateescape"))
     except RecursionError:
@@ -147,6 +146,10 @@ def _refuse(constant: str) -> NoReturn:
 
 def _mended(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return {mended(name): _mended_value(value) for name, value in pairs}
+
+
+_STRICT: Final = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_mended)
+_LENIENT: Final = json.JSONDecoder(strict=False, parse_constant=_refuse, object_pairs_hook=_mended)
 
 
 def _mended_value(value: object) -> object:

@@ -4,6 +4,7 @@
 get the offset of that line too, so that the next look can begin behind it.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from io import BytesIO
@@ -13,7 +14,7 @@ import orjson
 
 from service_record.entry import Entry, Malformed
 from service_record.fields import EntryError
-from service_record.layout import BYTE_ORDER_MARK, MAX_REGION_BYTES, read_entries
+from service_record.layout import BYTE_ORDER_MARK, MAX_REGION_BYTES, OBJECT_LINE, read_entries
 from service_record.salvage import STRUCTURE, entry_of
 
 Piece: TypeAlias = Entry | Malformed
@@ -23,6 +24,10 @@ UNSETTLED_SECONDS: Final = 0.03
 UNFINISHED_SECONDS: Final = 1.0
 """For what is damaged, or not yet finished: a write takes microseconds."""
 
+_FOREIGN_LINE: Final = re.compile(
+    rb"^[\[\], \t\r]*+ (?! \{ [^\n]* \} [\[\], \t\r]*+ $ ) ([^\n]+)", re.MULTILINE | re.VERBOSE
+)
+"""A line that is neither blank nor an object."""
 _BETWEEN_ELEMENTS: Final = (b"[\n", b",\n")
 """What our writers put before an element. Behind anything else an entry may be one that is just being taken
 into the array: half of that write may have removed the bracket before it, and not yet the entry itself.
@@ -69,13 +74,13 @@ def sightings(data: bytes, offset: int, line: int, *, is_array: bool, is_end: bo
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One line of the file."""
+    """One line of the file, or several that cannot be an entry."""
 
     content: bytes
     core: bytes
-    """Without an array's structure around it."""
-    start: int
-    """The offset of the core."""
+    """The line without an array's structure around it; of several the first that is no object, if any."""
+    start: int = 0
+    """The offset of the core of one line."""
 
     def looks_whole(self) -> bool:
         is_object = self.core.startswith(b"{") and self.core.endswith(b"}")
@@ -95,12 +100,31 @@ class _Region:
 
 
 def _rows(data: bytes, offset: int) -> Iterator[_Row]:
-    for content in BytesIO(data):
-        text = content.removeprefix(BYTE_ORDER_MARK) if offset == 0 else content
-        core = text.strip(STRUCTURE)
-        start = offset + len(content) - len(text.lstrip(STRUCTURE))
-        yield _Row(content, core, start)
-        offset += len(content)
+    position = 0
+    if offset == 0 and data.startswith(BYTE_ORDER_MARK):
+        row = _row(data, 0, offset)
+        yield row
+        position = len(row.content)
+    while position < len(data):
+        found = OBJECT_LINE.search(data, position)
+        begin = found.start() if found else len(data)
+        if begin > position:
+            foreign = _FOREIGN_LINE.search(data, position, begin)
+            yield _Row(data[position:begin], foreign[1] if foreign else b"")
+        if begin < len(data):
+            row = _row(data, begin, offset)
+            yield row
+            begin += len(row.content)
+        position = begin
+
+
+def _row(data: bytes, begin: int, offset: int) -> _Row:
+    """The line of the data that begins there, the data being from that offset of the file on."""
+    end = data.find(b"\n", begin) + 1 or len(data)
+    content = data[begin:end]
+    text = content.removeprefix(BYTE_ORDER_MARK) if offset + begin == 0 else content
+    start = offset + begin + len(content) - len(text.lstrip(STRUCTURE))
+    return _Row(content, text.strip(STRUCTURE), start)
 
 
 def _entry(row: _Row, region: _Region) -> Entry | None:

@@ -3,29 +3,34 @@
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from io import BufferedReader, BytesIO
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from service_record import systemd
 from service_record.bundle.names import RECORD_DIRECTORIES, UNFINISHED_SUFFIX
 from service_record.entry import Entry, Malformed
+from service_record.foreign import PIECES, ForeignError, refuse_foreign
 from service_record.history.liveness import Liveness
 from service_record.layout import read_stretches
 from service_record.plain import Stretch, pieces_of
 from service_record.records import Records
 from service_record.rereading import rereadable
-from service_record.writer import DAMAGED_SUFFIX
+from service_record.writer import DAMAGED_SUFFIX, DEFAULT_DIRECTORY
 
 if TYPE_CHECKING:  # a directory is read without what opens archives
     from service_record.bundle import Bundle, LeftOut
 
 _STANDARD_INPUT: Final = "-"
+_STREAM_NAME: Final = "standard input"
 
 _COLLECTOR: Final = ("collector://", "collector+http://", "collector+https://")
 _ZIP: Final = b"PK\x03\x04"
+_MAX_UNIT_TEXTS: Final = 100
+_MAX_UNIT_TEXT: Final = 64 << 10  # characters
 _REUSE_SLACK: Final = 1.0  # seconds; a program starts before it records
 
 
@@ -53,6 +58,12 @@ class Source:
     """True for a bundle: what runs without an end in it was running when it was made."""
     left_out: "tuple[LeftOut, ...]" = ()
     """What of an archive was not read, its place being in the path."""
+    boot_id: str | None = None
+    """Of a bundle: the boot that ran when it was made, where its manifest names that."""
+    running: tuple[systemd.RunningService, ...] = ()
+    """Services of this host that run now; those that know nothing of us have no record of that yet."""
+    unit_texts: Mapping[str, str] = field(default_factory=dict)
+    """Of a bundle: path and text of the files that say which units failed, and how."""
 
 
 def open_source(places: Sequence[str] = ()) -> Source:
@@ -69,9 +80,9 @@ def open_source(places: Sequence[str] = ()) -> Source:
 
 
 def liveness_for(source: Source) -> Liveness:
-    """What this host can tell of the runs in a source that have no end: of a bundle's, nothing."""
+    """What is known of the runs in a source that have no end: of a bundle's, the boot that it was made in."""
     if source.is_snapshot:
-        return Liveness()
+        return Liveness(source.boot_id, is_at_home=source.boot_id is not None)
     return Liveness(systemd.boot_id(), source.is_home, is_alive)
 
 
@@ -93,7 +104,7 @@ def is_alive(pid: int, uptime: float | None) -> bool | None:
 
 def _place(place: str) -> Source:
     if place == _STANDARD_INPUT:
-        return _stream("standard input", "stdin", os.fdopen(sys.stdin.fileno(), "rb", closefd=False))
+        return _stream(_STREAM_NAME, "stdin", os.fdopen(sys.stdin.fileno(), "rb", closefd=False))
     if place.startswith(_COLLECTOR):
         return _of_collector(place)
     path = Path(place)
@@ -120,7 +131,21 @@ def _bundle_or_directory(path: Path) -> Source:
     """The records in a directory, or in the bundle that was unpacked to it."""
     directory = records_directory(path)
     source = _directory(directory, is_home=_is_home(directory))
-    return replace(source, is_snapshot=is_unpacked_bundle(path))
+    if not is_unpacked_bundle(path):
+        return source
+    return replace(source, is_snapshot=True, unit_texts=_unit_texts(directory))
+
+
+def _unit_texts(directory: Path) -> dict[str, str]:
+    """The texts about failed units in the bundle whose records are in this directory; what can be read."""
+    top = directory.parents[1]
+    texts = {}
+    for path in (top / "failed-units.txt", *sorted(top.glob("unit-status/*.txt"))[:_MAX_UNIT_TEXTS]):
+        with suppress(OSError):
+            if path.is_file():
+                with path.open(encoding="utf-8", errors="replace") as stream:
+                    texts[str(path)] = stream.read(_MAX_UNIT_TEXT)
+    return texts
 
 
 def is_unpacked_bundle(path: Path) -> bool:
@@ -152,8 +177,9 @@ def records_directory(path: Path) -> Path:
 
 def _directory(path: Path, *, is_home: bool) -> Source:
     records = Records(path)
-    services = records.services()
-    if not services:
+    services = records.services(with_inbox=True)
+    running = systemd.running_services() if is_home and path == Path(DEFAULT_DIRECTORY) else ()
+    if not services and not running:
         found = "no *.json file there" if path.is_dir() else "no such directory"
         raise SourceError(
             f"no records in {path}: {found}; services make them when they first record, "
@@ -164,13 +190,14 @@ def _directory(path: Path, *, is_home: bool) -> Source:
         str(path),
         tuple((service, records.stretches(service)) for service in services),
         is_home,
-        {service: file.stat().st_mtime for service, file in files.items()},
+        {service: file.stat().st_mtime for service, file in files.items() if file.exists()},
         frozenset(service for service, file in files.items() if beside(file, UNFINISHED_SUFFIX)),
         {
             service: copy.read_bytes
             for service, file in files.items()
             if (copy := beside(file, DAMAGED_SUFFIX))
         },
+        running=running,
     )
 
 
@@ -217,18 +244,29 @@ def _of_bundle(name: str, service: str, bundle: "Bundle") -> Source:
         damaged={known: BytesIO(copy.data).getvalue for known, copy in bundle.damaged.items()},
         is_snapshot=True,
         left_out=left_out,
+        boot_id=bundle.boot_id,
+        unit_texts=bundle.unit_texts,
     )
 
 
 def _of_stretches(name: str, service: str, stretches: Iterator[Stretch]) -> Source:
     """The record of a service, or those of all services that its entries name."""
-    first = next(stretches, None)
-    if first is None:
+    beginning = list(islice(stretches, PIECES))
+    if name != _STREAM_NAME:
+        _refuse_foreign(name, beginning)
+    if not beginning:
         return Source(name, ((service, iter(())),))
-    whole = chain([first], stretches)
+    first, whole = beginning[0], chain(beginning, stretches)
     if _service_in(first) is None:
         return Source(name, ((service, whole),))
     return Source(name, tuple((known, iter(own)) for known, own in _by_service(whole, service).items()))
+
+
+def _refuse_foreign(name: str, beginning: Sequence[Stretch]) -> None:
+    try:
+        refuse_foreign(name, beginning)
+    except ForeignError as error:
+        raise SourceError(str(error)) from None
 
 
 def _closing(name: str, stream: BufferedReader) -> Iterator[Stretch]:
@@ -260,10 +298,12 @@ def _joined(sources: Sequence[Source]) -> Source:
     return Source(
         name,
         tuple(records.items()),
-        any(source.is_home for source in sources),
+        all(source.is_home for source in sources),
         dict(chain.from_iterable(source.written.items() for source in sources)),
         frozenset[str]().union(*(source.unfinished for source in sources)),
         dict(chain.from_iterable(source.damaged.items() for source in sources)),
         all(source.is_snapshot for source in sources),
         tuple(chain.from_iterable(source.left_out for source in sources)),
+        running=tuple(chain.from_iterable(source.running for source in sources)),
+        unit_texts=dict(chain.from_iterable(source.unit_texts.items() for source in sources)),
     )

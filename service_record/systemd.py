@@ -5,17 +5,56 @@ Each function answers None where nobody knows; none raises.
 
 import os
 import re
+import stat
 import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 _ID: Final = re.compile("[0-9a-f]{32}")
 _SERVICE: Final = ".service"
 _SCOPE: Final = ".scope"
+_UNIT_NAME: Final = re.compile(r"[\w:.\\@-]+", re.ASCII)
+
+_DROP_IN: Final = "10-service-record.conf"
+_UNIT_DIRECTORIES: Final = ("/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system")
+_SHOWN: Final = (
+    "Id",
+    "InvocationID",
+    "ActiveState",
+    "MainPID",
+    "ControlPID",
+    "ExecMainStartTimestampMonotonic",
+    "InactiveExitTimestampMonotonic",
+    "DropInPaths",
+)
 
 
-def unit_of_process() -> str | None:
-    """The systemd service this process runs in, with its suffix: `bootkube.service`."""
-    return unit_of_cgroup(_read("/proc/self/cgroup") or "")
+@dataclass(frozen=True, slots=True)
+class RunningService:
+    """A service that runs now, and whose end systemd will record."""
+
+    unit: str
+    invocation_id: str
+    pid: int | None
+    """Of its main process; None while only a command before it runs."""
+    started: datetime
+    uptime: float
+    """Seconds from the boot of the host to `started`."""
+
+
+def unit_of_process(pid: int | None = None, user: int | None = None) -> str | None:
+    """Return the systemd service a process runs in, with its suffix: `bootkube.service`.
+
+    It is this process by default; another only counts while it belongs to that user.
+    """
+    directory = f"/proc/{'self' if pid is None else pid}"
+    with suppress(OSError):
+        if user is None or os.stat(directory).st_uid == user:  # noqa: PTH116  # pathlib costs a service too much
+            return unit_of_cgroup(_read(f"{directory}/cgroup") or "")
+    return None
 
 
 def unit_of_cgroup(lines: str) -> str | None:
@@ -59,6 +98,49 @@ def failed_units(timeout: float = 5.0) -> tuple[str, ...]:
     ask = ["systemctl", "list-units", "--state=failed", "--plain", "--no-legend", "--no-pager", "--full"]
     lines = (_output_of(ask, timeout) or "").splitlines()
     return tuple(line.split()[0] for line in lines if line.strip())
+
+
+def running_services(timeout: float = 2.0) -> tuple[RunningService, ...]:
+    """Return the services that run and have our drop-in; none without an answer within `timeout` seconds."""
+    from pathlib import Path  # noqa: PLC0415  # only readers ask
+
+    if not any(next(Path(place).glob(f"*service.d/{_DROP_IN}"), None) for place in _UNIT_DIRECTORIES):
+        return ()
+    ask = ["systemctl", "show", f"*{_SERVICE}", f"--property={','.join(_SHOWN)}", "--no-pager"]
+    return tuple(_running_in(_output_of(ask, timeout) or ""))
+
+
+def _running_in(shown: str) -> Iterator[RunningService]:
+    """Return the services that run, of what `systemctl show` says of all."""
+    now, monotonic = datetime.now(UTC), time.clock_gettime(time.CLOCK_MONOTONIC)
+    for paragraph in shown.split("\n\n"):
+        unit = dict(line.partition("=")[::2] for line in paragraph.splitlines())
+        pid, command = unit.get("MainPID", "0"), unit.get("ControlPID", "0")
+        is_running = pid != "0" or (command != "0" and unit.get("ActiveState") == "activating")
+        if not is_running or f"/{_DROP_IN}" not in unit.get("DropInPaths", ""):
+            continue
+        began = "InactiveExitTimestampMonotonic" if pid == "0" else "ExecMainStartTimestampMonotonic"
+        uptime = int(unit[began]) / 1_000_000
+        started = now - timedelta(seconds=monotonic - uptime)
+        yield RunningService(unit["Id"], unit["InvocationID"], int(pid) or None, started, round(uptime, 2))
+
+
+def is_running() -> bool:
+    """Whether systemd is the init system here; see sd_booted(3)."""
+    try:
+        return stat.S_ISDIR(os.lstat("/run/systemd/system").st_mode)
+    except OSError:
+        return False
+
+
+def unit_properties(services: Iterable[str], properties: Iterable[str], timeout: float = 2.0) -> str | None:
+    """What `systemctl show` prints of all failed units and of these services.
+
+    None when it does not answer within `timeout` seconds. A name that is no unit's is left out.
+    """
+    names = [f"{service}{_SERVICE}" for service in services if _UNIT_NAME.fullmatch(service)]
+    ask = ["systemctl", "show", "--no-pager", "--state=failed", f"--property={','.join(properties)}"]
+    return _output_of([*ask, "--", *names, "*"], timeout)
 
 
 def journal_tail(invocation: str | None, lines: int = 3, timeout: float = 2.0) -> str | None:

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 from service_record.entry import MAX_LINE_BYTES, Entry, Phase, Result
 
-_DEFAULT_DIRECTORY: Final = "/var/log/openshift"
+DEFAULT_DIRECTORY: Final = "/var/log/openshift"
 _FILE_MODE: Final = 0o640
 _DIRECTORY_MODE: Final = 0o750
 _EVERYBODYS_FILE_MODE: Final = 0o644
@@ -37,12 +37,27 @@ _PATIENCE_SECONDS: Final = (2.0, 0.1)
 
 def default_directory() -> str:
     """Where records are: $SERVICE_RECORDS_DIR, else /var/log/openshift."""
-    return os.environ.get("SERVICE_RECORDS_DIR") or _DEFAULT_DIRECTORY
+    return os.environ.get("SERVICE_RECORDS_DIR") or DEFAULT_DIRECTORY
 
 
 def record_path(service: str, directory: AnyPath | None = None) -> str:
     """The file that a service is recorded in, by default in this host's directory."""
     return os.path.join(directory or default_directory(), record_name(service) + SUFFIX)
+
+
+def writing_path(service: str, directory: AnyPath | None = None) -> str:
+    """Return the file that this process records a service in.
+
+    It is the record. For a process that is not root and may not write that, it is a file in the inbox that
+    the drop-in names, $SERVICE_RECORDS_INBOX, from where the exit helper takes it to the record.
+    """
+    path = record_path(service, directory)
+    inbox = os.environ.get("SERVICE_RECORDS_INBOX", "")
+    if directory or os.geteuid() == 0 or not os.access(inbox, os.W_OK):
+        return path
+    if any(os.access(place, os.W_OK) for place in (path, os.path.dirname(path))):
+        return path
+    return os.path.join(inbox, f"{record_name(service)}.{os.environ.get('INVOCATION_ID', '')}{SUFFIX}")
 
 
 def record_name(name: str) -> str:

@@ -1,4 +1,10 @@
 # shellcheck shell=bash
+# shellcheck disable=SC2139 # the alias is to remember the options of now
+{ ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 404)) && ! \declare -F builtin && \builtin declare -F &&
+  ((${FUNCNEST:-0} <= 0 || FUNCNEST > 40)) && __sr_are_writable() { \builtin local "$@"; } &&
+  { \builtin test -z "${!__sr@}" || __sr_are_writable "${!__sr@}"; } &&
+  { ! \builtin shopt -q expand_aliases || \builtin alias __sr_expanding=; } && \builtin alias "__sr_reading=$-" &&
+  \builtin set +avx && \builtin shopt -u expand_aliases; } >/dev/null 2>&1 || ((1))
 #
 # Records what a service does: sourced by its script, it appends the service's start, stages and end to
 # $SERVICE_RECORDS_DIR/<service>.json, one JSON object a line. Bash 4.4 and later, POSIX mode too.
@@ -16,24 +22,22 @@
 # program runs unless something failed, and nothing may fail: an error in an EXIT trap would replace the service's
 # exit status. The format is docs/record-format.md; what bash can know is docs/shell.md.
 
-# Where this cannot be done without harm, nothing is recorded: in a bash before 4.4, in one without `builtin`, where functions
-# may not call others, and where variables of our names are readonly: under errexit, to assign one kills the service.
-if { ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 404)) && ! \declare -F builtin && \builtin declare -F &&
-  ((${FUNCNEST:-0} <= 0 || FUNCNEST > 40)) && { [[ ! "${!__sr@}" ]] || (\builtin unset -v "${!__sr@}"); }; } >/dev/null 2>&1; then
-  \builtin true
-else
-  record_service_stage_start() { return 0; }
-  record_service_stage_success() { return 0; }
-  record_service_stage_failure() { return 0; }
-  return 0
-fi
-
-# Aliases and `set -v` act while a file is read, `set -x` on every line: off until the end of this file.
+# The lines above are the first because aliases and `set -v` act while a file is read, and `set -x` on every line: all are off
+# from here to the end, as is `set -a`, which would export what is defined here to every program. An alias remembers them.
+#
+# Where recording would do harm, those lines fail, and nothing is recorded: in a bash before 4.4, in one without `builtin`, where
+# functions may not call others, and where variables of our names are readonly: under errexit, to assign one kills the service.
+[[ ${BASH_ALIASES[__sr_reading]+set} ]] || {
+  record_service_stage_start() { \return 0; }
+  record_service_stage_success() { \return 0; }
+  record_service_stage_failure() { \return 0; }
+  \return 0
+}
 {
-  __sr_reading=$-
-  \builtin set +vx
-  \builtin shopt -q expand_aliases && __sr_reading+=A
-  \builtin shopt -u expand_aliases
+  __sr_reading=${BASH_ALIASES[__sr_reading]}
+  \builtin unalias __sr_reading
+  ! \builtin unalias __sr_expanding || __sr_reading+=A
+  \builtin unset -f __sr_are_writable
 } 2>/dev/null || \builtin true
 
 # Functions answer in __sr_answer: a subshell would cost more than all else here together.
@@ -170,6 +174,10 @@ __sr_append() { # PHASE [RESULT [ERROR_LINE MESSAGE FACTS]]; FACTS and __sr[last
   builtin mapfile -t -n 1 __sr_text </proc/uptime
   __sr_answer=${__sr[uptime]:-${__sr_text[0]%% *}}
   __sr_line+="$__sr_facts${__sr[identity]}${__sr_answer:+",\"uptime\":$__sr_answer"}${__sr[last]}}"
+  __sr_write
+}
+
+__sr_write() { # __sr_line
   if [[ -f ${__sr[path]} && ! -L ${__sr[path]} ]] || __sr_create "${__sr[path]}" &&
     if [[ ${__sr[torn]} ]]; then __sr_append_first; else builtin printf '%s\n' "$__sr_line" >>"${__sr[path]}"; fi; then
     __sr[dropped]=0 __sr[last]=''
@@ -183,24 +191,101 @@ __sr_append() { # PHASE [RESULT [ERROR_LINE MESSAGE FACTS]]; FACTS and __sr[last
 
 # Where only the newline or the blanks behind an entry could not be written, it is there: not lost, nor to be written again.
 __sr_stands() {
-  [[ -f ${__sr[path]} && ! -L ${__sr[path]} ]] &&
-    [[ $(\builtin command -p tail -c 8192 -- "${__sr[path]}")$'\n' == *"$__sr_line"[$' \n']* ]]
+  [[ -f ${__sr[path]} && ! -L ${__sr[path]} ]] && __sr_apart tail __sr_run 2 tail -c 8192 -- "${__sr[path]}" &&
+    [[ $__sr_answer$'\n' == *"$__sr_line"[$' \n']* ]]
 }
 
 # Where it is asked for: what was recorded, and the name of the file, are on the disk before the service goes on. A disk that
 # does not answer has five seconds; there is no more to be done about one that cannot.
 __sr_sync() {
-  [[ ${__sr[sync]} == ends ]] || builtin return 0
-  __sr_answer=$(
-    {
-      builtin printf '%s\n' "$BASHPID"
-      builtin command -p sync -- "${__sr[path]}" "${__sr[path]%/*}"
-    } </dev/null | {
-      builtin read -r __sr_answer
-      builtin read -r -t 5
-      builtin kill -KILL "$__sr_answer"
-    }
-  )
+  [[ ${__sr[sync]} != ends ]] || __sr_apart sync __sr_run 5 sync -- "${__sr[path]}" "${__sr[path]%/*}"
+}
+
+# All that needs a process is done in one subshell, whose own children are none of the service's: not `$!`, `jobs` and CHLD.
+__sr_apart() { # JOB FUNCTION [ARGUMENT...]; __sr_answer is what it prints. What had to be killed once is not tried again
+  builtin local __sr_ended=0
+  __sr_answer=
+  [[ ${__sr[hung]} != *" $1 "* ]] && __sr_has_room || builtin return 1
+  __sr_answer=$("${@:2}" </dev/null) || __sr_ended=$?
+  ((__sr_ended != 137)) || __sr[hung]+=" $1 "
+  builtin return "$__sr_ended"
+}
+
+# Runs a program, in the subshell of __sr_apart, and prints the end of what it prints. After so many seconds it is killed, and the
+# subshell ends with 137. The program itself is, for to kill a shell ends nothing that it runs; and it holds the pipe on
+# descriptor 7 until it is gone, whatever it closes. One that not even SIGKILL ends, in a hung NFS, is not waited for.
+__sr_run() { # SECONDS PROGRAM [ARGUMENT...]
+  builtin shopt -s lastpipe
+  {
+    builtin printf '%s\n' "$BASHPID"
+    [[ $2 == journalctl ]] || builtin local PATH=/usr/bin:/bin
+    builtin exec "${@:2}" 7>&1 >&"${__sr_to:-1}"
+  } | __sr_read_end "$1"
+  builtin set -- "${PIPESTATUS[@]}"
+  (($2 != 137)) || builtin exit 137
+  builtin return "$1"
+}
+
+__sr_read_end() { # SECONDS; of standard input, behind the id of the process that writes it
+  builtin local __sr_part='' __sr_read='' __sr_program='' __sr_ended=0 __sr_until="$((SECONDS + $1))"
+  builtin read -r __sr_program
+  while ((__sr_ended == 0)); do
+    IFS= builtin read -r -t "$1" -n 4096 __sr_part || __sr_ended=$?
+    __sr_read+=$__sr_part
+    ((__sr_ended || ${#__sr_part} == 4096)) || __sr_read+=$'\n'
+    ((${#__sr_read} < 8192)) || __sr_read=${__sr_read: -4096}
+    ((SECONDS < __sr_until || __sr_ended == 1)) || __sr_ended=137
+  done
+  builtin printf '%s' "$__sr_read"
+  ((__sr_ended == 1)) || { builtin kill -KILL "$__sr_program" && builtin exit 137; }
+}
+
+# Whether there may be some more processes. Where one cannot be made, bash tries for half a minute, and then ends the service:
+# no fork of ours is without this. The limits are those of the control group and its parents, and `ulimit -u`, which root has not.
+__sr_has_room() {
+  builtin local -a __sr_text
+  builtin local __sr_one='' __sr_group='' __sr_limit='' __sr_needed=6
+  builtin mapfile -t __sr_text </proc/self/cgroup
+  for __sr_one in "${__sr_text[@]}"; do
+    case $__sr_one in
+    0::*) __sr_group=/sys/fs/cgroup${__sr_one#*::} ;;
+    *:pids:*) __sr_group=/sys/fs/cgroup/pids${__sr_one#*:pids:} ;;
+    *) builtin continue ;;
+    esac
+    for (( ; ${#__sr_group} > 14; )); do # more than /sys/fs/cgroup
+      if [[ -r $__sr_group/pids.max ]]; then
+        builtin mapfile -t -n 1 __sr_text <"$__sr_group/pids.max"
+        __sr_limit=${__sr_text[0]-max}
+        builtin mapfile -t -n 1 __sr_text <"$__sr_group/pids.current"
+        [[ $__sr_limit == max ]] || ((${__sr_text[0]-0} + __sr_needed <= __sr_limit)) || builtin return 1
+      fi
+      __sr_group=${__sr_group%/*}
+    done
+  done
+  ((UID)) || builtin return 0
+  builtin mapfile -t __sr_text </proc/self/limits
+  for __sr_one in "${__sr_text[@]}"; do
+    [[ $__sr_one != 'Max processes '* ]] || __sr_limit=${__sr_one#Max processes}
+  done
+  # shellcheck disable=SC2086 # the soft limit, the hard one, and a word
+  builtin set -- $__sr_limit
+  [[ ${1-unlimited} == unlimited ]] || __sr_has_few "$(($1 - __sr_needed))"
+}
+
+# Whether this user has no more threads than so many; all that there are may be less.
+__sr_has_few() { # THREADS
+  builtin local -a __sr_text
+  builtin local __sr_one='' __sr_many=0 GLOBIGNORE=''
+  builtin mapfile -t -n 1 __sr_text </proc/loadavg
+  __sr_one=${__sr_text[0]#*/}
+  ((${__sr_one%% *} > $1)) || builtin return 0
+  for __sr_one in /proc/[0-9]*; do
+    { [[ -O $__sr_one ]] && builtin mapfile -t -n 1 __sr_text <"$__sr_one/stat"; } || builtin continue
+    # shellcheck disable=SC2206 # proc(5): the 20th field, behind a name that may hold anything
+    __sr_text=(${__sr_text[0]##*) })
+    __sr_many=$((__sr_many + ${__sr_text[17]-1}))
+    ((__sr_many <= $1)) || builtin return 1
+  done
 }
 
 # The first of this writer, and the first after a failure, look at what is there. A file keeps its layout.
@@ -211,7 +296,12 @@ __sr_append_first() {
     __sr_first=${__sr_first:-$'\n'} # of a NUL, bash shows nothing
   fi
   if [[ ${__sr_first:-${__sr[layout]}} == @(\[|array) ]]; then
-    __sr_put_in_array 3<>"${__sr[path]}" || __sr_park
+    if __sr_apart array __sr_put_in_array 3<>"${__sr[path]}"; then
+      __sr[patience]=2
+      builtin return 0
+    fi
+    __sr[patience]=0.1 # who had to give up shall not wait that long each time
+    __sr_park
     builtin return "$?" # without it, in a trap, that of the service's last command
   fi
   # The last line may be torn: ours is not to end up in it.
@@ -224,13 +314,10 @@ __sr_append_first() {
 # tears nothing, and a reader that finds the file longer between two reads has only blanks to add.
 __sr_put_in_array() {
   builtin local LC_ALL=C TMPDIR=/dev/shm __sr_try=0 __sr_tail='' __sr_size=0 __sr_from=0 __sr_joint='' __sr_kept=''
-  builtin local __sr_patience="${__sr[patience]}"
-  __sr[patience]=0.1 # who had to give up shall not wait that long each time
-  builtin command -p flock -w "$__sr_patience" 3 || builtin return 1
-  __sr[patience]=2
+  __sr_run 3 flock -w "${__sr[patience]}" 3 || builtin return
   for __sr_try in 1 2 3; do # a line parked while the file grew: look again
     __sr_kept=''
-    __sr_look 8192 && __sr_find_bracket || { __sr_look 1048576 && __sr_mend; } || builtin return 1
+    __sr_look 8192 && __sr_find_bracket || { __sr_look 1048576 && __sr_mend; } || builtin return
     __sr_put_text && builtin return 0
   done
   builtin return 1
@@ -240,17 +327,19 @@ __sr_put_in_array() {
 # text, and which a loss of power leaves, are form feeds in it: no entry has one.
 __sr_look() { # BYTES
   builtin local -a __sr_text
-  __sr_text=()
+  builtin local __sr_to=8
+  __sr_text=() __sr_tail=
   {
     if (($1 > 8192)); then
-      __sr_tail=$(builtin command -p tail -c "$1" <&4 | builtin command -p tr '\000' '\014' && builtin printf .)
-    else
-      __sr_tail=$(builtin command -p tail -c "$1" <&4 && builtin printf .)
+      __sr_tail=$(__sr_run 2 tail -c "$1" <&4 8>&1 | __sr_run 2 tr '\000' '\014' 8>&1 && builtin printf .)
+      __sr_tail=${__sr_tail%.}
+    elif [[ ${__sr[here]} ]] || builtin local BASH_COMPAT=50; then
+      # shellcheck disable=SC2086
+      { __sr_run 2 tail -c "$1" <&4 8>|/proc/self/fd/5 && IFS= builtin read -r -d '' -u 5 __sr_tail || builtin true; } 5<<<${__sr[here]}
     fi
     builtin mapfile -t -n 1 __sr_text </proc/self/fdinfo/4
   } 4</proc/self/fd/3
-  [[ $__sr_tail == *. && ${__sr_text[0]-} == pos:* ]] || builtin return 1
-  __sr_tail=${__sr_tail%.}
+  [[ ${__sr_text[0]-} == pos:* ]] || builtin return 1
   __sr_size=${__sr_text[0]##*[!0-9]}
   ((${#__sr_tail} == (__sr_size < $1 ? __sr_size : $1)))
 }
@@ -296,10 +385,8 @@ __sr_mend() {
   [[ $__sr_damaged ]] || builtin return 0
   __sr_one=${__sr[path]}.damaged
   [[ ! -L $__sr_one && (-f $__sr_one || ! -e $__sr_one) ]] || builtin return 1 # a FIFO would block for ever
-  (
-    builtin umask 0133
-    builtin command -p tail -c "+$((__sr_from + 1))" </proc/self/fd/3 >>"$__sr_one"
-  )
+  builtin umask 0133
+  __sr_to=8 __sr_run 5 tail -c "+$((__sr_from + 1))" </proc/self/fd/3 8>>"$__sr_one"
 }
 
 # Sets __sr_from and __sr_joint, and in __sr_text the line from __sr_index on to what stands behind that place. From the end,
@@ -385,7 +472,7 @@ __sr_put_text() {
   fi
   __sr_blank $((__sr_from + ${#__sr_new})) $((__sr_size - __sr_from - ${#__sr_new}))
   __sr_new+=$__sr_answer
-  builtin command -p dd of=/proc/self/fd/3 bs=$((__sr_size - __sr_from)) iflag=fullblock conv=notrunc oflag=seek_bytes \
+  __sr_run 5 dd of=/proc/self/fd/3 bs=$((__sr_size - __sr_from)) iflag=fullblock conv=notrunc oflag=seek_bytes \
     seek="$__sr_from" status=none <<<"$__sr_new" || __sr_stands
 }
 
@@ -419,13 +506,15 @@ __sr_minute() { # MINUTES since 1970
 __sr_create() { # PATH
   builtin local __sr_directory_mode=0750 __sr_umask=0137
   [[ ${__sr[layout]} != array ]] || __sr_directory_mode=0755 __sr_umask=0133
-  [[ ! -e $1 && ! -L $1 ]] || builtin return 1
-  [[ -d ${1%/*} ]] || builtin command -p mkdir -p -m "$__sr_directory_mode" -- "${1%/*}"
-  (
-    builtin umask "$__sr_umask"
-    builtin set -C # two may get here at once
-    if [[ ${__sr[layout]} == array ]]; then builtin printf '[\n]\n' >"$1"; else builtin true >"$1"; fi
-  ) || [[ -f $1 && ! -L $1 ]]
+  [[ ! -e $1 && ! -L $1 && (-d ${1%/*} || ! -e ${1%/*}) ]] || builtin return 1
+  __sr_apart mkdir __sr_make_file "$1" || [[ -f $1 && ! -L $1 ]]
+}
+
+__sr_make_file() { # PATH
+  [[ -d ${1%/*} ]] || __sr_run 5 mkdir -p -m "$__sr_directory_mode" -- "${1%/*}" || builtin return
+  builtin umask "$__sr_umask"
+  builtin set -C # two may get here at once
+  if [[ ${__sr[layout]} == array ]]; then builtin printf '[\n]\n' >"$1"; else builtin true >"$1"; fi
 }
 
 # `set -e` ends the shell only after ERR ran, at that very line; a handled failure never gets here. ERR is silent at `exit`,
@@ -433,11 +522,11 @@ __sr_create() { # PATH
 
 __sr_on_err() { # STATUS OPTIONS LINE COMMAND PIPESTATUS...; what the ERR trap does before the service's own
   if [[ $BASHPID == "${__sr_pid-}" ]]; then
-    __sr[err_status]=$1 __sr[err_line]=$3 __sr[err_command]=$4 __sr[err_pipe]="${*:5}"
+    __sr[err_line]=$3 __sr[err_command]=${4:0:4096} __sr[err_pipe]="${*:5}"
     __sr[err_function]=${FUNCNAME[2]-} __sr[err_file]=${BASH_SOURCE[2]-} __sr[err_ends]=
     if [[ $2 == *e* ]]; then
       __sr[err_ends]=1
-      __sr_chain_exit
+      __sr_chain_exit ends
     fi
   fi
   builtin return "$1"
@@ -446,7 +535,7 @@ __sr_on_err() { # STATUS OPTIONS LINE COMMAND PIPESTATUS...; what the ERR trap d
 __sr_on_exit_call() { # [ARGUMENT...]; what `exit` does first, which alone knows its line
   [[ $BASHPID == "${__sr_pid-}" && $# -le 1 && ${1-} != --* ]] || builtin return 0
   __sr[exit_line]=${BASH_LINENO[3]-} __sr[exit_function]=${FUNCNAME[4]-} __sr[exit_file]=${BASH_SOURCE[4]-}
-  __sr_chain_exit
+  __sr_chain_exit ends
 }
 
 # In POSIX mode bash would never call it. `exit` without an argument wants the status from before.
@@ -468,77 +557,150 @@ __sr_yield_exit() { # TRAP_COMMAND
   __sr[sees_exit]=
 }
 
-# Where it failed: __sr_line, __sr_function, __sr_file, and __sr_approximate where that is only the nearest known place.
+# Where it failed: __sr_line, __sr_function, __sr_file, and __sr_approximate unless nothing else can have failed.
 # Reads the dying shell's frames, innermost first: __sr_functions, __sr_files, and in __sr_lines where each was called.
+# In a trap, bash leaves $BASH_COMMAND as it was and counts the trap's own lines.
 __sr_locate() { # STATUS COMMAND
-  if [[ ${__sr[exit_line]} ]]; then
+  builtin local -a __sr_text
+  if [[ ${__sr[exit_line]} && $2 == @(builtin\ exit|eval|.|source)\ * ]]; then
     __sr_line=${__sr[exit_line]} __sr_function=${__sr[exit_function]} __sr_file=${__sr[exit_file]}
-    __sr_exit_command "$1"
-  elif [[ ${__sr[err_ends]} || ${__sr[err_status]} == "$1" && ${__sr[err_command]} == "$2" ]]; then
+    __sr_is_exit "$1" && [[ $2 != eval\ * ]] || __sr_approximate=1
+  elif [[ ${__sr[err_ends]} && ${__sr[options]} == *e* && $2 == @("${__sr[err_command]}"|eval\ *|.\ *|source\ *|*__sr_*) ]] ||
+    [[ ${__sr[exit_line]} && ${__sr[exit_line]} == "${__sr[err_line]-}" ]]; then
     __sr_line=${__sr[err_line]} __sr_function=${__sr[err_function]} __sr_file=${__sr[err_file]}
     __sr_command=${__sr[err_command]}
-    __sr_is_exact || __sr_approximate=1
+    __sr_is_error "$2" || __sr_approximate=1
   else
     __sr_function=${__sr_functions[0]-} __sr_file=${__sr_files[0]-}
-    __sr_search "$2"
-    # A syntax error in a file being read: the command is the last one before it.
-    [[ $1 != 2 || $__sr_function != source ]] || __sr_approximate=1
+    __sr_search "$1" "$2" || __sr_approximate=1
+  fi
+  [[ ! $__sr_approximate ]] && builtin return 0
+  if __sr_read "$__sr_file"; then
+    ((__sr_line > __sr_trap_lines && __sr_line <= ${#__sr_text[@]})) || __sr_line=
+  elif [[ $__sr_file == "$0" || $__sr_file != */* || $__sr_file == /@(dev|proc)/* ]]; then
+    __sr_line=
   fi
 }
 
-__sr_exit_command() { # STATUS; as it is written, or else as it must have been
-  __sr_line_of "$__sr_file" "$__sr_line" || __sr_answer=
+# How many lines the longest of the service's traps has, but for EXIT and ERR.
+__sr_count_trap_lines() {
+  builtin local -a __sr_words
+  builtin local __sr_index=0 __sr_breaks=''
+  __sr_read_traps
+  if [[ $__sr_answer != *read ]]; then # not known: any line may be one of theirs
+    __sr_trap_lines=999999
+    builtin return 0
+  fi
+  builtin eval "__sr_words=(${__sr_answer%read})"
+  for ((__sr_index = 2; __sr_index < ${#__sr_words[@]}; __sr_index += 4)); do
+    [[ ${__sr_words[__sr_index]} && ${__sr_words[__sr_index + 1]} != @(EXIT|ERR) ]] || builtin continue
+    __sr_breaks=${__sr_words[__sr_index]//[!$'\n']/}
+    ((${#__sr_breaks} < __sr_trap_lines)) || __sr_trap_lines=$((${#__sr_breaks} + 1))
+  done
+}
+
+# The text of a file, of the script as it was when it began, into __sr_text.
+__sr_read() { # FILE
+  builtin local __sr_open="$1" __sr_number=0
+  __sr_text=()
+  [[ $1 != "$0" || ! -f /proc/$__sr_pid/fd/255 ]] || __sr_open=/proc/$__sr_pid/fd/255
+  [[ ($1 != "$0" || ${__sr[options]} != *[cs]*) && -f $__sr_open && ($__sr_open == /* || $PWD == "${__sr[directory]}") ]] && builtin mapfile -t __sr_text <"$__sr_open" || builtin return 1
+  # A pattern takes bash seconds for such a line; a bar is none that runs the command, and nothing is known of what follows it.
+  for __sr_number in "${!__sr_text[@]}"; do
+    ((${#__sr_text[__sr_number]} <= 4096)) || __sr_text[__sr_number]='|'
+  done
+}
+
+__sr_squeeze() {          # TEXT; its first line, without a comment and white space, for bash prints a command with white space of its own
+  __sr_answer=${1:0:4096} # patterns take seconds for a long text
+  __sr_answer=${__sr_answer%%$'\n'*}
+  __sr_answer=${__sr_answer%%[[:space:]]#*}
+  [[ $__sr_answer != '#'* ]] || __sr_answer=
+  __sr_answer=${__sr_answer//[[:space:]]/}
+  __sr_answer=${__sr_answer//1>&/>&}
+}
+
+# Whether the line runs the command, as bash prints it: it stands where a command does. __sr_answer is then what follows it;
+# __sr_handled, that the shell lives on when it fails.
+__sr_runs() { # LINE COMMAND
+  builtin local __sr_wanted='' __sr_before='' __sr_ends='*[;&|{)]' __sr_goes_on='[;|&})]*'
+  __sr_handled=
+  __sr_squeeze "$2"
+  __sr_wanted=$__sr_answer
+  __sr_squeeze "${__sr_text[$1 - 1]-}"
+  if [[ $__sr_answer == *\\ && $__sr_wanted == "${__sr_answer%?}"* ]]; then
+    __sr_answer=
+    builtin return 0
+  fi
+  [[ $__sr_wanted && $__sr_answer == *"$__sr_wanted"* ]] || builtin return 1
+  __sr_before=${__sr_answer%"$__sr_wanted"*}
+  __sr_answer=${__sr_answer##*"$__sr_wanted"}
+  [[ $__sr_before != ?($__sr_ends)@(if|elif|while|until|\!)*(\!) && $__sr_answer != @(\|\||\&\&|\;then|\;do)* ]] &&
+    [[ ${__sr_text[$1]-} != *([[:blank:]])@(then|do)*([[:blank:]]) ]] || __sr_handled=1
+  [[ $__sr_before == ?($__sr_ends)*(if|elif|while|until|then|do|else|\!|time) && $__sr_answer == ?($__sr_goes_on) ]]
+}
+
+__sr_is_exit() { # STATUS; whether it stands there
+  __sr_command="exit $1"
+  __sr_read "$__sr_file" && ((__sr_line > __sr_trap_lines)) || builtin return 1
+  __sr_answer=${__sr_text[__sr_line - 1]-}
+  [[ " $__sr_answer" == *[!a-zA-Z0-9_-]exit?([!a-zA-Z0-9_-]*) ]] || builtin return 1
   __sr_command=exit${__sr_answer#*exit}
-  __sr_command=${__sr_command%%[;&|\)]*}
+  __sr_command=${__sr_command%%[;&|\)\\]*}
   __sr_command=${__sr_command%%[[:space:]][#\}]*}
-  [[ $__sr_answer == *exit* ]] || __sr_command="exit $1"
 }
 
 # Whether ERR's line is where the failure is, or was made to be: what failed may have been started there, and failed
 # elsewhere. Where bash leaves that open the answer is no.
-__sr_is_exact() {
-  builtin local __sr_shown=''
-  __sr_line_of "$__sr_file" "$__sr_line" || builtin return 1
-  __sr_shown=${__sr_answer%%[[:space:]]#*}
-  case ${__sr[err_pipe]} in
-  0) # bash counts neither [[ nor ((; else it is the last command's, and a redirection of the group behind it failed
-    if [[ $__sr_command != '[['* && $__sr_command != '(('* ]]; then
-      __sr_command=
-      builtin return 1
-    fi
-    __sr_holds "$__sr_shown" "$__sr_command" || builtin return 1
-    ;;
-  *' '*) __sr_command_of_pipe "$__sr_shown" || builtin return 1 ;;
-  *) __sr_holds "$__sr_shown" "$__sr_command" || __sr_is_nearby "$__sr_shown" || builtin return 1 ;;
-  esac
-  # `return` in a sourced file shows here; but not to find the file does fail here.
-  [[ $__sr_command != '. '* && $__sr_command != 'source '* ]] ||
-    [[ ${__sr_command#* } != *[\$\"\']* && ! -e ${__sr_command#* } ]] || builtin return 1
-  # A function fails at its own line, unseen in a subshell, and without errexit.
-  [[ ${__sr[err_ends]} && $__sr_shown != *['(`|']* || $__sr_function != "${__sr[err_function]}" ]] ||
-    ! __sr_function_in "$__sr_shown"
+__sr_is_error() { # COMMAND of the EXIT trap
+  builtin local __sr_handled='' __sr_shown='' __sr_last=0
+  __sr_read "$__sr_file" && __sr_last=${#__sr_text[@]} && ((__sr_line > __sr_trap_lines)) || builtin return 1
+  if [[ $1 == eval\ * ]]; then # bash counts the lines of what it runs on from its own
+    __sr_find "$1" 1 "${#__sr_text[@]}"
+    __sr_shown=${1//[!$'\n']/}
+    [[ $__sr_answer != *' '* ]] && ((__sr_answer + ${#__sr_shown} == __sr_line)) &&
+      [[ ! $__sr_shown || ${1##*$'\n'} == *"$__sr_command"* && ${1%$'\n'*} != *"$__sr_command"* ]]
+    builtin return "$?" # without it, in a trap, that of the service's last command
+  fi
+  __sr_shown=${__sr_text[__sr_line - 1]-}
+  __sr_shown=${__sr_shown%%[[:space:]]#*}
+  if [[ $__sr_command == '[['* || $__sr_command == '(('* ]]; then # which bash does not count in PIPESTATUS
+    __sr_runs "$__sr_line" "$__sr_command" && [[ ! $__sr_handled ]] && __sr_is_followed "$__sr_line"
+    builtin return "$?"
+  fi
+  if [[ ${__sr[err_pipe]} != *[1-9]* ]]; then # it is the last command's, and a redirection of the group behind it failed
+    __sr_command=
+    builtin return 1
+  elif [[ ${__sr[err_pipe]} == *' '* ]]; then
+    __sr_command_of_pipe "$__sr_shown" || builtin return 1
+  elif ! __sr_runs "$__sr_line" "$__sr_command" || [[ $__sr_handled ]]; then
+    __sr_is_nearby "$__sr_shown" || builtin return 1
+  fi
+  __sr_is_own "$__sr_command" && { [[ $__sr_shown != *['(`|']* ]] || ! __sr_function_in "$__sr_shown"; }
 }
 
-__sr_line_of() { # FILE LINE
-  builtin local -a __sr_text
-  builtin mapfile -t -s "$(($2 - 1))" -n 1 __sr_text <"$1" || builtin return 1
-  __sr_answer=${__sr_text[0]-}
+# Whether a command fails by itself: a function, or a file that is sourced, fails at a line of its own.
+__sr_is_own() { # COMMAND
+  if [[ $1 == @(.|source)\ * ]]; then
+    [[ ${1#* } != *[\$\"\']* && ! -e ${1#* } ]]
+  else
+    [[ $1 == record_service_* ]] || ! builtin declare -F -- "${1%%[[:space:]]*}" >/dev/null
+  fi
 }
 
-# A command of several lines, of which ERR has the last; or `return` in the one function that the line calls.
+# A command of several lines, of which ERR has the last; or `return` in the function that the line calls, and nothing else.
 __sr_is_nearby() { # LINE_TEXT
-  builtin local __sr_breaks="${__sr_command//[!$'\n']/}" __sr_called=''
+  builtin local __sr_breaks="${__sr_command//[!$'\n']/}" __sr_called='' __sr_at="$__sr_line"
   if [[ $__sr_breaks && $__sr_command != *['(`']* ]]; then
-    __sr_line_of "$__sr_file" "$((__sr_line - ${#__sr_breaks}))" && __sr_holds "$__sr_answer" "$__sr_command" || builtin return 1
+    __sr_runs "$((__sr_line - ${#__sr_breaks}))" "$__sr_command" || builtin return 1
     __sr_line=$((__sr_line - ${#__sr_breaks}))
     builtin return 0
   fi
-  __sr_function_in "$1" || builtin return 1
-  __sr_called=$__sr_answer
-  __sr_lines_with "$__sr_called" "$__sr_file" "$__sr_command"
-  [[ $__sr_answer && $__sr_answer != *' '* ]] || builtin return 1
+  builtin read -r __sr_called _ <<<"$1"
+  [[ $1 != *[\;\&\|\(\)\`\<\>]* && $__sr_command == return\ [0-9]* ]] && builtin declare -F -- "$__sr_called" >/dev/null &&
+    __sr_line_of "$__sr_called" "$__sr_command" || builtin return 1
   __sr_functions=("$__sr_called" "${__sr_functions[@]}")
-  __sr_lines=("$__sr_line" "${__sr_lines[@]}")
+  __sr_lines=("$__sr_at" "${__sr_lines[@]}")
   __sr_files=("$__sr_file" "${__sr_files[@]}")
   __sr_line=$__sr_answer __sr_function=$__sr_called
 }
@@ -546,16 +708,16 @@ __sr_is_nearby() { # LINE_TEXT
 # Which part of a pipeline failed, if all of it stands in the line: the last one that did, as pipefail has it.
 __sr_command_of_pipe() { # LINE_TEXT
   builtin local IFS='|' __sr_index=0
-  builtin local -a __sr_text __sr_status
+  builtin local -a __sr_parts __sr_status
   __sr_command=
-  [[ $1 != *[\'\"\(\{\&]* ]] || builtin return 1
-  builtin read -r -a __sr_text <<<"$1"
+  [[ $1 != *[\'\"\(\{\&\;]* && $1 != *([[:blank:]])!* && ${__sr_text[__sr_line]-} != *([[:blank:]])@(then|do)*([[:blank:]]) ]] || builtin return 1
+  builtin read -r -a __sr_parts <<<"$1"
   IFS=' ' builtin read -r -a __sr_status <<<"${__sr[err_pipe]}"
-  ((${#__sr_text[@]} == ${#__sr_status[@]})) || builtin return 1
+  ((${#__sr_parts[@]} == ${#__sr_status[@]})) || builtin return 1
   for ((__sr_index = ${#__sr_status[@]} - 1; __sr_index > 0; __sr_index--)); do
     ((__sr_status[__sr_index] == 0)) || builtin break
   done
-  __sr_command=${__sr_text[__sr_index]}
+  __sr_command=${__sr_parts[__sr_index]}
   __sr_command=${__sr_command#"${__sr_command%%[! ]*}"}
   __sr_command=${__sr_command%"${__sr_command##*[! ]}"}
   [[ $__sr_command != @(while|until|for|if|case|select)[[:space:]]* ]]
@@ -570,76 +732,132 @@ __sr_function_in() { # TEXT; the first function of the service that it names
   builtin return 1
 }
 
-__sr_squeeze() { # TEXT; its first line without white space, for bash prints a command with white space of its own
-  __sr_answer=${1%%$'\n'*}
-  __sr_answer=${__sr_answer//[[:space:]]/}
-}
-
-__sr_holds() { # LINE_TEXT COMMAND; or, if the command goes on in the next line, its beginning
-  builtin local __sr_wanted=''
-  __sr_squeeze "$2"
-  __sr_wanted=$__sr_answer
-  __sr_squeeze "$1"
-  [[ $__sr_wanted && $__sr_answer ]] || builtin return 1
-  if [[ $__sr_answer == *\\ ]]; then
-    [[ $__sr_wanted == "${__sr_answer%?}"* ]]
-  else
-    [[ $__sr_answer == *"$__sr_wanted"* ]]
+# ERR told nothing: the last command that bash took notice of, if it has one line of the dying function, or file, and cannot
+# have succeeded there, or nothing that bash does not notice came after it. Otherwise the nearest that is certain.
+__sr_search() { # STATUS COMMAND
+  builtin local __sr_name=''
+  ((${#__sr_functions[@]} < 2)) || __sr_name=$__sr_function
+  __sr_answer=
+  if __sr_read "$__sr_file" && __sr_line_of "$__sr_name" "$2"; then
+    __sr_line=$__sr_answer
+    # A syntax error in a file being read: the command is the last one before it.
+    [[ ! ${__sr[exit_line]}${__sr[err_ends]} && ($1 != 2 || $__sr_function != source) ]]
+    builtin return "$?"
   fi
-}
-
-# ERR told nothing: the line of the dying function, or file, that holds the command. Where several do, each is a guess, and
-# the call site the nearest that is certain.
-__sr_search() { # COMMAND
-  __sr_lines_with "$__sr_function" "$__sr_file" "$1"
-  __sr_line=${__sr_answer##* }
-  if [[ $__sr_line && $__sr_answer == "$__sr_line" ]]; then
-    # An unbound variable without errexit has left its function by now.
-    [[ $__sr_function != main ]] || ! __sr_function_around "$__sr_file" "$__sr_line" || __sr_function=$__sr_answer
-    builtin return 0
-  fi
-  __sr_approximate=1
-  if ((${__sr_lines[0]-0})); then
+  __sr_line=$__sr_answer
+  if [[ ! $__sr_line ]] && ((${__sr_lines[0]-0})); then
     __sr_line=${__sr_lines[0]} __sr_function=${__sr_functions[1]-} __sr_file=${__sr_files[1]-}
   fi
+  builtin return 1
 }
 
-__sr_lines_with() { # FUNCTION FILE COMMAND; their numbers
-  builtin local -a __sr_text
-  builtin local __sr_number=0 __sr_first=0 __sr_found='' __sr_wanted=''
-  __sr_text=()
-  __sr_squeeze "$3"
-  __sr_wanted=$__sr_answer
-  [[ $__sr_wanted && -f $2 ]] && builtin mapfile -t __sr_text <"$2"
-  __sr_first_line "$1"
-  __sr_first=$__sr_answer
-  for ((__sr_number = ${__sr_first:-1}; __sr_number <= ${#__sr_text[@]}; __sr_number++)); do
-    __sr_squeeze "${__sr_text[__sr_number - 1]}"
-    [[ $__sr_answer == *"$__sr_wanted"* && $__sr_answer != '#'* ]] && __sr_found+=" $__sr_number"
-    [[ $__sr_first && ${__sr_text[__sr_number - 1]} == '}'* ]] && builtin break
-  done
-  __sr_answer=${__sr_found# }
-}
-
-__sr_function_around() { # FILE LINE
-  builtin local -a __sr_text
-  builtin local __sr_one='' __sr_name=''
-  builtin mapfile -t -n "$2" __sr_text <"$1"
-  for __sr_one in "${__sr_text[@]}"; do
-    [[ $__sr_one != '}'* ]] || __sr_name=
-    [[ $__sr_one != *([[:space:]])?(function+([[:space:]]))+([[:alnum:]_.:-])*([[:space:]])'()'* ]] || __sr_name=${__sr_one%%'()'*}
-  done
-  __sr_name=${__sr_name#*function}
-  __sr_answer=${__sr_name//[[:space:]]/}
-  [[ $__sr_answer ]] && builtin declare -F -- "$__sr_answer" >/dev/null
-}
-
-__sr_first_line() { # FUNCTION; a subshell, because extdebug does more than is wanted here
+# The line of a command in __sr_text, if it certainly ran there last; whether it certainly failed there.
+__sr_line_of() { # FUNCTION COMMAND
+  builtin local __sr_handled='' __sr_first=1 __sr_last=0 __sr_found='' __sr_after=''
+  __sr_extend "$1" && __sr_find "$2" "$__sr_first" "$__sr_last" && __sr_found=$__sr_answer
   __sr_answer=
-  [[ $1 && $1 != main && $1 != source ]] || builtin return 0
-  __sr_answer=$(\builtin shopt -s extdebug && \builtin declare -F "$1")
-  __sr_answer=${__sr_answer#* }
-  __sr_answer=${__sr_answer%% *}
+  [[ $__sr_found && $__sr_found != *' '* && ! ${BASH_ALIASES[*]} ]] && __sr_runs "$__sr_found" "$2" || __sr_found=
+  __sr_after=$__sr_answer
+  [[ $__sr_found ]] && __sr_is_alone "$1" "$2" || __sr_found=
+  __sr_answer=$__sr_found
+  [[ $__sr_found ]] || builtin return 1
+  __sr_must_fail "$2" && builtin return 0
+  ((! __sr_trap_lines)) && [[ $__sr_after == ?(\;)*(\}) && $2 != @(for|case|select)\ * && $2 != *$'\n'* ]] && __sr_is_own "$2" &&
+    __sr_is_followed "$__sr_found"
+}
+
+# The lines of a function in __sr_text, as __sr_first and __sr_last, or perhaps a few more; of a file, all.
+__sr_extend() { # FUNCTION
+  builtin local -a __sr_known
+  builtin local __sr_one='' __sr_number=0
+  __sr_first=1 __sr_last=${#__sr_text[@]}
+  [[ $1 ]] && builtin declare -F -- "$1" >/dev/null || builtin return 0
+  __sr_has_room || builtin return 1
+  # A subshell, because extdebug does more than is wanted here.
+  # shellcheck disable=SC2046 # names of functions
+  builtin mapfile -t __sr_known <<<"$(\builtin shopt -s extdebug && \builtin declare -F $(\builtin compgen -A function))"
+  __sr_first=
+  for __sr_one in "${__sr_known[@]}"; do
+    [[ $__sr_one != "$1 "+([0-9])" $__sr_file" ]] || __sr_first=${__sr_one:${#1}+1:${#__sr_one}-${#1}-${#__sr_file}-2}
+  done
+  [[ $__sr_first ]] || builtin return 1
+  for __sr_one in "${__sr_known[@]}"; do
+    [[ $__sr_one == *" $__sr_file" ]] || builtin continue
+    __sr_number=${__sr_one#* }
+    __sr_number=${__sr_number%% *}
+    ((__sr_number > __sr_first && __sr_number <= __sr_last)) && [[ ${__sr_text[__sr_number - 1]} != [[:blank:]]* ]] &&
+      __sr_last=$((__sr_number - 1))
+  done
+  while ((__sr_last > __sr_first)) && [[ ${__sr_text[__sr_last - 1]} != '}'* ]]; do __sr_last=$((__sr_last - 1)); done
+}
+
+__sr_find() { # COMMAND FIRST LAST; the numbers of the lines that hold it
+  builtin local __sr_number=0 __sr_found='' __sr_wanted=''
+  __sr_squeeze "$1"
+  __sr_wanted=$__sr_answer
+  for ((__sr_number = $2; __sr_number <= $3; __sr_number++)); do
+    __sr_squeeze "${__sr_text[__sr_number - 1]}"
+    [[ $__sr_answer != *"$__sr_wanted"* ]] || __sr_found+=" $__sr_number"
+  done
+  [[ $__sr_wanted ]] && __sr_answer=${__sr_found# }
+}
+
+# Whether no other function can have run that command last: none that has it may have been called.
+__sr_is_alone() { # FUNCTION COMMAND
+  builtin local -a __sr_known
+  builtin local __sr_one='' __sr_name='' __sr_holder=''
+  __sr_has_room || builtin return 1
+  # shellcheck disable=SC2046 # names of functions
+  builtin mapfile -t __sr_known <<<"$(\builtin declare -f exit $(\builtin compgen -A function -X '__sr_*'))"
+  for __sr_one in "${__sr_known[@]}"; do
+    if [[ $__sr_one == [!\ ]*' () ' ]]; then
+      __sr_name=${__sr_one%' () '}
+    elif [[ $__sr_one == *"${2%%$'\n'*}"* && $__sr_name != @(record_service_*|exit|"$1") ]]; then
+      __sr_holder=$__sr_name
+    fi
+  done
+  [[ ! $__sr_holder ]] && builtin return 0
+  [[ $1 && $1 != source ]] || builtin return 1
+  __sr_one=$(\builtin declare -f "$1")
+  ! __sr_function_in "${__sr_one#*$'\n'}"
+}
+
+# Whether the command cannot have succeeded: it ends the shell, or the function, or expands what is not set.
+__sr_must_fail() { # COMMAND
+  builtin local __sr_rest="$1" __sr_name=''
+  [[ $1 != ?(builtin\ |command\ )exit?(\ *) && $1 != return\ [0-9]* ]] || builtin return 0
+  [[ $1 != *[\'\`\\]* && $1 != *\$\(* && $1 != *\$\{*([!\}])\$* && $1 != '[['* ]] || builtin return 1
+  while [[ $__sr_rest == *\$* ]]; do
+    __sr_rest=${__sr_rest#*\$}
+    __sr_name=${__sr_rest#\{}
+    __sr_name=${__sr_name%%[!a-zA-Z0-9_]*}
+    [[ $__sr_name == [a-zA-Z_]* && ! -v $__sr_name ]] || builtin continue
+    [[ $__sr_rest != "{$__sr_name"?(:)\?* ]] || builtin return 0
+    [[ ${__sr[options]} == *u* && $__sr_rest == @("$__sr_name"|"{$__sr_name}")* ]] && builtin return 0
+  done
+  builtin return 1
+}
+
+# Whether bash would have taken notice of whatever it ran next: of a command it does, but not of a subshell, a pipeline,
+# the words of `for` or the redirections of a compound command.
+__sr_is_followed() { # LINE; up to __sr_last
+  builtin local __sr_one='' __sr_plain='' __sr_other=''
+  builtin local __sr_keyword='@(done|elif|for|select|case|function|coproc|then|do|if|while|until|time)?([[:blank:];(]*)'
+  for __sr_one in "${__sr_text[@]:$1:__sr_last-$1}"; do
+    if [[ $__sr_one == *([[:blank:]])?('#'*|fi|esac|\}) ]]; then
+      __sr_other=
+    elif [[ $__sr_other ]]; then # not taken
+      [[ $__sr_one != *@(if|fi)* ]] || builtin return 1
+    elif [[ $__sr_one == *([[:blank:]])else ]]; then
+      __sr_other=1
+    else
+      __sr_plain=${__sr_one//\|\|/}
+      __sr_plain=${__sr_plain//\&\&/} __sr_plain=${__sr_plain//\>\&/} __sr_plain=${__sr_plain//\&\>/}
+      [[ $__sr_one == *([[:blank:]])[a-zA-Z0-9_./:$\"\[]* && $__sr_plain != *[\|\&]* && $__sr_one != *'()'* ]] &&
+        [[ $__sr_one != *([[:blank:]])$__sr_keyword ]]
+      builtin return "$?"
+    fi
+  done
 }
 
 __sr_stack() { # LINE FUNCTION FILE; the JSON member: this place, and behind it the callers
@@ -649,6 +867,7 @@ __sr_stack() { # LINE FUNCTION FILE; the JSON member: this place, and behind it 
   # The place may be a call site: then the frames below it are not its callers.
   while ((__sr_index < __sr_count)) && [[ ${__sr_functions[__sr_index]} != "$2" ]]; do __sr_index=$((__sr_index + 1)); done
   for (( ; __sr_index + 1 < __sr_count; __sr_index++)); do
+    ((__sr_lines[__sr_index] > __sr_trap_lines)) || builtin break # a trap called it
     __sr_escape "${__sr_lines[__sr_index]} ${__sr_functions[__sr_index + 1]} ${__sr_files[__sr_index + 1]}"
     ((${#__sr_json} + ${#__sr_answer} < 800)) || builtin break
     __sr_json+=",\"$__sr_answer\""
@@ -664,11 +883,8 @@ __sr_killed() { # STATUS COMMAND
   builtin local __sr_one='' __sr_position=''
   [[ ! ${__sr[exit_line]} && $2 != *exit* ]] || builtin return 1
   [[ $2 != kill\ *@(\$\$|\$BASHPID|\$\{BASHPID\})* || $2 == *\ -0\ * || $1 != 0 ]] || builtin return 0
-  builtin mapfile -t __sr_text <"/proc/$__sr_pid/status"
-  for __sr_one in "${__sr_text[@]}"; do
-    [[ $__sr_one == SigBlk:* ]] && (((16#${__sr_one##*[!0-9a-f]} >> 16) & 1)) && builtin return 0
-  done
-  [[ $1 == 0 && ${__sr[sees_exit]} && ! -o posix && -r /proc/$__sr_pid/fdinfo/255 ]] || builtin return 1
+  [[ ${__sr[chld]} ]] || builtin shopt -q lastpipe || ! __sr_blocks_chld || builtin return 0
+  [[ $1 == 0 && ${__sr[sees_exit]} && ! -o posix && -f /proc/$__sr_pid/fd/255 ]] || builtin return 1
   builtin mapfile -t -n 1 __sr_text <"/proc/$__sr_pid/fdinfo/255"
   __sr_position=${__sr_text[0]##*[!0-9]}
   builtin mapfile __sr_text <"/proc/$__sr_pid/fd/255" || builtin return 1
@@ -676,37 +892,34 @@ __sr_killed() { # STATUS COMMAND
   ((${__sr_position:-0} < ${#__sr_one}))
 }
 
+# Whether SIGCHLD is blocked. It proves nothing where it was so at the beginning, for bash 4.4 and 5.0 leave it blocked, nor
+# within a pipeline under `lastpipe`, where these two block it.
+__sr_blocks_chld() {
+  builtin local -a __sr_text
+  builtin local __sr_one=''
+  builtin mapfile -t __sr_text <"/proc/$__sr_pid/status"
+  for __sr_one in "${__sr_text[@]}"; do
+    [[ $__sr_one != SigBlk:* ]] || builtin return "$((! ((16#${__sr_one##*[!0-9a-f]} >> 16) & 1)))"
+  done
+  builtin return 1
+}
+
 # The invocation's last three lines. What the service said last may not have reached the journal's files: hence --sync,
 # which a user may not, and a hung journald will not, do. Each has two seconds: systemd waits for the service to be gone.
 __sr_journal() {
   __sr_answer=
   [[ ${INVOCATION_ID-} ]] && builtin type -P journalctl >/dev/null || builtin return 0
-  __sr_answer=$(__sr_ask_journal --sync)
-  [[ $__sr_answer ]] || __sr_answer=$(__sr_ask_journal)
+  __sr_apart journal-sync __sr_run 2 journalctl --sync
+  __sr_apart journal __sr_run 2 journalctl --quiet --no-pager --output=cat --lines=3 "_SYSTEMD_INVOCATION_ID=$INVOCATION_ID"
 }
 
-__sr_ask_journal() { # [--sync]
-  builtin local __sr_part='' __sr_read='' __sr_asked='' __sr_until=$((SECONDS + 2))
-  {
-    builtin printf '%s\n' "$BASHPID"
-    [[ ! ${1-} ]] || journalctl --sync >/dev/null
-    builtin exec journalctl --quiet --no-pager --output=cat --lines=3 "_SYSTEMD_INVOCATION_ID=$INVOCATION_ID"
-  } </dev/null | {
-    builtin read -r __sr_asked
-    while { IFS= builtin read -r -t 2 -n 4096 __sr_part || [[ $__sr_part ]]; } && ((SECONDS < __sr_until)); do
-      __sr_read+=$__sr_part
-      ((${#__sr_part} == 4096)) || __sr_read+=$'\n'
-      ((${#__sr_read} < 8192)) || __sr_read=${__sr_read: -4096}
-    done
-    builtin kill -KILL "$__sr_asked"
-    builtin printf '%s' "$__sr_read"
-  }
-}
-
-__sr_on_exit() { # STATUS COMMAND; what the EXIT trap does before the service's own
+__sr_on_exit() { # STATUS COMMAND OPTIONS; what the EXIT trap does before the service's own
   [[ $BASHPID == "${__sr_pid-}" && ! ${__sr[ended]} ]] || builtin return "$1"
-  __sr[ended]=1
-  __sr_finish "$1" "$2"
+  __sr[ended]=1 __sr[options]=${3-}
+  builtin local __sr_line=''
+  [[ ! ${__sr[traps]} ]] || __sr_look_at_exit
+  # Where the service has put commands before ours, which it had from `trap -p`, the status is theirs: nothing is claimed.
+  [[ $__sr_line && $__sr_line != "trap -- '${__sr[hook]}"* ]] || __sr_finish "$1" "${2:0:4096}" # no line is compared with more, and bash would take seconds for some
   builtin return "$1"
 }
 
@@ -729,6 +942,8 @@ __sr_finish() { # STATUS COMMAND
 
 __sr_fail() { # STATUS COMMAND
   builtin local LC_ALL=C __sr_line='' __sr_function='' __sr_file='' __sr_approximate='' __sr_command="$2" __sr_facts=",\"exitCode\":$1"
+  builtin local __sr_trap_lines=0
+  __sr_count_trap_lines
   __sr_locate "$1" "$2"
   __sr_escape_head "$__sr_command" 200
   __sr_facts+=${__sr_answer:+",\"command\":\"$__sr_answer\""}
@@ -756,14 +971,14 @@ __sr_end() { # RESULT ERROR_LINE MESSAGE FACTS
 __sr_adopt_traps() { # OUTPUT of `trap -p`, and `read`
   builtin local -a __sr_words
   builtin local __sr_index=0
-  [[ $1 == *read && $1 != *__sr_on_exit* ]] || builtin return 0
+  [[ $1 == *read && ${1//"${__sr[hook]}"/} != *__sr_on_exit* ]] || builtin return 0
   __sr_hook_exit ''
   __sr_hook_err ''
   builtin eval "__sr_words=(${1%read})" # trap -- COMMAND SIGNAL, each quoted for the shell; the command - is none
   for ((__sr_index = 2; __sr_index < ${#__sr_words[@]}; __sr_index += 4)); do
     [[ ${__sr_words[__sr_index]} != - ]] || builtin continue
     case ${__sr_words[__sr_index + 1]} in
-    EXIT) __sr_hook_exit "${__sr_words[__sr_index]}" ;;
+    EXIT) __sr_hook_exit "${__sr_words[__sr_index]//"${__sr[hook]}"/}" ;;
     ERR) __sr_hook_err "${__sr_words[__sr_index]}" ;;
     *) __sr_xfsz=taken ;;
     esac
@@ -772,9 +987,10 @@ __sr_adopt_traps() { # OUTPUT of `trap -p`, and `read`
 
 # The traps' own words carry the status past errexit and ERR, and show nothing under -x.
 __sr_hook_exit() { # COMMAND
+  [[ ${__sr[traps]} != ends ]] || builtin return 0
   __sr_yield_exit "$1"
   # shellcheck disable=SC2064 # the command is text by now
-  builtin trap "{ __sr_guarded __sr_on_exit \"\$?\" \"\$BASH_COMMAND\"; } 2>/dev/null && { \\builtin true; } 2>/dev/null; $1" EXIT
+  builtin trap "${__sr[hook]}$1" EXIT
 }
 
 __sr_hook_err() { # COMMAND; for the caller to set, because a function without -E cannot
@@ -786,15 +1002,42 @@ __sr_hook_err() { # COMMAND; for the caller to set, because a function without -
 # Puts ours before the service's, in every call, for the service may set its own at any time. To look costs no fork: a
 # here-document's file has no name, is gone with the group, and takes any length, where a pipe would fill and block. From
 # 5.2 on bash has pipes for short ones unless it is to be compatible; 5.1 has them always, and gets one that is not short.
-__sr_chain_exit() {
-  [[ ${__sr[traps]} && $BASHPID == "$__sr_pid" ]] || builtin return 0
-  builtin local TMPDIR=/dev/shm __sr_line=''
-  if [[ ${__sr[here]} ]] || builtin local BASH_COMPAT=50; then
-    # shellcheck disable=SC2086,SC2090 # to quote zeros doubles their cost
-    { builtin trap -p EXIT >|/proc/self/fd/3 && builtin read -r -u 3 __sr_line; } 3<<<${__sr[here]}
-    [[ $__sr_line != *__sr_on_exit* ]] || builtin return 0
+__sr_chain_exit() { # [ends], where the shell does right after
+  [[ ${__sr[traps]} == @(looks|${1-looks}) && $BASHPID == "$__sr_pid" ]] || builtin return 0
+  builtin local __sr_line=''
+  __sr_look_at_exit
+  [[ $__sr_line != "trap -- '${__sr[hook]}"* ]] || builtin return 0
+  __sr[traps]=looks
+  __sr_read_traps EXIT
+  __sr_adopt_traps "$__sr_answer"
+}
+
+__sr_read_traps() { # SIGNAL...; __sr_answer is what `trap -p` prints, and `read` where that is all of it
+  builtin local TMPDIR=/dev/shm LC_ALL=C
+  __sr_answer=
+  if [[ $__sr_xfsz != unknown ]] || __sr_writes_freely && { [[ ${__sr[here]} ]] || builtin local BASH_COMPAT=50; }; then
+    # shellcheck disable=SC2086
+    {
+      { builtin trap -p "$@" && builtin printf 'read'; } >|/proc/self/fd/3
+      IFS= builtin read -r -d '' -u 3 __sr_answer
+    } 3<<<${__sr[here]}
   fi
-  __sr_adopt_traps "$(\builtin trap -p EXIT && \builtin printf 'read')"
+  [[ $__sr_answer == *read ]] || { __sr_has_room && __sr_answer=$(\builtin trap -p "$@" && \builtin printf 'read'); }
+}
+
+# Whether no `ulimit -f` would kill the service for a here-document's file, while its own trap of XFSZ is not known yet.
+__sr_writes_freely() {
+  builtin local -a __sr_text
+  builtin local IFS=$'\n'
+  builtin mapfile -t __sr_text </proc/self/limits
+  [[ "${__sr_text[*]}" == *'Max file size '+([[:blank:]])unlimited* ]]
+}
+
+__sr_look_at_exit() { # sets __sr_line, to the first line of the trap
+  builtin local TMPDIR=/dev/shm
+  [[ ${__sr[here]} ]] || builtin local BASH_COMPAT=50 || builtin return 0
+  # shellcheck disable=SC2086,SC2090 # to quote zeros doubles their cost
+  { builtin trap -p EXIT >|/proc/self/fd/3 && builtin read -r -u 3 __sr_line; } 3<<<${__sr[here]}
 }
 
 # Whether anything may set a trap after this: the script, what it reads, or a function from its environment; by their words.
@@ -802,8 +1045,13 @@ __sr_chain_exit() {
 __sr_may_trap() { # SCRIPT
   builtin local -a __sr_text
   builtin local __sr_one=''
-  [[ -f $1 && ! ${BASH_ENV-} ]] && builtin mapfile -t __sr_text <"$1" || builtin return 0
+  [[ -f $1 && ! ${BASH_ENV-} ]] && builtin mapfile -t -n 201 __sr_text <"$1" || builtin return 0
+  # To look through a long one costs more than it saves.
+  builtin printf -v __sr_one '%s\n' "${__sr_text[@]}"
+  ((${#__sr_text[@]} <= 200 && ${#__sr_one} <= 16384)) || builtin return 0
   for __sr_one in "${__sr_text[@]}"; do
+    [[ $__sr_one == *trap* || $__sr_one == *eval* || $__sr_one == *source* || $__sr_one == *enable* ||
+      $__sr_one == *.[[:blank:]]* ]] || builtin continue
     [[ $__sr_one != *([[:blank:]])'#'* ]] || builtin continue
     [[ $__sr_one != *bootstrap-service-record.sh?([\"\']) || $__sr_one == *[\;\&\|]* ]] || builtin continue
     [[ " $__sr_one " != *[!a-zA-Z0-9_-]@(trap|eval|source|enable)[!a-zA-Z0-9_-]* ]] || builtin return 0
@@ -813,15 +1061,26 @@ __sr_may_trap() { # SCRIPT
   [[ " ${__sr_text[*]}" == *' BASH_FUNC_'* ]]
 }
 
+# Whether a script keeps the text of its traps and may set them again by that. It would have ours for its own, and lose one that it
+# set in between: there the EXIT trap stays the service's until `exit`, or a failure under errexit, has nobody look any more.
+__sr_restores_traps() { # SCRIPT
+  builtin local -a __sr_text
+  [[ -f $1 ]] && builtin mapfile -d '' -n 1 __sr_text <"$1" || builtin return 1
+  # shellcheck disable=SC2016 # as it is written there
+  [[ ${__sr_text[0]-} == *=?(\")'$(trap -p'* && ${__sr_text[0]} == *'eval '* ]]
+}
+
 # Runs one of our functions under known options, whatever the service's are. (Under -k, `local` would see no assignment.)
-# Beyond `ulimit -f` a write does not only fail but kills.
+# In bash 4.4 the end of `local -` would reset expand_aliases and sourcepath. Beyond `ulimit -f` a write does not only fail but
+# kills.
 __sr_guarded() { # FUNCTION [ARGUMENT...]
-  builtin local -
-  builtin set +aeuxvfkETC
+  if [[ ${__sr_function_at-} == 2 ]]; then builtin set -- "$-" "$@"; else builtin local -; fi
+  builtin set "+aeuxvfkTC${__sr_errtrace-E}"
   builtin local __sr_answer='' __sr_returned=0 IFS=$' \t\n'
   [[ ${__sr_xfsz-} ]] || builtin trap '' XFSZ
-  "$@" || __sr_returned=$?
+  "${@:${__sr_function_at-1}}" || __sr_returned=$?
   [[ ${__sr_xfsz-} ]] || builtin trap - XFSZ
+  [[ ${__sr_function_at-} != 2 ]] || builtin set "-${1//[!aeuxvfkETC]/}"
   builtin return "$__sr_returned"
 }
 
@@ -831,12 +1090,17 @@ __sr_keep() { # STATUS FUNCTION [ARGUMENT...]
 }
 
 __sr_note() { # TEXT; for __sr_tell, with the place of the service's call
-  __sr[note]="service-record: ${BASH_SOURCE[4]-$0}:${BASH_LINENO[3]-0}: $1"
+  builtin local __sr_index=0 __sr_trap_lines=0
+  while [[ ${FUNCNAME[__sr_index]-record_service_} != record_service_* ]]; do __sr_index=$((__sr_index + 1)); done
+  __sr_count_trap_lines
+  __sr_answer=${BASH_LINENO[__sr_index]-0}
+  ((__sr_answer > __sr_trap_lines)) && __sr_answer=:$__sr_answer || __sr_answer=
+  __sr[note]="service-record: ${BASH_SOURCE[__sr_index + 1]-$0}$__sr_answer: $1"
 }
 
 __sr_tell() { # one line to whoever reads the service's output; a subshell, because a closed pipe kills who writes to it
   [[ ${__sr[note]-} ]] || builtin return 0
-  (builtin trap '' PIPE && builtin printf '%s\n' "${__sr[note]}" >&2) || builtin true
+  ! __sr_has_room || (builtin trap '' PIPE && builtin printf '%s\n' "${__sr[note]}" >&2) || builtin true
   __sr[note]=
 }
 
@@ -871,11 +1135,12 @@ __sr_stage_end() { # RESULT [ERROR_LINE MESSAGE FACTS]
 
 __sr_stage_failure() { # the service has handled what failed: the place is that of its call
   builtin local -a __sr_functions __sr_files __sr_lines
-  builtin local LC_ALL=C __sr_place='' __sr_facts=''
+  builtin local LC_ALL=C __sr_place='' __sr_facts='' __sr_trap_lines=0
+  __sr_count_trap_lines
   __sr_functions=("${FUNCNAME[@]:3}")
   __sr_files=("${BASH_SOURCE[@]:3}")
   __sr_lines=("${BASH_LINENO[@]:3}")
-  if [[ ${__sr_files[0]-} ]]; then
+  if [[ ${__sr_files[0]-} ]] && ((BASH_LINENO[2] > __sr_trap_lines)); then
     __sr_place="${BASH_LINENO[2]} ${__sr_functions[0]} ${__sr_files[0]}"
     __sr_stack "${BASH_LINENO[2]}" "${__sr_functions[0]}" "${__sr_files[0]}"
     __sr_facts=$__sr_answer
@@ -885,7 +1150,7 @@ __sr_stage_failure() { # the service has handled what failed: the place is that 
 }
 
 record_service_stage_start() { # NAME
-  { [[ ! ${__sr_pid-} ]] || __sr_guarded __sr_stage_start "$@"; } 2>/dev/null || __sr_tell
+  { [[ ! ${__sr_pid-} ]] || __sr_guarded __sr_stage_start ${1+"${1:0:1024}"}; } 2>/dev/null || __sr_tell
 }
 
 record_service_stage_success() {
@@ -921,6 +1186,7 @@ __sr_name() { # a file name that upstream's reader takes: no dot, no slash
   __sr_unit
   [[ $__sr_answer ]] || __sr_answer=${0##*/} __sr_answer=${__sr_answer%.sh} __sr_answer=${__sr_answer%.bash}
   __sr_answer=${SERVICE_NAME:-$__sr_answer}
+  ((${#__sr_answer} <= 4096)) || __sr_answer=${__sr_answer: -4096} # `##*/` takes seconds for a long text
   __sr_answer=${__sr_answer##*/}
   __sr_answer=${__sr_answer%.service}
   __sr_answer=${__sr_answer//[.\/[:cntrl:]]/_}
@@ -932,7 +1198,12 @@ __sr_name() { # a file name that upstream's reader takes: no dot, no slash
 __sr_path() {
   builtin local __sr_directory="${SERVICE_RECORDS_DIR:-/var/log/openshift}"
   [[ $__sr_directory == /* ]] || __sr_directory=$PWD/$__sr_directory
+  ((${#__sr_directory} < 4096)) || __sr_directory=/dev/null # no file can have such a path
   __sr_name
+  if ((EUID)) && [[ ! -w $__sr_directory/$__sr_answer.json && ! -w $__sr_directory && -w ${SERVICE_RECORDS_INBOX-} ]]; then
+    __sr_directory=$SERVICE_RECORDS_INBOX # from there the exit helper takes it
+    __sr_answer+=.${INVOCATION_ID-}
+  fi
   __sr_answer=${__sr_directory%/}/$__sr_answer.json
 }
 
@@ -966,31 +1237,41 @@ __sr_begin() {
   builtin unset -v __sr
   builtin declare -gA __sr
   __sr=(
-    [kind]=service [command]='' [stage]='' [ended]='' [torn]=1 [dropped]=0 [last]='' [note]=''
+    [kind]=service [command]='' [stage]='' [ended]='' [torn]=1 [dropped]=0 [last]='' [note]='' [hung]=''
     [layout]="${SERVICE_RECORDS_LAYOUT-}" [patience]=2 # of an empty file; and seconds, for its lock
     [sync]="${SERVICE_RECORDS_SYNC-}"
     [minute]=-1 [clock]='' [zone]=''
     [time]='' [uptime]='' # of an entry that is not of now: service-record-exit.sh
-    [sees_exit]='' [exit_line]='' [err_ends]='' [err_status]='' [err_command]='' [err_pipe]='' [err]=''
-    [traps]=1 [here]='' # what a here-document has to hold to be a file
+    [chld]=''             # whether SIGCHLD was blocked before
+    [sees_exit]='' [exit_line]='' [err_ends]='' [err_command]='' [err_pipe]='' [err]=''
+    [directory]="$PWD" [options]=''
+    [traps]=looks [here]='' # what a here-document has to hold to be a file
   )
   case ${BASH_VERSINFO[0]}.${BASH_VERSINFO[1]} in
   4.* | 5.0) __sr[here]=0 ;;
   5.1) builtin printf -v '__sr[here]' '%065536d' 0 ;;
   esac
+  # shellcheck disable=SC2016 # the EXIT trap, before the service's command
+  __sr[hook]='{ __sr_guarded __sr_on_exit "$?" "$BASH_COMMAND" "$-"; } 2>/dev/null && { \builtin true; } 2>/dev/null; '
   __sr_path
   __sr[path]=$__sr_answer
   __sr_identity
   __sr[identity]=$__sr_answer
 }
 
-__sr_start() { # OUTPUT of `trap -p`, and `read`
+__sr_start() {
+  builtin local __sr_traps=''
   __sr_begin
+  __sr_read_traps EXIT ERR XFSZ
+  __sr_traps=$__sr_answer
+  builtin set +E
   __sr_command
+  ((BASH_VERSINFO[0] * 10 + BASH_VERSINFO[1] > 50)) || ! __sr_blocks_chld || __sr[chld]=1
   __sr_define_exit
   __sr_xfsz=
-  __sr_adopt_traps "$1"
   __sr_may_trap "${BASH_SOURCE[@]: -1}" || __sr[traps]=
+  [[ ! ${__sr[traps]} ]] || ! __sr_restores_traps "${BASH_SOURCE[@]: -1}" || __sr[traps]=ends
+  __sr_adopt_traps "$__sr_traps"
   [[ $__sr_xfsz ]] || builtin trap '' XFSZ
   __sr[last]=',"recorder":"bash/0.1.0"'
   __sr_append "${__sr[kind]} start"
@@ -1001,14 +1282,21 @@ __sr_start() { # OUTPUT of `trap -p`, and `read`
 if [[ ! ${__sr_pid-} || ${__sr_pid@a} == *x* || $__sr_pid != "$BASHPID" && $__sr_pid != "$$" ]]; then
   __sr_pid=$BASHPID
   \builtin declare -g +x __sr_pid
+  __sr_function_at=$((BASH_VERSINFO[0] == 4 ? 2 : 1))
   __sr_xfsz=unknown # until __sr_start knows whether the service has a trap there
-  # Not in a function: without -E bash hides ERR there.
-  { __sr_guarded __sr_start "$(\builtin trap -p EXIT ERR XFSZ && \builtin printf 'read')"; } 2>/dev/null || \builtin true
+  {
+    __sr_errtrace='' # without it bash hides ERR in functions
+    \builtin set -E
+    __sr_guarded __sr_start || \builtin true
+    [[ $__sr_reading == *E* ]] || \builtin set +E
+    __sr_errtrace=E
+  } 2>/dev/null || \builtin true
   # shellcheck disable=SC2064 # the command is text by now
   { [[ ! ${__sr[err]} ]] || \builtin trap "${__sr[err]}" ERR; } 2>/dev/null || \builtin true
 fi
 
 {
+  [[ $__sr_reading != *a* ]] || \builtin set -a
   [[ $__sr_reading != *A* ]] || \builtin shopt -s expand_aliases
   [[ $__sr_reading != *v* ]] || \builtin set -v
   [[ $__sr_reading != *x* ]] || \builtin set -x

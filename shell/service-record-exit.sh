@@ -6,15 +6,16 @@
 #     ExecStopPost=-+/usr/local/bin/service-record-exit.sh
 #
 # From systemd it has SERVICE_RESULT, EXIT_CODE, EXIT_STATUS (systemd.exec(5)) and INVOCATION_ID. It appends the missing
-# ends of this invocation, names the signal that the shim could only call unknown, and records start and end of a service
-# that knows nothing of us. A run that ended by itself is left as it is. It always exits 0.
+# ends of this invocation, amends an end that systemd contradicts (a signal that the shim could only call unknown, a status
+# that the service's own EXIT trap changed), and records start and end of a service that knows nothing of us. It says when
+# systemd was asked to stop the service. An end with which systemd agrees is left as it is. It always exits 0.
 
 # As if sourced before: the shim then lends its functions and starts nothing.
 __sr_pid=$BASHPID
 # shellcheck source=shell/bootstrap-service-record.sh
 . "${BASH_SOURCE[0]%/*}/bootstrap-service-record.sh" || exit 0
 
-declare -A kind=() command=() boot=() result=() signal=() stages=() failed=() process=()
+declare -A kind=() command=() boot=() result=() signal=() status=() stages=() failed=() ended=() process=()
 pids=()
 
 # Reads this invocation's entries into the arrays above, each by pid. Only our writers' lines have an invocation id, and in
@@ -33,7 +34,7 @@ read_invocation() { # PATH
     "stage start")
       read_member stage "$line"
       stages[$pid]+=$value$'\n'
-      failed[$pid]=
+      failed[$pid]='' ended[$pid]=''
       ;;
     "stage end")
       read_member stage "$line"
@@ -47,7 +48,7 @@ read_invocation() { # PATH
 
 read_start() { # PID LINE; whether it is the start or, that one lost, the first that is left
   [[ ${kind[$1]-} ]] || pids+=("$1")
-  kind[$1]=service command[$1]='' result[$1]='' signal[$1]='' stages[$1]='' failed[$1]=''
+  kind[$1]=service command[$1]='' result[$1]='' signal[$1]='' status[$1]='' stages[$1]='' failed[$1]='' ended[$1]=''
   read_command "$1" "$2" preCommand pre-command
   read_command "$1" "$2" postCommand post-command
   read_member bootId "$2"
@@ -66,14 +67,17 @@ read_end() { # PID LINE
   result[$1]=$value
   read_member signal "$2"
   signal[$1]=$value
+  read_member exitCode "$2"
+  status[$1]=$value
   stages[$1]=
 }
 
-read_failed_stage() { # PID LINE; the stage that fails right before its run does
+read_failed_stage() { # PID LINE; the stage that fails right before its run does, and the one that the shim ends with it
   local name="$value"
   read_member result "$2"
-  failed[$1]=
+  failed[$1]='' ended[$1]=''
   [[ $value != failure ]] || failed[$1]=$name
+  [[ $2 != *',"exitCode":'* && $2 != *',"signal":'* ]] || ended[$1]=$name
 }
 
 read_member() { # NAME LINE; sets value, without the quotes of a string
@@ -105,24 +109,97 @@ read_main_process() { # as systemd knows it: process[ExecMainPID] and so on, and
   while IFS= read -r line; do
     process[${line%%=*}]=${line#*=}
   done < <(timeout 2 systemctl show "$unit" \
-    --property=ExecMainPID,ExecMainStartTimestampMonotonic,ConditionTimestampMonotonic)
+    --property=ExecMainPID,ExecMainStartTimestampMonotonic,ConditionTimestampMonotonic,Job,KillSignal,RestartKillSignal \
+    --property=UID,RootDirectory,RootImage,InaccessiblePaths,TemporaryFileSystem)
   started=${process[ExecMainStartTimestampMonotonic]:-0}
   # Older than the attempt to start the service: it is that of the last one.
   ((started >= ${process[ConditionTimestampMonotonic]:-0})) || started=0
+  ((started)) || [[ ! ${process[ConditionTimestampMonotonic]-} ]] || EXIT_CODE='' EXIT_STATUS=''
 }
 
-# As members of an end: a status or a signal, and systemd's result. A run that a signal ended is not a success, even if
-# systemd, which asked for it, is content.
+# What a service that is not root left in the inbox goes into its record. Anybody may leave files there: only one counts that
+# belongs to the user whom systemd ran this unit as, and of its lines only entries of this invocation.
+take_inbox() {
+  local inbox="${SERVICE_RECORDS_INBOX-}" name="${__sr[path]##*/}" file='' uid="${process[UID]-}" line='' __sr_line='' lost=0 until=$((SECONDS + 10))
+  [[ $inbox ]] || return 0
+  [[ -d $inbox ]] || mkdir -m 1733 -- "$inbox"
+  file=$inbox/${name%.json}.$INVOCATION_ID.json
+  if [[ ! -e $file && ! -L $file ]]; then
+    line="${process[RootDirectory]-}${process[RootImage]-}"
+    [[ $uid != [1-9]* || ! $line && "${process[InaccessiblePaths]-}${process[TemporaryFileSystem]-}" != */dev* ]] ||
+      tell "$unit ran as user $uid and may not see $inbox in its sandbox: if it recorded stages, they are lost"
+    return 0
+  fi
+  if [[ $(stat --format='%u %f' -- "$file") == "$uid 8"??? ]]; then
+    while IFS= read -r line; do
+      __sr_line=${line%,}
+      [[ $__sr_line == '{"timestamp":"'*\} ]] && ((${#__sr_line} < 4096 && SECONDS < until)) && __sr_is_whole "$__sr_line" &&
+        __sr_write && ((__sr[dropped] == 0)) || lost=$((lost + 1))
+    done < <(timeout 5 dd if="$file" iflag=nofollow,nonblock bs=64K count=256 |
+      grep --fixed-strings --text "\"invocationId\":\"$INVOCATION_ID\"" | tail -n 10000)
+    if ((lost)); then
+      __sr[last]=",\"dropped\":$lost"
+      tell "$lost entries that $unit left in $file could not be recorded"
+    fi
+  else
+    tell "$file was not recorded: it is not a file of user ${uid:-unknown}, as whom $unit ran"
+  fi
+  timeout 5 rm -rf --one-file-system -- "$file"
+}
+
+tell() { # TEXT; in the journal, for the output of the service may go anywhere
+  timeout 2 logger --tag service-record --priority daemon.warning -- "$1"
+}
+
+# Without a main process, as of a service that failed before it had one, the only one recorded stands for the service.
+pick_main() {
+  local pid=''
+  main=
+  for pid in "${pids[@]}"; do
+    [[ ${kind[$pid]} != service ]] || main+="$pid "
+  done
+  main=${main% }
+  ((started == 0)) || main=${process[ExecMainPID]}
+}
+
+# What systemd was asked for that ended the service: stop, restart or shutdown. Whether it is the service's answer to that,
+# its end says: by the signal of the stop, or with the status that shells have of it. systemd calls a command or a oneshot
+# that a stop has cut short failed, like one that somebody killed; only its job tells them apart.
+read_stop_request() {
+  local job='' name='' type='' state='' number="${process[KillSignal]:-15}" shutdown=''
+  [[ ${process[Job]-} ]] && { is_answer "$number" || is_answer "${process[RestartKillSignal]:-$number}"; } || return 0
+  while read -r job name type state; do
+    [[ "$job $state" != "${process[Job]} running" || $type != @(stop|restart) ]] || request=$type
+    [[ "$name $type" != "shutdown.target start" ]] || shutdown=1
+  done < <(timeout 2 systemctl list-jobs --no-legend --plain --full)
+  [[ $request != stop || ! $shutdown ]] || request=shutdown
+}
+
+is_answer() { # NUMBER of the signal
+  case "${EXIT_CODE-} ${SERVICE_RESULT-}" in
+  "killed success" | "killed signal") [[ $EXIT_STATUS == "$(kill -l "$1")" ]] ;;
+  "exited success" | "exited exit-code") ((EXIT_STATUS == 128 + $1)) ;;
+  " signal") ;;
+  *) return 1 ;;
+  esac
+}
+
+# As members of an end: a status or a signal, systemd's result, and what it was asked for. A run that a signal ended is not
+# a success, even if systemd, which asked for it, is content. Of a status 0 without success, another command is the reason.
 judge() {
-  end_result=failure facts=
+  end_result=failure outcome=failure facts=
+  if [[ $request || "${EXIT_CODE-} ${SERVICE_RESULT-}" == "killed success" && $EXIT_STATUS != PIPE ]]; then
+    outcome=stopped
+  elif [[ ${SERVICE_RESULT-} == success && ${EXIT_CODE:-exited} == exited ]]; then
+    end_result=success outcome=success
+  fi
   case ${EXIT_CODE-} in
-  exited) facts=",\"exitCode\":$EXIT_STATUS" ;;
+  exited) [[ $end_result == failure && $EXIT_STATUS == 0 ]] || facts=",\"exitCode\":$EXIT_STATUS" ;;
   killed | dumped) facts=",\"signal\":\"$EXIT_STATUS\"" ;;
   esac
-  [[ ${SERVICE_RESULT-} == success && ${EXIT_CODE-exited} == exited ]] && end_result=success
-  facts+=${SERVICE_RESULT:+",\"serviceResult\":\"$SERVICE_RESULT\""}
+  facts+=${SERVICE_RESULT:+",\"serviceResult\":\"$SERVICE_RESULT\""}${request:+",\"stopRequest\":\"$request\""}
   message=
-  if [[ $end_result == failure ]]; then
+  if [[ $outcome == failure ]]; then
     __sr_journal
     message=$__sr_answer
   fi
@@ -148,14 +225,36 @@ close_run() { # PID
 }
 
 # What the run said of its end stands beside what systemd saw of the same process: a reader takes the later for more. It
-# names the stage that failed with the run, for upstream's analyzer takes that from the entry right before the last one.
+# names the stage that ended with the run, for upstream's analyzer takes that from the entry right before the last one.
 amend_run() { # PID
-  [[ $1 == "${process[ExecMainPID]-}" && ${EXIT_CODE-} != exited ]] || return 0
-  [[ ${signal[$1]} == unknown || ${result[$1]} == success ]] || return 0
+  local facts="$facts"
+  if [[ $1 == "$main" ]]; then
+    ! is_agreed "$1" || return 0
+  else
+    # Another process of the service, or a command of it, that systemd stopped: by which signal, nobody says.
+    [[ ${signal[$1]} == unknown && $request ]] || return 0
+    facts=",\"signal\":\"unknown\",\"serviceResult\":\"$SERVICE_RESULT\",\"stopRequest\":\"$request\""
+  fi
   write_as "$1"
-  __sr[stage]=${failed[$1]}
+  __sr[stage]=${ended[$1]}
+  [[ $end_result == success || ${ended[$1]} ]] || __sr[stage]=${failed[$1]}
   __sr_append "${__sr[kind]} end" "$end_result" '' "$message" "$facts"
   __sr[stage]=
+}
+
+is_agreed() { # PID; whether the run itself said all that systemd knows
+  local end="${result[$1]} ${status[$1]:-${EXIT_STATUS-}}"
+  [[ $outcome == "$end_result" && ${EXIT_CODE:-exited} == exited && ! ${signal[$1]} ]] || return 1
+  [[ $end != "success 0" ]] || ! has_failed_command || return 0
+  [[ $end == "$end_result ${EXIT_STATUS:-${status[$1]}}" && ${SERVICE_RESULT-} == @(|success|exit-code) ]]
+}
+
+has_failed_command() { # whether a pre- or post-command was recorded that explains systemd's result
+  local pid=''
+  for pid in "${pids[@]}"; do
+    [[ ${kind[$pid]} == service || ${result[$pid]} == success ]] || return 0
+  done
+  return 1
 }
 
 # The service knows nothing of us, or never came as far as its script: it started when systemd says that it did.
@@ -183,27 +282,40 @@ append_start() { # PID
   __sr[time]='' __sr[uptime]=''
 }
 
-is_recorded() { # the service itself, or a command that kept it from being started
-  local pid=''
+# Whether the record has the service: its main process, or another with which systemd agrees, such as a script that a shell
+# runs. A service that never started has a command that kept it from that.
+is_recorded() {
+  local pid='' said=''
   for pid in "${pids[@]}"; do
-    [[ ${kind[$pid]} != service ]] || return 0
+    [[ $pid != "$main" ]] || return 0
+    [[ ${kind[$pid]} == service ]] || continue
+    said=${result[$pid]:-$outcome}
+    [[ ${signal[$pid]} != unknown ]] || said=$outcome
   done
-  ((${#pids[@]} && started == 0))
+  if [[ $said ]]; then
+    [[ $said == "$outcome" ]] || { [[ $said == success ]] && has_failed_command; }
+  else
+    ((${#pids[@]} && started == 0)) && { [[ $outcome == success ]] || has_failed_command; }
+  fi
 }
 
 main() {
-  local LC_ALL=C IFS=$' \t\n' __sr_answer='' unit='' started=0 end_result='' facts='' message='' pid=''
-  [[ ${INVOCATION_ID-} ]] || return 0
+  local LC_ALL=C IFS=$' \t\n' __sr_answer='' unit='' pid='' started=0 main='' request='' end_result='' outcome='' facts='' message=''
+  # A condition that is not met is no failure: the service was not wanted.
+  [[ ${INVOCATION_ID-} && ${SERVICE_RESULT-} != exec-condition ]] || return 0
   __sr_unit
   unit=$__sr_answer.service
   __sr_begin
-  [[ ! -f ${__sr[path]} ]] || read_invocation "${__sr[path]}"
   read_main_process
+  take_inbox
+  [[ ! -f ${__sr[path]} ]] || read_invocation "${__sr[path]}"
+  pick_main
+  read_stop_request
   judge
-  is_recorded || record_unknown
   for pid in "${pids[@]}"; do
     if [[ ${result[$pid]} ]]; then amend_run "$pid"; else close_run "$pid"; fi
   done
+  is_recorded || record_unknown
   __sr_sync
 }
 

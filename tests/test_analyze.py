@@ -425,7 +425,7 @@ def test_a_process_that_vanishes_ends_the_wait(tmp_path: Path) -> None:
             process.wait()
             out, _ = waiting.communicate(timeout=60)
     assert waiting.returncode == 1
-    assert out.startswith("▲ interrupted: job: its process is gone")
+    assert out.startswith("▲ interrupted: job: it ended without recording how")
 
 
 def test_what_a_journal_holds_does_not_act_on_the_terminal(tmp_path: Path) -> None:
@@ -499,3 +499,232 @@ def test_a_page_of_a_host_without_trouble_says_so(tmp_path: Path) -> None:
 
     assert answer.status == 0
     assert parsed(answer.out).texts("p", "verdict") == ["✓ succeeded: nothing is wrong"]
+
+
+def retried(message: str = "Trying to pull\nError: manifest unknown") -> list[Entry]:
+    """A run whose image pull failed twice, 12 minutes each, and is tried once more."""
+    failed: dict[str, Any] = {"result": Result.FAILURE, "exit_code": 125, "error_message": message}
+    return [
+        entry(),
+        entry(Phase.STAGE_START, 1, stage="pull"),
+        entry(Phase.STAGE_END, 721, stage="pull", **failed),
+        entry(Phase.STAGE_START, 722, stage="pull"),
+        entry(Phase.STAGE_END, 1442, stage="pull", **failed),
+        entry(Phase.STAGE_START, 1443, stage="pull"),
+    ]
+
+
+@pytest.mark.parametrize("form", ["table", "wide", "json", "jsonl", "yaml", "html"])
+def test_a_failure_that_a_service_continued_after_is_told_in_every_form(tmp_path: Path, form: str) -> None:
+    write_lines(tmp_path / "job.json", *retried())
+    answer = analyze(tmp_path, "--output", form)
+    assert answer.status == 0
+    assert "nothing is wrong" not in answer.out
+    told = " ".join(re.sub("<[^>]*>", " ", answer.out).split())
+    assert "continued after stage pull failed twice: Error: manifest unknown" in told
+    assert "Trying to pull" in told
+
+
+def test_what_failed_before_a_hang_stands_below_the_verdict(tmp_path: Path) -> None:
+    failed: dict[str, Any] = {"result": Result.FAILURE, "error_message": "lookup api: no such host"}
+    write_lines(
+        tmp_path / "job.json",
+        entry(),
+        entry(Phase.STAGE_START, 1, stage="resolve-api-url"),
+        entry(Phase.STAGE_END, 2, stage="resolve-api-url", **failed),
+        entry(Phase.STAGE_START, 3, stage="wait"),
+        entry(Phase.STAGE_START, 4000, stage="beside"),
+    )
+    answer = analyze(tmp_path)
+    assert first_line(answer).startswith("▲ stuck: job in stage wait")
+    assert "handled  job continued after stage resolve-api-url failed once" in answer.out
+    assert "message  │ lookup api: no such host" in answer.out
+    (handled,) = json.loads(analyze(tmp_path, "--output", "json").out)["handled"]
+    assert (handled["service"], handled["stage"], handled["count"]) == ("job", "resolve-api-url", 1)
+    assert handled["facts"]["message"] == "lookup api: no such host"
+
+
+def test_a_success_after_a_failure_that_was_not_made_good_says_so(tmp_path: Path) -> None:
+    failed: dict[str, Any] = {"result": Result.FAILURE, "error_message": "curl: (6) Could not resolve host"}
+    write_lines(
+        tmp_path / "job.json",
+        entry(),
+        entry(Phase.STAGE_START, 1, stage="check-url"),
+        entry(Phase.STAGE_END, 2, stage="check-url", **failed),
+        entry(Phase.SERVICE_END, 3),
+    )
+    answer = analyze(tmp_path)
+    assert answer.status == 0
+    assert answer.out.startswith("✓ succeeded: job continued after stage check-url failed once: curl: (6)")
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[]\n", b"{}\n", bytes(4096)], ids=["empty", "array", "object", "nul"]
+)
+def test_a_record_of_which_nothing_can_be_read_is_a_finding(tmp_path: Path, content: bytes) -> None:
+    write_lines(tmp_path / "crio.json", *succeeded())
+    (tmp_path / "bootkube.json").write_bytes(content)
+    for options in ([], ["--boot", "0"]):
+        answer = analyze(tmp_path, *options)
+        assert answer.status == 3
+        assert answer.out.startswith("▲ unknown: the record of bootkube is ")
+    found = json.loads(analyze(tmp_path, "--output", "json").out)
+    assert found["verdict"] == "unknown"
+    assert [(one["service"], one["unreadable"]) for one in found["damaged"]] == [("bootkube", True)]
+    assert analyze(tmp_path, "crio").status == 0
+
+
+def test_a_host_that_is_at_work_says_which_record_cannot_be_read(tmp_path: Path) -> None:
+    write_lines(tmp_path / "crio.json", entry(), entry(Phase.STAGE_START, 1, stage="wait"))
+    (tmp_path / "bootkube.json").write_bytes(b"[]")
+    answer = analyze(tmp_path)
+    assert answer.status == 3
+    assert "the record of bootkube is empty: nothing is known of it" in " ".join(first_lines(answer).split())
+
+
+def first_lines(answer: Answer) -> str:
+    """The verdict, on however many lines it stands."""
+    return answer.out.partition("\n1 boot")[0]
+
+
+def test_a_record_without_times_has_its_verdict(tmp_path: Path) -> None:
+    untimed = [
+        {name: value for name, value in one.to_json().items() if name not in {"timestamp", "uptime"}}
+        for one in failed_run("cvo-bootstrap", **NO_IMAGE)
+    ]
+    (tmp_path / "bootkube.json").write_text(json.dumps(untimed))
+    write_lines(tmp_path / "crio.json", *succeeded())
+    answer = analyze(tmp_path)
+    assert (answer.status, answer.err) == (1, "")
+    assert first_line(answer).startswith(
+        "✗ failed: bootkube in stage cvo-bootstrap: the registry has no image"
+    )
+    assert "run      bootkube, exit 125, time unknown" in answer.out
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        "show",
+        "show -o wide",
+        "timeline",
+        "timeline -o html",
+        "export --to otlp",
+        "export --to chrome-trace",
+        "show --relative",
+        "analyze -o html",
+        "analyze -o yaml",
+    ],
+)
+def test_no_verb_minds_entries_without_times(tmp_path: Path, verb: str) -> None:
+    pieces = [replace(one, timestamp=None) for one in failed_run("pull")]
+    write_lines(tmp_path / "job.json", *pieces)
+    write_lines(tmp_path / "crio.json", *succeeded())
+    name, *options = verb.split()
+    answer = service_record(name, "--from", tmp_path, *options)
+    assert answer.status in {0, 1}
+    assert answer.err == ""
+    assert "job" in answer.out
+
+
+FAILED_UNITS = """\
+  UNIT             LOAD   ACTIVE SUB    DESCRIPTION
+● bootkube.service loaded failed failed Bootstrap a cluster
+"""
+UNIT_STATUS = """\
+* bootkube.service - Bootstrap a cluster
+     Active: failed (Result: exit-code) since Mon 2026-11-23 06:33:22 UTC; 698ms ago
+    Process: 56 ExecStartPre=/bin/sh -c exit 6 (code=exited, status=6)
+"""
+
+
+@pytest.fixture
+def log_bundle(tmp_path: Path) -> Path:
+    """An unpacked bundle whose services succeeded by their records, although a unit failed."""
+    top = tmp_path / "log-bundle"
+    (top / "bootstrap/services").mkdir(parents=True)
+    (top / "unit-status").mkdir()
+    for service in ("release-image", "crio"):
+        write_lines(top / f"bootstrap/services/{service}.json", *succeeded())
+    (top / "failed-units.txt").write_text(FAILED_UNITS)
+    (top / "unit-status/bootkube.service.txt").write_text(UNIT_STATUS)
+    return top
+
+
+def packed(top: Path) -> Path:
+    path = top.with_suffix(".tar.gz")
+    with tarfile.open(path, "w:gz") as archive:
+        archive.add(top, top.name)
+    return path
+
+
+@pytest.mark.parametrize("is_packed", [True, False])
+def test_a_bundle_with_a_failed_unit_is_not_one_in_which_nothing_is_wrong(
+    log_bundle: Path, is_packed: bool
+) -> None:
+    place = packed(log_bundle) if is_packed else log_bundle
+    answer = analyze(place)
+    assert answer.status == 1
+    assert " ".join(answer.out.split()).startswith(
+        "✗ failed: bootkube.service: exit 6 of ExecStartPre=/bin/sh; nothing is recorded of it 2 services:"
+    )
+    assert "  next     systemctl status bootkube.service\n" in answer.out
+    document = json.loads(analyze(place, "-o", "json").out)
+    assert document["verdict"] == "failed"
+    assert document["failedUnits"] == [
+        {
+            "unit": "bootkube.service",
+            "says": "failed: bootkube.service: exit 6 of ExecStartPre=/bin/sh; nothing is recorded of it",
+            "result": "exit-code",
+            "exitCode": 6,
+            "command": "ExecStartPre=/bin/sh",
+            "next": ["systemctl status bootkube.service", "journalctl --boot --unit=bootkube.service"],
+        }
+    ]
+    page = parsed(analyze(place, "-o", "html").out)
+    assert page.texts("p", "verdict") == [f"✗ {document['says']}"]
+
+
+def test_failed_units_count_among_the_services_and_boots_that_are_asked_for(log_bundle: Path) -> None:
+    assert analyze(log_bundle, "crio").status == 0
+    write_lines(
+        log_bundle / "bootstrap/services/crio.json",
+        *[replace(one, boot_id=OTHER_BOOT) for one in succeeded(50)],
+    )
+    assert [analyze(log_bundle, "--boot", boot).status for boot in ("-1", "0", "all")] == [0, 1, 1]
+
+
+def test_what_was_expected_and_never_started_is_the_verdict(tmp_path: Path) -> None:
+    write_lines(tmp_path / "bootkube.json", *succeeded())
+    answer = analyze(tmp_path, "--expect", "bootstrap")
+    assert (first_line(answer), answer.status) == (
+        "✗ failed: release-image never started: it has no record",
+        1,
+    )
+    assert "\n  missing  release-image never started: it has no record\n" in answer.out
+    lines = analyze(tmp_path, "--expect", "bootkube.service, crio", "--expect", "etcd", "-o", "jsonl").out
+    findings = [json.loads(line) for line in lines.splitlines()[1:]]
+    assert [(one["finding"], one["service"], one["why"]) for one in findings] == [
+        ("not-started", "crio", "unknown"),
+        ("not-started", "etcd", "unreached"),
+    ]
+    assert analyze(tmp_path, "--expect", "bootkube").status == 0
+
+
+def test_the_services_of_a_good_run_can_be_expected(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    for directory, services in ((good, ("b", "a")), (bad, ("b",))):
+        directory.mkdir()
+        for number, service in enumerate(services):
+            write_lines(directory / f"{service}.json", *succeeded(number * 10))
+    answer = analyze(bad, "--baseline", good, "--expect", "baseline")
+    assert (first_line(answer), answer.status) == ("✗ failed: a never started: it has no record", 1)
+    assert analyze(bad, "--expect", "baseline").status == 2
+    assert analyze(bad, "--expect", "a,,b").status == 2
+
+
+def test_waiting_goes_on_until_what_is_expected_has_started(tmp_path: Path) -> None:
+    write_lines(tmp_path / "a.json", *succeeded())
+    answer = analyze(tmp_path, "--wait", "--timeout", "0.1s", "--expect", "a,b")
+    assert first_line(answer) == "● running: b has not started yet: it has no record; nothing is wrong so far"
+    assert answer.status == 124

@@ -26,7 +26,7 @@ PARTS = {
     "bundle": {"bundle"},
     "trust": {"trust"},
     "client": {"answer_limit", "collector_address", "collector_client", "growing", "sending"},
-    "source": {"source", "remote"},
+    "source": {"source", "remote", "foreign"},
     "redaction": {"redaction"},
     "reporter": {"reporter"},
     "display": {"display"},
@@ -39,7 +39,7 @@ PARTS = {
 MAY_IMPORT = {
     "format": set(),
     "layout": {"format"},
-    "records": {"format", "layout"},
+    "records": {"format", "layout", "systemd"},
     "live": {"format", "layout", "records"},
     "systemd": set(),
     "recorder": {"format", "records", "systemd"},

@@ -1,12 +1,15 @@
 """How long a stage may take, and what that is known from."""
 
+from collections.abc import Sequence
+
 import pytest
 
-from service_record.diagnosis.budget import Basis, BudgetFile, Budgets, read_budgets
+from service_record.diagnosis.budget import Basis, Budget, BudgetFile, Budgets, read_budgets
 from service_record.diagnosis.placed import FileError
 from service_record.duration import parse_duration
 from service_record.entry import Entry, Phase, Result
 from service_record.history import History, build_history
+from service_record.history.outcome import Run
 from tests.builders import entry
 
 FILE = """\
@@ -84,30 +87,34 @@ def test_a_bad_budget_file_is_refused_in_one_line_with_its_place(text: str, faul
     assert "\n" not in str(raised.value)
 
 
+def of_stage(budgets: Budgets, stage: str, runs: Sequence[Run]) -> Budget:
+    return budgets.of_stage("job", stage, budgets.learn("job", runs))
+
+
 def test_the_file_decides_then_what_succeeded_then_the_default() -> None:
     job = history(*took(200, 400))
     runs = job.services[0].runs
     named = Budgets(file=BudgetFile(stage=7, stages={("job", "pull"): 5}))
-    assert (named.of_stage("job", "pull", runs).seconds, named.of_run("job")) == (5, None)
-    assert named.of_stage("job", "other", runs).seconds == 7
-    learned = Budgets().of_stage("job", "pull", runs)
+    assert (of_stage(named, "pull", runs).seconds, named.of_run("job")) == (5, None)
+    assert of_stage(named, "other", runs).seconds == 7
+    learned = of_stage(Budgets(), "pull", runs)
     assert (learned.seconds, learned.basis, learned.executions, learned.longest) == (
         1200,
         Basis.EARLIER,
         2,
         400,
     )
-    default = Budgets().of_stage("job", "other", runs)
+    default = of_stage(Budgets(), "other", runs)
     assert (default.seconds, default.basis) == (1800, Basis.DEFAULT)
 
 
 def test_a_short_stage_gets_some_minutes_and_a_failed_one_teaches_nothing() -> None:
     runs = history(*took(0.1), *took(9999, stage="bad", result=Result.FAILURE)).services[0].runs
-    assert Budgets().of_stage("job", "pull", runs).seconds == 300
-    assert Budgets().of_stage("job", "bad", runs).basis is Basis.DEFAULT
+    assert of_stage(Budgets(), "pull", runs).seconds == 300
+    assert of_stage(Budgets(), "bad", runs).basis is Basis.DEFAULT
 
 
 def test_a_good_run_elsewhere_teaches_as_well() -> None:
     budgets = Budgets(baseline=history(*took(500)))
-    learned = budgets.of_stage("job", "pull", history(entry()).services[0].runs)
+    learned = of_stage(budgets, "pull", history(entry()).services[0].runs)
     assert (learned.seconds, learned.basis) == (1500, Basis.BASELINE)

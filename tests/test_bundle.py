@@ -16,8 +16,11 @@ from hypothesis import strategies as st
 from service_record.bundle import pack
 from service_record.entry import Entry, Malformed, Phase
 from service_record.export.array import to_array
+from service_record.history import build_history
+from service_record.history.outcome import Outcome
+from service_record.source import liveness_for, open_source
 from tests.archives import COMPRESSIONS, SERVICES, Layout, found, member, opened, reasons, record, tar
-from tests.builders import array, entry, failed_run, upstream_entry
+from tests.builders import BOOT_ID, array, entry, failed_run, upstream_entry
 from tests.strategies import entries
 
 AT = datetime(2026, 11, 21, 2, tzinfo=UTC)
@@ -246,3 +249,41 @@ def test_compressed_streams_behind_one_another_are_one(tmp_path: Path) -> None:
     for name, compress in COMPRESSIONS.items():
         parts = [compress(archive[:700]), compress(archive[700:])]
         assert found(opened(b"".join(parts))) == {"job": ["service start"]}, name
+
+
+def manifest(
+    boot_id: object, directory: str = "log-bundle-20261121010510", generator: str = "service-record/0.1.0"
+) -> bytes:
+    document = {"version": 1, "generator": generator, "bootId": boot_id}
+    return member(f"{directory}/manifest.json", json.dumps(document).encode())
+
+
+NEXT_BOOT = "c1" * 16
+
+
+@pytest.mark.parametrize(
+    ("members", "expected"),
+    [
+        pytest.param([manifest(NEXT_BOOT)], NEXT_BOOT, id="names it"),
+        pytest.param([], None, id="no manifest"),
+        pytest.param([manifest(None)], None, id="unknown"),
+        pytest.param([manifest("../x")], None, id="not an id"),
+        pytest.param([manifest(NEXT_BOOT, generator="other/1")], None, id="not ours"),
+        pytest.param([manifest(NEXT_BOOT, "other")], None, id="beside no record"),
+        pytest.param([manifest(NEXT_BOOT), manifest(BOOT_ID, "other")], None, id="two"),
+        pytest.param([member("top/manifest.json", b"{")], None, id="torn"),
+    ],
+)
+def test_the_boot_in_which_a_bundle_was_made_is_in_its_manifest(
+    members: list[bytes], expected: str | None
+) -> None:
+    assert opened(tar(record("job", entry()), *members)).boot_id == expected
+
+
+def test_what_runs_in_no_boot_of_a_bundle_was_interrupted(tmp_path: Path) -> None:
+    path = tmp_path / "bundle.tar"
+    for members, expected in (([], Outcome.RUNNING), ([manifest(NEXT_BOOT)], Outcome.INTERRUPTED)):
+        path.write_bytes(tar(record("job", entry()), *members))
+        source = open_source([str(path)])
+        history = build_history(source.records, liveness_for(source))
+        assert history.services[0].outcome is expected

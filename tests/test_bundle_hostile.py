@@ -139,12 +139,17 @@ def test_a_damaged_archive_in_an_archive_takes_nothing_else_with_it() -> None:
             {"read_bytes": 1 << 18},
             "256 KiB to read",
         ),
+        (
+            gzip.compress(tar(WHOLE, member("zeros", bytes(1 << 20)))),
+            {"free_bytes": 1 << 17, "growth": 20},
+            "20 times its size to read, and 128 KiB",
+        ),
         (tar(WHOLE, *[member("m")] * 20), {"members": 10}, "10 members"),
         (tar(WHOLE, *[member(f"l{n}", b"a", type=b"L") for n in range(20)]), {"members": 10}, "10 members"),
         (tar(WHOLE, *[record(f"r{n}") for n in range(20)]), {"records": 1}, "1 records"),
         (tar(WHOLE, record("job", *failed_run())), {"kept_bytes": 700}, "700 bytes of records"),
     ],
-    ids=["bytes", "members", "headers", "records", "kept bytes"],
+    ids=["bytes", "growth", "members", "headers", "records", "kept bytes"],
 )
 def test_beyond_a_limit_nothing_more_is_read(archive: bytes, limit: dict[str, int], told: str) -> None:
     bundle = opened(archive, **limit)

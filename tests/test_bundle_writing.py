@@ -245,7 +245,7 @@ def test_two_members_of_one_name_are_both_there(path: Path) -> None:
     assert content(path) == {
         "bootstrap/services/job.json": b"1",
         "bootstrap/services/job_.json": b"2",
-        "bootstrap/services/job__.json": b"3",
+        "bootstrap/services/job_2.json": b"3",
     }
 
 

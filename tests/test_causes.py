@@ -93,6 +93,9 @@ ENDED = {
 OTHERWISE = {
     "host-went-down": Evidence(kinds=frozenset({"rebooted"}), service="job", facts=Facts()),
     "vanished": Evidence(kinds=frozenset({"interrupted"}), service="job", facts=Facts()),
+    "stopped-or-killed": Evidence(
+        kinds=frozenset({"interrupted"}), service="job", facts=Facts(signal="unknown")
+    ),
     "stuck-download": Evidence(
         kinds=frozenset({"stuck"}), service="job", stage="pull-release-image", facts=Facts()
     ),
@@ -415,3 +418,32 @@ def test_a_message_of_any_characters_is_looked_at() -> None:
     cause = explained(failed("\udcff é no space left on device \x00"))
     assert cause is not None
     assert cause.name == "disk-full"
+
+
+@pytest.mark.parametrize(
+    ("said", "command"),
+    [
+        (
+            'Get "https://registry.lab:5000/v2/": x509: certificate signed by unknown authority',
+            "openssl s_client -showcerts -connect registry.lab:5000 </dev/null",
+        ),
+        (
+            'Get "https://quay.io/v2/": x509: certificate signed by unknown authority',
+            "openssl s_client -showcerts -connect quay.io:443 </dev/null",
+        ),
+        ("write /var/lib/etcd/wal/0.tmp: no space left on device", "df -h /var/lib/etcd/wal"),
+        (
+            "open /var/lib/containers/storage/overlay/3f0c/diff/usr/lib64/x.so: no space left on device",
+            "df -h /var/lib/containers/storage",
+        ),
+        (
+            "Error: adding layer: processing tar file(write /usr/lib64/x.so: no space left on device): exit status 1",
+            "df -h / /var /sysroot",
+        ),
+    ],
+)
+def test_the_next_command_looks_where_the_trouble_is(said: str, command: str) -> None:
+    cause = explained(failed(said))
+    assert cause is not None
+    program = command.partition(" ")[0]
+    assert next(one for one in cause.commands if one.startswith(program)) == command

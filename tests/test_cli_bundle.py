@@ -12,6 +12,7 @@ import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -133,6 +134,39 @@ def test_a_bundle_is_named_after_host_and_time_and_lies_where_one_is(host: Host)
 def test_a_host_without_records_has_a_bundle_that_says_so(host: Host) -> None:
     assert host.bundle("-o", "b.tar.gz").status == 0
     assert below_top(host.out / "b.tar.gz")["verdict.txt"].startswith(b"no records in ")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user takes root")
+@pytest.mark.parametrize(
+    ("hidden", "which"),
+    [("", "the service records of this host are"), ("bootkube.json", "some service records are")],
+    ids=["the directory", "one of them"],
+)
+def test_records_that_another_user_cannot_read_are_said_to_be_missing(hidden: str, which: str) -> None:
+    with TemporaryDirectory() as place:  # where any user gets to
+        Path(place).chmod(0o755)
+        host = Host(Path(place))
+        host.out.chmod(0o777)
+        for service in ("bootkube", "crio"):
+            write_lines(host.records / f"{service}.json", *failed_run())
+        (host.records / hidden).chmod(0o700)
+        done = subprocess.run(
+            [
+                *("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"),
+                *(*PROGRAM, "bundle", "-o", "b.tar.gz"),
+            ],
+            cwd=host.out,
+            env=environment(**host.variables),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stdout) == (3, "b.tar.gz\n")
+        assert f"Warning: {which} not in the bundle: " in done.stderr
+        assert "Permission denied. Run with sudo\n" in done.stderr
+        assert "Warning: not root: journals and files may be incomplete" in done.stderr
+        services = [name for name in below_top(host.out / "b.tar.gz") if name.endswith("crio.json")]
+        assert len(services) == (1 if hidden else 0)
 
 
 def test_a_secret_that_would_leave_refuses_the_bundle(host: Host) -> None:

@@ -12,11 +12,13 @@ from service_record.diagnosis.diagnose import Explain
 from service_record.diagnosis.evidence import Evidence, KnownCause
 from service_record.diagnosis.findings import BackwardBoot, LocalTimes, LoopOf, Trouble, UnsetClock
 from service_record.diagnosis.now import Now
+from service_record.display.sentences import recovered_sentence
 from service_record.entry import Entry, Malformed, Phase, Result
 from service_record.history import History, build_history
 from service_record.history.clock import ClockStep
 from service_record.history.doubts import doubted
 from service_record.history.liveness import Liveness
+from service_record.history.outcome import order
 from tests.builders import BOOT_ID, START, UPTIME, entry, failed_run, upstream_entry
 
 FAILURE = {"result": Result.FAILURE}
@@ -290,6 +292,18 @@ def test_a_run_without_an_end_whose_process_is_gone_is_interrupted() -> None:
     assert (found.verdict, trouble.stage, trouble.is_rebooted) == (Verdict.INTERRUPTED, "wait", False)
 
 
+def test_runs_that_ended_without_recording_how_are_no_loop_and_not_called_failures() -> None:
+    gone = Liveness(BOOT_ID, is_at_home=True, is_alive=lambda pid, uptime: False)
+    runs = [one for n in range(5) for one in attempt(n, running(None, n * 20))]
+    found = diagnose(build_history([("a", runs)], gone), now=at(200))
+    assert found is not None
+    assert (found.verdict, root(found).count, root(found).loop) == (Verdict.INTERRUPTED, 5, None)
+    ended_well = diagnosis(200, a=[*runs, *attempt(9, succeeded(150))])
+    assert [recovered_sentence(one) for one in ended_well.recovered] == [
+        "a ended without recording how 5 times, last outside stages"
+    ]
+
+
 def test_what_a_boot_interrupted_counts_until_the_next_boot_is_at_work() -> None:
     before = attempt(1, running("wait"), boot_id=BOOTS[0])
     later = attempt(2, succeeded(100))
@@ -313,7 +327,7 @@ def program(pid: int, start: float, end: float | None, result: str = Result.SUCC
 
 
 def in_order(*entries: list[Entry]) -> list[Entry]:
-    return sorted((one for each in entries for one in each), key=lambda one: one.timestamp)
+    return sorted((one for each in entries for one in each), key=lambda one: one.timestamp or "")
 
 
 @pytest.mark.parametrize(
@@ -506,13 +520,21 @@ def test_a_stage_that_took_much_longer_than_in_a_good_run_is_slow() -> None:
 def test_damage_is_told_and_decides_nothing() -> None:
     piece = Malformed(7, "{", "a damaged entry")
     lost = [entry(), entry(Phase.SERVICE_END, 5, dropped=3)]
-    found = diagnosis(a=[*succeeded(), piece], b=lost, c=[], d=succeeded())
+    found = diagnosis(a=[*succeeded(), piece], b=lost, d=succeeded())
     assert found.verdict is Verdict.SUCCEEDED
-    assert [(d.service, d.pieces, d.line, d.lost, d.is_empty) for d in found.damaged] == [
+    assert [(d.service, d.pieces, d.line, d.lost, d.has_no_run) for d in found.damaged] == [
         ("a", 1, 7, 0, False),
         ("b", 0, None, 3, False),
-        ("c", 0, None, 0, True),
     ]
+
+
+@pytest.mark.parametrize("record", [[], [Malformed(1, "{}", "phase: missing")]], ids=["empty", "damaged"])
+def test_a_record_of_which_nothing_can_be_read_leaves_the_verdict_unknown(record: list[Malformed]) -> None:
+    found = diagnosis(a=succeeded(), bootkube=record)
+    assert found.verdict is Verdict.UNKNOWN
+    assert [(d.service, d.is_empty) for d in found.unreadable] == [("bootkube", not record)]
+    assert diagnosis(a=running(), bootkube=record).verdict is Verdict.RUNNING
+    assert diagnosis(a=failed_run(), bootkube=record).verdict is Verdict.FAILED
 
 
 def test_a_record_beside_which_a_write_did_not_end_is_damaged() -> None:
@@ -523,7 +545,7 @@ def test_a_record_beside_which_a_write_did_not_end_is_damaged() -> None:
 
 def test_records_with_local_times_are_told_together() -> None:
     runs = [upstream_entry(), upstream_entry(Phase.SERVICE_END, 5)]
-    written = {name: runs[-1].time.timestamp() + 5 * 3600 for name in "ab"}
+    written = {name: order(runs[-1].time) + 5 * 3600 for name in "ab"}
     found = diagnose(doubted(history(a=runs, b=runs, c=succeeded()), written, ()))
     assert found is not None
     assert found.clock == (LocalTimes(services=("a", "b"), utc_offset=timedelta(hours=-5)),)
@@ -547,3 +569,147 @@ def test_a_boot_with_times_before_those_of_the_boot_before_is_told() -> None:
     (back,) = diagnosis(a=record).clock
     assert isinstance(back, BackwardBoot)
     assert (back.boot_id, back.time, back.earlier) == (BOOT_ID, START, START + timedelta(seconds=9000))
+
+
+def stopped(number: int, at: float, **facts: object) -> list[Entry]:
+    """The entries of a run that was stopped in a stage after five seconds."""
+    end = {"signal": "TERM", "service_result": "success"} | facts
+    return attempt(
+        number,
+        [
+            entry(at=at),
+            entry(Phase.STAGE_START, at + 1, stage="serve"),
+            entry(Phase.STAGE_END, at + 5, stage="serve", **FAILURE | end),
+            entry(Phase.SERVICE_END, at + 5, **FAILURE | end),
+        ],
+    )
+
+
+def test_what_was_stopped_in_order_is_no_trouble_and_no_success() -> None:
+    found = diagnosis(a=stopped(1, 0), b=succeeded())
+    assert (found.verdict, found.verdict.is_bad, found.root) == (Verdict.STOPPED, False, None)
+    assert [each.run.in_stage for each in found.stopped] == ["serve"]
+
+
+def test_restarts_are_no_loop() -> None:
+    found = diagnosis(a=[*stopped(1, 0), *stopped(2, 10), *stopped(3, 20), *attempt(4, running(at=30))])
+    assert (found.verdict, found.running[0].before) == (Verdict.RUNNING, None)
+
+
+def test_stops_or_kills_that_nobody_can_tell_apart_are_no_loop() -> None:
+    unknown = {"signal": "unknown", "service_result": None}
+    cut = [one for number in range(4) for one in stopped(number, number * 10, **unknown)]
+    found = diagnosis(a=cut)
+    assert (found.verdict, root(found).loop, root(found).is_rebooted) == (Verdict.INTERRUPTED, None, False)
+    assert diagnosis(a=[*cut, *attempt(9, succeeded(90))]).verdict is Verdict.SUCCEEDED
+
+
+def test_boots_that_a_shutdown_ended_are_no_loop() -> None:
+    unknown = {"signal": "unknown", "service_result": None}
+    for facts in ({"stop_request": "shutdown"}, unknown):
+        boots = [
+            replace(one, boot_id=boot_id)
+            for number, boot_id in enumerate(BOOTS[:3])
+            for one in stopped(number, number * 100, **facts)
+        ]
+        found = diagnosis(a=boots)
+        assert all(trouble.loop is None for trouble in (found.root, *found.others) if trouble)
+
+
+def test_a_loop_that_somebody_stopped_is_one_unless_it_had_got_further() -> None:
+    assert diagnosis(a=[*attempts(3, "serve"), *stopped(7, 100)]).verdict is Verdict.LOOPING
+    assert diagnosis(a=[*attempts(2, "serve"), *stopped(7, 100)]).verdict is Verdict.STOPPED
+    further = attempt(
+        8,
+        [
+            entry(at=200),
+            entry(Phase.STAGE_START, 201, stage="serve"),
+            entry(Phase.STAGE_END, 205, stage="serve"),
+            entry(Phase.SERVICE_END, 210, signal="TERM", service_result="success", **FAILURE),
+        ],
+    )
+    assert diagnosis(a=[*attempts(3, "serve"), *further]).verdict is Verdict.STOPPED
+
+
+def test_what_the_last_boot_left_open_is_interrupted_by_a_boot_that_has_recorded_nothing() -> None:
+    now = Now(time=START + timedelta(seconds=60), boot_id=BOOTS[2], uptime=5)
+    records = [("a", running("write-image"))]
+    found = diagnose(build_history(records, Liveness(boot_id=BOOTS[2], is_at_home=True)), now=now)
+    assert found is not None
+    assert (found.verdict, root(found).is_rebooted) == (Verdict.INTERRUPTED, True)
+
+
+def stage_end(at: float, stage: str, message: str | None = None, **fields: object) -> Entry:
+    """The end of a stage: a failure where there is a message."""
+    if message is None:
+        return entry(Phase.STAGE_END, at, stage=stage, **fields)
+    return entry(
+        Phase.STAGE_END, at, stage=stage, result=Result.FAILURE, exit_code=1, error_message=message, **fields
+    )
+
+
+def executions(stage: str, *messages: str | None, at: float = 1) -> list[Entry]:
+    """Executions of a stage, ten minutes each; those with a message fail."""
+    found = []
+    for number, message in enumerate(messages):
+        begin = at + 600 * number
+        found += [entry(Phase.STAGE_START, begin, stage=stage), stage_end(begin + 600, stage, message)]
+    return found
+
+
+def test_a_failure_that_a_service_continued_after_is_a_finding_while_it_runs() -> None:
+    record = [
+        entry(),
+        *executions("pull", "manifest unknown", "i/o timeout"),
+        entry(Phase.STAGE_START, 1201, stage="pull"),
+    ]
+    found = diagnosis(job=record)
+    assert found.verdict is Verdict.RUNNING
+    assert [(one.run.service, one.stage.name, one.count) for one in found.handled] == [("job", "pull", 2)]
+    assert found.handled[0].stage.facts.message == "i/o timeout"
+
+
+def test_a_failure_before_a_hang_is_told_beside_it() -> None:
+    record = [
+        entry(),
+        *executions("resolve-api-url", "no such host"),
+        entry(Phase.STAGE_START, 700, stage="wait"),
+    ]
+    found = diagnosis(9000, job=record)
+    assert found.verdict is Verdict.STUCK
+    assert [one.stage.facts.message for one in found.handled] == ["no such host"]
+
+
+def test_a_stage_that_succeeded_in_the_end_is_no_finding() -> None:
+    record = [entry(), *executions("pull", "i/o timeout", None), entry(Phase.STAGE_START, 1300, stage="wait")]
+    assert diagnosis(job=record).handled == ()
+
+
+def test_the_latest_failed_stage_of_a_service_stands_for_those_it_continued_after() -> None:
+    record = [
+        entry(),
+        *executions("first", "one"),
+        *executions("second", "two", at=700),
+        entry(Phase.SERVICE_END, 1400),
+    ]
+    found = diagnosis(job=record)
+    assert found.verdict is Verdict.SUCCEEDED
+    assert [(one.stage.name, one.stages) for one in found.handled] == [("second", 2)]
+
+
+def test_a_stage_of_a_command_that_failed_is_told_of_that_command() -> None:
+    within: dict[str, object] = {"pre_command": "prepare"}
+    record = [
+        entry(Phase.PRE_COMMAND_START, 0, **within),
+        entry(Phase.STAGE_START, 1, stage="probe", **within),
+        stage_end(2, "probe", "refused", **within),
+        entry(Phase.PRE_COMMAND_END, 3, **within),
+        entry(Phase.SERVICE_START, 4),
+    ]
+    (handled,) = diagnosis(job=record).handled
+    assert (handled.stage.name, handled.command and handled.command.name) == ("probe", "prepare")
+
+
+def test_what_failed_or_loops_is_not_told_twice() -> None:
+    assert diagnosis(job=[entry(), *retries(8), entry(Phase.STAGE_START, 200, stage="pull")]).handled == ()
+    assert diagnosis(job=failed_run("pull")).handled == ()

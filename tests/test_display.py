@@ -134,12 +134,34 @@ def test_running_and_interrupted_are_told_apart_by_word_and_glyph() -> None:
     [
         ({"exit_code": 3}, "exit 3 after 5.0s"),
         ({"signal": "KILL", "service_result": "oom-kill"}, "killed by SIGKILL (oom-kill) after 5.0s"),
-        ({"signal": "TERM", "service_result": "success"}, "killed by SIGTERM (systemd: success) after 5.0s"),
-        ({"signal": "unknown", "exit_code": 143}, "killed by a signal after 5.0s"),
+        ({"signal": "TERM", "service_result": "success"}, "stopped by SIGTERM after 5.0s"),
+        (
+            {"signal": "TERM", "service_result": "success", "stop_request": "restart"},
+            "stopped by systemd for a restart (SIGTERM) after 5.0s",
+        ),
+        (
+            {"exit_code": 143, "service_result": "exit-code", "stop_request": "stop"},
+            "stopped by systemd (exit 143) after 5.0s",
+        ),
+        (
+            {"exit_code": 0, "service_result": "exit-code"},
+            "exit 0, but systemd's result is exit-code after 5.0s",
+        ),
+        ({"signal": "unknown", "exit_code": 143}, "stopped or killed by a signal after 5.0s"),
         ({"service_result": "timeout"}, "(timeout) after 5.0s"),
         ({}, "  failed after 5.0s"),
     ],
-    ids=["exit", "out of memory", "stopped", "unknown signal", "timeout", "nothing known"],
+    ids=[
+        "exit",
+        "out of memory",
+        "stopped",
+        "restarted",
+        "stopped with a status",
+        "of another command",
+        "unknown signal",
+        "timeout",
+        "nothing known",
+    ],
 )
 def test_how_a_service_died_is_said(fields: dict[str, object], expected: str) -> None:
     page = text(history(job=[entry(), entry(Phase.SERVICE_END, 5, result=Result.FAILURE, **fields)]))

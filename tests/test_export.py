@@ -39,6 +39,30 @@ def test_an_array_is_one_that_plain_json_takes_with_upstreams_fields_first(tmp_p
     assert list(json.loads(answer.out)[-2])[:5] == FIRST_FIELDS
 
 
+LEAKING = "401 with X-Secret-Key: aB3dE9fG5iJkLmNoP"
+
+
+@pytest.mark.parametrize("form", ["jsonl", "array", "chrome-trace", "otlp"])
+def test_secrets_are_taken_out_of_an_export_that_is_asked_to(tmp_path: Path, form: str) -> None:
+    path = write_lines(tmp_path / "job.json", *failed_run(error_message=LEAKING))
+    plain = service_record("export", "--to", form, "--from", path)
+    answer = service_record("export", "--redact", "--to", form, "--from", path)
+    assert (answer.status, answer.err) == (0, "")
+    assert "aB3dE9fG5iJ" in plain.out
+    assert "aB3dE9fG5iJ" not in answer.out
+    documents = answer.out.splitlines() if form == "jsonl" else [answer.out]
+    assert all(json.loads(document) for document in documents)
+
+
+@pytest.mark.parametrize("verb", ["analyze", "timeline"])
+def test_a_page_for_others_has_no_secrets(tmp_path: Path, verb: str) -> None:
+    path = write_lines(tmp_path / "job.json", *failed_run(error_message=LEAKING))
+    answer = service_record(verb, "--output", "html", "--from", path)
+    assert "401 with" in answer.out
+    assert "aB3dE9fG5iJ" not in answer.out
+    assert "&lt;redacted:secret-header&gt;" in answer.out
+
+
 def test_lines_have_an_entry_each_and_no_other_structure() -> None:
     lines = exported("jsonl", *RUN).splitlines()
     assert [json.loads(line) for line in lines] == [written.to_json() for written in RUN]

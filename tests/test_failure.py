@@ -1,5 +1,7 @@
 """What an exception tells of a failure."""
 
+import runpy
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from service_record import Failure
-from service_record.recorder.failure import MAX_FRAMES, failure_of
+from service_record.recorder.failure import MAX_FRAMES, failure_of, is_own_code
 
 THIS_FILE = str(Path(__file__))
 
@@ -133,3 +135,51 @@ def test_a_very_long_text_keeps_its_type_and_its_end() -> None:
     assert message.startswith("ValueError: \u2026xxx")
     assert message.endswith("the end")
     assert len(message) < 3000
+
+
+def run_missing_program() -> None:
+    subprocess.run(["/no/such/program"], check=True)
+
+
+def test_the_line_is_of_the_services_own_code_and_the_library_is_in_the_stack() -> None:
+    failure = told(run_missing_program)
+    line = run_missing_program.__code__.co_firstlineno + 1
+
+    assert failure.error_line == f"{line} run_missing_program {THIS_FILE}"
+    assert failure.command == 'subprocess.run(["/no/such/program"], check=True)'
+    assert "subprocess.py" in failure.stack[0]
+    assert failure.error_line in failure.stack
+
+
+def test_the_callers_keep_their_room_behind_a_deep_library(tmp_path: Path) -> None:
+    library = tmp_path / "site-packages" / "deep.py"
+    library.parent.mkdir()
+    library.write_text("def descend(depth):\n    return descend(depth - 1) if depth else 1 / 0\n")
+    deep = runpy.run_path(str(library))["descend"]
+    failure = told(lambda: deep(100))
+
+    assert failure.error_line is not None
+    assert failure.error_line.endswith(f"<lambda> {THIS_FILE}")
+    assert len(failure.stack) == MAX_FRAMES
+    assert failure.stack.index(failure.error_line) < MAX_FRAMES - 2
+
+
+@pytest.mark.parametrize(
+    ("file", "home", "expected"),
+    [
+        ("/usr/local/bin/job", None, True),
+        ("/opt/job/steps.py", "/opt/job/main.py", True),
+        (subprocess.__file__, "/opt/job/main.py", False),
+        ("/usr/lib/python3/dist-packages/requests/api.py", "/opt/job/main.py", False),
+        (
+            "/v/lib/python3.11/site-packages/requests/api.py",
+            "/v/lib/python3.11/site-packages/job/a.py",
+            False,
+        ),
+        ("/v/lib/python3.11/site-packages/job/b.py", "/v/lib/python3.11/site-packages/job/a.py", True),
+        (subprocess.__file__, subprocess.__file__, False),
+        ("<string>", None, True),
+    ],
+)
+def test_what_is_the_services_own_code(file: str, home: str | None, expected: bool) -> None:
+    assert is_own_code(file, home) is expected

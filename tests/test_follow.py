@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import pytest
 
@@ -346,3 +346,21 @@ def on_a_terminal(lines: int, *arguments: object) -> list[str]:
             shown = [follower.line().removesuffix("\r") for _ in range(lines)]
             process.kill()
     return shown
+
+
+def test_a_stop_is_followed_as_one(tmp_path: Path) -> None:
+    stop: dict[str, Any] = {
+        "error_line": None,
+        "exit_code": None,
+        "signal": "TERM",
+        "service_result": "success",
+    }
+    unknown = stop | {"signal": "unknown", "service_result": None}
+    write_lines(tmp_path / "app.json", *failed_run(**stop), *failed_run(at=20, **unknown))
+    with following("--from", tmp_path, output="table") as follower:
+        shown = [follower.line() for _ in range(9)]
+    assert shown[3:5] == [
+        "01:05:20.000 ■ app  stage second stopped: stopped by SIGTERM",
+        "01:05:20.000 ■ app  stopped: stopped by SIGTERM",
+    ]
+    assert shown[8] == "01:05:40.000 ▲ app  interrupted: stopped or killed by a signal"

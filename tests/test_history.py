@@ -7,9 +7,10 @@ import pytest
 
 from service_record.entry import Entry, Malformed, Phase, Result
 from service_record.history import build_history
+from service_record.history.build import with_running
 from service_record.history.facts import Location
 from service_record.history.liveness import Liveness, boots_in_order
-from service_record.history.outcome import Outcome, Run
+from service_record.history.outcome import Outcome, Run, nested
 from tests.builders import BOOT_ID, PID, entry, failed_run, upstream_entry
 
 FAILURE = {"result": Result.FAILURE}
@@ -413,3 +414,223 @@ def test_boots_follow_each_record_though_the_clock_was_wrong_at_boot() -> None:
 
 def test_records_that_contradict_each_other_fall_back_to_the_clock() -> None:
     assert boots_in_order([{"b": "2", "a": "1"}, {"a": "1", "b": "2"}]) == ("a", "b")
+
+
+def stopped_run(end: dict[str, object]) -> list[Entry]:
+    """A run that a signal ends in a stage, as the shim records it, with what the exit helper adds to it."""
+    run = [
+        entry(),
+        entry(Phase.STAGE_START, 1, stage="serve"),
+        entry(Phase.STAGE_END, 5, stage="serve", signal="unknown", **FAILURE),
+        entry(Phase.SERVICE_END, 5, signal="unknown", **FAILURE),
+    ]
+    if end:
+        run.append(entry(Phase.SERVICE_END, 5, stage="serve", **FAILURE | end))
+    return run
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"),
+    [
+        ({"signal": "TERM", "service_result": "success"}, Outcome.STOPPED),
+        ({"signal": "TERM", "service_result": "signal", "stop_request": "stop"}, Outcome.STOPPED),
+        ({"exit_code": 143, "service_result": "exit-code", "stop_request": "restart"}, Outcome.STOPPED),
+        ({"signal": "HUP", "service_result": "success"}, Outcome.STOPPED),
+        ({"signal": "PIPE", "service_result": "success"}, Outcome.FAILURE),
+        ({"signal": "TERM", "service_result": "signal"}, Outcome.FAILURE),
+        ({"signal": "TERM", "service_result": "timeout"}, Outcome.FAILURE),
+        ({"signal": "KILL", "service_result": "oom-kill"}, Outcome.FAILURE),
+        ({"signal": "ABRT", "service_result": "watchdog"}, Outcome.FAILURE),
+        ({"exit_code": 0, "result": Result.SUCCESS, "service_result": "success"}, Outcome.SUCCESS),
+        ({}, Outcome.INTERRUPTED),
+    ],
+    ids=lambda value: " ".join(map(str, value.values())) if isinstance(value, dict) else str(value),
+)
+def test_a_stop_is_told_from_a_death_and_its_stage_comes_to_the_same(
+    end: dict[str, object], expected: Outcome
+) -> None:
+    found = run(*stopped_run(end))
+    assert found.outcome is expected
+    assert [stage.outcome for stage in found.stages] == [expected]
+    assert found.in_stage == (None if expected is Outcome.SUCCESS else "serve")
+
+
+@pytest.mark.parametrize("signal", ["KILL", "SEGV"])
+def test_a_death_that_its_recorder_names_is_a_failure_without_systemd_too(signal: str) -> None:
+    found = run(entry(), entry(Phase.SERVICE_END, 5, signal=signal, **FAILURE))
+    assert found.outcome is Outcome.FAILURE
+
+
+def test_a_stage_that_was_open_at_a_stop_was_stopped() -> None:
+    facts = {"signal": "TERM", "service_result": "success"}
+    found = run(
+        entry(), entry(Phase.STAGE_START, 1, stage="serve"), entry(Phase.SERVICE_END, 5, **FAILURE, **facts)
+    )
+    assert (found.outcome, found.in_stage, found.stages[0].outcome) == (
+        Outcome.STOPPED,
+        "serve",
+        Outcome.STOPPED,
+    )
+
+
+def test_a_handled_failure_is_not_where_a_service_was_stopped() -> None:
+    found = run(
+        entry(),
+        entry(Phase.STAGE_START, 1, stage="check"),
+        entry(Phase.STAGE_END, 2, stage="check", exit_code=1, **FAILURE),
+        entry(Phase.SERVICE_END, 5, signal="TERM", service_result="success", **FAILURE),
+    )
+    assert (found.outcome, found.in_stage) == (Outcome.STOPPED, None)
+    assert [stage.outcome for stage in found.stages] == [Outcome.FAILURE]
+
+
+def test_the_stage_that_ended_with_a_contradicted_success_failed_with_it() -> None:
+    found = run(
+        entry(),
+        entry(Phase.STAGE_START, 1, stage="first"),
+        entry(Phase.STAGE_END, 2, stage="first"),
+        entry(Phase.STAGE_START, 3, stage="second"),
+        entry(Phase.STAGE_END, 4, stage="second", exit_code=0),
+        entry(Phase.SERVICE_END, 4, exit_code=0),
+        entry(Phase.SERVICE_END, 4, stage="second", exit_code=6, service_result="exit-code", **FAILURE),
+    )
+    assert (found.outcome, found.in_stage, found.facts.exit_code) == (Outcome.FAILURE, "second", 6)
+    assert [stage.outcome for stage in found.stages] == [Outcome.SUCCESS, Outcome.FAILURE]
+    assert found.stages[1].facts.exit_code == 6
+
+
+def test_a_pre_command_that_was_stopped_decides_the_run() -> None:
+    cut = {"signal": "unknown", **FAILURE}
+    found = run(
+        command(Phase.PRE_COMMAND_START, 0),
+        command(Phase.PRE_COMMAND_END, 5, **cut),
+        command(Phase.PRE_COMMAND_END, 5, service_result="signal", stop_request="shutdown", **cut),
+    )
+    assert (found.outcome, found.in_command, len(found.commands)) == (Outcome.STOPPED, "prepare", 1)
+
+
+def test_a_failed_post_command_makes_a_failure_of_a_stop() -> None:
+    found = run(
+        entry(),
+        entry(Phase.SERVICE_END, 5, signal="TERM", service_result="success", **FAILURE),
+        entry(Phase.POST_COMMAND_START, 6, post_command="tidy-up", pid=PID + 1),
+        entry(Phase.POST_COMMAND_END, 7, post_command="tidy-up", pid=PID + 1, exit_code=1, **FAILURE),
+    )
+    assert (found.outcome, found.in_command) == (Outcome.FAILURE, "tidy-up")
+
+
+def test_the_latest_boot_is_the_one_that_runs_although_it_has_recorded_nothing() -> None:
+    at_home = Liveness(boot_id=OTHER_BOOT, is_at_home=True)
+    elsewhere = Liveness(boot_id=OTHER_BOOT)
+    assert build_history([("job", [entry()])], at_home).latest_boot == OTHER_BOOT
+    assert build_history([("job", [entry()])], elsewhere).latest_boot == BOOT_ID
+
+
+def seen_running(**fields: object) -> Run:
+    """A run that systemd knows of and nothing has recorded."""
+    known: dict[str, object] = {
+        "service": "job",
+        "attempt": 1,
+        "outcome": Outcome.RUNNING,
+        "started": entry(at=50).time,
+        "ended": None,
+        "duration": None,
+        "first_entry": entry(at=50).time,
+        "last_entry": entry(at=50).time,
+        "boot_id": BOOT_ID,
+        "invocation_id": OTHER_INVOCATION,
+        "pid": 77,
+    }
+    return Run(**known | fields)  # type: ignore[arg-type]
+
+
+def test_a_run_that_only_systemd_knows_of_is_the_latest_of_its_service() -> None:
+    recorded = build_history([("job", failed_run()), ("other", failed_run())])
+    known = with_running(recorded, [seen_running(), seen_running(service="new", invocation_id="3f" * 16)])
+    assert [service.name for service in known.services] == ["job", "new", "other"]
+    assert [(one.attempt, one.outcome) for one in known.services[0].runs] == [
+        (1, Outcome.FAILURE),
+        (2, Outcome.RUNNING),
+    ]
+
+
+def test_a_run_that_has_recorded_its_start_is_not_told_by_systemd() -> None:
+    recorded = build_history([("job", failed_run())])
+    invocation = recorded.services[0].runs[0].invocation_id
+    assert with_running(recorded, [seen_running(invocation_id=invocation)]) == recorded
+    assert with_running(recorded, [seen_running(service="renamed", invocation_id=invocation)]) == recorded
+
+
+def test_a_service_that_recorded_only_its_pre_command_runs_while_systemd_says_so() -> None:
+    commands = [command(Phase.PRE_COMMAND_START, 0), command(Phase.PRE_COMMAND_END, 1)]
+    recorded = build_history([("job", commands)])
+    invocation = recorded.services[0].runs[0].invocation_id
+    (only,) = with_running(recorded, [seen_running(invocation_id=invocation)]).services[0].runs
+    assert (only.outcome, only.pid, len(only.commands)) == (Outcome.RUNNING, 77, 1)
+
+
+def test_entries_without_times_are_read_in_their_order() -> None:
+    record = [replace(one, timestamp=None, uptime=None) for one in failed_run("pull", error_message="no")]
+    (run,) = build_history([("job", record)]).services[0].runs
+    assert (run.outcome, run.in_stage, run.facts.message) == (Outcome.FAILURE, "pull", "no")
+    assert (run.first_entry, run.last_entry, run.started, run.ended, run.duration) == (None,) * 5
+    assert not run.has_no_start
+
+
+def test_a_run_has_the_times_that_its_entries_have() -> None:
+    first, *middle, last = failed_run("pull")
+    record = [replace(first, timestamp=None), *middle, replace(last, timestamp=None, uptime=None)]
+    (run,) = build_history([("job", record)]).services[0].runs
+    assert (run.started, run.ended, run.duration) == (None, None, None)
+    assert (run.first_entry, run.last_entry) == (middle[0].time, middle[-1].time)
+
+
+def parallel(phase: str, at: float, stage: str, parent: str | None = None) -> Entry:
+    """An entry of a stage whose name is its id, too."""
+    return entry(phase, at, stage=stage, stage_id=stage, parent=parent)
+
+
+PARALLEL = [
+    entry(),
+    parallel(Phase.STAGE_START, 1, "a"),
+    parallel(Phase.STAGE_START, 2, "b"),
+    parallel(Phase.STAGE_START, 3, "a1", "a"),
+    parallel(Phase.STAGE_END, 4, "b"),
+    parallel(Phase.STAGE_END, 5, "a1", "a"),
+    parallel(Phase.STAGE_END, 6, "a"),
+    entry(Phase.SERVICE_END, 7),
+]
+
+
+def test_stages_that_name_the_one_they_are_in_are_nested_as_they_say() -> None:
+    (run,) = build_history([("job", PARALLEL)]).services[0].runs
+    assert [(stage.name, stage.depth) for stage in run.stages] == [("a", 0), ("b", 0), ("a1", 1)]
+    assert [stage.name for stage in nested(run.stages)] == ["a", "a1", "b"]
+
+
+def test_executions_of_one_name_at_the_same_time_are_told_apart_by_their_ids() -> None:
+    def of(phase: str, at: float, stage_id: str, **fields: object) -> Entry:
+        return entry(phase, at, stage="pull", stage_id=stage_id, **fields)
+
+    record = [
+        entry(),
+        of(Phase.STAGE_START, 1, "1"),
+        of(Phase.STAGE_START, 2, "2"),
+        of(Phase.STAGE_END, 3, "1", result=Result.FAILURE),
+        of(Phase.STAGE_END, 7, "2"),
+        entry(Phase.SERVICE_END, 8),
+    ]
+    (run,) = build_history([("job", record)]).services[0].runs
+    assert [(stage.outcome, stage.duration) for stage in run.stages] == [
+        (Outcome.FAILURE, 2),
+        (Outcome.SUCCESS, 5),
+    ]
+
+
+def test_of_much_damage_the_first_pieces_are_held_abridged_and_the_others_counted() -> None:
+    long = Malformed(1, "a" * 3072 + "b" * 50_000 + "c" * 1024, "not an entry")
+    others = [Malformed(line, "x", "not an entry") for line in range(2, 1502)]
+    (service,) = build_history([("job", [long, *others])]).services
+    assert (service.damaged_pieces, len(service.malformed), service.unlisted) == (1501, 1000, 501)
+    text = service.malformed[0].text
+    assert text == "a" * 3072 + "\u2026[50000 characters left out]\u2026" + "c" * 1024

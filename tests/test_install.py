@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import re
 import resource
 import shutil
 import signal
@@ -16,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service_record.deploy.contents import HOST, Option, contents
+from service_record.deploy.contents import HOST, Option, contents, source
 from service_record.deploy.install import Outcome, install
 from service_record.deploy.installed import FILE
 from service_record.deploy.plan import Action
@@ -631,11 +632,68 @@ def test_each_file_is_told_in_a_line_and_all_in_one(root: Path) -> None:
     assert "created  /etc/tmpfiles.d/service-record.conf\n" in answer.out
     assert f"\nkept     {SHIM}  not ours; ours is {SHIM}.new\n" in answer.out
     again = service_record("install", "--root", root)
-    assert again.out.splitlines()[-1].endswith(" unchanged.")
+    assert re.search(r"unchanged\.\nsystemd closes no record yet\.\nNext:\n", again.out)
     gone = service_record("uninstall", "--root", root)
-    assert (gone.status, gone.out.splitlines()[-1].split()[1:]) == (0, ["removed."])
+    *_, summary, afterwards = gone.out.splitlines()
+    assert (gone.status, summary.split()[1:]) == (0, ["removed."])
+    assert afterwards == "Records stay."
+    service_record("install", "--root", root, "--replace")
+    at(root, SHIM).unlink()
+    at(root, f"{SHIM}.replaced").unlink()
+    service_record("install", "--root", root)
+    afterwards = service_record("uninstall", "--root", root).out.splitlines()[-1]
+    assert (
+        afterwards
+        == f"Records stay. Scripts that still source {Path(SHIM).name} fail without it: change them."
+    )
+    place(root, SHIM, "upstream's")
     assert service_record("uninstall", "--root", root).out == f"Nothing is installed in {root}.\n"
     assert picture(root, with_times=False) == {path: (*told[:-1], None) for path, told in before.items()}
+
+
+def test_what_comes_next_is_said_by_what_is_installed(root: Path) -> None:
+    place(root, SHIM, "upstream's")
+    answer = service_record("install", "--root", root)
+    assert [" ".join(line.split()) for line in answer.out.splitlines()[-5:]] == [
+        "systemd closes no record yet.",
+        "Next:",
+        f"service-record install --root {root} --replace put ours in the place of what was kept",
+        f". {SHIM} in a bash script: record it",
+        f"service-record install --root {root} --close SERVICE have systemd record how SERVICE ends",
+    ]
+    closes = ("--close", "bootkube", "--close", "a@1.service")
+    answer = service_record("install", "--root", root, "--replace", *closes)
+    assert "\nsystemd closes the records of: bootkube, a@1.\nNext:\n" in answer.out
+    assert "--close SERVICE" not in answer.out
+    answer = service_record("install", "--root", root, "--all-services", "--collector")
+    assert "\nsystemd closes the record of every service.\nNext:\n" in answer.out
+    assert "\n  systemctl enable --now collector.service" in answer.out
+    assert "Next:" not in service_record("install", "--root", root, "--dry-run").out
+
+
+def test_the_record_of_one_service_is_closed_until_all_are_or_none(root: Path) -> None:
+    drop_in = "/etc/systemd/system/bootkube.service.d/10-service-record.conf"
+    before = picture(root)
+    assert service_record("install", "--root", root, "--close", "bootkube.service").status == 0
+    assert at(root, drop_in).read_bytes() == source("units/10-service-record.conf")
+    assert at(root, f"{HOST.programs}/service-record-exit.sh").exists()
+    assert not at(root, DROP_IN).exists()
+    at(root, drop_in).unlink()
+    assert f"created  {drop_in}\n" in service_record("install", "--root", root).out
+    service_record("install", "--root", root, "--all-services")
+    assert (at(root, drop_in).exists(), at(root, DROP_IN).exists()) == (False, True)
+    service_record("install", "--root", root, "--close", "crio")
+    assert not at(root, "/etc/systemd/system/crio.service.d").exists()
+    assert service_record("uninstall", "--root", root).status == 0
+    assert picture(root, with_times=False) == {path: (*told[:-1], None) for path, told in before.items()}
+
+
+@pytest.mark.parametrize("name", ["a/b", "../x", "", "a b", "\x1b[2J"])
+def test_what_is_not_the_name_of_a_service_is_not_closed(root: Path, name: str) -> None:
+    answer = service_record("install", "--root", root, "--close", name)
+    assert (answer.status, answer.out) == (2, "")
+    assert "is not the name of a service" in answer.err
+    assert list(root.iterdir()) == []
 
 
 def test_a_reporter_that_cannot_do_anything_yet_is_told(root: Path) -> None:

@@ -104,7 +104,7 @@ DAMAGES = {
     "nul-bytes-in-front": (b"\0\0" + LINES[0], [Malformed(1, "\0\0", "2 NUL bytes")], FOUR[:1]),
     "bytes-not-utf-8": (LINES[0] + b"\xff\xe9\n", [Malformed(2, "\\xff\\xe9", "not an entry")], FOUR[:1]),
     "a-number": (LINES[0] + b"123\n", [Malformed(2, "123", "not an object: 123")], FOUR[:1]),
-    "an-object": (LINES[0] + b'{"a":1}\n', [Malformed(2, '{"a":1}', "timestamp: missing")], FOUR[:1]),
+    "an-object": (LINES[0] + b'{"a":1}\n', [Malformed(2, '{"a":1}', "phase: missing")], FOUR[:1]),
     "an-unknown-phase": (
         LINES[0] + b'{"timestamp":"2026-11-21T01:05:10Z","phase":"x"}\n' + LINES[1],
         [Malformed(2, '{"timestamp":"2026-11-21T01:05:10Z","phase":"x"}', 'phase: unknown word "x"')],
@@ -312,3 +312,13 @@ NUMBER = FOUR[1].to_line().index(b"61.0") + 2
 )
 def test_halves_of_entries_around_a_sector_that_was_never_written_are_no_entry(content: bytes) -> None:
     assert entries(LINES[0] + content + LINES[3]) == [FOUR[0], FOUR[3]]
+
+
+def test_of_very_many_objects_that_are_not_entries_the_first_are_pieces_of_their_own() -> None:
+    content = b"".join(b'{"n":%d}\n' % number for number in range(1500)) + LINES[0]
+    pieces = read(content)
+    assert [piece.line for piece in pieces if isinstance(piece, Malformed)] == [*range(1, 1002)]
+    rest = pieces[-2]
+    assert isinstance(rest, Malformed)
+    assert rest.text.splitlines() == [f'{{"n":{number}}}' for number in range(1000, 1500)]
+    assert isinstance(pieces[-1], Entry)

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from service_record.cli import main
 from service_record.deploy.contents import Item, Option, below, contents
 from service_record.manual import pages
 from service_record.records import Records
+from tests.programs import REPOSITORY
 from tests.trees import picture
 
 DELIVERED = contents([Option.SHIM, Option.REPORTER], below("/usr"), pages(main))
@@ -52,6 +54,19 @@ def test_the_debian_package_has_the_files_of_make_install(tmp_path: Path, debian
         assert path.stat().st_mode & 0o7777 == item.mode
         if path.suffix != ".gz":
             assert path.read_bytes() == item.data
+
+
+@needs_dpkg
+def test_the_debian_package_names_the_maintainer_of_pyproject(debian: Path) -> None:
+    (author,) = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["authors"]
+    assert run("dpkg-deb", "--field", debian, "Maintainer") == f"{author['name']} <{author['email']}>\n"
+
+
+@needs_rpm
+def test_the_rpm_package_names_the_same(fedora: Path) -> None:
+    (author,) = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["authors"]
+    named = run("rpm", "--query", "--package", "--queryformat", "%{PACKAGER}", fedora)
+    assert named == f"{author['name']} <{author['email']}>"
 
 
 @needs_dpkg

@@ -44,7 +44,17 @@ VALUES = [
 NAMES = [
     *("preCommand", "postCommand", "stage", "result", "errorLine", "errorMessage", "exitCode", "signal"),
     *("command", "stack", "errorLineApproximate", "truncated", "bootId", "invocationId", "pid", "uptime"),
-    *("serviceResult", "dropped", "recorder", "service", "x", "st\\u0061ge", "pre_command", "Stage"),
+    *(
+        "serviceResult",
+        "stopRequest",
+        "dropped",
+        "recorder",
+        "service",
+        "x",
+        "st\\u0061ge",
+        "pre_command",
+        "Stage",
+    ),
 ]
 WORDS = [*VALUES, '"success"', '"failure"', '"SUCCESS"']
 FIELDS = st.tuples(st.sampled_from(NAMES), st.sampled_from(WORDS))
@@ -136,6 +146,7 @@ FULL = entry(
     truncated=True,
     uptime=0.0,
     service_result="signal",
+    stop_request="stop",
     dropped=2,
     recorder="bash/0.1.0",
 )

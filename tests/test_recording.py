@@ -10,6 +10,7 @@ import pytest
 
 import service_record
 from service_record import Result
+from service_record.entry import Entry, Phase
 from tests.programs import recorded, run_program, story
 
 FAILED_STAGE = [
@@ -65,7 +66,7 @@ def test_every_entry_says_whose_it_is_and_when(tmp_path: Path) -> None:
 
     assert {entry.invocation_id for entry in entries} == {invocation}
     assert len({(entry.pid, entry.boot_id) for entry in entries}) == 1
-    assert all(entry.pid and entry.uptime and entry.timestamp.endswith("Z") for entry in entries)
+    assert all(entry.pid and entry.uptime and (entry.timestamp or "").endswith("Z") for entry in entries)
     assert [bool(entry.recorder) for entry in entries] == [True, False, False, False]
 
 
@@ -271,6 +272,71 @@ def test_threads_find_the_service_of_their_process(directory: Path, tmp_path: Pa
     assert len(entries) == 2 + 8 * 10 * 2
     assert {entry.stage for entry in entries[1:-1]} == {f"worker {number}" for number in range(8)}
     assert story(entries)[-1] == "service end success"
+
+
+def places(entries: list[Entry]) -> dict[str, str | None]:
+    """Stage -> the stage that it says it is in; each start and end has the same id."""
+    starts = {e.stage_id: e.stage for e in entries if e.phase is Phase.STAGE_START}
+    assert starts == {e.stage_id: e.stage for e in entries if e.phase is Phase.STAGE_END}
+    found = [e for e in entries if e.phase is Phase.STAGE_START]
+    return {e.stage or "": starts[e.parent] if e.parent else None for e in found}
+
+
+def test_stages_at_the_same_time_name_the_one_that_they_are_in(directory: Path, tmp_path: Path) -> None:
+    async def work(name: str) -> None:
+        with service_record.stage(name):
+            await asyncio.sleep(0.001)
+            with service_record.stage(f"{name} inner"):
+                await asyncio.sleep(0.001)
+
+    async def serve() -> None:
+        with service_record.service("job", directory=directory) as job, service_record.stage("outer"):
+            await asyncio.gather(work("first"), work("second"))
+            with job.stage("behind"):
+                pass
+
+    asyncio.run(serve())
+
+    assert places(recorded(tmp_path)) == {
+        "outer": None,
+        "first": "outer",
+        "second": "outer",
+        "first inner": "first",
+        "second inner": "second",
+        "behind": "outer",
+    }
+
+
+def test_stages_of_threads_are_beside_each_other(directory: Path, tmp_path: Path) -> None:
+    both = threading.Barrier(2)
+
+    def work(name: str) -> None:
+        with service_record.stage(name):
+            both.wait()
+
+    with service_record.service("job", directory=directory):
+        threads = [threading.Thread(target=work, args=(name,)) for name in ("first", "second")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    assert places(recorded(tmp_path)) == {"first": None, "second": None}
+
+
+def test_a_stage_names_none_where_nobody_knows_what_it_is_in(directory: Path, tmp_path: Path) -> None:
+    with service_record.service("job", directory=directory):
+        service_record.start_stage("started")
+        with service_record.stage("within"), service_record.stage("innermost"):
+            pass
+        service_record.end_stage()
+        with service_record.stage("behind") as behind:
+            pass
+        behind.start().end()
+    named = [(entry.stage, bool(entry.stage_id)) for entry in recorded(tmp_path) if entry.stage]
+
+    assert dict(named[:6]) == {"started": False, "within": False, "innermost": False}
+    assert named[6:] == [("behind", True), ("behind", True), ("behind", False), ("behind", False)]
 
 
 def test_tasks_of_asyncio_record_in_the_service_that_they_were_made_in(

@@ -11,9 +11,10 @@ from time import monotonic
 import pytest
 
 from service_record.diagnosis import Verdict
-from service_record.entry import Entry, Phase
+from service_record.entry import Entry, Phase, Result
 from service_record.reporter.evidence import Asked, Evidence, Traces, is_healthy, observe, traces
 from service_record.reporter.places import Places
+from service_record.reporter.verdict import sentence
 from tests.builders import BOOT_ID, entry, failed_run, our_array, write_lines
 from tests.running_server import running
 
@@ -125,6 +126,15 @@ def test_a_failed_service_makes_the_host_wrong(tmp_path: Path) -> None:
     assert not found.is_reboots
 
 
+def test_a_failed_unit_is_in_the_verdict_for_people_and_decides_nothing(tmp_path: Path) -> None:
+    record(tmp_path, "bootkube", entry(), entry(Phase.SERVICE_END, 5))
+    found = observed(tmp_path, units=("boot-reporter.service", "chronyd.service"))
+    assert (found.verdict, found.is_wrong) == (Verdict.SUCCEEDED, False)
+    says = "failed: chronyd.service: systemd's reason is not known; nothing is recorded of it"
+    assert sentence(found) == says
+    assert sentence(observed(tmp_path)) == "succeeded: nothing is wrong"
+
+
 @pytest.mark.parametrize("layout", ["lines", "array"])
 def test_of_a_record_without_end_the_latest_is_judged(tmp_path: Path, layout: str) -> None:
     entries = [*failed_run("long ago"), *loop(5000, error="x" * 2000)]
@@ -232,3 +242,39 @@ def test_what_a_reboot_interrupted_is_known_as_that(tmp_path: Path) -> None:
     record(tmp_path, "job", entry(Phase.SERVICE_START), entry(Phase.STAGE_START, 1, stage="pull"))
     found = observed(tmp_path, boot_id=NEXT, uptime=30.0)
     assert (found.verdict, found.is_reboots) == (Verdict.INTERRUPTED, True)
+
+
+def test_right_after_a_loss_of_power_the_verdict_names_it(tmp_path: Path) -> None:
+    record(tmp_path, "install-to-disk", entry(), entry(Phase.STAGE_START, 1, stage="write-image"))
+
+    found = observed(tmp_path, boot_id=NEXT, uptime=5)
+
+    assert sentence(found) == (
+        "interrupted: install-to-disk in stage write-image: the host went down meanwhile"
+    )
+
+
+def test_an_unknown_boot_is_not_another_boot(tmp_path: Path) -> None:
+    record(tmp_path, "job", entry(pid=None))
+
+    found = observe(
+        Places(tmp_path),
+        Asked(boot_id=lambda: None, uptime=lambda: 5.0, failed_units=lambda: (), kubelet=NOBODY),
+    )
+
+    assert found.verdict is Verdict.RUNNING
+
+
+def test_a_planned_reboot_leaves_nothing_wrong(tmp_path: Path) -> None:
+    end = {
+        "result": Result.FAILURE,
+        "signal": "TERM",
+        "service_result": "success",
+        "stop_request": "shutdown",
+    }
+    record(tmp_path, "job", entry(), entry(Phase.SERVICE_END, 5, **end))
+
+    found = observed(tmp_path, boot_id=NEXT, uptime=5)
+
+    assert (found.verdict, found.is_wrong) == (Verdict.STOPPED, False)
+    assert sentence(found) == "stopped: job, stopped by systemd for a shutdown (SIGTERM); nothing is wrong"

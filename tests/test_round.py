@@ -16,6 +16,7 @@ import pytest
 from service_record.reporter.state import load
 from tests.assisted_installation import LOCAL_IGNITION, Host
 from tests.assisted_server import AssistedServer, Refuses, Says, Silence, local_server
+from tests.builders import failed_run
 from tests.command_line import service_record
 from tests.programs import REPOSITORY
 from tests.reporting_host import TOKEN, ReportingHost
@@ -93,6 +94,18 @@ def test_the_console_has_the_verdict_and_whether_it_was_reported(host: Reporting
     first, *rest = host.places.issue.read_text().splitlines()
     assert first.startswith("service-record: failed: bootkube in stage pull-image: ")
     assert rest[-2] == "Log in: service-record analyze"
+
+
+def test_no_secret_stands_above_the_login_prompt(host: ReportingHost) -> None:
+    """Everybody can read it, and nobody logs in to do so."""
+    message = f"got 401 with X-Secret-Key: aB3dE9fG5iJkLmNoP and {TOKEN}"
+    records = failed_run(error_message=message)
+    host.write("/var/log/openshift/bootkube.json", "".join(f"{json.dumps(e.to_json())}\n" for e in records))
+    host.report()
+    shown = host.places.issue.read_text()
+    assert "got 401" in shown
+    assert "aB3dE9fG5iJkLmNoP" not in shown
+    assert TOKEN not in shown
 
 
 def test_what_nobody_takes_is_kept_and_shipped_by_a_later_round(
@@ -604,5 +617,6 @@ def test_what_is_not_installed_is_one_line(tmp_path: Path, missing: str) -> None
         text=True,
         check=False,
     )
-    line = f"Error: {missing} not installed; pip install 'service-record[reporter]' brings both\n"
+    advice = "pip install 'service-record[reporter]'"
+    line = f"Error: the extra 'reporter' is needed, and {missing} is not installed: {advice}\n"
     assert (done.returncode, done.stderr) == (2, line)

@@ -18,7 +18,7 @@ import yaml
 from service_record import systemd
 from service_record.cli.moments import parse_moment
 from service_record.cli.terminal import has_color
-from service_record.entry import Phase
+from service_record.entry import Phase, Result
 from tests.archives import SERVICES, header, record, tar
 from tests.builders import START, array, entry, failed_run, upstream_entry, write_array, write_lines
 from tests.command_line import PROGRAM, environment, service_record
@@ -93,10 +93,38 @@ def test_an_unknown_boot_is_nothing_to_read(records: Path, boot: str, message: s
     assert message in answer.err
 
 
-def test_an_unknown_service_is_answered_with_those_there_are(records: Path) -> None:
+def test_an_unknown_service_is_answered_with_the_nearest(records: Path) -> None:
     answer = service_record("show", "--from", records, "jbo")
     assert (answer.status, answer.out) == (3, "")
-    assert answer.err == f"Error: no record of jbo in {records}; there are: job, other\n"
+    assert answer.err == f"Error: no record of jbo in {records}; did you mean job?\n"
+
+
+def test_a_service_like_no_other_is_answered_with_some_of_those_there_are(tmp_path: Path) -> None:
+    for number in range(24):
+        write_lines(tmp_path / f"agent-{number:02}.json", entry())
+    answer = service_record("show", "--from", tmp_path, "bootkube")
+    first = ", ".join(f"agent-{number:02}" for number in range(8))
+    assert answer.err == f"Error: no record of bootkube in {tmp_path}; there are: {first} and 16 more\n"
+
+
+@pytest.mark.parametrize("verb", ["show", "analyze", "timeline", "export"])
+def test_a_service_may_be_named_by_its_unit(records: Path, verb: str) -> None:
+    form = ("--to", "jsonl") if verb == "export" else ()
+    by_unit, by_name = (
+        service_record(verb, *form, "--from", records, name) for name in ("job.service", "job")
+    )
+    assert by_unit == by_name
+    assert by_unit.out
+
+
+def test_a_failed_pre_command_left_no_start_to_record(tmp_path: Path) -> None:
+    failed = entry(Phase.PRE_COMMAND_END, 3, pre_command="prepare", result=Result.FAILURE, exit_code=2)
+    write_lines(tmp_path / "job.json", entry(Phase.PRE_COMMAND_START, pre_command="prepare"), failed)
+    answer = service_record("show", "--from", tmp_path)
+    assert "job failed in pre-command prepare" in answer.out
+    assert "no start recorded" not in answer.out
+    write_lines(tmp_path / "job.json", entry(Phase.SERVICE_END, 3, result=Result.FAILURE, exit_code=2))
+    assert "no start recorded" in service_record("show", "--from", tmp_path).out
 
 
 def test_what_is_asked_for_and_where_does_not_act_on_the_terminal(tmp_path: Path) -> None:
@@ -328,3 +356,19 @@ def test_a_moment_can_be_typed_in_many_ways(text: str, expected: datetime) -> No
 def test_what_is_no_moment_is_refused(text: str) -> None:
     with pytest.raises((ValueError, OverflowError)):
         parse_moment(text, NOW)
+
+
+def test_failures_that_a_service_continued_after_are_counted_by_their_stage(tmp_path: Path) -> None:
+    failed = {"result": Result.FAILURE, "error_message": "no route to host"}
+    write_lines(
+        tmp_path / "job.json",
+        entry(),
+        entry(Phase.STAGE_START, 1, stage="resolve"),
+        entry(Phase.STAGE_END, 2, stage="resolve", **failed),
+        entry(Phase.STAGE_START, 3, stage="pull"),
+        entry(Phase.STAGE_END, 4, stage="pull", **failed),
+        entry(Phase.STAGE_START, 5, stage="wait"),
+    )
+    told = " ".join(service_record("show", "--from", tmp_path, COLUMNS="200").out.split())
+    assert "continued after stage resolve failed once, stage pull failed once" in told
+    assert "handled stage pull failed once message │ no route to host" in told

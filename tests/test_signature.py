@@ -28,6 +28,9 @@ from service_record.diagnosis.signature import signature
             id="times",
         ),
         pytest.param("timed out after 59s", "timed out after 1m3.5s", id="durations"),
+        pytest.param("/dev/sdb is in use", "/dev/sdd is in use", id="disks"),
+        pytest.param("wipefs: nvme0n1p3: busy", "wipefs: nvme1n1p2: busy", id="nvme"),
+        pytest.param("lost worker1, 3 left", "lost worker12, 2 left", id="numbers-behind-a-name"),
         pytest.param("Nov 21 01:05:10 host x", "Dec  1 11:05:19 host x", id="syslog-time"),
     ],
 )
@@ -42,6 +45,8 @@ def test_what_differs_each_time_is_not_in_the_signature(message: str, again: str
         ("pulling quay.io/a: manifest unknown", "pulling quay.io/a: unauthorized"),
         ("deadbeef is a word", "facade is a word"),
         ("cannot open a.conf", "cannot open b.conf"),
+        ("no python2-libs here", "no python3-libs here"),
+        ("the sda of the text", "the adb of the text"),
     ],
 )
 def test_what_is_said_stays(message: str, other: str) -> None:
@@ -63,9 +68,24 @@ def test_hostile_messages_take_linear_time(piece: str) -> None:
         ("Rendering\nError: no such image\nGathering logs", "Error: no such image"),
         ("one\n two \n\n", "two"),
         ("a: permission denied\nb: unauthorized", "b: unauthorized"),
+        ("Error: no such image\nRetrying in 5s, the pull failed", "Error: no such image"),
+        ("Error: no such host\nLog bundle written to /var/failed.tar.gz", "Error: no such host"),
+        ("curl: (7) Failed to connect\nRetrying after a timeout of 30s", "curl: (7) Failed to connect"),
+        ("level=error msg=x\nunknown flag\nWaiting, a timeout", "level=error msg=x"),
+        ("Retrying after an error", "Retrying after an error"),
+        ("rendering\nRetrying", "rendering"),
+        ("E1121 01:05:10.1 etcd.go:1] lost\nexit status 1, failed", "E1121 01:05:10.1 etcd.go:1] lost"),
         ("", None),
         (None, None),
     ],
 )
 def test_the_line_that_speaks_of_an_error_is_the_telling_one(message: str | None, line: str | None) -> None:
     assert telling_line(message) == line
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["grub2-install: error: x", "k8s says no", "the ext4-fs driver", "no sdk, hdd or sdn here"],
+)
+def test_numbers_and_letters_within_a_name_stay(message: str) -> None:
+    assert signature(message) == message

@@ -10,13 +10,16 @@ import subprocess
 import tarfile
 from collections.abc import Callable
 from datetime import UTC, datetime
+from io import BytesIO
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
 from service_record import systemd
 from service_record.bundle import LeftOut, looked_into, pack
-from service_record.entry import Entry, Phase
+from service_record.cli import main
+from service_record.entry import Entry, Malformed, Phase
 from service_record.plain import pieces_of
 from service_record.source import Source, SourceError, is_alive, liveness_for, open_source
 from tests.archives import SERVICES, WRITTEN, header, record, tar
@@ -301,3 +304,94 @@ def test_only_the_hosts_own_directory_rules_other_boots_out(tmp_path: Path) -> N
     write_lines(tmp_path / "job.json", *failed_run())
     liveness = liveness_for(open_source([str(tmp_path)]))
     assert (liveness.boot_id, liveness.is_at_home) == (systemd.boot_id(), False)
+
+
+def test_records_of_this_host_beside_those_of_another_are_not_certainly_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, other = tmp_path / "home", tmp_path / "other"
+    for directory in (home, other):
+        directory.mkdir()
+        write_lines(directory / "job.json", entry())
+    monkeypatch.setenv("SERVICE_RECORDS_DIR", str(home))
+    assert liveness_for(open_source([str(home)])).is_at_home
+    assert not liveness_for(open_source([str(home), str(other)])).is_at_home
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "compressed"])
+def test_an_empty_archive_is_no_record(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    content = BytesIO()
+    tarfile.open(fileobj=content, mode="w").close()
+    archive = tmp_path / "bundle.tar"
+    archive.write_bytes(pack(content.getvalue()))
+    with pytest.raises(SourceError, match="an empty archive"):
+        list(open_source([str(archive)]).records)
+
+
+def test_a_record_of_nothing_but_nuls_stays_one(tmp_path: Path) -> None:
+    record = tmp_path / "bootkube.json"
+    record.write_bytes(bytes(10240))
+    ((service, pieces),) = open_source([str(record)]).records
+    assert (service, [type(piece) for piece in pieces]) == ("bootkube", [Malformed])
+
+
+PAGE = b"<!DOCTYPE html>\n<html><body>404 Not Found</body></html>\n"
+FOREIGN = {
+    "HTML": (PAGE, "looks like HTML"),
+    "HTML in gzip": (gzip.compress(PAGE), "looks like HTML"),
+    "XML": (b"<?xml version='1.0'?><Error><Code>AccessDenied</Code></Error>", "looks like XML"),
+    "text": (b"curl: (22) The requested URL returned error: 404\n", "looks like plain text"),
+    "binary": (b"\x89PNG\r\n\x1a\n", "looks like binary data"),
+    "empty": (b"", "is empty"),
+    "empty tar": (bytes(10240), "looks like an empty archive"),
+}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["show", "--from"],
+        ["show", "-o", "jsonl", "--from"],
+        ["analyze", "--from"],
+        ["timeline", "--from"],
+        ["export", "--to", "array", "--from"],
+        ["validate"],
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_a_file_that_is_no_bundle_and_no_record_is_refused_by_every_verb(
+    kind: str, command: list[str], tmp_path: Path
+) -> None:
+    content, looks = FOREIGN[kind]
+    path = tmp_path / "bundle.tar.gz"
+    path.write_bytes(content)
+    answer = invoked(*command, str(path))
+    advice = "look into it, or fetch the bundle again"
+    assert (answer.exit_code, answer.stdout, answer.stderr) == (
+        3,
+        "",
+        f"Error: {path}: not a bundle and not a record: {looks}; {advice}\n",
+    )
+
+
+@pytest.mark.parametrize("kind", [kind for kind in FOREIGN if kind != "HTML in gzip"])
+def test_a_copy_is_not_made_of_what_only_is_called_like_an_archive(kind: str, tmp_path: Path) -> None:
+    content, looks = FOREIGN[kind]
+    path = tmp_path / "bundle.tar.gz"
+    path.write_bytes(content)
+    answer = invoked("bundle", "--redact", str(path), "-o", str(tmp_path / "copy.tar.gz"))
+    assert answer.exit_code == 3
+    assert looks in answer.stderr
+    assert not (tmp_path / "copy.tar.gz").exists()
+
+
+@pytest.mark.parametrize("content", [b"", bytes(10240), b"[]", b'{"torn', b"oops\n" + entry().to_line()])
+def test_a_damaged_record_is_not_refused(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "bootkube.json"
+    path.write_bytes(content)
+    assert invoked("show", "--from", str(path)).exit_code == 0
+
+
+def invoked(*arguments: str) -> Result:
+    return CliRunner().invoke(main, arguments, prog_name="service-record")

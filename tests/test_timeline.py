@@ -4,7 +4,7 @@ import json
 import re
 import textwrap
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 
@@ -107,6 +107,21 @@ def test_services_come_in_the_order_of_their_start_with_their_stages_below() -> 
     ]
 
 
+def test_stages_at_the_same_time_are_rows_beside_each_other() -> None:
+    record = [
+        entry(),
+        entry(Phase.STAGE_START, 1, stage="a", stage_id="1"),
+        entry(Phase.STAGE_START, 2, stage="b", stage_id="2"),
+        entry(Phase.STAGE_START, 3, stage="inner", stage_id="3", parent="1"),
+        entry(Phase.STAGE_END, 4, stage="inner", stage_id="3", parent="1"),
+        entry(Phase.STAGE_END, 8, stage="b", stage_id="2"),
+        entry(Phase.STAGE_END, 9, stage="a", stage_id="1"),
+        entry(Phase.SERVICE_END, 10),
+    ]
+    rows = only(history(job=record)).rows
+    assert [(row.depth, row.name) for row in rows] == [(0, "job"), (1, "a"), (2, "inner"), (1, "b")]
+
+
 def test_a_stage_of_a_command_is_below_its_command() -> None:
     before = [
         entry(Phase.PRE_COMMAND_START, 1, pre_command="prepare"),
@@ -177,7 +192,10 @@ def test_a_lost_start_is_not_made_up() -> None:
 def test_times_within_a_boot_are_by_uptime_whatever_the_clock_does() -> None:
     set_back = timedelta(hours=3)
     late = [entry(Phase.STAGE_START, 50, stage="late"), entry(Phase.SERVICE_END, 60)]
-    late = [replace(one, timestamp=f"{one.time - set_back:%Y-%m-%dT%H:%M:%S}Z") for one in late]
+    late = [
+        replace(one, timestamp=f"{datetime.fromisoformat(one.timestamp or '') - set_back:%Y-%m-%dT%H:%M:%S}Z")
+        for one in late
+    ]
     chart = only(history(job=[entry(at=10), *stage("early", 20, 30), *late]))
     assert [told(row) for row in chart.rows] == [
         [("success", 70, 120)],

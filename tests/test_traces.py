@@ -125,6 +125,19 @@ def test_what_overlaps_is_on_threads_of_its_own() -> None:
     assert threads["stage b"] != threads["job"]
 
 
+def test_stages_at_the_same_time_are_siblings_whatever_holds_the_other() -> None:
+    inner = stage("b", 2, 4, stage_id="2")
+    record = in_time(RUN, stage("a", 1, 9, stage_id="1"), inner, stage("c", 3, 8, stage_id="3", parent="1"))
+    named = {span.name: span for span in spans_of(otlp(job=record))}
+    job, first = named["job"].span_id, named["stage a"].span_id
+    assert {name: span.parent_span_id for name, span in named.items()} == {
+        "job": b"",
+        "stage a": job,
+        "stage b": job,
+        "stage c": first,
+    }
+
+
 @given(st.lists(entries(), max_size=12))
 def test_slices_of_a_thread_never_cross_whatever_was_recorded(written: list[Entry]) -> None:
     events = slices(chrome(job=written))
@@ -230,3 +243,18 @@ def test_the_host_is_named_in_traces_only(tmp_path: Path) -> None:
         service_record("export", "--to", "otlp", "--directory", tmp_path / "out", "--from", tmp_path).status
         == 2
     )
+
+
+def test_a_run_that_was_stopped_is_neither_an_error_nor_a_success() -> None:
+    facts: dict[str, Any] = {
+        "exit_code": None,
+        "signal": "TERM",
+        "service_result": "signal",
+        "stop_request": "stop",
+    }
+    run, second = spans_of(otlp("host-1", bootkube=failed_run(**facts)))
+    for span in (run, second):
+        told = {attribute.key: attribute.value.string_value for attribute in span.attributes}
+        assert (span.status.code, len(span.events)) == (Status.STATUS_CODE_UNSET, 0)
+        assert told["service_record.outcome"] == "stopped"
+    assert told["service_record.stop_request"] == "stop"

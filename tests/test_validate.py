@@ -107,6 +107,22 @@ def test_a_whole_record_in_either_layout_has_no_fault(content: bytes) -> None:
         pytest.param(b"\xef\xbb\xbf" + ARRAY, 1, "a byte order mark, which JSON has not", id="bom-array"),
         pytest.param(LINES + TORN.splitlines()[-1], 5, "a damaged entry", id="torn-tail"),
         pytest.param(LINES + b"\0" * 7, 5, "7 NUL bytes", id="nul-bytes"),
+        pytest.param(b"[[]]", 1, "not an object: a list", id="array-in-an-array"),
+        pytest.param(
+            ARRAY[:-3] + b"\n,[ ]\n]\n", ARRAY.count(b"\n") + 0, "not an object: a list", id="nested"
+        ),
+        pytest.param(
+            LINES + b'{"phase":"service start","STAGE":5}\n',
+            5,
+            "STAGE: expected a text, found 5",
+            id="upstreams-field-in-another-case",
+        ),
+        pytest.param(
+            b'[\n{"phase":"service start"},\n{"phase":"service start","ErrorLine":\n{}}]',
+            3,
+            "ErrorLine: expected a text, found an object",
+            id="the-same-in-an-array",
+        ),
         pytest.param(LINES + b'{"phase":"x"}', 5, 'phase: unknown word "x"', id="not-an-entry"),
     ],
 )

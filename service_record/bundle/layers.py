@@ -67,7 +67,7 @@ class Layer:
         except _DAMAGES as error:
             self.damage = self.reason or str(error)
             return b""
-        self.budget.read(len(data))
+        self.budget.read(len(data), is_packed=self._around is None)
         return data
 
 

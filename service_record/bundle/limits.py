@@ -17,14 +17,19 @@ class Limits:
     """What is read at most. Each is far beyond a real bundle, and within reach of a small machine."""
 
     read_bytes: int = 4 * _GIB
-    """Of all layers together, compressed or not. 4 MiB of gzip can unpack to as much, in some seconds."""
+    """Of all layers together, compressed or not. 20 MiB of gzip can unpack to as much."""
+    free_bytes: int = 256 * _MIB
+    """Of all layers together, however small the archive is."""
+    growth: int = 200
+    """Times the size of the archive that may be read besides: logs pack to a thirtieth, and what is
+    made to do harm to a thousandth in each layer."""
     members: int = 200_000
     """Of all archives together, headers of headers too. A million of empty ones pack to a megabyte or two."""
     records: int = 10_000
     """A host has some hundred units; each record takes a place in the output."""
     record_bytes: int = 64 * _MIB
     """Of one record: 16384 entries of the greatest length, or half a million of a usual one."""
-    kept_bytes: int = 256 * _MIB
+    kept_bytes: int = 128 * _MIB
     """Of all records, which are held in memory: archives are read in one pass, and nothing goes to disk."""
     layers: int = 8
     """Archives and compressions in one another. A log bundle that assisted-service hands out has three."""
@@ -40,12 +45,20 @@ class Budget:
 
     limits: Limits
     read_bytes: int = 0
+    packed_bytes: int = 0
+    """Of those the bytes of the archive itself."""
     members: int = 0
     records: int = 0
     kept_bytes: int = 0
 
-    def read(self, size: int) -> None:
+    def read(self, size: int, *, is_packed: bool) -> None:
         self.read_bytes += size
+        self.packed_bytes += size if is_packed else 0
+        growth = self.limits.growth
+        if self.read_bytes > self.limits.free_bytes + growth * self.packed_bytes:
+            raise LimitError(
+                f"more than {growth} times its size to read, and {shown(self.limits.free_bytes)}"
+            )
         if self.read_bytes > self.limits.read_bytes:
             raise LimitError(f"more than {shown(self.limits.read_bytes)} to read")
 

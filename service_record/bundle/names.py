@@ -8,6 +8,9 @@ from service_record.writer import DAMAGED_SUFFIX
 RECORD_DIRECTORIES: Final = ("bootstrap/services", "var/log/openshift")
 """Where records are in a log bundle, and in what agent-gather makes, below whatever directory."""
 
+MANIFEST: Final = "manifest.json"
+"""Beside the records' directory in a bundle of ours: what was gathered, and in which boot."""
+
 UNFINISHED_SUFFIX: Final = ".tmp"
 """Behind the name of a record: what upstream's shim was about to put in its place."""
 
@@ -16,6 +19,8 @@ _FILE: Final = re.compile(
     rf"(?P<suffix>{re.escape(UNFINISHED_SUFFIX)}|{re.escape(DAMAGED_SUFFIX)}|)",
     re.DOTALL,
 )
+
+_UNIT_TEXT: Final = re.compile(r"(?:.*/)?(?:failed-units|unit-status/[^/]+)\.txt", re.DOTALL)
 
 
 class Named(NamedTuple):
@@ -30,3 +35,8 @@ def named(path: str) -> Named | None:
     """None for a file that is no record's."""
     found = _FILE.fullmatch(path)
     return Named(found["service"], found["suffix"]) if found else None
+
+
+def is_unit_text(path: str) -> bool:
+    """Return whether a file says which units failed, or how one of them did."""
+    return _UNIT_TEXT.fullmatch(path) is not None

@@ -1,5 +1,7 @@
 """Reading bundles: the records in an archive, whatever it is packed in, without a file being made."""
 
+import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from io import BufferedReader, BytesIO
@@ -7,14 +9,26 @@ from typing import Final
 
 from service_record.bundle.layers import CHUNK_BYTES, Layer, Pull, is_packed, is_tar, peeled
 from service_record.bundle.limits import Budget, LimitError, Limits, shown
-from service_record.bundle.names import UNFINISHED_SUFFIX, named
+from service_record.bundle.names import (
+    MANIFEST,
+    RECORD_DIRECTORIES,
+    UNFINISHED_SUFFIX,
+    is_unit_text,
+    named,
+)
 from service_record.bundle.tar import Member, TarError, damage_of, members
 from service_record.entry import Malformed
 from service_record.layout import read_stretches
+from service_record.passage import InMemory
 from service_record.plain import Stretch
 from service_record.salvage import STRUCTURE
 
 _MAX_LEFT_OUT: Final = 20
+_MOST_MANIFEST: Final = 1 << 20  # bytes
+_MANIFEST: Final = re.compile(rf"(?:[^/]+/)?{re.escape(MANIFEST)}")
+_BOOT_ID: Final = re.compile("[0-9a-f]{32}")
+_MAX_UNIT_TEXTS: Final = 100
+_MAX_UNIT_TEXT_BYTES: Final = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +61,7 @@ class Record:
 
     def stretches(self) -> Iterator[Stretch]:
         """Its entries and what is damaged between them; behind them, that its end is missing."""
-        yield from read_stretches(BytesIO(self.data))
+        yield from read_stretches(BytesIO(self.data), source=InMemory(self.data))
         if self.damage:
             yield Malformed(self.data.count(b"\n") + 1, self.path, self.damage)
 
@@ -72,6 +86,10 @@ class Bundle:
     """Service -> the copy beside its record of the damaged bytes that a writer replaced in it."""
     unpacked: bytes | None = None
     """The content when it is no archive, only compressed."""
+    boot_id: str | None = None
+    """The boot that ran when it was made, which may have no entry yet; None where it does not say."""
+    unit_texts: Mapping[str, str] = field(default_factory=dict)
+    """Path, through the archives around it -> what systemd said of the units that failed."""
 
 
 def open_bundle(stream: BufferedReader, limits: Limits | None = None) -> Bundle:
@@ -85,6 +103,18 @@ def open_bundle(stream: BufferedReader, limits: Limits | None = None) -> Bundle:
     return reading.bundle()
 
 
+def boot_id_in(manifest: bytes) -> str | None:
+    """Return the boot that a manifest of ours names (docs/manifest.schema.json); None where it names none."""
+    try:
+        document = json.loads(manifest)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(document, dict) or not str(document.get("generator")).startswith("service-record/"):
+        return None
+    boot_id = document.get("bootId")
+    return boot_id if isinstance(boot_id, str) and _BOOT_ID.fullmatch(boot_id) else None
+
+
 class _Reading:
     """One pass through an archive."""
 
@@ -96,6 +126,9 @@ class _Reading:
         self._left_out: list[LeftOut] = []
         self._untold = 0
         self._unpacked: bytes | None = None
+        self._boot_ids: dict[str, str | None] = {}
+        """Directory of a manifest -> the boot that it names."""
+        self._unit_texts: dict[str, str] = {}
 
     def bundle(self) -> Bundle:
         left_out = self._left_out
@@ -107,7 +140,17 @@ class _Reading:
             frozenset(self._unfinished),
             self._damaged,
             self._unpacked,
+            self._boot_id(),
+            self._unit_texts,
         )
+
+    def _boot_id(self) -> str | None:
+        """The boot that the only manifest names, if all records lie beside it: they are of one host."""
+        if len(self._boot_ids) != 1:
+            return None
+        ((directory, boot_id),) = self._boot_ids.items()
+        places = tuple(f"{directory}{place}/" for place in RECORD_DIRECTORIES)
+        return boot_id if all(record.path.startswith(places) for record in self._records.values()) else None
 
     def read(self) -> None:
         try:
@@ -141,8 +184,13 @@ class _Reading:
 
     def _member(self, member: Member, layer: Layer, path: str) -> None:
         found = named(member.name)
-        if found is None:
-            if member.size and not member.kind:
+        if is_unit_text(member.name):
+            self._unit_text(member, layer, path)
+        elif found is None:
+            if _MANIFEST.fullmatch(member.name) and not member.kind and member.size <= _MOST_MANIFEST:
+                manifest, _ = _first_of(member.read, layer.budget)
+                self._boot_ids[path.removesuffix(MANIFEST)] = boot_id_in(manifest)
+            elif member.size and not member.kind:
                 self._nested(Layer(member.read, layer.budget, layer), path)
         elif refusal := _refusal(member):
             self._leave_out(path, refusal)
@@ -154,6 +202,16 @@ class _Reading:
             self._keep(self._damaged if found.suffix else self._records, found.service, record)
             if found.suffix and record.damage:  # nothing else says it, as the pieces of a record do
                 self._leave_out(path, record.damage)
+
+    def _unit_text(self, member: Member, layer: Layer, path: str) -> None:
+        """Keep the beginning of a text about failed units; of very many texts only the first."""
+        if member.kind or len(self._unit_texts) >= _MAX_UNIT_TEXTS:
+            return
+        data = bytearray()
+        while len(data) < _MAX_UNIT_TEXT_BYTES and (chunk := member.read(CHUNK_BYTES)):
+            data += chunk[: _MAX_UNIT_TEXT_BYTES - len(data)]
+        layer.budget.keep(len(data))
+        self._unit_texts[path] = data.decode(errors="replace")
 
     def _nested(self, outside: Layer, path: str) -> None:
         """An archive in the archive. What is only compressed is no bundle, and is not read."""
@@ -200,11 +258,13 @@ def _record(member: Member, layer: Layer, path: str) -> Record:
 def _first_of(pull: Pull, budget: Budget) -> tuple[bytes, bool]:
     """As much of a record as is read, and whether there is more of it."""
     limit = budget.limits.record_bytes
-    data = bytearray()
-    while len(data) <= limit and (chunk := pull(CHUNK_BYTES)):
+    data = BytesIO()  # which gives what it has without a copy
+    while data.tell() <= limit and (chunk := pull(CHUNK_BYTES)):
         budget.keep(len(chunk))
-        data += chunk
-    return bytes(data[:limit]), len(data) > limit
+        data.write(chunk)
+    has_more = data.tell() > limit
+    data.truncate(limit)
+    return data.getvalue(), has_more
 
 
 def _too_long(limits: Limits) -> str:

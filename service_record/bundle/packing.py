@@ -47,7 +47,7 @@ def pack(records: _Records, stream: BinaryIO, at: datetime, damaged: _Copies | N
         for service, record in sorted(records, key=lambda record: record[0]):
             path = f"{directory}/{_name(service, taken)}.json"
             entries, malformed = _sorted_out(pieces_of(record))
-            written = entries[-1].time if entries else at
+            written = next((entry.time for entry in reversed(entries) if entry.time is not None), at)
             _add(archive, path, b"".join(FORMS["array"](entries)), written)
             if malformed or service in copies:
                 before = copies[service]() if service in copies else b""

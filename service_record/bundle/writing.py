@@ -113,6 +113,8 @@ class BundleWriter:
         self.shares = shares
         """Whether a member leaves room to those behind it; to be switched off before the last."""
         self._names: set[str] = set()
+        self._copies: Counter[str] = Counter()
+        """Path and how many members it was given for."""
         self._is_open = False
         self.members: list[Packed] = []
         """What became of each, in order."""
@@ -259,14 +261,16 @@ class BundleWriter:
         """The path without secrets, unlike those of the members before."""
         if self._redact:
             redactor = self._redact()
-            name = redactor.feed(os.fsencode(path)) + redactor.finish()
+            masked = redactor.feed(os.fsencode(path)) + redactor.finish()
             self.masked.update(redactor.counts)
-            path = os.fsdecode(name)
-        while path in self._names:
-            found = PurePosixPath(path)
-            path = str(found.with_name(f"{found.stem}_{found.suffix}"))
-        self._names.add(path)
-        return path
+            path = os.fsdecode(masked)
+        found, name = PurePosixPath(path), path
+        while name in self._names:
+            self._copies[path] += 1
+            number = self._copies[path]
+            name = str(found.with_name(f"{found.stem}_{number if number > 1 else ''}{found.suffix}"))
+        self._names.add(name)
+        return name
 
 
 def cut_notice(dropped: int) -> bytes:

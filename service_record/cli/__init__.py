@@ -76,6 +76,10 @@ class Verbs(click.Group):
         except OSError as error:
             click.echo(f"Error: {told(error)}", err=True)
             ctx.exit(UNREADABLE)
+        except ModuleNotFoundError as error:
+            from service_record.cli.extras import missing_extra  # noqa: PLC0415  # only where one is missing
+
+            raise missing_extra(error) or error from None
         return result
 
 

@@ -2,7 +2,7 @@
 
 import gc
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Final
 
 import click
 
-from service_record.cli import FAILED, TIMED_OUT, told
+from service_record.cli import FAILED, TIMED_OUT, UNREADABLE, told
 from service_record.cli.durations import Duration
 from service_record.cli.judging import Judging, judging
 from service_record.cli.opening import Unreadable, history_of, opened
@@ -18,15 +18,19 @@ from service_record.cli.options import display_options, period_options, service_
 from service_record.cli.present import now_for
 from service_record.cli.selecting import selected_boot
 from service_record.cli.terminal import print_lines, view
+from service_record.cli.units import expect_option, expected_services, units_for, units_here
 from service_record.cli.waiting import wait_for
 from service_record.diagnosis import Diagnosis, Verdict
+from service_record.diagnosis.expectations import add_units
 from service_record.diagnosis.now import Now, latest_entry
+from service_record.diagnosis.units import Unit
 from service_record.display.page import Glyphs, View
 from service_record.display.text import Clock, visible
 from service_record.history import History
 from service_record.history.selection import Selection
 from service_record.records import Records
 from service_record.source import SourceError, is_unpacked_bundle
+from service_record.writer import DEFAULT_DIRECTORY
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 _NEEDS_DIRECTORY: Final = "--wait needs one directory of records that a host writes"
@@ -48,6 +52,7 @@ _NEEDS_DIRECTORY: Final = "--wait needs one directory of records that a host wri
 @click.option("--budget", metavar="FILE", type=_FILE, help="How long stages may take; else learned, or 30m.")
 @click.option("--baseline", metavar="SOURCE", help="Records of a good run, to be slow against.")
 @click.option("--rules", metavar="FILE", type=_FILE, multiple=True, help="More known causes; repeatable.")
+@expect_option
 @period_options
 @display_options
 def command(
@@ -60,6 +65,7 @@ def command(
     budget: Path | None,
     baseline: str | None,
     rules: tuple[Path, ...],
+    expectations: tuple[str, ...],
     boot: str,
     since: datetime | None,
     until: datetime | None,
@@ -75,12 +81,15 @@ def command(
       service-record analyze --from bundle.tar.gz
       service-record analyze bootkube --wait --timeout 30m
       service-record analyze --baseline good.tar.gz --from bad.tar.gz
+      service-record analyze --expect bootstrap
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     if timeout is not None and not wait:
         raise click.UsageError("--timeout needs --wait")
     if baseline == "-" and "-" in places:
         raise click.UsageError("standard input holds one of --from and --baseline, not both")
-    request = _Request(places, services, boot, since, until, judging(budget, baseline, rules))
+    made = judging(budget, baseline, rules)
+    expected = expected_services(expectations, made.budgets.baseline)
+    request = _Request(places, services, boot, since, until, made, expected, is_waiting=wait)
     if wait:
         seen = _waited(request, timeout)
     else:
@@ -93,6 +102,8 @@ def command(
         raise click.exceptions.Exit(TIMED_OUT)
     if seen.diagnosis.verdict.is_bad:
         raise click.exceptions.Exit(FAILED)
+    if seen.diagnosis.unreadable:
+        raise click.exceptions.Exit(UNREADABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,20 +129,58 @@ class _Request:
     since: datetime | None
     until: datetime | None
     judging: Judging
+    expected: Sequence[str] = ()
+    """Services that must have started."""
+    is_waiting: bool = False
 
     def answer(self) -> _Answer:
-        source = opened(self.places, self.services)
+        try:
+            source = opened(self.places, self.services)
+        except Unreadable as refusal:
+            return self._answer_without_records(refusal)
         whole = history_of(source)
+        boot_id = selected_boot(whole, self.boot)
         selection = Selection(
-            services=self.services,
-            boot_id=selected_boot(whole, self.boot),
+            services=(*self.services, *self.expected) if self.services else (),
+            boot_id=boot_id,
             since=self.since,
             until=self.until,
         )
         history = selection.of(whole)
         now = now_for(whole, source)
-        found = self.judging.diagnosis(history, now)
+        units = units_for(source, self.places, whole, boot_id, self.expected)
+        found = self._with_units(self.judging.diagnosis(history, now), history, units)
         return _Answer(source.name, history, found, "" if found else f"no run to judge in {source.name}", now)
+
+    def _answer_without_records(self, refusal: Unreadable) -> _Answer:
+        """Answer by what systemd says of this host, when nothing has recorded yet; else raise the refusal."""
+        directory = Records().directory
+        if self.places or self.services or str(directory) != DEFAULT_DIRECTORY or Records().services():
+            raise refusal
+        found = self._with_units(None, History(()), units_here(self.expected))
+        if found is None:
+            raise refusal
+        return _Answer(str(directory), History(()), found)
+
+    def _with_units(
+        self, found: Diagnosis | None, history: History, units: Iterable[Unit]
+    ) -> Diagnosis | None:
+        """Add the units that are asked for: of the services named, and of the period."""
+        return add_units(
+            found,
+            history,
+            [unit for unit in units if self._selects(unit)],
+            expected=self.expected,
+            is_waiting=self.is_waiting,
+            explain=self.judging.causes.explain,
+        )
+
+    def _selects(self, unit: Unit) -> bool:
+        if self.services and unit.service not in {*self.services, *self.expected}:
+            return False
+        if unit.since is None or not unit.is_failed:
+            return True
+        return (self.since or unit.since) <= unit.since <= (self.until or unit.since)
 
     def answer_so_far(self) -> _Answer:
         """Likewise; where nothing can be read yet, that is why there is no diagnosis."""
@@ -182,7 +231,9 @@ def _print(
         print_lines(lines, color, pager=pager)
         return
     if output == "html":
-        sys.stdout.buffer.write(_page(diagnosis, seen, view(clock)).encode())
+        from service_record.cli.redacting import write_page  # noqa: PLC0415  # only for a page
+
+        write_page(_page(diagnosis, seen, view(clock)))
         return
     from service_record.display.analysis_document import analysis_document, analysis_lines  # noqa: PLC0415
     from service_record.display.programs import written  # noqa: PLC0415

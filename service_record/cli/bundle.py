@@ -18,7 +18,7 @@ import click
 from service_record import systemd
 from service_record.bundle.limits import shown
 from service_record.bundle.writing import DISK_BYTES, SERVER_BYTES, Packed
-from service_record.cli import REFUSED
+from service_record.cli import REFUSED, UNREADABLE
 from service_record.cli.output import check_new
 from service_record.cli.redacting import copied, rules_with, secrets_in
 from service_record.cli.sizes import Size
@@ -26,7 +26,7 @@ from service_record.cli.verdict import verdict_page
 from service_record.display.text import count, visible
 from service_record.redaction import Leak
 from service_record.reporter.bundling import SUFFIX, Bundled, make_bundle
-from service_record.reporter.gather import COLLECTORS, Collector, Context
+from service_record.reporter.gather import COLLECTORS, RECORDS, Collector, Context, Gathered, Status
 
 _MIN_BYTES: Final = 1 << 16
 _NICENESS: Final = 10
@@ -76,7 +76,7 @@ def command(
 
     Nothing is sent. The archive has the verdict of analyze, the service records, journals, and the state of
     network, disks and services, where OpenShift's own log bundles have them. The name of the file goes to
-    standard output.
+    standard output. The exit code is 3 when there are service records that could not be read.
 
     \b
     Examples:
@@ -92,15 +92,21 @@ def command(
     at = datetime.now(UTC)
     path = output or Path(_default_name(foreign, at))
     check_new(path)
+    has_records = True
     with _politely():
         if foreign is None:
-            _bundle_host(path, at, secrets, redact=not no_redact, most_bytes=max_size or DISK_BYTES)
+            made = _bundle_host(path, at, secrets, redact=not no_redact, most_bytes=max_size or DISK_BYTES)
+            has_records = _warn_of_missing(made.gathered)
         else:
             _copy(path, at, foreign, secrets, max_size or SERVER_BYTES)
     click.echo(visible(str(path)))
+    if not has_records:
+        raise click.exceptions.Exit(UNREADABLE)
 
 
-def _bundle_host(path: Path, at: datetime, secrets: Iterable[Path], *, redact: bool, most_bytes: int) -> None:
+def _bundle_host(
+    path: Path, at: datetime, secrets: Iterable[Path], *, redact: bool, most_bytes: int
+) -> Bundled:
     given = secrets_in(secrets)
     if not redact:
         click.echo("Warning: secrets are not masked (--no-redact); keep the bundle to yourself", err=True)
@@ -119,6 +125,22 @@ def _bundle_host(path: Path, at: datetime, secrets: Iterable[Path], *, redact: b
         _check(made.leak)
     _warn_of_unread(made)
     _tell(made.bytes, made.members, made.kinds)
+    return made
+
+
+def _warn_of_missing(gathered: Iterable[Gathered]) -> bool:
+    """Warn of what could not be read, and return whether all service records that there are could be."""
+    failed = {one.name: one for one in gathered if one.status in {Status.FAILED, Status.TIMED_OUT}}
+    records = failed.pop(RECORDS, None)
+    if records is not None:
+        which = "some service records" if records.files else "the service records of this host"
+        sudo = "" if os.geteuid() == 0 else ". Run with sudo"
+        click.echo(f"Warning: {which} are not in the bundle: {visible(records.reason or '')}{sudo}", err=True)
+    if os.geteuid() != 0:
+        names = [*failed][:_MAX_TOLD]
+        more = f"; these failed: {', '.join(names)}" if names else ""
+        click.echo(f"Warning: not root: journals and files may be incomplete{more}. Run with sudo", err=True)
+    return records is None
 
 
 def _copy(path: Path, at: datetime, foreign: str, secrets: Iterable[Path], most_bytes: int) -> None:

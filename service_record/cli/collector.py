@@ -10,6 +10,7 @@ from service_record.cli.collector_care import audit_command, backup_command, pru
 from service_record.cli.collector_options import Number, data_option, database_option, objects_option
 from service_record.cli.collector_tokens import token
 from service_record.cli.durations import Duration
+from service_record.cli.extras import require_extra
 from service_record.cli.sizes import Size
 from service_record.collector.budgets import DEFAULT
 from service_record.display.text import visible
@@ -79,6 +80,9 @@ def serve_command(
     log_level: str,
 ) -> None:
     """Serve until SIGTERM."""
+    require_extra("collector")
+    if webhook:
+        require_extra("client")
     from service_record.collector.collector import StepsError  # noqa: PLC0415
     from service_record.collector.serve import say_ready, serve  # noqa: PLC0415  # only where it serves
     from service_record.collector.settings import Rates, Settings  # noqa: PLC0415

@@ -1,5 +1,7 @@
 """What `install` and `uninstall` share: where to, and what they say of what they did, or would do."""
 
+import re
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -7,6 +9,8 @@ from typing import Final
 
 import click
 
+from service_record.cli.options import service_name
+from service_record.deploy.contents import HOST, Option
 from service_record.deploy.install import Outcome
 from service_record.deploy.plan import Action, Step
 from service_record.display.text import visible
@@ -21,6 +25,9 @@ _WORDS: Final = {
     Action.LEAVE: ("unchanged", "leave"),
 }
 """What was done, and what would be."""
+_SHIM: Final = "bootstrap-service-record.sh"
+_UNIT_NAME: Final = re.compile(r"[\w:.\\@-]+", re.ASCII)
+"""See systemd.unit(5)."""
 
 root_option: Final = click.option(
     "--root",
@@ -32,6 +39,54 @@ root_option: Final = click.option(
 trial_option: Final = click.option(
     "--dry-run", "is_trial", is_flag=True, help="Say what would be done, and do nothing."
 )
+
+
+def unit_names(_context: click.Context, _parameter: click.Parameter, names: Sequence[str]) -> tuple[str, ...]:
+    """Accept names of services, and refuse what cannot be one."""
+    for name in names:
+        if not _UNIT_NAME.fullmatch(name):
+            raise click.BadParameter(f"{visible(name)!r} is not the name of a service")
+    return tuple(map(service_name, names))
+
+
+def afterwards(outcome: Outcome) -> str:
+    """Return what to know once it is removed."""
+    shim = f"{HOST.programs}/{_SHIM}"
+    if any(step.path == shim and step.action is Action.REMOVE for step in outcome.steps):
+        return f"Records stay. Scripts that still source {_SHIM} fail without it: change them."
+    return "Records stay."
+
+
+def next_steps(outcome: Outcome, root: Path) -> Iterator[str]:
+    """Yield what is in force now, and commands that come next."""
+    if Option.SHIM in outcome.options:
+        yield _in_force(outcome)
+    steps = dict(_commands(outcome, root))
+    column = max(map(len, steps), default=0)
+    if steps:
+        yield "Next:"
+    yield from (f"  {visible(command):<{column}}  {why}" for command, why in steps.items())
+
+
+def _in_force(outcome: Outcome) -> str:
+    if Option.ALL_SERVICES in outcome.options:
+        return "systemd closes the record of every service."
+    if outcome.closed:
+        return f"systemd closes the records of: {visible(', '.join(outcome.closed))}."
+    return "systemd closes no record yet."
+
+
+def _commands(outcome: Outcome, root: Path) -> Iterator[tuple[str, str]]:
+    """Yield each command with what it is for."""
+    install = "service-record install" + ("" if root == Path("/") else f" --root {shlex.quote(str(root))}")
+    if is_short_of_something(outcome):
+        yield f"{install} --replace", "put ours in the place of what was kept"
+    if Option.SHIM in outcome.options:
+        yield f". {HOST.programs}/{_SHIM}", "in a bash script: record it"
+        if Option.ALL_SERVICES not in outcome.options and not outcome.closed:
+            yield f"{install} --close SERVICE", "have systemd record how SERVICE ends"
+    if Option.COLLECTOR in outcome.options:
+        yield "systemctl enable --now collector.service", "start the collector"
 
 
 def lines(outcome: Outcome, *, is_trial: bool) -> Iterator[str]:

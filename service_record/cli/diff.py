@@ -7,18 +7,25 @@ import click
 
 from service_record.cli import FAILED
 from service_record.cli.durations import Duration
-from service_record.cli.opening import Unreadable, history_of, opened
-from service_record.cli.options import display_options
+from service_record.cli.opening import check_names, history_of, opened
+from service_record.cli.options import display_options, service_names
 from service_record.cli.present import now_for
 from service_record.cli.terminal import print_lines, view
 from service_record.diagnosis.comparison import FLOOR, RATIO, Tolerance, compare
-from service_record.display.text import Clock, visible
+from service_record.display.text import Clock
 
 
 @click.command("diff")
 @click.argument("good", metavar="GOOD")
 @click.argument("bad", metavar="BAD")
-@click.option("--service", "services", metavar="NAME", multiple=True, help="Only this one; repeatable.")
+@click.option(
+    "--service",
+    "services",
+    metavar="NAME",
+    multiple=True,
+    callback=service_names,
+    help="Only this one; repeatable.",
+)
 @click.option(
     "--ratio",
     type=click.FloatRange(min=1),
@@ -70,9 +77,8 @@ def command(
     gc.disable()  # nothing here forms cycles
     sources = opened([good], ()), opened([bad], ())
     before, after = history_of(sources[0]), history_of(sources[1])
-    unknown = set(services) - {service.name for history in (before, after) for service in history.services}
-    if unknown:
-        raise Unreadable(visible(f"no record of {', '.join(sorted(unknown))} in either"))
+    recorded = {service.name for history in (before, after) for service in history.services}
+    check_names(services, sorted(recorded), "either")
     tolerance = Tolerance(ratio, floor)
     found = compare(before, after, now_for(after, sources[1]), tolerance, services)
     if output == "table":

@@ -43,8 +43,15 @@ _TRACES: Final = ("chrome-trace", "otlp")
 @click.option(
     "--host", metavar="NAME", help="Name of the host in a trace. [default: this one's, of its records]"
 )
+@click.option("--redact", is_flag=True, help="Take the secrets of this host out of what is written.")
 def command(
-    *, services: tuple[str, ...], form: str, places: tuple[str, ...], directory: Path | None, host: str | None
+    *,
+    services: tuple[str, ...],
+    form: str,
+    places: tuple[str, ...],
+    directory: Path | None,
+    host: str | None,
+    redact: bool,
 ) -> None:
     """Write records in a form that other programs read.
 
@@ -66,13 +73,13 @@ def command(
             raise click.UsageError(
                 "a trace is one document of all services; --directory is for the other forms"
             )
-        _write_trace(records, form, source, host)
+        _write(_trace(records, form, source, host), redact=redact)
     elif host is not None:
         raise click.UsageError("--host is for traces; the other forms have no place for it")
     elif directory is not None:
-        _write_files(records, form, directory)
+        _write_files(records, form, directory, redact=redact)
     elif len(records) == 1:
-        sys.stdout.buffer.writelines(FORMS[form](records[0][1]))
+        _write(FORMS[form](records[0][1]), redact=redact)
     else:
         names = ", ".join(visible(name) for name, _ in records)
         raise click.UsageError(
@@ -85,7 +92,22 @@ def command(
         raise click.exceptions.Exit(DAMAGED)
 
 
-def _write_trace(records: list[tuple[str, "_Entries"]], form: str, source: Source, host: str | None) -> None:
+def _write(chunks: Iterable[bytes], *, redact: bool) -> None:
+    sys.stdout.buffer.writelines(_outgoing(chunks, redact=redact))
+
+
+def _outgoing(chunks: Iterable[bytes], *, redact: bool) -> Iterable[bytes]:
+    """Return what is to be written; without secrets, it is looked through before any of it leaves."""
+    if not redact:
+        return chunks
+    from service_record.cli.redacting import without_secrets  # noqa: PLC0415  # most exports go without
+
+    return (without_secrets(b"".join(chunks)),)
+
+
+def _trace(
+    records: list[tuple[str, "_Entries"]], form: str, source: Source, host: str | None
+) -> Iterable[bytes]:
     """One document of the history of all services."""
     from service_record.export.clock import with_steady_clock  # noqa: PLC0415  # most exports go without
     from service_record.history import build_history  # noqa: PLC0415
@@ -97,7 +119,7 @@ def _write_trace(records: list[tuple[str, "_Entries"]], form: str, source: Sourc
     steady = with_steady_clock([(name, list(entries)) for name, entries in records])
     if host is None and source.is_home:
         host = platform.node()
-    sys.stdout.buffer.writelines(written(build_history(steady, liveness_for(source)), host))
+    return written(build_history(steady, liveness_for(source)), host)
 
 
 class _Entries:
@@ -125,7 +147,7 @@ class _Entries:
         return f"{visible(self._service)}: {count(self.left_out, 'damaged piece')} left out: {places}"
 
 
-def _write_files(records: list[tuple[str, _Entries]], form: str, directory: Path) -> None:
+def _write_files(records: list[tuple[str, _Entries]], form: str, directory: Path, *, redact: bool) -> None:
     """One file for each service, or none where one of them may not be made."""
     paths = [Records(directory).path(name) for name, _ in records]
     for path in paths:
@@ -134,4 +156,4 @@ def _write_files(records: list[tuple[str, _Entries]], form: str, directory: Path
             raise click.UsageError(f"several services would be {visible(str(path))}; export them one by one")
     directory.mkdir(parents=True, exist_ok=True)
     for path, (_, entries) in zip(paths, records, strict=True):
-        write_new(path, FORMS[form](entries))
+        write_new(path, _outgoing(FORMS[form](entries), redact=redact))

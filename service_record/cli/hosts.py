@@ -162,10 +162,11 @@ def _print(found: Hosts, source: str, output: str, seen: View, color: str, *, pa
         print_lines(lines, color, pager=pager)
         return
     if output == "html":
-        from service_record.display.html.hosts import hosts_html  # noqa: PLC0415  # only what is shown
+        from service_record.cli.redacting import write_page  # noqa: PLC0415  # only what is shown
+        from service_record.display.html.hosts import hosts_html  # noqa: PLC0415
 
         page = hosts_html(found, source, replace(seen, glyphs=Glyphs()))
-        sys.stdout.buffer.write(page.encode())
+        write_page(page)
         return
     from service_record.display.hosts_document import host_lines, hosts_document  # noqa: PLC0415
     from service_record.display.programs import written  # noqa: PLC0415

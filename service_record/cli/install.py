@@ -5,7 +5,15 @@ from pathlib import Path
 import click
 
 from service_record.cli import FAILED, UNREADABLE, main
-from service_record.cli.delivering import is_short_of_something, lines, notes, root_option, trial_option
+from service_record.cli.delivering import (
+    is_short_of_something,
+    lines,
+    next_steps,
+    notes,
+    root_option,
+    trial_option,
+    unit_names,
+)
 from service_record.deploy.contents import Option
 from service_record.deploy.install import install
 from service_record.deploy.installed import DamagedError
@@ -16,13 +24,21 @@ from service_record.manual import pages
 @click.command("install")
 @root_option
 @click.option("--shim", is_flag=True, help="Shim, exit helper, drop-ins to copy, man pages, completions.")
+@click.option(
+    "--close",
+    "closes",
+    metavar="SERVICE",
+    multiple=True,
+    callback=unit_names,
+    help="systemd closes the record of that service; with the shim; repeatable.",
+)
 @click.option("--all-services", is_flag=True, help="systemd closes every service's record; with the shim.")
 @click.option("--array", is_flag=True, help="Every service records an array, as OpenShift's tools read it.")
 @click.option("--reporter", is_flag=True, help="The units of the boot reporter, enabled.")
 @click.option("--collector", is_flag=True, help="The unit of the collector; enabling it is yours.")
 @click.option("--replace", is_flag=True, help="Replace what is not ours, too; uninstall puts it back.")
 @trial_option
-def command(root: Path, *, replace: bool, is_trial: bool, **chosen: bool) -> None:
+def command(root: Path, *, closes: tuple[str, ...], replace: bool, is_trial: bool, **chosen: bool) -> None:
     """Put the shim, drop-ins and the reporter's units onto a host.
 
     Without options that is the shim, or all that was installed before: run again, it brings that to this
@@ -32,16 +48,21 @@ def command(root: Path, *, replace: bool, is_trial: bool, **chosen: bool) -> Non
     \b
     Examples:
       service-record install                             the shim, on this host
+      service-record install --close bootkube            systemd closes its record
       service-record install --all-services --dry-run    what that would do
       service-record install --root /mnt --reporter      onto a host that is mounted
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     options = [option for option in Option if chosen[option.value.replace("-", "_")]]
     try:
-        outcome = install(Root(root), options, tuple(pages(main)), replaces=replace, is_trial=is_trial)
+        outcome = install(
+            Root(root), options, tuple(pages(main)), closes=closes, replaces=replace, is_trial=is_trial
+        )
     except DamagedError as error:
         click.echo(f"Error: {error}", err=True)
         raise click.exceptions.Exit(UNREADABLE) from None
     for line in lines(outcome, is_trial=is_trial):
+        click.echo(line)
+    for line in () if is_trial else next_steps(outcome, root):
         click.echo(line)
     for note in notes(outcome):
         click.echo(note, err=True)

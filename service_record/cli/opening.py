@@ -1,17 +1,27 @@
 """Opening what a verb was told to read, with refusals of one line."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
+from typing import Final
 
 import click
 
 from service_record.cli import UNREADABLE
 from service_record.display.text import visible
 from service_record.history import History, build_history
+from service_record.history.build import with_running
 from service_record.history.doubts import doubted
+from service_record.history.outcome import Outcome, Run
 from service_record.records import Records
 from service_record.reporter.places import Places, is_there
 from service_record.source import Source, SourceError, liveness_for, open_source
+from service_record.systemd import RunningService, boot_id
+from service_record.writer import record_name
+
+_MAX_NEAREST: Final = 3
+_MAX_LISTED: Final = 8
 
 
 class Unreadable(click.ClickException):
@@ -28,15 +38,29 @@ def opened(places: Sequence[str], services: Sequence[str]) -> Source:
         raise Unreadable(visible(str(error))) from None
     for part in source.left_out:
         click.echo(f"Warning: {visible(str(part))}", err=True)
-    unknown = set(services) - {name for name, _ in source.records}
-    if unknown:
-        known = ", ".join(name for name, _ in source.records)
-        missing = f"no record of {', '.join(sorted(unknown))} in {source.name}; there are: {known}"
-        raise Unreadable(visible(missing))
+    running = {record_name(one.unit) for one in source.running}
+    check_names(services, sorted(running.union(name for name, _ in source.records)), source.name)
     _tell_undelivered(Path(places[0]) if len(places) == 1 else None if places else Records().directory)
     return source
 
 
+def check_names(services: Iterable[str], recorded: Sequence[str], place: str) -> None:
+    """Raise Unreadable with the nearest name where a service has no record there."""
+    unknown = sorted(set(services) - set(recorded))
+    if not unknown:
+        return
+    nearest = dict.fromkeys(
+        near for name in unknown for near in get_close_matches(name, recorded, _MAX_NEAREST)
+    )
+    if nearest:
+        advice = f"did you mean {' or '.join(nearest)}?"
+    else:
+        more = f" and {len(recorded) - _MAX_LISTED} more" if len(recorded) > _MAX_LISTED else ""
+        advice = f"there are: {', '.join(recorded[:_MAX_LISTED])}{more}"
+    raise Unreadable(visible(f"no record of {', '.join(unknown)} in {place}; {advice}"))
+
+
+@cache  # --wait opens again and again
 def _tell_undelivered(directory: Path | None) -> None:
     """Say where the bundle lies that the boot reporter of this host delivered nowhere."""
     if directory is None or directory.parts[-3:] != Places().records.parts[-3:]:
@@ -55,4 +79,25 @@ def _tell_undelivered(directory: Path | None) -> None:
 def history_of(source: Source) -> History:
     """The history that the records of a source tell, with what speaks against them."""
     history = build_history(source.records, liveness_for(source))
+    history = with_running(history, map(_run_of, source.running))
     return doubted(history, source.written, source.unfinished, source.damaged)
+
+
+def _run_of(running: RunningService) -> Run:
+    """Return the run of a service that runs, as far as systemd knows it."""
+    return Run(
+        service=record_name(running.unit),
+        attempt=1,
+        outcome=Outcome.RUNNING,
+        started=running.started,
+        ended=None,
+        duration=None,
+        uptime=running.uptime,
+        first_entry=running.started,
+        last_entry=running.started,
+        last_uptime=running.uptime,
+        boot_id=boot_id(),
+        invocation_id=running.invocation_id,
+        pid=running.pid,
+        recorder="systemd",
+    )

@@ -1,6 +1,6 @@
 """The options that reading verbs share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 import click
@@ -21,9 +21,25 @@ _PERIOD: Final = (
 
 def service_argument(function: Callable[..., Any]) -> Callable[..., Any]:
     """Which services: `services`; all when none is named."""
-    return click.argument("services", metavar="[SERVICE]...", nargs=-1, shell_complete=complete_services)(
-        function
-    )
+    return click.argument(
+        "services",
+        metavar="[SERVICE]...",
+        nargs=-1,
+        shell_complete=complete_services,
+        callback=service_names,
+    )(function)
+
+
+def service_name(name: str) -> str:
+    """Return the name under which a unit records: `bootkube` of `bootkube.service`."""
+    return name.removesuffix(".service") or name
+
+
+def service_names(
+    _context: click.Context, _parameter: click.Parameter, names: Sequence[str]
+) -> tuple[str, ...]:
+    """Accept the names of units for those of services."""
+    return tuple(map(service_name, names))
 
 
 def source_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,6 +1,7 @@
 """What redaction is made with on the command line, and copies of what others gathered."""
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -8,15 +9,19 @@ from pathlib import Path
 
 import click
 
-from service_record.bundle import LeftOut, Limits
+from service_record.bundle import HEAD_BYTES, LeftOut, Limits, is_packed
 from service_record.bundle.contents import Content, archive_contents, directory_contents
+from service_record.cli import REFUSED
 from service_record.cli.opening import Unreadable
 from service_record.display.text import visible
+from service_record.foreign import ForeignError, refuse_unpacked
 from service_record.redaction import Rules, Secret, known_secrets
 from service_record.redaction.contents import Contents
+from service_record.redaction.outgoing import LeakError, outgoing
 from service_record.reporter.copying import Copied, make_copy
 
 _STANDARD_INPUT = "-"
+_MASK = re.compile(rb"<(redacted:[a-z0-9-]+)>")
 _MAX_BYTES = 8 << 20
 _LIMITS = Limits(read_bytes=16 << 30)
 """As much as is looked through once more. Whoever wants to give it away reads it, and it costs only time."""
@@ -41,6 +46,21 @@ def rules_with(files: Iterable[Path]) -> Rules:
     return Rules((*known_secrets(Path("/"), os.environ).secrets, *secrets_in(files)))
 
 
+def write_page(page: str) -> None:
+    """Write a page of HTML to standard output, without secrets: it is made to be given to others."""
+    masked = without_secrets(page.encode())
+    sys.stdout.buffer.write(_MASK.sub(rb"&lt;\1&gt;", masked))
+
+
+def without_secrets(data: bytes) -> bytes:
+    """Return data without the secrets of this host. Ends the program where one is left in it."""
+    try:
+        return outgoing(data, rules_with(()))
+    except LeakError as leak:
+        click.echo(f"Error: refused: {leak}", err=True)
+        raise click.exceptions.Exit(REFUSED) from None
+
+
 def copied(place: str, path: Path, rules: Rules, at: datetime, most_bytes: int) -> Copied:
     """A copy without secrets of a bundle, a directory or standard input; what is not in it is told.
 
@@ -50,6 +70,13 @@ def copied(place: str, path: Path, rules: Rules, at: datetime, most_bytes: int) 
     if not made.members:
         raise Unreadable(f"nothing to read in {visible(place)}")
     return made
+
+
+def _refuse_unpacked(place: str, head: bytes) -> None:
+    try:
+        refuse_unpacked(place, head)
+    except ForeignError as error:
+        raise Unreadable(visible(str(error))) from None
 
 
 def _contents(place: str, at: datetime, copy: Path) -> Iterator[Content]:
@@ -67,4 +94,7 @@ def _contents(place: str, at: datetime, copy: Path) -> Iterator[Content]:
             yield Content(f"{top}/{content.path}" if top else content.path, content.written, content.read)
         return
     with source.open("rb") as stream:
+        head = stream.peek(HEAD_BYTES)[:HEAD_BYTES]
+        if not is_packed(head):
+            _refuse_unpacked(place, head)
         yield from archive_contents(stream, source.name, source.stat().st_mtime, leave, _LIMITS)

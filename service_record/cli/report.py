@@ -9,17 +9,11 @@ from typing import Final
 import click
 
 from service_record.cli import REFUSED
+from service_record.cli.extras import require_extra
 from service_record.reporter.places import Places
 
 _NOT_ALL: Final = 75
 _TERMINATED: Final = 143
-_NEEDED: Final = ("httpx2", "stamina")
-
-
-class NotInstalled(click.ClickException):
-    """What the reporter needs beyond the rest of this package is missing."""
-
-    exit_code = click.UsageError.exit_code
 
 
 @click.command("report")
@@ -69,7 +63,7 @@ def _is_anything_due(places: Places) -> bool:
 
 
 def _round(places: Places, *, due: bool, dry_run: bool) -> None:
-    _check_installed()
+    require_extra("reporter")
     from service_record.reporter.log import log_for  # noqa: PLC0415
     from service_record.reporter.round import Ended, run_round  # noqa: PLC0415
 
@@ -82,16 +76,6 @@ def _round(places: Places, *, due: bool, dry_run: bool) -> None:
         return
     if run_round(places, os.environ, log_for(os.environ), only_if_due=due) is Ended.LEAK:
         raise click.exceptions.Exit(REFUSED)
-
-
-def _check_installed() -> None:
-    from importlib.util import find_spec  # noqa: PLC0415
-
-    missing = [name for name in _NEEDED if find_spec(name) is None]
-    if missing:
-        raise NotInstalled(
-            f"{' and '.join(missing)} not installed; pip install 'service-record[reporter]' brings both"
-        )
 
 
 def _stop(places: Places, *, purges: bool) -> None:

@@ -77,10 +77,11 @@ def command(
         lines = timeline_page(history, source.name, found, seen, wide=is_apart, flat=by_duration)
         print_lines(lines, color, pager=pager)
     elif output == "html":
+        from service_record.cli.redacting import write_page  # noqa: PLC0415
         from service_record.display.html.timeline import timeline_html  # noqa: PLC0415
 
         page = timeline_html(history, source.name, found, replace(seen, glyphs=Glyphs()), flat=by_duration)
-        sys.stdout.buffer.write(page.encode())
+        write_page(page)
     else:
         from service_record.display.programs import written  # noqa: PLC0415
         from service_record.display.timeline.document import row_documents, timeline_document  # noqa: PLC0415

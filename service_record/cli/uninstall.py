@@ -5,7 +5,14 @@ from pathlib import Path
 import click
 
 from service_record.cli import FAILED, UNREADABLE
-from service_record.cli.delivering import is_short_of_something, lines, notes, root_option, trial_option
+from service_record.cli.delivering import (
+    afterwards,
+    is_short_of_something,
+    lines,
+    notes,
+    root_option,
+    trial_option,
+)
 from service_record.deploy.installed import DamagedError
 from service_record.deploy.root import Root
 from service_record.deploy.uninstall import uninstall
@@ -31,6 +38,8 @@ def command(root: Path, *, is_trial: bool) -> None:
         return
     for line in lines(outcome, is_trial=is_trial):
         click.echo(line)
+    if not is_trial:
+        click.echo(afterwards(outcome))
     for note in notes(outcome):
         click.echo(note, err=True)
     if is_short_of_something(outcome):

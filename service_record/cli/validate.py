@@ -28,6 +28,8 @@ from service_record.conformance import Fault, examine, is_array
 from service_record.display.text import visible
 from service_record.entry import Entry
 from service_record.export import FORMS
+from service_record.foreign import ForeignError, refuse_foreign
+from service_record.layout import read_stretches
 from service_record.records import Records
 from service_record.source import SourceError, beside, records_directory
 from service_record.writer import DAMAGED_SUFFIX
@@ -62,7 +64,7 @@ def command(*, places: tuple[str, ...], salvage: Path | None) -> None:
         check_new(salvage)
     escape_what_cannot_be_encoded()
     damage = _Damage()
-    are_read = [_is_read(name, damage, salvage) for name in _names(places)]
+    are_read = [_is_read(name, damage, salvage, is_named=name in places) for name in _names(places)]
     for leftover in _beside(places, UNFINISHED_SUFFIX):
         damage.tell(str(leftover), _UNFINISHED)
     for copy in _beside(places, DAMAGED_SUFFIX):
@@ -81,7 +83,7 @@ class _Damage:
 
     def tell(self, name: str, fault: Fault) -> None:
         self.is_found = True
-        click.echo(f"{visible(name)}:{fault.line}: {visible(fault.reason)}")
+        sys.stdout.write(f"{visible(name)}:{fault.line}: {visible(fault.reason)}\n")
 
     def told_from(self, name: str, pieces: Iterable[Entry | Fault]) -> Iterator[Entry]:
         """The entries among the pieces; the faults are told meanwhile."""
@@ -130,15 +132,18 @@ def _directory(place: str) -> Path:
         raise Unreadable(visible(str(error))) from None
 
 
-def _is_read(name: str, damage: _Damage, salvage: Path | None) -> bool:
-    """Tell the faults in a file and save its entries; False, and a line of why, if not all could be read."""
+def _is_read(name: str, damage: _Damage, salvage: Path | None, *, is_named: bool) -> bool:
+    """Tell the faults in a file and save its entries; False, and a line of why, if not all could be read.
+
+    What lies in a directory of records is one, however damaged; a file that somebody names may be none.
+    """
     try:
         with _opened(name) as stream:
             bundle = _bundle_in(stream)
             if bundle is None:
-                _check(name, stream, damage, salvage)
+                _check_file(name, stream, damage, salvage, is_named=is_named)
             elif bundle.unpacked is not None:
-                _check(name, BytesIO(bundle.unpacked), damage, salvage)
+                _check_file(name, BytesIO(bundle.unpacked), damage, salvage, is_named=is_named)
             elif salvage is not None:
                 raise click.UsageError(_ONE_RECORD)
             else:
@@ -148,7 +153,20 @@ def _is_read(name: str, damage: _Damage, salvage: Path | None) -> bool:
     except OSError as error:
         click.echo(f"Error: {told(error)}", err=True)
         return False
+    except ForeignError as error:
+        click.echo(f"Error: {visible(str(error))}", err=True)
+        return False
     return bundle is None or not _is_lacking(name, bundle)
+
+
+def _check_file(
+    name: str, stream: BinaryIO, damage: _Damage, salvage: Path | None, *, is_named: bool
+) -> None:
+    """Check the one record of a file. Raises ForeignError where a named file is no bundle and no record."""
+    if is_named and name != _STANDARD_INPUT:
+        refuse_foreign(name, read_stretches(stream))
+        stream.seek(0)
+    _check(name, stream, damage, salvage)
 
 
 def _check(name: str, stream: BinaryIO, damage: _Damage, salvage: Path | None = None) -> None:

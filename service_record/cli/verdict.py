@@ -6,6 +6,8 @@ from service_record.cli import told
 from service_record.cli.judging import judging
 from service_record.cli.opening import history_of
 from service_record.cli.present import now_for
+from service_record.cli.units import units_for
+from service_record.diagnosis.expectations import add_units
 from service_record.display.analysis import analysis_text
 from service_record.display.text import visible
 from service_record.source import SourceError, open_source
@@ -16,7 +18,10 @@ def verdict_page(at: datetime) -> str:
     try:
         source = open_source()
         history = history_of(source)
-        diagnosis = judging(None, None, ()).diagnosis(history, now_for(history, source))
+        made = judging(None, None, ())
+        units = units_for(source, (), history, None, ())
+        found = made.diagnosis(history, now_for(history, source))
+        diagnosis = add_units(found, history, units, explain=made.causes.explain)
     except SourceError as error:
         return f"{visible(str(error))}\n"
     except OSError as error:

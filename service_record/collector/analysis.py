@@ -101,9 +101,13 @@ def _without_style(root: Element) -> Element:
 def _ran(history: History) -> Iterator[ServiceRan]:
     for service in history.services[:_MOST_ROWS]:
         if service.runs:
-            yield ServiceRan(service.name, tuple(_run(run, service) for run in service.runs[-_MOST_RUNS:]))
+            found = (_run(run, service) for run in service.runs[-_MOST_RUNS:])
+            yield ServiceRan(service.name, tuple(run for run in found if run is not None))
 
 
-def _run(run: Run, service: ServiceHistory) -> tuple[float, float | None, str]:
-    end = None if run.outcome is Outcome.RUNNING else true_time(run.last_entry, service).timestamp()
-    return true_time(run.first_entry, service).timestamp(), end, run.outcome.value
+def _run(run: Run, service: ServiceHistory) -> tuple[float, float | None, str] | None:
+    """When a run began and ended, and what it came to; None when it has no time."""
+    begin, last = true_time(run.first_entry, service), true_time(run.last_entry, service)
+    if begin is None or last is None:
+        return None
+    return begin.timestamp(), None if run.outcome is Outcome.RUNNING else last.timestamp(), run.outcome.value

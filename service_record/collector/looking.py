@@ -12,7 +12,7 @@ import msgspec
 from service_record.diagnosis import Diagnosis, diagnose
 from service_record.diagnosis.causes import Causes, read_rules
 from service_record.diagnosis.now import Now, latest_entry
-from service_record.display.sentences import verdict_sentence
+from service_record.display.sentences import verdict_sentence, why_sentence
 from service_record.entry import Entry
 from service_record.history import History, ServiceHistory, build_history
 from service_record.plain import Block, Stretch
@@ -45,6 +45,9 @@ class Look(msgspec.Struct, frozen=True, omit_defaults=True):
     verdict: str = ""
     """A word of `diagnosis.Verdict`; empty where no service has a run."""
     reason: str = ""
+    """A sentence that goes on behind the verdict."""
+    why: str = ""
+    """The end of it, behind service and stage, where something is wrong."""
     service: str = ""
     """The one that is the root cause, where something is wrong."""
     stage: str = ""
@@ -97,7 +100,8 @@ def _told(found: Diagnosis) -> dict[str, str]:
     root = found.root
     return {
         "verdict": found.verdict.value,
-        "reason": verdict_sentence(found)[:_LONGEST],
+        "reason": verdict_sentence(found).removeprefix(f"{found.verdict}: ")[:_LONGEST],
+        "why": "" if root is None else why_sentence(root)[:_LONGEST],
         "service": "" if root is None else root.service[:_LONGEST_NAME],
         "stage": "" if root is None else (root.stage or "")[:_LONGEST],
     }
@@ -118,7 +122,7 @@ def _seen(service: ServiceHistory, counts: dict[str, int]) -> ServiceSeen:
     return ServiceSeen(
         service=service.name[:_LONGEST_NAME],
         entries=counts[service.name],
-        malformed=len(service.malformed),
+        malformed=service.damaged_pieces,
         outcome="" if latest is None else latest.outcome.value,
         stage="" if latest is None else (latest.in_stage or "")[:_LONGEST],
     )

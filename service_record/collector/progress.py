@@ -115,7 +115,7 @@ def advance(progress: Progress, step: Step, now: float, *, is_last: bool = False
     is_complete = _completes(step) or (is_last and step.status is Status.DONE)
     return msgspec.structs.replace(
         progress,
-        updated_at=now,
+        updated_at=max(now, progress.updated_at),
         key=step.build or progress.key,
         action=step.action or progress.action,
         label=step.label,
@@ -124,7 +124,7 @@ def advance(progress: Progress, step: Step, now: float, *, is_last: bool = False
         boot_id=step.boot_id or progress.boot_id,
         percentage=progress.percentage if step.percentage is None else step.percentage,
         farthest=max(progress.farthest, step.percentage or 0.0),
-        fresh_at=now if is_further else progress.fresh_at,
+        fresh_at=max(now, progress.fresh_at) if is_further else progress.fresh_at,
         fresh_name=step.name if is_further else progress.fresh_name,
         open=_open(progress, step, now),
         seen=_counted(progress.seen, report),
@@ -144,11 +144,16 @@ def ended(progress: Progress, step: Step, now: float) -> tuple[Ended, ...]:
     """
     found = []
     if progress.label and progress.status is Status.REPORTED and progress.label != step.label:
-        found.append(Ended(progress.label, Status.REPORTED, now - progress.updated_at, ""))
+        found.append(Ended(progress.label, Status.REPORTED, _passed(progress.updated_at, now), ""))
     if step.status in {Status.DONE, Status.FAILED}:
         since = progress.open.get(step.label)
-        found.append(Ended(step.label, step.status, None if since is None else now - since, step.logs))
+        found.append(Ended(step.label, step.status, _passed(since, now), step.logs))
     return tuple(found)
+
+
+def _passed(since: float | None, now: float) -> float | None:
+    """Return the seconds since then; None where that is not known, or the clock was set back meanwhile."""
+    return None if since is None or now < since else now - since
 
 
 def _completes(step: Step) -> bool:

@@ -154,7 +154,8 @@ def _records_are_bad(known: Known) -> HostVerdict | None:
     """The verdict over service records, unless the host got further after them."""
     records = _records(known)
     fresh_at = known.progress.fresh_at if known.progress else 0.0
-    if records is None or records.at < fresh_at or records.verdict in {"running", "succeeded"}:
+    calm = {"running", "stopped", "unknown", "succeeded"}
+    if records is None or records.at < fresh_at or records.verdict in calm:
         return None
     verdict = Verdict.FAILED if records.verdict == "interrupted" else Verdict(records.verdict)
     where = f"stage {records.stage} of {records.service}" if records.stage else records.service

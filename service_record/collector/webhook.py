@@ -16,6 +16,8 @@ from service_record.collector.store import notices
 from service_record.collector.store.database import Database
 from service_record.collector.store.notices import Notice
 from service_record.collector.store.writer import Unavailable, Writer
+from service_record.redaction import Rules
+from service_record.redaction.outgoing import LeakError, outgoing_text
 from service_record.trust import system_trust
 
 if TYPE_CHECKING:
@@ -130,7 +132,7 @@ class Webhook(Background):
             "build": notice.build,
             "verdict": notice.verdict,
             "before": notice.before,
-            "reason": notice.reason,
+            "reason": _public(notice.reason),
             "at": notice.at,
         }
         body = signing.body_of(data, notice.at)
@@ -141,6 +143,14 @@ class Webhook(Background):
                 return response.status_code, float(asked[:9]) if asked.isdecimal() else 0.0
         except (httpx2.HTTPError, httpx2.InvalidURL):
             return 0, 0.0
+
+
+def _public(reason: str) -> str:
+    """Return a reason without what has the shape of a secret: hosts may have sent records with theirs in."""
+    try:
+        return outgoing_text(reason, Rules())
+    except LeakError:
+        return "left out: it holds a secret"
 
 
 def _client() -> "httpx2.Client":

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
+CLOSING: Final = "10-service-record.conf"
+"""The drop-in with which systemd closes the record of a service."""
 _PROGRAM: Final = 0o755
 _FILE: Final = 0o644
 _WRITTEN_FOR: Final = "/usr/local/bin"
@@ -96,11 +98,18 @@ def contents(
     return tuple(sorted(items, key=lambda item: item.path))
 
 
+def closing(services: Iterable[str], layout: Layout = HOST) -> Iterator[Item]:
+    """Yield the drop-in of each of these services: systemd closes its record. They come with the shim."""
+    for name in dict.fromkeys(name.removesuffix(".service") for name in services):
+        path = f"{layout.units}/{name}.service.d/{CLOSING}"
+        yield Item(path, Option.SHIM, _unit(CLOSING, layout))
+
+
 def _everything(layout: Layout, pages: Iterable[tuple[str, str]]) -> Iterator[Item]:
     for name in ("bootstrap-service-record.sh", "service-record-exit.sh"):
         yield Item(f"{layout.programs}/{name}", Option.SHIM, source(f"shell/{name}"), _PROGRAM)
     drop_ins = {
-        "10-service-record.conf": Option.ALL_SERVICES,
+        CLOSING: Option.ALL_SERVICES,
         "20-service-record-array.conf": Option.ARRAY,
     }
     for name, option in drop_ins.items():

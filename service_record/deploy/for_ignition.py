@@ -1,10 +1,10 @@
 """What a host is given by Ignition, by its role."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from service_record.deploy.contents import HOST, Item, Option, contents
+from service_record.deploy.contents import HOST, Item, Option, closing, contents
 
 ROLES: Final = ("master", "worker", "bootstrap", "single-node")
 PROGRAM: Final = f"{HOST.programs}/service-record"
@@ -17,7 +17,6 @@ CLOSED_ON_BOOTSTRAP: Final = (
     *("bootkube", "approve-csr", "progress"),
 )
 """The services of OpenShift's bootstrap host that record themselves, by docs/openshift.md."""
-_CLOSING: Final = "10-service-record.conf"
 _FOR_ROOT: Final = 0o600
 
 
@@ -47,19 +46,14 @@ def delivered(wanted: Wanted) -> tuple[Item, ...]:
         Option.REPORTER: wanted.settings is not None,
     }
     items = contents(option for option, is_wanted in options.items() if is_wanted)
-    return tuple(
-        sorted([*items, *_drop_ins(wanted, items), *_of_reporter(wanted)], key=lambda item: item.path)
-    )
+    return tuple(sorted([*items, *_drop_ins(wanted), *_of_reporter(wanted)], key=lambda item: item.path))
 
 
-def _drop_ins(wanted: Wanted, items: Iterable[Item]) -> Iterator[Item]:
+def _drop_ins(wanted: Wanted) -> Iterator[Item]:
     """Of services by name; where every service is closed, there is nothing to add."""
     if wanted.all_services:
         return
-    closing = next(item.data for item in items if item.path == f"{HOST.templates}/{_CLOSING}")
-    names = wanted.closes or (CLOSED_ON_BOOTSTRAP if wanted.role == "bootstrap" else ())
-    for name in dict.fromkeys(name.removesuffix(".service") for name in names):
-        yield Item(f"{HOST.units}/{name}.service.d/{_CLOSING}", Option.SHIM, closing)
+    yield from closing(wanted.closes or (CLOSED_ON_BOOTSTRAP if wanted.role == "bootstrap" else ()))
 
 
 def _of_reporter(wanted: Wanted) -> Iterator[Item]:

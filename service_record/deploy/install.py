@@ -1,19 +1,21 @@
 """`install`: what is delivered, onto this host or a mounted one; and again, when there is a newer version."""
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from service_record.deploy import manager
 from service_record.deploy.apply import apply
-from service_record.deploy.contents import HOST, Item, Option, contents
+from service_record.deploy.contents import CLOSING, HOST, Item, Option, closing, contents
 from service_record.deploy.installed import Installed, read
 from service_record.deploy.plan import Step, after, aside, beside, to_install
 from service_record.deploy.root import NOTHING, Root, Seen
 from service_record.reporter.places import Places
 
 _PROGRAM: Final = f"{HOST.programs}/service-record"
+_DROP_IN: Final = re.compile(rf"{re.escape(HOST.units)}/(?P<service>[^/]+)\.service\.d/{re.escape(CLOSING)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,10 @@ class Outcome:
     steps: tuple[Step, ...]
     notes: tuple[str, ...] = ()
     """What else there is to know, a line each."""
+    options: frozenset[Option] = frozenset()
+    """All that are in force."""
+    closed: tuple[str, ...] = ()
+    """Services whose records systemd closes, each by a drop-in of its own."""
 
 
 def install(
@@ -30,24 +36,38 @@ def install(
     options: Iterable[Option],
     pages: Iterable[tuple[str, str]],
     *,
+    closes: Iterable[str] = (),
     replaces: bool = False,
     is_trial: bool = False,
 ) -> Outcome:
     """Bring what these options select, and what was installed before, to this version.
 
-    Without options that is what was installed before, or else the shim. A file of somebody else stays where
-    it is, unless `replaces`. A trial changes nothing. Raises OSError, DamagedError.
+    systemd closes the records of the services in `closes`, beside those of before. Without options that is
+    what was installed before, or else the shim. A file of somebody else stays where it is, unless `replaces`.
+    A trial changes nothing. Raises OSError, DamagedError.
     """
     with root.locked():
         before = read(root) or Installed()
-        chosen = _chosen(root, frozenset(options), before)
-        items = contents(chosen, HOST, pages)
+        closed = tuple(dict.fromkeys([*_closed_before(before), *closes]))
+        asked = frozenset([*options, *([Option.SHIM] if closed else [])])
+        chosen = _chosen(root, asked, before)
+        if Option.ALL_SERVICES in chosen:
+            closed = ()
+        items = (*contents(chosen, HOST, pages), *closing(closed))
         steps = tuple(to_install(items, _look(root, items, before), before, replaces=replaces))
         if is_trial:
-            return Outcome(steps, tuple(_notes(root, chosen)))
+            return Outcome(steps, tuple(_notes(root, chosen)), chosen, closed)
         apply(root, steps, before, after(steps, before, chosen))
         troubles = manager.reload_for(root, [step.path for step in steps if step.changes])
-        return Outcome(steps, (*troubles, *_notes(root, chosen)))
+        return Outcome(steps, (*troubles, *_notes(root, chosen)), chosen, closed)
+
+
+def _closed_before(before: Installed) -> Iterator[str]:
+    """Yield the services that an earlier installation gave a drop-in of their own."""
+    for path in sorted(before.files):
+        found = _DROP_IN.fullmatch(path)
+        if found is not None:
+            yield found["service"]
 
 
 def _chosen(root: Root, asked: frozenset[Option], before: Installed) -> frozenset[Option]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 from service_record.diagnosis.placed import Value, document
 from service_record.duration import parse_duration
@@ -62,16 +62,20 @@ class Budgets:
         seconds = self.file.runs.get(service)
         return None if seconds is None else Budget(seconds=seconds, basis=Basis.FILE)
 
-    def of_stage(self, service: str, stage: str, runs: Iterable[Run]) -> Budget:
-        """The budget of a stage or command, given the runs of its service."""
+    def learn(self, service: str, runs: Iterable[Run]) -> "Learned":
+        """Return what budgets of stages are learned from, given the runs of their service."""
+        return Learned(durations(runs), durations(runs_of(self.baseline, service)))
+
+    def of_stage(self, service: str, stage: str, learned: "Learned") -> Budget:
+        """The budget of a stage or command."""
         seconds = self.file.stages.get((service, stage))
         if seconds is not None:
             return Budget(seconds=seconds, basis=Basis.FILE)
-        learned = (
-            _learned(stage, runs, Basis.EARLIER),
-            _learned(stage, runs_of(self.baseline, service), Basis.BASELINE),
+        budgets = (
+            _learned(learned.earlier.get(stage), Basis.EARLIER),
+            _learned(learned.baseline.get(stage), Basis.BASELINE),
         )
-        known = [budget for budget in learned if budget is not None]
+        known = [budget for budget in budgets if budget is not None]
         if known:
             return max(known, key=lambda budget: budget.seconds)
         if self.file.stage is not None:
@@ -85,19 +89,32 @@ def runs_of(history: History | None, service: str) -> Sequence[Run]:
     return next((found.runs for found in services if found.name == service), ())
 
 
-def successful(name: str, runs: Iterable[Run]) -> list[float]:
-    """How many seconds each successful execution of a stage or command took."""
-    spans = (span for run in runs for span in _called(name, run) if span.outcome is Outcome.SUCCESS)
-    return [span.duration for span in spans if span.duration is not None]
+Durations: TypeAlias = Mapping[str, Sequence[float]]
+"""Stage or command -> how many seconds each of its successful executions took."""
 
 
-def _called(name: str, run: Run) -> Iterable[Stage | Command]:
-    spans: Iterable[Stage | Command] = chain(run.stages, run.commands, *(c.stages for c in run.commands))
-    return (span for span in spans if span.name == name)
+class Learned(NamedTuple):
+    """How long the stages of a service took."""
+
+    earlier: Durations
+    baseline: Durations
+    """On the host that it is compared with."""
 
 
-def _learned(name: str, runs: Iterable[Run], basis: Basis) -> Budget | None:
-    took = successful(name, runs)
+def durations(runs: Iterable[Run]) -> Durations:
+    """Return how long stages and commands took where they succeeded."""
+    found: dict[str, list[float]] = {}
+    for span in chain.from_iterable(map(_spans, runs)):
+        if span.outcome is Outcome.SUCCESS and span.duration is not None:
+            found.setdefault(span.name, []).append(span.duration)
+    return found
+
+
+def _spans(run: Run) -> Iterable[Stage | Command]:
+    return chain(run.stages, run.commands, *(command.stages for command in run.commands))
+
+
+def _learned(took: Sequence[float] | None, basis: Basis) -> Budget | None:
     if not took:
         return None
     longest = max(took)

@@ -32,7 +32,8 @@ def _local(history: History) -> Iterator[LocalTimes]:
 
 def _unset(history: History) -> Iterator[UnsetClock]:
     for service in history.services:
-        unset = [run.first_entry for run in service.runs.heads if run.first_entry < _NOTHING_RECORDED_BEFORE]
+        times = [run.first_entry for run in service.runs.heads if run.first_entry is not None]
+        unset = [time for time in times if time < _NOTHING_RECORDED_BEFORE]
         if unset:
             yield UnsetClock(service=service.name, time=unset[-1])
 
@@ -44,7 +45,7 @@ def _backward(history: History) -> Iterator[BackwardBoot]:
     first: dict[str, datetime] = {}
     for service in history.services:
         for run in service.runs.heads:
-            if run.boot_id is not None:
+            if run.boot_id is not None and run.first_entry is not None:
                 first[run.boot_id] = min(run.first_entry, first.get(run.boot_id, run.first_entry))
     known = [(boot_id, first[boot_id]) for boot_id in history.boots if boot_id in first]
     for (_, before), (boot_id, after) in pairwise(known):

@@ -1,6 +1,6 @@
 """The diagnosis of a host: each service judged, the boots together, and the root cause picked. Pure."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import TypeAlias, TypedDict
@@ -15,6 +15,7 @@ from service_record.diagnosis.findings import (
     LoopOf,
     Recovered,
     Running,
+    Stopped,
     Trouble,
     Verdict,
 )
@@ -22,8 +23,9 @@ from service_record.diagnosis.loops import boot_loop, distinct_messages
 from service_record.diagnosis.now import Now, boot_times, latest_entry
 from service_record.diagnosis.services import Circumstances, judge
 from service_record.diagnosis.slow import slow
-from service_record.history import History
-from service_record.history.outcome import Outcome
+from service_record.history import History, ServiceHistory
+from service_record.history.handled import Handled, handled_failure
+from service_record.history.outcome import Outcome, order
 
 Explain: TypeAlias = Callable[[Evidence], KnownCause | None]
 
@@ -40,28 +42,30 @@ def diagnose(
     `now` is the moment as of which running services are judged, by default that of the latest entry.
     `explain` knows causes; see `causes`.
     """
-    around = Circumstances(
-        now or latest_entry(history), budgets or Budgets(), history.boots[-1] if history.boots else None
-    )
+    around = Circumstances(now or latest_entry(history), budgets or Budgets(), history.latest_boot)
     services = [replace(service, runs=service.attempts) for service in history.services if service.runs]
     if not services:
         return None
     judged = [judge(service, around) for service in services]
     running = tuple(found for found in judged if isinstance(found, Running))
+    stopped = tuple(found for found in judged if isinstance(found, Stopped))
     ahead = {service.name: service.utc_offset or timedelta() for service in services}
     troubles = [replace(found, ahead=ahead[found.service]) for found in judged if isinstance(found, Trouble)]
     troubles, past = _of_now(_with_boot_loop(troubles, history), running, around)
     baseline = around.budgets.baseline
+    damaged = tuple(_damaged(history))
     return Diagnosis(
         **_ordered(
             _explained(troubles, explain),
             boot_times(history) if len(troubles) > 1 else {},
-            without=Verdict.RUNNING if running else Verdict.SUCCEEDED,
+            without=_verdict_without_trouble(running, stopped, damaged),
         ),
         running=running,
+        stopped=stopped,
+        handled=tuple(_handled(services, judged)),
         recovered=(*(found for found in judged if isinstance(found, Recovered)), *map(_open, past)),
         slow=slow(services, baseline, around.now) if baseline else (),
-        damaged=tuple(_damaged(history)),
+        damaged=damaged,
         clock=clock_findings(history),
     )
 
@@ -112,7 +116,7 @@ def _with_boot_loop(troubles: list[Trouble], history: History) -> list[Trouble]:
             messages=distinct_messages(run.facts.message for run in ends),
             boots=tuple(run.boot_id for run in ends if run.boot_id is not None),
         ),
-        is_rebooted=last.outcome is Outcome.INTERRUPTED and last.boot_id != history.boots[-1],
+        is_rebooted=last.outcome is Outcome.INTERRUPTED and last.boot_id != history.latest_boot,
     )
     return [loop, *(trouble for trouble in troubles if trouble.service != last.service)]
 
@@ -129,6 +133,16 @@ def _of_now(
         is_of_now = trouble.run.boot_id in {None, around.latest_boot}
         (counting if is_of_now or is_boot_loop or not goes_on else past).append(trouble)
     return counting, past
+
+
+def _handled(services: Iterable[ServiceHistory], judged: Iterable[object]) -> Iterator[Handled]:
+    """Yield the failures that the latest runs continued after; not of runs that failed or loop."""
+    for service, found in zip(services, judged, strict=True):
+        is_loop = isinstance(found, Trouble) and found.kind is Verdict.LOOPING
+        run = service.runs[-1]
+        handled = None if is_loop or run.outcome.is_bad else handled_failure(run)
+        if handled is not None:
+            yield handled
 
 
 def _open(trouble: Trouble) -> Recovered:
@@ -159,7 +173,7 @@ def _began(trouble: Trouble, boots: Mapping[str | None, float]) -> float:
     """When a trouble began, by the uptime of its boot, which no step of the clock touches."""
     boot = boots.get(trouble.run.boot_id)
     if boot is None or trouble.since_uptime is None:
-        return trouble.since.timestamp()
+        return order(trouble.since)
     return boot + trouble.since_uptime
 
 
@@ -182,16 +196,27 @@ def _follows(trouble: Trouble, root: Trouble) -> bool:
     return root.cause is not None and root.cause.name == trouble.cause.name
 
 
+def _verdict_without_trouble(
+    running: Sequence[Running], stopped: Sequence[Stopped], damaged: Iterable[Damaged]
+) -> Verdict:
+    if running:
+        return Verdict.RUNNING
+    if any(one.has_no_run for one in damaged):
+        return Verdict.UNKNOWN
+    return Verdict.STOPPED if stopped else Verdict.SUCCEEDED
+
+
 def _damaged(history: History) -> Iterator[Damaged]:
     for service in history.services:
         lost = sum(run.dropped for run in service.runs.heads)
-        is_empty = not service.runs and not service.malformed
+        is_empty = service.has_no_run and not service.malformed
         if service.malformed or lost or is_empty or service.is_unfinished:
             yield Damaged(
                 service=service.name,
-                pieces=len(service.malformed),
+                pieces=service.damaged_pieces,
                 line=service.malformed[0].line if service.malformed else None,
                 lost=lost,
                 is_empty=is_empty,
+                has_no_run=service.has_no_run,
                 is_unfinished=service.is_unfinished,
             )

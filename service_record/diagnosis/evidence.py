@@ -1,5 +1,6 @@
 """What speaks for a cause: the facts of one trouble, and the line of a message that tells most. Pure."""
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,6 +12,25 @@ _TELLING: Final = (
     "killed", "not permitted", "unreachable", "exception", "unknown", "expired",
 )  # fmt: skip
 """Words, in lower case, that lines have which say what went wrong."""
+
+
+_LABELLED: Final = re.compile(
+    r"""
+      (?:^|[\s"'\]:]) (?:error|fatal|panic) (?:\[[^\]]{0,40}\]|\([^)]{0,40}\))? :   # Error: ..., fatal: ...
+    | \b (?:level|lvl|severity) [=:] \s? "? (?:error|fatal|panic|crit)             # logfmt, JSON
+    | ^ [EF] \d{4} \s \d\d:\d\d:\d\d                                              # klog
+    | ^ (?:ERROR|FATAL|CRITICAL|PANIC) \b
+    """,
+    re.VERBOSE | re.IGNORECASE | re.ASCII,
+)
+"""What programs mark a line with that says what went wrong."""
+
+_AFTERMATH: Final = re.compile(
+    r"""(?:[^\s:]{1,40}:\s)? (?:re-?try(?:ing)?|will\s(?:re-?)?try|try(?:ing)?\sagain
+        |waiting|sleeping|backing\soff|log\sbundle|gathering|collecting|cleaning|exiting|see\s|for\smore|use\s|hint\b|note\b)""",
+    re.VERBOSE | re.IGNORECASE | re.ASCII,
+)
+"""How lines begin that tell what a program does after a failure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +71,19 @@ class KnownCause:
 
 
 def telling_line(message: str | None) -> str | None:
-    """The line of a message that most likely says what went wrong: the last that speaks of an error."""
+    """Return the line of a message that most likely says what went wrong.
+
+    That is the last that a program labels as an error, else the last that speaks of one, else the last. Lines
+    about what is done after a failure come behind all others.
+    """
     lines = [line.strip() for line in (message or "").splitlines() if line.strip()]
-    telling = (line for line in reversed(lines) if any(word in line.lower() for word in _TELLING))
-    return next(telling, lines[-1] if lines else None)
+    return max(reversed(lines), key=_weight, default=None)
+
+
+def _weight(line: str) -> int:
+    """Return how much a line says of what went wrong."""
+    if _LABELLED.search(line):
+        return 3
+    if _AFTERMATH.match(line):
+        return 0
+    return 2 if any(word in line.lower() for word in _TELLING) else 1

@@ -6,24 +6,31 @@ from enum import StrEnum
 
 from service_record.diagnosis.budget import Budget
 from service_record.diagnosis.evidence import KnownCause
+from service_record.diagnosis.units import Unit
 from service_record.history.clock import ClockStep
 from service_record.history.facts import Facts
-from service_record.history.outcome import Run
+from service_record.history.handled import Handled
+from service_record.history.outcome import Outcome, Run
 
 
 class Verdict(StrEnum):
-    """What a host came to; the first four are bad."""
+    """What a host came to; the first four are bad.
+
+    It is unknown when nothing else is wrong, and of a service nothing can be read.
+    """
 
     FAILED = "failed"
     LOOPING = "looping"
     STUCK = "stuck"
     INTERRUPTED = "interrupted"
     RUNNING = "running"
+    STOPPED = "stopped"
+    UNKNOWN = "unknown"
     SUCCEEDED = "succeeded"
 
     @property
     def is_bad(self) -> bool:
-        return self not in {Verdict.RUNNING, Verdict.SUCCEEDED}
+        return self not in {Verdict.RUNNING, Verdict.STOPPED, Verdict.UNKNOWN, Verdict.SUCCEEDED}
 
 
 class LoopOf(StrEnum):
@@ -70,7 +77,7 @@ class Trouble:
     facts: Facts
     """What is known of the failure: those of the run, or of the stage that loops."""
     stage: str | None
-    since: datetime
+    since: datetime | None
     """When this began: the first of the failures that are alike, or the start of what is stuck."""
     ahead: timedelta = timedelta()
     """How far the times of its record are ahead of true ones, of which `since` is one."""
@@ -87,14 +94,55 @@ class Trouble:
     cause: KnownCause | None = None
 
     @property
-    def recorded_since(self) -> datetime:
+    def recorded_since(self) -> datetime | None:
         """`since` by the clock of the record, as the times of `run` are."""
-        return self.since + self.ahead
+        return None if self.since is None else self.since + self.ahead
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedUnit:
+    """A unit that systemd calls failed, and of whose failure no trouble says as much."""
+
+    unit: Unit
+    recorded: Outcome | None
+    """What its latest recorded run came to; None where none is recorded."""
+    cause: KnownCause | None = None
+
+
+class Hindrance(StrEnum):
+    """Why a service has not started."""
+
+    ABSENT = "absent"
+    """The host has no such unit."""
+    CONDITION = "condition"
+    """A condition of its unit is not met."""
+    ASSERTION = "assertion"
+    DEPENDENCY = "dependency"
+    """A unit that it requires failed."""
+    DAMAGE = "damage"
+    """Its record is damaged: it may have started."""
+    UNREACHED = "unreached"
+    """A service that comes before it has not ended well."""
+    QUEUED = "queued"
+    """systemd has a job for it."""
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotStarted:
+    """A service that was expected, and has no run."""
+
+    service: str
+    hindrance: Hindrance
+    by: str | None = None
+    """The unit or service that keeps it from starting."""
+    is_pending: bool = False
+    """True when it may yet start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """A service that runs, and nothing is wrong so far."""
+    """A service that runs, neither stuck nor in a loop."""
 
     run: Run
     stage: str | None
@@ -102,6 +150,15 @@ class Running:
     """How long it is in that stage; without one, how long it runs."""
     is_least: bool
     budget: Budget | None
+    before: Run | None
+    """The run before it, when that failed or was interrupted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped:
+    """A service that was stopped in order before it ended by itself: no trouble, and no success."""
+
+    run: Run
     before: Run | None
     """The run before it, when that failed or was interrupted."""
 
@@ -144,6 +201,8 @@ class Damaged:
     """Entries that its recorder could not write."""
     is_empty: bool
     """True when it has no entry at all."""
+    has_no_run: bool = False
+    """True when nothing can be read of what the service did."""
     is_unfinished: bool = False
     """True when a write of upstream's shim beside it did not end."""
 
@@ -189,7 +248,19 @@ class Diagnosis:
     others: tuple[Trouble, ...] = ()
     """What has a cause of its own."""
     running: tuple[Running, ...] = ()
+    stopped: tuple[Stopped, ...] = ()
+    handled: tuple[Handled, ...] = ()
+    """The failures of stages that runs continued after, of the latest run of each service."""
     recovered: tuple[Recovered, ...] = ()
     slow: tuple[Slow, ...] = ()
     damaged: tuple[Damaged, ...] = ()
     clock: tuple[ClockFinding, ...] = ()
+    failed_units: tuple[FailedUnit, ...] = ()
+    """The earliest first."""
+    not_started: tuple[NotStarted, ...] = ()
+    """In the order in which they are expected to start."""
+
+    @property
+    def unreadable(self) -> tuple[Damaged, ...]:
+        """The records of which nothing can be read."""
+        return tuple(damaged for damaged in self.damaged if damaged.has_no_run)

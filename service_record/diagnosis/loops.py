@@ -7,7 +7,7 @@ from typing import Final
 
 from service_record.diagnosis.signature import signature
 from service_record.history import History
-from service_record.history.outcome import Outcome, Run, Stage
+from service_record.history.outcome import Outcome, Run, Stage, order
 
 LEAST: Final = 3
 """How often the same has to happen to be a loop."""
@@ -20,7 +20,10 @@ _DEEPEST: Final = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Streak:
-    """Runs in a row, in one boot, that ended in the same place in the same way; the latest first."""
+    """Runs in a row, in one boot, that ended in the same place in the same way; the latest first.
+
+    Runs without an end are no loop, however many: each may have succeeded and not recorded it.
+    """
 
     runs: tuple[Run, ...]
 
@@ -34,7 +37,8 @@ class Streak:
 
     @property
     def is_loop(self) -> bool:
-        return len(self.runs) >= LEAST
+        """Three stops or kills that nobody can tell apart may be three restarts that somebody wanted."""
+        return len(self.runs) >= LEAST and self.last.outcome is Outcome.FAILURE
 
 
 def latest_streak(runs: Sequence[Run]) -> Streak | None:
@@ -101,9 +105,9 @@ class _Boot:
         self.reached.update((run.service, s.name) for s in run.stages if s.outcome is Outcome.SUCCESS)
         self.is_running |= run.outcome is Outcome.RUNNING
         is_end = run.outcome is Outcome.FAILURE or (
-            run.outcome is Outcome.INTERRUPTED and run.in_stage is not None
+            run.outcome is Outcome.INTERRUPTED and run.in_stage is not None and not run.is_stop_or_kill
         )
-        if is_end and (self.bad is None or run.last_entry >= self.bad.last_entry):
+        if is_end and (self.bad is None or order(run.last_entry) >= order(self.bad.last_entry)):
             self.bad = run
 
 

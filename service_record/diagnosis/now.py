@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, overload
 
 from service_record.history import History, ServiceHistory
 from service_record.history.outcome import Run, Span
@@ -39,7 +39,9 @@ def boot_times(history: History) -> dict[str | None, float]:
     latest: dict[str | None, tuple[float, float]] = {}
     for service in history.services:
         for run in service.runs.heads:
-            if run.last_uptime is not None and run.last_uptime >= latest.get(run.boot_id, (0.0, 0.0))[0]:
+            if run.last_uptime is None or run.last_entry is None:
+                continue
+            if run.last_uptime >= latest.get(run.boot_id, (0.0, 0.0))[0]:
                 latest[run.boot_id] = (run.last_uptime, run.last_entry.timestamp())
     return {boot_id: time - uptime for boot_id, (uptime, time) in latest.items()}
 
@@ -51,9 +53,10 @@ def latest_entry(history: History) -> Now:
     uptimes: list[float] = []
     for service in history.services:
         runs = [run for run in service.runs.heads if run.boot_id is None or run.boot_id == boot_id]
-        if runs:
-            last.append(true_time(max([run.last_entry for run in runs]), service))
-            uptimes += [run.last_uptime for run in runs if run.last_uptime is not None]
+        times = [run.last_entry for run in runs if run.last_entry is not None]
+        if times:
+            last.append(true_time(max(times), service))
+        uptimes += [run.last_uptime for run in runs if run.last_uptime is not None]
     return Now(
         time=max(last, default=_BEGINNING),
         boot_id=boot_id,
@@ -62,6 +65,10 @@ def latest_entry(history: History) -> Now:
     )
 
 
-def true_time(recorded: datetime, service: ServiceHistory) -> datetime:
-    """A time of a record, put right where the record labels local times as UTC."""
-    return recorded - (service.utc_offset or timedelta())
+@overload
+def true_time(recorded: datetime, service: ServiceHistory) -> datetime: ...
+@overload
+def true_time(recorded: datetime | None, service: ServiceHistory) -> datetime | None: ...
+def true_time(recorded: datetime | None, service: ServiceHistory) -> datetime | None:
+    """A time of a record, put right where the record labels local times as UTC; None where it has none."""
+    return None if recorded is None else recorded - (service.utc_offset or timedelta())

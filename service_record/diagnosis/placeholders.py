@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -56,19 +56,27 @@ class Phrase:
 
     def filled(self, values: Mapping[str, str]) -> str:
         """What it says where these are known, which are all that it needs and perhaps more."""
+        return self.filled_with(values, _told)
+
+    def filled_with(self, values: Mapping[str, str], show: Callable[[str], str]) -> str:
+        """Likewise, each value as `show` has it."""
         chosen = (
             part.text if part.fuller is None or placeholders(part.fuller) - values.keys() else part.fuller
             for part in self.parts
         )
-        return "".join(_PLACEHOLDER.sub(lambda found: _told(values[found[1]]), text) for text in chosen)
+        return "".join(_PLACEHOLDER.sub(lambda found: show(values[found[1]]), text) for text in chosen)
 
 
 def commands_filled(commands: Iterable[str], values: Mapping[str, str]) -> Iterator[str]:
-    """The commands whose every placeholder has a value that is safe to paste into a shell."""
+    """The commands whose every placeholder has a value that is safe to paste into a shell.
+
+    What stands in brackets is chosen as in a phrase: `{host}:[{port}|443]`.
+    """
     safe = {name: shlex.quote(value) for name, value in values.items() if _is_safe(value)}
     for command in commands:
-        if placeholders(command) <= safe.keys():
-            yield _PLACEHOLDER.sub(lambda found: safe[found[1]], command)
+        phrase = Phrase.of(command)
+        if phrase.needs <= safe.keys():
+            yield phrase.filled_with(safe, lambda value: value)
 
 
 def _is_safe(value: str) -> bool:

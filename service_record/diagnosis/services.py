@@ -5,7 +5,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from service_record.diagnosis.budget import Budget, Budgets
-from service_record.diagnosis.findings import Loop, LoopOf, Overrun, Recovered, Running, Trouble, Verdict
+from service_record.diagnosis.findings import (
+    Loop,
+    LoopOf,
+    Overrun,
+    Recovered,
+    Running,
+    Stopped,
+    Trouble,
+    Verdict,
+)
 from service_record.diagnosis.loops import (
     LEAST,
     LEAST_STAGE_SECONDS,
@@ -17,6 +26,7 @@ from service_record.diagnosis.loops import (
 from service_record.diagnosis.now import Now, true_time
 from service_record.history import ServiceHistory
 from service_record.history.outcome import Command, Outcome, Run, Span, Stage
+from service_record.history.runs import Runs
 
 _SURELY_LONGER: Final = 60.0  # seconds
 
@@ -30,7 +40,7 @@ class Circumstances:
     latest_boot: str | None = None
 
 
-def judge(service: ServiceHistory, around: Circumstances) -> Trouble | Running | Recovered | None:
+def judge(service: ServiceHistory, around: Circumstances) -> Trouble | Running | Stopped | Recovered | None:
     """What is to be said of a service that has runs, one for each attempt; None when all ended well.
 
     It is judged by the latest. What a later attempt made good is no trouble.
@@ -39,6 +49,8 @@ def judge(service: ServiceHistory, around: Circumstances) -> Trouble | Running |
     streak = latest_streak(service.runs)
     if run.outcome is Outcome.SUCCESS:
         return recovered(service)
+    if run.outcome is Outcome.STOPPED:
+        return _stopped(service, around)
     if run.outcome is not Outcome.RUNNING:
         return _ended(service, streak or Streak((run,)), around)
     looping = streak is not None and streak.is_loop and streak.first.boot_id == run.boot_id
@@ -67,8 +79,25 @@ def _ended(service: ServiceHistory, streak: Streak, around: Circumstances) -> Tr
         since=true_time(streak.first.ended or streak.first.last_entry, service),
         since_uptime=streak.first.last_uptime,
         count=len(streak.runs),
-        is_rebooted=is_interrupted and run.boot_id is not None and run.boot_id != around.latest_boot,
+        is_rebooted=is_interrupted
+        and not run.is_stop_or_kill
+        and run.boot_id is not None
+        and run.boot_id != around.latest_boot,
     )
+
+
+def _stopped(service: ServiceHistory, around: Circumstances) -> Trouble | Stopped:
+    """Return what is to be said of a service that was stopped in order.
+
+    A loop before it stands, unless the run that was stopped has got further: a stop makes nothing good.
+    """
+    run, earlier = service.runs[-1], Runs(service.name, service.runs.heads[:-1])
+    streak = latest_streak(earlier)
+    looping = streak is not None and streak.is_loop and streak.first.boot_id == run.boot_id
+    if streak is not None and looping and not _got_further(run, streak.last, service, around.now):
+        return _restart_loop(service, streak, is_running=False)
+    before = earlier[-1] if earlier else None
+    return Stopped(run=run, before=before if before is not None and before.outcome.is_bad else None)
 
 
 def _restart_loop(service: ServiceHistory, streak: Streak, *, is_running: bool) -> Trouble:
@@ -91,7 +120,7 @@ def _got_further(run: Run, failed: Run, service: ServiceHistory, now: Now) -> bo
     """Whether a run has passed the place where those before it failed: its stage, or else their duration."""
     if failed.in_stage is not None:
         return any(s.name == failed.in_stage and s.outcome is Outcome.SUCCESS for s in run.stages)
-    lasted = now.since(run, run, service)
+    lasted = run.duration if run.ended is not None else now.since(run, run, service)
     return lasted is not None and failed.duration is not None and lasted > failed.duration + _SURELY_LONGER
 
 
@@ -101,8 +130,7 @@ def _stage_loop(service: ServiceHistory, run: Run, around: Circumstances) -> Tro
     if len(failed) < LEAST:
         return None
     lasted = around.now.since(failed[-1], run, service)
-    since = failed[-1].ended or failed[-1].started
-    if lasted is None or lasted < LEAST_STAGE_SECONDS or since is None:
+    if lasted is None or lasted < LEAST_STAGE_SECONDS:
         return None
     return Trouble(
         kind=Verdict.LOOPING,
@@ -110,7 +138,7 @@ def _stage_loop(service: ServiceHistory, run: Run, around: Circumstances) -> Tro
         run=run,
         facts=failed[0].facts,
         stage=failed[0].name,
-        since=true_time(since, service),
+        since=true_time(failed[-1].ended or failed[-1].started, service),
         since_uptime=failed[-1].uptime,
         loop=Loop(
             of=LoopOf.STAGE,
@@ -125,7 +153,7 @@ def _stuck(service: ServiceHistory, run: Run, around: Circumstances) -> Trouble 
     """The innermost stage, command or else the run itself that runs longer than its budget."""
     for span, what, name, budget in _budgeted(service, run, around.budgets):
         seconds = around.now.since(span, run, service)
-        if seconds is None or seconds <= budget.seconds or span.started is None:
+        if seconds is None or seconds <= budget.seconds:
             continue
         is_least = around.now.is_latest_entry
         return Trouble(
@@ -144,9 +172,11 @@ def _stuck(service: ServiceHistory, run: Run, around: Circumstances) -> Trouble 
 
 def _budgeted(service: ServiceHistory, run: Run, budgets: Budgets) -> Iterator[tuple[Span, str, str, Budget]]:
     """What runs and has a budget: spans, what and how they are called; the innermost first."""
-    for span in running_spans(run):
+    spans = list(running_spans(run))
+    learned = budgets.learn(service.name, service.runs if spans else ())
+    for span in spans:
         what = "stage" if isinstance(span, Stage) else "pre-command" if span.is_before else "post-command"
-        yield span, what, span.name, budgets.of_stage(service.name, span.name, service.runs)
+        yield span, what, span.name, budgets.of_stage(service.name, span.name, learned)
     whole = budgets.of_run(service.name)
     if whole is not None:
         yield run, "run", service.name, whole
@@ -180,4 +210,4 @@ def _running(service: ServiceHistory, run: Run, around: Circumstances) -> Runnin
 def budget_of(span: Stage | Command | None, service: ServiceHistory, budgets: Budgets) -> Budget | None:
     if span is None:
         return budgets.of_run(service.name)
-    return budgets.of_stage(service.name, span.name, service.runs)
+    return budgets.of_stage(service.name, span.name, budgets.learn(service.name, service.runs))

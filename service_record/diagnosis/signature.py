@@ -18,7 +18,13 @@ _VARYING: Final = re.compile(
                     \]?(?::\d{1,5})?(?!\w) )
     | (?P<id>       (?<!\w)[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?!\w)
                   | (?<!\w)(?:0x)?(?=[0-9A-Fa-f]{0,63}\d)(?=\d{0,63}[A-Fa-f])[0-9A-Fa-f]{7,128}(?!\w) )
-    | (?P<number>   \d+(?:[.,]\d+)* )
+    | (?P<disk>     (?<=/dev/)(?:[svh]d|xvd)[a-z]{1,2}\d{0,3}(?![\w-])
+                  | (?<![\w-])(?!(?:sdk|sdn|hdd|md5)\b)
+                    (?:(?:[svh]d|xvd)[a-z]\d{0,3}
+                      |(?:nvme\d{1,3}n\d{1,3}|mmcblk\d{1,3}|loop\d{1,4}|md\d{1,4})(?:p\d{1,3})?
+                      |dm-\d{1,4})(?![\w-]) )
+    | (?P<number>   (?<![A-Za-z\d])\d++(?:[.,]\d++)*+
+                  | (?<=[A-Za-z])\d++(?:[.,]\d++)*+(?!-?[A-Za-z]) )  # not within a name: grub2-install, k8s
     """,
     re.VERBOSE | re.ASCII,
 )
@@ -27,7 +33,7 @@ _VARYING: Final = re.compile(
 
 @lru_cache(maxsize=1024)  # what fails again mostly says the same
 def signature(message: str) -> str:
-    """The message with `<time>`, `<address>`, `<id>` and `<number>` for what differs each time."""
+    """The message with `<time>`, `<address>`, `<id>`, `<disk>` and `<number>` for what differs each time."""
     return _VARYING.sub(lambda found: f"<{found.lastgroup}>", message[-_MAX_CHARACTERS:])
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from service_record.diagnosis.budget import runs_of, successful
+from service_record.diagnosis.budget import durations, runs_of
 from service_record.diagnosis.findings import Slow
 from service_record.diagnosis.now import Now
 from service_record.diagnosis.services import running_spans
@@ -24,8 +24,9 @@ def slow(services: Iterable[ServiceHistory], baseline: History, now: Now) -> tup
 def _of(service: ServiceHistory, baseline: History, now: Now) -> Iterator[Slow]:
     run = service.runs[-1]
     good = runs_of(baseline, service.name)
+    took = durations(good)
     for name, (seconds, is_running) in _longest(run, service, now).items():
-        usual = max(successful(name, good), default=None)
+        usual = max(took.get(name, ()), default=None)
         if usual is not None and _is_slow(seconds, usual):
             yield Slow(service=service.name, stage=name, seconds=seconds, usual=usual, is_running=is_running)
     whole = [one.duration for one in good if one.outcome is Outcome.SUCCESS and one.duration is not None]

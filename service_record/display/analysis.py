@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
-from service_record.diagnosis.commands import next_commands
+from service_record.diagnosis.commands import next_commands, unseen_commands
 from service_record.diagnosis.findings import Diagnosis, LoopOf, Trouble, Verdict
 from service_record.display.details import LABEL_WIDTH, details, labelled
 from service_record.display.headings import when
@@ -13,10 +13,14 @@ from service_record.display.phrases import name
 from service_record.display.sentences import (
     budget_sentence,
     clock_sentence,
+    continued_sentence,
     damaged_sentence,
+    failed_unit_sentence,
+    not_started_sentence,
     recovered_sentence,
     running_sentence,
     slow_sentence,
+    stopped_sentence,
     trouble_sentence,
     verdict_sentence,
 )
@@ -24,18 +28,22 @@ from service_record.display.stages import stage_lines
 from service_record.display.summary import summary
 from service_record.display.text import count, cut, cut_within, moment, visible, wrap
 from service_record.history import History
+from service_record.history.handled import Handled
 
 _INDENT: Final = 2
 _TEXT_WIDTH: Final = 100
 _MAX_ROWS: Final = 3
 """How many rows the verdict may take: what a service said last can be very long."""
 _MAX_LISTED: Final = 6
+_MAX_HANDLED: Final = 3
 _LOOKS: Final = {
     Verdict.FAILED: ("failure", Ink.BAD),
     Verdict.LOOPING: ("failure", Ink.BAD),
     Verdict.STUCK: ("interrupted", Ink.WORRYING),
     Verdict.INTERRUPTED: ("interrupted", Ink.WORRYING),
     Verdict.RUNNING: ("running", Ink.BUSY),
+    Verdict.STOPPED: ("stopped", Ink.CALM),
+    Verdict.UNKNOWN: ("interrupted", Ink.WORRYING),
     Verdict.SUCCEEDED: ("success", Ink.GOOD),
 }
 
@@ -49,10 +57,15 @@ def analysis(
     if diagnosis.root is not None:
         yield BLANK
         yield from _in_full(diagnosis.root, view, whole=whole)
+    if diagnosis.handled:
+        yield BLANK
+        yield from _handled(diagnosis.handled, view, whole=whole)
     listed = list(_lists(diagnosis, view, None if whole else _MAX_LISTED))
     if listed:
         yield BLANK
         yield from listed
+    if diagnosis.root is None:
+        yield from _commands(unseen_commands(diagnosis)[: None if whole else _MAX_LISTED])
     if whole:
         for trouble in (*diagnosis.followers, *diagnosis.others):
             yield BLANK
@@ -88,6 +101,19 @@ def _in_full(trouble: Trouble, view: View, *, whole: bool) -> Iterator[Line]:
     yield from details(trouble.facts, view, _INDENT, whole=whole)
     yield from stage_lines(run.stages, view, _INDENT)
     yield from _commands(next_commands(trouble))
+
+
+def _handled(failures: Sequence[Handled], view: View, *, whole: bool) -> Iterator[Line]:
+    """The failures that services continued after, each with what was recorded of it."""
+    limit = None if whole else _MAX_HANDLED
+    for handled in failures[:limit]:
+        at = handled.stage.ended or handled.stage.started
+        text = f"{continued_sentence(handled)}, {moment(at, view.clock, view.now)}"
+        yield from _listed("handled", [text], view)
+        yield from details(handled.stage.facts, view, _INDENT, whole=whole)
+    rest = len(failures[limit:]) if limit is not None else 0
+    if rest:
+        yield from _listed("", [f"and {count(rest, 'service')} more, shown by --output wide"], view)
 
 
 def _commands(commands: Iterable[str]) -> Iterator[Line]:
@@ -134,9 +160,12 @@ def _cause(trouble: Trouble, view: View, *, whole: bool) -> Iterator[Line]:
 
 def _lists(diagnosis: Diagnosis, view: View, limit: int | None) -> Iterator[Line]:
     """What else there is to say, a sentence each."""
+    yield from _list("missing", map(not_started_sentence, diagnosis.not_started), view, limit)
+    yield from _list("units", map(failed_unit_sentence, diagnosis.failed_units), view, limit)
     yield from _list("follows", map(trouble_sentence, diagnosis.followers), view, limit)
     yield from _list("also", map(trouble_sentence, diagnosis.others), view, limit)
     yield from _list("running", map(running_sentence, diagnosis.running), view, limit)
+    yield from _list("stopped", map(stopped_sentence, diagnosis.stopped), view, limit)
     yield from _list("earlier", map(recovered_sentence, diagnosis.recovered), view, limit)
     yield from _list("slow", map(slow_sentence, diagnosis.slow), view, limit)
     yield from _list("clock", map(clock_sentence, diagnosis.clock), view, limit)

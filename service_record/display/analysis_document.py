@@ -7,22 +7,33 @@ from collections.abc import Iterator
 from typing import Final
 
 from service_record.diagnosis.budget import Budget
-from service_record.diagnosis.commands import next_commands
+from service_record.diagnosis.commands import commands_for_missing, commands_for_unit, next_commands
+from service_record.diagnosis.evidence import KnownCause
 from service_record.diagnosis.findings import (
     BackwardBoot,
     ClockFinding,
     Damaged,
     Diagnosis,
+    FailedUnit,
     LocalTimes,
+    NotStarted,
     Recovered,
     Running,
     Slow,
+    Stopped,
     Trouble,
     UnsetClock,
 )
 from service_record.display.document import Document, facts_document
-from service_record.display.sentences import trouble_sentence, verdict_sentence
+from service_record.display.sentences import (
+    failed_unit_sentence,
+    handled_sentence,
+    not_started_sentence,
+    trouble_sentence,
+    verdict_sentence,
+)
 from service_record.display.text import utc
+from service_record.history.handled import Handled
 from service_record.history.outcome import Run
 
 _SCHEMA_VERSION: Final = 1
@@ -32,9 +43,15 @@ def analysis_document(diagnosis: Diagnosis, source: str) -> Document:
     """The document of `analyze --output json` and `yaml`."""
     return _head(diagnosis, source) | {
         **_known(root=diagnosis.root and _trouble(diagnosis.root)),
+        **_known(
+            failedUnits=[_failed_unit(failed) for failed in diagnosis.failed_units] or None,
+            notStarted=[_not_started(one) for one in diagnosis.not_started] or None,
+        ),
         "followers": [_trouble(trouble) for trouble in diagnosis.followers],
         "others": [_trouble(trouble) for trouble in diagnosis.others],
         "running": [_running(running) for running in diagnosis.running],
+        "stopped": [_stopped(stopped) for stopped in diagnosis.stopped],
+        "handled": [_handled(handled) for handled in diagnosis.handled],
         "recovered": [_recovered(recovered) for recovered in diagnosis.recovered],
         "slow": [_slow(slow) for slow in diagnosis.slow],
         "clock": [_clock(finding) for finding in diagnosis.clock],
@@ -47,9 +64,13 @@ def analysis_lines(diagnosis: Diagnosis, source: str) -> Iterator[Document]:
     yield _head(diagnosis, source)
     if diagnosis.root is not None:
         yield {"finding": "root", **_trouble(diagnosis.root)}
+    yield from ({"finding": "not-started", **_not_started(one)} for one in diagnosis.not_started)
+    yield from ({"finding": "failed-unit", **_failed_unit(failed)} for failed in diagnosis.failed_units)
     yield from ({"finding": "follower", **_trouble(trouble)} for trouble in diagnosis.followers)
     yield from ({"finding": "other", **_trouble(trouble)} for trouble in diagnosis.others)
     yield from ({"finding": "running", **_running(running)} for running in diagnosis.running)
+    yield from ({"finding": "stopped", **_stopped(stopped)} for stopped in diagnosis.stopped)
+    yield from ({"finding": "handled", **_handled(handled)} for handled in diagnosis.handled)
     yield from ({"finding": "recovered", **_recovered(recovered)} for recovered in diagnosis.recovered)
     yield from ({"finding": "slow", **_slow(slow)} for slow in diagnosis.slow)
     yield from ({"finding": "clock", **_clock(finding)} for finding in diagnosis.clock)
@@ -72,18 +93,11 @@ def _trouble(trouble: Trouble) -> Document:
         "service": trouble.service,
         **_known(stage=trouble.stage, command=trouble.run.in_command),
         "says": trouble_sentence(trouble),
-        "since": utc(trouble.recorded_since),
+        **_known(since=trouble.recorded_since and utc(trouble.recorded_since)),
         "count": trouble.count,
         **_known(running=trouble.is_running or None, rebooted=trouble.is_rebooted or None),
         **_known(
-            cause=cause
-            and _known(
-                name=cause.name,
-                says=cause.says,
-                explains=cause.explains,
-                symptom=cause.is_symptom or None,
-                line=cause.line,
-            ),
+            cause=cause and _cause(cause),
             loop=loop
             and {
                 "of": loop.of.value,
@@ -106,6 +120,45 @@ def _trouble(trouble: Trouble) -> Document:
     }
 
 
+def _cause(cause: KnownCause) -> Document:
+    return _known(
+        name=cause.name,
+        says=cause.says,
+        explains=cause.explains,
+        symptom=cause.is_symptom or None,
+        line=cause.line,
+    )
+
+
+def _failed_unit(failed: FailedUnit) -> Document:
+    unit, facts = failed.unit, failed.unit.facts
+    return {
+        "unit": unit.name,
+        "says": failed_unit_sentence(failed),
+        **_known(
+            result=facts.service_result,
+            exitCode=facts.exit_code,
+            signal=facts.signal,
+            command=unit.command,
+            since=unit.since and utc(unit.since),
+            requiredBy=list(unit.required_by) or None,
+            recorded=failed.recorded and failed.recorded.value,
+            cause=failed.cause and _cause(failed.cause),
+        ),
+        "next": list(commands_for_unit(failed)),
+    }
+
+
+def _not_started(one: NotStarted) -> Document:
+    return {
+        "service": one.service,
+        "says": not_started_sentence(one),
+        "why": one.hindrance.value,
+        **_known(by=one.by, pending=one.is_pending or None),
+        "next": list(commands_for_missing(one)),
+    }
+
+
 def _run(run: Run) -> Document:
     return {
         "attempt": run.attempt,
@@ -115,7 +168,7 @@ def _run(run: Run) -> Document:
             ended=run.ended and utc(run.ended),
             duration=run.duration,
         ),
-        "lastEntry": utc(run.last_entry),
+        **_known(lastEntry=run.last_entry and utc(run.last_entry)),
         **_known(bootId=run.boot_id, invocationId=run.invocation_id, pid=run.pid),
     }
 
@@ -139,7 +192,37 @@ def _running(running: Running) -> Document:
             budget=running.budget and _budget(running.budget),
         ),
         "run": _run(running.run),
-        **_known(before=running.before and {**_run(running.before), **facts_document(running.before.facts)}),
+        **_before(running.before),
+    }
+
+
+def _stopped(stopped: Stopped) -> Document:
+    run = stopped.run
+    return {
+        "service": run.service,
+        **_known(stage=run.in_stage, command=run.in_command),
+        "run": _run(run),
+        **facts_document(run.facts),
+        **_before(stopped.before),
+    }
+
+
+def _before(run: Run | None) -> Document:
+    return _known(before=run and {**_run(run), **facts_document(run.facts)})
+
+
+def _handled(handled: Handled) -> Document:
+    stage = handled.stage
+    return {
+        "service": handled.run.service,
+        "stage": stage.name,
+        **_known(command=handled.command and handled.command.name),
+        "says": handled_sentence(handled),
+        "count": handled.count,
+        "stages": handled.stages,
+        **_known(started=stage.started and utc(stage.started), ended=stage.ended and utc(stage.ended)),
+        "run": _run(handled.run),
+        **facts_document(stage.facts),
     }
 
 
@@ -167,7 +250,7 @@ def _damaged(damaged: Damaged) -> Document:
         "service": damaged.service,
         "pieces": damaged.pieces,
         **_known(line=damaged.line, lost=damaged.lost or None, empty=damaged.is_empty or None),
-        **_known(unfinished=damaged.is_unfinished or None),
+        **_known(unreadable=damaged.has_no_run or None, unfinished=damaged.is_unfinished or None),
     }
 
 

@@ -26,7 +26,7 @@ from service_record.display.phrases import VERBS, ending, glyph, headline, ink, 
 from service_record.display.summary import local_times
 from service_record.display.text import count, cut, duration, visible, wrap
 from service_record.history import History
-from service_record.history.outcome import Run
+from service_record.history.outcome import Run, order
 
 _INDENT: Final = 2
 _MAX_TOLD: Final = 10
@@ -79,11 +79,11 @@ class _Instants:
         )
         return self._of(first, first.last_entry, first.last_uptime)
 
-    def _of(self, run: Run, time: datetime, uptime: float | None) -> float:
+    def _of(self, run: Run, time: datetime | None, uptime: float | None) -> float:
         boot = self._boots.get(run.boot_id)
         if boot is not None and uptime is not None:
             return boot + uptime
-        return true_time(time, self._services[run.service]).timestamp()
+        return order(true_time(time, self._services[run.service]))
 
 
 def _urgency(one: ServiceComparison, instants: _Instants) -> tuple[int, float, str]:
@@ -94,7 +94,7 @@ def _urgency(one: ServiceComparison, instants: _Instants) -> tuple[int, float, s
     """
     run = one.bad
     if run is None:
-        return 3, one.good.first_entry.timestamp() if one.good is not None else 0.0, one.service
+        return 3, order(one.good.first_entry) if one.good is not None else 0.0, one.service
     is_new = one.good is None or any(isinstance(each, Ended | Failure) for each in one.differences)
     if run.outcome.is_bad and is_new:
         return 0, instants.first_ended(run), one.service
@@ -106,7 +106,7 @@ def _source(source: str, history: History) -> str:
     parts = [visible(source), count(len(history.services), "service")]
     if history.boots:
         parts.append(count(len(history.boots), "boot"))
-    damaged = sum(len(service.malformed) for service in history.services)
+    damaged = sum(service.damaged_pieces for service in history.services)
     return ", ".join([*parts, *([count(damaged, "damaged piece")] if damaged else [])])
 
 

@@ -58,7 +58,7 @@ def _run(run: Run, runs: int) -> Document:
         "runs": runs,
         "attempt": run.attempt,
         "outcome": run.outcome.value,
-        "firstEntry": utc(run.first_entry),
+        **_known(firstEntry=run.first_entry and utc(run.first_entry)),
         **_known(duration=run.duration, bootId=run.boot_id, invocationId=run.invocation_id),
         **_known(inStage=run.in_stage, inCommand=run.in_command),
     }

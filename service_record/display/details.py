@@ -1,12 +1,12 @@
 """What is known of one end: where, by which command, called from where, and what was said."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from service_record.display.page import Ink, Line, View
 from service_record.display.phrases import place
 from service_record.display.text import count, cut_within, lines_of, visible, wrap
-from service_record.history.facts import Facts
+from service_record.history.facts import Facts, Location
 
 LABEL_WIDTH: Final = 9
 
@@ -18,8 +18,11 @@ _MAX_MESSAGE_ROWS: Final = 4
 
 def details(facts: Facts, view: View, indent: int, *, whole: bool = False) -> Iterator[Line]:
     """The facts of a failure, labelled; very long ones cut unless they are wanted whole."""
+    limit = None if whole else _MAX_FRAMES
+    inner, callers = facts.frames_around
     yield from _where(facts, view, indent)
-    yield from _callers(facts, view, indent, None if whole else _MAX_FRAMES)
+    yield from _frames("into", inner, view, indent, limit)
+    yield from _frames("from", callers, view, indent, limit)
     if facts.message:
         yield from _message(facts.message, view, indent, whole=whole)
 
@@ -43,12 +46,13 @@ def _where(facts: Facts, view: View, indent: int) -> Iterator[Line]:
     yield from labelled("at" if facts.location is not None else "command", texts, view, indent)
 
 
-def _callers(facts: Facts, view: View, indent: int, limit: int | None) -> Iterator[Line]:
-    frames = [frame for frame in facts.stack if frame != facts.location]
+def _frames(
+    label: str, frames: Sequence[Location], view: View, indent: int, limit: int | None
+) -> Iterator[Line]:
     texts = [(place(frame), Ink.PLAIN) for frame in frames[:limit]]
     if len(texts) < len(frames):
         texts.append((f"and {count(len(frames) - len(texts), 'frame')} more", Ink.FAINT))
-    yield from labelled("from", texts, view, indent)
+    yield from labelled(label, texts, view, indent)
 
 
 def _message(message: str, view: View, indent: int, *, whole: bool) -> Iterator[Line]:

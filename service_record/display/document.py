@@ -29,7 +29,8 @@ def document(history: History, source: str, left_out: Iterable[tuple[str, str]] 
 
 
 def malformed_document(piece: Malformed) -> Document:
-    return {"line": piece.line, "text": piece.text, "reason": piece.reason}
+    """Return a damaged piece with an excerpt of its text: what is damaged may be as long as its file."""
+    return {"line": piece.line, "text": piece.abridge().text, "reason": piece.reason}
 
 
 def facts_document(facts: Facts) -> Document:
@@ -43,6 +44,7 @@ def _service(service: ServiceHistory) -> Document:
         **_known(outcome=service.outcome and service.outcome.value),
         "runs": [_run(run) for run in service.runs],
         "malformed": [malformed_document(piece) for piece in service.malformed],
+        **_known(unlisted=service.unlisted or None),
         **_known(utcOffset=service.utc_offset and round(service.utc_offset.total_seconds())),
         **_known(unfinished=service.is_unfinished or None, damagedCopy=service.has_damaged_copy or None),
     }
@@ -52,8 +54,8 @@ def _run(run: Run) -> Document:
     return {
         "attempt": run.attempt,
         **_span(run),
-        "firstEntry": utc(run.first_entry),
-        "lastEntry": utc(run.last_entry),
+        **_known(firstEntry=run.first_entry and utc(run.first_entry)),
+        **_known(lastEntry=run.last_entry and utc(run.last_entry)),
         **_known(inStage=run.in_stage, inCommand=run.in_command, bootId=run.boot_id),
         **_known(invocationId=run.invocation_id, pid=run.pid, recorder=run.recorder),
         **_known(dropped=run.dropped or None),
@@ -76,7 +78,14 @@ def _command(command: Command) -> Document:
 
 def _stages(stages: Iterable[Stage]) -> list[Document]:
     return [
-        {"name": stage.name, "depth": stage.depth, **_span(stage), **_facts(stage.facts)} for stage in stages
+        {
+            "name": stage.name,
+            "depth": stage.depth,
+            **_known(id=stage.id, parent=stage.parent),
+            **_span(stage),
+            **_facts(stage.facts),
+        }
+        for stage in stages
     ]
 
 
@@ -103,6 +112,7 @@ def _facts(facts: Facts) -> Document:
             exitCode=facts.exit_code,
             signal=facts.signal,
             serviceResult=facts.service_result,
+            stopRequest=facts.stop_request,
             message=facts.message,
             truncated=facts.is_truncated or None,
         )

@@ -8,10 +8,11 @@ from rich.cells import cell_len, set_cell_size
 
 from service_record.display.details import details
 from service_record.display.page import Ink, Line, View
-from service_record.display.phrases import ending, name
+from service_record.display.phrases import VERBS, ending, glyph, ink, name
 from service_record.display.text import Clock, cut, utc, visible, zone
 from service_record.entry import Entry, Malformed, Phase, Result
 from service_record.history.facts import gather_facts
+from service_record.history.results import end_outcome
 
 _MAX_NAME_WIDTH: Final = 24
 _NO_TIME: Final = " " * len("01:05:10.123")
@@ -35,10 +36,10 @@ class Ticker:
     def lines(self, service: str, piece: Entry | Malformed) -> Iterator[Line]:
         """A line for the piece, behind one for another day than before, and one for another boot."""
         if isinstance(piece, Malformed):
-            told = f"line {piece.line}: {visible(piece.reason)}: {visible(piece.text)}"
+            told = f"line {piece.line}: {visible(piece.reason)}: {visible(piece.abridge().text)}"
             yield self._line(_NO_TIME, service, (self._view.glyphs.damaged, Ink.WORRYING), told)
             return
-        day, time = self._day_and_time(piece.time)
+        day, time = (self._day, _NO_TIME) if piece.time is None else self._day_and_time(piece.time)
         if day != self._day:
             self._day = day
             yield ((day, Ink.FAINT),)
@@ -51,16 +52,16 @@ class Ticker:
             yield from details(gather_facts([piece]), self._view, _DETAIL_INDENT, whole=True)
 
     def _line(self, time: str, service: str, mark: tuple[str, Ink], told: str) -> Line:
-        glyph, ink = mark
+        sign, color = mark
         label = self._label(service)
         self._name_width = max(self._name_width, cell_len(label))
-        room = self._view.width - len(f"{time} {glyph}   ") - self._name_width
+        room = self._view.width - len(f"{time} {sign}   ") - self._name_width
         text = told if self._whole else cut(told, room, self._view.glyphs.cut)
         return (
             (f"{time} ", Ink.FAINT),
-            (f"{glyph} ", ink),
+            (f"{sign} ", color),
             (f"{set_cell_size(label, self._name_width)}  ", Ink.STRONG),
-            (text, ink if ink in {Ink.BAD, Ink.WORRYING} else Ink.PLAIN),
+            (text, color if color in {Ink.BAD, Ink.WORRYING} else Ink.PLAIN),
         )
 
     def _label(self, service: str) -> str:
@@ -70,8 +71,8 @@ class Ticker:
         glyphs = self._view.glyphs
         if entry.phase.is_start:
             return glyphs.running, Ink.BUSY
-        succeeded = entry.result is Result.SUCCESS
-        return (glyphs.success, Ink.GOOD) if succeeded else (glyphs.failure, Ink.BAD)
+        outcome = end_outcome(entry)
+        return glyph(outcome, glyphs), ink(outcome)
 
     def _day_and_time(self, time: datetime) -> tuple[str, str]:
         if self._view.clock is Clock.UTC:
@@ -110,7 +111,7 @@ def _verb(entry: Entry) -> str:
         return "started"
     if entry.result is None:
         return "ended without a result"
-    verb = "succeeded" if entry.result is Result.SUCCESS else "failed"
+    verb = VERBS[end_outcome(entry)]
     is_within = entry.stage is not None and entry.phase not in {Phase.STAGE_START, Phase.STAGE_END}
     return f"{verb} in stage {name(entry.stage or '')}" if is_within else verb
 

@@ -1,6 +1,7 @@
 """One line of a run: what it came to, and when."""
 
 from collections.abc import Iterator
+from datetime import datetime
 
 from rich.cells import cell_len
 
@@ -22,16 +23,31 @@ def when(run: Run, view: View) -> str:
     """How and when it ended: `attempt 3, exit 1 after 2m 3s, 2026-11-21 03:12:05Z`."""
     parts = [f"attempt {run.attempt}"] if run.attempt > 1 else []
     if run.outcome is Outcome.RUNNING:
-        parts.append(f"started {moment(run.first_entry, view.clock, view.now)}")
-    elif run.outcome is Outcome.INTERRUPTED:
-        parts.append(f"last entry {moment(run.last_entry, view.clock, view.now)}")
+        parts.append(_at("started ", run.first_entry, view))
+    elif run.outcome is Outcome.INTERRUPTED and run.ended is None:
+        parts.append(_at("last entry ", run.last_entry, view))
     else:
-        parts += [_end(run), moment(run.ended or run.last_entry, view.clock, view.now)]
-    if run.started is None:
+        parts += [
+            _end(run),
+            _at("", run.ended, view) if run.ended else _at("last entry ", run.last_entry, view),
+        ]
+    if run.has_no_start and not _is_before_start(run):
         parts.append("no start recorded")
     if run.dropped:
         parts.append(f"{count(run.dropped, 'entry', 'entries')} lost")
     return ", ".join(filter(None, parts))
+
+
+def _at(what: str, time: datetime | None, view: View) -> str:
+    return f"{what if time else ''}{moment(time, view.clock, view.now)}"
+
+
+def _is_before_start(run: Run) -> bool:
+    """Whether it came no further than a pre-command, so that there was no start to record."""
+    return any(
+        command.is_before and (command.name, command.outcome) == (run.in_command, run.outcome)
+        for command in run.commands
+    )
 
 
 def when_lines(run: Run, view: View, indent: int) -> Iterator[Line]:
@@ -41,7 +57,7 @@ def when_lines(run: Run, view: View, indent: int) -> Iterator[Line]:
 
 
 def _end(run: Run) -> str:
-    how = ending(run.facts) or VERBS[run.outcome] if run.outcome.is_bad else ""
+    how = ending(run.facts) or VERBS[run.outcome] if run.outcome is not Outcome.SUCCESS else ""
     if run.duration is None:
         return how
     return f"{how} after {lasted(run)}".lstrip()

@@ -17,6 +17,7 @@ class Ink(StrEnum):
     FAINT = "dim"
     GOOD = "green"
     BUSY = "cyan"
+    CALM = "magenta"
     WORRYING = "yellow"
     BAD = "bold red"
 
@@ -33,6 +34,7 @@ class Glyphs:
     success: str = "✓"
     failure: str = "✗"
     running: str = "●"
+    stopped: str = "■"
     interrupted: str = "▲"
     damaged: str = "!"
     gutter: str = "│"
@@ -46,6 +48,7 @@ ASCII: Final = Glyphs(
     success="+",
     failure="x",
     running="*",
+    stopped="o",
     interrupted="-",
     gutter="|",
     cut="...",

@@ -4,13 +4,14 @@ from typing import Final
 
 from service_record.display.page import Glyphs, Ink
 from service_record.display.text import duration, visible
-from service_record.history.facts import Facts, Location
+from service_record.history.facts import Facts, Location, is_stop, is_stop_or_kill
 from service_record.history.outcome import Command, Outcome, Run, Span, Stage
 
 VERBS: Final = {
     Outcome.FAILURE: "failed",
     Outcome.INTERRUPTED: "interrupted",
     Outcome.RUNNING: "running",
+    Outcome.STOPPED: "stopped",
     Outcome.SUCCESS: "succeeded",
 }
 """Outcome -> its word, worst first."""
@@ -19,8 +20,10 @@ _INKS: Final = {
     Outcome.FAILURE: Ink.BAD,
     Outcome.INTERRUPTED: Ink.WORRYING,
     Outcome.RUNNING: Ink.BUSY,
+    Outcome.STOPPED: Ink.CALM,
     Outcome.SUCCESS: Ink.GOOD,
 }
+_PURPOSES: Final = {"stop": "", "restart": " for a restart", "shutdown": " for a shutdown"}
 _MINUTE: Final = 60.0
 _ORDINARY_RESULTS: Final = {None, "success", "exit-code", "signal", "core-dump"}
 """$SERVICE_RESULT values that say no more than exit status and signal do; see systemd.exec(5)."""
@@ -40,7 +43,7 @@ def headline(run: Run) -> str:
 
 
 def whereabouts(run: Run) -> str:
-    """The stage and command that a run is in, failed in or was interrupted in: ` in stage first`."""
+    """The stage and command that a run is in, or was stopped, interrupted or failed in: ` in stage first`."""
     words = f" in stage {name(run.in_stage)}" if run.in_stage is not None else ""
     if run.in_command is None:
         return words
@@ -74,15 +77,34 @@ def name(text: str) -> str:
 
 def ending(facts: Facts) -> str:
     """How a program ended: `exit 1`, `killed by SIGKILL (oom-kill)`; empty when that is not known."""
-    words = ""
-    if facts.signal is not None:
-        words = "killed by a signal" if facts.signal == "unknown" else f"killed by SIG{visible(facts.signal)}"
-    elif facts.exit_code is not None:
-        words = f"exit {facts.exit_code}"
+    if is_stop(facts):
+        return _stop(facts)
+    words = _death(facts)
+    if facts.exit_code == 0 and facts.service_result not in {None, "success"}:
+        return f"exit 0, but systemd's result is {visible(facts.service_result or '')}"
     if facts.service_result in _ORDINARY_RESULTS:
-        # Of a signal, systemd's success says that the service was stopped, or ended as if it had been.
-        return f"{words} (systemd: success)" if facts.signal and facts.service_result == "success" else words
+        return words
     return f"{words} ({visible(facts.service_result or '')})".lstrip()
+
+
+def _stop(facts: Facts) -> str:
+    """Return how a program was stopped: `stopped by systemd for a restart (SIGTERM)`."""
+    if facts.stop_request is None:
+        return f"stopped by {_signal(facts)}"
+    purpose = _PURPOSES.get(facts.stop_request, f" ({visible(facts.stop_request)})")
+    exit_status = f"exit {facts.exit_code}" if facts.exit_code is not None else ""
+    how = _signal(facts) if facts.signal not in {None, "unknown"} else exit_status
+    return f"stopped by systemd{purpose}" + (f" ({how})" if how else "")
+
+
+def _death(facts: Facts) -> str:
+    if facts.signal is None:
+        return f"exit {facts.exit_code}" if facts.exit_code is not None else ""
+    return f"{'stopped or ' if is_stop_or_kill(facts) else ''}killed by {_signal(facts)}"
+
+
+def _signal(facts: Facts) -> str:
+    return "a signal" if facts.signal == "unknown" else f"SIG{visible(facts.signal or '')}"
 
 
 def place(location: Location) -> str:

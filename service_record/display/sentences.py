@@ -10,33 +10,92 @@ from service_record.diagnosis.findings import (
     ClockFinding,
     Damaged,
     Diagnosis,
+    FailedUnit,
+    Hindrance,
     LocalTimes,
     LoopOf,
+    NotStarted,
     Recovered,
     Running,
     Slow,
+    Stopped,
     Trouble,
     UnsetClock,
     Verdict,
 )
-from service_record.display.phrases import ending, headline, lasted, name, place, whereabouts
-from service_record.display.text import Clock, count, duration, moment, utc, visible, zone
+from service_record.display.phrases import VERBS, ending, headline, kind, lasted, name, place, whereabouts
+from service_record.display.text import Clock, count, duration, moment, times, utc, visible, zone
 from service_record.history.facts import Facts
-from service_record.history.outcome import Outcome, Run
+from service_record.history.handled import Handled
+from service_record.history.outcome import Outcome, Run, Span, order
 
 _BASES: Final = {Basis.FILE: "from the budget file", Basis.DEFAULT: "the default"}
+
+_RESULTS: Final = {
+    "exit-code": "a command of it exited with a failure",
+    "signal": "a command of it was killed by a signal",
+    "core-dump": "a command of it crashed",
+    "timeout": "it hit its time limit",
+    "watchdog": "its watchdog ran out",
+    "oom-kill": "it was killed because memory ran out",
+    "start-limit-hit": "it was started too often, and systemd gave up",
+    "protocol": "it did not tell systemd that it was ready",
+    "resources": "systemd could not set it up",
+    "service-start-limit-hit": "its service was started too often, and systemd gave up",
+    "unit-start-limit-hit": "its unit was started too often, and systemd gave up",
+    "trigger-limit-hit": "it was triggered too often, and systemd gave up",
+}
+"""systemd's result of a unit -> what it means; systemd.exec(5), org.freedesktop.systemd1(5)."""
 
 
 def verdict_sentence(diagnosis: Diagnosis) -> str:
     """What the host came to, and why: `failed: bootkube in stage pull: the registry has no such image`."""
     if diagnosis.root is not None:
         return trouble_sentence(diagnosis.root)
+    hindered = [one for one in diagnosis.not_started if not one.is_pending]
+    unseen = [f"failed: {not_started_sentence(one)}" for one in hindered]
+    unseen += map(failed_unit_sentence, diagnosis.failed_units)
+    if unseen:
+        return f"{unseen[0]}, and {len(unseen) - 1} more" if unseen[1:] else unseen[0]
+    if not diagnosis.running and diagnosis.not_started:
+        so_far = _without_trouble(diagnosis, "nothing is wrong so far")
+        return f"running: {not_started_sentence(diagnosis.not_started[0])}; {so_far}"
     if not diagnosis.running:
-        return "succeeded: nothing is wrong"
+        return _calm_sentence(diagnosis)
     first = max(diagnosis.running, key=lambda running: running.seconds or 0)
     rest = len(diagnosis.running) - 1
     more = f", and {rest} more" if rest else ""
-    return f"running: {running_sentence(first)}{more}; nothing is wrong so far"
+    return f"running: {running_sentence(first)}{more}; {_so_far(diagnosis, first.run)}"
+
+
+def _so_far(diagnosis: Diagnosis, run: Run) -> str:
+    """The failure that this run continued after, else that of another run."""
+    own = next((handled for handled in diagnosis.handled if handled.run is run), None)
+    if own is None:
+        return _without_trouble(diagnosis, "nothing is wrong so far")
+    return f"{_continued(own)}{_because(own.stage)}"
+
+
+def _without_trouble(diagnosis: Diagnosis, nothing: str) -> str:
+    """What is to be said of a host without trouble; `nothing` is that there is nothing to say."""
+    unreadable = diagnosis.unreadable
+    if unreadable:
+        rest = len(unreadable) - 1
+        more = f", nor of {count(rest, 'other service')}" if rest else ""
+        why = "is empty" if unreadable[0].is_empty else "is damaged throughout"
+        return f"the record of {name(unreadable[0].service)} {why}: nothing is known of it{more}"
+    return next(map(handled_sentence, diagnosis.handled), nothing)
+
+
+def _calm_sentence(diagnosis: Diagnosis) -> str:
+    """Say what the host came to where it has no trouble, and nothing runs."""
+    rest_of_it = _without_trouble(diagnosis, "nothing is wrong")
+    if diagnosis.verdict is not Verdict.STOPPED:
+        return f"{diagnosis.verdict}: {rest_of_it}"
+    last = max(diagnosis.stopped, key=lambda stopped: order(stopped.run.last_entry))
+    rest = len(diagnosis.stopped) - 1
+    more = f", and {rest} more" if rest else ""
+    return f"stopped: {stopped_sentence(last)}{more}; {rest_of_it}"
 
 
 def _extent(trouble: Trouble) -> str:
@@ -98,9 +157,63 @@ def budget_sentence(budget: Budget) -> str:
 
 def trouble_sentence(trouble: Trouble) -> str:
     """A trouble in one sentence: `stuck: approve-csr in stage wait: ... (for 12m 3s)`."""
-    told = f"{trouble.kind}: {name(trouble.service)}{_whereabouts(trouble)}: {why(trouble)}"
+    return f"{trouble.kind}: {name(trouble.service)}{_whereabouts(trouble)}: {why_sentence(trouble)}"
+
+
+def why_sentence(trouble: Trouble) -> str:
+    """The end of that sentence, for where the rest is said already: `the disk is full (6 attempts)`."""
     extent = _extent(trouble)
-    return f"{told} ({extent})" if extent else told
+    return f"{why(trouble)} ({extent})" if extent else why(trouble)
+
+
+def failed_unit_sentence(failed: FailedUnit) -> str:
+    """`failed: mnt-data.mount: exit 32 of ExecMount=/bin/mount; kubelet.service requires it`."""
+    unit = failed.unit
+    words = f"failed: {name(unit.name)}: {_why_failed(failed)}"
+    if unit.service is not None:
+        recorded = VERBS[failed.recorded] if failed.recorded is not None else ""
+        words += f"; its latest recorded run {recorded}" if recorded else "; nothing is recorded of it"
+    if unit.required_by:
+        first, *rest = unit.required_by
+        more = f" and {len(rest)} more" if rest else ""
+        words += f"; {name(first)}{more} {'require' if rest else 'requires'} it"
+    return words
+
+
+def _why_failed(failed: FailedUnit) -> str:
+    """What systemd says of a failure, in plain words."""
+    facts, cause = failed.unit.facts, failed.cause
+    if failed.unit.command is not None:
+        how = f"{ending(facts)} of {visible(failed.unit.command)}"
+        return f"{visible(cause.says)} ({how})" if cause is not None else how
+    if cause is not None:
+        return visible(cause.says)
+    if facts.service_result is None:
+        return "systemd's reason is not known"
+    return _RESULTS.get(facts.service_result, f"systemd says {visible(facts.service_result)}")
+
+
+def not_started_sentence(one: NotStarted) -> str:
+    """`release-image never started: a condition of its unit is not met`."""
+    service, by = name(one.service), name(one.by or "")
+    match one.hindrance:
+        case Hindrance.ABSENT:
+            reason = f"there is no unit {service}.service"
+        case Hindrance.CONDITION:
+            reason = "a condition of its unit is not met"
+        case Hindrance.ASSERTION:
+            reason = "an assertion of its unit is not met"
+        case Hindrance.DEPENDENCY:
+            reason = f"it requires {by}, which failed"
+        case Hindrance.DAMAGE:
+            return f"{service}: no run can be read, because its record is damaged"
+        case Hindrance.UNREACHED:
+            reason = f"{by} comes before it"
+        case Hindrance.QUEUED:
+            reason = "systemd has queued its start"
+        case _:
+            reason = "it has no record"
+    return f"{service} {'has not started yet' if one.is_pending else 'never started'}: {reason}"
 
 
 def running_sentence(running: Running) -> str:
@@ -109,20 +222,50 @@ def running_sentence(running: Running) -> str:
     words = name(run.service) + whereabouts(run)
     if running.seconds is not None and (running.seconds > 0 or not running.is_least):
         words += f" for {'at least ' if running.is_least else ''}{lasted(run, running.seconds)}"
+    return words + _notes(run, running.before)
+
+
+def stopped_sentence(stopped: Stopped) -> str:
+    """`app in stage serve, stopped by systemd for a restart (SIGTERM) (attempt 2)`."""
+    run = stopped.run
+    return f"{name(run.service)}{whereabouts(run)}, {ending(run.facts)}{_notes(run, stopped.before)}"
+
+
+def _notes(run: Run, before: Run | None) -> str:
+    """` (attempt 2; before: failed in stage pull)`; empty where there is nothing to note."""
     notes = [f"attempt {run.attempt}"] if run.attempt > 1 else []
-    if running.before is not None:
-        notes.append(f"before: {headline(running.before)}{_because(running.before)}")
-    return f"{words} ({'; '.join(notes)})" if notes else words
+    if before is not None:
+        notes.append(f"before: {headline(before)}{_because(before)}")
+    return f" ({'; '.join(notes)})" if notes else ""
 
 
-def _because(run: Run) -> str:
-    told = telling_line(run.facts.message)
+def handled_sentence(handled: Handled) -> str:
+    """`bootkube continued after stage pull failed twice: manifest unknown`."""
+    return f"{continued_sentence(handled)}{_because(handled.stage)}"
+
+
+def continued_sentence(handled: Handled) -> str:
+    """The same without what was said."""
+    return f"{name(handled.run.service)} {_continued(handled)}"
+
+
+def _continued(handled: Handled) -> str:
+    stage = f"stage {name(handled.stage.name)}"
+    if handled.command is not None:
+        stage += f" of {kind(handled.command)} {name(handled.command.name)}"
+    others = handled.stages - 1
+    more = f" (and {count(others, 'other stage')} failed)" if others else ""
+    return f"continued after {stage} failed {times(handled.count)}{more}"
+
+
+def _because(span: Span) -> str:
+    told = telling_line(span.facts.message)
     return f": {visible(told)}" if told else ""
 
 
 def recovered_sentence(recovered: Recovered) -> str:
     run = recovered.last
-    verb = "failed" if run.outcome is Outcome.FAILURE else "was interrupted"
+    verb = "failed" if run.outcome is Outcome.FAILURE else "ended without recording how"
     place = whereabouts(run) or " outside stages"
     told = f"{name(run.service)} {verb} {count(recovered.count, 'time')}, last{place}"
     return f"{told}, in an earlier boot, and did not run since" if recovered.is_open else told

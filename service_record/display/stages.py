@@ -9,7 +9,7 @@ from service_record.display.details import LABEL_WIDTH
 from service_record.display.page import Ink, Line, View
 from service_record.display.phrases import glyph, ink, lasted, name
 from service_record.display.text import cut
-from service_record.history.outcome import Outcome, Stage
+from service_record.history.outcome import Stage
 
 _MAX_SHOWN: Final = 6
 _GAP: Final = "  "
@@ -36,7 +36,7 @@ def _last_time(same: Sequence[Stage]) -> float:
 
 
 def _before(hidden: Sequence[Sequence[Stage]]) -> Line:
-    failed = sum(same[-1].outcome is not Outcome.SUCCESS for same in hidden)
+    failed = sum(same[-1].outcome.is_bad for same in hidden)
     text = f"{len(hidden)} before" + (f" ({failed} failed)" if failed else "")
     return ((text, Ink.FAINT),)
 

@@ -25,7 +25,7 @@ def summary(history: History, source: str, view: View) -> Iterator[Line]:
     parts = [visible(source)]
     if history.boots:
         parts.append(count(len(history.boots), "boot"))
-    damaged = sum(len(service.malformed) for service in history.services)
+    damaged = sum(service.damaged_pieces for service in history.services)
     if damaged:
         parts.append(f"{count(damaged, 'damaged piece')}")
     for row in wrap(", ".join(parts), view.width):
@@ -58,7 +58,7 @@ def damages(history: History, view: View, *, whole: bool = False) -> Iterator[Li
         yield _damage_title(service, view)
         for doubt in doubts:
             yield from _indented(doubt, Ink.PLAIN, view)
-        yield from _pieces(service.malformed, view, whole=whole)
+        yield from _pieces(service, view, whole=whole)
 
 
 def local_times(services: Iterable[ServiceHistory]) -> Iterator[str]:
@@ -90,13 +90,14 @@ def _doubts(service: ServiceHistory, *, is_zone_told: bool) -> Iterator[str]:
         yield f"{visible(service.name)}.json.damaged lies beside it, with what was damaged in it"
 
 
-def _pieces(pieces: Sequence[Malformed], view: View, *, whole: bool) -> Iterator[Line]:
-    limit = None if whole else _MAX_PIECES
-    for piece in pieces[:limit]:
+def _pieces(service: ServiceHistory, view: View, *, whole: bool) -> Iterator[Line]:
+    pieces = service.malformed if whole else service.malformed[:_MAX_PIECES]
+    for piece in pieces:
         yield from _indented(_told(piece, view, whole=whole), Ink.PLAIN, view)
-    rest = len(pieces) - _MAX_PIECES
-    if not whole and rest > 0:
-        yield from _indented(f"and {rest} more, shown by --output wide", Ink.FAINT, view)
+    rest = service.damaged_pieces - len(pieces)
+    if rest > 0:
+        where = "named by `validate`" if whole else "shown by --output wide"
+        yield from _indented(f"and {rest} more, {where}", Ink.FAINT, view)
 
 
 def _told(piece: Malformed, view: View, *, whole: bool) -> str:
@@ -112,6 +113,6 @@ def _indented(text: str, color: Ink, view: View) -> Iterator[Line]:
 def _damage_title(service: ServiceHistory, view: View) -> Line:
     lead, told = f"{view.glyphs.damaged} ", " record"
     if service.malformed:
-        told += f": {count(len(service.malformed), 'damaged piece')}"
+        told += f": {count(service.damaged_pieces, 'damaged piece')}"
     label = cut(name(service.name), view.width - len(lead) - len(told), view.glyphs.cut)
     return (lead, Ink.WORRYING), (label, Ink.STRONG), (told, Ink.WORRYING)

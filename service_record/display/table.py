@@ -1,6 +1,7 @@
 """The answer in one screen: what failed, in which stage, at which line, with what it said last."""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,12 +14,14 @@ from service_record.display.phrases import VERBS, headline, ink, name
 from service_record.display.repeats import Repeat, repeats
 from service_record.display.stages import stage_lines
 from service_record.display.summary import damages, summary
-from service_record.display.text import count, moment, wrap
+from service_record.display.text import count, moment, times, wrap
 from service_record.history import History
-from service_record.history.outcome import Outcome, Run
+from service_record.history.handled import handled_failure
+from service_record.history.outcome import Outcome, Run, order
 
 _INDENT: Final = 2
 _MAX_EARLIER: Final = 3
+_MAX_FAILED_STAGES: Final = 3
 
 
 def table(history: History, source: str, view: View) -> Iterator[Line]:
@@ -56,7 +59,7 @@ def _bad_end(attempts: Sequence[Run]) -> Run | None:
 def _urgency(story: _Story) -> tuple[int, float]:
     """The worst outcomes first, and of those the one that happened first: others may follow from it."""
     run = story.attempts[-1]
-    return list(VERBS).index(run.outcome), (story.bad or run).last_entry.timestamp()
+    return list(VERBS).index(run.outcome), order((story.bad or run).last_entry)
 
 
 def _told_in_full(story: _Story, bad: Run, view: View) -> Iterator[Line]:
@@ -74,6 +77,7 @@ def _told_in_full(story: _Story, bad: Run, view: View) -> Iterator[Line]:
         first = moment(same.first.last_entry, view.clock, view.now)
         yield from labelled("repeated", [(f"{same.count} times, first {first}", Ink.PLAIN)], view, _INDENT)
     yield from _earlier([repeat for repeat in others if repeat.last is not latest], view)
+    yield from _handled(latest, view)
 
 
 def _told_in_short(story: _Story, view: View) -> Iterator[Line]:
@@ -83,11 +87,29 @@ def _told_in_short(story: _Story, view: View) -> Iterator[Line]:
     if same.count > 1:
         first = moment(same.first.last_entry, view.clock, view.now)
         notes.append(f"{view.glyphs.times}{same.count} since {first}")
-    handled = [stage for stage in run.stages if stage.outcome.is_bad]
-    if handled:
-        notes.append(f"went on after {count(len(handled), 'failure')} of stage {name(handled[-1].name)}")
+    failed = Counter(stage.name for stage in run.stages if stage.outcome.is_bad)
+    if failed:
+        notes.append(f"continued after {_failed_stages(failed)}")
     yield from _beside(title(run, view), ", ".join(notes), view)
+    yield from _handled(run, view)
     yield from _earlier(others, view)
+
+
+def _failed_stages(failed: Mapping[str, int]) -> str:
+    """`stage pull failed twice, stage probe failed once`; of many the last."""
+    texts = [f"stage {name(stage)} failed {times(number)}" for stage, number in failed.items()]
+    hidden = len(texts) - _MAX_FAILED_STAGES
+    more = [f"{count(hidden, 'other stage')} failed"] if hidden > 0 else []
+    return ", ".join([*texts[-_MAX_FAILED_STAGES:], *more])
+
+
+def _handled(run: Run, view: View) -> Iterator[Line]:
+    """What is recorded of the failure that a run which is not over continued after."""
+    handled = handled_failure(run) if run.outcome is Outcome.RUNNING else None
+    if handled is not None:
+        text = f"stage {name(handled.stage.name)} failed {times(handled.count)}"
+        yield from labelled("handled", [(text, ink(Outcome.FAILURE))], view, _INDENT)
+        yield from details(handled.stage.facts, view, _INDENT)
 
 
 def _beside(line: Line, notes: str, view: View) -> Iterator[Line]:

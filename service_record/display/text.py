@@ -30,7 +30,18 @@ def visible(text: str) -> str:
     r"""The text with what would act on a terminal written out: `\x1b`, `\u202e`. A tab is four blanks."""
     if text.isascii() and text.isprintable():
         return text
-    return _UNSAFE.sub(_written_out, text.replace("\t", "    "))
+    return text.replace("\t", "    ").translate(_ESCAPES)
+
+
+class _Escapes(dict[int, str]):
+    """Number of a character -> what is shown for it; made as they come."""
+
+    def __missing__(self, code: int) -> str:
+        self[code] = shown = _UNSAFE.sub(_written_out, chr(code))
+        return shown
+
+
+_ESCAPES: Final = _Escapes()
 
 
 def _written_out(found: re.Match[str]) -> str:
@@ -86,6 +97,11 @@ def count(number: int, thing: str, things: str = "") -> str:
     return f"{number} {thing}" if number == 1 else f"{number} {things or thing + 's'}"
 
 
+def times(number: int) -> str:
+    """How often: `once`, `twice`, `12 times`."""
+    return {1: "once", 2: "twice"}.get(number, f"{number} times")
+
+
 def duration(seconds: float) -> str:
     """Seconds in at most two units: `0.12s`, `9.5s`, `2m 3s`, `1h 5m`, `3d 4h`."""
     if seconds < 1:
@@ -100,8 +116,10 @@ def duration(seconds: float) -> str:
     return f"{whole // _DAY}d {whole % _DAY // _HOUR}h"
 
 
-def moment(time: datetime, clock: Clock, now: datetime) -> str:
+def moment(time: datetime | None, clock: Clock, now: datetime) -> str:
     """A time: `2026-11-21 03:12:05Z`, with the offset of this host's zone, or `3m 2s ago`."""
+    if time is None:
+        return "time unknown"
     if clock is Clock.UTC:
         return utc(time, "seconds").replace("T", " ")
     if clock is Clock.LOCAL:

@@ -13,7 +13,7 @@ from service_record.display.summary import damages, summary
 from service_record.display.text import cut, moment, visible
 from service_record.history import History
 from service_record.history.facts import NOTHING
-from service_record.history.outcome import Command, Run, Stage
+from service_record.history.outcome import Command, Run, Stage, nested
 
 _INDENT: Final = 2
 _MAX_NESTING: Final = 4  # overlapping stages of threads nest without end
@@ -37,9 +37,9 @@ def _run(run: Run, view: View) -> Iterator[Line]:
     for command in run.commands:
         yield _span(command, view, _INDENT)
         yield from _own_facts(command, run, view, _INDENT)
-        for stage in command.stages:
+        for stage in nested(command.stages):
             yield from _stage(stage, run, view, _INDENT * 2)
-    for stage in run.stages:
+    for stage in nested(run.stages):
         yield from _stage(stage, run, view, _INDENT)
 
 
@@ -63,7 +63,7 @@ def _stage(stage: Stage, run: Run, view: View, indent: int) -> Iterator[Line]:
 def _span(span: Stage | Command, view: View, indent: int) -> Line:
     """`✓ stage first    1.2s  2026-11-21 01:05:10Z`."""
     known = span.started or span.ended
-    at = moment(known, view.clock, view.now) if known else ""
+    at = moment(known, view.clock, view.now)
     room = min(view.width // 2, view.width - len(f"✓  {'':8}  {at}")) - indent
     what = cut(f"{kind(span)} {name(span.name)}", room, view.glyphs.cut)
     return (

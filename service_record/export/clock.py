@@ -25,14 +25,17 @@ def _boot_times(records: _Records) -> dict[str | None, datetime]:
     last: dict[str | None, Entry] = {}
     for _, pieces in records:
         for piece in pieces:
-            if isinstance(piece, Entry) and piece.uptime is not None:
+            if isinstance(piece, Entry) and piece.uptime is not None and piece.time is not None:
                 known = last.get(piece.boot_id, piece)
                 if piece.uptime >= (known.uptime or 0):
                     last[piece.boot_id] = piece
     found = {}
     for boot_id, entry in last.items():
+        time = entry.time
+        if time is None:
+            continue
         try:
-            found[boot_id] = entry.time - timedelta(seconds=entry.uptime or 0)
+            found[boot_id] = time - timedelta(seconds=entry.uptime or 0)
         except OverflowError:  # an uptime of more than there are years
             continue
     return found

@@ -46,7 +46,7 @@ def to_otlp(history: History, host: str | None) -> Iterator[bytes]:
 def _name_of_unnamed_boot(history: History, host: str | None) -> str:
     """What stands for the boot of entries that name none, as upstream's: the first time in the records."""
     runs = (run for service in history.services for run in service.runs if run.boot_id is None)
-    first = min((run.first_entry for run in runs), default=None)
+    first = min((run.first_entry for run in runs if run.first_entry is not None), default=None)
     return f"{host} {first}"
 
 
@@ -104,6 +104,7 @@ def _end_facts(facts: Facts) -> dict[str, object]:
         "service_record.command": facts.command,
         "service_record.signal": facts.signal,
         "service_record.service_result": facts.service_result,
+        "service_record.stop_request": facts.stop_request,
     }
 
 

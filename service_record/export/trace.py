@@ -47,26 +47,28 @@ class TraceSpan:
 
 
 def trace_spans(history: History) -> Iterator[TraceSpan]:
-    """The runs of all services, each before the commands and stages in it."""
+    """The runs of all services that have times, each before the commands and stages in it."""
     runs = [run for service in history.services for run in service.runs]
     latest: dict[str | None, datetime] = {}
     for run in runs:
-        latest[run.boot_id] = max(run.last_entry, latest.get(run.boot_id, run.last_entry))
+        if run.last_entry is not None:
+            latest[run.boot_id] = max(run.last_entry, latest.get(run.boot_id, run.last_entry))
     seen = Counter[_Key]()
     for run in runs:
         identity = (run.service, run.boot_id or "", run.invocation_id or "", str(run.pid or ""))
         seen[identity] += 1
-        yield from _of_run(run, (*identity, str(seen[identity])), latest[run.boot_id])
+        if run.first_entry is not None and run.last_entry is not None:
+            end = latest[run.boot_id] if run.outcome is Outcome.RUNNING else run.last_entry
+            yield from _of_run(run, (*identity, str(seen[identity])), run.first_entry, end)
 
 
-def _of_run(run: Run, key: _Key, latest: datetime) -> Iterator[TraceSpan]:
-    known = latest if run.outcome is Outcome.RUNNING else run.last_entry
-    start = run.started or run.first_entry
+def _of_run(run: Run, key: _Key, first: datetime, known: datetime) -> Iterator[TraceSpan]:
+    """Yield a run, which has its first entry then and ends `known` at the earliest, and what is in it."""
+    start = run.started or first
     whole = TraceSpan(key=key, run=run, span=run, start=start, end=max(run.ended or known, start))
     yield whole
     for number, command in enumerate(run.commands):
-        known = latest if command.outcome is Outcome.RUNNING else run.last_entry
-        start = command.started or command.ended or run.first_entry
+        start = command.started or command.ended or first
         end = max(command.ended or known, start)
         # It may lie before or behind the service itself.
         inner = _within(whole, (*key, f"command {number}"), command, start, end)
@@ -76,14 +78,20 @@ def _of_run(run: Run, key: _Key, latest: datetime) -> Iterator[TraceSpan]:
 
 
 def _of_stages(stages: Sequence[Stage], around: TraceSpan) -> Iterator[TraceSpan]:
-    """The stages, each in the innermost other that begins no later and ends no earlier."""
+    """The stages, each in the one that it names, else in the innermost that lasts at least as long."""
     opened: deque[TraceSpan] = deque(maxlen=_MAX_OPEN)
+    identified: dict[str, TraceSpan] = {}
     for number, stage in enumerate(stages):
         start = stage.started or stage.ended or around.start
         end = max(stage.ended or around.end, start)
-        holders = (other for other in reversed(opened) if other.start <= start and end <= other.end)
-        holder = next(holders, around) if stage.depth else around
+        if stage.id is not None:
+            holder = identified.get(stage.parent or "", around)
+        else:
+            holders = (other for other in reversed(opened) if other.start <= start and end <= other.end)
+            holder = next(holders, around) if stage.depth else around
         span = _within(holder, (*around.key, f"stage {number}"), stage, start, end)
+        if stage.id is not None:
+            identified[stage.id] = span
         yield span
         opened.append(span)
 

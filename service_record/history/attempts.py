@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 
-from service_record.history.outcome import Outcome
+from service_record.history.outcome import Outcome, order
 from service_record.history.settled import Head
 
 
@@ -22,4 +22,4 @@ def _deciding(together: Sequence[Head]) -> Head:
     if len(together) == 1:
         return together[0]
     running = next((run for run in together if run.outcome is Outcome.RUNNING), None)
-    return running or max(reversed(together), key=lambda run: run.last_entry)
+    return running or max(reversed(together), key=lambda run: order(run.last_entry))

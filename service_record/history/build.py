@@ -4,17 +4,17 @@ Pure. `pairing` finds which entries belong together, and `runs` what they come t
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from service_record.entry import Malformed
 from service_record.history.clock import ClockStep, clock_steps
 from service_record.history.liveness import Liveness, Presence, boots_in_order
-from service_record.history.outcome import Outcome
+from service_record.history.outcome import Outcome, Run
 from service_record.history.pairing import Pairing, pair
 from service_record.history.results import run_of
 from service_record.history.runs import Runs
-from service_record.history.settled import SettledRun
+from service_record.history.settled import Head, SettledRun
 from service_record.plain import Stretch
 
 
@@ -25,12 +25,22 @@ class ServiceHistory:
     name: str
     runs: Runs = field(default_factory=Runs)
     malformed: tuple[Malformed, ...] = ()
+    """The first damaged pieces of its record, abridged."""
     utc_offset: timedelta | None = None
     """How far from UTC its times seem to be, although labelled so; None where nothing speaks against them."""
+    has_no_run: bool = False
+    """True when its record has no entry of any run: it is empty, or damaged throughout."""
     is_unfinished: bool = False
     """True when the file that was to replace the record lies beside it, from a write that did not end."""
     has_damaged_copy: bool = False
     """True when damaged bytes that a writer replaced in the record are kept in a file beside it."""
+    unlisted: int = 0
+    """How many damaged pieces there are besides."""
+
+    @property
+    def damaged_pieces(self) -> int:
+        """How many pieces of its record are not entries."""
+        return len(self.malformed) + self.unlisted
 
     @property
     def attempts(self) -> Runs:
@@ -52,6 +62,8 @@ class History:
     """Boot ids, oldest first."""
     clock_steps: tuple[ClockStep, ...] = ()
     """Where the clock was set while the host ran."""
+    latest_boot: str | None = None
+    """The boot that is running now, where that is certain; otherwise the latest with a record."""
 
 
 def build_history(
@@ -61,9 +73,45 @@ def build_history(
     liveness = liveness or Liveness()
     pairings = [(name, pair(record)) for name, record in records]
     boots = boots_in_order(pairing.boots for _, pairing in pairings)
-    presence = Presence(liveness, _latest_boot(boots, liveness))
+    latest = _latest_boot(boots, liveness)
+    presence = Presence(liveness, latest)
     steps = clock_steps(pairing.runs for _, pairing in pairings)
-    return History(tuple(_service(name, pairing, presence) for name, pairing in pairings), boots, steps)
+    return History(
+        tuple(_service(name, pairing, presence) for name, pairing in pairings), boots, steps, latest
+    )
+
+
+def with_running(history: History, running: Iterable[Run]) -> History:
+    """Return the history with runs that nothing has recorded yet, in the order of the names of services.
+
+    What has recorded its start is left out: the record knows more. Commands before that are part of the run.
+    """
+    services = {service.name: service for service in history.services}
+    recorded = {head.invocation_id for service in history.services for head in service.runs.heads}
+    for run in running:
+        service = services.get(run.service) or ServiceHistory(run.service)
+        heads = _with_run(service.runs, run)
+        if heads is None and run.invocation_id in recorded:
+            continue
+        attempt = sum(head.boot_id == run.boot_id for head in service.runs.attempts().heads) + 1
+        heads = heads or [*service.runs.heads, replace(run, attempt=attempt)]
+        services[run.service] = replace(service, runs=Runs(run.service, heads))
+        if run.boot_id is not None and run.boot_id not in history.boots:
+            history = replace(history, boots=(*history.boots, run.boot_id))
+    return replace(history, services=tuple(services[name] for name in sorted(services)))
+
+
+def _with_run(runs: Runs, running: Run) -> list[Head] | None:
+    """Return the runs with the last one running, where that has recorded only the commands before it."""
+    last = runs.heads[-1] if runs else None
+    if not isinstance(last, Run) or last.invocation_id != running.invocation_id:
+        return None
+    if last.started is not None or last.stages or running.pid is None:
+        return None
+    known = replace(
+        last, outcome=Outcome.RUNNING, started=running.started, uptime=running.uptime, pid=running.pid
+    )
+    return [*runs.heads[:-1], known]
 
 
 def _latest_boot(boots: tuple[str, ...], liveness: Liveness) -> str | None:
@@ -73,7 +121,9 @@ def _latest_boot(boots: tuple[str, ...], liveness: Liveness) -> str | None:
 
 
 def _service(name: str, pairing: Pairing, presence: Presence) -> ServiceHistory:
-    runs = (
+    heads = (
         found if isinstance(found, SettledRun) else run_of(name, found, presence) for found in pairing.drain()
     )
-    return ServiceHistory(name, Runs(name, runs), tuple(pairing.malformed))
+    runs = Runs(name, heads)
+    unlisted = pairing.damaged_pieces - len(pairing.malformed)
+    return ServiceHistory(name, runs, tuple(pairing.malformed), has_no_run=not runs, unlisted=unlisted)

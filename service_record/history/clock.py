@@ -52,8 +52,8 @@ class _Bounds(NamedTuple):
     uptimes: list[float]
     times: list[datetime]
 
-    def add(self, uptime: float | None, time: datetime) -> None:
-        if uptime is not None:
+    def add(self, uptime: float | None, time: datetime | None) -> None:
+        if uptime is not None and time is not None:
             self.uptimes.append(uptime)
             self.times.append(time)
 

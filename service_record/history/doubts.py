@@ -27,9 +27,9 @@ def doubted(
     upstream's records are off by the same: a host has one zone, while files that were copied have any time.
     """
     offsets = {
-        service.name: utc_offset(service.runs[-1].last_entry, written[service.name])
+        service.name: utc_offset(last, written[service.name])
         for service in history.services
-        if service.name in written and _is_upstreams(service)
+        if service.name in written and (last := _last_of_upstream(service)) is not None
     }
     offset = next(iter(offsets.values())) if len(set(offsets.values())) == 1 else None
     services = (
@@ -56,6 +56,12 @@ def utc_offset(recorded: datetime, written: float) -> timedelta | None:
     return timedelta(seconds=offset) if is_zone and abs(ahead - offset) <= _TOLERANCE else None
 
 
-def _is_upstreams(service: ServiceHistory) -> bool:
-    """Whether its last run is of upstream's shim, which knows no ids and writes local time."""
-    return bool(service.runs) and service.runs[-1].boot_id is None and service.runs[-1].pid is None
+def _last_of_upstream(service: ServiceHistory) -> datetime | None:
+    """Return the last time of a record whose last run is of upstream's shim, which writes local time.
+
+    That shim knows no ids.
+    """
+    if not service.runs:
+        return None
+    run = service.runs[-1]
+    return run.last_entry if run.boot_id is None and run.pid is None else None

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from service_record.entry import Entry
 
@@ -17,6 +17,34 @@ class Location:
     file: str
 
 
+_STOP_SIGNALS: Final = frozenset({"unknown", "TERM"})
+"""What a recorder says by itself of a stop, and alike of a timeout: it cannot know who sent the signal."""
+_BROKEN_PIPE: Final = "PIPE"
+"""systemd calls a service that died of it clean (`is_clean_exit` in its source), but nobody stopped it."""
+
+
+class End(Protocol):
+    """What tells a stop from a death."""
+
+    @property
+    def signal(self) -> str | None: ...
+    @property
+    def service_result(self) -> str | None: ...
+    @property
+    def stop_request(self) -> str | None: ...
+
+
+def is_stop(end: End) -> bool:
+    """Return True where systemd stopped it, or calls its death by a signal clean."""
+    is_clean = end.service_result == "success" and end.signal not in {None, _BROKEN_PIPE}
+    return end.stop_request is not None or is_clean
+
+
+def is_stop_or_kill(end: End) -> bool:
+    """Return True where only the recorder spoke: a signal ended it, and nobody knows whose."""
+    return end.signal in _STOP_SIGNALS and end.service_result is None and end.stop_request is None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """What is known of an end. Of a failure, where it happened and what was said."""
@@ -26,13 +54,24 @@ class Facts:
     """True when `location` is only the nearest call site known."""
     command: str | None = None
     stack: tuple[Location, ...] = ()
-    """Innermost first; its first frame is `location`."""
+    """Innermost first. `location` is among them, behind frames of libraries that it had called."""
     exit_code: int | None = None
     signal: str | None = None
     service_result: str | None = None
+    stop_request: str | None = None
+    """What systemd was asked for when its stop signal ended it: `stop`, `restart` or `shutdown`."""
     message: str | None = None
     """What was said last, oldest line first: in the journal, and behind that by the exception."""
     is_truncated: bool = False
+
+    @property
+    def frames_around(self) -> tuple[tuple[Location, ...], tuple[Location, ...]]:
+        """The frames that `location` had called, and those that it was called from; innermost first."""
+        if self.location not in self.stack:
+            return (), self.stack
+        place = self.stack.index(self.location)
+        callers = (frame for frame in self.stack[place:] if frame != self.location)
+        return self.stack[:place], tuple(callers)
 
 
 NOTHING: Final = Facts()
@@ -58,6 +97,7 @@ def gather_facts(ends: Sequence[Entry]) -> Facts:
         exit_code=death.exit_code,
         signal=_signal(telling) if death.signal else None,
         service_result=_last_with("service_result", ends).service_result,
+        stop_request=_last_with("stop_request", ends).stop_request,
         message=said.error_message,
         is_truncated=said.truncated,
     )

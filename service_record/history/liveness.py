@@ -5,12 +5,17 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
+from typing import Final
 
 from service_record.history.spans import Activity
 
 
 def _unknown(_pid: int, _uptime: float | None) -> bool | None:
     return None
+
+
+_NO_TIME: Final = "~"
+"""Sorts behind every timestamp."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +60,8 @@ def boots_in_order(records: Iterable[dict[str, str]]) -> tuple[str, ...]:
     seen: dict[str, str] = {}
     for boots in records:
         for boot_id, timestamp in boots.items():
-            seen[boot_id] = min(timestamp, seen.get(boot_id, timestamp))
+            known = timestamp or _NO_TIME
+            seen[boot_id] = min(known, seen.get(boot_id, known))
     sorter = TopologicalSorter[str](dict.fromkeys(seen, ()))
     for boots in records:
         for earlier, later in pairwise(boots):

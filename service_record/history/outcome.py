@@ -1,11 +1,16 @@
 """What entries come to: outcomes, and the runs, commands and stages that have them. Values only."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
 from service_record.history.facts import NOTHING, Facts
+
+
+def order(time: datetime | None) -> float:
+    """Return what to sort times by, in seconds; what has no time comes last."""
+    return float("inf") if time is None else time.timestamp()
 
 
 class Outcome(StrEnum):
@@ -14,8 +19,10 @@ class Outcome(StrEnum):
     SUCCESS = "success"
     FAILURE = "failure"
     RUNNING = "running"
+    STOPPED = "stopped"
+    """systemd or somebody ended it in order, with a stop signal: no trouble."""
     INTERRUPTED = "interrupted"
-    """It has no end, and it cannot be running any more."""
+    """It has no end, and it cannot be running any more; or a signal ended it, and nobody knows whose."""
 
     @property
     def is_bad(self) -> bool:
@@ -24,13 +31,14 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """What has a beginning, an end and an outcome. Times are aware; a lost start or end is None."""
+    """What has a beginning, an end and an outcome. Times are aware; None when lost, or not recorded."""
 
     outcome: Outcome
     started: datetime | None
     ended: datetime | None
     duration: float | None
-    """Seconds, by uptime within a boot and by the clock otherwise; None when the clock went backwards."""
+    """Seconds, by uptime within a boot and by the clock otherwise; None when the clock went backwards, and
+    when the start or the end has no time."""
     facts: Facts = NOTHING
     uptime: float | None = None
     """Seconds from the boot of the host to `started`, where that is known."""
@@ -43,6 +51,27 @@ class Stage(Span):
     name: str
     depth: int = 0
     """How many stages it is nested in."""
+    id: str | None = None
+    """What its recorder calls this execution, where the recorder knows which stage is in which."""
+    parent: str | None = None
+    """The id of the stage that it is in; None for one that is right in its run or command."""
+
+
+def nested(stages: Sequence[Stage]) -> list[Stage]:
+    """Return stages with those that name the one they are in right behind it; else in their order."""
+    ids = {stage.id for stage in stages if stage.id is not None}
+    inner: dict[str | None, list[Stage]] = {}
+    for stage in stages:
+        around = stage.parent if stage.parent in ids and stage.parent != stage.id else None
+        inner.setdefault(around, []).append(stage)
+    ordered: list[Stage] = []
+    waiting = inner.pop(None, [])[::-1]
+    while waiting:
+        stage = waiting.pop()
+        ordered.append(stage)
+        if stage.id is not None:
+            waiting += reversed(inner.pop(stage.id, []))
+    return [*ordered, *(stage for left in inner.values() for stage in left)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +93,10 @@ class Run(Span):
     service: str
     attempt: int
     """From 1 within its boot."""
-    first_entry: datetime
-    last_entry: datetime
+    first_entry: datetime | None
+    """Time of its first entry that has one."""
+    last_entry: datetime | None
+    """Time of its last entry that has one."""
     last_uptime: float | None = None
     """Of its last entry."""
     boot_id: str | None = None
@@ -76,11 +107,18 @@ class Run(Span):
     stages: tuple[Stage, ...] = ()
     """In the order of their starts."""
     in_stage: str | None = None
-    """The stage that it is in, was interrupted in or failed in."""
+    """The stage that it is in, or was stopped, interrupted or failed in."""
     in_command: str | None = None
     """Likewise the pre- or post-command."""
+    has_no_start: bool = False
+    """True when its `service start` was not recorded."""
     dropped: int = 0
     """How many of its entries could not be written."""
+
+    @property
+    def is_stop_or_kill(self) -> bool:
+        """True when a signal ended it, and nobody knows whether that was a stop or a kill."""
+        return self.outcome is Outcome.INTERRUPTED and self.ended is not None
 
     @property
     def came_to(self) -> Hashable:

@@ -16,6 +16,9 @@ from service_record.plain import Stretch
 _SOURCED_AGAIN: Final = timedelta(seconds=1)
 """How far apart upstream's shim, sourced twice, starts its run: at once, but its clock has whole seconds."""
 
+_MAX_PIECES: Final = 1000
+"""Damaged pieces of one record that are held; the others are counted."""
+
 
 class Pairing:
     """The runs of one service, as its entries come in, by `add` and `add_settled`."""
@@ -23,8 +26,11 @@ class Pairing:
     def __init__(self) -> None:
         self.runs: list[RunSpan | SettledRun] = []
         self.malformed: list[Malformed] = []
+        """The first damaged pieces, abridged."""
+        self.damaged_pieces = 0
+        """How many there are."""
         self.boots: dict[str, str] = {}
-        """Boot id -> timestamp of its first entry, in the order of appearance."""
+        """Boot id -> timestamp of its first entry that has one, else empty; in the order of appearance."""
         self._names = Names()
         self._current: dict[int, RunSpan] = {}
         """The open runs that no later one has superseded, by their numbers."""
@@ -39,17 +45,22 @@ class Pairing:
                 self.add(entry)
             return
         run.boot_id = self._boot_ids.setdefault(run.boot_id, run.boot_id)  # one text, and not one a run
-        if run.boot_id and run.boot_id not in self.boots:
-            self.boots[run.boot_id] = run.entries()[0].timestamp
+        if run.boot_id and not self.boots.get(run.boot_id):
+            self.boots[run.boot_id] = run.entries()[0].timestamp or ""
         if self._current or not (self.runs and isinstance(self.runs[-1], SettledRun)):
             self._supersede(run.invocation_id)
         run.attempt = self._next_attempt(run.boot_id)
         self._names.add_settled(run, len(self.runs))
         self.runs.append(run)
 
+    def add_malformed(self, piece: Malformed) -> None:
+        self.damaged_pieces += 1
+        if len(self.malformed) < _MAX_PIECES:
+            self.malformed.append(piece.abridge())
+
     def add(self, entry: Entry) -> None:
-        if entry.boot_id and entry.boot_id not in self.boots:
-            self.boots[entry.boot_id] = entry.timestamp
+        if entry.boot_id and not self.boots.get(entry.boot_id):
+            self.boots[entry.boot_id] = entry.timestamp or ""
         self._unsettle(entry)
         match entry.phase:
             case Phase.STAGE_START:
@@ -169,8 +180,12 @@ class Pairing:
         self._touch(run, entry)
 
     def _end_command(self, entry: Entry) -> None:
-        name = entry.pre_command if entry.phase is Phase.PRE_COMMAND_END else entry.post_command
-        self._command(entry, name or "").ends.append(entry)
+        name = (entry.pre_command if entry.phase is Phase.PRE_COMMAND_END else entry.post_command) or ""
+        run = self._latest_run(entry)
+        amended = run.ended_command(entry.pid, name) if run is not None else None
+        if run is not None and amended is not None:
+            self._touch(run, entry)
+        (amended or self._command(entry, name)).ends.append(entry)
 
     def _command(self, entry: Entry, name: str) -> CommandSpan:
         """The open command that an entry names; one whose start was lost is made here."""
@@ -227,8 +242,7 @@ class Pairing:
                 del self._current[number]
 
     def _touch(self, run: RunSpan, entry: Entry) -> None:
-        run.last = entry
-        run.dropped += entry.dropped
+        run.touch(entry)
         if not run.ends:
             run.superseded = False
             self._current[run.number] = run
@@ -241,11 +255,13 @@ def pair(record: Iterable[Stretch]) -> Pairing:
         if isinstance(part, SettledRun):
             pairing.add_settled(part)
         elif isinstance(part, Malformed):
-            pairing.malformed.append(part)
+            pairing.add_malformed(part)
         else:
             pairing.add(part)
     return pairing
 
 
 def _starts_again(run: RunSpan, entry: Entry) -> bool:
-    return run.start is not None and timedelta() <= entry.time - run.start.time <= _SOURCED_AGAIN
+    before = run.start.time if run.start is not None else None
+    now = entry.time
+    return before is not None and now is not None and timedelta() <= now - before <= _SOURCED_AGAIN

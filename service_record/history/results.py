@@ -3,17 +3,27 @@
 from collections.abc import Sequence
 
 from service_record.entry import Entry, Result
-from service_record.history.facts import NOTHING, gather_facts
+from service_record.history.facts import NOTHING, gather_facts, is_stop, is_stop_or_kill
 from service_record.history.liveness import Presence
 from service_record.history.outcome import Command, Outcome, Run, Stage
 from service_record.history.spans import Activity, CommandSpan, RunSpan, StageSpan
+from service_record.plain import PlainEntry
+
+
+def end_outcome(end: Entry | PlainEntry) -> Outcome:
+    """Return the outcome that an end alone tells. An end without a result is no success."""
+    if end.result == Result.SUCCESS:
+        return Outcome.SUCCESS
+    if is_stop(end):
+        return Outcome.STOPPED
+    return Outcome.INTERRUPTED if is_stop_or_kill(end) else Outcome.FAILURE
 
 
 def run_of(service: str, span: RunSpan, presence: Presence) -> Run:
     """The run of a service that a span comes to, as far as that is known."""
     command = _deciding_command(span)
     outcome = _run_outcome(span, command, presence)
-    own = _of_result(span.ends[-1]) if span.ends else outcome
+    own = _recorded_outcome(span) or outcome
     stage = _blamed_stage(command or span, outcome)
     end = span.ends[0] if span.ends else None
     identified = span.start or span.first
@@ -26,17 +36,18 @@ def run_of(service: str, span: RunSpan, presence: Presence) -> Run:
         duration=_duration(span.start, end),
         facts=gather_facts(_run_evidence(span, command, stage)),
         uptime=span.start.uptime if span.start else None,
-        first_entry=span.first.time,
-        last_entry=span.last.time,
+        first_entry=span.first_timed.time if span.first_timed else None,
+        last_entry=span.last_timed.time if span.last_timed else None,
         last_uptime=span.last.uptime,
         boot_id=identified.boot_id,
         invocation_id=identified.invocation_id,
         pid=identified.pid,
         recorder=identified.recorder,
         commands=tuple(_command(command, span, presence) for command in span.commands),
-        stages=tuple(_stage(stage, own, end) for stage in span.stages),
+        stages=_stages(span, own),
         in_stage=stage.name if stage else None,
         in_command=command.name if command and outcome is not Outcome.SUCCESS else None,
+        has_no_start=span.start is None,
         dropped=span.dropped,
     )
 
@@ -51,10 +62,10 @@ def _deciding_command(span: RunSpan) -> CommandSpan | None:
         return _deciding_of(span.commands)
     if not span.ends:
         return None
-    succeeded = _recorded_outcome(span) is Outcome.SUCCESS
-    if span.start is not None and not succeeded:
+    ended_well = _recorded_outcome(span) in {Outcome.SUCCESS, Outcome.STOPPED}
+    if span.start is not None and not ended_well:
         return None
-    ended = (command for command in reversed(span.commands) if command.before is not succeeded)
+    ended = (command for command in reversed(span.commands) if command.before is not ended_well)
     return next((command for command in ended if _recorded_outcome(command) is Outcome.FAILURE), None)
 
 
@@ -71,7 +82,7 @@ def _run_outcome(span: RunSpan, command: CommandSpan | None, presence: Presence)
     if command is not None:
         return _command_outcome(command, span, presence)
     if span.ends:
-        return _of_result(span.ends[-1])
+        return end_outcome(span.ends[-1])
     return Outcome.RUNNING if presence.may_run(span, superseded=span.superseded) else Outcome.INTERRUPTED
 
 
@@ -89,7 +100,7 @@ def _command(span: CommandSpan, run: RunSpan, presence: Presence) -> Command:
         facts=gather_facts(_evidence(span, stage)),
         uptime=span.start.uptime if span.start else None,
         pid=span.first.pid,
-        stages=tuple(_stage(stage, outcome, end) for stage in span.stages),
+        stages=_stages(span, outcome),
         in_stage=stage.name if stage else None,
     )
 
@@ -97,43 +108,70 @@ def _command(span: CommandSpan, run: RunSpan, presence: Presence) -> Command:
 def _command_outcome(span: CommandSpan, run: RunSpan, presence: Presence) -> Outcome:
     """A pre-command without an end is over when the service, or a post-command, has started."""
     if span.ends:
-        return _of_result(span.ends[-1])
+        return end_outcome(span.ends[-1])
     is_over = span.before and (run.start is not None or not run.commands[-1].before)
     if is_over or not presence.may_run(span, superseded=run.superseded):
         return Outcome.INTERRUPTED
     return Outcome.RUNNING
 
 
-def _stage(span: StageSpan, around: Outcome, end_around: Entry | None) -> Stage:
-    """A stage; one that is still open came to what the run or command around it came to, at its end."""
+def _stages(around: Activity, outcome: Outcome) -> tuple[Stage, ...]:
+    """Return the stages of a run or command that came to an outcome; the open ones came to the same."""
+    amended = _amended_stage(around)
+    return tuple(_stage(stage, around, outcome, is_amended=stage is amended) for stage in around.stages)
+
+
+def _stage(span: StageSpan, around: Activity, outcome: Outcome, *, is_amended: bool) -> Stage:
+    """Return a stage. One that ended with the run or command around it came to the same as that."""
     end = span.end
+    ends = [*([end] if end else []), *(around.ends[-1:] if is_amended else [])]
+    if end is not None and not is_amended and not _is_cut_by(end, outcome):
+        outcome = end_outcome(end)
     return Stage(
         name=span.name,
         depth=span.depth,
-        outcome=_of_result(end) if end else around,
+        id=span.id,
+        parent=span.parent,
+        outcome=outcome,
         started=span.start.time if span.start else None,
         ended=end.time if end else None,
-        duration=_duration(span.start, end or end_around),
-        facts=gather_facts([end]) if end and end.result is Result.FAILURE else NOTHING,
+        duration=_duration(span.start, end or next(iter(around.ends), None)),
+        facts=gather_facts(ends) if outcome is not Outcome.SUCCESS else NOTHING,
         uptime=span.start.uptime if span.start else None,
     )
 
 
-def _blamed_stage(activity: Activity, outcome: Outcome) -> StageSpan | None:
-    """The stage that an activity is in, was interrupted in or failed in.
+def _is_cut_by(end: Entry, outcome: Outcome) -> bool:
+    """Return True for the end of a stage by a signal that, of the run around it, is known by now."""
+    return end_outcome(end) is Outcome.INTERRUPTED and outcome in {Outcome.STOPPED, Outcome.FAILURE}
 
-    A failure is put down to a stage only when that was the last thing recorded before: services go on after
-    failures of stages that they handle.
+
+def _amended_stage(activity: Activity) -> StageSpan | None:
+    """Return the stage that an amending end names: it ended with the run, and comes to the same."""
+    if len(activity.ends) < 2 or activity.ends[-1].stage is None:  # noqa: PLR2004  # an end, and what amends it
+        return None
+    return next((stage for stage in reversed(activity.stages) if stage.name == activity.ends[-1].stage), None)
+
+
+def _blamed_stage(activity: Activity, outcome: Outcome) -> StageSpan | None:
+    """The stage that an activity is in, or was stopped, interrupted or failed in.
+
+    An end is put down to a stage only when that ended right before, and alike: services go on after failures
+    of stages that they handle.
     """
     if outcome is Outcome.SUCCESS:
         return None
     if activity.open_stages:
         return activity.open_stages[-1]
-    if outcome is not Outcome.FAILURE or not activity.failed_last:
-        return None
-    line = activity.ends[-1].error_line if activity.ends else None
-    same = (stage for stage in activity.failed_last if stage.end and stage.end.error_line == line)
-    return next(same, activity.failed_last[-1])
+    amended = _amended_stage(activity)
+    if amended is not None or not activity.ends:
+        return amended
+    failed = activity.failed_last
+    if outcome is not Outcome.FAILURE:
+        failed = [stage for stage in failed if stage.end and end_outcome(stage.end) is not Outcome.FAILURE]
+    line = activity.ends[-1].error_line
+    same = (stage for stage in failed if stage.end and stage.end.error_line == line)
+    return next(same, failed[-1] if failed else None)
 
 
 def _run_evidence(run: RunSpan, command: CommandSpan | None, stage: StageSpan | None) -> list[Entry]:
@@ -149,14 +187,9 @@ def _evidence(activity: Activity, stage: StageSpan | None) -> list[Entry]:
     return [stage.end, *activity.ends]
 
 
-def _of_result(end: Entry) -> Outcome:
-    """An end without a result is no success."""
-    return Outcome.SUCCESS if end.result is Result.SUCCESS else Outcome.FAILURE
-
-
 def _recorded_outcome(activity: Activity) -> Outcome | None:
     """What an activity says itself that it came to; what it said last counts."""
-    return _of_result(activity.ends[-1]) if activity.ends else None
+    return end_outcome(activity.ends[-1]) if activity.ends else None
 
 
 def _duration(start: Entry | None, end: Entry | None) -> float | None:
@@ -165,6 +198,8 @@ def _duration(start: Entry | None, end: Entry | None) -> float | None:
         return None
     if start.uptime is not None and end.uptime is not None and start.boot_id == end.boot_id:
         seconds = end.uptime - start.uptime
-    else:
+    elif start.time is not None and end.time is not None:
         seconds = (end.time - start.time).total_seconds()
+    else:
+        return None
     return round(seconds, 3) if seconds >= 0 else None

@@ -29,12 +29,12 @@ class Selection:
     until: datetime | None = None
 
     def of(self, history: History) -> History:
-        """The history of the selected runs. A service without any goes, unless its record is damaged."""
+        """The history of the selected runs; a service without any goes, unless its record is damaged."""
         named = tuple(s for s in history.services if self.has_service(s.name))
         if self._has_all:
             return replace(history, services=named)
         selected = (self._service(service) for service in named)
-        return replace(history, services=tuple(s for s in selected if s.runs or s.malformed))
+        return replace(history, services=tuple(s for s in selected if s.runs or s.malformed or s.has_no_run))
 
     def has_service(self, name: str) -> bool:
         return not self.services or name in self.services
@@ -58,8 +58,8 @@ class Selection:
             self.boot_id in {None, piece.boot_id}
             and self.stage in {None, piece.stage}
             and not (self.failed and piece.result != Result.FAILURE)
-            and (self.since is None or piece.time >= self.since)
-            and (self.until is None or piece.time <= self.until)
+            and (self.since is None or piece.time is None or piece.time >= self.since)
+            and (self.until is None or piece.time is None or piece.time <= self.until)
         )
 
     @property
@@ -76,8 +76,8 @@ class Selection:
         return (
             self.boot_id in {None, run.boot_id}
             and not (self.failed and not run.outcome.is_bad)
-            and (self.since is None or run.last_entry >= self.since)
-            and (self.until is None or run.first_entry <= self.until)
+            and (self.since is None or run.last_entry is None or run.last_entry >= self.since)
+            and (self.until is None or run.first_entry is None or run.first_entry <= self.until)
             and (isinstance(run, SettledRun) or self._has_stage(run))
         )
 

@@ -11,10 +11,10 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from service_record.entry import Entry, Malformed, Phase, Result
+from service_record.entry import Entry, Malformed, Phase
 from service_record.history.liveness import Liveness, Presence
 from service_record.history.outcome import Outcome, Run
-from service_record.history.results import run_of
+from service_record.history.results import end_outcome, run_of
 from service_record.history.spans import RunSpan
 from service_record.passage import Held, Passage
 from service_record.plain import LETTERS, Block, PlainEntry, Stretch, entries_of, lines_of, read_again
@@ -27,7 +27,6 @@ _WHOLE_OR_CUT: Final = re.compile(rf"{_START}{_WITHIN}(?:{_END}|\Z)")
 _REST: Final = re.compile(rf"{_WITHIN}{_END}?")
 """What of the next block belongs to a run that was cut."""
 _LAST: Final = Phase.SERVICE_END.value
-_SUCCESS: Final = Result.SUCCESS.value
 _NOWHERE: Final = Presence(Liveness(), None)
 _time: Final = datetime.fromisoformat
 
@@ -74,6 +73,7 @@ class SettledRun(msgspec.Struct, gc=False):
         """Its entries as `pairing` would put them together."""
         first, *within, last = self.entries()
         span = RunSpan(first=first, last=last, start=first, attempt=self.attempt, ends=[last])
+        span.first_timed, span.last_timed = first, last
         for entry in within:
             (span.start_stage if entry.phase is Phase.STAGE_START else span.end_stage)(entry)
         return span
@@ -133,7 +133,7 @@ def _told(rows: list[PlainEntry], passage: Passage | None, place: int) -> Iterab
     if last.phase != _LAST or not _are_of_one_process(rows):
         return entries_of(rows)
     run = SettledRun(
-        Outcome.SUCCESS if last.result == _SUCCESS else Outcome.FAILURE,
+        end_outcome(last),
         first.boot_id,
         first.invocation_id,
         first.pid,

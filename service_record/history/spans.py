@@ -11,9 +11,13 @@ class StageSpan:
 
     name: str
     depth: int
-    """How many stages were open around it: 0 for the outermost."""
+    """How many stages are around it: 0 for the outermost."""
     start: Entry | None
     end: Entry | None = None
+    id: str | None = None
+    """What its recorder calls this execution."""
+    parent: str | None = None
+    """The id of the stage around it."""
 
 
 @dataclass(slots=True)
@@ -30,19 +34,19 @@ class Activity:
     failed_last: list[StageSpan] = field(default_factory=list)
     """The stages that failed one after the other, with nothing started or succeeded since."""
 
+    identified: dict[str, StageSpan] = field(default_factory=dict)
+    """The stages by their ids, of those that have one."""
+
     def start_stage(self, entry: Entry) -> None:
-        span = StageSpan(entry.stage or "", len(self.open_stages), entry)
-        self.stages.append(span)
-        self.open_stages.append(span)
+        self.open_stages.append(self._new_stage(entry, entry))
         self.failed_last.clear()
 
     def end_stage(self, entry: Entry) -> None:
-        """Close the latest open stage of that name; without one, the start was lost."""
-        name = entry.stage or ""
-        span = next((stage for stage in reversed(self.open_stages) if stage.name == name), None)
+        """Close the open stage of that id, else the latest of that name; without one, the start was lost."""
+        known = (entry.stage or "", entry.stage_id)
+        span = next((each for each in reversed(self.open_stages) if (each.name, each.id) == known), None)
         if span is None:
-            span = StageSpan(name, len(self.open_stages), None)
-            self.stages.append(span)
+            span = self._new_stage(entry, None)
         else:
             self.open_stages.remove(span)
         span.end = entry
@@ -50,6 +54,17 @@ class Activity:
             self.failed_last.append(span)
         else:
             self.failed_last.clear()
+
+    def _new_stage(self, entry: Entry, start: Entry | None) -> StageSpan:
+        """Add a stage that is in the one that it names, or else in those that are open."""
+        span = StageSpan(entry.stage or "", len(self.open_stages), start, id=entry.stage_id)
+        if span.id is not None:
+            around = self.identified.get(entry.parent or "")
+            span.depth = around.depth + 1 if around is not None else 0
+            span.parent = entry.parent
+            self.identified[span.id] = span
+        self.stages.append(span)
+        return span
 
 
 @dataclass(slots=True)
@@ -74,6 +89,9 @@ class RunSpan(Activity):
     """From 1 within its boot; the programs recorded within one invocation share theirs."""
     commands: list[CommandSpan] = field(default_factory=list)
     dropped: int = 0
+    first_timed: Entry | None = None
+    """The first entry that has a time."""
+    last_timed: Entry | None = None
     superseded: bool = False
     """True when another run of the service began after the last entry of this one."""
 
@@ -81,6 +99,19 @@ class RunSpan(Activity):
     def is_pending(self) -> bool:
         """True while nothing but pre-commands was recorded."""
         return self.start is None and not self.ends and not self.stages
+
+    def ended_command(self, pid: int | None, name: str) -> CommandSpan | None:
+        """Return the command of a process that has ended already: another end of it amends that."""
+        known = (c for c in self.commands if c.ends and c.first.pid == pid and c.name == name)
+        return next(known, None) if pid is not None else None
+
+    def touch(self, entry: Entry) -> None:
+        """Take an entry for the last one of the run."""
+        self.last = entry
+        self.dropped += entry.dropped
+        if entry.timestamp is not None:
+            self.first_timed = self.first_timed or entry
+            self.last_timed = entry
 
     def open_command(self, name: str, *, before: bool) -> CommandSpan | None:
         return next(

@@ -1,6 +1,7 @@
 """What is known of a failure, from the exception, the reason or the place that tells it."""
 
 import linecache
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -10,6 +11,12 @@ from typing import Final
 MAX_FRAMES: Final = 16
 """How much of a stack is told: enough to see the way, and the message keeps its room in the entry."""
 
+_MAX_INNER: Final = 8
+"""How many frames of libraries stand in front of the service's own: its callers keep their room."""
+_PACKAGE_DIRECTORIES: Final = ("/site-packages/", "/dist-packages/")
+"""Where installed packages are, that of a distribution and those of virtual environments."""
+_STANDARD_LIBRARY: Final = "the standard library"
+_STANDARD_DIRECTORY: Final = os.path.dirname(os.__file__) + "/"  # noqa: PTH120  # without sysconfig, which is slow
 _MAX_CHAIN: Final = 5
 _MAX_TEXT_CHARACTERS: Final = 2000
 
@@ -21,11 +28,11 @@ class Failure:
     message: str | None = None
     """In words, oldest line first."""
     error_line: str | None = None
-    """`LINE FUNCTION FILE` of the innermost frame; FUNCTION is `main` at top level."""
+    """`LINE FUNCTION FILE` of the service's innermost own frame; FUNCTION is `main` at top level."""
     stack: tuple[str, ...] = ()
-    """Frames like `error_line`, innermost first, at most `MAX_FRAMES`."""
+    """Frames like `error_line`, innermost first, at most `MAX_FRAMES`; those of libraries in front of it."""
     command: str | None = None
-    """The source line that failed, as written."""
+    """The source line of `error_line`, as written."""
     exit_code: int | None = None
     signal: str | None = None
     """Without SIG: `TERM`."""
@@ -34,16 +41,19 @@ class Failure:
 def failure_of(error: BaseException) -> Failure | None:
     """The failure that an exception tells; None for one that is none: `sys.exit(0)`.
 
-    The place is where it was raised, with the callers of the block that it left behind it. A group stands
-    where its first exception does. Only what a process is sure to end with is told of its end: the status
-    of `SystemExit`, and SIGINT for `KeyboardInterrupt`.
+    The place is where the service's own code raised it, or called the library that did, with the callers of
+    the block that it left behind it. A group stands where its first exception does. Only what a process is
+    sure to end with is told of its end: the status of `SystemExit`, and SIGINT for `KeyboardInterrupt`.
     """
     code = _exit_code(error.code) if isinstance(error, SystemExit) else None
     if code == 0:
         return None
 
+    origin = _origin(error)
+    trace = origin.__traceback__
     return _failure_at(
-        _frames_of(_origin(error)),
+        _frames_of(origin),
+        trace.tb_frame.f_code.co_filename if trace else None,
         message="\n".join(_chain(error)),
         exit_code=code,
         signal="INT" if isinstance(error, KeyboardInterrupt) else None,
@@ -52,26 +62,55 @@ def failure_of(error: BaseException) -> Failure | None:
 
 def failure_at(frame: FrameType | None, *, message: str | None = None, signal: str | None = None) -> Failure:
     """A failure that no exception tells, at the line a frame is at."""
-    return _failure_at(_callers(frame), message=message, signal=signal)
+    home = frame.f_code.co_filename if frame else None
+    return _failure_at(_callers(frame), home, message=message, signal=signal)
 
 
 def _failure_at(
     places: Iterator[tuple[FrameType, int]],
+    home: str | None,
     *,
     message: str | None = None,
     exit_code: int | None = None,
     signal: str | None = None,
 ) -> Failure:
-    stack = list(islice(places, MAX_FRAMES))
-    shown = tuple(_place(frame, line) for frame, line in stack)
+    """The failure at the innermost place in the service's own code; `home` is a file of that."""
+    inner: list[tuple[FrameType, int]] = []
+    own = None
+    for place in places:
+        if is_own_code(place[0].f_code.co_filename, home):
+            own = place
+            break
+        inner.append(place)
+    stack = inner[:MAX_FRAMES] if own is None else [*inner[:_MAX_INNER], own]
+    stack += islice(places, MAX_FRAMES - len(stack))
+    at = own or (stack[0] if stack else None)
     return Failure(
         message=message,
-        error_line=shown[0] if shown else None,
-        stack=shown,
-        command=_source(*stack[0]) if stack else None,
+        error_line=_place(*at) if at else None,
+        stack=tuple(_place(frame, line) for frame, line in stack),
+        command=_source(*at) if at else None,
         exit_code=exit_code,
         signal=signal,
     )
+
+
+def is_own_code(file: str, home: str | None = None) -> bool:
+    """Whether a file is of the service itself, and not of Python or of an installed package.
+
+    A service may be such a package: then `home`, a file that is certainly its own, is in it.
+    """
+    library = _library_of(file)
+    return library is None or (home is not None and library == _library_of(home) != _STANDARD_LIBRARY)
+
+
+def _library_of(file: str) -> str | None:
+    """The installed package or module that a file is of; None for one that is installed nowhere."""
+    for directory in _PACKAGE_DIRECTORIES:
+        before, found, path = file.rpartition(directory)
+        if found:
+            return before + found + path.partition("/")[0]
+    return _STANDARD_LIBRARY if file.startswith(_STANDARD_DIRECTORY) else None
 
 
 def _exit_code(code: object) -> int:

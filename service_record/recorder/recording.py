@@ -26,9 +26,11 @@ class Recording:
     the block (`sys.exit(0)` is none), else as a success. It can be started again once it has ended.
     """
 
-    def __init__(self, run: Run, part: Part) -> None:
+    def __init__(self, run: Run, part: Part, around: "Recording | None" = None) -> None:
+        """Take what it is a stage of, where this process records that."""
         self._run = run
         self._part = part
+        self._around = around
         self._token: Token[Recording | None] | None = None
 
     @property
@@ -56,7 +58,7 @@ class Recording:
 
     def stage(self, name: str) -> "Recording":
         """A stage of this run; within a command, a stage of the command."""
-        return Recording(self._run, self._part.stage_within(name))
+        return Recording(self._run, self._part.stage_within(name), self)
 
     def pre_command(self, name: str) -> "Recording":
         """A pre-command of this run."""
@@ -70,8 +72,26 @@ class Recording:
         return str(self._part)
 
     def __enter__(self) -> Self:
+        if self._around is not None and self._part.kind is Kind.STAGE and not self.is_open:
+            self._run.identify(self._part, self._stage_around(self._around))
         self._token = _current.set(self)
         return self.start()
+
+    @property
+    def part(self) -> Part:
+        """What this records of its run."""
+        return self._part
+
+    def is_of(self, run: Run) -> bool:
+        """Whether this is a recording of that run."""
+        return self._run is run
+
+    def _stage_around(self, around: "Recording") -> Part:
+        """What this is a stage of: a stage, or else the innermost of this run that the caller is in."""
+        inner = _current.get()
+        if around.part.kind is Kind.STAGE or inner is None or not inner.is_of(self._run):
+            return around.part
+        return inner.part
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

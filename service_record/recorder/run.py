@@ -7,17 +7,20 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cached_property
+from itertools import count
 from typing import Final
 
 from service_record import systemd
 from service_record.entry import Entry, Phase, Result
 from service_record.recorder.failure import Failure
 from service_record.version import __version__
-from service_record.writer import AnyPath, Writer, record_path
+from service_record.writer import AnyPath, Writer, writing_path
 
 _RECORDER: Final = f"python/{__version__}"
 
 _NOTHING_KNOWN: Final = Failure()
+_executions: Final = count(1)
+"""Numbers the executions of stages in this process."""
 
 
 class Kind(StrEnum):
@@ -56,6 +59,10 @@ class Part:
             post_command=self.post_command,
         )
 
+    def is_of_same(self, other: "Part") -> bool:
+        """Whether both are of the same command, or of none."""
+        return (self.pre_command, self.post_command) == (other.pre_command, other.post_command)
+
     def __str__(self) -> str:
         name = self.stage or self.pre_command or self.post_command
         return f"{self.kind} {name!r}" if name else f"the {self.kind}"
@@ -76,6 +83,8 @@ class Run:
         self._boot_id = systemd.boot_id()
         self._invocation_id = systemd.invocation_id()
         self._open: dict[Part, int] = {}
+        self._ids: dict[Part, tuple[str, str | None]] = {}
+        """Of stages that know what they are in: the id of this execution, and that of the stage around it."""
         self._journal: tuple[int, str | None] | None = None
 
     def start(self, part: Part) -> None:
@@ -83,6 +92,21 @@ class Run:
         self._journal = None
         self._open[part] = os.getpid()
         self._append(part, "start")
+
+    def identify(self, stage: Part, around: Part) -> None:
+        """Give a stage an id for its next execution, and with it that of the stage around it.
+
+        `around` is what it is entered in. Readers put a stage without an id into whatever is open. So a stage
+        gets none when it is in one without, or may be in one that `start_stage` has left open.
+        """
+        parent = None
+        if around.kind is Kind.STAGE and around in self._open and around.is_of_same(stage):
+            parent = self._ids.get(around, (None, None))[0]
+            if parent is None:
+                return
+        elif not all(part in self._ids for part in list(self._open) if part.kind is Kind.STAGE):
+            return
+        self._ids[stage] = (f"{os.getpid()}.{next(_executions)}", parent)
 
     def is_open(self, part: Part) -> bool:
         """Whether this very process started the part and has not ended it."""
@@ -96,6 +120,7 @@ class Run:
             for inner in reversed(list(self._open)):
                 self.end(inner, failure)
         self._append(part, "end", Result.FAILURE if failure else Result.SUCCESS, failure or _NOTHING_KNOWN)
+        self._ids.pop(part, None)
 
     def with_journal(self, failure: Failure, told_by: object) -> Failure:
         """The failure with the last journal lines of this invocation in front of its message.
@@ -111,11 +136,12 @@ class Run:
 
     @cached_property
     def _writer(self) -> Writer:
-        return Writer(record_path(self.service, self._directory))
+        return Writer(writing_path(self.service, self._directory))
 
     def _append(
         self, part: Part, moment: str, result: Result | None = None, failure: Failure = _NOTHING_KNOWN
     ) -> None:
+        stage_id, parent = self._ids.get(part, (None, None))
         try:
             entry = Entry(
                 timestamp=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
@@ -135,6 +161,8 @@ class Run:
                 pid=self._pid,
                 uptime=systemd.uptime(),
                 recorder=None if result or part.kind is Kind.STAGE else self._recorder,
+                stage_id=stage_id,
+                parent=parent,
             )
             self._writer.append(entry)
         except Exception as trouble:  # noqa: BLE001  # whatever it is, it is not the service's

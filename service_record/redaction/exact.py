@@ -23,7 +23,9 @@ _MOST_ANCHORS: Final = 16_000
 _RESUMED_BYTES: Final = 8
 """So much has to go on in the next line, or all that is left."""
 _PREFIX_BYTES: Final = 256
-"""What is looked at of a line for where a journal's prefix ends."""
+"""What is looked at before a form for the end of a line."""
+_GAP_BYTES: Final = 1 << 13
+"""What may stand between two lines of a secret: prefixes, fields of a journal, lines of other programs."""
 
 _WRITTEN_BREAK_BYTES: Final = 16
 
@@ -31,8 +33,6 @@ _CUT_BEHIND: Final = (b"\n", b"\r", b'"', b"'", b"\\", "\u2026".encode())
 _CUT_BEFORE: Final = (b"\n", b'"', b"'", "\u2026".encode())
 """What stands where a text was cut: the end of its line or quotes, or the sign that more stood there."""
 
-_INDENT: Final = b" \t>#*|\"'"
-_LINE_END: Final = b" \t\r\\\"',"
 _WRITTEN_BREAK: Final = rb"\\+(?:[nr]|x0[AaDd]|u000[AaDd]|01[25])|%0[AaDd]|&#1[03];"
 _BREAK: Final = rb"(?:" + _WRITTEN_BREAK + rb"|[ \t\r\\\"'+,]*\n[ \t>#*|\"']*)"
 
@@ -108,14 +108,14 @@ class Exact:
         return engine.compiled(b"|".join(wrapped + literals), groups=False)
 
     def _match(self, text: bytes, start: int, end: int) -> _Match | None:
-        """The longest of the secrets that have an anchor there; RE2 names but one of them."""
+        """The longest of the secrets that have an anchor there, whole before pieces; RE2 names but one."""
         places = (
             place for size in self._sizes for place in self._anchors.get(text[start : start + size], ())
         )
         matches = (self._around(text, start, form, offset) for form, offset in places)
         whole = [match for match in matches if match is not None]
         if whole:
-            return max(whole, key=lambda match: match.size)
+            return max(whole, key=lambda match: (match.is_whole, match.size))
         return None if text[start:end] in self._anchors else self._short_match(text, start, end)
 
     def _short_match(self, text: bytes, start: int, end: int) -> _Match | None:
@@ -147,11 +147,8 @@ class Exact:
         yield start, start + size
         position, offset = start + size, offset + size
         while offset < len(form):
-            broken = self._break.match(text, position)
-            if broken is None:
-                return
             needed = min(_RESUMED_BYTES, len(form) - offset)
-            for resumed in _resumptions(text, broken.end()):
+            for resumed in self._resumptions(text, position, form[offset:]):
                 size = _common(text, resumed, form, offset)
                 if size >= needed:
                     break
@@ -160,13 +157,26 @@ class Exact:
             yield resumed, resumed + size
             position, offset = resumed + size, offset + size
 
+    def _resumptions(self, text: bytes, position: int, rest: bytes) -> Iterator[int]:
+        """Where a form may go on in the next line: at once, or behind whatever programs put before it."""
+        broken = self._break.match(text, position)
+        if broken is not None:
+            yield broken.end()
+        piece, limit = rest[:_RESUMED_BYTES], position + _GAP_BYTES
+        found = text.find(piece, position, limit)
+        while found >= 0:
+            if _is_piece(text, found, piece) and _has_break(text, position, found):
+                yield found
+                return
+            found = text.find(piece, found + 1, limit)
+
     def _before(self, text: bytes, start: int, form: bytes, offset: int) -> list[tuple[int, int]]:
         pieces: list[tuple[int, int]] = []
         size = _common_before(text, start, form, offset)
         if size:
             pieces.append((start - size, start))
         position, offset = start - size, offset - size
-        while offset and (broken := self._end_before(text, position)) is not None:
+        while offset and (broken := self._end_before(text, position, form, offset)) is not None:
             size = _common_before(text, broken, form, offset)
             if size < min(_RESUMED_BYTES, offset):
                 break
@@ -174,17 +184,20 @@ class Exact:
             position, offset = broken - size, offset - size
         return pieces[::-1]
 
-    def _end_before(self, text: bytes, position: int) -> int | None:
-        r"""Where the previous line ends, when the text at this position begins one; `\n` may be its end."""
+    def _end_before(self, text: bytes, position: int, form: bytes, offset: int) -> int | None:
+        """Where the form goes on in the line before: an escape may be the end of that."""
+        piece = form[max(0, offset - _RESUMED_BYTES) : offset]
+        first = max(0, position - _GAP_BYTES)
         written = self._written_breaks.search(text[max(0, position - _WRITTEN_BREAK_BYTES) : position])
-        if written is not None:
+        if written is not None and text.endswith(piece, first, position - len(written.group())):
             return position - len(written.group())
-        line = text.rfind(b"\n", max(0, position - _PREFIX_BYTES), position) + 1
-        head = text[line:position]
-        if not line or (head.strip(_INDENT) and not head.endswith(b": ")):
-            return None
-        previous = max(0, line - 1 - _PREFIX_BYTES)
-        return previous + len(text[previous : line - 1].rstrip(_LINE_END))
+        found = text.rfind(piece, first, position)
+        while found >= 0:
+            end = found + len(piece)
+            if _is_piece(text, found, piece) and _has_break(text, end, position):
+                return end
+            found = text.rfind(piece, first, end - 1)
+        return None
 
 
 def _cut_off(text: bytes, start: int, form: _Form, offset: int) -> _Match | None:
@@ -232,11 +245,17 @@ def _common_before(text: bytes, position: int, form: bytes, offset: int) -> int:
     return low
 
 
-def _resumptions(text: bytes, position: int) -> Iterator[int]:
-    """Where the text may go on behind the end of a line: at once, or behind the prefix of a journal."""
-    yield position
-    end = text.find(b"\n", position, position + _PREFIX_BYTES)
-    end = min(position + _PREFIX_BYTES, len(text)) if end < 0 else end
-    for found in (text.find(b"]: ", position, end) + 1, text.rfind(b": ", position, end)):
-        if found > 0:
-            yield found + 2
+def _is_piece(text: bytes, place: int, piece: bytes) -> bool:
+    """Tell a piece of a form from the same few bytes within a word."""
+    if len(piece) == _RESUMED_BYTES:
+        return True
+    return not (_is_inside(text, place) or _is_inside(text, place + len(piece)))
+
+
+def _is_inside(text: bytes, place: int) -> bool:
+    """Tell a place within a word, where the few bytes that are left of a form stand by chance."""
+    return text[place - 1 : place].isalnum() and text[place : place + 1].isalnum()
+
+
+def _has_break(text: bytes, start: int, end: int) -> bool:
+    return text.find(b"\n", start, end) >= 0 or _may_break(text[start:end])

@@ -1,12 +1,90 @@
-"""The shapes of secrets that nobody told us; of what several find, the first says what it is. Pure."""
+"""The shapes of secrets that nobody told us, out of two files of data: ours, and a public set of rules.
 
-from typing import Final
+Of what several shapes match, the first names the kind.
+"""
 
+import base64
+import tomllib
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+
+from service_record.redaction import engine, words
 from service_record.redaction.shape import Shape
-from service_record.redaction.shapes_alone import HASHES, KEYS, PEM_BEGIN, TOKENS
-from service_record.redaction.shapes_named import HEADERS, NAMES, URLS
-from service_record.redaction.shapes_of_commands import COMMANDS
 
-SHAPES: Final[tuple[Shape, ...]] = (*KEYS, *TOKENS, *HASHES, *HEADERS, *URLS, *COMMANDS, *NAMES)
+OURS: Final = "shapes.toml"
+PUBLIC: Final = "shapes_public.toml"
 
-__all__ = ["PEM_BEGIN", "SHAPES", "Shape"]
+PEM_BEGIN: Final = rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
+
+_PART: Final = engine.compiled(rb"<<([A-Z_]+)>>")
+_BEGINNINGS: Final = (b'"auths"', b'"auth":', b"PRIVATE KEY-----", b"client-key-data")
+"""What only files of secrets have; each is searched for in base64."""
+_TWICE: Final = (b"PRIVATE KEY-----", b'"auths"')
+"""And these in base64 of base64."""
+
+
+@cache
+def shapes() -> tuple[Shape, ...]:
+    """Return all shapes, ours first."""
+    return tuple(shape for name in (OURS, PUBLIC) for shape in _shapes_in(name))
+
+
+def part(pattern: bytes) -> bytes:
+    """Return a pattern with the parts of our shapes in it."""
+    return _whole(pattern, _parts())
+
+
+def rows(name: str) -> list[dict[str, Any]]:
+    """Return the rows of one of the two files, with their examples."""
+    found: list[dict[str, Any]] = _document(name)["shape"]
+    return found
+
+
+def _shapes_in(name: str) -> Iterator[Shape]:
+    parts = _parts()
+    for row in rows(name):
+        yield Shape(
+            kind=row["kind"],
+            pattern=_whole(row["pattern"].encode(), parts),
+            trigger=_whole(row["trigger"].encode(), parts),
+            check=getattr(words, row.get("check", words.is_value.__name__)),
+            least=row.get("least", 0),
+            is_certain=row.get("certain", False),
+            is_assigned=row.get("assigned", False),
+        )
+
+
+@cache
+def _parts() -> Mapping[str, bytes]:
+    parts = {key: text.encode() for key, text in _document(OURS)["parts"].items()}
+    return parts | {"ENCODED": b"|".join(_encoded())}
+
+
+@cache
+def _document(name: str) -> dict[str, Any]:
+    text = files("service_record.redaction").joinpath(name).read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+def _whole(pattern: bytes, parts: Mapping[str, bytes]) -> bytes:
+    """Return a pattern with its parts, which may have parts themselves, in their places."""
+    while part := _PART.search(pattern):
+        inner = b"(?:" + parts[part.group(1).decode()] + b")"
+        pattern = pattern[: part.start()] + inner + pattern[part.end() :]
+    return pattern
+
+
+def _encoded() -> Iterator[bytes]:
+    for text in _BEGINNINGS:
+        yield from (core.replace(b"+", rb"\+") for core in _cores(text))
+    for text in _TWICE:
+        for core in _cores(text):
+            yield from (twice.replace(b"+", rb"\+") for twice in _cores(core))
+
+
+def _cores(text: bytes) -> Iterator[bytes]:
+    """Return the base64 of a text amidst others: one for each of its three alignments."""
+    for before, hidden in enumerate((0, 2, 3)):
+        yield base64.b64encode(bytes(before) + text)[hidden : 8 * (before + len(text)) // 6]

@@ -9,6 +9,8 @@ from service_record.redaction.bodies import Body
 from service_record.redaction.faces import MASK_BEGIN, mask
 from service_record.redaction.rules import Rules
 from service_record.redaction.spans import Span
+from service_record.redaction.unescaped import views_of
+from service_record.redaction.values import Values
 
 BLOCK_BYTES: Final = 1 << 20
 """What is looked at at once, and how long a line is taken as a whole."""
@@ -34,6 +36,7 @@ class Redactor:
         self._rules = rules
         self._only_certain = only_certain
         self._body = Body()
+        self._values = Values()
         self._chunks: list[bytes] = []
         self._size = 0
         self._wanted = BLOCK_BYTES
@@ -141,18 +144,21 @@ class Redactor:
 
     def _next_suspect(self, text: bytes, position: int) -> int | None:
         """Where the next line begins that is to be looked at."""
-        if self._body.is_open:
+        if self._body.is_open or self._values.is_open:
             return position
         found = self._rules.suspect(text, position, certain=self._only_certain)
         return None if found is None else max(position, text.rfind(b"\n", position, found) + 1)
 
     def _line(self, line: bytes) -> bytes:
-        if self._body.is_open:
-            masked = self._body.masked(line, self.counts)
-            if masked != line:  # what stands before it in its line may be another secret
-                return self._rules.masked(masked, self.counts, certain=self._only_certain)
-        masked = self._rules.masked(line, self.counts, certain=self._only_certain)
-        self._body.begins_in(line, masked)
+        views = views_of(line)
+        found = list(self._body.found(views[-1]))
+        if not self._only_certain:
+            found += self._values.found(views[-1])
+        is_known = bool(found)
+        masked = self._rules.without(line, found, views, self.counts) if is_known else line
+        masked = self._rules.masked(masked, self.counts, certain=self._only_certain)
+        if masked != line and not is_known:
+            self._body.follow(views[-1], masked)
         return masked
 
     def _note(self, text: bytes, position: int) -> None:

@@ -3,17 +3,20 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
-from service_record.redaction import engine, words
+from service_record.redaction import engine, values, words
 from service_record.redaction.exact import Exact
 from service_record.redaction.faces import MASK_BEGIN, Secret, mask
-from service_record.redaction.patterns import SHAPES, Shape
-from service_record.redaction.spans import Span
+from service_record.redaction.patterns import shapes
+from service_record.redaction.shape import Shape
+from service_record.redaction.spans import Span, united
+from service_record.redaction.unescaped import View, views_of, whole_escapes
 
 _MOST_TURNS: Final = 8
 """What a mask lays bare is looked at again; more than two turns are seldom needed."""
-_QUOTES: Final = {b'"', b"'"}
+_QUOTES: Final = {b'"', b"'", b"`"}
 _LONGEST_MASK: Final = 64
 _SEPARATOR: Final = engine.compiled(
     rb"""[,;&|](?:\s|$|\\*["'{\[]|\\*["']?[A-Za-z0-9_.-]+\\*["']?\s*[=:])|[)}\]>,;.]+$"""
@@ -22,9 +25,38 @@ _NUMBER: Final = b"0123456789.eE+-"
 
 
 @dataclass(frozen=True, slots=True)
-class _Compiled:
+class _Rule:
+    number: int
     shape: Shape
     pattern: engine.Pattern
+
+
+class _Patterns:
+    """The patterns of all shapes, compiled."""
+
+    def __init__(self, shapes: Sequence[Shape]) -> None:
+        self._rules = [
+            _Rule(number, shape, engine.compiled(b"(?m)" + shape.pattern))
+            for number, shape in enumerate(shapes)
+        ]
+        self._which = engine.any_of(b"(?m)" + shape.trigger for shape in shapes)
+        self.trigger = _trigger(shapes, values.TRIGGER)
+        self.certain_trigger = _trigger(shape for shape in shapes if shape.is_certain)
+
+    def rules_in(self, text: bytes) -> Sequence[_Rule]:
+        """Return the shapes that may be in a text.
+
+        A set that has no memory left says that none is: then any may be.
+        """
+        indices = self._which.Match(text)
+        if indices:
+            return [self._rules[index] for index in sorted(indices)]
+        return self._rules if self.trigger.search(text) else ()
+
+
+@cache
+def _patterns() -> _Patterns:
+    return _Patterns(shapes())
 
 
 class Rules:
@@ -32,11 +64,7 @@ class Rules:
 
     def __init__(self, secrets: Iterable[Secret] = ()) -> None:
         self._exact = Exact(secrets)
-        self._shapes = [_Compiled(shape, engine.compiled(shape.pattern)) for shape in SHAPES]
-        self._which = engine.any_of(shape.pattern for shape in SHAPES)
-        self._any = engine.compiled(b"|".join(shape.pattern for shape in SHAPES), groups=False)
-        self._trigger = _trigger(SHAPES)
-        self._certain_trigger = _trigger(shape for shape in SHAPES if shape.is_certain)
+        self._patterns = _patterns()
 
     @property
     def left_out(self) -> Counter[str]:
@@ -49,8 +77,20 @@ class Rules:
 
     def suspect(self, text: bytes, position: int, *, certain: bool = False) -> int | None:
         """Where the next thing is, from there on, that may have the shape of a secret."""
-        found = (self._certain_trigger if certain else self._trigger).search(text, position)
-        return found.start() if found else None
+        patterns = self._patterns
+        found = (patterns.certain_trigger if certain else patterns.trigger).search(text, position)
+        if found is None:
+            return None
+        start: int = found.start()
+        return start + text.startswith(b"\n", start)
+
+    def without(
+        self, line: bytes, found: Iterable[tuple[int, int, str]], views: Sequence[View], counts: Counter[str]
+    ) -> bytes:
+        """Return a line without what was found in its finest view."""
+        placed = ((*_placed(views[-1], views[-1], start, end), kind) for start, end, kind in found)
+        spans = united(Span(start, end, kind, is_first=True) for start, end, kind in placed if start < end)
+        return _replaced(line, [(span.start, span.end, span.kind) for span in spans], counts)
 
     def masked(self, line: bytes, counts: Counter[str], *, certain: bool = False) -> bytes:
         """The line, which has no newline, without what has the shape of a secret.
@@ -71,26 +111,26 @@ class Rules:
             end = text.find(b"\n", found)
             end = len(text) if end < 0 else end
             line = text[max(position, text.rfind(b"\n", position, found) + 1) : end]
-            for index in self._indices(line):
-                rule = self._shapes[index]
-                yield from (Secret(rule.shape.kind, line[a:b]) for a, b in _values(rule, line))
+            views = views_of(line)
+            for rule in self._patterns.rules_in(_together(views)):
+                for view in views:
+                    kind = rule.shape.kind
+                    yield from (Secret(kind, view.text[a:b]) for a, b in _values(rule, view.text))
             position = end + 1
-
-    def _indices(self, line: bytes) -> Sequence[int]:
-        """Which shapes are in a line. A set that has no memory left says that none is: then any may be."""
-        if not self._any.search(line):
-            return ()
-        return sorted(self._which.Match(line) or range(len(self._shapes)))
 
     def _found(self, line: bytes, *, certain: bool) -> list[tuple[int, int, str]]:
         """What to mask, in the order of the line; where shapes overlap, as one, and as the first says."""
+        views = views_of(line)
         spans: list[tuple[int, int, int, str]] = []
-        for index in self._indices(line):
-            rule = self._shapes[index]
-            if certain <= rule.shape.is_certain:
-                spans.extend((start, end, index, rule.shape.kind) for start, end in _values(rule, line))
+        for rule in self._patterns.rules_in(_together(views)):
+            for view in views:
+                if certain <= rule.shape.is_certain:
+                    places = (_placed(view, views[-1], *span) for span in _values(rule, view.text))
+                    spans.extend((start, end, rule.number, rule.shape.kind) for start, end in places)
         found: list[tuple[int, int, str]] = []
         for start, end, _, kind in sorted(spans):
+            if start >= end:
+                continue
             if found and start < found[-1][1]:
                 found[-1] = (found[-1][0], max(end, found[-1][1]), found[-1][2])
             else:
@@ -98,12 +138,14 @@ class Rules:
         return found
 
 
-def _trigger(shapes: Iterable[Shape]) -> engine.Pattern:
-    patterns = (b"(?:" + (shape.trigger or shape.pattern) + b")" for shape in shapes)
+def _trigger(shapes: Iterable[Shape], *others: bytes) -> engine.Pattern:
+    patterns = dict.fromkeys(
+        b"(?:" + trigger + b")" for trigger in (*(shape.trigger for shape in shapes), *others)
+    )
     return engine.compiled(b"(?m)" + b"|".join(patterns), groups=False)
 
 
-def _values(rule: _Compiled, line: bytes) -> Iterator[tuple[int, int]]:
+def _values(rule: _Rule, line: bytes) -> Iterator[tuple[int, int]]:
     """What the groups of a shape hold, when it is secret."""
     for match in rule.pattern.finditer(line):
         for group in range(1, rule.pattern.groups + 1):
@@ -115,8 +157,18 @@ def _values(rule: _Compiled, line: bytes) -> Iterator[tuple[int, int]]:
             check = rule.shape.check
             if check is words.is_password and line[start - 1 : start] in _QUOTES:
                 check = words.is_value  # prose is not in quotes
-            if end > start and not _is_in_mask(line, start) and check(line[start:end]):
+            if end - start < max(rule.shape.least, 1) or _is_in_mask(line, start):
+                continue
+            if check(line[start:end]):
                 yield start, end
+
+
+def _together(views: Sequence[View]) -> bytes:
+    return b"\n".join(view.text for view in views)
+
+
+def _placed(view: View, finest: View, start: int, end: int) -> tuple[int, int]:
+    return whole_escapes(finest, view.place(start), view.place(end))
 
 
 def _is_in_mask(line: bytes, position: int) -> bool:

@@ -25,7 +25,7 @@ def within_lines(text: bytes, start: int, end: int) -> Iterator[tuple[int, int]]
         yield start, end
 
 
-def united(spans: list[Span]) -> list[Span]:
+def united(spans: Iterable[Span]) -> list[Span]:
     """The same in the order of the text, those that overlap or touch as one."""
     found: list[Span] = []
     for span in sorted(spans, key=lambda span: (span.start, -span.end)):

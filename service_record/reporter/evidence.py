@@ -17,9 +17,11 @@ from service_record import systemd
 from service_record.diagnosis import Diagnosis, Verdict, diagnose
 from service_record.diagnosis.causes import Causes, read_rules
 from service_record.diagnosis.evidence import telling_line
+from service_record.diagnosis.expectations import add_units
 from service_record.diagnosis.findings import Trouble
 from service_record.diagnosis.now import Now
 from service_record.diagnosis.signature import signature
+from service_record.diagnosis.units import Unit
 from service_record.entry import Entry, Malformed
 from service_record.history import History, build_history
 from service_record.history.facts import Facts
@@ -68,12 +70,13 @@ class Evidence:
     kubelet_healthy: bool = False
     traces: Traces = field(default_factory=Traces)
     diagnosis: Diagnosis | None = field(default=None, repr=False)
-    """None when there is no record to judge."""
+    """What people read, with the units that failed. None when there is nothing to judge."""
     history: History | None = field(default=None, repr=False)
     failed_units: tuple[str, ...] = ()
     unread: str | None = None
     """Why the records could not be read, in one line."""
     verdict: Verdict | None = None
+    """By the records alone, which decide what the reporter does; None when there is no record to judge."""
     is_reboots: bool = False
     """True when what is wrong may be no more than that the host was rebooted."""
     fingerprint: str = ""
@@ -97,20 +100,22 @@ class Asked:
 def observe(places: Places, asked: Asked | None = None, own: Iterable[str] = ()) -> Evidence:
     """The evidence of this moment. `own` units say nothing about the host. Never raises on what it finds."""
     asked = asked or Asked()
-    boot_id, uptime = asked.boot_id() or "unknown", asked.uptime()
+    known_boot, uptime = asked.boot_id(), asked.uptime()
+    boot_id = known_boot or "unknown"
     if uptime is None:
         uptime = clock_gettime(CLOCK_BOOTTIME)
-    history, unread = _history(places.records, boot_id)
+    history, unread = _history(places.records, known_boot)
     found = (
         _diagnosis(history, Now(time=datetime.now(UTC), boot_id=boot_id, uptime=uptime)) if history else None
     )
-    units = tuple(sorted({signature(unit) for unit in asked.failed_units()} - set(own)))
+    failed = [unit for unit in asked.failed_units() if unit not in set(own)]
+    units = tuple(sorted({signature(unit) for unit in failed} - set(own)))
     return Evidence(
         boot_id=boot_id,
         uptime=uptime,
         kubelet_healthy=is_healthy(asked.kubelet),
         traces=traces(places),
-        diagnosis=found,
+        diagnosis=add_units(found, history or History(()), [Unit(name=u, is_failed=True) for u in failed]),
         history=history,
         failed_units=units,
         unread=unread,
@@ -164,7 +169,7 @@ def fingerprint(history: History | None, found: Diagnosis | None, units: Iterabl
     return hashlib.sha256(json.dumps(document).encode()).hexdigest()
 
 
-def _history(records: Path, boot_id: str) -> tuple[History | None, str | None]:
+def _history(records: Path, boot_id: str | None) -> tuple[History | None, str | None]:
     """The history of this host, and why there is none."""
     try:
         services = Records(records).services()

@@ -18,7 +18,7 @@ from service_record.reporter.log import Log
 from service_record.reporter.places import Places
 from service_record.reporter.proxies import proxy_for
 from service_record.reporter.setting_values import COLLECTOR
-from service_record.reporter.settings import Settings
+from service_record.reporter.settings import Settings, secrets_in
 from service_record.sending import NotTaken, Sender
 
 _SECONDS: Final = 20.0
@@ -29,7 +29,7 @@ _ALTOGETHER: Final = 40.0
 
 def send_records(places: Places, environ: Mapping[str, str], settings: Settings, say: Log) -> None:
     """Send what is new to each collector that settings name; what is not taken is said."""
-    mask = HostMask(places.root, environ) if settings.redact else bytes
+    mask = HostMask(places.root, environ, secrets_in(settings)) if settings.redact else bytes
     for target in settings.records_to:
         url = urlsplit(target.removeprefix(COLLECTOR))
         where = f"{url.scheme}://{url.netloc}"

@@ -12,6 +12,8 @@ from enum import StrEnum
 from typing import Final
 
 from service_record import systemd
+from service_record.redaction import Rules, known_secrets
+from service_record.redaction.outgoing import LeakError, outgoing_text
 from service_record.reporter import console, verdict
 from service_record.reporter.answers import Answered, HostView, View
 from service_record.reporter.cleanup import Tombstone, finish, read_tombstone
@@ -40,7 +42,7 @@ from service_record.reporter.policy import (
     learn,
     not_kept,
 )
-from service_record.reporter.settings import Settings, read_settings
+from service_record.reporter.settings import Settings, read_settings, secrets_in
 from service_record.reporter.state import State, load, save
 from service_record.reporter.stopping import stop_for, tell_undelivered
 from service_record.reporter.supply import Supply
@@ -208,7 +210,12 @@ class Round:
             shutil.rmtree(self.places.work_directory)
 
     def _show(self, advice: str) -> None:
-        said = verdict.sentence(self.evidence)
+        rules = Rules((*known_secrets(self.places.root, self.environ).secrets, *secrets_in(self.settings)))
+        try:
+            said = outgoing_text(verdict.sentence(self.evidence), rules)
+            advice = outgoing_text(advice, rules)
+        except LeakError:
+            said, advice = "the verdict holds a secret of this host", "Log in: service-record analyze"
         try:
             console.show(self.places, console.issue(said, advice))
         except OSError as error:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from service_record.redaction import Secret
 from service_record.reporter.places import Places, is_there
 from service_record.reporter.setting_lines import line_of, line_of_error
 from service_record.reporter.setting_table import SETTINGS, HostLogs, Setting, Stages
@@ -291,3 +292,13 @@ def _missing(setting: Setting, places: Places) -> str:
         f"{places.settings_file}:1: no {setting.name}; without it the assisted-service is told nothing: "
         f"set it there, or {setting.environment[0]} in the environment"
     )
+
+
+def secrets_in(settings: Settings) -> tuple[Secret, ...]:
+    """Return the tokens of the settings: they leave the host in no text."""
+    service = settings.service
+    tokens = {
+        "reporter-token": service.token if service else None,
+        "collector-token": settings.collector_token,
+    }
+    return tuple(Secret(name, token.encode()) for name, token in tokens.items() if token)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
-from service_record.redaction import Leak, Secret
+from service_record.redaction import Leak  # noqa: TC001  # a field's type
 from service_record.reporter import verdict
 from service_record.reporter.answers import Answered, Outcome, Unreachable
 from service_record.reporter.bundling import Bundled, make_bundle
@@ -19,7 +19,7 @@ from service_record.reporter.policy import Call, Meaning, Shipment, kept, learn,
 from service_record.reporter.policy.moment import Moment
 from service_record.reporter.policy.shipments import targets
 from service_record.reporter.setting_values import COLLECTOR
-from service_record.reporter.settings import Settings
+from service_record.reporter.settings import Settings, secrets_in
 from service_record.reporter.spool import Kept, NotKept, Spool
 from service_record.reporter.state import State
 from service_record.reporter.words import told_outcome
@@ -95,7 +95,7 @@ class Supply:
             at=at,
             most_bytes=min(most_bytes, self._settings.disk_bytes),
             redact=self._settings.redact,
-            secrets=self._secrets(),
+            secrets=secrets_in(self._settings),
         )
 
     def bundle(self, shipment: Shipment) -> Kept | None:
@@ -149,11 +149,3 @@ class Supply:
         """Whether every destination keeps all bundles; a slot that is written over needs each one whole."""
         places = self._settings.ship_to
         return self._settings.service is None and all(to.startswith(("/", COLLECTOR)) for to in places)
-
-    def _secrets(self) -> tuple[Secret, ...]:
-        service = self._settings.service
-        tokens = {
-            "reporter-token": service.token if service else None,
-            "collector-token": self._settings.collector_token,
-        }
-        return tuple(Secret(name, token.encode()) for name, token in tokens.items() if token)

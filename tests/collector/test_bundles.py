@@ -83,7 +83,7 @@ def test_its_records_tell_of_the_host(server: Served, agent: Agent) -> None:
     row = indexed(server, agent.host.id)
 
     assert (row.verdict, row.boots, row.left_out) == ("failed", BOOT_ID, "")
-    assert row.reason.startswith("failed: bootkube in stage pull")
+    assert row.reason.startswith("bootkube in stage pull: ")
     with server.collector.database.reading() as connection:
         found = connection.execute(
             select(bundle_services).where(bundle_services.c.bundle_id == row.id).order_by("service")
@@ -97,6 +97,8 @@ def test_its_records_tell_of_the_host(server: Served, agent: Agent) -> None:
         ).scalar_one()
     assert b'"verdict":"failed"' in verdict
     assert b'"service":"bootkube","stage":"pull"' in verdict
+    why = str(row.reason).removeprefix("bootkube in stage pull: ")
+    assert f'"reason":"{why}"'.encode() in verdict
 
 
 def test_a_bundle_of_an_earlier_moment_does_not_unsay_what_a_later_one_said(

@@ -179,3 +179,19 @@ def test_an_earlier_build_is_asked_by_its_number(sqlite_server: Served) -> None:
     assert [one["latest"][0]["name"] for one in steps] == ["Disk setup"]
     assert admin.get("/api/v1/hosts/web1/builds/3").status == 404
     assert admin.get("/api/v1/hosts/web2").json["detail"] == "nothing is known of web2"
+
+
+def test_a_clock_that_goes_back_and_is_put_right_makes_no_host_silent(settings: Settings) -> None:
+    clock = Clock()
+    with served(settings, clock) as server:
+        host, reader = server.client("host", "web1"), server.client("reader")
+        host.step("web1", "Disk setup", "init")
+        eventually(lambda: verdict(reader, "web1"), "progressing")
+
+        clock.at -= 3 * 24 * 3600
+        host.step("web1", "Disk setup", "done")
+        clock.at += 3 * 24 * 3600 + 5
+        server.collector.sweeper.sweep()
+
+        assert verdict(reader, "web1") == "progressing"
+        assert news(server) == []

@@ -302,6 +302,15 @@ def test_records_that_are_bad_say_so_of_their_host(word: str, verdict: str) -> N
     assert host.says("Next step").verdict().verdict == "progressing"
 
 
+@pytest.mark.parametrize("word", ["stopped", "running", "succeeded"])
+def test_records_without_trouble_say_nothing_bad_of_their_host(word: str) -> None:
+    host = recorded(Host().says("Disk setup", "done"), word)
+
+    assert host.verdict().verdict == "progressing"
+    if word == "stopped":
+        assert recorded(Host(), word).verdict().verdict == "progressing"
+
+
 def test_records_alone_make_a_host_done_or_stuck() -> None:
     assert recorded(Host(), "succeeded").verdict().verdict == "done"
     running = recorded(Host(), "running")
@@ -349,7 +358,9 @@ class Judged(RuleBasedStateMachine):
         assert progress.started_at <= progress.fresh_at <= progress.updated_at == self.host.now
         assert set(progress.repeats) <= {report.rpartition(":")[0] for report in progress.seen}
 
-    @rule(word=st.sampled_from(["failed", "looping", "stuck", "interrupted", "running", "succeeded"]))
+    @rule(
+        word=st.sampled_from(["failed", "looping", "stuck", "interrupted", "running", "stopped", "succeeded"])
+    )
     def judge_records(self, word: str) -> None:
         recorded(self.host, word)
 

@@ -32,6 +32,7 @@ from tests.collector.serving import Client, served, settings_in
 
 NOW = 1_800_000_000.0
 SECRET = b"a secret of many bytes"
+REASON = "the <b>disk</b> is gone"
 
 
 class Desk:
@@ -48,7 +49,7 @@ class Desk:
         with httpx2.Client() as client:
             self.webhook().deliver_due(client)
 
-    def news(self, host: str, verdict: str = "failed", at: float = NOW) -> int:
+    def news(self, host: str, verdict: str = "failed", at: float = NOW, *, reason: str = REASON) -> int:
         """What the sweeper writes down when a verdict changes."""
         with self.collector.database.changing() as connection:
             administration.put_host(connection, host, {"group": "dc1"}, at)
@@ -58,7 +59,7 @@ class Desk:
                 "build": 1,
                 "verdict": verdict,
                 "before": "progressing",
-                "reason": "the <b>disk</b> is gone",
+                "reason": reason,
                 "at": at,
                 "next_at": at,
             }
@@ -92,13 +93,21 @@ def test_a_change_of_a_verdict_is_told_signed_and_once(desk: Desk) -> None:
         "build": 1,
         "verdict": "failed",
         "before": "progressing",
-        "reason": "the <b>disk</b> is gone",
+        "reason": REASON,
         "at": NOW,
     }
     signed = b".".join((told.id.encode(), told.headers["webhook-timestamp"].encode(), told.body))
     digest = hmac.new(SECRET, signed, hashlib.sha256).digest()
     assert told.headers["webhook-signature"] == f"v1,{base64.b64encode(digest).decode()}"
     assert desk.state(number) == (True, False, 1)
+
+
+def test_no_secret_is_in_the_news(desk: Desk) -> None:
+    """Hosts may have sent records with theirs in; who is told of a verdict need not see them."""
+    desk.news("web1", reason="401 with X-Secret-Key: aB3dE9fG5iJkLmNoP")
+    desk.deliver()
+    (told,) = desk.receiver.came
+    assert told.data["reason"] == "401 with X-Secret-Key: <redacted:secret-header>"
 
 
 def test_what_is_not_taken_is_told_again_later_and_later_with_the_same_id_and_bytes(desk: Desk) -> None:

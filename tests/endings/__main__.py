@@ -1,16 +1,18 @@
 """Prints how exactly the shim tells where a script failed, as docs/shell.md shows it."""
 
-from tests.endings.judge import COUNTED, score
+from tests.endings.judge import COUNTED, endings, score
 from tests.endings.kinds import OPTIONS, kinds
 from tests.shell.scripts import bashes
 
-print(f"{len(kinds())} kinds of ending; those that end in failure, by what the record says of the line:\n")
-print("| bash | options |", " | ".join(COUNTED), "| exact |")
-print("|---|---|" + "---:|" * (len(COUNTED) + 1))
-for bash in bashes():
+DOUBTFUL = sum(kind.doubtful for kind in kinds())
+print(f"{len(kinds()) - DOUBTFUL} kinds of ending, {DOUBTFUL} doubtful ones; the lines of failures:\n")
+columns = [*COUNTED, *(f"doubtful: {verdict}" for verdict in COUNTED)]
+print("| bash | options |", " | ".join(columns), "|")
+print("|---|---|" + "---:|" * len(columns))
+for bash in sorted(bashes(), key=lambda bash: bash.version):
+    endings(bash)
     for options, command in OPTIONS.items():
-        counts = score(bash, options)
-        failed = sum(counts[verdict] for verdict in COUNTED)
-        cells = [str(counts[verdict]) for verdict in COUNTED]
         shown = "none" if command == ":" else f"`{command}`"
-        print(f"| {bash.version} | {shown} |", " | ".join(cells), f"| {counts[COUNTED[0]] / failed:.0%} |")
+        scores = (score(bash, options, doubtful=doubtful) for doubtful in (False, True))
+        counts = [str(counted[verdict]) for counted in scores for verdict in COUNTED]
+        print(f"| {bash.version} | {shown} |", " | ".join(counts), "|")

@@ -149,6 +149,6 @@ def endings(bash: Bash) -> list[Ending]:
         return list(pool.map(lambda case: ending(bash, case[1], case[0]), cases))
 
 
-def score(bash: Bash, options: str) -> Counter[Verdict]:
-    """Return how many of the kinds of ending got which verdict."""
-    return Counter(ending(bash, options, kind).verdict for kind in kinds())
+def score(bash: Bash, options: str, *, doubtful: bool) -> Counter[Verdict]:
+    """Return how many of the kinds of ending, doubtful or not, got which verdict."""
+    return Counter(ending(bash, options, kind).verdict for kind in kinds() if kind.doubtful == doubtful)

@@ -1,4 +1,7 @@
-"""The kinds of ending, read from the text files in table/.
+"""The kinds of ending, read from the text files in table/, and the doubtful ones in table/doubtful.
+
+In a doubtful kind another command looks as if it had failed: bash does not report the one that did, or its
+text stands elsewhere too. Its line may be approximate or absent, but never wrong.
 
 A kind begins with `=== what ends the script`. Lines that begin with `@` say what is unusual: `@run -c` or
 `@run stdin` (not from a file), `@name` (its file name), `@last` (nothing follows the failing line),
@@ -38,6 +41,7 @@ class Kind:
     script: str
     others: dict[str, str] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
+    doubtful: bool = False
 
     @property
     def name(self) -> str:
@@ -61,13 +65,14 @@ class Kind:
 
 @cache
 def kinds() -> tuple[Kind, ...]:
-    """Return every kind of the table."""
-    return tuple(kind for path in sorted(TABLE.glob("*.txt")) for kind in parse(path.read_text()))
+    """Return every kind of the table, the doubtful ones last."""
+    paths = [*sorted(TABLE.glob("*.txt")), *sorted(TABLE.glob("doubtful/*.txt"))]
+    return tuple(kind for path in paths for kind in parse(path))
 
 
-def parse(text: str) -> Iterator[Kind]:
+def parse(path: Path) -> Iterator[Kind]:
     """Yield the kinds of one file of the table."""
-    for block in KIND.split(text)[1:]:
+    for block in KIND.split(path.read_text())[1:]:
         title, _, rest = block.rstrip("\n").partition("\n")
         script, *others = FILE.split(rest + "\n")
         yield Kind(
@@ -75,4 +80,5 @@ def parse(text: str) -> Iterator[Kind]:
             script=SETTING.sub("", script),
             others=dict(zip(others[::2], others[1::2], strict=True)),
             settings=dict(SETTING.findall(script)),
+            doubtful=path.parent != TABLE,
         )

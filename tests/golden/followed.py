@@ -12,6 +12,7 @@ from typing import Final
 
 from service_record.cli import main
 from service_record.entry import Entry
+from service_record.history.outcome import order
 from service_record.records import Records
 from service_record.source import records_directory
 
@@ -70,4 +71,4 @@ class _Reader(threading.Thread):
 def _latest(records: Records) -> Entry:
     """An entry of which nobody is told the day again."""
     pieces = (piece for service in records.services() for piece in records.read(service))
-    return max((piece for piece in pieces if isinstance(piece, Entry)), key=lambda entry: entry.time)
+    return max((piece for piece in pieces if isinstance(piece, Entry)), key=lambda entry: order(entry.time))

@@ -236,9 +236,9 @@ END
   [ "$(entries phase | sed -n 3p)" = "stage end" ]
 }
 
-@test "a line that bash cannot tell is said to be approximate" {
+@test "where bash cannot tell the line, it is that of the call, said to be approximate" {
   script same.sh <<'END'
-set -u
+set -eu
 . "$SHIM"
 f() {
   if [ "${1-}" ]; then echo "$NOPE"; fi
@@ -247,5 +247,36 @@ f() {
 f
 END
   run -1 service same.sh
-  [[ $(ended errorLine) == '5 f same.sh' || $(ended errorLineApproximate) == true ]]
+  [ "$(ended errorLine errorLineApproximate)" = '7 main same.sh true' ]
+}
+
+@test "a stage that fails within a signal's trap has no line, for bash counts those of the trap" {
+  script trap.sh <<'END'
+. "$SHIM"
+record_service_stage_start work
+trap 'record_service_stage_failure' USR1
+kill -USR1 $$
+echo on
+END
+  run -0 service trap.sh
+  entries_are phase result errorLine <<'END'
+service start - -
+stage start - -
+stage end failure -
+service end success -
+END
+}
+
+@test "the stack ends where a signal's trap calls a function, for bash counts the lines of the trap" {
+  script trap.sh <<'END'
+set -euoE pipefail
+. "$SHIM"
+on_signal() {
+  false
+}
+trap on_signal USR1
+kill -USR1 $$
+END
+  run -1 service trap.sh
+  [ "$(ended stack)" = '["4 on_signal trap.sh"]' ]
 }

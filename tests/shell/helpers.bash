@@ -61,3 +61,10 @@ await() { # <file>
   done
   return 1
 }
+
+# Fails while a process runs; one that is only waited for does not.
+is_gone() { # <pid>
+  local stat=''
+  read -r stat 2>/dev/null <"/proc/$1/stat" || return 0
+  [[ $stat == *') Z '* ]]
+}

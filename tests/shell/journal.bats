@@ -122,3 +122,33 @@ END
   run -0 service reads.sh <<<'for the service'
   [ "$output" = 'for the service' ]
 }
+
+@test "a journal that hangs is asked once in a run, and leaves no process behind" {
+  journalctl_that 'echo "$$" >>"'"$PWD"'/pids"; exec sleep 60'
+  script handled.sh <<'END'
+. "$SHIM"
+for stage in one two three; do
+  record_service_stage_start "$stage"
+  record_service_stage_failure
+done
+END
+  SECONDS=0
+  run -0 service handled.sh
+  [ "$(wc -l <asked)" -eq 2 ]
+  while read -r pid; do is_gone "$pid"; done <pids
+  [ "$(entries | grep -c 'failure')" -eq 3 ]
+}
+
+@test "a journald that hangs is synced once, and its lines are read all the same" {
+  journalctl_that '[ "$1" != --sync ] || exec sleep 60; echo line'
+  script handled.sh <<'END'
+. "$SHIM"
+for stage in one two three; do
+  record_service_stage_start "$stage"
+  record_service_stage_failure
+done
+END
+  run -0 service handled.sh
+  [ "$(grep -c -e --sync asked)" -eq 1 ]
+  [ "$(entries errorMessage | grep -c line)" -eq 3 ]
+}

@@ -118,3 +118,64 @@ END
 1 stage start
 END
 }
+
+# Runs a script with the shim and without it; fails if the shim takes more processor time than so much. The promise is 10 ms; on a busy
+# machine the same work takes several times as long.
+costs_at_most() { # <milliseconds> <script>
+  local cost=() lent
+  for lent in "${BATS_TEST_FILENAME%/*}/absent.bash" "$SHIM"; do
+    ln -sf "$lent" shim.sh
+    cost+=("$("$PYTHON" -IS -c 'import os, resource, subprocess, sys
+took = []
+for _ in range(3):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(sys.argv[1:], stdout=sys.stderr)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    took.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+print(int(min(took) * 1000))' env -i "${surroundings[@]}" "$TEST_BASH" "$2")")
+  done
+  echo "without ${cost[0]} ms, with ${cost[1]} ms"
+  ((cost[1] - cost[0] <= $1))
+}
+
+@test "a script of 20,000 lines costs no more than a short one" {
+  script lines.sh <<'END'
+. ./bootstrap-service-record.sh
+END
+  ln -s shim.sh bootstrap-service-record.sh
+  for ((n = 0; n < 20000; n++)); do echo "echo 'line $n' \"\$x\" | grep foo >/dev/null"; done >rest
+  { cat lines.sh && echo 'exit 0' && cat rest; } >long.sh
+  costs_at_most 40 long.sh
+}
+
+@test "a stage name of 1 MiB costs no more than a short one" {
+  script name.sh <<'END'
+printf -v name '%01048576d' 0
+. "$SHIM"
+for n in {1..10}; do
+  record_service_stage_start "$name"
+  record_service_stage_success
+done
+END
+  surroundings+=(LC_ALL=C.UTF-8)
+  costs_at_most 300 name.sh
+  whole_and_short
+}
+
+@test "long texts in the environment cost nothing" {
+  script fine.sh <<<'. "$SHIM"'
+  printf -v long '%0120000d' 0
+  for name in PRE_COMMAND SERVICE_NAME SERVICE_RECORDS_DIR SERVICE_RECORDS_LAYOUT SERVICE_RECORDS_SYNC INVOCATION_ID OTHER; do
+    echo "$name"
+    surroundings+=("$name=$long")
+    costs_at_most 60 fine.sh
+    surroundings=("${surroundings[@]:0:${#surroundings[@]}-1}")
+  done
+}
+
+@test "a command of 1 MiB that fails costs no more than a short one" {
+  { printf '%s\n' 'set -e' '. "$SHIM"' && printf "test 1 = '%01000000d'\n" 0; } >failing.sh
+  costs_at_most 300 failing.sh
+  whole_and_short
+  [ "$(entries errorLine | tail -n 1)" = "3 main failing.sh" ]
+}

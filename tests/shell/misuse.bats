@@ -40,6 +40,52 @@ END
   [[ $stderr == *nested.sh:4:* ]]
 }
 
+@test "the line of a misuse is that of the service's call, however it is called" {
+  local call
+  for call in success failure start; do
+    script calls.sh <<END
+. "\$SHIM"
+false || record_service_stage_$call
+record_service_stage_$call || :
+f() {
+  record_service_stage_$call
+}
+f
+g() {
+  f
+}
+g
+if record_service_stage_$call; then :; fi
+! record_service_stage_$call
+eval "record_service_stage_$call"
+(record_service_stage_$call)
+x=\$(record_service_stage_$call)
+record_service_stage_$call | cat
+record_service_stage_$call &
+wait
+call=record_service_stage_$call
+"\$call"
+. ./library.inc
+END
+    printf '\nrecord_service_stage_%s\n' "$call" >library.inc
+    service calls.sh 2>err || :
+    # The name that a stage start lacks is said of each; that one was open before it, from the second on.
+    grep -o ' [a-z./]*:[0-9]*: ' err | uniq | tr -d '\n' >lines
+    diff - <(echo "$(<lines)") <<<" calls.sh:2:  calls.sh:3:  calls.sh:5:  calls.sh:12:  calls.sh:13:  calls.sh:14:  calls.sh:15:  calls.sh:16:  calls.sh:17:  calls.sh:18:  calls.sh:21:  ./library.inc:2: "
+  done
+}
+
+@test "a misuse within a trap names no line, for bash counts those of the trap" {
+  script trap.sh <<'END'
+. "$SHIM"
+trap 'echo trapped
+record_service_stage_failure' USR1
+kill -USR1 $$
+END
+  run -0 --separate-stderr service trap.sh
+  [[ $stderr == 'service-record: trap.sh: no stage is open; '* ]]
+}
+
 @test "a stage end without a stage is recorded without a name, and said" {
   script endless.sh <<'END'
 set -euoE pipefail

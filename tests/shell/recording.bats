@@ -95,7 +95,7 @@ END
   run -0 "$PYTHON" -c '
 import json, sys
 order = """timestamp preCommand postCommand stage phase result errorLine errorMessage exitCode signal command stack
-errorLineApproximate truncated bootId invocationId pid uptime serviceResult dropped recorder""".split()
+errorLineApproximate truncated bootId invocationId pid uptime serviceResult stopRequest dropped recorder""".split()
 for line in filter(str.strip, open("records/service.json")):
     fields = list(json.loads(line))
     assert fields == sorted(fields, key=order.index), fields

@@ -139,3 +139,37 @@ END
   service state.sh
   [ "$(entries | tail -n 1)" = "service end success" ]
 }
+
+@test "a success under a parent that has SIGCHLD blocked is a success" {
+  script state.sh <<'END'
+. "$SHIM"
+"$BASH" -c :
+record_service_stage_start one
+"$BASH" -c :
+record_service_stage_success
+END
+  env -i "${surroundings[@]}" "$PYTHON" -IS -c 'import os, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+os.execv(sys.argv[1], sys.argv[1:])' "$(type -P "$TEST_BASH")" state.sh
+  [ "$(entries | tail -n 1)" = "service end success" ]
+}
+
+@test "what ends in the last part of a pipeline under lastpipe was not killed" {
+  for ending in ': "${unset:?}"' 'eval "builtin exit 1"'; do
+    script state.sh <<END
+shopt -s lastpipe
+. "\$SHIM"
+sleep 0.1 | $ending
+END
+    rm -rf records
+    run -1 env -i "${surroundings[@]}" "$TEST_BASH" state.sh
+    [ "$(entries phase exitCode signal | tail -n 1)" = "service end 1 -" ] || [ "$(entries phase exitCode signal | tail -n 1)" = "service end 127 -" ]
+  done
+}
+
+@test "a script that is read from a FIFO ends when it has ended" {
+  mkfifo state.sh
+  printf '%s\n' '. "$SHIM"' '"$BASH" -c :' >state.sh &
+  timeout 20 env -i "${surroundings[@]}" "$TEST_BASH" state.sh
+  [ "$(entries | tail -n 1)" = "service end success" ]
+}

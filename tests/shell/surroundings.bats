@@ -293,3 +293,65 @@ END
   service_with 'set -m; shopt -s lastpipe' 'coproc cat; echo hello >&"${COPROC[1]}"; read -r said <&"${COPROC[0]}"; echo "$said"'
   unchanged_and_recorded
 }
+
+@test "set -a exports nothing of the shim, and stays on" {
+  script exporting.sh <<'END'
+set -a
+. "$SHIM"
+own='its own'
+record_service_stage_start one
+"$BASH" -c 'declare -Fx; [[ $own == "its own" ]] && env | grep -E "__sr|record_service|^BASH_FUNC"; true'
+record_service_stage_success
+END
+  run -0 service exporting.sh
+  [ "$output" = "" ]
+  [ "$(entries | wc -l)" -eq 4 ]
+}
+
+@test "aliases named like keywords are not expanded" {
+  for name in 'if' 'then' 'else' 'fi' 'for' 'in' 'do' 'done' 'while' 'case' 'esac' 'local' 'function' '[['; do
+    echo "alias $name"
+    script keywords.sh <<END
+shopt -s expand_aliases
+alias '$name=echo hijacked'
+\\. "\$SHIM"
+record_service_stage_start one
+record_service_stage_success
+alias
+shopt -p expand_aliases
+END
+    rm -rf records
+    unchanged keywords.sh
+    [ "$(entries | wc -l)" -eq 4 ]
+  done
+}
+
+@test "set -v shows no more of the shim than its first lines" {
+  script verbose.sh <<'END'
+set -v
+. "$SHIM"
+record_service_stage_start one
+record_service_stage_success
+END
+  service verbose.sh 2>shown
+  (("$(wc -l <shown)" <= 12))
+  [ "$(entries | wc -l)" -eq 4 ]
+}
+
+@test "a RETURN trap under set -T sees the service's calls return, and one function in each" {
+  script returns.sh <<'END'
+set -T
+. "$SHIM"
+trap 'echo "return ${FUNCNAME-}"' RETURN
+record_service_stage_start one
+record_service_stage_success
+trap - RETURN
+END
+  run -0 service returns.sh
+  diff - <(echo "$output") <<'END'
+return __sr_guarded
+return record_service_stage_start
+return __sr_guarded
+return record_service_stage_success
+END
+}

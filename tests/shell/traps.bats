@@ -321,7 +321,7 @@ is_closed() {
   for how in without with; do
     named_as_installed '# trap' "$([ $how = without ] || echo 'trap -p USR1')"
     env -i "${surroundings[@]}" strace -qq -e trace=openat -o trace "$TEST_BASH" "$how.sh"
-    [ "$(grep -c sh-thd trace)" -eq "$([ $how = without ] && echo 0 || echo 4)" ]
+    [ "$(grep -c sh-thd trace)" -eq "$([ $how = without ] && echo 2 || echo 8)" ] # one file, opened twice, at sourcing
   done
 }
 
@@ -355,4 +355,72 @@ is_closed() {
   run -0 service <<<"$text"
   [ "$output" = bye ]
   is_closed
+}
+
+@test "a script that saves its traps and sets them again sees its own, and never ours" {
+  script restores.sh <<'END'
+[ "$1" != own ] || trap 'echo "own $?"' EXIT
+. "$SHIM"
+record_service_stage_start one
+old=$(trap -p EXIT)
+echo "[$old]"
+trap 'echo "mine $?"' EXIT
+record_service_stage_success
+trap -p EXIT
+eval "$old"
+case $2 in
+  exits) exit 3 ;;
+  fails) set -e; false ;;
+esac
+END
+  for own in own none; do
+    for how in exits fails ends; do
+      unchanged restores.sh "$own" "$how"
+      [ "$(entries phase | grep -c 'service end')" -eq "$([ "$how" = ends ] && echo 0 || echo 1)" ]
+      rm -r records
+    done
+  done
+}
+
+@test "a trap that the service makes of ours and its own records the status of the service, or nothing" {
+  script composed.sh <<'END'
+. "$SHIM"
+record_service_stage_start one
+record_service_stage_success
+set -- "$1" "$(trap -p EXIT)"
+text=${2#"trap -- '"}
+trap "echo before; false; ${text%"' EXIT"} echo after" EXIT
+case $1 in
+  exits) exit 3 ;;
+  fails) set -e; (exit 4) ;;
+  stage) record_service_stage_start two; record_service_stage_success ;;
+  unbound) set -u; echo "$NOPE" ;;
+esac
+END
+  for how in exits fails stage unbound ends; do
+    unchanged composed.sh "$how"
+    case $how in
+    exits | fails) recorded "service end failure" ;;
+    stage) recorded "service end success" ;;
+    *) recorded "stage end success" ;;
+    esac
+    [ "$(entries phase | grep -c 'service end')" -le 1 ]
+    rm -r records
+  done
+}
+
+@test "traps that are removed last are no obstacle to recording an exit, and nothing is made up at a plain end" {
+  script gone.sh <<'END'
+set -e
+. "$SHIM"
+record_service_stage_start one
+record_service_stage_success
+trap - EXIT ERR
+[ "$1" = ends ] || exit 3
+END
+  unchanged gone.sh exits
+  recorded "service end failure"
+  rm -r records
+  unchanged gone.sh ends
+  recorded "stage end success"
 }

@@ -230,11 +230,24 @@ class Machine:
         """What the record of a service comes to."""
         return tuple(build_history([(service, self.records.read(service))]).services[0].runs)
 
+    def attempts(self, service: str) -> tuple[Run, ...]:
+        """The runs that stand for each attempt."""
+        return tuple(build_history([(service, self.records.read(service))]).services[0].attempts)
+
     def show(self, *arguments: str) -> str:
         """What `service-record show` prints of this machine's records, read on the host."""
+        return self._read("show", *arguments)
+
+    def analyze(self, *arguments: str, status: int = 0) -> str:
+        """What `service-record analyze` prints of them; it has to exit with this status."""
+        return self._read("analyze", *arguments, status=status)
+
+    def _read(self, verb: str, *arguments: str, status: int = 0) -> str:
         program = Path(sys.executable).with_name("service-record")
-        command = [str(program), "show", "--from", str(self.records.directory), *arguments]
-        return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        command = [str(program), verb, "--from", str(self.records.directory), *arguments]
+        done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
+        assert done.returncode == status, done.stdout
+        return done.stdout
 
     @property
     def observed(self) -> Path:

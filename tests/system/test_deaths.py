@@ -43,7 +43,7 @@ DEATHS = {
         signal="SEGV",
         service_result="signal",
     ),
-    "stopped": Death(body=FOREVER, signal="TERM"),
+    "stopped": Death(body=FOREVER, outcome=Outcome.STOPPED, signal="TERM", service_result="success"),
     "start-timeout": Death(
         body=FOREVER,
         settings=("Type=notify", "TimeoutStartSec=1s"),

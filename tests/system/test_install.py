@@ -29,6 +29,9 @@ systemctl is-enabled boot-reporter.timer
 start killed; rest killed
 systemctl start boot-reporter.timer
 service_record install
+service_record uninstall >/dev/null
+service_record install --close killed
+systemctl show --property=ExecStopPost,NeedDaemonReload --value killed
 service_record uninstall 2>&1
 systemctl is-active boot-reporter.timer
 systemctl show --property=ExecStopPost,NeedDaemonReload --value killed
@@ -49,12 +52,15 @@ def output(machine: Machine) -> list[str]:
 
 
 def test_systemd_knows_at_once_what_came_and_what_went(machine: Machine, output: list[str]) -> None:
-    (stop,) = [line for line in output if line.startswith("{ path=")]
-    assert stop.startswith("{ path=/usr/local/bin/service-record-exit.sh ;")
+    stops = [line for line in output if line.startswith("{ path=")]
+    assert len(stops) == 2
+    assert all(stop.startswith("{ path=/usr/local/bin/service-record-exit.sh ;") for stop in stops)
+    assert "systemd closes the records of: killed." in output
     assert "Note: the next boot starts it; systemctl start boot-reporter.timer does so now" in output
     assert [line for line in output if line in {"yes", "no", "enabled", "active", "inactive"}] == [
         "no",
         "enabled",
+        "no",
         "inactive",
         "no",
     ]

@@ -24,6 +24,20 @@ def machine(shared_machine: Machine) -> Machine:
     return shared_machine
 
 
+def test_right_after_it_the_verdict_names_it_though_nothing_has_recorded_yet(machine: Machine) -> None:
+    program = "/venv/bin/python /venv/bin/service-record"
+
+    found = machine.boot(f"""
+        touch /etc/machine-id
+        {program} analyze || echo "exit $?"
+        {program} report --dry-run
+    """)
+
+    assert "interrupted: service in stage work: the host went down meanwhile" in found
+    assert "exit 1" in found
+    assert "verdict: interrupted: service in stage work: the host went down meanwhile" in found
+
+
 def test_the_next_boot_shows_what_was_interrupted(machine: Machine) -> None:
     shown = machine.boot("""
         touch /observed/second-boot

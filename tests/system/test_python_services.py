@@ -75,13 +75,17 @@ def test_an_exception_is_recorded_with_its_line_and_journal(machine: Machine) ->
 
 
 @pytest.mark.parametrize(
-    ("service", "signal", "exit_code"),
-    [("killed", "KILL", None), ("stopped", "TERM", None), ("vanished", None, 4)],
+    ("service", "outcome", "signal", "exit_code"),
+    [
+        ("killed", Outcome.FAILURE, "KILL", None),
+        ("stopped", Outcome.STOPPED, "TERM", None),
+        ("vanished", Outcome.FAILURE, None, 4),
+    ],
 )
 def test_systemd_closes_what_python_cannot(
-    machine: Machine, service: str, signal: str | None, exit_code: int | None
+    machine: Machine, service: str, outcome: Outcome, signal: str | None, exit_code: int | None
 ) -> None:
     (run,) = machine.runs(service)
 
-    assert run.outcome is Outcome.FAILURE
+    assert run.outcome is outcome
     assert (run.facts.signal, run.facts.exit_code) == (signal, exit_code)

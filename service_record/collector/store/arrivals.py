@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Column, ColumnElement, Connection, case, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from service_record.collector.access import Forbidden, Grant
@@ -39,11 +39,20 @@ def arrive(connection: Connection, arrival: Arrival) -> Known:
         found = _made(connection, arrival)
     elif not arrival.grant.may_write(found.name, found.group):
         raise _forbidden(arrival)
-    heard = {"last_seen": arrival.at, "updated_at": arrival.at, "due_at": 0.0}
+    heard = {
+        "last_seen": _later(hosts.c.last_seen, arrival.at),
+        "updated_at": _later(hosts.c.updated_at, arrival.at),
+        "due_at": 0.0,
+    }
     connection.execute(
         update(hosts).where(hosts.c.id == found.id).values(**heard, revision=hosts.c.revision + 1)
     )
     return found
+
+
+def _later(column: Column[float], at: float) -> ColumnElement[float]:
+    """Return the later of a time and the one that is stored: the clock may have gone back since."""
+    return case((column > at, column), else_=at)
 
 
 def known(connection: Connection, name: str) -> Known | None:

@@ -153,7 +153,7 @@ def tell(connection: Connection, host_id: int, seen: Look, at: float) -> None:
     ).scalar_one_or_none()
     if before and msgspec.json.decode(before, type=RecordsVerdict).at > at:
         return
-    verdict = RecordsVerdict(seen.verdict, seen.reason, seen.service, seen.stage, at)
+    verdict = RecordsVerdict(seen.verdict, seen.why or seen.reason, seen.service, seen.stage, at)
     values: dict[str, Any] = {"records_verdict": msgspec.json.encode(verdict), "due_at": 0.0}
     connection.execute(
         update(hosts).where(hosts.c.id == host_id).values(**values, revision=hosts.c.revision + 1)

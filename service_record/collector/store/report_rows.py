@@ -87,7 +87,7 @@ def host_change(host: Any, progress: Progress, step: Step, now: float) -> dict[s
     said = step.name if not step.logs else f"{step.name}: {step.logs}"
     return {
         "of": host.id,
-        "last_seen": now,
+        "last_seen": max(now, host.last_seen),
         "release": step.release or host.release,
         "build": progress.number,
         "action": progress.action,

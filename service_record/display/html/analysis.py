@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from service_record.diagnosis.commands import next_commands
+from service_record.diagnosis.commands import next_commands, unseen_commands
 from service_record.diagnosis.findings import Diagnosis, Trouble, Verdict
 from service_record.display.analysis import since
 from service_record.display.headings import when
@@ -19,9 +19,13 @@ from service_record.display.sentences import (
     budget_sentence,
     clock_sentence,
     damaged_sentence,
+    failed_unit_sentence,
+    handled_sentence,
+    not_started_sentence,
     recovered_sentence,
     running_sentence,
     slow_sentence,
+    stopped_sentence,
     trouble_sentence,
     verdict_sentence,
 )
@@ -39,6 +43,8 @@ _CLASSES: Final = {
     Verdict.STUCK: "interrupted",
     Verdict.INTERRUPTED: "interrupted",
     Verdict.RUNNING: "running",
+    Verdict.STOPPED: "stopped",
+    Verdict.UNKNOWN: "interrupted",
     Verdict.SUCCEEDED: "success",
 }
 
@@ -67,7 +73,7 @@ def analysis_sections(
 ) -> list[Section]:
     """The parts of the page, each of which can stand on a page of others, too."""
     view = replace(view, width=_UNWRAPPED)
-    sections = [*_troubles(diagnosis, view), *_rest(diagnosis)]
+    sections = [*_troubles(diagnosis, view), *_handled(diagnosis, view), *_rest(diagnosis)]
     sections += chart_sections(history, found, {}, view)
     damaged = list(damages(history, view, whole=True))
     if damaged:
@@ -85,10 +91,28 @@ def _troubles(diagnosis: Diagnosis, view: View) -> Iterator[Section]:
         yield Section("others", "What has a cause of its own", [_card(one, view) for one in diagnosis.others])
 
 
+def _handled(diagnosis: Diagnosis, view: View) -> Iterator[Section]:
+    cards = [
+        element(
+            "article",
+            element("h3", handled_sentence(handled)),
+            element("p", f"{name(handled.run.service)}, {when(handled.run, view)}", class_="faint"),
+            facts_list(handled.stage.facts),
+            class_="card",
+        )
+        for handled in diagnosis.handled
+    ]
+    if cards:
+        yield Section("handled", "What failed before services continued", cards)
+
+
 def _rest(diagnosis: Diagnosis) -> Iterator[Section]:
     """What else there is to say, a sentence each."""
     lists: dict[tuple[str, str], Iterable[str]] = {
+        ("missing", "What has not started"): map(not_started_sentence, diagnosis.not_started),
+        ("units", "Which units failed"): map(failed_unit_sentence, diagnosis.failed_units),
         ("running", "What is running"): map(running_sentence, diagnosis.running),
+        ("stopped", "What was stopped"): map(stopped_sentence, diagnosis.stopped),
         ("earlier", "What went wrong earlier"): map(recovered_sentence, diagnosis.recovered),
         ("slow", "What is slow"): map(slow_sentence, diagnosis.slow),
         ("clock", "What speaks against the clock"): map(clock_sentence, diagnosis.clock),
@@ -98,6 +122,9 @@ def _rest(diagnosis: Diagnosis) -> Iterator[Section]:
         items = [element("li", sentence) for sentence in sentences]
         if items:
             yield Section(place, heading, [element("ul", *items)])
+    commands = "\n".join(unseen_commands(diagnosis))
+    if commands:
+        yield Section("next", "Next", [element("pre", commands)])
 
 
 def _folded(trouble: Trouble, view: View) -> Element:

@@ -14,6 +14,7 @@ _CLASSES: Final = {
     Ink.FAINT: "faint",
     Ink.GOOD: "success",
     Ink.BUSY: "running",
+    Ink.CALM: "stopped",
     Ink.WORRYING: "interrupted",
     Ink.BAD: "failure",
 }

@@ -22,9 +22,10 @@ def _terms(facts: Facts) -> Iterator[tuple[str, Content]]:
         yield "at", element("code", near + place(facts.location))
     if facts.command is not None:
         yield "command", element("code", facts.command)
-    frames = [place(frame) for frame in facts.stack if frame != facts.location]
-    if frames:
-        yield "from", element("pre", "\n".join(frames))
+    inner, callers = facts.frames_around
+    for term, frames in (("into", inner), ("from", callers)):
+        if frames:
+            yield term, element("pre", "\n".join(map(place, frames)))
     if ending(facts):
         yield "ended", ending(facts)
     if facts.message:

@@ -16,7 +16,7 @@ from service_record.display.phrases import VERBS, headline, name
 from service_record.display.repeats import Repeat, repeats
 from service_record.display.text import count
 from service_record.history import History, ServiceHistory
-from service_record.history.outcome import Outcome
+from service_record.history.outcome import Outcome, order
 
 _ID: Final = "failures"
 
@@ -49,7 +49,7 @@ def _is_bad(service: ServiceHistory) -> bool:
 def _first_end(service: ServiceHistory) -> float:
     """When the first bad run ended; of a service that survived its failures, the last."""
     ends = (true_time(run.last_entry, service) for run in service.runs if run.outcome.is_bad)
-    return next(ends, service.runs[-1].last_entry).timestamp()
+    return order(next(ends, service.runs[-1].last_entry))
 
 
 def _cards(service: ServiceHistory, view: View) -> Iterator[Element]:

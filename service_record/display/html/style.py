@@ -14,6 +14,7 @@ LIGHT: Final = {
     "failure": "#c01f2b",
     "interrupted": "#8a5a00",
     "running": "#0b6a8f",
+    "stopped": "#6b4fa0",
 }
 DARK: Final = {
     "ground": "#14171b",
@@ -26,8 +27,9 @@ DARK: Final = {
     "failure": "#ff7f78",
     "interrupted": "#dba53a",
     "running": "#56bbdf",
+    "stopped": "#b9a1ee",
 }
-INKS: Final = ("text", "faint", "link", "success", "failure", "interrupted", "running")
+INKS: Final = ("text", "faint", "link", "success", "failure", "interrupted", "running", "stopped")
 
 _RULES: Final = """
 * { box-sizing: border-box; }
@@ -49,6 +51,7 @@ pre { margin: .25rem 0; white-space: pre-wrap; overflow-wrap: anywhere; }
 .failure { color: var(--failure); }
 .interrupted { color: var(--interrupted); }
 .running { color: var(--running); }
+.stopped { color: var(--stopped); }
 tr:target, section:target > h3 { background: var(--panel); outline: 2px solid var(--link); }
 :focus-visible { outline: 3px solid var(--link); outline-offset: 2px; }
 .skip { position: absolute; left: -100vw; }
@@ -85,9 +88,11 @@ td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; wh
 .chart svg .failure { fill: var(--failure); stroke: var(--failure); }
 .chart svg .interrupted { fill: var(--interrupted); stroke: var(--interrupted); }
 .chart svg .running { fill: var(--running); stroke: var(--running); }
+.chart svg .stopped { fill: var(--stopped); stroke: var(--stopped); }
 .chart svg rect.failure { fill: url(#hatched); }
 .chart svg rect.interrupted { fill: var(--ground); stroke-dasharray: 3 2; }
 .chart svg rect.running { fill-opacity: .45; }
+.chart svg rect.stopped { fill: var(--ground); }
 .chart svg a:focus-visible { outline: none; }
 .chart svg a:focus-visible rect, .chart svg a:hover rect { stroke: var(--text); stroke-width: 3px; }
 #hatched rect { fill: var(--failure); fill-opacity: .35; }

@@ -66,27 +66,35 @@ class BootClock:
     def by_clock(self, time: datetime, run: Run, service: ServiceHistory) -> float:
         """An offset from a time; measured from the last entry of the run, where that has an uptime."""
         uptime = believable(run.last_uptime) if self.is_by_uptime else None
-        if uptime is not None:
+        if uptime is not None and run.last_entry is not None:
             return uptime - (run.last_entry - time).total_seconds()
         return (true_time(time, service) - self.zero).total_seconds()
 
 
 def boot_clock(runs: Sequence[tuple[Run, ServiceHistory]], boot_id: str | None, now: Now) -> BootClock:
-    """The clock of a boot, given all runs in it.
+    """The clock of a boot, given all runs in it that have times.
 
     The boot was when the run that recorded last says: clocks are set while hosts start, and are right later.
     """
     uptimes = ((believable(run.last_uptime), run, service) for run, service in runs)
-    known = [(uptime, run, service) for uptime, run, service in uptimes if uptime is not None]
+    known = [
+        (uptime, true_time(run.last_entry, service))
+        for uptime, run, service in uptimes
+        if uptime is not None and run.last_entry is not None
+    ]
     if known:
-        uptime, run, service = max(known, key=itemgetter(0))
-        zero = true_time(run.last_entry, service) - timedelta(seconds=uptime)
+        uptime, last_time = max(known, key=itemgetter(0))
+        zero = last_time - timedelta(seconds=uptime)
     else:
-        zero = min(true_time(run.first_entry, service) for run, service in runs)
+        zero = min(
+            true_time(run.first_entry, service) for run, service in runs if run.first_entry is not None
+        )
     offsets = sorted({service.utc_offset or timedelta() for _, service in runs})
     ahead, put_right = (offsets[0], []) if len(offsets) == 1 else (timedelta(), filter(None, offsets))
     clock = BootClock(zero=zero, is_by_uptime=bool(known), last=0, ahead=ahead, put_right=tuple(put_right))
-    last = max(clock.by_clock(run.last_entry, run, service) for run, service in runs)
+    last = max(
+        clock.by_clock(run.last_entry, run, service) for run, service in runs if run.last_entry is not None
+    )
     is_over = boot_id not in {None, now.boot_id}
     return replace(clock, last=last, now=None if is_over else max(last, _now(clock, now)))
 

@@ -17,7 +17,7 @@ from service_record.display.timeline.axis import round_begin
 from service_record.display.timeline.bootclock import BootClock, believable, boot_clock
 from service_record.history import History, ServiceHistory
 from service_record.history.clock import ClockStep
-from service_record.history.outcome import Command, Outcome, Run, Span, Stage
+from service_record.history.outcome import Command, Outcome, Run, Span, Stage, order
 
 _Placed: TypeAlias = tuple[Run, ServiceHistory]
 _Key: TypeAlias = tuple["Kind", str, int, str]
@@ -54,7 +54,7 @@ class Bar:
     @property
     def is_whole(self) -> bool:
         """False when it took `seconds` or longer."""
-        return self.outcome in {Outcome.SUCCESS, Outcome.FAILURE}
+        return self.outcome in {Outcome.SUCCESS, Outcome.FAILURE, Outcome.STOPPED}
 
     @property
     def first(self) -> float:
@@ -100,7 +100,7 @@ class Chart:
 
 
 def charts(history: History, now: Now, *, apart: bool = False, by_duration: bool = False) -> list[Chart]:
-    """The charts of a history, oldest boot first.
+    """The charts of a history, oldest boot first. A run without any time is in none.
 
     A row has all runs of a service; with `apart`, those that came to the same. Services are in the order of
     their start, with what is in them below; `by_duration` puts what took longest first, whatever it is.
@@ -109,6 +109,8 @@ def charts(history: History, now: Now, *, apart: bool = False, by_duration: bool
     begun: Mapping[str | None, float] = {boot_id: _begun(history, boot_id) for boot_id in history.boots}
     for service in history.services:
         for run in service.runs:
+            if run.first_entry is None:
+                continue
             known = run.boot_id if run.boot_id in begun else _boot_then(run, service, begun)
             boots.setdefault(known, []).append((run, service))
     numbers: Mapping[str | None, int] = {
@@ -126,12 +128,12 @@ def charts(history: History, now: Now, *, apart: bool = False, by_duration: bool
 def _begun(history: History, boot_id: str) -> float:
     """When the first entry of a boot was written."""
     times = (true_time(r.first_entry, s) for s in history.services for r in s.runs if r.boot_id == boot_id)
-    return min((time.timestamp() for time in times), default=float("inf"))
+    return min(map(order, times), default=float("inf"))
 
 
 def _boot_then(run: Run, service: ServiceHistory, begun: Mapping[str | None, float]) -> str | None:
     """The boot that was when a run began that names none: the latest before it, or else the first."""
-    time = true_time(run.first_entry, service).timestamp()
+    time = order(true_time(run.first_entry, service))
     before = [boot_id for boot_id, begin in begun.items() if begin <= time]
     return before[-1] if before else next(iter(begun), None)
 
@@ -172,12 +174,24 @@ def _block_start(rows: Sequence[Row]) -> float:
 
 
 def _rows(service: ServiceHistory, runs: Iterable[Run], clock: BootClock) -> list[Row]:
-    """The row of some runs of a service, and below it those of what is in them."""
+    """The row of some runs of a service, and below it those of what is in them, in the order of their starts.
+
+    A stage that names the one that it is in comes behind that one, before whatever begins later.
+    """
     found: dict[_Key, list[Bar]] = {}
+    places: dict[_Key, tuple[float, ...]] = {}
     for run in runs:
+        identified: dict[str, tuple[float, ...]] = {}
         for key, span in _spans(run):
-            found.setdefault(key, []).append(_bar(span, run, service, clock))
-    rows = [
+            bar = _bar(span, run, service, clock)
+            found.setdefault(key, []).append(bar)
+            place: tuple[float, ...] = (bar.first,)
+            if isinstance(span, Stage) and span.id is not None:
+                place = identified[span.id] = (*identified.get(span.parent or "", ()), bar.first)
+            places[key] = min(places.get(key, place), place)
+    first, *others = found.items()
+    in_order = [first, *sorted(others, key=lambda item: places[item[0]])]
+    return [
         Row(
             kind=kind,
             service=service.name,
@@ -186,9 +200,8 @@ def _rows(service: ServiceHistory, runs: Iterable[Run], clock: BootClock) -> lis
             command=command or None,
             bars=tuple(sorted(bars, key=attrgetter("first"))),
         )
-        for (kind, command, depth, name), bars in found.items()
+        for (kind, command, depth, name), bars in in_order
     ]
-    return [rows[0], *sorted(rows[1:], key=lambda row: row.bars[0].first)]
 
 
 def _spans(run: Run) -> Iterator[tuple[_Key, Span]]:

@@ -44,7 +44,20 @@ def timeline_page(
     for chart in shown:
         yield BLANK
         yield from _chart(chart, len(history.boots), view, wide=wide, flat=flat)
+    yield from _untimed(history, view)
     yield from damages(history, view, whole=wide)
+
+
+def _untimed(history: History, view: View) -> Iterator[Line]:
+    """The runs that are in no chart, since their entries have no times."""
+    for service in history.services:
+        runs = sum(run.first_entry is None for run in service.runs.heads)
+        if runs:
+            yield BLANK
+            for row in wrap(
+                f"{name(service.name)}: {count(runs, 'run')} without times, not drawn", view.width
+            ):
+                yield ((row, Ink.FAINT),)
 
 
 def _chart(chart: Chart, boots: int, view: View, *, wide: bool, flat: bool) -> Iterator[Line]:

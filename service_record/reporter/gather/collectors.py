@@ -13,6 +13,9 @@ from service_record.reporter.gather.model import Collector
 from service_record.reporter.gather.records import ServiceRecords
 from service_record.reporter.gather.take import Command, Fact, File, Listing, Tree
 
+RECORDS: Final = "service-records"
+"""The name of the row of the service records."""
+
 _MIB: Final = 1 << 20
 
 _SYSTEMD: Final = ("/run/systemd/system",)
@@ -67,7 +70,7 @@ def _system_file(name: str, path: str) -> Collector:
 
 
 COLLECTORS: Final = (
-    Collector("service-records", "bootstrap/services/", ServiceRecords(), seconds=30, bytes=8 * _MIB),
+    Collector(RECORDS, "bootstrap/services/", ServiceRecords(), seconds=30, bytes=8 * _MIB),
     # systemd
     _printed(
         "failed-units",

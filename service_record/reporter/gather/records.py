@@ -1,6 +1,7 @@
 """The service records of the host, in the form that `pack` gives them."""
 
 import os
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ class ServiceRecords:
         """Raises GatherError, absent where nothing was recorded, failed where one could not be read."""
         records = Records(records_directory(task.context))
         try:
-            services = records.services()
+            services = records.services(with_inbox=True)
         except OSError as error:
             raise GatherError(Status.FAILED, f"{records.directory}: {error.strerror}") from error
         if not services:
@@ -59,11 +60,12 @@ def _record(records: Records, service: str, task: Task, taken: set[str]) -> Piec
     path = records.directory / f"{service}{SUFFIX}"
     damage = _Damage(task.collector.bytes)
     entries = damage.sorted_out(_in_time(records.read(service), task))
-    yield Begin(member, path.stat().st_mtime, opening=_array_begins)
+    written = path.stat().st_mtime if path.exists() else time.time()
+    yield Begin(member, written, opening=_array_begins)
     yield from _in_blocks(FORMS["array"](entries))
     copy = path.with_name(path.name + DAMAGED_SUFFIX)
     if damage.pieces or copy.exists():
-        yield Begin(f"{member}{DAMAGED_SUFFIX}", path.stat().st_mtime, damage.skipped)
+        yield Begin(f"{member}{DAMAGED_SUFFIX}", written, damage.skipped)
         yield from _copy(copy, task.collector.bytes)
         yield as_text(damage.pieces)
 

@@ -1,0 +1,23 @@
+"""Maintainer and URL of the packages, as pyproject.toml says them for all of them."""
+
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+_PROJECT: Final = Path(__file__).parent.parent / "pyproject.toml"
+
+
+def maintainer() -> str:
+    """Return `NAME <ADDRESS>`."""
+    author = _project()["authors"][0]
+    return f"{author['name']} <{author['email']}>"
+
+
+def homepage() -> str:
+    """Return the URL of the project; nothing where it has none."""
+    return str(_project().get("urls", {}).get("Homepage", ""))
+
+
+def _project() -> dict[str, Any]:
+    found: dict[str, Any] = tomllib.loads(_PROJECT.read_text())["project"]
+    return found

@@ -1,0 +1,122 @@
+"""Add to a diagnosis what no record tells: units that failed, and services that never started. Pure."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from service_record.diagnosis.diagnose import Explain
+from service_record.diagnosis.evidence import Evidence
+from service_record.diagnosis.findings import (
+    Diagnosis,
+    FailedUnit,
+    Hindrance,
+    NotStarted,
+    Trouble,
+    Verdict,
+)
+from service_record.diagnosis.units import Unit
+from service_record.history import History
+from service_record.history.outcome import Outcome
+
+ROLES: Final = {"bootstrap": ("release-image", "bootkube")}
+"""Role of a host -> the services that must run on it, in the order in which they start.
+
+Those of a bootstrap host are what `openshift-install` judges one by.
+"""
+_START_LIMIT: Final = "start-limit-hit"
+_PASSING: Final = {Hindrance.QUEUED, Hindrance.UNREACHED}
+_OPEN: Final = {Hindrance.ABSENT, Hindrance.UNKNOWN}
+"""What may pass while somebody waits."""
+
+
+def add_units(
+    diagnosis: Diagnosis | None,
+    history: History,
+    units: Iterable[Unit],
+    *,
+    expected: Sequence[str] = (),
+    is_waiting: bool = False,
+    explain: Explain | None = None,
+) -> Diagnosis | None:
+    """Return the diagnosis with the failed units, and with the expected services that have not started.
+
+    With any of them the verdict is at least failed; one that may yet start leaves it running. While waiting,
+    one without a known hindrance may yet start. None where there is still nothing to judge.
+    """
+    units = tuple(units)
+    failed = tuple(_failed(diagnosis, history, units, explain))
+    absent = tuple(_not_started(history, units, expected, is_waiting=is_waiting))
+    if diagnosis is None and not failed and not absent:
+        return None
+    diagnosis = diagnosis or Diagnosis(verdict=Verdict.SUCCEEDED)
+    verdict = diagnosis.verdict
+    if not verdict.is_bad and (failed or any(not one.is_pending for one in absent)):
+        verdict = Verdict.FAILED
+    elif verdict is Verdict.SUCCEEDED and absent:
+        verdict = Verdict.RUNNING
+    return replace(diagnosis, verdict=verdict, failed_units=failed, not_started=absent)
+
+
+def _failed(
+    diagnosis: Diagnosis | None, history: History, units: Iterable[Unit], explain: Explain | None
+) -> Iterator[FailedUnit]:
+    """Yield the failed units, without those of whose failure a trouble tells.
+
+    That systemd gave up restarting one is said in any case: no record can.
+    """
+    outcomes = {service.name: service.outcome for service in history.services}
+    troubled = {trouble.service for trouble in _troubles(diagnosis)}
+    failed = [unit for unit in units if unit.is_failed]
+    for unit in sorted(failed, key=lambda unit: unit.since.timestamp() if unit.since else 0.0):
+        if unit.service in troubled and unit.facts.service_result != _START_LIMIT:
+            continue
+        yield FailedUnit(
+            unit=unit,
+            recorded=outcomes.get(unit.service) if unit.service else None,
+            cause=explain(_evidence(unit.service, unit)) if explain and unit.service else None,
+        )
+
+
+def _troubles(diagnosis: Diagnosis | None) -> Iterator[Trouble]:
+    if diagnosis is not None:
+        yield from (one for one in (diagnosis.root, *diagnosis.followers, *diagnosis.others) if one)
+
+
+def _evidence(service: str, unit: Unit) -> Evidence:
+    return Evidence(kinds=frozenset({str(Verdict.FAILED)}), service=service, facts=unit.facts)
+
+
+def _not_started(
+    history: History, units: Sequence[Unit], expected: Sequence[str], *, is_waiting: bool
+) -> Iterator[NotStarted]:
+    services = {service.name: service for service in history.services}
+    failed = {unit.name for unit in units if unit.is_failed}
+    unfinished: str | None = None
+    for name in dict.fromkeys(expected):
+        service = services.get(name)
+        if service is not None and service.runs:
+            unfinished = unfinished or (name if service.outcome is not Outcome.SUCCESS else None)
+            continue
+        unit = next((one for one in units if f"{name}.service" in {one.name, *one.aliases}), None)
+        if unit is not None and (unit.is_failed or unit.has_started):
+            unfinished = unfinished or (name if unit.is_failed else None)
+            continue
+        unit = unit or Unit(name=f"{name}.service")
+        required = min(unit.requires & failed, default=None)
+        hindrances = {
+            Hindrance.DAMAGE: service is not None,
+            Hindrance.DEPENDENCY: required is not None,
+            Hindrance.CONDITION: unit.has_unmet_condition,
+            Hindrance.ASSERTION: unit.has_unmet_assertion,
+            Hindrance.QUEUED: unit.is_queued,
+            Hindrance.UNREACHED: unfinished is not None,
+            Hindrance.ABSENT: unit.is_absent,
+        }
+        hindrance = next((one for one, applies in hindrances.items() if applies), Hindrance.UNKNOWN)
+        yield NotStarted(
+            service=name,
+            hindrance=hindrance,
+            by={Hindrance.DEPENDENCY: required, Hindrance.UNREACHED: unfinished}.get(hindrance),
+            is_pending=hindrance in _PASSING or (is_waiting and hindrance in _OPEN),
+        )
+        unfinished = unfinished or name

@@ -1,0 +1,141 @@
+#!/usr/bin/env bats
+# Bash that cannot make a process tries for half a minute and then ends the script: the shim looks first, and does without. A
+# program that hangs is killed, and not run again.
+
+load helpers
+
+# Runs a script as another user, with room for no more than so many processes of that user.
+service_with_processes() { # <how many> <script>
+  ((UID == 0)) || skip "not root"
+  command -v setpriv >/dev/null || skip "setpriv is not installed"
+  local user=$((20000 + BASHPID))
+  chmod 755 "${BATS_RUN_TMPDIR}" "${BATS_RUN_TMPDIR}/test" "$PWD" 2>/dev/null || :
+  cp "$SHIM" copied.sh && ln -sf copied.sh shim.sh
+  chmod 644 copied.sh
+  mkdir -p records
+  chown -R "$user" .
+  timeout -k 1 60 env -i "${surroundings[@]}" setpriv --reuid "$user" --clear-groups \
+    prlimit --nproc="$1" "$TEST_BASH" "$2"
+}
+
+# A service with traps, stages, a misuse, a handled failure and a failure in a function.
+busy() {
+  script busy.sh <<'END'
+trap 'echo leaving' EXIT
+. "$SHIM"
+ulimit -u 1
+. "$SHIM"
+record_service_stage_start one
+record_service_stage_success
+record_service_stage_success
+record_service_stage_start two
+record_service_stage_failure
+work() {
+  record_service_stage_start three
+  echo "${unset:?}"
+}
+work
+END
+}
+
+# Fails unless the service ended as it would without the shim, soon, and all of it stands in the record.
+ended_well() {
+  [ "$output" = leaving ]
+  ((SECONDS <= 12))
+  [ "$(grep -c '"stage":"three","phase":"stage end","result":"failure"' records/service.json)" -eq 1 ]
+  [ "$(grep -c '"phase":"service end","result":"failure"' records/service.json)" -eq 1 ]
+  [ "$(grep -c '"timestamp"' records/service.json)" -eq 9 ]
+}
+
+@test "no process to be had, in lines" {
+  busy
+  surroundings+=(INVOCATION_ID=0123456789abcdef0123456789abcdef)
+  mkdir records && : >records/service.json
+  SECONDS=0
+  run --separate-stderr -1 service_with_processes 1000 busy.sh
+  ended_well
+}
+
+@test "no process to be had, in an array" {
+  busy
+  surroundings+=(SERVICE_RECORDS_LAYOUT=array INVOCATION_ID=0123456789abcdef0123456789abcdef)
+  mkdir records && printf '[\n]\n' >records/service.json
+  SECONDS=0
+  run --separate-stderr -1 service_with_processes 1000 busy.sh
+  ended_well
+}
+
+@test "no process to be had from the beginning" {
+  busy
+  mkdir records && : >records/service.json
+  SECONDS=0
+  run --separate-stderr -1 service_with_processes 1 busy.sh
+  [ "$output" = leaving ]
+  ((SECONDS <= 12))
+  [ "$(grep -c '"timestamp"' records/service.json)" -ge 7 ]
+}
+
+@test "no process to be had, and no record to begin with: what could not be written is counted" {
+  script late.sh <<'END'
+. "$SHIM"
+record_service_stage_start one
+: >"$SERVICE_RECORDS_DIR/service.json"
+record_service_stage_success
+END
+  SECONDS=0
+  run --separate-stderr -0 service_with_processes 1 late.sh
+  ((SECONDS <= 12))
+  [ "$(entries phase dropped | head -n 1)" = "stage end 2" ]
+}
+
+@test "a control group that is full" {
+  local group=
+  for group in /sys/fs/cgroup/pids /sys/fs/cgroup; do [ ! -e "$group/cgroup.procs" ] || break; done
+  mkdir "$group/forks-$BASHPID" && group=$group/forks-$BASHPID || skip "no control group can be made"
+  if [ ! -e "$group/pids.max" ]; then
+    rmdir "$group"
+    skip "no control group limits processes"
+  fi
+  mkdir "$group/inner"
+  echo 1 >"$group/pids.max"
+  busy
+  surroundings+=(SERVICE_RECORDS_LAYOUT=array INVOCATION_ID=0123456789abcdef0123456789abcdef)
+  mkdir records && printf '[\n]\n' >records/service.json
+  SECONDS=0
+  run --separate-stderr -1 timeout -k 1 60 env -i "${surroundings[@]}" "$PYTHON" -IS -c 'import os, sys
+open(sys.argv[1], "w").write("0")
+os.execv(sys.argv[2], sys.argv[2:])' "$group/inner/cgroup.procs" "$(type -P "$TEST_BASH")" busy.sh
+  rmdir "$group/inner" "$group"
+  ended_well
+}
+
+# Runs a script where one of the system's programs hangs.
+service_where_hangs() { # <program> <script>
+  unshare --mount true 2>/dev/null || skip "no mount namespace can be made"
+  printf '#!/bin/sh\necho "$$" >>"%s/hung"\nexec %s 60\n' "$PWD" "$(type -P sleep)" >hanging
+  chmod +x hanging
+  timeout -k 1 60 env -i "${surroundings[@]}" unshare --mount sh -c \
+    'mount --bind hanging "$(readlink -f "/usr/bin/$0")" && exec "$@"' "$1" "$TEST_BASH" "$2"
+}
+
+@test "a program that hangs is killed, and not run again" {
+  script hangs.sh <<'END'
+. "$SHIM"
+for stage in one two three; do
+  record_service_stage_start "$stage"
+  record_service_stage_failure
+done
+END
+  for program in flock tail dd sync mkdir; do
+    echo "$program"
+    rm -rf records hung
+    surroundings+=(SERVICE_RECORDS_SYNC=ends SERVICE_RECORDS_LAYOUT=array)
+    SECONDS=0
+    run -0 service_where_hangs "$program" hangs.sh
+    [ "$output" = "" ]
+    ((SECONDS <= 12))
+    [ "$(wc -l <hung)" -eq 1 ]
+    is_gone "$(<hung)"
+    [ "$program" = mkdir ] || [ "$(grep -c '"phase":"stage end"' records/service.json)" -eq 3 ]
+  done
+}

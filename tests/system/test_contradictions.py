@@ -1,0 +1,181 @@
+"""Services whose record and systemd disagree: what the exit helper amends, and what it leaves alone."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from service_record.entry import Phase
+from service_record.history.outcome import Outcome, Run
+from tests.system.machine import BASH_HEAD, Machine
+
+WORK = "record_service_stage_start work\ntrue\n"
+DONE = WORK + "record_service_stage_success\n"
+SUCCESS, FAILURE, STOPPED = Outcome.SUCCESS, Outcome.FAILURE, Outcome.STOPPED
+AN_EXIT_TRAP = "trap 'exit 6' EXIT\n"
+DAEMON = "setsid sleep infinity &\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A service, and what has to be read of it."""
+
+    body: str = DONE
+    settings: tuple[str, ...] = ()
+    start: str = ""
+    """`ExecStart=` where that is not the script itself."""
+    outcome: Outcome = FAILURE
+    exit_code: int | None = None
+    signal: str | None = None
+    service_result: str | None = None
+    stages: tuple[Outcome, ...] = (SUCCESS,)
+    ends: int = 2
+    """How many `service end` entries the record has."""
+
+
+CASES = {
+    "cleanup-that-fails": Case(
+        body="cleanup() { rm /no/such/file; }\ntrap cleanup EXIT\n" + WORK,
+        exit_code=1,
+        service_result="exit-code",
+        stages=(FAILURE,),
+    ),
+    "exit-in-a-trap": Case(
+        body=AN_EXIT_TRAP + WORK, exit_code=6, service_result="exit-code", stages=(FAILURE,)
+    ),
+    "exit-in-a-trap-after-the-stages": Case(
+        body=AN_EXIT_TRAP + DONE, exit_code=6, service_result="exit-code"
+    ),
+    "exit-in-a-trap-to-success": Case(
+        body="trap 'exit 0' EXIT\n" + WORK + "exit 5", outcome=SUCCESS, exit_code=0
+    ),
+    "other-exit-in-a-trap": Case(
+        body=AN_EXIT_TRAP + WORK + "exit 5", exit_code=6, service_result="exit-code", stages=(FAILURE,)
+    ),
+    "success-by-its-status": Case(
+        body=WORK + "exit 143", settings=("SuccessExitStatus=143",), outcome=SUCCESS, exit_code=143
+    ),
+    "stop-command-that-fails": Case(
+        settings=("ExecStop=/bin/false",), exit_code=0, service_result="exit-code"
+    ),
+    "post-command-that-fails": Case(
+        settings=("Type=oneshot", "ExecStartPost=/bin/false"), exit_code=0, service_result="exit-code"
+    ),
+    "recorded-post-command-that-fails": Case(
+        settings=("ExecStopPost=/usr/local/bin/tidy-up",), exit_code=1, ends=1
+    ),
+    "time-out-that-it-took-for-a-stop": Case(
+        body="trap 'exit 0' TERM\n" + WORK + "while :; do sleep 0.05; done",
+        settings=("RuntimeMaxSec=1s",),
+        exit_code=0,
+        service_result="timeout",
+        stages=(FAILURE,),
+    ),
+    "time-out-that-it-took-for-a-failure": Case(
+        body="trap 'exit 1' TERM\n" + WORK + "while :; do sleep 0.05; done",
+        settings=("RuntimeMaxSec=1s",),
+        exit_code=1,
+        service_result="timeout",
+        stages=(FAILURE,),
+    ),
+    "no-readiness": Case(settings=("Type=notify",), exit_code=0, service_result="protocol"),
+    "second-command-of-a-oneshot": Case(
+        settings=("Type=oneshot", "ExecStart=sh -c 'exit 4'"), exit_code=4, service_result="exit-code"
+    ),
+    "pre-command-with-an-exit-trap": Case(
+        settings=("ExecStartPre=/usr/local/bin/prepare",), service_result="exit-code", stages=(), ends=1
+    ),
+    "shell-around-it-that-fails": Case(
+        start="sh -c '/usr/local/bin/{}.sh; exit 3'", exit_code=3, service_result="exit-code"
+    ),
+    "shell-around-it-that-goes-on": Case(
+        body=WORK + "exit 5",
+        start="sh -c '/usr/local/bin/{}.sh || true'",
+        outcome=SUCCESS,
+        exit_code=0,
+        stages=(FAILURE,),
+    ),
+    "daemon-that-is-killed": Case(
+        body=DONE + DAEMON, settings=("Type=forking",), signal="KILL", service_result="signal"
+    ),
+    "daemon-that-is-stopped": Case(
+        body=DONE + DAEMON, settings=("Type=forking",), outcome=STOPPED, signal="TERM"
+    ),
+    "launcher-with-an-exit-trap": Case(
+        body=AN_EXIT_TRAP + DONE, settings=("Type=forking",), exit_code=0, service_result="exit-code"
+    ),
+    "without-an-answer-of-systemctl": Case(
+        body=WORK + "kill -KILL $$",
+        settings=("Environment=PATH=/observed/path",),
+        signal="KILL",
+        service_result="signal",
+        stages=(FAILURE,),
+        ends=1,
+    ),
+    "agreed-failure": Case(body=WORK + "exit 7", exit_code=7, stages=(FAILURE,), ends=1),
+    "agreed-success": Case(outcome=SUCCESS, exit_code=0, ends=1),
+    "agreed-launcher": Case(
+        body=WORK + "exit 7", settings=("Type=forking",), exit_code=7, stages=(FAILURE,), ends=1
+    ),
+}
+DAEMONS = ("daemon-that-is-killed", "daemon-that-is-stopped")
+
+
+@pytest.fixture(scope="module")
+def machine(shared_machine: Machine) -> Machine:
+    head = BASH_HEAD.replace(". ", "{}=it\n. ", 1)
+    shared_machine.program("prepare", head.format("PRE_COMMAND") + AN_EXIT_TRAP + DONE)
+    shared_machine.program("tidy-up", head.format("POST_COMMAND") + "exit 1\n")
+    for name, case in CASES.items():
+        shared_machine.bash_service(name, case.body, *case.settings)
+        if case.start:
+            shared_machine.unit(name, f"ExecStart={case.start.format(name)}", *case.settings)
+        shared_machine.drop_in(name)
+    shared_machine.unit("unmet", "ExecCondition=/bin/false", "ExecStart=/bin/true")
+    shared_machine.drop_in("unmet")
+    names = " ".join(CASES)
+    shared_machine.boot(f"""
+        mkdir /observed/path
+        ln -s /usr/bin/{{bash,env,grep,tail,timeout}} /observed/path
+        start {names} unmet
+        until systemctl is-active {" ".join(DAEMONS)}; do sleep 0.05; done
+        systemctl kill --signal=KILL daemon-that-is-killed
+        systemctl stop daemon-that-is-stopped
+        rest {names} unmet
+    """)
+    return shared_machine
+
+
+def of(machine: Machine, name: str) -> Run:
+    """The run that stands for the service."""
+    return machine.attempts(name)[-1]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_systemd_saw_counts(machine: Machine, name: str) -> None:
+    case, run = CASES[name], of(machine, name)
+
+    assert (run.outcome, run.facts.exit_code, run.facts.signal) == (case.outcome, case.exit_code, case.signal)
+    if case.service_result is not None:
+        assert run.facts.service_result == case.service_result
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_stage_that_ended_with_the_run_follows(machine: Machine, name: str) -> None:
+    (recorded,) = [run for run in machine.runs(name) if run.stages or not CASES[name].stages][:1]
+
+    assert tuple(stage.outcome for stage in recorded.stages) == CASES[name].stages
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_end_with_which_systemd_agrees_is_left_alone(machine: Machine, name: str) -> None:
+    ends = [entry for entry in machine.entries(name) if entry.phase is Phase.SERVICE_END]
+
+    assert len(ends) == CASES[name].ends
+
+
+def test_a_condition_that_is_not_met_leaves_no_record(machine: Machine) -> None:
+    assert "unmet" not in machine.records.services()
+
+
+def test_a_person_reads_why_a_service_failed_that_ended_well(machine: Machine) -> None:
+    assert "exit 0, but systemd's result is exit-code" in machine.show("stop-command-that-fails")

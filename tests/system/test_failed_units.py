@@ -1,0 +1,128 @@
+"""`analyze` on a host whose systemd knows of failures that no record tells."""
+
+import re
+
+import pytest
+
+from tests.system.machine import Machine
+
+SCENARIO = """\
+analyze() {
+  echo "# $1"
+  /venv/bin/python -c 'from service_record.cli import main; main(prog_name="service-record")' \\
+    analyze --utc "${@:2}" 2>&1
+  echo "= $?"
+}
+systemctl reset-failed
+start bootkube; rest bootkube
+analyze healthy
+analyze condition --expect bootkube,conditional.service
+analyze assertion --expect asserted
+analyze absent --expect no-such
+analyze aware-of-nothing --expect unrecorded
+systemctl start --no-block slow waiting
+analyze queued --expect waiting
+systemctl stop slow
+start prepared
+analyze dependency --expect dependent
+systemctl reset-failed
+start limited; start limited; start limited
+analyze limit
+analyze other bootkube
+
+mkdir /run/copy; cp /var/log/openshift/bootkube.json /run/copy
+analyze copied --from /run/copy
+SERVICE_RECORDS_DIR=/run/copy analyze elsewhere
+start mnt-data.mount
+mkdir /run/hung; printf '#!/bin/sh\\nexec sleep 60\\n' >/run/hung/systemctl; chmod +x /run/hung/systemctl
+SECONDS=0
+PATH=/run/hung:$PATH analyze hung
+echo "took $SECONDS"
+rm /var/log/openshift/*.json
+analyze unrecorded --output json
+analyze nothing bootkube
+"""
+WANTED = (
+    "conditional.service",
+    "asserted.service",
+    "dependent.service",
+    "limited.service",
+)
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What `analyze` printed, and its exit code, by the name that the scenario gives it."""
+    machine = Machine(tmp_path_factory.mktemp("machine"), wants=WANTED)
+    machine.bash_service("bootkube", "true", "Type=oneshot")
+    machine.unit("conditional", "ConditionPathExists=/no/such/file", "ExecStart=/bin/true")
+    machine.write_unit("asserted.service", "[Unit]\nAssertPathExists=/no\n[Service]\nExecStart=/bin/true\n")
+    machine.unit("prepared", "ExecStartPre=/bin/sh -c 'exit 6'", "ExecStart=/bin/true")
+    requires = "[Unit]\nRequires=prepared.service\nAfter=prepared.service\n[Service]\nExecStart=/bin/true\n"
+    machine.write_unit("dependent.service", requires)
+    machine.unit("unrecorded", "ExecStart=/bin/sleep 600")
+    machine.unit("slow", "Type=oneshot", "ExecStart=/bin/sleep 600")
+    machine.write_unit("waiting.service", "[Unit]\nAfter=slow.service\n[Service]\nExecStart=/bin/true\n")
+    limit = ("StartLimitBurst=2", "StartLimitIntervalSec=600")
+    machine.bash_service("limited", "true", "Type=oneshot", *limit)
+    machine.write_unit("mnt-data.mount", "[Mount]\nWhat=/dev/no-such\nWhere=/mnt/data\nType=ext4\n")
+    output = machine.boot(SCENARIO.replace("start bootkube;", "start bootkube unrecorded;", 1))
+    return dict(re.findall(r"^# (\S+)\n(.*?^= \d+$.*?)(?=^# |\Z)", output, re.MULTILINE | re.DOTALL))
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "status"),
+    [
+        pytest.param("healthy", "✓ succeeded: nothing is wrong", 0),
+        pytest.param(
+            "condition",
+            "✗ failed: conditional never started: a condition of its unit is not met",
+            1,
+        ),
+        pytest.param("assertion", "✗ failed: asserted never started: an assertion of its unit is not met", 1),
+        pytest.param("absent", "✗ failed: no-such never started: there is no unit no-such.service", 1),
+        pytest.param("aware-of-nothing", "✓ succeeded: nothing is wrong", 0),
+        pytest.param(
+            "queued", "● running: waiting has not started yet: systemd has queued its start; nothing is", 0
+        ),
+        pytest.param(
+            "dependency", "✗ failed: dependent never started: it requires prepared.service, which failed", 1
+        ),
+        pytest.param(
+            "limit", "✗ failed: limited.service: systemd gave up restarting it; its latest recorded", 1
+        ),
+        pytest.param("other", "✓ succeeded: nothing is wrong", 0),
+        pytest.param("copied", "✓ succeeded: nothing is wrong", 0),
+        pytest.param("nothing", "Error: no records in /var/log/openshift: no *.json file there", 3),
+    ],
+)
+def test_the_verdict_knows_what_systemd_knows(
+    answers: dict[str, str], name: str, line: str, status: int
+) -> None:
+    first, *rest = answers[name].splitlines()
+    assert first.startswith(line)
+    assert f"= {status}" in rest
+
+
+def test_a_failed_unit_comes_with_the_command_that_failed_and_what_to_run_next(
+    answers: dict[str, str],
+) -> None:
+    page = " ".join(answers["dependency"].split())
+    assert "failed: prepared.service: exit 6 of ExecStartPre=/bin/sh; nothing is recorded of it;" in page
+    assert "dependent.service requires it" in page
+    assert "next systemctl status dependent.service journalctl --boot --unit=dependent.service" in page
+
+
+def test_a_systemd_that_hangs_is_waited_for_two_seconds_and_is_said_to(answers: dict[str, str]) -> None:
+    assert "Warning: systemd does not answer; which units failed is not known" in answers["hung"]
+    seconds = re.search(r"^took (\d+)$", answers["hung"], re.MULTILINE)
+    assert seconds is not None
+    assert int(seconds[1]) < 20
+
+
+def test_a_host_without_records_is_judged_by_its_failed_units(answers: dict[str, str]) -> None:
+    answer = answers["unrecorded"]
+    assert '"verdict": "failed"' in answer
+    assert '"unit": "mnt-data.mount"' in answer
+    assert '"command": "ExecMount=/bin/mount"' in answer.replace("/usr/bin/mount", "/bin/mount")
+    assert "= 1" in answer

@@ -1,0 +1,82 @@
+"""Services that know nothing of being recorded, with the drop-in for all services: shown while they run."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.system.machine import Machine
+
+SHOW = "/venv/bin/python /venv/bin/service-record show"
+PRE_COMMAND = """\
+#!/usr/bin/env bash
+PRE_COMMAND=prepare
+. /usr/local/bin/bootstrap-service-record.sh
+true
+"""
+
+
+@pytest.fixture(scope="module")
+def shown(shared_machine: Machine) -> dict[str, Any]:
+    """What `show` says on the machine itself while its services run, and of each what is running."""
+    machine = shared_machine
+    machine.program("prepare", PRE_COMMAND)
+    machine.unit("daemon", "ExecStart=/bin/sleep infinity")
+    machine.unit("oneshot", "Type=oneshot", "ExecStart=/bin/true", "ExecStart=/bin/sleep infinity")
+    machine.unit("of-many@", "ExecStart=/bin/sleep infinity")
+    machine.unit("dotted.name", "ExecStart=/bin/sleep infinity")
+    machine.unit("waiting", "ExecStartPre=/bin/sleep infinity", "ExecStart=/bin/true")
+    machine.unit("prepared", "ExecStartPre=prepare", "ExecStart=/bin/sleep infinity")
+    machine.unit("again", "ExecStart=/bin/sh -c 'sleep infinity'")
+    machine.unit("over", "ExecStart=/bin/true")
+    machine.bash_service("aware", "record_service_stage_start work; sleep infinity")
+    machine.drop_in()
+    services = "daemon oneshot of-many@1 of-many@2 dotted.name waiting prepared again aware"
+    machine.boot(f"""
+        systemctl start --no-block {services} over
+        until grep -q '"stage start"' /var/log/openshift/aware.json; do sleep 0.05; done
+        systemctl restart again
+        rest over
+        for service in daemon oneshot of-many@1 of-many@2 dotted.name prepared; do
+            until (($(systemctl show --property=MainPID --value $service))); do sleep 0.05; done
+        done
+        {SHOW} --output json >/observed/now
+        {SHOW} daemon >/observed/named
+        systemctl stop {services}
+        {SHOW} --output json >/observed/after
+    """)
+    found: dict[str, Any] = {"named": (machine.observed / "named").read_text()}
+    for moment in ("now", "after"):
+        document = json.loads((machine.observed / moment).read_text())
+        found[moment] = {service["service"]: service for service in document["services"]}
+    return found
+
+
+@pytest.mark.parametrize(
+    "name", ["daemon", "oneshot", "of-many@1", "of-many@2", "dotted_name", "waiting", "prepared", "again"]
+)
+def test_it_is_running_until_it_ends(shown: dict[str, Any], name: str) -> None:
+    assert shown["now"][name]["outcome"] == "running"
+    assert shown["after"][name]["outcome"] in {"stopped", "success"}
+    assert len(shown["after"][name]["runs"]) == len(shown["now"][name]["runs"])
+
+
+def test_the_run_before_it_is_told_too(shown: dict[str, Any]) -> None:
+    runs = shown["now"]["again"]["runs"]
+
+    assert [(run["attempt"], run["outcome"]) for run in runs] == [(1, "stopped"), (2, "running")]
+
+
+def test_a_service_that_records_itself_is_one_run(shown: dict[str, Any]) -> None:
+    (run,) = shown["now"]["aware"]["runs"]
+
+    assert (run["outcome"], run["inStage"]) == ("running", "work")
+    assert run["recorder"].startswith("bash/")
+
+
+def test_what_is_over_is_not_running(shown: dict[str, Any]) -> None:
+    assert shown["now"]["over"]["outcome"] == "success"
+
+
+def test_it_is_found_by_its_name(shown: dict[str, Any]) -> None:
+    assert "daemon running" in shown["named"]

@@ -1,0 +1,263 @@
+"""What systemd says of units, and services that were expected to start: read, and added to a diagnosis."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from service_record.diagnosis import Diagnosis, Verdict, diagnose
+from service_record.diagnosis.expectations import add_units
+from service_record.diagnosis.findings import Hindrance
+from service_record.diagnosis.units import Unit, read_properties, read_texts
+from service_record.display.sentences import verdict_sentence
+from service_record.entry import Malformed
+from service_record.history.facts import Facts
+from service_record.history.outcome import Outcome
+from tests.builders import failed_run
+from tests.test_diagnosis import history, running, succeeded
+
+EXEC = (
+    "{{ path={path} ; argv[]={path} ; ignore_errors={ignored} ; start_time=[n/a] ; stop_time=[n/a] ; pid=7 ;"
+    " code={code} ; status={status} }}"
+)
+FAILED = "ActiveState=failed"
+
+
+def ended(path: str, code: str, status: str, ignored: str = "no") -> str:
+    return EXEC.format(path=path, code=code, status=status, ignored=ignored)
+
+
+def properties(name: str, *lines: str) -> str:
+    return "\n".join([lines[0], f"Id={name}", *lines[1:]])
+
+
+def read(*blocks: str) -> tuple[Unit, ...]:
+    return read_properties("\n\n".join(blocks) + "\n", 1_000.0)
+
+
+def added(
+    units: Sequence[Unit], *expected: str, is_waiting: bool = False, **records: Any
+) -> Diagnosis | None:
+    """The diagnosis of these records, with these units and expected services."""
+    host = history(**records)
+    return add_units(diagnose(host), host, units, expected=expected, is_waiting=is_waiting)
+
+
+@pytest.mark.parametrize(
+    ("lines", "command", "facts"),
+    [
+        pytest.param(
+            ["Result=exit-code", f"ExecStartPre={ended('/bin/a', 'exited', '6')}"],
+            "ExecStartPre=/bin/a",
+            Facts(exit_code=6, service_result="exit-code"),
+            id="a pre-command",
+        ),
+        pytest.param(
+            ["Result=signal", f"ExecStart={ended('/bin/a', 'killed', '9/KILL')}"],
+            "ExecStart=/bin/a",
+            Facts(signal="KILL", service_result="signal"),
+            id="a signal",
+        ),
+        pytest.param(
+            [
+                "Result=exit-code",
+                f"ExecStopPost={ended('/bin/tidy', 'exited', '1')}",
+                f"ExecStart={ended('/bin/a', 'exited', '5')}",
+            ],
+            "ExecStart=/bin/a",
+            Facts(exit_code=5, service_result="exit-code"),
+            id="the first in the order of their running",
+        ),
+        pytest.param(
+            [
+                "SuccessExitStatus=5",
+                "Result=exit-code",
+                f"ExecStart={ended('/bin/a', 'exited', '5')}",
+                f"ExecStopPost={ended('/bin/tidy', 'exited', '1')}",
+            ],
+            None,
+            Facts(service_result="exit-code"),
+            id="not certain where other statuses are a success",
+        ),
+        pytest.param(
+            [
+                "Result=exit-code",
+                f"ExecStartPre={ended('/bin/a', 'exited', '1', ignored='yes')}",
+                f"ExecStart={ended('/bin/b', 'exited', '2')}",
+            ],
+            "ExecStart=/bin/b",
+            Facts(exit_code=2, service_result="exit-code"),
+            id="not one whose failure is ignored",
+        ),
+        pytest.param(
+            ["Result=start-limit-hit", f"ExecStart={ended('/bin/a', 'exited', '1')}"],
+            None,
+            Facts(service_result="start-limit-hit"),
+            id="not one of an earlier start",
+        ),
+    ],
+)
+def test_the_command_that_failed_is_named_where_it_is_certain(
+    lines: list[str], command: str | None, facts: Facts
+) -> None:
+    (unit,) = read(properties("job.service", *lines, FAILED))
+    assert (unit.is_failed, unit.command, unit.facts) == (True, command, facts)
+
+
+def test_a_line_break_in_a_command_hides_no_unit() -> None:
+    broken = "ExecStart={ path=/bin/sh ; argv[]=/bin/sh -c true\n\nexit 5 ; ignore_errors=no ; code=exited }"
+    units = read(properties("a.service", "Result=exit-code", broken, FAILED), properties("b.mount", FAILED))
+    assert [(unit.name, unit.is_failed) for unit in units] == [("a.service", True), ("b.mount", True)]
+
+
+def test_what_is_printed_twice_or_is_no_unit_counts_once_or_not_at_all() -> None:
+    assert [unit.name for unit in read(properties("a.service", FAILED), properties("a.service", FAILED))] == [
+        "a.service"
+    ]
+    assert read(properties("\x1b[2J", FAILED)) == ()
+    assert read("") == ()
+
+
+def test_a_condition_is_unmet_only_once_it_was_checked() -> None:
+    before, after = read(
+        properties("a.service", "ConditionResult=no", "ConditionTimestampMonotonic=0", "AssertResult=no"),
+        properties("b.service", "ConditionResult=no", "ConditionTimestampMonotonic=5000000"),
+    )
+    assert (before.has_unmet_condition, before.has_unmet_assertion) == (False, False)
+    assert after.has_unmet_condition
+
+
+def test_times_count_from_the_boot() -> None:
+    (unit,) = read(properties("a.service", FAILED, "StateChangeTimestampMonotonic=5500000"))
+    assert unit.since == datetime.fromtimestamp(1005.5, UTC)
+
+
+LISTING = """\
+  UNIT             LOAD   ACTIVE SUB    DESCRIPTION
+● mnt-data.mount   loaded failed failed /mnt/data
+* bootkube.service loaded failed failed Bootstrap a cluster
+kubelet.service    loaded failed failed Kubelet
+
+LOAD   = Reflects whether the unit definition was properly loaded.
+3 loaded units listed.
+"""
+STATUS = """\
+* bootkube.service - Bootstrap a cluster
+     Loaded: loaded (/etc/systemd/system/bootkube.service; static)
+     Active: failed (Result: exit-code) since Mon 2026-11-23 06:33:22 UTC; 698ms ago
+    Process: 55 ExecStartPre=/bin/true (code=exited, status=0/SUCCESS)
+    Process: 56 ExecStartPre=/bin/sh -c echo a ; exit 6 (code=exited, status=6)
+        CPU: 4ms
+"""
+
+
+def test_a_bundle_lists_failed_units_and_its_status_says_how() -> None:
+    units = read_texts({"log/failed-units.txt": LISTING, "log/unit-status/bootkube.service.txt": STATUS})
+    assert [unit.name for unit in units] == ["mnt-data.mount", "bootkube.service", "kubelet.service"]
+    assert (units[1].command, units[1].facts.exit_code) == ("ExecStartPre=/bin/sh", 6)
+    assert (units[2].command, units[2].facts) == (None, Facts())
+
+
+def test_a_unit_that_failed_makes_the_host_failed_whatever_its_record_says() -> None:
+    found = added([Unit(name="job.service", is_failed=True)], job=succeeded())
+    assert found is not None
+    assert (found.verdict, found.root) == (Verdict.FAILED, None)
+    assert found.failed_units[0].recorded is Outcome.SUCCESS
+    says = "failed: job.service: systemd's reason is not known; its latest recorded run succeeded"
+    assert verdict_sentence(found) == says
+
+
+def test_a_unit_that_failed_while_others_run_is_not_nothing_wrong() -> None:
+    found = added([Unit(name="a.mount", is_failed=True, required_by=("job.service",))], job=running())
+    assert found is not None
+    assert found.verdict is Verdict.FAILED
+    assert (
+        verdict_sentence(found) == "failed: a.mount: systemd's reason is not known; job.service requires it"
+    )
+
+
+def test_a_failure_that_is_recorded_is_told_once() -> None:
+    found = added([Unit(name="job.service", is_failed=True)], job=failed_run())
+    assert found is not None
+    assert found.root is not None
+    assert found.failed_units == ()
+
+
+def test_that_systemd_gave_up_is_said_beside_what_is_recorded() -> None:
+    gave_up = Unit(name="job.service", is_failed=True, facts=Facts(service_result="start-limit-hit"))
+    found = added([gave_up], job=failed_run())
+    assert found is not None
+    assert found.root is not None
+    assert [failed.unit for failed in found.failed_units] == [gave_up]
+
+
+def test_without_records_failed_units_or_expectations_there_is_nothing_to_judge() -> None:
+    assert added([]) is None
+    assert added([Unit(name="job.service")]) is None
+
+
+REQUIRES = Unit(name="job.service", requires=frozenset({"a.mount"}))
+QUEUED = Unit(name="job.service", is_queued=True)
+DAMAGE = [Malformed(1, "x", "not an entry")]
+
+
+@pytest.mark.parametrize(
+    ("units", "records", "hindrance", "verdict"),
+    [
+        pytest.param([], {}, Hindrance.UNKNOWN, Verdict.FAILED, id="no record"),
+        pytest.param([], {"job": DAMAGE}, Hindrance.DAMAGE, Verdict.FAILED, id="damage"),
+        pytest.param(
+            [Unit(name="job.service", is_absent=True)], {}, Hindrance.ABSENT, Verdict.FAILED, id="absent"
+        ),
+        pytest.param(
+            [REQUIRES, Unit(name="a.mount", is_failed=True)],
+            {},
+            Hindrance.DEPENDENCY,
+            Verdict.FAILED,
+            id="dependency",
+        ),
+        pytest.param(
+            [Unit(name="job.service", has_unmet_condition=True)],
+            {},
+            Hindrance.CONDITION,
+            Verdict.FAILED,
+            id="condition",
+        ),
+        pytest.param(
+            [Unit(name="new.service", aliases=frozenset({"job.service"}), has_unmet_assertion=True)],
+            {},
+            Hindrance.ASSERTION,
+            Verdict.FAILED,
+            id="assertion, of a unit by another name",
+        ),
+        pytest.param([QUEUED], {}, Hindrance.QUEUED, Verdict.RUNNING, id="queued"),
+        pytest.param([], {"first": running()}, Hindrance.UNREACHED, Verdict.RUNNING, id="not reached"),
+        pytest.param([], {"first": succeeded()}, Hindrance.UNKNOWN, Verdict.FAILED, id="it was its turn"),
+        pytest.param([], {"first": failed_run()}, Hindrance.UNREACHED, Verdict.FAILED, id="the one before"),
+    ],
+)
+def test_what_never_started_is_said_with_what_keeps_it(
+    units: list[Unit],
+    records: dict[str, Any],
+    hindrance: Hindrance,
+    verdict: Verdict,
+) -> None:
+    expected = ("first", "job") if "first" in records else ("job",)
+    found = added(units, *expected, other=succeeded(), **records)
+    assert found is not None
+    (missing,) = found.not_started
+    assert (missing.service, missing.hindrance, found.verdict) == ("job", hindrance, verdict)
+
+
+def test_whoever_waits_is_not_told_of_what_may_yet_start() -> None:
+    for is_waiting, verdict in ((True, Verdict.RUNNING), (False, Verdict.FAILED)):
+        found = added([], "job", is_waiting=is_waiting, other=succeeded())
+        assert found is not None
+        assert found.verdict is verdict
+
+
+def test_a_service_that_runs_without_recording_has_started() -> None:
+    found = added([Unit(name="job.service", has_started=True)], "job", other=succeeded())
+    assert found is not None
+    assert (found.verdict, found.not_started) == (Verdict.SUCCEEDED, ())

@@ -1,0 +1,113 @@
+"""An installation without extras: every verb that needs one says so in a line."""
+
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import Distribution, distribution
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from service_record.cli.extras import EXTRAS
+from tests.command_line import Answer, environment
+from tests.programs import REPOSITORY
+
+WITHOUT = {"isal"}
+"""What an extra brings, and can be done without."""
+
+
+def needed(name: str) -> dict[str, Distribution]:
+    """A distribution and all that it needs without extras, by name."""
+    found: dict[str, Distribution] = {}
+    waiting = [name]
+    while waiting:
+        one = waiting.pop().lower().replace("_", "-")
+        if one not in found:
+            found[one] = distribution(one)
+            requirements = [Requirement(line) for line in found[one].requires or ()]
+            waiting += [r.name for r in requirements if r.marker is None or r.marker.evaluate({"extra": ""})]
+    return found
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with what a plain installation brings, and nothing of its extras."""
+    directory = tmp_path_factory.mktemp("libraries")
+    (directory / "service_record").symlink_to(REPOSITORY / "service_record")
+    for name, one in needed("service-record").items():
+        tops = {path.parts[0] for path in one.files or () if name != "service-record"}
+        for top in tops - {"..", "__pycache__"}:
+            place = directory / top
+            if not place.exists():
+                place.symlink_to(str(one.locate_file(top)))
+    return directory
+
+
+def plain(libraries: Path, *arguments: str, **variables: str) -> Answer:
+    """`service-record` of an installation without extras."""
+    program = f"""
+import sys
+sys.path.append({str(libraries)!r})
+from service_record.cli import main
+main(prog_name="service-record")
+"""
+    done = subprocess.run(
+        [sys.executable, "-ISB", "-c", program, *arguments],
+        env=environment(**variables),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return Answer(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("extra", "arguments"),
+    [
+        ("collector", ("collector", "serve")),
+        ("collector", ("collector", "token", "create", "admin")),
+        ("collector", ("collector", "token", "list")),
+        ("collector", ("collector", "audit")),
+        ("collector", ("collector", "backup", "/nowhere/backup")),
+        ("collector", ("collector", "restore", "TOKEN")),
+        ("collector", ("collector", "prune", "--keep-days", "1")),
+        ("client", ("ship", "--to", "http://127.0.0.1:1")),
+        ("client", ("hosts", "--from", "collector+http://127.0.0.1:1")),
+        ("client", ("show", "--from", "collector+http://127.0.0.1:1/web1")),
+        ("client", ("analyze", "--from", "collector+http://127.0.0.1:1/web1")),
+        ("reporter", ("report",)),
+        ("reporter", ("report", "--dry-run")),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value[:2]),
+)
+def test_a_missing_extra_is_one_line_with_the_command_that_installs_it(
+    libraries: Path, tmp_path: Path, extra: str, arguments: tuple[str, ...]
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("secret")
+    token.chmod(0o600)
+    words = [str(token) if word == "TOKEN" else word for word in arguments]
+    if words[0] == "collector":
+        words += ["--data", str(tmp_path)]
+    answer = plain(libraries, *words, SERVICE_RECORD_TOKEN_FILE=str(token))
+    assert (answer.status, answer.out, answer.err.count("\n")) == (2, "", 1), answer.err
+    assert answer.err.startswith(f"Error: the extra '{extra}' is needed, and ")
+    assert answer.err.endswith(f" not installed: pip install 'service-record[{extra}]'\n")
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("collector", "serve", "--help"), ("report", "--help")])
+def test_help_needs_no_extra(libraries: Path, arguments: tuple[str, ...]) -> None:
+    answer = plain(libraries, *arguments)
+    assert (answer.status, answer.err) == (0, "")
+
+
+def test_each_module_that_an_extra_brings_is_known() -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    brought = {
+        extra: {Requirement(line).name for line in lines} - WITHOUT
+        for extra, lines in project["optional-dependencies"].items()
+    }
+    assert brought == {
+        extra: {module.replace("_", "-") for module in modules} for extra, modules in EXTRAS.items()
+    }

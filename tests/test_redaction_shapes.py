@@ -1,0 +1,114 @@
+"""Every shape in every surroundings, and private keys in every wrapping."""
+
+import shutil
+
+import pytest
+
+from service_record.redaction import Redactor, Rules, Secret
+from service_record.redaction.patterns import OURS, PUBLIC, rows, shapes
+from tests.key_wrappings import LINES, WRAPPINGS, private_keys
+from tests.redaction_measures import key_leaks, leaking, redacted, suits
+from tests.shape_examples import SURROUNDINGS, shape_examples
+
+RULES = Rules()
+EXAMPLES = list(shape_examples())
+LEAST_SURROUNDINGS = 12
+LEAST_WRAPPINGS = 60
+
+KINDS_OF_KEYS = [
+    *("RSA 2048", "RSA 4096", "RSA, PKCS #1", "P-256", "P-384", "P-521"),
+    *("P-256, SEC 1", "P-384, SEC 1", "P-521, SEC 1", "Ed25519", "encrypted PKCS #8", "encrypted PEM"),
+    *("OpenSSH Ed25519", "OpenSSH RSA"),
+]
+needs_openssl = pytest.mark.skipif(
+    not (shutil.which("openssl") and shutil.which("ssh-keygen")), reason="no openssl, or no ssh-keygen"
+)
+
+
+@pytest.mark.parametrize("surrounding", SURROUNDINGS)
+def test_every_shape_is_masked_in_these_surroundings(surrounding: str) -> None:
+    suited = [example for example in EXAMPLES if suits(example, surrounding)]
+    assert len(SURROUNDINGS) >= LEAST_SURROUNDINGS
+    assert [example.text for example in suited if leaking(example, surrounding, RULES)] == []
+
+
+def test_every_shape_has_a_source_a_positive_and_a_near_miss() -> None:
+    assert len(EXAMPLES) == len(shapes())
+    for row in (*rows(OURS), *rows(PUBLIC)):
+        assert row.get("source") or row.get("name"), row
+    assert [example.name for example in EXAMPLES if not example.secrets] == []
+    near = [example.near_miss for example in EXAMPLES]
+    assert [text for text in near if redacted(RULES, text.encode()) != text.encode()] == []
+
+
+@needs_openssl
+@pytest.mark.parametrize("kind", KINDS_OF_KEYS)
+def test_nothing_of_a_known_key_is_left_in_any_wrapping(kind: str) -> None:
+    rules = Rules([Secret("private-key", private_keys()[kind])])
+    assert len(WRAPPINGS) >= LEAST_WRAPPINGS
+    assert [wrapping for wrapping in WRAPPINGS if key_leaks(kind, wrapping, rules)] == []
+
+
+@needs_openssl
+@pytest.mark.parametrize("kind", KINDS_OF_KEYS)
+def test_nothing_of_a_key_that_nobody_told_us_is_left_in_any_wrapping(kind: str) -> None:
+    assert [wrapping for wrapping in WRAPPINGS if key_leaks(kind, wrapping, RULES)] == []
+
+
+@needs_openssl
+@pytest.mark.parametrize("wrapping", LINES)
+def test_the_last_look_refuses_a_key_behind_whatever_stands_before_its_lines(wrapping: str) -> None:
+    """Whoever packs without masking, or with a mask that has a hole, is stopped."""
+    text = WRAPPINGS[wrapping](private_keys()["RSA 2048"])
+    scan = Redactor(RULES, only_certain=True)
+    scan.feed(text)
+    scan.finish()
+    assert scan.counts["private-key"] > 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"image: quay.io/a/b@sha256:" + b"0123456789abcdef" * 4,
+        b"token: kube-api-access-x4b2z secret=openshift-etcd/etcd-peer-master-0",
+        b"Processed session termination for sessionid: 0x14f05578bd80001",
+        b"session id=123e4567-e89b-12d3-a456-426614174000 closed",
+        b"commit 3f2c379a5f0b8e6d1c2b3a4958676869707172af by somebody",
+        b"ssh2: ED25519 SHA256:uNiVztksCsDhcc0u9e8BrV4Vk1ZPx1LQzG0v6M8oJ5k",
+        b"link/ether 52:54:00:12:34:56 brd ff:ff:ff:ff:ff:ff inet6 fe80::5054:ff:fe12:3456/64",
+        b"allowing master-0.ocp.example.com:6443 and api-int.ocp.example.com",
+        b"WindowManager: AppWindowToken{df0798e token=Token{78af589 ActivityRecord{3b04890 u0}}}",
+        b'"key":"/kubernetes.io/secrets/openshift-etcd/etcd-peer-master-0","revision":71',
+        b"Secret: failed to list *v1.Secret: secrets is forbidden",
+        b"ConfigMap data:\n  enabled: enabled1\n  size: 12345678\n",
+    ],
+)
+def test_what_only_looks_like_a_secret_stays(text: bytes) -> None:
+    assert redacted(RULES, text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("- name: DB_PASSWORD\n  value: correcthorse\n", "correcthorse"),
+        ('{\n  "name": "DB_PASSWORD",\n  "value": "correcthorse"\n}', "correcthorse"),
+        ("password:\n  correcthorse\nuser: root\n", "correcthorse"),
+        ("password: |\n  correcthorse\n  battery\nuser: root\n", "battery"),
+        ("secret: >-\n  correcthorse\nuser: root\n", "correcthorse"),
+        ("<password>\n  correcthorse\n</password>", "correcthorse"),
+        ("apiVersion: v1\ndata:\n  key: aHVudGVyMjI=\nkind: Secret\n", "aHVudGVyMjI="),
+        ("kind: Secret\nstringData:\n  key: correcthorse\n", "correcthorse"),
+        ('{"apiVersion":"v1","data":{"key":"aHVudGVyMjI="},"kind":"Secret"}', "aHVudGVyMjI="),
+        ('{"m":"password: |\\n  correcthorse\\nuser: root"}', "correcthorse"),
+        ("Nov 21 h a[1]: password:\nNov 21 h a[1]:   correcthorse\nNov 21 h a[1]: fine\n", "correcthorse"),
+        ("SECRET=aB3dE9fG5iJ", "aB3dE9fG5iJ"),
+        ('{"credentials":{"secret":"aB3dE9fG5iJ"}}', "aB3dE9fG5iJ"),
+        ("huggingface_token: aBcDeFgHiJkLmNoPqRsTuV", "aBcDeFgHiJkLmNoPqRsTuV"),
+        ("discord_token = 123456789012345678", "123456789012345678"),
+    ],
+)
+def test_a_value_is_masked_wherever_its_name_stands(text: str, secret: str) -> None:
+    after = redacted(RULES, text.encode()).decode()
+    assert secret not in after
+    assert after.count("\n") == text.count("\n")
+    assert ("user: root" in after) == ("user: root" in text)
