@@ -100,6 +100,7 @@ def steps(
     yield state
     view = service.get() if asks(settings, state, evidence) else None
     state = heard(state, view, evidence)
+    yield state
     for _ in range(_MOST_PLANS):
         plan = decide(settings, state, view, evidence)
         if plan.told:

@@ -109,6 +109,8 @@ class Installation:
         """Of large uploads that failed validation; the real service keeps them for ever."""
         self.changes_meanwhile = 0
         """So many of the next changes of a stage meet another's change."""
+        self.is_without_database = False
+        """With local authentication every good token is then answered 401, as the real service does."""
         self.now = datetime(2026, 11, 21, 1, 0, tzinfo=UTC)
         self.infra_envs: set[str] = set()
         self.clusters: dict[str, Cluster] = {}

@@ -35,6 +35,11 @@ class Says:
 
 
 @dataclass(frozen=True, slots=True)
+class Refuses(Says):
+    """The same to a request with `Expect: 100-continue`, before its body is read."""
+
+
+@dataclass(frozen=True, slots=True)
 class Silence:
     """The request is taken, and never answered."""
 
@@ -100,6 +105,8 @@ class AssistedServer:
         self.stopping = threading.Event()
         self.changed = threading.Condition()
         self._planned: list[_Planned] = []
+        self.gives_leave = True
+        """Whether it answers `Expect: 100-continue`; servers before RFC 2616 do not."""
         self._context: ssl.SSLContext | None = None
         if certificate is not None:
             self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -131,9 +138,16 @@ class AssistedServer:
         """Have the next requests whose path ends so meet a fault, instead of the service."""
         self._planned.append(_Planned(fault, path, times))
 
-    def due(self, path: str) -> Fault | None:
+    def forgive(self) -> None:
+        """Forget the faults that nobody has met yet."""
+        with self.changed:
+            self._planned.clear()
+
+    def due(self, path: str, kind: type[Fault] | None = None) -> Fault | None:
         with self.changed:
             for planned in self._planned:
+                if kind is not None and not isinstance(planned.fault, kind):
+                    continue
                 if planned.times > 0 and path.endswith(planned.path):
                     planned.times -= 1
                     return planned.fault
@@ -200,6 +214,17 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     front: ClassVar[AssistedServer]
     protocol_version = "HTTP/1.1"
+
+    def handle_expect_100(self) -> bool:
+        path = self.path.partition("?")[0]
+        fault = self.front.due(path, Refuses)
+        if isinstance(fault, Refuses):
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            self.front.note(Asked(self.command, self.path, headers), fault.status)
+            self.close_connection = True
+            self._say(fault.status, fault.body, fault.headers)
+            return False
+        return super().handle_expect_100() if self.front.gives_leave else True
 
     def serve(self) -> None:
         fault = self.front.due(self.path.partition("?")[0])

@@ -4,6 +4,8 @@ import json
 import logging
 import socket
 import socketserver
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -26,8 +28,12 @@ from service_record.reporter.answers import (
     retry_after,
     view_of,
 )
-from service_record.reporter.assisted_service import AssistedService, base_url
+from service_record.reporter.assisted_service import _MOST_HOSTS, AssistedService, base_url
+from service_record.reporter.attempt import _LEAVE_SECONDS
 from service_record.reporter.patience import Patience
+from service_record.reporter.peers import ASKING, SHIPPING
+from service_record.reporter.policy.moment import DENIED_ROUNDS, DENIED_SECONDS
+from service_record.reporter.policy.stages import MOST_TRIES
 from service_record.reporter.proxies import proxy_for
 from service_record.reporter.setting_table import SERVICE_LIMIT
 from service_record.reporter.settings import Proxies, Service
@@ -47,6 +53,7 @@ from tests.assisted_server import (
     service_of,
 )
 from tests.forward_proxy import ForwardProxy
+from tests.programs import REPOSITORY
 from tests.running_server import nobody, running
 
 FACT = "Booted with local ignition"
@@ -149,18 +156,38 @@ def test_a_date_to_retry_after_is_read_by_the_servers_clock() -> None:
     ids=["object", "text", "null", "number", "numbers", "texts"],
 )
 def test_what_is_no_list_of_hosts_is_no_view(document: object) -> None:
-    assert view_of(document, "id") is None
+    assert view_of(json.dumps(document).encode(), "id") is None
 
 
 @pytest.mark.parametrize("row", [{}, {"id": None}, {"id": 5}, {"name": "id"}], ids=repr)
 def test_a_list_of_what_are_no_hosts_is_no_answer(row: object) -> None:
-    """An answer without our host ends the reporter for good."""
-    assert view_of([{"id": "other"}, row], "id") is None
+    """Answers without our host end the reporter for good."""
+    for rows in ([{"id": "other"}, row], [{"id": "id"}, row]):
+        assert view_of(json.dumps(rows).encode(), "id") is None
 
 
 def test_a_view_takes_from_a_row_what_it_has() -> None:
     row = {"id": "A", "status": 7, "progress": "none", "bootstrap": "yes"}
-    assert view_of([{"id": "b"}, row], "a") == view_of([{"id": "a"}], "A") == HostView()
+    assert view_of(json.dumps([{"id": "b"}, row]).encode(), "a") == HostView()
+    assert view_of(b'[{"id": "a"}]', "A") == HostView()
+
+
+def test_a_list_as_large_as_may_be_is_read_in_little_memory() -> None:
+    """The unit may take 256 MiB (`MemoryMax=`), of which a round takes up to 128."""
+    program = """
+import resource, sys
+from service_record.reporter.answers import view_of
+from service_record.reporter.assisted_service import _MOST_HOSTS
+tiny, ours = b'{"id":""},', b'{"id":"us","status":"installing","n":[' + b'{},' * 300000 + b'{}]}'
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+view = view_of(b"[" + tiny * ((_MOST_HOSTS - len(ours)) // len(tiny)) + ours + b"]", "us")
+assert view.status == "installing", view
+large = b'[{"id":"us","n":[' + b"{}," * (_MOST_HOSTS // 3 - 9) + b"{}]}]"
+assert view_of(large, "us") is None
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 128
 
 
 # Reading the own stage
@@ -190,13 +217,37 @@ def test_a_deleted_cluster_and_a_foreign_one_have_no_such_host(server: AssistedS
 
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_key_that_is_not_taken_is_refused(server: AssistedServer, status: int) -> None:
-    server.fail(Says(status, b'{"code": 401, "message": "who are you"}'))
+    server.fail(Says(status, f'{{"code": {status}, "message": "who are you"}}'.encode()))
     assert client(server).host() == Refused(status, "who are you")
 
 
-def test_a_404_is_no_host(server: AssistedServer) -> None:
-    server.fail(Says(404, b"<html><title>Not here</title>"))
-    assert client(server).host() == NoHost("Not here")
+def test_a_404_in_the_services_own_form_is_no_host(server: AssistedServer) -> None:
+    body = b'{"code": "404", "href": "", "id": 404, "kind": "Error", "reason": "cluster was not found"}'
+    server.fail(Says(404, body))
+    assert client(server).host() == NoHost("cluster was not found")
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"<html><title>Access denied</title>", id="a proxy's page"),
+        pytest.param(b"Log in to this network", id="a portal"),
+        pytest.param(b"", id="nothing"),
+        pytest.param(b'{"message": "no Route matched"}', id="a gateway's JSON"),
+        pytest.param(b'{"code": 16, "message": "unauthenticated"}', id="a code of something else"),
+        pytest.param(b'{"code": 401.5, "message": 7}', id="no text"),
+        pytest.param(b'["code", 401]', id="no object"),
+        pytest.param(b"[" * 9000, id="nested"),
+    ],
+)
+def test_a_denial_in_another_form_is_not_the_services(
+    server: AssistedServer, status: int, body: bytes
+) -> None:
+    server.fail(Says(status, body))
+    view = client(server).host()
+    assert isinstance(view, Answered)
+    assert view.status == status
 
 
 @pytest.mark.parametrize("status", [301, 400, 405, 409, 418])
@@ -221,9 +272,9 @@ def test_a_list_that_breaks_off_is_none(server: AssistedServer) -> None:
 
 
 def test_a_list_that_is_longer_than_any_clusters_is_none(server: AssistedServer) -> None:
-    server.fail(Says(200, b"[" + b" " * (24 << 20) + b"]"), times=9)
+    server.fail(Says(200, b"[" + b" " * (8 << 20) + b"]"), times=9)
     view = client(server, patience=replace(QUICK, tries=1)).host()
-    assert view == Unreachable("the answer is longer than 25165824 bytes")
+    assert view == Unreachable("the answer is longer than 8388608 bytes")
 
 
 # Saying how far the host is
@@ -365,6 +416,32 @@ def test_an_event_is_said_once_whatever_the_answer(server: AssistedServer) -> No
     server.fail(Says(503))
     assert talk.event("again", name="boot_report") == Answered(503)
     assert len(server.journal) == 2
+
+
+def test_tries_and_limits_stand_in_the_documentation() -> None:
+    page = (REPOSITORY / "docs" / "boot-reporter.md").read_text()
+    tries, facts = (
+        ASKING.tries,
+        f"{MOST_TRIES} times without an answer, which are {MOST_TRIES * ASKING.tries}",
+    )
+    again = {
+        "GET /v2/clusters": f"at most {_MOST_HOSTS >> 20} MiB of it | {tries} tries in a round |",
+        "PUT /v2/infra-envs": f"{tries} tries in a round, but never after a 500; {facts} tries",
+        "POST /v2/clusters": f"| {SHIPPING.upload_tries} tries, the second only",
+        "PUT …/logs-progress": f"| {SHIPPING.tries} tries |",
+        "GET /`": "| 1 try |",
+    }
+    for call, words in again.items():
+        (row,) = [line for line in page.splitlines() if line.startswith(f"| `{call}")]
+        assert words in row
+    limits = {"connect": "connect", "read": "read", "write": "write", "total": "total", "budget": "budget"}
+    for name, field in (limits | {"first wait": "first_wait", "longest wait": "longest_wait"}).items():
+        asking, shipping = getattr(ASKING, field), getattr(SHIPPING, field)
+        assert f"| {name} | {asking:g} s | {shipping:g} s |" in page
+    assert f"| upload | | {SHIPPING.upload_total:g} s |" in page
+    assert f"is sent the bundle after {_LEAVE_SECONDS:g} s" in page
+    assert f"at least three rounds\nover at least {DENIED_SECONDS / 60:g} minutes" in page
+    assert DENIED_ROUNDS == 3
 
 
 # Who asks, and where

@@ -11,7 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from service_record.reporter.cleanup import Tombstone, finish, read_tombstone, stop
+from service_record.reporter.cleanup import (
+    UNDELIVERED,
+    Tombstone,
+    _rule,
+    finish,
+    purge,
+    read_tombstone,
+    stop,
+    undelivered_bundle,
+)
 from service_record.reporter.places import Places
 from tests.builders import entry, write_lines
 from tests.programs import REPOSITORY
@@ -314,6 +323,27 @@ def test_a_full_disk_gets_room_for_the_tombstone_from_what_goes_anyway(tmp_path:
     assert done.returncode == 0, done.stderr
     assert REASON in done.stdout
     assert "spool" not in done.stdout
+
+
+def test_what_was_delivered_nowhere_stays_over_any_boot_until_it_is_purged(tmp_path: Path) -> None:
+    places = host(tmp_path)
+    kept = {
+        str(path.relative_to(tmp_path)) for path in (places.spool_directory / "bundle.tar.gz", places.issue)
+    }
+    assert stop(places, REASON, [EXTRA], UNDELIVERED) == ()
+    assert files(tmp_path) == KEPT | kept
+    assert undelivered_bundle(places) == places.spool_directory / "bundle.tar.gz"
+    tombstone = read_tombstone(places)
+    assert tombstone is not None
+    rule = write(tmp_path / "etc/tmpfiles.d/boot-reporter.conf", _rule(places, tombstone).decode())
+    assert "spool" not in rule.read_text()
+    if shutil.which("systemd-tmpfiles") is not None:
+        remove_by_rules_below(tmp_path, "--boot")
+        assert files(tmp_path) - {str(rule.relative_to(tmp_path))} == KEPT | kept
+    assert purge(places) == ()
+    assert files(tmp_path) == KEPT
+    assert undelivered_bundle(places) is None
+    assert purge(places) == ()
 
 
 def test_a_tombstone_that_was_written_is_read_again(tmp_path: Path) -> None:

@@ -162,9 +162,12 @@ def test_the_table_in_the_documentation_is_what_the_rules_come_to() -> None:
     assert table() in PAGE.read_text()
 
 
-def test_refusals_by_the_service_end_the_reporter_in_its_first_round() -> None:
+def test_refusals_by_the_service_end_the_reporter_after_thirty_minutes() -> None:
     for view in (Refused(401), Refused(403), NoHost("deleted")):
-        service = Answering(view=view)
-        _, plan = whole_round(reporter_settings(), State(), failing(1, 20.0), service, MIB)
+        service, state = Answering(view=view), State()
+        for uptime in (20.0, 620.0, 1220.0):
+            state, plan = whole_round(reporter_settings(), state, failing(1, uptime), service, MIB)
+            assert plan.stop is None
+        _, plan = whole_round(reporter_settings(), state, failing(1, 1830.0), service, MIB)
         assert plan.stop is not None
-        assert service.calls == {"GET": 1}
+        assert service.calls == {"GET": 4}

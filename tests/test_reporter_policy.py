@@ -18,6 +18,7 @@ from service_record.reporter.policy import (
     Result,
     Shipment,
     after,
+    arrive,
     asks,
     before,
     decide,
@@ -35,7 +36,7 @@ from service_record.reporter.policy.plan import info, kind_of
 from service_record.reporter.policy.shipments import WANTS
 from service_record.reporter.policy.stages import MOST_TRIES, SILENCES
 from service_record.reporter.settings import HostLogs, Settings, Stages
-from service_record.reporter.state import Pause, Spent, State
+from service_record.reporter.state import Denial, Pause, Spent, State
 from tests.reporter import APPLIED, BOOT, NEXT_BOOT, PENDING, evidence, host_view, seen, settings
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "boot-reporter.md"
@@ -67,9 +68,14 @@ def rows(cases: Mapping[str, Case]) -> Callable[[Callable[..., None]], Callable[
     return pytest.mark.parametrize(("name", "case"), [pytest.param(*row, id=row[0]) for row in cases.items()])
 
 
+def denied(rule: str, **fields: object) -> Denial:
+    """A row of denials that is just long enough."""
+    return replace(Denial(rule=rule, rounds=3, since=60.0, until=1860.0), **fields)  # type: ignore[arg-type]
+
+
 STOPPING = {
-    "not-ours": Case(view=Refused(401)),
-    "gone": Case(view=NoHost("the cluster is deleted")),
+    "not-ours": Case(view=Refused(401), state=replace(OLD_STATE, denial=denied("not-ours"))),
+    "gone": Case(view=NoHost("deleted"), state=replace(OLD_STATE, denial=denied("gone"))),
     "installed": Case(view=host_view(status="installed", stage="Done")),
     "kubelet-up": Case(
         state=second_boot(told=(str(Fact.CONTROL_PLANE),)), evidence=replace(SECOND, kubelet_healthy=True)
@@ -114,6 +120,20 @@ def test_a_host_that_is_done_is_installed(view: HostView) -> None:
         pytest.param(Case(view=LOST), id="nobody answers"),
         pytest.param(Case(view=Answered(500)), id="no answer that tells"),
         pytest.param(Case(view=Answered(301)), id="a portal"),
+        pytest.param(Case(view=Refused(401)), id="one denial"),
+        pytest.param(
+            Case(view=Refused(401), state=replace(OLD_STATE, denial=denied("not-ours", rounds=2))),
+            id="two denials, far apart",
+        ),
+        pytest.param(
+            Case(view=Refused(401), state=replace(OLD_STATE, denial=denied("not-ours", until=1859.0))),
+            id="three denials, close together",
+        ),
+        pytest.param(
+            Case(view=NoHost("x"), state=replace(OLD_STATE, denial=denied("not-ours"))),
+            id="denials of another kind",
+        ),
+        pytest.param(Case(state=replace(OLD_STATE, denial=denied("gone"))), id="denied until now"),
         pytest.param(Case(view=host_view(status="error")), id="the installation failed"),
         pytest.param(Case(view=host_view(status="cancelled")), id="the installation was cancelled"),
         pytest.param(Case(evidence=replace(FIRST, kubelet_healthy=True)), id="a kubelet too early"),
@@ -165,13 +185,108 @@ def test_a_first_round_beyond_the_limit_has_a_last_word() -> None:
 def test_nothing_is_shipped_or_told_to_who_does_not_take_the_token(status: int) -> None:
     bad = evidence(wrong=True)
     plan = Case(view=Refused(status), evidence=bad, state=seen(bad)).plan()
-    assert (plan.ship, plan.report, plan.gather) == ((), (), False)
+    assert (plan.ship, plan.report, plan.gather, plan.stop) == ((), (), True, None)
+
+
+def rows_of_denials(*rounds: tuple[str, float, View | None]) -> list[bool]:
+    """Whether the reporter stops, round by round: boot, uptime, and what the service answers."""
+    state, stops = State(), []
+    for boot_id, uptime, view in rounds:
+        found = evidence(uptime, boot_id=boot_id)
+        state = heard(arrive(state, found), view, found)
+        stops.append(decide(settings(), state, view, found).stop is not None)
+    return stops
+
+
+NO = Refused(401, "infraEnv does not exist")
+DELETED = NoHost("deleted")
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(Case(view=NO, state=replace(OLD_STATE, denial=denied("not-ours"))), id="not ours"),
+        pytest.param(Case(view=DELETED, state=replace(OLD_STATE, denial=denied("gone"))), id="gone"),
+        pytest.param(Case(view=host_view(status="installed")), id="installed"),
+        pytest.param(Case(state=replace(OLD_STATE, earlier_uptime=90000.0)), id="lifetime"),
+    ],
+)
+def test_before_every_end_what_is_wrong_is_shipped_elsewhere_and_kept_if_nobody_has_it(case: Case) -> None:
+    here = kind_of("/mnt")
+    case = replace(case, settings=settings(ship_to=("/mnt",)), evidence=evidence(wrong=True))
+    full = replace(case.state, spent={here: Spent(uploads=7, boot_id=BOOT, boot_uploads=3)})
+    for state in (case.state, full):
+        plan = replace(case, state=state).plan()
+        assert plan.stop is not None
+        assert plan.gather
+        assert here in [found.kind for found in plan.ship]
+        assert plan.stop.is_undelivered
+    arrived = replace(case.state, spent={here: Spent(fingerprints=("wrong",))})
+    plan = replace(case, state=arrived).plan()
+    assert plan.stop is not None
+    assert not plan.stop.is_undelivered
+
+
+@pytest.mark.parametrize("view", [NO, host_view(status="installed")], ids=["not ours", "installed"])
+def test_an_end_on_a_healthy_host_ships_and_keeps_nothing(view: View) -> None:
+    state = replace(OLD_STATE, denial=denied("not-ours"))
+    plan = Case(view=view, state=state, settings=settings(ship_to=("/mnt",))).plan()
+    assert plan.stop is not None
+    assert (plan.ship, plan.gather, plan.stop.is_undelivered) == ((), False, False)
+
+
+def test_a_host_that_is_up_keeps_nothing_whatever_its_records_say() -> None:
+    state = second_boot(told=(str(Fact.CONTROL_PLANE),))
+    up = replace(SECOND, kubelet_healthy=True, verdict=Verdict.FAILED)
+    plan = Case(state=state, evidence=up, settings=settings(ship_to=("/mnt",))).plan()
+    assert plan.stop is not None
+    assert (plan.ship, plan.stop.is_undelivered) == ((), False)
+
+
+@pytest.mark.parametrize("view", [NO, DELETED], ids=["not ours", "gone"])
+def test_a_denial_is_believed_when_three_rounds_over_thirty_minutes_agree(view: View) -> None:
+    assert rows_of_denials(*((BOOT, 60.0 + 600.0 * n, view) for n in range(4))) == [False] * 3 + [True]
+    assert rows_of_denials((BOOT, 60.0, view), (BOOT, 1900.0, view)) == [False, False]
+    assert rows_of_denials(*((BOOT, 60.0 * n, view) for n in range(20))) == [False] * 20
+
+
+def test_denials_agree_across_reboots_by_how_long_the_host_was_up() -> None:
+    assert rows_of_denials(
+        *((BOOT, 60.0, NO), (BOOT, 900.0, NO), (NEXT_BOOT, 30.0, NO), (NEXT_BOOT, 960.0, NO))
+    ) == [False, False, False, True]
+
+
+@pytest.mark.parametrize("other", [host_view(), Answered(403), Answered(500), DELETED], ids=repr)
+def test_another_answer_ends_a_row_of_denials(other: View) -> None:
+    assert not any(
+        rows_of_denials(
+            *(
+                (BOOT, 60.0, NO),
+                (BOOT, 660.0, NO),
+                (BOOT, 1260.0, other),
+                (BOOT, 1860.0, NO),
+                (BOOT, 2460.0, NO),
+            )
+        )
+    )
+
+
+@pytest.mark.parametrize("silence", [LOST, None], ids=["nobody answers", "not asked"])
+def test_silence_neither_counts_as_a_denial_nor_ends_a_row(silence: View | None) -> None:
+    assert rows_of_denials(
+        *((BOOT, 60.0, NO), (BOOT, 660.0, NO), (BOOT, 1860.0, silence), (BOOT, 1900.0, NO))
+    ) == [False, False, False, True]
+
+
+def test_a_denial_that_is_asked_for_twice_in_a_round_counts_once() -> None:
+    once = heard(State(), NO, FIRST)
+    assert heard(once, NO, FIRST) == once
 
 
 SILENT = {
     "told-before": Case(state=replace(OLD_STATE, told=(str(Fact.LOCAL),))),
     "dropped": Case(state=replace(OLD_STATE, dropped=(str(Fact.LOCAL),))),
-    "telling-refused": Case(state=replace(OLD_STATE, refused={"stage": 404})),
+    "telling-refused": Case(state=replace(OLD_STATE, refused={"stage": 405})),
     "no-view": Case(view=LOST),
     "has-it": Case(view=host_view(info=str(Fact.LOCAL))),
     "not-installing": Case(view=host_view(status="error")),
@@ -296,8 +411,9 @@ def test_each_answer_means_what_its_row_says(answer: Answer) -> None:
         (Call.UPLOAD, 500, Meaning.LATER),
         *((Call.UPLOAD, status, Meaning.LATER) for status in (408, 423, 425, 429, 502, 503, 504, 301, 302)),
         *((Call.INFO, status, Meaning.LATER) for status in (408, 423, 425, 429, 502, 503, 504, 301)),
-        *((Call.UPLOAD, status, Meaning.NEVER_AGAIN) for status in (400, 401, 403, 404, 405, 409, 413)),
-        *((Call.INFO, status, Meaning.NEVER_AGAIN) for status in (401, 403, 404, 405)),
+        *((Call.UPLOAD, status, Meaning.NEVER_AGAIN) for status in (400, 405, 409, 413)),
+        *((Call.INFO, status, Meaning.NEVER_AGAIN) for status in (405, 413)),
+        *((call, status, Meaning.LATER) for call in Call for status in (401, 403, 404)),
     ],
 )
 def test_answers_of_the_assisted_service_are_known(call: Call, status: int, meaning: Meaning) -> None:
@@ -346,9 +462,21 @@ def test_a_stage_that_moved_is_told_on_the_stage_that_is_read_then() -> None:
     assert again.stage == "Configuring"
 
 
-@pytest.mark.parametrize("outcome", [Answered(503), LOST])
-def test_a_bad_moment_defers_a_fact_to_the_next_round_within_its_tries(outcome: Outcome) -> None:
-    service = Answering(faults=lambda call: outcome if call == "PUT" else None)
+@pytest.mark.parametrize("status", [401, 403, 404, 503])
+def test_an_outage_that_is_answered_spends_no_tries_of_a_fact(status: int) -> None:
+    service = Answering(faults=lambda call: Answered(status) if call == "PUT" else None)
+    state = OLD_STATE
+    for number in range(1, 16):
+        state, _ = whole_round(settings(), state, evidence(uptime=number * 60.0), service, SMALL)
+        assert service.calls["PUT"] == number
+    service.faults = lambda _call: None
+    state, _ = whole_round(settings(), state, evidence(uptime=960.0), service, SMALL)
+    assert state.told == (str(Fact.LOCAL),)
+
+
+def test_no_answer_defers_a_fact_to_the_next_round_within_its_tries() -> None:
+    """It may have been accepted, so that each counts."""
+    service = Answering(faults=lambda call: LOST if call == "PUT" else None)
     state = OLD_STATE
     for number in range(1, MOST_TRIES + 3):
         state, _ = whole_round(settings(), state, evidence(uptime=number * 60.0), service, SMALL)
@@ -356,7 +484,7 @@ def test_a_bad_moment_defers_a_fact_to_the_next_round_within_its_tries(outcome: 
     assert state.dropped == (str(Fact.LOCAL),)
 
 
-@pytest.mark.parametrize("status", [401, 403, 404, 405])
+@pytest.mark.parametrize("status", [405, 413])
 def test_a_refusal_ends_telling_for_good(status: int) -> None:
     service = Answering(faults=lambda call: Answered(status) if call == "PUT" else None)
     state, _ = whole_round(settings(), OLD_STATE, FIRST, service, SMALL)
@@ -440,6 +568,35 @@ def test_each_reason_to_ship_has_a_case() -> None:
 def test_nothing_is_shipped_or_gathered(case: Case) -> None:
     plan = case.plan()
     assert (plan.ship, plan.gather) == ((), False)
+
+
+NEAR = evidence(3000.0)
+WITH_LOGS = host_view(logs_info="completed")
+
+
+@pytest.mark.parametrize(
+    ("case", "kinds"),
+    [
+        pytest.param(Case(state=TOLD, evidence=NEAR, view=WITH_LOGS), [], id="the agent's own"),
+        pytest.param(Case(state=TOLD, evidence=NEAR), ["host"], id="none there"),
+        pytest.param(
+            Case(state=TOLD, evidence=evidence(3000.0, wrong=True), view=WITH_LOGS), ["host"], id="wrong"
+        ),
+        pytest.param(Case(state=kept(TOLD, FIRST), view=WITH_LOGS), [], id="spooled"),
+        pytest.param(
+            Case(state=replace(TOLD, refused={}), evidence=NEAR, view=WITH_LOGS),
+            ["host_boot"],
+            id="its own slot",
+        ),
+        pytest.param(
+            Case(settings=settings(host_logs=HostLogs.ALWAYS), state=TOLD, evidence=NEAR, view=WITH_LOGS),
+            ["host"],
+            id="always",
+        ),
+    ],
+)
+def test_a_healthy_host_near_its_limit_writes_over_no_logs_of_the_agent(case: Case, kinds: list[str]) -> None:
+    assert [found.kind for found in case.plan().ship] == kinds
 
 
 @pytest.mark.parametrize(
@@ -526,7 +683,7 @@ def test_destinations_are_told_apart_without_their_secrets() -> None:
     assert "sig" not in kind_of(one)
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 413])
+@pytest.mark.parametrize("status", [400, 405, 413])
 def test_a_refused_upload_ends_that_kind_for_good(status: int) -> None:
     service = Answering(faults=lambda call: Answered(status, sent=SMALL) if call == "POST" else None)
     state, _ = whole_round(settings(), TOLD, WRONG, service, SMALL)

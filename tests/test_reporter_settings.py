@@ -248,6 +248,8 @@ def test_a_token_may_be_in_a_pull_secret(tmp_path: Path, text: str) -> None:
         pytest.param("[" * 9999, None, id="brackets"),
         pytest.param("Bearer geheim", "a blank in it", id="bearer"),
         pytest.param("geheim\ngeheim", "a blank in it", id="two lines"),
+        pytest.param("", "an empty file", id="empty"),
+        pytest.param(" \n", "an empty file", id="blanks"),
         pytest.param("gehe\u0131m", "no token: a token is ASCII", id="letters"),
     ],
 )
@@ -256,9 +258,32 @@ def test_what_is_no_token_is_not_sent_and_not_shown(tmp_path: Path, text: str, f
     assert settings.service is not None
     if fault is None:
         return
-    assert settings.service.token is None
-    assert fault in settings.faults[0]
-    assert "geheim" not in " ".join(settings.faults)
+    assert (settings.service.token, settings.service.is_usable) == (None, False)
+    (line,) = settings.faults
+    assert fault in line
+    assert line.endswith("; until then the assisted-service is told nothing")
+    assert "geheim" not in line
+
+
+def test_without_any_token_file_a_service_without_authentication_is_asked(tmp_path: Path) -> None:
+    settings = read_settings(places_with(tmp_path, token=None), {})
+    assert settings.service is not None
+    assert (settings.service.token, settings.service.is_usable) == (None, True)
+
+
+def test_a_good_token_counts_beside_a_bad_one(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("Bearer geheim")
+    settings = read_settings(places_with(tmp_path / "root"), {"CREDENTIALS_DIRECTORY": str(tmp_path)})
+    assert settings.service is not None
+    assert (settings.service.token, settings.service.is_usable) == ("raw-token", True)
+
+
+def test_a_collectors_token_that_is_none_is_not_taken_for_no_token(tmp_path: Path) -> None:
+    places = places_with(tmp_path, 'ship_to = ["/mnt", "collector+https://c"]\n' + SERVICE)
+    places.collector_credential_file.write_text("two\nlines")
+    settings = read_settings(places, {})
+    assert settings.ship_to == ("/mnt",)
+    assert any("collectors are told nothing" in line for line in settings.faults)
 
 
 def test_a_token_that_others_may_read_is_used_and_told(tmp_path: Path) -> None:

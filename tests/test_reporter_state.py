@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service_record.reporter.policy import arrive
-from service_record.reporter.state import Bundle, Pause, Spent, State, load, save
+from service_record.reporter.state import Bundle, Denial, Pause, Spent, State, load, save
+from tests.full_disk import full_beyond
 from tests.reporter import BOOT, NEXT_BOOT, evidence, seen
 
 FULL = State(
@@ -28,6 +29,7 @@ FULL = State(
     },
     bundle=Bundle(fingerprint="f", boot_id=BOOT, uptime=3.5),
     cursor="s=1;i=2",
+    denial=Denial(rule="gone", rounds=2, since=3.0, until=4.0),
     pauses={"assisted-service": Pause(boot_id=BOOT, uptime=7.0)},
 )  # fmt: skip
 
@@ -109,10 +111,40 @@ while True:
 def test_a_state_that_cannot_be_saved_stays_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "reporter.json"
     save(path, FULL)
-    path.with_name(f".{path.name}.new").mkdir()
-    with pytest.raises(OSError, match="directory"):
+    with full_beyond(10), pytest.raises(OSError, match="large"):
         save(path, State())
     assert load(path) == FULL
+
+
+@pytest.mark.parametrize("name", ["reporter.json", ".reporter.json.new"])
+@pytest.mark.parametrize("kind", ["directory", "link", "loop", "dangling"])
+def test_what_is_no_file_is_moved_out_of_the_way_of_the_state(tmp_path: Path, name: str, kind: str) -> None:
+    path, blocker, theirs = tmp_path / "reporter.json", tmp_path / name, tmp_path / "theirs"
+    theirs.write_text("{}")
+    targets = {"link": theirs, "loop": blocker, "dangling": tmp_path / "gone"}
+    if kind == "directory":
+        (blocker / "deep").mkdir(parents=True)
+    else:
+        blocker.symlink_to(targets[kind])
+    assert load(path).is_careful is (name == path.name)
+    save(path, FULL)
+    assert load(path) == FULL
+    assert os.path.lexists(blocker.with_name(f"{name}.damaged"))
+    assert theirs.read_text() == "{}"
+    assert not (tmp_path / "gone").exists()
+
+
+def test_a_directory_takes_the_place_of_the_state_again_and_again(tmp_path: Path) -> None:
+    path = tmp_path / "reporter.json"
+    for _ in range(20):
+        path.mkdir()
+        (path / "full").write_text("")
+        load(path)
+        if path.exists():
+            break
+        save(path, FULL)
+        path.unlink()
+    assert len(list(tmp_path.iterdir())) <= 18
 
 
 def test_boots_are_counted_in_the_order_they_are_seen() -> None:

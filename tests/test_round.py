@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from service_record.reporter.state import load
 from tests.assisted_installation import LOCAL_IGNITION, Host
-from tests.assisted_server import AssistedServer, Says, Silence, local_server
+from tests.assisted_server import AssistedServer, Refuses, Says, Silence, local_server
 from tests.builders import failed_run
+from tests.command_line import service_record
 from tests.programs import REPOSITORY
 from tests.reporting_host import TOKEN, ReportingHost
 from tests.running_server import nobody
@@ -137,6 +139,31 @@ def test_a_bundle_that_the_disk_did_not_let_go_of_is_dropped_by_the_next_round(
     assert server.rules.events
 
 
+@pytest.mark.parametrize("name", ["spool", "work", "reporter.json"])
+@pytest.mark.parametrize("is_link", [True, False], ids=["link", "another kind"])
+def test_what_stands_in_the_place_of_its_files_is_told_and_blocks_nothing(
+    host: ReportingHost, server: AssistedServer, tmp_path: Path, name: str, is_link: bool
+) -> None:
+    theirs = tmp_path / "theirs"
+    (theirs / "log-bundle-1.tar.gz").parent.mkdir()
+    (theirs / "log-bundle-1.tar.gz").write_text("not ours")
+    place = host.places.state_directory / name
+    place.parent.mkdir(parents=True)
+    if is_link:
+        place.symlink_to(theirs)
+    elif name == "reporter.json":
+        place.mkdir()
+    else:
+        place.write_text("a file")
+    host.fail()
+    answer = host.report(uptime=3000)
+    assert answer.status == 0
+    assert f"{place}: " in answer.err
+    assert len(server.rules.objects) == 1
+    assert (theirs / "log-bundle-1.tar.gz").read_text() == "not ours"
+    assert "moved to" not in host.report(uptime=3001).err
+
+
 @pytest.mark.parametrize(
     ("settings", "line"),
     [
@@ -204,6 +231,27 @@ def test_when_no_round_is_due_nothing_is_said_asked_or_written(
     assert host.places.state_file.stat().st_mtime_ns == state
     assert host.report("--due", uptime=800).status == 0
     assert len(server.calls()) > len(calls)
+
+
+@pytest.mark.parametrize("text", ["Bearer {}", "{}\nmore", "", "a {}"])
+def test_with_a_malformed_token_the_service_is_asked_nothing(
+    host: ReportingHost, server: AssistedServer, tmp_path: Path, text: str
+) -> None:
+    share = tmp_path / "share"
+    share.mkdir()
+    host.fail()
+    host.settle(server.url, f'ship_to = ["{share}"]')
+    host.write("/etc/service-record/token", text.format(TOKEN)).chmod(0o600)
+    answer = host.report()
+    assert answer.status == 0
+    assert f"{host.places.credential_file}:1: " in answer.err
+    assert "the assisted-service is told nothing" in answer.err
+    assert server.calls() == []
+    assert len(list(share.iterdir())) == 1
+    assert "Not reported: the token is unusable" in host.places.issue.read_text()
+    host.write("/etc/service-record/token", TOKEN).chmod(0o600)
+    assert host.report().status == 0
+    assert len(server.rules.objects) == 1
 
 
 def test_two_rounds_do_not_run_at_once(host: ReportingHost, server: AssistedServer) -> None:
@@ -320,12 +368,132 @@ def test_a_service_that_does_not_know_the_host_ends_it_for_good(
         server.rules.tokens.clear()
     else:
         server.rules.delete_cluster(host.installed.cluster_id or "")
-    assert host.report().status == 0
+    for uptime in (60, 660, 1260):
+        assert host.report(uptime=uptime).status == 0
+        assert host.places.credential_file.exists()
+    assert "three rounds over 30 minutes" in host.report(uptime=1900).err
     left = {name for name in host.files() if "service-record" in name or "reporter" in name}
     assert left == {"var/lib/service-record/reporter.stopped"}
     calls = server.calls()
     assert host.report().status == 0
     assert server.calls() == calls
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_a_page_of_a_proxy_never_ends_the_reporter(
+    host: ReportingHost, server: AssistedServer, status: int
+) -> None:
+    server.fail(Says(status, b"<html><title>Not for you</title></html>"), times=99)
+    for uptime in (60, 1200, 2400, 3000):
+        assert host.report(uptime=uptime).status == 0
+    assert host.places.credential_file.exists()
+    assert not host.places.tombstone.exists()
+
+
+def test_a_service_without_its_database_costs_a_host_nothing(
+    host: ReportingHost, server: AssistedServer
+) -> None:
+    host.fail()
+    server.rules.is_without_database = True
+    for uptime in (60, 660):
+        assert "it refuses our token: 401 infraEnv" in host.report(uptime=uptime).err
+    assert not server.rules.objects
+    server.rules.is_without_database = False
+    assert host.report(uptime=1260).status == 0
+    assert len(server.rules.objects) == 1
+    assert host.installed.info == LOCAL_IGNITION
+    state = load(host.places.state_file)
+    assert (state.denial, state.spent_at("assisted-service").uploads) == (None, 1)
+
+
+def test_an_outage_of_fifteen_minutes_spends_no_budget(host: ReportingHost, server: AssistedServer) -> None:
+    host.settle(server.url, 'frequency = "5m"')
+    host.fail()
+    server.rules.knows_host_boot = True
+    server.fail(Refuses(503), path="/logs", times=8)
+    assert host.report(uptime=60).status == 0
+    server.fail(Says(503), path="/logs", times=99)
+    for uptime in (360, 660, 960):
+        assert host.report(uptime=uptime).status == 0
+    assert load(host.places.state_file).spent_at("assisted-service").uploads == 0
+    server.forgive()
+    assert host.report(uptime=1260).status == 0
+    assert load(host.places.state_file).spent_at("assisted-service").uploads == 1
+
+
+DENIED = {"code": "404", "href": "", "id": 404, "kind": "Error", "reason": "cluster was not found"}
+PAGE = b"<html><title>Log in to this network</title></html>"
+STOPS_IN_ONE, STOPS_IN_FOUR, GOES_ON = "one round", "three rounds over 30 minutes", "always"
+LIFETIME = "until `lifetime`"
+
+
+def _answer(server: AssistedServer, host: ReportingHost, answer: str) -> None:  # noqa: C901 - a row each
+    """Have the server give the answer of a row of the table."""
+    match answer:
+        case "the host is installed":
+            host.installed.status = "installed"
+        case "401 in the service's form":
+            server.rules.tokens.clear()
+        case "403 in the service's form":
+            server.fail(Says(403, b'{"code": 403, "message": "no"}'), path="/hosts", times=99)
+        case "404 in the service's form":
+            server.fail(Says(404, json.dumps(DENIED).encode()), path="/hosts", times=99)
+        case "a list without this host":
+            server.rules.delete_cluster(host.installed.cluster_id or "")
+        case "401, 403 or 404 in another form":
+            for status in (401, 403, 404, 401):
+                server.fail(Says(status, PAGE), path="/hosts")
+        case "a page of a portal":
+            server.fail(Says(200, PAGE), path="/hosts", times=99)
+        case "503":
+            server.fail(Says(503, headers={"Retry-After": "60"}), path="/hosts", times=99)
+        case "the host failed or was cancelled":
+            host.installed.status = "error"
+        case "no answer":
+            host.settle(nobody(), 'lifetime = "1m"')
+        case "any, and the bundle was taken":
+            host.settle(server.url, 'lifetime = "1m"')
+
+
+STOPS = {
+    "the host is installed": (STOPS_IN_ONE, "stops", "nothing"),
+    "401 in the service's form": (STOPS_IN_FOUR, "stops", "an undelivered bundle, the console"),
+    "403 in the service's form": (STOPS_IN_FOUR, "stops", "an undelivered bundle, the console"),
+    "404 in the service's form": (STOPS_IN_FOUR, "stops", "an undelivered bundle, the console"),
+    "a list without this host": (STOPS_IN_FOUR, "stops", "an undelivered bundle, the console"),
+    "401, 403 or 404 in another form": (GOES_ON, "goes on", "everything"),
+    "a page of a portal": (GOES_ON, "goes on", "everything"),
+    "503": (GOES_ON, "goes on", "everything"),
+    "the host failed or was cancelled": (GOES_ON, "goes on, and ships", "everything"),
+    "no answer": (LIFETIME, "stops", "an undelivered bundle, the console"),
+    "any, and the bundle was taken": (LIFETIME, "stops", "nothing"),
+}
+
+
+@pytest.mark.parametrize("answer", STOPS)
+def test_the_reporter_stops_as_its_table_says(
+    host: ReportingHost, server: AssistedServer, answer: str
+) -> None:
+    how_long, what, is_kept = STOPS[answer]
+    if answer != "the host is installed":
+        host.fail()
+    _answer(server, host, answer)
+    rounds = [60, 660, 1260, 1900] if how_long in {STOPS_IN_FOUR, GOES_ON} else [60]
+    for uptime in rounds:
+        assert not host.places.tombstone.exists()
+        assert host.report(uptime=uptime).status == 0
+    assert host.places.tombstone.exists() is (what == "stops")
+    assert host.places.credential_file.exists() is (what != "stops")
+    assert host.places.state_file.exists() is (what != "stops")
+    assert len(host.spooled()) == (0 if is_kept == "nothing" or "ships" in what else 1)
+    assert host.places.issue.exists() is (is_kept != "nothing")
+
+
+def test_the_table_of_stops_is_in_the_documentation() -> None:
+    text = (REPOSITORY / "docs/boot-reporter.md").read_text()
+    rows = text.partition("| answer | how long | what happens | what is kept |\n|---|---|---|---|\n")[2]
+    expected = "".join(f"| {answer} | {' | '.join(row)} |\n" for answer, row in STOPS.items())
+    assert rows.startswith(f"{expected}\n")
 
 
 def test_stopping_by_hand_leaves_the_tombstone_and_the_records(host: ReportingHost) -> None:
@@ -338,6 +506,84 @@ def test_stopping_by_hand_leaves_the_tombstone_and_the_records(host: ReportingHo
     assert left == {"var/lib/service-record/reporter.stopped", "var/log/openshift/bootkube.json"}
     again = host.report("--dry-run")
     assert again.out.startswith("stopped for good: somebody told it to stop")
+
+
+REFUSING = "in three rounds over 30 minutes"
+
+
+def rounds_until_the_end(host: ReportingHost) -> str:
+    """What the round says that believes the service's denials."""
+    for uptime in (60, 660, 1260):
+        assert host.report(uptime=uptime).status == 0
+    answer = host.report(uptime=1900)
+    assert REFUSING in answer.err
+    return answer.err
+
+
+def test_what_was_delivered_nowhere_stays_and_is_told_until_it_is_purged(
+    host: ReportingHost, server: AssistedServer
+) -> None:
+    host.fail()
+    server.rules.tokens.clear()
+    told = rounds_until_the_end(host)
+    (bundle,) = host.spooled()
+    assert f"{bundle} was delivered nowhere, and stays; remove it with: " in told
+    assert members(bundle.read_bytes())["verdict.txt"]
+    assert "Delivered nowhere" in host.places.issue.read_text()
+    assert not host.places.credential_file.exists()
+    assert not host.places.settings_file.exists()
+    for verb in ("show", "analyze"):
+        answer = service_record(verb, "--from", str(host.places.records))
+        (note,) = [line for line in answer.err.splitlines() if line.startswith("Note: ")]
+        assert str(bundle) in note
+        assert note.endswith("remove it with: service-record report --stop --purge")
+    assert host.report("--stop").status == 0
+    assert host.spooled() == [bundle]
+    assert host.report("--stop", "--purge").status == 0
+    left = {name for name in host.files() if "service-record" in name or "reporter" in name}
+    assert left == {"var/lib/service-record/reporter.stopped"}
+    assert "Note" not in service_record("show", "--from", str(host.places.records)).err
+
+
+def test_what_the_service_does_not_take_goes_to_the_others_before_the_end(
+    host: ReportingHost, server: AssistedServer, tmp_path: Path
+) -> None:
+    share = tmp_path / "share"
+    host.settle(server.url, f'ship_to = ["{share}"]')
+    server.rules.tokens.clear()
+    for uptime in (60, 660, 1260):
+        assert host.report(uptime=uptime).status == 0
+    share.mkdir()
+    host.fail()
+    told = host.report(uptime=1900).err
+    assert REFUSING in told
+    assert "delivered nowhere" not in told
+    assert len(list(share.iterdir())) == 1
+    left = {name for name in host.files() if "service-record" in name or "reporter" in name}
+    assert left == {"var/lib/service-record/reporter.stopped"}
+
+
+def test_stopping_by_hand_keeps_what_was_delivered_nowhere_and_says_so(host: ReportingHost) -> None:
+    host.fail()
+    host.settle(nobody())
+    host.report()
+    (bundle,) = host.spooled()
+    answer = host.report("--stop")
+    assert answer.status == 0
+    assert f"{bundle} was delivered nowhere, and stays" in answer.err
+    assert host.spooled() == [bundle]
+    assert host.places.issue.exists()
+    assert host.report("--stop", "--purge").status == 0
+    assert host.spooled() == []
+    assert not host.places.issue.exists()
+
+
+def test_stopping_by_hand_with_purge_keeps_nothing(host: ReportingHost) -> None:
+    host.fail()
+    host.settle(nobody(), 'keep_after = ["spool"]')
+    host.report()
+    assert host.report("--stop", "--purge").status == 0
+    assert (host.spooled(), host.places.issue.exists()) == ([], False)
 
 
 def test_certificates_beside_the_settings_go_with_them(host: ReportingHost, server: AssistedServer) -> None:
@@ -354,7 +600,7 @@ def test_what_stopping_by_hand_cannot_remove_is_told(host: ReportingHost) -> Non
     if subprocess.run(["chattr", "+i", pinned], check=False, capture_output=True).returncode != 0:
         pytest.skip("immutable files cannot be had here")
     try:
-        answer = host.report("--stop")
+        answer = host.report("--stop", "--purge")
     finally:
         subprocess.run(["chattr", "-i", pinned], check=True)
     assert answer.status == 75

@@ -4,6 +4,7 @@ import hashlib
 import io
 import logging
 import tarfile
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +26,7 @@ from service_record.reporter.shipping import (
 from tests.assisted_contract import assert_contract_kept
 from tests.assisted_installation import Host
 from tests.assisted_rules import AssistedRules
-from tests.assisted_server import AssistedServer, HangsUp, Resets, Says, service_of
+from tests.assisted_server import AssistedServer, Authority, HangsUp, Refuses, Resets, Says, service_of
 from tests.forward_proxy import ForwardProxy
 from tests.full_disk import full_beyond
 from tests.running_server import nobody
@@ -257,9 +258,97 @@ def test_a_bundle_is_sent_no_more_often_than_its_budget_allows(
     ]
     for one in sending:
         for tries in (1, 2):
-            assert one.ship(bundle, tries) == Answered(503, tries=tries, sent=tries * len(CONTENT))
+            assert one.ship(bundle, tries) == Answered(503, sent=len(CONTENT))  # a second costs as much
         server.fail(Says(503), times=9)
         knowing.fail(Says(503), times=9)
+
+
+def all_destinations(server: AssistedServer, knowing: AssistedServer) -> list[Destination]:
+    service = service_of(knowing.rules.add_host(), "http://not.asked.invalid")
+    return [
+        put_url(server),
+        HostLogs(talk(knowing)),
+        HostBootLogs(talk(knowing), is_known=True),
+        destination(f"collector+{knowing.url}", replace(sender(server), service=service)),
+    ]
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 413, 429, 503])
+def test_who_refuses_before_the_bundle_is_sent_none_of_it(
+    server: AssistedServer, knowing: AssistedServer, bundle: Path, status: int
+) -> None:
+    for one in all_destinations(server, knowing):
+        for place in (server, knowing):
+            place.fail(Refuses(status), times=2)
+        tries = 2 if status in {429, 503} else 1
+        assert one.ship(bundle) == Answered(status, tries=tries)
+        for place in (server, knowing):
+            place.forgive()
+    assert not knowing.rules.objects
+    assert all(entry.asked.headers["expect"] == "100-continue" for entry in knowing.journal)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(Says(200, b"<!DOCTYPE html><title>Log in</title>"), id="a portal"),
+        pytest.param(Refuses(200, b"<html><title>Log in</title>"), id="a portal that wants nothing"),
+        pytest.param(Refuses(302, b"", {"Location": "http://log.in"}), id="a redirect"),
+    ],
+)
+def test_a_portal_acknowledges_no_bundle(
+    server: AssistedServer, knowing: AssistedServer, bundle: Path, fault: Says
+) -> None:
+    for one in all_destinations(server, knowing):
+        server.fail(fault, times=1)
+        knowing.fail(fault, times=1)
+        outcome = one.ship(bundle, 1)
+        assert isinstance(outcome, Unreachable), outcome
+        assert outcome.sent == (0 if isinstance(fault, Refuses) else len(CONTENT))
+        server.forgive()
+        knowing.forgive()
+
+
+@pytest.mark.parametrize("status", [200, 201, 202])
+def test_the_services_and_collectors_acknowledge_a_bundle_with_204_only(
+    server: AssistedServer, knowing: AssistedServer, bundle: Path, status: int
+) -> None:
+    for one in all_destinations(server, knowing)[1:]:
+        knowing.fail(Says(status))
+        outcome = one.ship(bundle, 1)
+        assert isinstance(outcome, Unreachable)
+        assert "no acknowledgement" in outcome.reason
+
+
+def test_who_knows_nothing_of_leave_is_sent_the_bundle_after_a_second(
+    server: AssistedServer, knowing: AssistedServer, bundle: Path
+) -> None:
+    knowing.gives_leave = False
+    began = time.monotonic()
+    assert HostLogs(talk(knowing)).ship(bundle) == Answered(204, sent=len(CONTENT))
+    assert 1 <= time.monotonic() - began < 10
+    assert list(knowing.rules.objects.values()) == [CONTENT]
+
+
+def test_who_cannot_be_asked_first_is_sent_the_bundle_without(knowing: AssistedServer, bundle: Path) -> None:
+    knowing.fail(Refuses(417))
+    assert HostLogs(talk(knowing)).ship(bundle) == Answered(204, sent=len(CONTENT))
+    assert ["expect" in entry.asked.headers for entry in knowing.journal] == [True, False, False]
+
+
+@pytest.mark.parametrize("is_refused", [True, False])
+def test_leave_is_asked_for_through_tls_and_a_proxy(tmp_path: Path, bundle: Path, is_refused: bool) -> None:
+    authority = Authority(tmp_path / "authority")
+    certificate = authority.issue("127.0.0.1", "assisted.example")
+    with AssistedServer(certificate=certificate) as server, ForwardProxy(server.port) as proxy:
+        if is_refused:
+            server.fail(Refuses(401))
+        here = server.rules.add_host()
+        service = service_of(here, "https://assisted.example", TOKEN, authority.certificate)
+        talking = AssistedService(service, patience=QUICK, proxies=Proxies(https=proxy.url))
+        outcome = talking.upload(bundle, "host")
+    assert outcome == (Answered(401) if is_refused else Answered(204, sent=len(CONTENT)))
+    assert list(server.rules.objects.values()) == ([] if is_refused else [CONTENT])
 
 
 def test_a_put_goes_through_the_proxy(server: AssistedServer, bundle: Path) -> None:

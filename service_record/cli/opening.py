@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
 from typing import Final
 
 import click
@@ -12,6 +14,8 @@ from service_record.history import History, build_history
 from service_record.history.build import with_running
 from service_record.history.doubts import doubted
 from service_record.history.outcome import Outcome, Run
+from service_record.records import Records
+from service_record.reporter.places import Places, is_there
 from service_record.source import Source, SourceError, liveness_for, open_source
 from service_record.systemd import RunningService, boot_id
 from service_record.writer import record_name
@@ -36,6 +40,7 @@ def opened(places: Sequence[str], services: Sequence[str]) -> Source:
         click.echo(f"Warning: {visible(str(part))}", err=True)
     running = {record_name(one.unit) for one in source.running}
     check_names(services, sorted(running.union(name for name, _ in source.records)), source.name)
+    _tell_undelivered(Path(places[0]) if len(places) == 1 else None if places else Records().directory)
     return source
 
 
@@ -53,6 +58,22 @@ def check_names(services: Iterable[str], recorded: Sequence[str], place: str) ->
         more = f" and {len(recorded) - _MAX_LISTED} more" if len(recorded) > _MAX_LISTED else ""
         advice = f"there are: {', '.join(recorded[:_MAX_LISTED])}{more}"
     raise Unreadable(visible(f"no record of {', '.join(unknown)} in {place}; {advice}"))
+
+
+@cache  # --wait opens again and again
+def _tell_undelivered(directory: Path | None) -> None:
+    """Say where the bundle lies that the boot reporter of this host delivered nowhere."""
+    if directory is None or directory.parts[-3:] != Places().records.parts[-3:]:
+        return
+    host = Places(directory.parents[2])
+    if not is_there(host.tombstone):
+        return
+    from service_record.reporter.cleanup import PURGE, undelivered_bundle  # noqa: PLC0415  # rarely needed
+
+    bundle = undelivered_bundle(host)
+    if bundle is not None:
+        told = f"the boot reporter delivered nothing; its bundle is {bundle}; remove it with: {PURGE}"
+        click.echo(f"Note: {visible(told)}", err=True)
 
 
 def history_of(source: Source) -> History:

@@ -24,6 +24,7 @@ _TERMINATED: Final = 143
     "--dry-run", is_flag=True, help="Look, ask the service, and say what would be done; do nothing."
 )
 @click.option("--stop", is_flag=True, help="Never again: remove the reporter and its secrets from this host.")
+@click.option("--purge", is_flag=True, help="With --stop: also remove a bundle that was delivered nowhere.")
 @click.option(
     "--root",
     metavar="DIRECTORY",
@@ -31,7 +32,7 @@ _TERMINATED: Final = 143
     default=Path("/"),
     help="The host whose files are below DIRECTORY. [/]",
 )
-def command(*, due: bool, dry_run: bool, stop: bool, root: Path) -> None:
+def command(*, due: bool, dry_run: bool, stop: bool, purge: bool, root: Path) -> None:
     """Report how far this host came: one round of the boot reporter.
 
     It tells the assisted-service each fact once, ships a bundle of what explains the host
@@ -45,10 +46,12 @@ def command(*, due: bool, dry_run: bool, stop: bool, root: Path) -> None:
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     if stop and (due or dry_run):
         raise click.UsageError("--stop stands alone")
+    if purge and not stop:
+        raise click.UsageError("--purge needs --stop")
     signal.signal(signal.SIGTERM, _terminated)
     places = Places(root)
     if stop:
-        _stop(places)
+        _stop(places, purges=purge)
     elif not due or dry_run or _is_anything_due(places):
         _round(places, due=due, dry_run=dry_run)
 
@@ -75,11 +78,11 @@ def _round(places: Places, *, due: bool, dry_run: bool) -> None:
         raise click.exceptions.Exit(REFUSED)
 
 
-def _stop(places: Places) -> None:
+def _stop(places: Places, *, purges: bool) -> None:
     from service_record.reporter.log import log_for  # noqa: PLC0415
     from service_record.reporter.stopping import stop_by_hand  # noqa: PLC0415
 
-    if not stop_by_hand(places, os.environ, log_for(os.environ)):
+    if not stop_by_hand(places, os.environ, log_for(os.environ), purges=purges):
         raise click.exceptions.Exit(_NOT_ALL)
 
 

@@ -14,6 +14,8 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Final, TypeAlias
 
+import msgspec
+
 from service_record.display.text import visible
 
 MOST_TEXT: Final = 2048
@@ -21,6 +23,9 @@ MOST_TEXT: Final = 2048
 
 MOST_BODY: Final = 8 * MOST_TEXT
 """How many bytes of an answer are looked at for its text; a page has markup around what it says."""
+
+_MOST_ROW_BYTES: Final = 1 << 20
+"""Of one host in a list of hosts: some kilobytes without its inventory, far less than this with it."""
 
 LONGEST_RETRY_AFTER: Final = 3600.0
 """Seconds: a server, or a proxy with a wrong clock, silences no host for longer than this."""
@@ -87,7 +92,7 @@ class NoHost:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The service does not take our key (401, 403)."""
+    """The service itself does not take our key (401, 403)."""
 
     status: int
     text: str = ""
@@ -100,21 +105,44 @@ View: TypeAlias = HostView | NoHost | Refused | Answered | Unreachable
 """Of the call that asks. `Answered` is an answer that tells nothing of the host: 301, 400, 500 and others."""
 
 
-def view_of(hosts: object, host_id: str) -> HostView | NoHost | None:
-    """The host among those a decoded answer lists; None when it is no list of hosts at all."""
-    if not isinstance(hosts, list) or not all(map(_is_host, hosts)):
+def is_own_error(status: int, body: bytes | bytearray) -> bool:
+    """Return whether an error is in one of the assisted-service's own forms, and of that status.
+
+    Proxies, portals and gateways answer 401, 403 and 404 of their own. The service's handlers say
+    `{"code":"404","kind":"Error","reason":...}`; its authentication says `{"code":401,"message":...}`.
+    """
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(document, dict) or str(document.get("code")) != str(status):
+        return False
+    return any(isinstance(document.get(name), str) for name in _REASONS)
+
+
+class _Row(msgspec.Struct, gc=False):
+    id: str
+    """Required of every row: a list of something else, without our id, must not count as a denial."""
+
+
+def view_of(body: bytes | bytearray, host_id: str) -> HostView | NoHost | None:
+    """Return this host as a list of hosts in JSON has it; None when the body is no such list.
+
+    Only this host's row is decoded as a whole, so that a list of millions of rows takes little memory.
+    """
+    ours: msgspec.Raw | None = None
+    try:
+        rows = msgspec.json.decode(body, type=list[msgspec.Raw])
+        for row in rows:
+            if msgspec.json.decode(row, type=_Row).id.lower() == host_id.lower():
+                ours = ours or row
+        if ours is not None:
+            return None if len(ours) > _MOST_ROW_BYTES else _view(msgspec.json.decode(ours))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    if not hosts:
+    if not rows:
         return NoHost("the cluster has no hosts, or is deleted")
-    for host in hosts:
-        if host["id"].lower() == host_id.lower():
-            return _view(host)
-    return NoHost(f"{host_id} is none of the cluster's {len(hosts)} hosts")
-
-
-def _is_host(row: object) -> bool:
-    """Whether it is one at all: that others have not our id would end the reporter for good."""
-    return isinstance(row, Mapping) and isinstance(row.get("id"), str)
+    return NoHost(f"{host_id} is none of the cluster's {len(rows)} hosts")
 
 
 def _view(host: Mapping[str, object]) -> HostView:
@@ -176,6 +204,11 @@ def _said(text: str) -> str:
     shown = _NOT_SHOWN.sub(" ", text)
     title = _TITLE.search(text)
     return html.unescape(title[1] if title and title[1].strip() else shown)
+
+
+def is_page(body: bytes | bytearray) -> bool:
+    """Return whether the body of an answer is HTML or XML: a portal's page, or a store's error."""
+    return _MARKUP.match(body[:MOST_BODY].decode(errors="replace")) is not None
 
 
 def without(text: str, secrets: Iterable[str]) -> str:

@@ -15,8 +15,6 @@ from types import TracebackType
 from typing import Final, Literal, Self, TypeAlias
 from urllib.parse import quote, urlsplit, urlunsplit
 
-import orjson
-
 from service_record.reporter.answers import (
     Answered,
     NoHost,
@@ -24,6 +22,7 @@ from service_record.reporter.answers import (
     Refused,
     Unreachable,
     View,
+    is_own_error,
     printable,
     view_of,
 )
@@ -31,15 +30,23 @@ from service_record.reporter.attempt import Request
 from service_record.reporter.patience import ASK_AGAIN_FOR_PROGRESS, Patience
 from service_record.reporter.setting_table import SERVICE_LIMIT
 from service_record.reporter.settings import Proxies, Service
-from service_record.reporter.transport import Reply, Transport
+from service_record.reporter.transport import Reply, Transport, acknowledged
 
 BASE_PATH: Final = "/api/assisted-install"
 LONGEST_INFO: Final = 2048
 """Characters of `progress_info`; the service fails on a longer one."""
 LONGEST_MESSAGE: Final = 4096
 """Characters of an event; the service drops a longer one in silence."""
-_MOST_HOSTS: Final = 24 << 20
-"""Bytes of the list of a cluster's hosts: without inventories some kilobytes for each of them."""
+_MOST_HOSTS: Final = 8 << 20
+"""Bytes of the list of a cluster's hosts: without inventories some kilobytes for each of them.
+
+No call that takes an agent's key lists one host alone. Whatever fits in here is read within the unit's
+`MemoryMax=`.
+"""
+
+_GOOD: Final = range(200, 300)
+_TAKEN: Final = frozenset({HTTPStatus.NO_CONTENT})
+"""Of logs and of their state."""
 
 LogsState: TypeAlias = Literal["requested", "collecting", "completed", "timeout"]
 Severity: TypeAlias = Literal["info", "warning", "error", "critical"]
@@ -88,16 +95,14 @@ class AssistedService:
         outcome = reply.outcome
         if isinstance(outcome, Unreachable):
             return outcome
-        if outcome.status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
-            return Refused(outcome.status, outcome.text)
-        if outcome.status == HTTPStatus.NOT_FOUND:
-            return NoHost(outcome.text or "the service knows no such cluster")
+        if is_own_error(outcome.status, reply.body):
+            if outcome.status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+                return Refused(outcome.status, outcome.text)
+            if outcome.status == HTTPStatus.NOT_FOUND:
+                return NoHost(outcome.text or "the service knows no such cluster")
         if outcome.status != HTTPStatus.OK:
             return outcome
-        try:
-            view = view_of(orjson.loads(reply.body), self._service.host_id)
-        except ValueError:
-            view = None
+        view = view_of(reply.body, self._service.host_id)
         # A page of a hotspot or of a balancer is 200, too.
         return view or Unreachable(f"200, but no list of hosts: {outcome.text[:200]}", tries=outcome.tries)
 
@@ -113,7 +118,8 @@ class AssistedService:
             )
         words = info.replace("\0", "")[:LONGEST_INFO]
         body = {"current_stage": stage, "progress_info": words}
-        return self._call("PUT", self._host("progress"), json=body, again=ASK_AGAIN_FOR_PROGRESS).outcome
+        reply = self._call("PUT", self._host("progress"), json=body, again=ASK_AGAIN_FOR_PROGRESS)
+        return acknowledged(reply, _GOOD)
 
     def upload(self, path: Path, logs_type: str, tries: int | None = None) -> Outcome:
         """Ship a file as the host's logs of that type. Each try sends it anew; `sent` counts them all."""
@@ -133,11 +139,12 @@ class AssistedService:
         }
         url = self._cluster("logs")
         request = Request(method="POST", url=url, params=params, file=file, part="upfile", name=name)
-        return self._transport.call(request, tries=tries).outcome
+        return acknowledged(self._transport.call(request, tries=tries), _TAKEN)
 
     def logs_progress(self, state: LogsState) -> Outcome:
         """Say how far the collection of this host's logs is."""
-        return self._call("PUT", self._host("logs-progress"), json={"logs_state": state}).outcome
+        reply = self._call("PUT", self._host("logs-progress"), json={"logs_state": state})
+        return acknowledged(reply, _TAKEN)
 
     def event(
         self, message: str, *, name: str, severity: Severity = "info", props: Mapping[str, str] | None = None

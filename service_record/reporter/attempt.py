@@ -5,15 +5,18 @@ import io
 import socket
 import ssl
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+import httpcore2
 import httpx2
 
 from service_record.reporter.answers import MOST_BODY
 
+_LEAVE_SECONDS: Final = 1.0
+"""How long a server may take to say `100 Continue`; one that says nothing is sent the file all the same."""
 _GRACE: Final = 1.0
 """Seconds for a try to notice that it was ended."""
 
@@ -44,6 +47,12 @@ class Request:
     file: Path | bytes | None = None
     part: str | None = None
     name: str = ""
+    asks_first: bool = True
+    """Send a file only when the server has not refused its headers: `Expect: 100-continue`."""
+
+    @property
+    def expects_leave(self) -> bool:
+        return self.asks_first and isinstance(self.file, Path)
 
 
 class _EndedError(Exception):
@@ -68,7 +77,15 @@ class Attempt:
         self._seconds = seconds
         self._most_body = most_body
         self._ended = threading.Event()
+        self._stream: Any = None
         self._socket: socket.socket | None = None
+        self._is_tunnel = False
+        self._is_declined = False
+
+    @property
+    def is_premature(self) -> bool:
+        """Return whether the server accepted a file that it has not asked for yet."""
+        return self._is_declined and self.status is not None and self.status < httpx2.codes.BAD_REQUEST
 
     @property
     def wants_body(self) -> bool:
@@ -120,7 +137,7 @@ class Attempt:
         arguments: dict[str, Any] = {
             "method": request.method,
             "url": request.url,
-            "headers": request.headers,
+            "headers": {**request.headers, **({"Expect": "100-continue"} if request.expects_leave else {})},
             "extensions": {"trace": self._traced},
         }
         if request.params:  # an empty mapping would take away the query that a URL has
@@ -144,12 +161,48 @@ class Attempt:
     def _traced(self, name: str, info: Mapping[str, Any]) -> None:
         """What the library does next, or has done: nothing more once the time is up."""
         if name.endswith((".connect_tcp.complete", ".start_tls.complete")):
-            self._socket = info["return_value"].get_extra_info("socket")
+            self._stream = info["return_value"]
+            self._socket = self._stream.get_extra_info("socket")
         self.check_time()
+        if name.endswith(".send_request_headers.started"):
+            self._is_tunnel = info["request"].method == b"CONNECT"
+        if name.endswith(".send_request_headers.complete") and not self._is_tunnel:
+            self._wait_for_leave()
+
+    def _wait_for_leave(self) -> None:
+        """Wait between headers and file for the server's leave, or its answer, for a second at most.
+
+        The library knows nothing of `Expect`, but calls us between the two, and reads the answer when writing
+        fails: so that is what we tell it when there is an answer already. What was read here is put back.
+        """
+        if not self._request.expects_leave:
+            return
+        stream = self._stream
+        try:
+            seen = stream.read(1 << 16, timeout=_LEAVE_SECONDS)
+        except httpcore2.ReadTimeout:
+            return
+        except httpcore2.ReadError:
+            seen = b""
+        stream.read = _read_back(stream, seen)
+        if not seen.startswith((b"HTTP/1.1 1", b"HTTP/1.0 1")):
+            self._is_declined = True
+            raise httpcore2.WriteError
 
     def check_time(self) -> None:
         if self._ended.is_set():
             raise _EndedError
+
+
+def _read_back(stream: Any, data: bytes) -> Callable[..., bytes]:
+    """Return a `read` for a stream of the library that gives these bytes first, once."""
+    read: Callable[..., bytes] = stream.read
+
+    def first(_most: int, timeout: float | None = None) -> bytes:  # noqa: ARG001 - the library's signature
+        stream.read = read
+        return data
+
+    return first
 
 
 class _Counted:

@@ -21,6 +21,10 @@ from service_record.reporter.places import Places, is_there
 from service_record.reporter.telling import tell_systemd
 
 _VERSION: Final = 1
+UNDELIVERED: Final = ("spool", "console")
+"""What a stop keeps when nothing of this host's failure has arrived anywhere."""
+PURGE: Final = "service-record report --stop --purge"
+"""Removes that."""
 _RULE: Final = "/etc/tmpfiles.d/boot-reporter.conf"
 _RULE_CANNOT_NAME: Final = re.compile(r"[\s\"'%*?\[\]\\]")
 _LEAST_DEPTH: Final = 3
@@ -38,7 +42,7 @@ class Tombstone:
     remove: tuple[Path, ...] = ()
     """What the settings named beyond the reporter's own places."""
     keep: tuple[str, ...] = ()
-    """What is not removed, of `settings`, `spool`, `state`, `units`. The token is, whatever this says."""
+    """What is not removed, of `settings`, `spool`, `state`, `units`, `console`. The token always is."""
     is_finished: bool = False
 
     def to_json(self) -> dict[str, object]:
@@ -91,6 +95,26 @@ def stop(
     return (*unwritten, *finish(places, read_tombstone(places) or tombstone))
 
 
+def purge(places: Places) -> tuple[str, ...]:
+    """Remove what a stop has kept because it was delivered nowhere; a line for each thing that stays."""
+    tombstone = read_tombstone(places)
+    if tombstone is None or not set(UNDELIVERED) & set(tombstone.keep):
+        return ()
+    keep = tuple(word for word in tombstone.keep if word not in UNDELIVERED)
+    bare = replace(tombstone, keep=keep, is_finished=False)
+    return (*_written(places, bare), *finish(places, bare))
+
+
+def undelivered_bundle(places: Places) -> Path | None:
+    """Return the bundle that a stop has kept because it was delivered nowhere; None when there is none."""
+    tombstone = read_tombstone(places)
+    if tombstone is None or not set(UNDELIVERED) <= set(tombstone.keep):
+        return None
+    with suppress(OSError):
+        return max(places.spool_directory.glob("[!.]*"), default=None)
+    return None
+
+
 def finish(places: Places, tombstone: Tombstone) -> tuple[str, ...]:
     """Remove what is still there; a line for each thing that stays, none when everything is gone."""
     rule = places.at(_RULE)
@@ -114,7 +138,7 @@ def _everything(places: Places, tombstone: Tombstone) -> Iterator[Path]:
     yield places.credential_file
     yield places.collector_credential_file
     yield from _unless("settings", [places.settings_file], tombstone)
-    yield places.issue
+    yield from _unless("console", [places.issue], tombstone)
     yield from _gathered(places, tombstone)
     too_much = set(_too_much(places, tombstone))
     yield from (places.at(path) for path in tombstone.remove if path not in too_much)

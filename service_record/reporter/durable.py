@@ -4,11 +4,43 @@ import contextlib
 import errno
 import os
 import shutil
+import stat
 from pathlib import Path
 from typing import Final
 
 _TORN: Final = ".part"
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+DAMAGED_SUFFIX: Final = ".damaged"
+_MOST_DAMAGED: Final = 16
+
+
+def clear_the_way(path: Path, *, is_directory: bool = False) -> Path | None:
+    """Move aside what stands in the place of a file, or of a directory, and is none; return where it is now.
+
+    A link is never followed: whatever it leads to is not ours. Raises OSError where it cannot be moved.
+    """
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return None
+    if stat.S_ISDIR(mode) if is_directory else stat.S_ISREG(mode):
+        return None
+    return set_aside(path)
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a file, a link or a directory to `NAME.damaged`, or that with a number; return the new path."""
+    names = (path.name + DAMAGED_SUFFIX + (f"-{n}" if n else "") for n in range(_MOST_DAMAGED))
+    targets = [path.with_name(name) for name in names]
+    free = next((target for target in targets if not os.path.lexists(target)), None)
+    if free is None:
+        free = targets[0]
+        if not free.is_dir() or free.is_symlink():
+            free.unlink()
+    path.rename(free)
+    return free
 
 
 def write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
@@ -19,6 +51,7 @@ def write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
     """
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     new = path.with_name(f".{path.name}.new")
+    clear_the_way(new)
     try:
         with os.fdopen(os.open(new, _NEW, 0o600), "wb") as stream:
             stream.write(data)
@@ -70,7 +103,7 @@ def place_by_moving(source: Path, target: Path) -> None:
 def remove_torn(directory: Path, beginning: str = "") -> None:
     """Remove what a copy that was cut short left of files whose names begin so. OSError: as removing says."""
     for torn in directory.glob(f".*{_TORN}"):
-        if torn.name.startswith(f".{beginning}"):
+        if torn.name.startswith(f".{beginning}") and (torn.is_symlink() or not torn.is_dir()):
             torn.unlink(missing_ok=True)
 
 

@@ -20,9 +20,9 @@ from service_record.reporter.shipping import (
     destination,
 )
 
-_ASKING: Final = Patience(read=20.0, total=30.0, tries=3, budget=60.0)
+ASKING: Final = Patience(read=20.0, total=30.0, tries=3, budget=60.0)
 """For a few hundred bytes. What takes longer is for the next round."""
-_SHIPPING: Final = Patience(upload_total=180.0, total=60.0, budget=200.0)
+SHIPPING: Final = Patience(upload_total=180.0, total=60.0, budget=200.0)
 """For a bundle at one destination: a slow line takes 12 MiB in three minutes at 70 kB/s."""
 
 
@@ -39,7 +39,7 @@ class Peers:
         if self.settings.service is None:
             yield None
             return
-        with self._service(_ASKING) as service:
+        with self._service(ASKING) as service:
             yield service
 
     def view(self) -> View | None:
@@ -54,9 +54,9 @@ class Peers:
         Raises ValueError where it is no destination.
         """
         patience = replace(
-            _SHIPPING,
-            upload_total=min(_SHIPPING.upload_total, left),
-            budget=min(_SHIPPING.budget, left),
+            SHIPPING,
+            upload_total=min(SHIPPING.upload_total, left),
+            budget=min(SHIPPING.budget, left),
         )
         if shipment.to:
             yield destination(shipment.to, self._sender(patience))

@@ -17,6 +17,7 @@ from service_record.redaction.outgoing import LeakError, outgoing_text
 from service_record.reporter import console, verdict
 from service_record.reporter.answers import Answered, HostView, View
 from service_record.reporter.cleanup import Tombstone, finish, read_tombstone
+from service_record.reporter.durable import clear_the_way
 from service_record.reporter.evidence import Evidence, observe
 from service_record.reporter.lock import HeldError, only_one
 from service_record.reporter.log import Log
@@ -43,7 +44,7 @@ from service_record.reporter.policy import (
 )
 from service_record.reporter.settings import Settings, read_settings, secrets_in
 from service_record.reporter.state import State, load, save
-from service_record.reporter.stopping import stop_for
+from service_record.reporter.stopping import stop_for, tell_undelivered
 from service_record.reporter.supply import Supply
 from service_record.reporter.words import said, told_outcome, told_view
 
@@ -106,7 +107,7 @@ class Round:
         if asks(self.settings, self.state, self.evidence):
             self._ask(peers)
             self.say.notice(f"the service says: {told_view(self.view)}")
-        self._show()
+        self._show(self._advice())
         supply = Supply(self.places, self.environ, self.say, self.settings, self.evidence)
         for _ in range(_MOST_PLANS):
             self.plan = decide(self.settings, self.state, self.view, self.evidence)
@@ -196,15 +197,23 @@ class Round:
         return self.is_saved
 
     def _sweep(self) -> None:
-        """Remove what rounds that were killed have left."""
+        """Remove what killed rounds have left, and move aside what stands in the way of this one."""
+        for directory in (self.places.work_directory, self.places.spool_directory):
+            try:
+                moved = clear_the_way(directory, is_directory=True)
+            except OSError as error:
+                self.say.warning(f"{directory}: not a directory: {error.strerror}; move it away by hand")
+                continue
+            if moved is not None:
+                self.say.warning(f"{directory}: not a directory, and no link is followed; moved to {moved}")
         with suppress(OSError):
             shutil.rmtree(self.places.work_directory)
 
-    def _show(self) -> None:
+    def _show(self, advice: str) -> None:
         rules = Rules((*known_secrets(self.places.root, self.environ).secrets, *secrets_in(self.settings)))
         try:
             said = outgoing_text(verdict.sentence(self.evidence), rules)
-            advice = outgoing_text(self._advice(), rules)
+            advice = outgoing_text(advice, rules)
         except LeakError:
             said, advice = "the verdict holds a secret of this host", "Log in: service-record analyze"
         try:
@@ -213,13 +222,20 @@ class Round:
             self.say.warning(f"{self.places.issue}: {error.strerror}")
 
     def _advice(self) -> str:
+        service = self.settings.service
+        if service is not None and not service.is_usable:
+            return "Not reported: the token is unusable. Log in: journalctl -u boot-reporter"
         if self.view is None or isinstance(self.view, HostView):
             return "Log in: service-record analyze"
         return f"Not reported: {told_view(self.view)}. Log in: service-record analyze"
 
     def _stop(self, end: Stop) -> Ended:
         self.say.notice(f"stopped for good: {end.reason}")
-        _say_left(stop_for(self.places, self.settings, end.reason), self.say)
+        if end.is_undelivered:
+            self._show("Delivered nowhere. Log in: service-record show tells where the bundle lies")
+        left = stop_for(self.places, self.settings, end.reason, is_undelivered=end.is_undelivered)
+        _say_left(left, self.say)
+        tell_undelivered(self.places, self.say)
         return Ended.STOPPED
 
 
@@ -243,7 +259,10 @@ def _loaded(places: Places, say: Log) -> tuple[State, bool]:
         say.error(f"{places.state_file}: {error.strerror}; without it nothing is told or shipped")
         return State(is_careful=True), False
     if state.is_careful:
-        say.warning(f"{places.state_file}: an earlier one was damaged; at most one bundle is shipped")
+        say.warning(
+            f"{places.state_file}: an earlier one was damaged, or no file; it is beside it as "
+            "`.damaged`, and at most one bundle is shipped"
+        )
     return state, True
 
 

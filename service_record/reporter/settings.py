@@ -5,7 +5,7 @@ Nothing here fails: a setting that is missing or bad is a line in `faults`, and 
 
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from service_record.reporter.setting_lines import line_of, line_of_error
 from service_record.reporter.setting_table import SETTINGS, HostLogs, Setting, Stages
 from service_record.reporter.setting_values import COLLECTOR
 from service_record.reporter.token import (
-    UnreadableError,
+    UnusableError,
     read_collector_token,
     read_small,
     read_token,
@@ -42,6 +42,8 @@ class Service:
     token: str | None = field(default=None, repr=False)
     ca_bundle: Path | None = None
     """A file of certificates that are trusted beside the system's."""
+    is_usable: bool = True
+    """False while the token is there and unusable: then the service is asked nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,12 +240,15 @@ def _service_of(
 ) -> tuple[Service | None, list[tuple[str, str]], tuple[str, ...]]:
     """The service as settings and token have it, what is missing, and what is wrong with the token.
 
-    There is none while the token cannot be read: the service would refuse us for good.
+    With a token that is there and unusable, the service is known and `is_usable` is false.
     """
     try:
         token, faults = read_token(places, environ)
-    except UnreadableError as error:
-        return None, [], (str(error),)
+    except UnusableError as error:
+        service, missing = _service(given, None, places)
+        if service is None:
+            return None, missing, error.args
+        return replace(service, is_usable=False), [], error.args
     return *_service(given, token, places), faults
 
 
@@ -252,13 +257,13 @@ def _collectors_of(
 ) -> tuple[str | None, dict[str, tuple[str, ...]], tuple[str, ...]]:
     """The token for collectors, where bundles go if not where settings say, and what is wrong with the token.
 
-    Collectors get none while the token cannot be read, as the service does.
+    Collectors are sent nothing while the token is unusable, as the service is not.
     """
     try:
         token, faults = read_collector_token(places, environ)
-    except UnreadableError as error:
+    except UnusableError as error:
         others = tuple(place for place in given.get("ship_to", ()) if not place.startswith(COLLECTOR))
-        return None, {"ship_to": others, "records_to": ()}, (str(error),)
+        return None, {"ship_to": others, "records_to": ()}, error.args
     return token, {}, faults
 
 

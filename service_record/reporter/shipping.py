@@ -19,8 +19,10 @@ from service_record.reporter.patience import Patience
 from service_record.reporter.policy.plan import HOST, HOST_BOOT, kind_of
 from service_record.reporter.setting_values import COLLECTOR
 from service_record.reporter.settings import Proxies, Service
-from service_record.reporter.transport import Transport
+from service_record.reporter.transport import Transport, acknowledged
 
+_STORED: Final = frozenset({HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.NO_CONTENT})
+"""What object stores answer to a PUT that they have taken, 200 with an empty body among them."""
 _SHORTEST_SECRET: Final = 8
 """Characters: a shorter value of a query is no signature, and masking it would garble every answer."""
 
@@ -118,7 +120,7 @@ class PutUrl:
     def ship(self, bundle: Path, tries: int | None = None) -> Outcome:
         # No Content-Type: some stores sign it, and then only the one they expect is right.
         request = Request(method="PUT", url=self.url, file=bundle)
-        return not_sendable(bundle) or self.transport.call(request, tries=tries).outcome
+        return not_sendable(bundle) or acknowledged(self.transport.call(request, tries=tries), _STORED)
 
 
 @dataclass(frozen=True, slots=True)

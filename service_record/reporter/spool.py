@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service_record.reporter.answers import printable
-from service_record.reporter.durable import place_by_moving, remove_torn, sync_names
+from service_record.reporter.durable import clear_the_way, place_by_moving, remove_torn, sync_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,11 @@ class Spool:
             size = bundle.stat().st_size
             if size > self.most_bytes:
                 return NotKept(f"{bundle.name}: {size} bytes are more than the spool's {self.most_bytes}")
+            clear_the_way(self.directory, is_directory=True)
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             remove_torn(self.directory)
             target = self.directory / bundle.name
+            clear_the_way(target)
             _make_newest(bundle, [path for path in self._bundles() if path != target])
             if bundle != target:
                 place_by_moving(bundle, target)
@@ -54,7 +56,7 @@ class Spool:
         """The bundle in the spool; what a loss of power left beside it is removed."""
         try:
             bundles = self._bundles()
-            remove_torn(self.directory)
+            self._remove_torn()
             if not bundles:
                 return None
             self._drop_all_but(bundles[-1])
@@ -65,14 +67,20 @@ class Spool:
     def drop(self) -> None:
         """Empty the spool, as far as the disk lets us; what stays is for the next round to drop."""
         try:
-            remove_torn(self.directory)
+            self._remove_torn()
             self._drop_all_but(None)
         except OSError:
             return
 
+    def _remove_torn(self) -> None:
+        if not self.directory.is_symlink():
+            remove_torn(self.directory)
+
     def _bundles(self) -> list[Path]:
-        """The newest last, by when they were kept."""
-        files = [path for path in self.directory.glob("[!.]*") if path.is_file()]
+        """The newest last, by when they were kept. No link is followed: it could lead to anything."""
+        if self.directory.is_symlink():
+            return []
+        files = [path for path in self.directory.glob("[!.]*") if path.is_file() and not path.is_symlink()]
         return sorted(files, key=lambda path: (path.stat().st_mtime_ns, path.name))
 
     def _drop_all_but(self, kept: Path | None) -> None:

@@ -1,5 +1,7 @@
 """What the reporter knows from one round to the next: one small file, whole after every loss of power."""
 
+import os
+import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -8,11 +10,10 @@ from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
-from service_record.reporter.durable import write_whole
+from service_record.reporter.durable import DAMAGED_SUFFIX, set_aside, write_whole
 from service_record.reporter.token import read_small
 
 VERSION: Final = 1
-DAMAGED_SUFFIX: Final = ".damaged"
 _MOST: Final = 1 << 18
 
 _Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
@@ -61,6 +62,19 @@ class Bundle:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Denial:
+    """Rounds in a row in which the service denied this host, in the same way."""
+
+    rule: str
+    """The ending that they speak for."""
+    rounds: _Count = 1
+    since: _Seconds = 0.0
+    """How long the host had been up at the first of them, all boots together."""
+    until: _Seconds = 0.0
+    """Likewise at the latest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
     """A server asked to be left alone until then. Uptime, because the clock may be set meanwhile."""
 
@@ -102,6 +116,7 @@ class State:
     """Fingerprints whose bundle had a secret in it that would have left the host."""
     cursor: str | None = None
     """Of the journal, at the end of what was shipped last."""
+    denial: Denial | None = None
     pauses: Mapping[str, Pause] = field(default_factory=dict)
     """Destination -> until when it is left alone."""
     is_careful: bool = False
@@ -123,12 +138,18 @@ class State:
         pause = self.pauses.get(destination)
         return pause is not None and pause.boot_id == boot_id and uptime < pause.uptime
 
+    def is_delivered(self, fingerprint: str) -> bool:
+        """Return whether any destination has a bundle that tells of this."""
+        return any(fingerprint in spent.fingerprints for spent in self.spent.values())
+
     def spent_at(self, destination: str) -> Spent:
         return self.spent.get(destination, Spent())
 
 
 def read(path: Path) -> State | None:
     """The state as it is on the disk; None where it is damaged. Raises OSError."""
+    if not stat.S_ISREG(path.lstat().st_mode):  # whatever a link leads to is not ours
+        return None
     try:
         data, _ = read_small(path, _MOST)
         state = msgspec.json.decode(data, type=State)
@@ -140,18 +161,18 @@ def read(path: Path) -> State | None:
 def load(path: Path) -> State:
     """The state; a new one where there is none.
 
-    A damaged one is set aside, and the new one is careful in its place. Raises OSError where the file is
-    there, and cannot be read.
+    A damaged one, or a link or a directory in its place, is set aside, and the new one is careful. Raises
+    OSError where the file is there, and cannot be read.
     """
     damaged = path.with_name(path.name + DAMAGED_SUFFIX)
     try:
         state = read(path)
     except FileNotFoundError:  # set aside by a round that was killed before it could save: careful, too
-        return State(is_careful=damaged.exists())
+        return State(is_careful=os.path.lexists(damaged))
     if state is not None:
         return state
     with suppress(OSError):
-        path.replace(damaged)
+        set_aside(path)
     return State(is_careful=True)
 
 

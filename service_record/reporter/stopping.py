@@ -5,11 +5,12 @@ from contextlib import ExitStack
 from typing import Final
 
 from service_record import systemd
-from service_record.reporter.cleanup import stop
+from service_record.reporter.cleanup import PURGE, UNDELIVERED, purge, stop, undelivered_bundle
 from service_record.reporter.lock import HeldError, only_one
 from service_record.reporter.log import Log
 from service_record.reporter.places import Places
 from service_record.reporter.settings import Settings, read_settings
+from service_record.reporter.state import read
 from service_record.reporter.telling import tell_systemd
 
 BY_HAND: Final = "somebody told it to stop (report --stop)"
@@ -17,8 +18,11 @@ _SETTINGS: Final = Places().settings_file.parent
 _WAIT_SECONDS: Final = 20.0
 
 
-def stop_by_hand(places: Places, environ: Mapping[str, str], say: Log) -> bool:
-    """Stop the reporter for good, a round that is running included; whether nothing of it is left."""
+def stop_by_hand(places: Places, environ: Mapping[str, str], say: Log, *, purges: bool = False) -> bool:
+    """Stop the reporter for good, a round that is running included; whether nothing of it is left.
+
+    A bundle that was delivered nowhere stays, and is told, unless this purges.
+    """
     settings = read_settings(places, environ)
     _end_the_round(places)
     with ExitStack() as stack:
@@ -28,23 +32,48 @@ def stop_by_hand(places: Places, environ: Mapping[str, str], say: Log) -> bool:
             say.warning(f"a round still runs after {_WAIT_SECONDS:.0f} s; it is not waited for")
         except OSError as error:
             say.warning(f"{places.state_directory}: {error.strerror}")
-        left = stop_for(places, settings, BY_HAND)
+        is_undelivered = not purges and _has_undelivered(places)
+        purged = purge(places) if purges else ()
+        left = (*purged, *stop_for(places, settings, BY_HAND, is_undelivered=is_undelivered, purges=purges))
     for line in left:
         say.error(line)
     if not left:
         say.notice(f"stopped for good: {places.tombstone} stays, and the records")
+    tell_undelivered(places, say)
     return not left
 
 
-def stop_for(places: Places, settings: Settings, reason: str) -> tuple[str, ...]:
+def tell_undelivered(places: Places, say: Log) -> None:
+    """Say where the bundle lies that was delivered nowhere, if there is one."""
+    bundle = undelivered_bundle(places)
+    if bundle is not None:
+        say.notice(f"{bundle} was delivered nowhere, and stays; remove it with: {PURGE}")
+
+
+def _has_undelivered(places: Places) -> bool:
+    """Return whether the spool holds a bundle of which no destination is known to have it."""
+    if not any(places.spool_directory.glob("[!.]*")):
+        return False
+    try:
+        state = read(places.state_file)
+    except OSError:
+        return True
+    return state is None or (state.bundle is not None and not state.is_delivered(state.bundle.fingerprint))
+
+
+def stop_for(
+    places: Places, settings: Settings, reason: str, *, is_undelivered: bool = False, purges: bool = False
+) -> tuple[str, ...]:
     """Stop for good, as the settings want it; a line for each thing that stays.
 
     Certificates that lie beside the settings are the reporter's own, and go with them.
     """
+    keep = tuple(word for word in settings.keep_after if not (purges and word in UNDELIVERED))
+    keep = tuple(dict.fromkeys((*keep, *(UNDELIVERED if is_undelivered else ()))))
     bundle = settings.service.ca_bundle if settings.service else None
     is_ours = bundle is not None and _SETTINGS in bundle.parents and "settings" not in settings.keep_after
     remove = (*settings.remove, bundle) if bundle is not None and is_ours else settings.remove
-    return stop(places, reason, remove, settings.keep_after)
+    return stop(places, reason, remove, keep)
 
 
 def _end_the_round(places: Places) -> None:

@@ -80,7 +80,9 @@ class Supply:
             environ=self._environ,
             boot_id=self._evidence.boot_id,
             cursor=state.cursor if self._goes_on() else None,
-            urls=tuple(filter(None, (service.url if service else None, self._settings.api_url))),
+            urls=tuple(
+                filter(None, (service.url if service and service.is_usable else None, self._settings.api_url))
+            ),
             ca_bundle=service.ca_bundle if service else None,
         )
         self._cursor = newest_cursor(context)
@@ -124,6 +126,8 @@ class Supply:
     def settled(self, state: State) -> State:
         """The state when the spool is emptied of what every destination has that is not ruled out.
 
+        What none of them has stays, also when all of them are ruled out.
+
         The next bundle goes on where this one ended, if no destination throws it away for the next. What a
         disk did not let go of in an earlier round goes now.
         """
@@ -135,7 +139,7 @@ class Supply:
             for target in targets(Moment(self._settings, state, self._evidence))
             if state.bundle.fingerprint not in state.spent_at(target.destination).fingerprints
         ]
-        if wanting:
+        if wanting or not state.is_delivered(state.bundle.fingerprint):
             return state
         self._spool.drop()
         goes_on = self._cursor is not None and self._goes_on()

@@ -22,15 +22,19 @@ _SENT: Final = re.compile(r"[!-~]+", re.ASCII)
 _OTHERS: Final = 0o077
 
 
-class UnreadableError(Exception):
-    """There may be a token, and the disk does not tell. To go without it might be taken for an answer."""
+class UnusableError(Exception):
+    """There is a token that cannot be read, or is not one: to ask without it would be to be refused.
+
+    Its arguments are lines that say why.
+    """
 
 
 def read_token(places: Places, environ: Mapping[str, str]) -> tuple[str | None, tuple[str, ...]]:
     """The token, and a line for each fault on the way to it; no line repeats anything of a token.
 
-    $CREDENTIALS_DIRECTORY/token comes first, then the credential file. An empty one counts as none: units
-    set an empty credential where the file is missing. Raises UnreadableError where the disk fails.
+    $CREDENTIALS_DIRECTORY/token comes first, then the credential file. A blank credential counts as none:
+    units set one where the file is missing. Raises UnusableError where the disk fails, and where no place
+    has a token but one has something else.
     """
     return _read(_places(environ, CREDENTIAL, places.credential_file), "the assisted-service is")
 
@@ -42,6 +46,7 @@ def read_collector_token(places: Places, environ: Mapping[str, str]) -> tuple[st
 
 def _read(places: list[tuple[Path, bool]], whose: str) -> tuple[str | None, tuple[str, ...]]:
     faults: list[str] = []
+    is_unusable = False
     for path, is_ours in places:
         try:
             data, mode = read_small(path, _MOST)
@@ -49,18 +54,22 @@ def _read(places: list[tuple[Path, bool]], whose: str) -> tuple[str | None, tupl
             continue
         except OSError as error:
             told = f"{path}:1: cannot be read: {reason(error)}; without it {whose} told nothing"
-            raise UnreadableError(told) from error
+            raise UnusableError(told) from error
         except ValueError as error:
             faults.append(f"{path}:1: cannot be read: {reason(error)}; make it a file that root can read")
+            is_unusable = True
             continue
-        if not data.strip():
+        if not data.strip() and not is_ours:
             continue
         if is_ours and mode & _OTHERS:
             faults.append(f"{path}:1: others than its owner may read the token; chmod 0600 {path}")
         try:
             return _token(data), tuple(faults)
         except ValueError as error:
-            faults.append(f"{path}:1: {error}")
+            faults.append(f"{path}:1: {error}; until then {whose} told nothing")
+            is_unusable = True
+    if is_unusable:
+        raise UnusableError(*faults)
     return None, tuple(faults)
 
 
@@ -98,6 +107,8 @@ def _token(data: bytes) -> str:
         found = data.decode("ascii").strip()
     except UnicodeDecodeError:
         raise ValueError("no token: a token is ASCII; write the token alone into it") from None
+    if not found:
+        raise ValueError("an empty file; write the token into it, or remove it if the service asks for none")
     if found.startswith("{"):
         found = _auth(found)
     if not _SENT.fullmatch(found):

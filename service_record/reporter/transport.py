@@ -8,9 +8,10 @@ import logging
 import math
 import ssl
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -23,6 +24,7 @@ from service_record.reporter.answers import (
     Answered,
     Outcome,
     Unreachable,
+    is_page,
     one_line,
     printable,
     retry_after,
@@ -134,7 +136,7 @@ class Transport:
                 with attempt:
                     reply = self._once(client, request, most_body)
                     outcomes.append(reply.outcome)
-                    _raise_unless_final(reply.outcome, again)
+                    _raise_unless_final(reply.outcome, () if _is_spent(request, reply.outcome) else again)
         except _TryAgain:
             pass
         finally:
@@ -147,6 +149,11 @@ class Transport:
         request = replace(request, headers={**self._headers, **request.headers})
         attempt = Attempt(client, request, total, most_body)
         attempt.run()
+        if attempt.status == HTTPStatus.EXPECTATION_FAILED and request.expects_leave:
+            return self._once(client, replace(request, asks_first=False), most_body)
+        if attempt.is_premature:
+            reason = f"answered {attempt.status} before the file was sent, which a portal does"
+            return Reply(Unreachable(reason, sent=attempt.sent))
         if attempt.status is None or (attempt.broken and attempt.wants_body):
             reason = printable(attempt.broken or "no answer", self._secrets)
             return Reply(Unreachable(reason, is_tls=attempt.is_tls, sent=attempt.sent))
@@ -163,6 +170,22 @@ class Transport:
         if self._client is not None:
             self._client.close()
         self._client = None
+
+
+def acknowledged(reply: Reply, statuses: Container[int]) -> Outcome:
+    """Return the outcome; a success that this server does not answer with, or a page, is none."""
+    outcome = reply.outcome
+    if isinstance(outcome, Unreachable) or not outcome.good:
+        return outcome
+    if outcome.status in statuses and not is_page(reply.body):
+        return outcome
+    reason = f"{outcome.status}, but no acknowledgement, perhaps of a portal: {outcome.text[:200]}"
+    return Unreachable(reason.rstrip(": "), tries=outcome.tries, sent=outcome.sent)
+
+
+def _is_spent(request: Request, outcome: Outcome) -> bool:
+    """Return whether a file was sent whole for this answer: another try in this round would cost as much."""
+    return isinstance(request.file, Path) and isinstance(outcome, Answered) and outcome.sent > 0
 
 
 def _raise_unless_final(outcome: Outcome, again: Collection[int]) -> None:

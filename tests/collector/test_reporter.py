@@ -212,8 +212,8 @@ def test_a_host_that_is_not_known_to_the_collector_stops_and_says_why(tmp_path: 
     other = server.client("host", "web1").token
     reported.host.write("/etc/service-record/token", other).chmod(0o600)
 
-    answer = reported.report(BOOT_ID)
-
-    assert answer.status == 0
+    for uptime in (60, 660, 1260, 1900):
+        assert not reported.host.places.tombstone.exists()
+        assert reported.host.report(uptime=uptime).status == 0
     assert reported.host.places.tombstone.exists()
     assert rows(server, reported.name) == []

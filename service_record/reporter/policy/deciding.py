@@ -22,17 +22,18 @@ def decide(settings: Settings, state: State, view: View | None, evidence: Eviden
     """
     moment = Moment(settings, state, evidence, view)
     end = first(endings.ENDINGS, moment)
-    stop = Stop(rule=end.name, reason=end.reason) if end else None
+    undelivered = endings.is_undelivered(moment)
+    stop = Stop(rule=end.name, reason=end.reason, is_undelivered=undelivered) if end else None
     if end is None and endings.QUIET.holds(moment):
         return Plan(quiet=True, why=(endings.QUIET.line,))
     plan = _with_stages(Plan(stop=stop, why=(end.line,) if end else ()), moment)
-    if stop is not None and stop.rule not in _LAST_WORDS:
+    if stop is not None and not (moment.is_wrong or stop.rule in _LIMITS):
         return plan
     return plan if endings.is_up(moment) else _with_shipments(plan, moment)
 
 
-_LAST_WORDS = frozenset({"time-limit", "lifetime"})
-"""Endings that a bundle may go before."""
+_LIMITS = frozenset({"time-limit", "lifetime"})
+"""Endings that a bundle goes before even when nothing is wrong."""
 
 
 def _with_stages(plan: Plan, moment: Moment) -> Plan:
@@ -53,15 +54,15 @@ class _Wanted:
     shipment: Shipment | None
 
 
-def _wanted(moment: Moment) -> Iterator[_Wanted]:
+def _wanted(moment: Moment, *, is_end: bool) -> Iterator[_Wanted]:
     for target in shipments.targets(moment):
         reason = shipments.want(moment, target)
         if reason is not None:
-            yield _Wanted(target, reason, shipments.shipment(moment, target, reason))
+            yield _Wanted(target, reason, shipments.shipment(moment, target, reason, is_last=is_end))
 
 
 def _with_shipments(plan: Plan, moment: Moment) -> Plan:
-    wanted = list(_wanted(moment))
+    wanted = list(_wanted(moment, is_end=plan.stop is not None))
     affordable = [(want, want.shipment) for want in wanted if want.shipment is not None]
     newer = [want for want, _ in affordable if want.reason is not shipments.SPOOLED]
     if newer:  # the spool holds one bundle: a newer one takes its place

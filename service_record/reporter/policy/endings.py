@@ -5,7 +5,7 @@ from typing import Final
 from service_record.reporter.answers import HostView, NoHost, Refused
 from service_record.reporter.policy import stages
 from service_record.reporter.policy.moment import Moment
-from service_record.reporter.policy.plan import Fact
+from service_record.reporter.policy.plan import GONE, NOT_OURS, Fact
 from service_record.reporter.policy.rules import Rule, first
 
 _INSTALLED: Final = frozenset({"installed", "added-to-existing-cluster"})
@@ -29,8 +29,16 @@ def _is_up_and_told(moment: Moment) -> bool:
 
 
 ENDINGS: Final = (
-    Rule("not-ours", lambda moment: isinstance(moment.view, Refused), "the service does not take our token"),
-    Rule("gone", lambda moment: isinstance(moment.view, NoHost), "the service knows no such host any more"),
+    Rule(
+        NOT_OURS,
+        lambda moment: isinstance(moment.view, Refused) and moment.is_denied(NOT_OURS),
+        "the service does not take our token, in three rounds over 30 minutes",
+    ),
+    Rule(
+        GONE,
+        lambda moment: isinstance(moment.view, NoHost) and moment.is_denied(GONE),
+        "the service knows no such host any more, in three rounds over 30 minutes",
+    ),
     Rule("installed", _is_installed, "the service says that the host is installed"),
     Rule("kubelet-up", _is_up_and_told, "the kubelet is up, on the configuration of the control plane"),
     Rule(
@@ -56,3 +64,9 @@ QUIET: Final = Rule(
 def is_up(moment: Moment) -> bool:
     """Whether all is well with the host, told or not."""
     return _is_up(moment)
+
+
+def is_undelivered(moment: Moment) -> bool:
+    """Return whether something is wrong with the host that no destination has a bundle of."""
+    is_failing = moment.is_wrong and not _is_up(moment)
+    return is_failing and not moment.state.is_delivered(moment.evidence.fingerprint)

@@ -70,6 +70,13 @@ ANSWERS: Final = (
         "the server, or what stands before it, has a bad moment",
     ),
     Answer(
+        "denied",
+        _ALL,
+        {401, 403, 404},
+        Meaning.LATER,
+        "a proxy, a portal, or a service whose database is away says so, too",
+    ),
+    Answer(
         "not-the-service",
         _ALL,
         range(100, 400),

@@ -12,6 +12,12 @@ from service_record.reporter.settings import Settings
 from service_record.reporter.state import BootSeen, State
 
 LIFETIME: Final = "lifetime"
+DENIED_ROUNDS: Final = 3
+DENIED_SECONDS: Final = 1800.0
+"""So many rounds over so long have to agree until the service is believed that a host is not its own.
+
+With local authentication it answers 401 while its database is away.
+"""
 _JOINED: Final = "Joined"
 
 
@@ -90,6 +96,13 @@ class Moment:
             return False
         return not self.evidence.is_reboots or self.boot.rounds > 1
 
+    def is_denied(self, rule: str) -> bool:
+        """Return whether the service has denied the host for long enough to be believed."""
+        row = self.state.denial
+        if row is None or row.rule != rule:
+            return False
+        return row.rounds >= DENIED_ROUNDS and row.until - row.since >= DENIED_SECONDS
+
     def is_paused(self, destination: str) -> bool:
         """Whether that destination has asked to be left alone for longer than until now."""
         return self.state.is_paused(destination, self.evidence.boot_id, self.evidence.uptime)
@@ -103,4 +116,5 @@ def is_due(settings: Settings, state: State, evidence: Evidence) -> bool:
 def asks(settings: Settings, state: State, evidence: Evidence) -> bool:
     """Whether the assisted-service is to be asked for its view in this round."""
     moment = Moment(settings, state, evidence)
-    return settings.service is not None and not moment.is_quiet and not moment.is_paused(SERVICE)
+    is_usable = settings.service is not None and settings.service.is_usable
+    return is_usable and not moment.is_quiet and not moment.is_paused(SERVICE)

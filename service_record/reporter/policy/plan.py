@@ -15,6 +15,9 @@ HOST: Final = "host"
 """Its slot of logs for a host, which an upload takes from the logs before the reboot."""
 SERVICE: Final = "assisted-service"
 """The destination that both slots are of, and whose budget they share."""
+NOT_OURS: Final = "not-ours"
+GONE: Final = "gone"
+"""The endings that the service speaks for by denying the host."""
 _MOST_INFO: Final = 2048
 
 
@@ -68,6 +71,8 @@ class Stop:
     rule: str
     reason: str
     clean_up: bool = True
+    is_undelivered: bool = False
+    """True while nothing of what is wrong with the host has arrived anywhere: its bundle is kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

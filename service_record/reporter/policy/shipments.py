@@ -60,7 +60,8 @@ def want(moment: Moment, target: Target) -> Want | None:
     """Why this destination wants a bundle; None when it wants none."""
     evidence, state, settings = moment.evidence, moment.state, moment.settings
     spent = state.spent_at(target.destination)
-    if evidence.fingerprint in state.withheld or target.kind in state.deferred:
+    is_withheld = evidence.fingerprint in state.withheld or target.kind in state.deferred
+    if is_withheld or (target.kind == HOST and _is_slot_taken(moment)):
         return None
     if moment.limit_near is not None and spent.last_word != moment.limit_near:
         return NEAR
@@ -75,14 +76,21 @@ def want(moment: Moment, target: Target) -> Want | None:
     return None
 
 
-def shipment(moment: Moment, target: Target, reason: Want) -> Shipment | None:
+def _is_slot_taken(moment: Moment) -> bool:
+    """Return whether the agent's own logs are worth more than the bundle of a healthy host."""
+    view = moment.view
+    has_logs = isinstance(view, HostView) and bool(view.logs_info)
+    return has_logs and not moment.is_wrong and moment.settings.host_logs is HostLogs.WHEN_WRONG
+
+
+def shipment(moment: Moment, target: Target, reason: Want, *, is_last: bool = False) -> Shipment | None:
     """The shipment, within what is left of the budget; None when that is too little.
 
-    Of each budget the last upload is for the round before the limit. After a state that was lost nobody knows
-    what was spent: that one upload is all there is.
+    Of each budget the last upload is for the round before a limit, or for the last round of all. After a
+    state that was lost nobody knows what was spent: that one upload is all there is.
     """
     settings, spent = moment.settings, moment.state.spent_at(target.destination)
-    kept_back = 0 if reason is NEAR else 1
+    kept_back = 0 if reason is NEAR or is_last else 1
     uploads = min(
         _left(settings.uploads, spent.uploads, kept_back),
         _left(settings.uploads_per_boot, spent.in_boot(moment.evidence.boot_id), kept_back),

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from service_record.reporter.answers import Answered, View
+from service_record.reporter.answers import Answered, NoHost, Refused, Unreachable, View
 from service_record.reporter.evidence import Evidence
 from service_record.reporter.policy import stages
 from service_record.reporter.policy.learning import Call, Meaning, learn
-from service_record.reporter.policy.plan import SERVICE, Plan, Result, Shipment, StageReport
+from service_record.reporter.policy.plan import GONE, NOT_OURS, SERVICE, Plan, Result, Shipment, StageReport
 from service_record.reporter.policy.shipments import PROBE_BYTES
-from service_record.reporter.state import BootSeen, Bundle, Pause, Spent, State
+from service_record.reporter.state import BootSeen, Bundle, Denial, Pause, Spent, State
 
 _Value = TypeVar("_Value")
 _MOST_KEPT: Final = 64
@@ -69,7 +69,7 @@ def after(state: State, plan: Plan, results: Iterable[Result], evidence: Evidenc
 
 def heard(state: State, view: View | None, evidence: Evidence) -> State:
     """The state when the service gave this view."""
-    return _paused(state, SERVICE, view, evidence)
+    return _paused(_with_denial(state, view, evidence), SERVICE, view, evidence)
 
 
 def has_moved(state: State, results: Iterable[Result]) -> bool:
@@ -100,6 +100,25 @@ def withheld(state: State, evidence: Evidence) -> State:
     return replace(state, withheld=_added(state.withheld, evidence.fingerprint)[-_MOST_KEPT:])
 
 
+def _with_denial(state: State, view: View | None, evidence: Evidence) -> State:
+    """Count a round in which the service denies the host; any other answer ends the row.
+
+    Silence neither counts nor ends it.
+    """
+    if view is None or isinstance(view, Unreachable):
+        return state
+    rule = NOT_OURS if isinstance(view, Refused) else GONE if isinstance(view, NoHost) else None
+    if rule is None:
+        return replace(state, denial=None)
+    lived = state.uptime_before(evidence.boot_id) + evidence.uptime
+    row = state.denial
+    if row is None or row.rule != rule:
+        return replace(state, denial=Denial(rule=rule, since=lived, until=lived))
+    if lived <= row.until:  # asked again in the same round
+        return state
+    return replace(state, denial=replace(row, rounds=row.rounds + 1, until=lived))
+
+
 def _after_report(state: State, step: StageReport, result: Result) -> State:
     meaning = learn(Call.STAGE if step.is_new_stage else Call.INFO, result.outcome)
     if meaning is Meaning.DONE:
@@ -113,6 +132,9 @@ def _after_report(state: State, step: StageReport, result: Result) -> State:
         moved = state.moved.get(step.fact, 0) + 1
         dropped = _added(state.dropped, step.fact) if moved > 1 else state.dropped
         return replace(state, moved=_with(state.moved, step.fact, moved), dropped=dropped)
+    if isinstance(result.outcome, Answered):  # surely not accepted, so that it counts as no try
+        tries = max(0, state.tries.get(step.fact, 0) - 1)
+        state = replace(state, tries=_with(state.tries, step.fact, tries))
     if state.tries.get(step.fact, 0) >= stages.MOST_TRIES:
         return replace(state, dropped=_added(state.dropped, step.fact))
     return replace(state, deferred=_added(state.deferred, step.fact))
