@@ -7,9 +7,8 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from service_record.redaction import Secret
 from service_record.reporter.places import Places, is_there
 from service_record.reporter.setting_lines import line_of, line_of_error
 from service_record.reporter.setting_table import SETTINGS, HostLogs, Setting, Stages
@@ -21,6 +20,9 @@ from service_record.reporter.token import (
     read_token,
     reason,
 )
+
+if TYPE_CHECKING:
+    from service_record.redaction import Secret
 
 _MIB: Final = 1 << 20
 _DAY: Final = 86400.0
@@ -294,8 +296,10 @@ def _missing(setting: Setting, places: Places) -> str:
     )
 
 
-def secrets_in(settings: Settings) -> tuple[Secret, ...]:
+def secrets_in(settings: Settings) -> tuple["Secret", ...]:
     """Return the tokens of the settings: they leave the host in no text."""
+    from service_record.redaction import Secret  # noqa: PLC0415  # only what a round needs
+
     service = settings.service
     tokens = {
         "reporter-token": service.token if service else None,
