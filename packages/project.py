@@ -4,6 +4,8 @@ import tomllib
 from pathlib import Path
 from typing import Any, Final
 
+from packages import dependencies
+
 _PROJECT: Final = Path(__file__).parent.parent / "pyproject.toml"
 
 
@@ -21,3 +23,13 @@ def homepage() -> str:
 def _project() -> dict[str, Any]:
     found: dict[str, Any] = tomllib.loads(_PROJECT.read_text())["project"]
     return found
+
+
+def licences() -> list[str]:
+    """Return name, version and licence of each Python library in the standalone executable, as installed here."""
+    shipped = dependencies.direct("runtime", "reporter")
+    everything = [*shipped, *dependencies.pulled_in(shipped)]
+    return [
+        f"{each.name} {each.version} ({each.licence})"
+        for each in sorted(everything, key=lambda each: each.name)
+    ]
