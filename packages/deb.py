@@ -24,8 +24,8 @@ from service_record.version import RELEASED, __version__
 
 _HERE: Final = Path(__file__).parent / "debian"
 _ZLIB: Final = "libz.so.1"
-"""Of zlib1g. Debian wants its own copy of a library to be used. Other libraries stay in: their names differ between
-releases, and one package should install on all of them."""
+"""Of zlib1g. Debian wants its own copy of a library to be used. Other libraries stay in: their names
+differ between releases, and one package should install on all of them."""
 _RELEASED: Final = datetime.fromisoformat(RELEASED).replace(tzinfo=UTC)
 
 
@@ -59,7 +59,6 @@ def _pack(
     package: Package, root: Path, directory: Path, architecture: str, values: Mapping[str, str]
 ) -> Path:
     root.chmod(0o755)
-    _compress_manual(root)
     _add_documents(package, root, values)
     _add_control(package, root, values | {"@ARCHITECTURE@": architecture})
     directory.mkdir(parents=True, exist_ok=True)
@@ -74,12 +73,6 @@ def _pack(
 def _architecture() -> str:
     command = ["dpkg", "--print-architecture"]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-
-
-def _compress_manual(root: Path) -> None:
-    for page in sorted((root / "usr/share/man").rglob("*.[15]")):
-        _write(page.with_name(f"{page.name}.gz"), _compressed(page.read_bytes()))
-        page.unlink()
 
 
 def _add_documents(package: Package, root: Path, values: Mapping[str, str]) -> None:

@@ -26,7 +26,7 @@ def _project() -> dict[str, Any]:
 
 
 def licences() -> list[str]:
-    """Return name, version and licence of each Python library in the standalone executable, as installed here."""
+    """Return name, version and licence of each Python library in the standalone executable."""
     shipped = dependencies.direct("runtime", "reporter")
     everything = [*shipped, *dependencies.pulled_in(shipped)]
     return [

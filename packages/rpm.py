@@ -5,12 +5,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from datetime import date
 from pathlib import Path
 from typing import Final
 
 from packages.project import homepage, maintainer
 from packages.standalone.glibc import needs_of, written
-from service_record.version import __version__
+from service_record.version import RELEASED, __version__
 
 _HERE: Final = Path(__file__).parent
 
@@ -28,6 +29,7 @@ def build(directory: Path, executable: Path) -> list[Path]:
         shutil.copy(executable, top / "SOURCES/service-record")
         definitions = {"_topdir": scratch, "version_of_sources": __version__, "_buildhost": "localhost"}
         definitions |= {"packager": maintainer(), **({"url_of_project": homepage()} if homepage() else {})}
+        definitions["day_of_release"] = f"{date.fromisoformat(RELEASED):%a %b %d %Y}"
         definitions["glibc_of_executable"] = written(needs_of(executable)[0].version)
         command = ["rpmbuild", "--quiet", "-bb", "--nodeps"]
         command += [text for pair in definitions.items() for text in ("--define", " ".join(pair))]

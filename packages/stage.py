@@ -5,8 +5,10 @@ that are made of the command line are left out; all else needs the standard libr
 """
 
 import argparse
+import gzip
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import Final
@@ -22,11 +24,11 @@ class Package(Enum):
     SHIM = "service-record-shim"
     """What services record with: shim, exit helper, drop-ins to copy, the records directory."""
     COMMAND = "service-record"
-    """The standalone executable, its man pages and completions, and the boot reporter's units, which run it."""
+    """The standalone executable, its man pages and completions; the boot reporter's units run it."""
 
 
 def items_of(package: Package, layout: Layout, pages: Iterable[tuple[str, str]]) -> tuple[Item, ...]:
-    """Return the files and links of a package, without the executable. The format's page comes with the shim."""
+    """Return the files and links of a package, without the executable; the format's page is the shim's."""
     everything = list(pages)
     of_shim = contents({Option.SHIM}, layout, [page for page in everything if page[0] in _PAGES_OF_THE_SHIM])
     if package is Package.SHIM:
@@ -39,10 +41,14 @@ def place_package(package: Package, root: Path, executable: Path | None = None) 
     """Place a package's files below /usr in a tree; the executable is the command's."""
     layout = below("/usr")
     for item in items_of(package, layout, made_of_the_command_line()):
-        place(item, root)
+        place(_compressed(item) if "/man/" in item.path else item, root)
     if executable:
         program = Item(f"{layout.programs}/service-record", Option.SHIM, executable.read_bytes(), 0o755)
         place(program, root)
+
+
+def _compressed(page: Item) -> Item:
+    return replace(page, path=f"{page.path}.gz", data=gzip.compress(page.data, 9, mtime=0))
 
 
 def made_of_the_command_line() -> Iterator[tuple[str, str]]:

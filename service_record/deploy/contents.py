@@ -49,8 +49,8 @@ class Layout:
     units: str
     tmpfiles: str
     is_package: bool
-    """A package enables no unit: that is left to the administrator. Its scripts are beside the templates, with links
-    in `programs`: distributions allow no extension there, and no executable file without an interpreter."""
+    """A package enables no unit: that is left to the administrator. Its scripts are beside the templates,
+    with links in `programs`: distributions allow neither extension nor missing interpreter there."""
 
     @property
     def programs(self) -> str:
@@ -83,7 +83,7 @@ class Item:
     data: bytes = b""
     mode: int = _FILE
     target: str | None = None
-    """Of a symbolic link: where it points, relative in a package; neither data nor mode mean anything then."""
+    """Of a symbolic link: where it points, relative in a package; then it has neither data nor mode."""
     user: int = 0
     group: int = 0
 
@@ -133,7 +133,8 @@ def _scripts(layout: Layout) -> Iterator[Item]:
             yield Item(on_path, Option.SHIM, data, _PROGRAM)
             continue
         place = f"{layout.templates}/{name}"
-        yield Item(place, Option.SHIM, data, _PROGRAM if data.startswith(b"#!") else _FILE)
+        mode = _PROGRAM if data.startswith(b"#!") else _FILE
+        yield Item(place, Option.SHIM, data.replace(b"#!/usr/bin/env bash", b"#!/bin/bash", 1), mode)
         yield Item(on_path, Option.SHIM, target=relpath(place, layout.programs))
 
 
