@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from packages import dependencies
+from packages.standalone.__main__ import LEFT_OUT
 
 _PROJECT: Final = Path(__file__).parent.parent / "pyproject.toml"
 
@@ -28,7 +29,8 @@ def _project() -> dict[str, Any]:
 def licences() -> list[str]:
     """Return name, version and licence of each Python library in the standalone executable."""
     shipped = dependencies.direct("runtime", "reporter")
-    everything = [*shipped, *dependencies.pulled_in(shipped)]
+    others = dependencies.pulled_in(shipped)
+    everything = [each for each in (*shipped, *others) if each.name not in LEFT_OUT]
     return [
         f"{each.name} {each.version} ({each.licence})"
         for each in sorted(everything, key=lambda each: each.name)
