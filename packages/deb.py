@@ -60,7 +60,7 @@ def _pack(
 ) -> Path:
     root.chmod(0o755)
     _add_documents(package, root, values)
-    _add_control(package, root, values | {"@ARCHITECTURE@": architecture})
+    _add_control(package, root, {**values, "@ARCHITECTURE@": architecture})
     directory.mkdir(parents=True, exist_ok=True)
     made = directory / f"{package.value}_{__version__}_{architecture}.deb"
     # gzip: the executable is compressed already, and xz takes twenty times as long to make it 3 % smaller.
@@ -96,7 +96,7 @@ def _add_control(package: Package, root: Path, values: Mapping[str, str]) -> Non
         "@MAINTAINER@": maintainer(),
         "@HOMEPAGE@": f"Homepage: {url}\n" if url else "",
     }
-    control = _filled(_HERE / package.value / "control", common | values)
+    control = _filled(_HERE / package.value / "control", {**common, **values})
     sums = "".join(f"{_md5(path)}  {path.relative_to(root)}\n" for path in files)
     _write(root / "DEBIAN/control", control.encode())
     _write(root / "DEBIAN/md5sums", sums.encode())
