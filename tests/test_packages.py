@@ -155,10 +155,11 @@ def test_dpkg_installs_the_shim_into_a_root_and_removes_all_but_the_records(
     records = root / "var/log/openshift"
     if shutil.which("systemd-tmpfiles"):
         assert records.stat().st_mode & 0o777 == 0o750
-    run(
-        "env", f"SERVICE_RECORDS_DIR={records}", "SERVICE_NAME=job",
-        "bash", "-c", f". {root}/usr/bin/bootstrap-service-record.sh; record_service_stage_start first",
-    )  # fmt: skip
+    of_systemd = (f"SERVICE_RECORDS_DIR={records}", "SERVICE_NAME=job", f"INVOCATION_ID={'7' * 32}")
+    script = f". {root}/usr/bin/bootstrap-service-record.sh; record_service_stage_start first; kill -KILL $$"
+    subprocess.run(["env", *of_systemd, "bash", "-c", script], check=False)
+    result = ("SERVICE_RESULT=signal", "EXIT_CODE=killed", "EXIT_STATUS=KILL")
+    run("env", *of_systemd, *result, root / "usr/bin/service-record-exit.sh")
     run(*dpkg, "--purge", "service-record-shim")
     assert files(root) - before == {"var/log/openshift/job.json"}
     assert len(list(Records(records).read("job"))) == 4
