@@ -15,6 +15,7 @@ MATRIX =
 KILLS = 50
 ORDER := $(shell date +%s)
 EXAMPLES =
+EXECUTABLE =
 
 READY = .venv/.ready
 UPKEEP = .cache/upkeep/.ready
@@ -89,11 +90,11 @@ man: $(READY) ## write man pages and shell completions into build/share
 install: ## what `service-record install` does, into DESTDIR for a package; PREFIX=/usr/local OPTIONS=--reporter
 	@$(if $(wildcard $(READY)),$(PYTHON),python3) -B -m packages.stage '$(or $(DESTDIR),/)' --prefix '$(PREFIX)' $(OPTIONS)
 
-deb: $(READY) ## make the Debian package of shim, drop-ins, units, man pages and completions in build/packages
-	@$(PYTHON) -m packages.deb build/packages
+deb: $(READY) $(if $(EXECUTABLE),,standalone) ## make the Debian packages of shim and command in build/packages; EXECUTABLE=build/service-record takes one made before
+	@$(PYTHON) -m packages.deb build/packages '$(or $(EXECUTABLE),build/service-record)'
 
-rpm: $(READY) ## make the RPM package of the same, with packages/service-record.spec
-	@$(PYTHON) -m packages.rpm build/packages
+rpm: $(READY) $(if $(EXECUTABLE),,standalone) ## make the RPM packages of the same, with packages/service-record.spec
+	@$(PYTHON) -m packages.rpm build/packages '$(or $(EXECUTABLE),build/service-record)'
 
 # In an environment of its own: what is not installed there cannot get into the executable.
 standalone: $(READY) ## make build/service-record, the whole command in one executable for hosts without Python (with gcc); GLIBC=2.34 refuses to need a newer one

@@ -1,7 +1,7 @@
-"""`make deb`: a package for Debian and its relatives, of the files of `make install` below /usr.
+"""`make deb`: packages for Debian and its relatives, of the shim and of the command, below /usr.
 
 Made by dpkg-deb alone: nothing is compiled, and no script of ours has to run before it is unpacked. The same
-sources give the same bytes; see https://reproducible-builds.org/specs/source-date-epoch.
+sources and executable give the same bytes; see https://reproducible-builds.org/specs/source-date-epoch.
 """
 
 import gzip
@@ -10,77 +10,105 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from pathlib import Path
 from typing import Final
 
-from packages.project import homepage, maintainer
-from packages.stage import main as stage
+from packages.project import homepage, licences, maintainer
+from packages.stage import Package, place_package
+from packages.standalone.__main__ import leave_out
+from packages.standalone.glibc import needs_of, written
 from service_record.version import RELEASED, __version__
 
 _HERE: Final = Path(__file__).parent / "debian"
-_NAME: Final = "service-record"
+_ZLIB: Final = "libz.so.1"
+"""Of zlib1g. Debian wants its own copy of a library to be used. Other libraries stay in: their names
+differ between releases, and one package should install on all of them."""
 _RELEASED: Final = datetime.fromisoformat(RELEASED).replace(tzinfo=UTC)
 
 
-def build(directory: Path) -> Path:
-    """Make the package in a directory, which is made when missing; its path."""
+def build_shim(directory: Path) -> Path:
+    """Make the package of the shim in a directory, which is made when missing; return its path."""
     with tempfile.TemporaryDirectory() as scratch:
-        root = Path(scratch) / "root"
-        root.mkdir(mode=0o755)
-        stage([str(root), "--prefix", "/usr", "--reporter"])
-        _compress_manual(root)
-        _add_documents(root)
-        _add_control(root)
-        directory.mkdir(parents=True, exist_ok=True)
-        package = directory / f"{_NAME}_{__version__}_all.deb"
-        command = ["dpkg-deb", "--root-owner-group", "-Zxz", "--build", str(root), str(package)]
-        epoch = {"SOURCE_DATE_EPOCH": str(int(_RELEASED.timestamp()))}
-        subprocess.run(command, check=True, env=os.environ | epoch, stdout=subprocess.DEVNULL)
-    return package
+        root = Path(scratch)
+        place_package(Package.SHIM, root)
+        return _pack(Package.SHIM, root, directory, "all", {})
 
 
-def _compress_manual(root: Path) -> None:
-    for page in sorted((root / "usr/share/man").rglob("*.[15]")):
-        _write(page.with_name(f"{page.name}.gz"), _compressed(page.read_bytes()))
-        page.unlink()
+def build_command(directory: Path, executable: Path) -> Path:
+    """Make the package of the command in a directory, which is made when missing; return its path.
+
+    The architecture is this host's. Raises StandaloneError or BadZipFile for a file that is no standalone
+    executable.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        root, program = Path(scratch, "root"), Path(scratch, "service-record")
+        root.mkdir()
+        leave_out(_ZLIB, executable, program)
+        place_package(Package.COMMAND, root, program)
+        values = {
+            "@GLIBC@": written(needs_of(program)[0].version),
+            "@LICENCES@": "".join(f"\n   {line}" for line in licences()),
+        }
+        return _pack(Package.COMMAND, root, directory, _architecture(), values)
 
 
-def _add_documents(root: Path) -> None:
-    documents = root / "usr/share/doc" / _NAME
+def _pack(
+    package: Package, root: Path, directory: Path, architecture: str, values: Mapping[str, str]
+) -> Path:
+    root.chmod(0o755)
+    _add_documents(package, root, values)
+    _add_control(package, root, {**values, "@ARCHITECTURE@": architecture})
+    directory.mkdir(parents=True, exist_ok=True)
+    made = directory / f"{package.value}_{__version__}_{architecture}.deb"
+    # gzip: the executable is compressed already, and xz takes twenty times as long to make it 3 % smaller.
+    command = ["dpkg-deb", "--root-owner-group", "-Zgzip", "--build", str(root), str(made)]
+    epoch = {"SOURCE_DATE_EPOCH": str(int(_RELEASED.timestamp()))}
+    subprocess.run(command, check=True, env=os.environ | epoch, stdout=subprocess.DEVNULL)
+    return made
+
+
+def _architecture() -> str:
+    command = ["dpkg", "--print-architecture"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def _add_documents(package: Package, root: Path, values: Mapping[str, str]) -> None:
+    documents = root / "usr/share/doc" / package.value
     changelog = (
-        f"{_NAME} ({__version__}) unstable; urgency=medium\n\n"
+        f"{package.value} ({__version__}) unstable; urgency=medium\n\n"
         "  * What users notice is in the changelog of the project, CHANGELOG.md.\n\n"
         f" -- {maintainer()}  {format_datetime(_RELEASED)}\n"
     )
     _write(documents / "changelog.gz", _compressed(changelog.encode()))
-    _write(documents / "copyright", _template("copyright").encode())
-    _write(root / "usr/share/lintian/overrides" / _NAME, _template("lintian-overrides").encode())
+    _write(documents / "copyright", _filled(_HERE / package.value / "copyright", values).encode())
 
 
-def _add_control(root: Path) -> None:
-    files = sorted(path for path in root.rglob("*") if path.is_file())
+def _add_control(package: Package, root: Path, values: Mapping[str, str]) -> None:
+    files = sorted(path for path in root.rglob("*") if path.is_file() and not path.is_symlink())
     kilobytes = sum(-(-path.stat().st_size // 1024) for path in files)
     url = homepage()
-    values = {
+    common = {
         "@VERSION@": __version__,
         "@SIZE@": str(kilobytes),
         "@MAINTAINER@": maintainer(),
         "@HOMEPAGE@": f"Homepage: {url}\n" if url else "",
     }
-    control = _template("control")
-    for name, value in values.items():
-        control = control.replace(name, value)
+    control = _filled(_HERE / package.value / "control", {**common, **values})
     sums = "".join(f"{_md5(path)}  {path.relative_to(root)}\n" for path in files)
     _write(root / "DEBIAN/control", control.encode())
     _write(root / "DEBIAN/md5sums", sums.encode())
-    for script in ("postinst", "prerm", "postrm"):
-        _write(root / "DEBIAN" / script, _template(f"{script}.sh").encode(), 0o755)
+    for script in sorted((_HERE / package.value).glob("*.sh")):
+        _write(root / "DEBIAN" / script.stem, script.read_bytes(), 0o755)
 
 
-def _template(name: str) -> str:
-    return (_HERE / name).read_text()
+def _filled(template: Path, values: Mapping[str, str]) -> str:
+    text = template.read_text()
+    for name, value in values.items():
+        text = text.replace(name, value)
+    return text
 
 
 def _write(path: Path, data: bytes, mode: int = 0o644) -> None:
@@ -98,4 +126,5 @@ def _md5(path: Path) -> str:
 
 
 if __name__ == "__main__":
-    print(build(Path(sys.argv[1])))
+    print(build_shim(Path(sys.argv[1])))
+    print(build_command(Path(sys.argv[1]), Path(sys.argv[2])))

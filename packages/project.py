@@ -4,6 +4,9 @@ import tomllib
 from pathlib import Path
 from typing import Any, Final
 
+from packages import dependencies
+from packages.standalone.__main__ import LEFT_OUT
+
 _PROJECT: Final = Path(__file__).parent.parent / "pyproject.toml"
 
 
@@ -21,3 +24,14 @@ def homepage() -> str:
 def _project() -> dict[str, Any]:
     found: dict[str, Any] = tomllib.loads(_PROJECT.read_text())["project"]
     return found
+
+
+def licences() -> list[str]:
+    """Return name, version and licence of each Python library in the standalone executable."""
+    shipped = dependencies.direct("runtime", "reporter")
+    others = dependencies.pulled_in(shipped)
+    everything = [each for each in (*shipped, *others) if each.name not in LEFT_OUT]
+    return [
+        f"{each.name} {each.version} ({each.licence})"
+        for each in sorted(everything, key=lambda each: each.name)
+    ]

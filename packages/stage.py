@@ -5,11 +5,50 @@ that are made of the command line are left out; all else needs the standard libr
 """
 
 import argparse
+import gzip
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from enum import Enum
 from pathlib import Path
+from typing import Final
 
-from service_record.deploy.contents import HOST, Item, Option, below, contents
+from service_record.deploy.contents import HOST, SCRIPTS, Item, Layout, Option, below, contents
+
+_PAGES_OF_THE_SHIM: Final = (*(f"man/man1/{name}.1" for name in SCRIPTS), "man/man5/service-record.5")
+
+
+class Package(Enum):
+    """The packages that `make deb` and `make rpm` make; the values are their names."""
+
+    SHIM = "service-record-shim"
+    """What services record with: shim, exit helper, drop-ins to copy, the records directory."""
+    COMMAND = "service-record"
+    """The standalone executable, its man pages and completions; the boot reporter's units run it."""
+
+
+def items_of(package: Package, layout: Layout, pages: Iterable[tuple[str, str]]) -> tuple[Item, ...]:
+    """Return the files and links of a package, without the executable; the format's page is the shim's."""
+    everything = list(pages)
+    of_shim = contents({Option.SHIM}, layout, [page for page in everything if page[0] in _PAGES_OF_THE_SHIM])
+    if package is Package.SHIM:
+        return of_shim
+    found = contents({Option.SHIM, Option.REPORTER}, layout, everything)
+    return tuple(item for item in found if item not in of_shim)
+
+
+def place_package(package: Package, root: Path, executable: Path | None = None) -> None:
+    """Place a package's files below /usr in a tree; the executable is the command's."""
+    layout = below("/usr")
+    for item in items_of(package, layout, made_of_the_command_line()):
+        place(_compressed(item) if "/man/" in item.path else item, root)
+    if executable:
+        program = Item(f"{layout.programs}/service-record", Option.SHIM, executable.read_bytes(), 0o755)
+        place(program, root)
+
+
+def _compressed(page: Item) -> Item:
+    return replace(page, path=f"{page.path}.gz", data=gzip.compress(page.data, 9, mtime=0))
 
 
 def made_of_the_command_line() -> Iterator[tuple[str, str]]:
@@ -42,12 +81,19 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("root", type=Path)
     parser.add_argument("--prefix", default=HOST.prefix)
     parser.add_argument("--pages", action="store_true", help="only man pages and completions, into ROOT")
+    parser.add_argument("--package", type=Package, help="the files of a package below /usr, into ROOT")
+    parser.add_argument(
+        "--executable", type=Path, help="what `make standalone` made, into the package of the command"
+    )
     for option in Option:
         parser.add_argument(f"--{option.value}", dest="options", action="append_const", const=option)
     chosen = parser.parse_args(arguments)
     if chosen.pages:
         for path, text in made_of_the_command_line():
             place(Item(f"/{path}", Option.SHIM, text.encode()), chosen.root)
+        return
+    if chosen.package:
+        place_package(chosen.package, chosen.root, chosen.executable)
         return
     options = {Option.SHIM, *(chosen.options or ())}
     for item in contents(options, below(chosen.prefix), made_of_the_command_line()):

@@ -47,10 +47,10 @@ def test_no_path_is_given_twice_whatever_is_selected(layout: Layout) -> None:
 def test_programs_may_be_run_and_all_else_only_read(layout: Layout) -> None:
     items = contents(EVERYTHING, layout, [("man/man1/a.1", "page")])
     programs = {item.path for item in items if item.mode == 0o755}
-    assert programs == {
-        f"{layout.prefix}/bin/bootstrap-service-record.sh",
-        f"{layout.prefix}/bin/service-record-exit.sh",
-    }
+    on_host = {"/usr/local/bin/bootstrap-service-record.sh", "/usr/local/bin/service-record-exit.sh"}
+    assert programs == (
+        {"/usr/share/service-record/service-record-exit.sh"} if layout is PACKAGE else on_host
+    )
     assert {item.mode for item in items} == {0o644, 0o755}
     assert {(item.user, item.group) for item in items} == {(0, 0)}
 
@@ -58,13 +58,25 @@ def test_programs_may_be_run_and_all_else_only_read(layout: Layout) -> None:
 def test_a_unit_names_our_programs_where_they_are() -> None:
     by_name = {Path(item.path).name: item.data for item in contents(EVERYTHING, PACKAGE)}
     assert b"\nExecStopPost=-+/usr/bin/service-record-exit.sh\n" in by_name["10-service-record.conf"]
+    assert b"\nExecStart=/usr/bin/service-record report --due\n" in by_name["boot-reporter.service"]
+    assert b"\nConditionFileIsExecutable=/usr/bin/service-record\n" in by_name["boot-reporter.service"]
+    by_name = {Path(item.path).name: item.data for item in contents(EVERYTHING, HOST)}
     assert b"\nExecStart=/usr/local/bin/service-record report --due\n" in by_name["boot-reporter.service"]
+
+
+def test_a_package_has_links_to_its_scripts_where_scripts_look_for_them() -> None:
+    items = {item.path: item for item in contents(EVERYTHING, PACKAGE)}
+    for name in ("bootstrap-service-record.sh", "service-record-exit.sh"):
+        link = items[f"/usr/bin/{name}"]
+        assert link.target == f"../share/service-record/{name}"
+        original = (REPOSITORY / "shell" / name).read_bytes()
+        assert items[f"/usr/share/service-record/{name}"].data.endswith(original.partition(b"\n")[2])
 
 
 def test_a_package_has_everything_below_its_prefix_and_enables_nothing() -> None:
     items = contents(EVERYTHING, PACKAGE, [("man/man1/a.1", "page")])
     assert [item.path for item in items if not item.path.startswith("/usr/")] == []
-    assert [item.path for item in items if item.target or "/local/" in item.path] == []
+    assert [item.path for item in items if ".wants/" in item.path or "/local/" in item.path] == []
 
 
 def test_what_is_in_a_file_is_what_the_repository_has() -> None:

@@ -163,6 +163,8 @@ def test_nothing_is_unpacked_and_no_library_of_ours_is_given_to_its_children(
     assert not re.findall(r"O_CREAT", said)
     assert not re.findall(r"PROT_WRITE\|PROT_EXEC", said)
     records = f"SERVICE_RECORDS_DIR={tmp_path}"
-    child = run("env", records, executable, "run", "--", "env").out
-    assert "LD_LIBRARY_PATH" not in child
-    assert "PYTHON" not in child
+    child = run("env", records, executable, "run", "--", "env")
+    assert child.status == 0, child.err
+    assert records in child.out
+    assert "LD_LIBRARY_PATH" not in child.out
+    assert "PYTHON" not in child.out

@@ -148,13 +148,31 @@ def appended(program: bytes, root: Path, made: Path) -> None:
     """Write the executable: the launcher, libpython, the zip file, and where in it libpython is."""
     python = (root / PYTHON_LIBRARY).read_bytes()
     made.write_bytes(program + python)
+    _append_archive(made, members(root), glibc.PLACE.pack(len(program), len(python)))
+
+
+def leave_out(library: str, executable: Path, made: Path) -> None:
+    """Write a copy of the executable that takes a library, such as `libz.so.1`, from the host.
+
+    Raises StandaloneError when the executable does not hold it.
+    """
+    with zipfile.ZipFile(executable) as archive:
+        parts = [(name, archive.read(name)) for name in archive.namelist() if name != library]
+        if len(parts) == len(archive.namelist()):
+            raise StandaloneError(f"{executable} does not hold {library}")
+        place = archive.comment
+    made.write_bytes(executable.read_bytes()[: sum(glibc.PLACE.unpack(place))])
+    _append_archive(made, parts, place)
+
+
+def _append_archive(made: Path, parts: Iterable[tuple[str, bytes]], place: bytes) -> None:
     with zipfile.ZipFile(made, "a", compresslevel=9) as archive:
-        for name, data in members(root):
+        for name, data in parts:
             information = zipfile.ZipInfo(name, _A_DAY)
             is_plain = _PLAIN.fullmatch(name) is not None
             information.compress_type = zipfile.ZIP_STORED if is_plain else zipfile.ZIP_DEFLATED
             archive.writestr(information, data)
-        archive.comment = glibc.PLACE.pack(len(program), len(python))
+        archive.comment = place
     made.chmod(0o755)
 
 

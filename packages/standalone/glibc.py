@@ -73,10 +73,15 @@ def inside(executable: Path, directory: Path) -> list[Path]:
     return [directory / name for name in parts]
 
 
+def needs_of(executable: Path) -> tuple[Need, ...]:
+    """Return what the launcher and all libraries of an executable ask for, the newest first."""
+    with TemporaryDirectory() as directory:
+        return needs(inside(executable, Path(directory)))
+
+
 def main(executable: Path) -> None:
     """Print the version, and a line for each file that asks for no older one."""
-    with TemporaryDirectory() as directory:
-        found = needs(inside(executable, Path(directory)))
+    found = needs_of(executable)
     newest = found[0].version
     print(f"{executable} needs glibc {written(newest)}")
     for need in found:

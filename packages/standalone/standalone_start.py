@@ -39,7 +39,13 @@ def _load(libraries: tuple[str, ...]) -> None:
             continue
         member, needed = LIBRARIES[name]
         _load(needed)
-        if failure := _standalone.load(_path_in_memory(member)):
+        try:
+            path = _path_in_memory(member)
+        except (
+            OSError
+        ):  # a package left it out and depends on the host's, which the dynamic linker finds by name
+            path = name
+        if failure := _standalone.load(path):
             raise ImportError(failure, name=name)
         _loaded.add(name)
 

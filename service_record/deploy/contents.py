@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from importlib.resources import files
 from pathlib import Path
+from posixpath import relpath
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ _PROGRAM: Final = 0o755
 _FILE: Final = 0o644
 _WRITTEN_FOR: Final = "/usr/local/bin"
 """Where our units look for our programs."""
+SCRIPTS: Final = ("bootstrap-service-record.sh", "service-record-exit.sh")
+"""The shim, which is sourced, and the exit helper, which is run."""
 
 
 class Option(Enum):
@@ -45,8 +48,9 @@ class Layout:
     prefix: str
     units: str
     tmpfiles: str
-    enables: bool
-    """Whether units are linked to what pulls them in. A package leaves that to the administrator."""
+    is_package: bool
+    """A package enables no unit: that is left to the administrator. Its scripts are beside the templates,
+    with links in `programs`: distributions allow neither extension nor missing interpreter there."""
 
     @property
     def programs(self) -> str:
@@ -58,7 +62,7 @@ class Layout:
         return f"{self.prefix}/share/service-record"
 
 
-HOST: Final = Layout("/usr/local", "/etc/systemd/system", "/etc/tmpfiles.d", enables=True)
+HOST: Final = Layout("/usr/local", "/etc/systemd/system", "/etc/tmpfiles.d", is_package=False)
 """A host without a package manager of its own for us: all in directories that are the administrator's."""
 
 
@@ -66,7 +70,7 @@ def below(prefix: str) -> Layout:
     """The layout for a prefix: HOST for `/usr/local`, else that of a package, all of it below the prefix."""
     if prefix == HOST.prefix:
         return HOST
-    return Layout(prefix, f"{prefix}/lib/systemd/system", f"{prefix}/lib/tmpfiles.d", enables=False)
+    return Layout(prefix, f"{prefix}/lib/systemd/system", f"{prefix}/lib/tmpfiles.d", is_package=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,7 @@ class Item:
     data: bytes = b""
     mode: int = _FILE
     target: str | None = None
-    """Of a symbolic link: where it points, absolute; then neither data nor mode mean anything."""
+    """Of a symbolic link: where it points, relative in a package; then it has neither data nor mode."""
     user: int = 0
     group: int = 0
 
@@ -106,8 +110,7 @@ def closing(services: Iterable[str], layout: Layout = HOST) -> Iterator[Item]:
 
 
 def _everything(layout: Layout, pages: Iterable[tuple[str, str]]) -> Iterator[Item]:
-    for name in ("bootstrap-service-record.sh", "service-record-exit.sh"):
-        yield Item(f"{layout.programs}/{name}", Option.SHIM, source(f"shell/{name}"), _PROGRAM)
+    yield from _scripts(layout)
     drop_ins = {
         CLOSING: Option.ALL_SERVICES,
         "20-service-record-array.conf": Option.ARRAY,
@@ -123,11 +126,22 @@ def _everything(layout: Layout, pages: Iterable[tuple[str, str]]) -> Iterator[It
     yield Item(f"{layout.units}/collector.service", Option.COLLECTOR, _unit("collector.service", layout))
 
 
+def _scripts(layout: Layout) -> Iterator[Item]:
+    for name in SCRIPTS:
+        data, on_path = source(f"shell/{name}"), f"{layout.programs}/{name}"
+        if not layout.is_package:
+            yield Item(on_path, Option.SHIM, data, _PROGRAM)
+            continue
+        place = f"{layout.templates}/{name}"
+        mode = _PROGRAM if data.startswith(b"#!") else _FILE
+        yield Item(place, Option.SHIM, data.replace(b"#!/usr/bin/env bash", b"#!/bin/bash", 1), mode)
+        yield Item(on_path, Option.SHIM, target=relpath(place, layout.programs))
+
+
 def _reporter(layout: Layout) -> Iterator[Item]:
-    """Its units run the command from /usr/local/bin, whatever the prefix: no package of ours has it."""
     for name in ("boot-reporter.service", "boot-reporter.timer"):
-        yield Item(f"{layout.units}/{name}", Option.REPORTER, source(f"units/{name}"))
-    if layout.enables:
+        yield Item(f"{layout.units}/{name}", Option.REPORTER, _unit(name, layout))
+    if not layout.is_package:
         timer = f"{layout.units}/boot-reporter.timer"
         link = f"{layout.units}/timers.target.wants/boot-reporter.timer"
         yield Item(link, Option.REPORTER, target=timer)

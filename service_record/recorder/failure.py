@@ -16,7 +16,9 @@ _MAX_INNER: Final = 8
 _PACKAGE_DIRECTORIES: Final = ("/site-packages/", "/dist-packages/")
 """Where installed packages are, that of a distribution and those of virtual environments."""
 _STANDARD_LIBRARY: Final = "the standard library"
-_STANDARD_DIRECTORY: Final = os.path.dirname(os.__file__) + "/"  # noqa: PTH120  # without sysconfig, which is slow
+# Not by sysconfig, which is slow. The standalone executable has no such directory: its modules are not files.
+_STANDARD_FILE: Final[str | None] = getattr(os, "__file__", None)
+_STANDARD_DIRECTORY: Final = os.path.dirname(_STANDARD_FILE) + "/" if _STANDARD_FILE else None  # noqa: PTH120
 _MAX_CHAIN: Final = 5
 _MAX_TEXT_CHARACTERS: Final = 2000
 
@@ -110,7 +112,9 @@ def _library_of(file: str) -> str | None:
         before, found, path = file.rpartition(directory)
         if found:
             return before + found + path.partition("/")[0]
-    return _STANDARD_LIBRARY if file.startswith(_STANDARD_DIRECTORY) else None
+    if _STANDARD_DIRECTORY is None or not file.startswith(_STANDARD_DIRECTORY):
+        return None
+    return _STANDARD_LIBRARY
 
 
 def _exit_code(code: object) -> int:
