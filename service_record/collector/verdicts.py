@@ -36,6 +36,10 @@ class Verdict(StrEnum):
         return self not in {Verdict.PROGRESSING, Verdict.DONE}
 
 
+ABANDONED: Final = "abandoned"
+"""The verdict of a build that another build overtook before it was complete or had failed. No host has it."""
+
+
 class RecordsVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the service records of a host come to; `hosts.records_verdict` has it as JSON."""
 
@@ -93,6 +97,33 @@ def judge(known: Known, budgets: Budgets, now: float) -> HostVerdict:
         if (said := rule(known)) is not None:
             return said
     return _waiting(known, budgets, now)
+
+
+def judge_overtaken(known: Known, last: HostVerdict | None) -> tuple[str, str]:
+    """Return the final verdict and reason of a build when another build of its host begins.
+
+    `last` is the latest verdict of the host in this build, if it was judged. It counts unless it is out of date.
+    """
+    if (done := _done(known)) is not None:
+        return done.verdict.value, done.reason
+    if last is not None and _is_current(last, known.progress):
+        return last.verdict.value, last.reason
+    progress = known.progress
+    if (failed := _failed(known) or _records_are_bad(known)) is not None:
+        return failed.verdict.value, failed.reason
+    if progress is not None and progress.failure is not None:
+        return Verdict.FAILED.value, _failure(
+            progress.failure, "; it went on, and another build began"
+        ).reason
+    after = f"after this: {progress.name} {_BECAME[progress.status]}" if progress and progress.label else ""
+    return ABANDONED, f"Another build began {after or 'before it reported a step'}."
+
+
+def _is_current(last: HostVerdict, progress: Progress | None) -> bool:
+    """Whether a bad verdict still holds: a loop while nothing new was reported, all others until any report."""
+    if progress is None or not last.verdict.is_bad:
+        return False
+    return last.since >= (progress.fresh_at if last.verdict is Verdict.LOOPING else progress.updated_at)
 
 
 def duration(seconds: float) -> str:

@@ -156,3 +156,9 @@ def test_bars_stay_within_their_chart(
             assert 0 < width <= 96
             assert bar.says
         found.took(row)
+
+
+def test_a_build_that_was_overtaken_goes_on_no_more() -> None:
+    found = timeline(build(verdict="abandoned"), (), (), (), BEGAN + 3600, is_latest=False)
+
+    assert (found.end, found.rows[0].latest.sign) == (build().updated_at, "▲")
