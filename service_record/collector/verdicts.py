@@ -102,7 +102,8 @@ def judge(known: Known, budgets: Budgets, now: float) -> HostVerdict:
 def judge_overtaken(known: Known, last: HostVerdict | None) -> tuple[str, str]:
     """Return the final verdict and reason of a build when another build of its host begins.
 
-    `last` is the latest verdict of the host in this build, if it was judged. It counts unless it is out of date.
+    `last` is the latest verdict of the host in this build, if it was judged. It counts unless it is out of
+    date.
     """
     if (done := _done(known)) is not None:
         return done.verdict.value, done.reason
@@ -120,7 +121,7 @@ def judge_overtaken(known: Known, last: HostVerdict | None) -> tuple[str, str]:
 
 
 def _is_current(last: HostVerdict, progress: Progress | None) -> bool:
-    """Whether a bad verdict still holds: a loop while nothing new was reported, all others until any report."""
+    """Tell whether a bad verdict still holds: a loop until something new comes, others until any report."""
     if progress is None or not last.verdict.is_bad:
         return False
     return last.since >= (progress.fresh_at if last.verdict is Verdict.LOOPING else progress.updated_at)

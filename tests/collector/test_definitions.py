@@ -91,11 +91,12 @@ def test_a_build_is_complete_with_the_last_of_the_steps(strict: Served) -> None:
 
     host.step("web1", "Packages", "done")
     host.step("web1", "Callback", "done")
+    host.step("web1", "First login", "done", percentage=20)
 
     with strict.collector.database.reading() as connection:
         (row,) = connection.execute(select(hosts))
     assert row.ended_at is not None
-    assert row.percentage == 60
+    assert row.percentage == 100
 
 
 def test_without_definitions_every_step_is_welcome() -> None:
