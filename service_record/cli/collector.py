@@ -27,7 +27,12 @@ def command() -> None:
 @data_option
 @database_option
 @objects_option
-@click.option("--steps", type=_FILE, help="TOML: the steps that hosts may report; without it, any.")
+@click.option(
+    "--steps",
+    type=_FILE,
+    multiple=True,
+    help="TOML: the steps that hosts may report; repeatable; without it, any.",
+)
 @click.option(
     "--budget",
     type=Duration(),
@@ -65,7 +70,7 @@ def serve_command(
     data: Path,
     database: str,
     objects: str,
-    steps: Path | None,
+    steps: tuple[Path, ...],
     budget: float,
     host: str,
     port: int,

@@ -29,8 +29,8 @@ class Settings:
     """0 for any that is free."""
     certificate: Path | None = None
     key: Path | None = None
-    steps: Path | None = None
-    """The steps that an operator defined: others are refused, and kept nevertheless."""
+    steps: tuple[Path, ...] = ()
+    """Files with the steps that an operator defined: others are refused, and kept nevertheless."""
     budget: float = DEFAULT
     """Seconds that a host may say nothing before it counts as stuck, where nothing else tells how long."""
     rates: Rates = Rates()

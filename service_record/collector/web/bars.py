@@ -79,7 +79,7 @@ def service_rows(services: Iterable[ServiceRan], begin: float, end: float) -> It
 
 
 def step_rows(steps: Sequence[Repeated[StepShown]], *, is_over: bool, end: float) -> Iterator[Row]:
-    """Yield a row for each step: by priority, and those of one priority in the order in which they came first."""
+    """Yield a row for each step, by priority, and within a priority in the order in which they came first."""
     bars: dict[str, list[Bar]] = {}
     names: dict[str, str] = {}
     priorities: dict[str, int] = {}
