@@ -40,6 +40,14 @@ def command() -> None:
     metavar="DURATION",
     help="How long a host may say nothing, where nothing else tells. [default: 15m]",
 )
+@click.option(
+    "--loop-after",
+    type=click.IntRange(2, 1000),
+    default=3,
+    show_default=True,
+    metavar="N",
+    help="A host loops when a step began, or it booted, N times in a row without anything new.",
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
 @click.option(
     "--port", type=click.IntRange(0, 65_535), default=8474, show_default=True, help="0 for any that is free."
@@ -72,6 +80,7 @@ def serve_command(
     objects: str,
     steps: tuple[Path, ...],
     budget: float,
+    loop_after: int,
     host: str,
     port: int,
     certificate: Path | None,
@@ -103,6 +112,7 @@ def serve_command(
         objects=objects,
         steps=steps,
         budget=budget,
+        loop_after=loop_after,
         host=host,
         port=port,
         certificate=certificate,

@@ -52,7 +52,7 @@ class Collector:
         self.indexer = Indexer(self.database, self.writer, self.objects, self.incoming)
         self.judge = Judge(self.database, self.writer, now)
         self.learnt = Learnt(self.database, settings.budget, self.definitions.budgets)
-        self.sweeper = Sweeper(self.database, self.writer, self.learnt, now)
+        self.sweeper = Sweeper(self.database, self.writer, self.learnt, now, settings.loop_after)
         self.news.listen(self.sweeper.wake)
         self._webhook = _webhook(settings, self.database, self.writer, now)
         if self._webhook is not None:

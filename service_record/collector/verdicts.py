@@ -3,7 +3,6 @@
 Whatever is looked at is as it was last told; a verdict changes with news, or when `due_at` has come.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -16,7 +15,7 @@ from service_record.collector.steps import Status
 from service_record.diagnosis.budget import DEFAULT_SECONDS
 
 LOOP: Final = 3
-"""Beginnings of one step, or boots, in a row without anything new: two may be a second try."""
+"""Beginnings of one step, or boots, in a row without anything new: two may be a second try. The default."""
 _LONGEST_CAUSE: Final = 300
 """Characters of a failure's logs in a reason."""
 
@@ -91,12 +90,19 @@ class HostVerdict:
     """When this changes if nothing is heard until then; None where it would not."""
 
 
-def judge(known: Known, budgets: Budgets, now: float) -> HostVerdict:
-    """What is said of a host now: the first rule that says anything."""
-    for rule in _RULES:
-        if (said := rule(known)) is not None:
-            return said
-    return _waiting(known, budgets, now)
+def judge(known: Known, budgets: Budgets, now: float, loop_after: int = LOOP) -> HostVerdict:
+    """Return the verdict of the first rule that has one; where none has, it is a question of time.
+
+    `loop_after` is how many beginnings of one step, or boots, in a row without anything new are a loop.
+    """
+    return (
+        _done(known)
+        or _looping(known, loop_after)
+        or _failed(known)
+        or _records_are_bad(known)
+        or _asks_for_help(known)
+        or _waiting(known, budgets, now)
+    )
 
 
 def judge_overtaken(known: Known, last: HostVerdict | None) -> tuple[str, str]:
@@ -158,13 +164,13 @@ def _done(known: Known) -> HostVerdict | None:
     return None
 
 
-def _looping(known: Known) -> HostVerdict | None:
+def _looping(known: Known, loop_after: int) -> HostVerdict | None:
     progress = known.progress
     if progress is None:
         return None
-    if len(progress.boots) >= LOOP:
+    if len(progress.boots) >= loop_after:
         what = f"{len(progress.boots)} boots in a row came no further than {progress.fresh_name}"
-    elif progress.again + 1 >= LOOP:
+    elif progress.again + 1 >= loop_after:
         what = f"{progress.again_name} began {progress.again + 1} times, and nothing new was reported between"
     else:
         return None
@@ -201,16 +207,6 @@ def _asks_for_help(known: Known) -> HostVerdict | None:
         return None
     said = _joined(f"Somebody has to act in stage {installation.stage}", installation.info)
     return HostVerdict(Verdict.STUCK, f"{said}.", installation.updated_at)
-
-
-_RULES: Final[tuple[Callable[[Known], HostVerdict | None], ...]] = (
-    _done,
-    _looping,
-    _failed,
-    _records_are_bad,
-    _asks_for_help,
-)
-"""The first that says anything is right; where none does, it is a question of time."""
 
 
 def _waiting(known: Known, budgets: Budgets, now: float) -> HostVerdict:

@@ -43,14 +43,22 @@ def labels_due(connection: Connection, now: float, most: int) -> frozenset[str]:
 
 
 def judge_due(
-    connection: Connection, budgets: Budgets, labels: Collection[str], now: float, most: int
+    connection: Connection,
+    budgets: Budgets,
+    labels: Collection[str],
+    now: float,
+    *,
+    most: int,
+    loop_after: int,
 ) -> Sequence[Judged] | None:
     """Judge the hosts that are due and whose steps are among `labels`, and write down what changed.
 
     None where there were none. Those that another process judges or changes at the moment are left to it.
     """
     due = [(row, _known(row)) for row in connection.execute(_DUE, {"now": now, "most": most})]
-    judged = [(row, judge(known, budgets, now)) for row, known in due if _label_of(known) in labels]
+    judged = [
+        (row, judge(known, budgets, now, loop_after)) for row, known in due if _label_of(known) in labels
+    ]
     if not judged:
         return None
     changed = [(row, said) for row, said in judged if _is_changed(row, said)]
