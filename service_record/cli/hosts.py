@@ -3,7 +3,7 @@
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +18,7 @@ from service_record.cli.options import display_options
 from service_record.cli.terminal import paint, print_lines, view
 from service_record.collector_address import CollectorError, address_of
 from service_record.collector_client import CollectorClient, connect
-from service_record.display.hosts import VERDICTS, Host, Hosts, change, table, wide
+from service_record.display.hosts import VERDICTS, Build, Host, Hosts, change, table, wide
 from service_record.display.page import Glyphs, Ink, Line, View
 from service_record.display.text import Clock, visible
 
@@ -29,7 +29,33 @@ _HOME: Final = "\x1b[H\x1b[J"
 _FALLBACK: Final = (80, 24)
 
 
-@click.command("hosts")
+_SEVERAL: Final = frozenset({"-m", "--machine", "-g", "--group", "-dc", "--datacenter"})
+"""Options that take all values up to the next option."""
+
+
+class _Hosts(click.Command):
+    """A command some of whose options take several values at once: `-m A B`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, list(_spread(args)))
+
+
+def _spread(arguments: Iterable[str]) -> Iterator[str]:
+    """Yield the same arguments with the option repeated before each of its values: `-m A -m B`."""
+    option, is_first = "", False
+    for argument in arguments:
+        if argument in _SEVERAL:
+            option, is_first = argument, True
+        elif argument.startswith("-"):
+            option = ""
+        elif option and not is_first:
+            yield option
+        else:
+            is_first = False
+        yield argument
+
+
+@click.command("hosts", cls=_Hosts)
 @click.option(
     "--from",
     "place",
@@ -43,10 +69,24 @@ _FALLBACK: Final = (80, 24)
     help="The file with a token of a reader. [default: $SERVICE_RECORD_TOKEN_FILE, a credential, ~/.config]",
 )
 @click.option(
-    "-g", "--group", "groups", metavar="GROUP", multiple=True, help="Of this group and those below it."
+    "-g",
+    "--group",
+    "-dc",
+    "--datacenter",
+    "groups",
+    metavar="GROUP...",
+    multiple=True,
+    help="Of these groups and those below them.",
 )
-@click.option("-m", "--machine", "machines", metavar="NAME", multiple=True, help="Of this name: * and ? too.")
-@click.option("--all", "is_all", is_flag=True, help="Those too that were done more than a day ago.")
+@click.option(
+    "-m", "--machine", "machines", metavar="NAME...", multiple=True, help="Of these names: * and ? too."
+)
+@click.option(
+    "--all",
+    "is_all",
+    is_flag=True,
+    help="Those too that were done more than a day ago, and the earlier builds of a month.",
+)
 @click.option("--stuck", is_flag=True, help="Only those that are stuck.")
 @click.option("--failed", is_flag=True, help="Only those that failed; with --stuck, both.")
 @click.option(
@@ -89,7 +129,8 @@ def command(
     Examples:
       service-record hosts --from collector://collector.example.com
       service-record hosts --group dc1 --stuck --failed
-      service-record hosts --machine 'web*' --all -o json
+      service-record hosts -dc dc1 dc2 -m 'web*' 'db*'
+      service-record hosts --machine web1 --all -o json
       service-record hosts --follow
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     if follow and output not in {"table", "jsonl"}:
@@ -122,12 +163,14 @@ class _Question:
     def asked(self, client: CollectorClient) -> Hosts:
         """All of them, page by page, as long as there is anything new on them. Raises CollectorError."""
         hosts: dict[str, Host] = {}
+        earlier: dict[str, tuple[Build, ...]] = {}
         for page in self._pages(client):
             before = len(hosts)
             hosts |= {host.name: host for host in page.hosts}
+            earlier |= page.earlier
             if len(hosts) == before:
                 break
-        return msgspec.structs.replace(page, hosts=tuple(hosts.values()))
+        return msgspec.structs.replace(page, hosts=tuple(hosts.values()), earlier=earlier)
 
     def _pages(self, client: CollectorClient) -> Iterator[Hosts]:
         seen = 0
@@ -138,6 +181,7 @@ class _Question:
                 machine=self.machines,
                 verdict=self.verdicts,
                 all="true" if self.is_all else None,
+                earlier="true" if self.is_all else None,
                 limit=_PAGE,
                 offset=seen,
             )

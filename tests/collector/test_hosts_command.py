@@ -234,3 +234,42 @@ def test_it_follows_what_changes(fleet: Fleet) -> None:
 
     assert before == ["web1", "web2", "web3", "web4", "web5"]
     assert (seen["machine"], seen["reason"]) == ("web4", "Bootloader failed: no disk.")
+
+
+def test_options_are_spelled_with_several_values_as_in_the_rfc(fleet: Fleet) -> None:
+    def named(*arguments: str) -> list[str]:
+        lines = fleet.hosts(*arguments, "-o", "jsonl").out.splitlines()
+        return [json.loads(line)["machine"] for line in lines]
+
+    assert named("-m", "web1", "web5") == ["web1", "web5"]
+    assert named("-dc", "dc1/rack2", "dc2") == ["web3"]
+    assert named("--datacenter", "dc1", "-m", "web1", "web2") == ["web1"]
+    assert named("-m", "web1", "-m", "web2", "--all") == ["web1", "web2"]
+    assert fleet.hosts("-m").status == 2
+    assert fleet.hosts("web1").status == 2
+
+
+def test_all_shows_the_earlier_builds_of_a_month_with_their_verdicts(fleet: Fleet) -> None:
+    fleet.admin.post("/api/v1/hosts/web1/builds", {"build": "b2", "action": "install"})
+    fleet.admin.step("web1", "Disk setup", "init")
+    fleet.clock.at += 29 * 86_400
+    fleet.admin.step("web1", "Disk setup", "init", action="install", build="b3")
+    fleet.server.settle()
+
+    table = fleet.hosts("--all", "-m", "web1").out.splitlines()[5:]
+    assert table == [
+        "● web1       install                Disk setup    0s      0.00s     progressing",
+        "▲   build 2  install                              29d     0.00s     abandoned",
+        "    Another build began after this: Disk setup began.",
+        "✗   build 1  install                              29d     42.0s     failed",
+        "    Bootloader failed: grub2-install: error: no space left on device.",
+    ]
+    (host,) = json.loads(fleet.hosts("--all", "-m", "web1", "-o", "json").out)["hosts"]
+    assert [(each["build"], each["verdict"]) for each in host["earlier"]] == [
+        (2, "abandoned"),
+        (1, "failed"),
+    ]
+    assert "build 1, install: failed, begun " in fleet.hosts("--all", "-m", "web1", "-o", "wide").out
+    assert "earlier" not in fleet.hosts("-m", "web1", "-o", "json").out
+    fleet.clock.at += 2 * 86_400
+    assert "build 1" not in fleet.hosts("--all", "-m", "web1").out

@@ -78,7 +78,7 @@ def begin_build(connection: Connection, name: str, key: str, action: str, now: f
         return None
     if row.progress:
         overtaken = msgspec.json.decode(row.progress, type=Progress)
-        connection.execute(UPDATE_VERDICT, [final_verdict(row, overtaken)])
+        connection.execute(UPDATE_VERDICT, [final_verdict(connection, row, overtaken)])
     progress = Progress(
         number=row.build + 1, started_at=now, updated_at=now, key=key, action=action, fresh_at=now
     )

@@ -71,7 +71,7 @@ def judge_due(
     return [Judged(row.name, row.verdict, said) for row, said in others]
 
 
-def final_verdict(row: Any, progress: Progress) -> dict[str, Any]:
+def final_verdict(connection: Connection, row: Any, progress: Progress) -> dict[str, Any]:
     """Return the values of UPDATE_VERDICT for a build that another one overtakes; `row` is its host's."""
     known = Known(
         first_seen=row.first_seen,
@@ -80,10 +80,18 @@ def final_verdict(row: Any, progress: Progress) -> dict[str, Any]:
         records=_records(row) if progress.number == row.build else None,
     )
     last = None
-    if progress.number == row.build and row.verdict_since is not None:
+    if progress.number == row.build and _is_of_build(connection, row):
         last = HostVerdict(Verdict(row.verdict), row.reason, row.verdict_since)
     verdict, reason = judge_overtaken(known, last)
     return {"of": row.id, "in": progress.number, "verdict": verdict, "reason": reason}
+
+
+def _is_of_build(connection: Connection, row: Any) -> bool:
+    """Tell whether the verdict of a host is one of its present build: until it is judged, it is not."""
+    of_build = (builds.c.host_id == row.id) & (builds.c.number == row.build)
+    judged = connection.execute(select(builds.c.verdict, builds.c.reason).where(of_build)).one_or_none()
+    is_same = judged is not None and tuple(judged) == (row.verdict, row.reason)
+    return is_same and row.verdict_since is not None
 
 
 class _Latest(msgspec.Struct):

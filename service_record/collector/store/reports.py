@@ -170,7 +170,7 @@ def _write(
     changed_hosts: list[dict[str, Any]] = []
     changed_builds: list[dict[str, Any]] = []
     late: list[dict[str, Any]] = []
-    overtaken = [final_verdict(host.row, build) for host in found for build in host.left]
+    overtaken = [final_verdict(connection, host.row, build) for host in found for build in host.left]
     for host in found:
         new_builds += host.new_builds
         if host.progress is not None and host.last is not None:
