@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+from urllib.parse import quote
 
 import click
 import msgspec
+from click.core import ParameterSource
 
 from service_record.cli import FAILED
 from service_record.cli.opening import Unreadable
@@ -33,8 +35,8 @@ _SEVERAL: Final = frozenset({"-m", "--machine", "-g", "--group", "-dc", "--datac
 """Options that take all values up to the next option."""
 
 
-class _Hosts(click.Command):
-    """A command some of whose options take several values at once: `-m A B`."""
+class _Hosts(click.Group):
+    """A group some of whose options take several values at once: `-m A B`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, list(_spread(args)))
@@ -55,19 +57,26 @@ def _spread(arguments: Iterable[str]) -> Iterator[str]:
         yield argument
 
 
-@click.command("hosts", cls=_Hosts)
-@click.option(
-    "--from",
-    "place",
-    metavar="URL",
-    help="collector://HOST[:PORT][/NAME], collector+http://... or https://.... "
-    "[default: $SERVICE_RECORD_COLLECTOR]",
-)
-@click.option(
-    "--token-file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="The file with a token of a reader. [default: $SERVICE_RECORD_TOKEN_FILE, a credential, ~/.config]",
-)
+def _collector_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that name the collector and the token: `place`, `token_file`."""
+    token_file = click.option(
+        "--token-file",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="The file with a token of a reader. "
+        "[default: $SERVICE_RECORD_TOKEN_FILE, a credential, ~/.config]",
+    )
+    place = click.option(
+        "--from",
+        "place",
+        metavar="URL",
+        help="collector://HOST[:PORT][/NAME], collector+http://... or https://.... "
+        "[default: $SERVICE_RECORD_COLLECTOR]",
+    )
+    return place(token_file(function))
+
+
+@click.group("hosts", cls=_Hosts, invoke_without_command=True)
+@_collector_options
 @click.option(
     "-g",
     "--group",
@@ -106,7 +115,9 @@ def _spread(arguments: Iterable[str]) -> Iterator[str]:
 @click.option("-f", "--follow", is_flag=True, help="Go on, with what changes (table, jsonl).")
 @display_options
 @click.option("--fail", is_flag=True, help="Exit 1 when a host is failed, looping, stuck or silent.")
+@click.pass_context
 def command(
+    context: click.Context,
     *,
     place: str | None,
     token_file: Path | None,
@@ -132,7 +143,11 @@ def command(
       service-record hosts -dc dc1 dc2 -m 'web*' 'db*'
       service-record hosts --machine web1 --all -o json
       service-record hosts --follow
+      service-record hosts show web1
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    if context.invoked_subcommand is not None:
+        _refuse_options(context)
+        return
     if follow and output not in {"table", "jsonl"}:
         raise click.UsageError("--follow goes with --output table or jsonl")
     wanted = {*verdicts, *(("stuck",) if stuck else ()), *(("failed",) if failed else ())}
@@ -149,6 +164,45 @@ def command(
         raise Unreadable(visible(str(error))) from None
     if fail and any(host.is_bad for host in found.hosts):
         raise click.exceptions.Exit(FAILED)
+
+
+def _refuse_options(context: click.Context) -> None:
+    """Raise UsageError for options before the name of a subcommand: they would do nothing."""
+    sources = map(context.get_parameter_source, context.params)
+    if ParameterSource.COMMANDLINE in sources:
+        raise click.UsageError("options come after the name: hosts show NAME --from URL")
+
+
+@command.command("show")
+@click.argument("name")
+@click.option(
+    "--build", type=click.IntRange(min=1), metavar="N", help="An earlier build. [default: the latest]"
+)
+@_collector_options
+@display_options
+def show_command(
+    *,
+    name: str,
+    build: int | None,
+    place: str | None,
+    token_file: Path | None,
+    clock: str | None,
+    color: str,
+    pager: bool,
+) -> None:
+    """Show one host: its verdict, the steps of a build with their logs, and its earlier builds."""
+    from service_record.display.host_detail import HostDetail, host_detail  # noqa: PLC0415
+
+    path = f"/api/v1/hosts/{quote(name, safe='')}" + (f"/builds/{build}" if build else "")
+    try:
+        with connect(place, token_file=token_file) as client:
+            detail = msgspec.convert(client.get(path), HostDetail)
+            lines = host_detail(detail, client.url, time.time(), view(Clock(clock) if clock else None))
+            print_lines(lines, color, pager=pager)
+    except msgspec.ValidationError as error:
+        raise Unreadable(f"the collector answered with something else than a host: {error}") from None
+    except CollectorError as error:
+        raise Unreadable(visible(str(error))) from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,12 +172,17 @@ def wide(found: Hosts, source: str, view: View) -> Iterator[Line]:
     yield from _heading(found, source, view)
     for host in found.hosts:
         yield BLANK
-        for line in wrap(f"{sign(host, view.glyphs)} {visible(host.name)}", view.width):
-            yield ((line, ink(host)),)
-        builds = (("earlier", _build(build, view)) for build in found.earlier.get(host.name, ()))
-        for label, text in (*_facts(host, found.now, view), *builds):
-            for number, line in enumerate(wrap(text, view.width - 14)):
-                yield ((f"  {'' if number else label:<10}  ", Ink.FAINT), (line, Ink.PLAIN))
+        yield from describe(host, found.earlier.get(host.name, ()), found.now, view)
+
+
+def describe(host: Host, earlier: Sequence[Build], now: float, view: View) -> Iterator[Line]:
+    """Yield all that is known of one host in the fleet, and its earlier builds."""
+    for line in wrap(f"{sign(host, view.glyphs)} {visible(host.name)}", view.width):
+        yield ((line, ink(host)),)
+    builds = (("earlier", _build(build, view)) for build in earlier)
+    for label, text in (*_facts(host, now, view), *builds):
+        for number, line in enumerate(wrap(text, view.width - 14)):
+            yield ((f"  {'' if number else label:<10}  ", Ink.FAINT), (line, Ink.PLAIN))
 
 
 def _heading(found: Hosts, source: str, view: View) -> Iterator[Line]:

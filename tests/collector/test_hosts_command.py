@@ -96,8 +96,8 @@ def test_no_line_is_wider_than_the_terminal(fleet: Fleet, columns: int) -> None:
     fleet.admin.step(name, "Packages " * 20, logs="x" * 200, action=action)
     fleet.server.settle()
 
-    for output in ("table", "wide"):
-        lines = fleet.hosts("-o", output, columns=columns).out.splitlines()
+    for arguments in (("-o", "table"), ("-o", "wide"), ("show", name)):
+        lines = fleet.hosts(*arguments, columns=columns).out.splitlines()
         assert max(map(len, lines)) <= columns
 
 
@@ -273,3 +273,44 @@ def test_all_shows_the_earlier_builds_of_a_month_with_their_verdicts(fleet: Flee
     assert "earlier" not in fleet.hosts("-m", "web1", "-o", "json").out
     fleet.clock.at += 2 * 86_400
     assert "build 1" not in fleet.hosts("--all", "-m", "web1").out
+
+
+def test_one_host_is_shown_with_its_steps_by_priority_and_their_logs(fleet: Fleet) -> None:
+    fleet.admin.step("web1", "Disk setup", "done", priority=-1, percentage=250)
+    fleet.admin.step("web1", "Bootloader", "failed", logs="\x1b[31mno space\nleft", action="install")
+    fleet.server.settle()
+
+    answer = fleet.hosts("show", "web1")
+
+    steps = answer.out.partition("Steps of build 1\n")[2].splitlines()
+    assert [line[:24].rstrip() for line in steps] == [
+        "✓ Disk setup  done",
+        "    note: percentage was",
+        "✗ Bootloader  failed",
+        r"    \x1b[31mno space"[:24],
+        "    left",
+    ]
+    assert "42.0s" in steps[2]
+    assert steps[2].endswith("2")
+    assert "✗ web1\n  verdict     failed since " in answer.out
+    fleet.admin.post("/api/v1/hosts/web1/builds", {"build": "b2"})
+    assert "Steps of" not in fleet.hosts("show", "web1").out
+    assert "  earlier     build 1, install: failed, begun " in fleet.hosts("show", "web1").out
+    assert fleet.hosts("show", "web1", "--build", "1").out.endswith("    left\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["show", "nobody"], 3, "nothing is known of nobody"),
+        (["show", "web1", "--build", "7"], 3, "nothing is known of build 7 of web1"),
+        (["--stuck", "show", "web1"], 2, "options come after the name: hosts show NAME --from URL"),
+    ],
+)
+def test_a_host_that_cannot_be_shown_is_told_in_one_line(
+    fleet: Fleet, arguments: list[str], status: int, said: str
+) -> None:
+    answer = fleet.hosts(*arguments)
+
+    assert (answer.status, answer.out) == (status, "")
+    assert said in answer.err.splitlines()[-1]
