@@ -276,6 +276,13 @@ def test_a_build_that_is_overtaken_before_it_is_judged_failed_or_was_abandoned(s
         (4, "done", "Disk completed it."),
     ]
     assert verdicts_of(server)[4][:2] == (5, "progressing")
+    listed = server.client("reader").get("/api/v1/hosts", earlier="true").json["earlier"]["web1"]
+    assert [(each["number"], each["verdict"]) for each in listed] == [
+        (4, "done"),
+        (3, "failed"),
+        (2, "abandoned"),
+        (1, "failed"),
+    ]
 
 
 def test_a_build_that_an_administrator_overtakes_keeps_what_was_said_of_it(server: Served) -> None:
