@@ -27,13 +27,26 @@ def command() -> None:
 @data_option
 @database_option
 @objects_option
-@click.option("--steps", type=_FILE, help="TOML: the steps that hosts may report; without it, any.")
+@click.option(
+    "--steps",
+    type=_FILE,
+    multiple=True,
+    help="TOML: the steps that hosts may report; repeatable; without it, any.",
+)
 @click.option(
     "--budget",
     type=Duration(),
     default=DEFAULT,
     metavar="DURATION",
     help="How long a host may say nothing, where nothing else tells. [default: 15m]",
+)
+@click.option(
+    "--loop-after",
+    type=click.IntRange(2, 1000),
+    default=3,
+    show_default=True,
+    metavar="N",
+    help="A host loops when a step began, or it booted, N times in a row without anything new.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
 @click.option(
@@ -65,8 +78,9 @@ def serve_command(
     data: Path,
     database: str,
     objects: str,
-    steps: Path | None,
+    steps: tuple[Path, ...],
     budget: float,
+    loop_after: int,
     host: str,
     port: int,
     certificate: Path | None,
@@ -98,6 +112,7 @@ def serve_command(
         objects=objects,
         steps=steps,
         budget=budget,
+        loop_after=loop_after,
         host=host,
         port=port,
         certificate=certificate,

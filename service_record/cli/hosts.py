@@ -3,14 +3,16 @@
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+from urllib.parse import quote
 
 import click
 import msgspec
+from click.core import ParameterSource
 
 from service_record.cli import FAILED
 from service_record.cli.opening import Unreadable
@@ -18,7 +20,7 @@ from service_record.cli.options import display_options
 from service_record.cli.terminal import paint, print_lines, view
 from service_record.collector_address import CollectorError, address_of
 from service_record.collector_client import CollectorClient, connect
-from service_record.display.hosts import VERDICTS, Host, Hosts, change, table, wide
+from service_record.display.hosts import VERDICTS, Build, Host, Hosts, change, table, wide
 from service_record.display.page import Glyphs, Ink, Line, View
 from service_record.display.text import Clock, visible
 
@@ -29,24 +31,71 @@ _HOME: Final = "\x1b[H\x1b[J"
 _FALLBACK: Final = (80, 24)
 
 
-@click.command("hosts")
+_SEVERAL: Final = frozenset({"-m", "--machine", "-g", "--group", "-dc", "--datacenter"})
+"""Options that take all values up to the next option."""
+
+
+class _Hosts(click.Group):
+    """A group some of whose options take several values at once: `-m A B`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, list(_spread(args)))
+
+
+def _spread(arguments: Iterable[str]) -> Iterator[str]:
+    """Yield the same arguments with the option repeated before each of its values: `-m A -m B`."""
+    option, is_first = "", False
+    for argument in arguments:
+        if argument in _SEVERAL:
+            option, is_first = argument, True
+        elif argument.startswith("-"):
+            option = ""
+        elif option and not is_first:
+            yield option
+        else:
+            is_first = False
+        yield argument
+
+
+def _collector_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that name the collector and the token: `place`, `token_file`."""
+    token_file = click.option(
+        "--token-file",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="The file with a token of a reader. "
+        "[default: $SERVICE_RECORD_TOKEN_FILE, a credential, ~/.config]",
+    )
+    place = click.option(
+        "--from",
+        "place",
+        metavar="URL",
+        help="collector://HOST[:PORT][/NAME], collector+http://... or https://.... "
+        "[default: $SERVICE_RECORD_COLLECTOR]",
+    )
+    return place(token_file(function))
+
+
+@click.group("hosts", cls=_Hosts, invoke_without_command=True)
+@_collector_options
 @click.option(
-    "--from",
-    "place",
-    metavar="URL",
-    help="collector://HOST[:PORT][/NAME], collector+http://... or https://.... "
-    "[default: $SERVICE_RECORD_COLLECTOR]",
+    "-g",
+    "--group",
+    "-dc",
+    "--datacenter",
+    "groups",
+    metavar="GROUP...",
+    multiple=True,
+    help="Of these groups and those below them.",
 )
 @click.option(
-    "--token-file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="The file with a token of a reader. [default: $SERVICE_RECORD_TOKEN_FILE, a credential, ~/.config]",
+    "-m", "--machine", "machines", metavar="NAME...", multiple=True, help="Of these names: * and ? too."
 )
 @click.option(
-    "-g", "--group", "groups", metavar="GROUP", multiple=True, help="Of this group and those below it."
+    "--all",
+    "is_all",
+    is_flag=True,
+    help="Those too that were done more than a day ago, and the earlier builds of a month.",
 )
-@click.option("-m", "--machine", "machines", metavar="NAME", multiple=True, help="Of this name: * and ? too.")
-@click.option("--all", "is_all", is_flag=True, help="Those too that were done more than a day ago.")
 @click.option("--stuck", is_flag=True, help="Only those that are stuck.")
 @click.option("--failed", is_flag=True, help="Only those that failed; with --stuck, both.")
 @click.option(
@@ -66,7 +115,9 @@ _FALLBACK: Final = (80, 24)
 @click.option("-f", "--follow", is_flag=True, help="Go on, with what changes (table, jsonl).")
 @display_options
 @click.option("--fail", is_flag=True, help="Exit 1 when a host is failed, looping, stuck or silent.")
+@click.pass_context
 def command(
+    context: click.Context,
     *,
     place: str | None,
     token_file: Path | None,
@@ -89,9 +140,14 @@ def command(
     Examples:
       service-record hosts --from collector://collector.example.com
       service-record hosts --group dc1 --stuck --failed
-      service-record hosts --machine 'web*' --all -o json
+      service-record hosts -dc dc1 dc2 -m 'web*' 'db*'
+      service-record hosts --machine web1 --all -o json
       service-record hosts --follow
+      service-record hosts show web1
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    if context.invoked_subcommand is not None:
+        _refuse_options(context)
+        return
     if follow and output not in {"table", "jsonl"}:
         raise click.UsageError("--follow goes with --output table or jsonl")
     wanted = {*verdicts, *(("stuck",) if stuck else ()), *(("failed",) if failed else ())}
@@ -110,6 +166,45 @@ def command(
         raise click.exceptions.Exit(FAILED)
 
 
+def _refuse_options(context: click.Context) -> None:
+    """Raise UsageError for options before the name of a subcommand: they would do nothing."""
+    sources = map(context.get_parameter_source, context.params)
+    if ParameterSource.COMMANDLINE in sources:
+        raise click.UsageError("options come after the name: hosts show NAME --from URL")
+
+
+@command.command("show")
+@click.argument("name")
+@click.option(
+    "--build", type=click.IntRange(min=1), metavar="N", help="An earlier build. [default: the latest]"
+)
+@_collector_options
+@display_options
+def show_command(
+    *,
+    name: str,
+    build: int | None,
+    place: str | None,
+    token_file: Path | None,
+    clock: str | None,
+    color: str,
+    pager: bool,
+) -> None:
+    """Show one host: its verdict, the steps of a build with their logs, and its earlier builds."""
+    from service_record.display.host_detail import HostDetail, host_detail  # noqa: PLC0415
+
+    path = f"/api/v1/hosts/{quote(name, safe='')}" + (f"/builds/{build}" if build else "")
+    try:
+        with connect(place, token_file=token_file) as client:
+            detail = msgspec.convert(client.get(path), HostDetail)
+            lines = host_detail(detail, client.url, time.time(), view(Clock(clock) if clock else None))
+            print_lines(lines, color, pager=pager)
+    except msgspec.ValidationError as error:
+        raise Unreadable(f"the collector answered with something else than a host: {error}") from None
+    except CollectorError as error:
+        raise Unreadable(visible(str(error))) from None
+
+
 @dataclass(frozen=True, slots=True)
 class _Question:
     """Which hosts."""
@@ -122,12 +217,14 @@ class _Question:
     def asked(self, client: CollectorClient) -> Hosts:
         """All of them, page by page, as long as there is anything new on them. Raises CollectorError."""
         hosts: dict[str, Host] = {}
+        earlier: dict[str, tuple[Build, ...]] = {}
         for page in self._pages(client):
             before = len(hosts)
             hosts |= {host.name: host for host in page.hosts}
+            earlier |= page.earlier
             if len(hosts) == before:
                 break
-        return msgspec.structs.replace(page, hosts=tuple(hosts.values()))
+        return msgspec.structs.replace(page, hosts=tuple(hosts.values()), earlier=earlier)
 
     def _pages(self, client: CollectorClient) -> Iterator[Hosts]:
         seen = 0
@@ -138,6 +235,7 @@ class _Question:
                 machine=self.machines,
                 verdict=self.verdicts,
                 all="true" if self.is_all else None,
+                earlier="true" if self.is_all else None,
                 limit=_PAGE,
                 offset=seen,
             )

@@ -1,14 +1,14 @@
 """A collector at work: its database, the thread that writes to it, and whom it tells of changes."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
 from sqlalchemy import Connection
 
-from service_record.collector.definitions import DefinitionError, Definitions, parse
+from service_record.collector.definitions import Definition, DefinitionError, Definitions, parse
 from service_record.collector.housekeeping import Housekeeper, Limits
 from service_record.collector.incoming import Incoming
 from service_record.collector.indexing import Indexer
@@ -52,7 +52,7 @@ class Collector:
         self.indexer = Indexer(self.database, self.writer, self.objects, self.incoming)
         self.judge = Judge(self.database, self.writer, now)
         self.learnt = Learnt(self.database, settings.budget, self.definitions.budgets)
-        self.sweeper = Sweeper(self.database, self.writer, self.learnt, now)
+        self.sweeper = Sweeper(self.database, self.writer, self.learnt, now, settings.loop_after)
         self.news.listen(self.sweeper.wake)
         self._webhook = _webhook(settings, self.database, self.writer, now)
         if self._webhook is not None:
@@ -113,10 +113,19 @@ def _webhook(
     return Webhook(database, writer, settings.webhook, settings.webhook_secret, now)
 
 
-def _definitions(path: Path | None) -> Definitions:
-    """The steps that an operator defined. Raises StepsError."""
-    if path is None:
-        return Definitions()
+def _definitions(paths: Iterable[Path]) -> Definitions:
+    """Return the steps that an operator defined in all of these files. Raises StepsError."""
+    by_label: dict[str, Definition] = {}
+    files: dict[str, Path] = {}
+    for path in paths:
+        for label, definition in _definitions_in(path).by_label.items():
+            if label in by_label:
+                raise StepsError(f"{path}: {label} is defined in {files[label]} already")
+            by_label[label], files[label] = definition, path
+    return Definitions(by_label)
+
+
+def _definitions_in(path: Path) -> Definitions:
     try:
         return parse(path.read_text(encoding="utf-8"))
     except DefinitionError as error:

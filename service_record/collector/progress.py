@@ -42,7 +42,7 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
     boot_id: str = ""
     """The latest that was told."""
     percentage: float | None = None
-    """The latest that was reported."""
+    """The latest that was reported; 100 once the build is complete."""
     farthest: float = 0.0
     """The highest that was."""
     fresh_at: float = 0.0
@@ -113,6 +113,8 @@ def advance(progress: Progress, step: Step, now: float, *, is_last: bool = False
     repeats = {} if is_further else _repeats(progress, step)
     is_most = bool(repeats) and repeats.get(step.label) == max(repeats.values())
     is_complete = _completes(step) or (is_last and step.status is Status.DONE)
+    ended_at = now if progress.ended_at is None and is_complete else progress.ended_at
+    percentage = progress.percentage if step.percentage is None else step.percentage
     return msgspec.structs.replace(
         progress,
         updated_at=max(now, progress.updated_at),
@@ -122,7 +124,7 @@ def advance(progress: Progress, step: Step, now: float, *, is_last: bool = False
         name=step.name,
         status=step.status,
         boot_id=step.boot_id or progress.boot_id,
-        percentage=progress.percentage if step.percentage is None else step.percentage,
+        percentage=percentage if ended_at is None else COMPLETE,
         farthest=max(progress.farthest, step.percentage or 0.0),
         fresh_at=max(now, progress.fresh_at) if is_further else progress.fresh_at,
         fresh_name=step.name if is_further else progress.fresh_name,
@@ -132,7 +134,7 @@ def advance(progress: Progress, step: Step, now: float, *, is_last: bool = False
         again_name=step.name if is_most else progress.again_name,
         boots=_boots(progress, step, is_further=is_further),
         failure=_failure(progress, step, now),
-        ended_at=now if progress.ended_at is None and is_complete else progress.ended_at,
+        ended_at=ended_at,
     )
 
 

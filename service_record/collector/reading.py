@@ -6,8 +6,9 @@ What can be made sense of is taken, with a note of what was wrong: a template th
 import math
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
+from service_record.collector.progress import COMPLETE
 from service_record.collector.steps import (
     LONGEST_LOGS,
     LONGEST_NAME,
@@ -17,8 +18,6 @@ from service_record.collector.steps import (
     label_of,
     readable,
 )
-
-_DONE: Final = 100.0
 
 
 class UnreadableReport(Exception):  # noqa: N818  # what is told of a report, not a fault of ours
@@ -104,9 +103,10 @@ def _percentage(fields: Mapping[str, Any], notes: list[str]) -> float | None:
     number = _number(fields, "percentage", notes)
     if number is None:
         return None
-    if not 0 <= number <= _DONE:
-        notes.append(f"percentage was {number:g}")
-    return max(0.0, min(number, _DONE))
+    if 0 <= number <= COMPLETE:
+        return number
+    notes.append(f"percentage was {number:g}")
+    return None
 
 
 def _number(fields: Mapping[str, Any], name: str, notes: list[str]) -> float | None:

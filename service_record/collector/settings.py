@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from service_record.collector.budgets import DEFAULT
+from service_record.collector.verdicts import LOOP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,10 +30,12 @@ class Settings:
     """0 for any that is free."""
     certificate: Path | None = None
     key: Path | None = None
-    steps: Path | None = None
-    """The steps that an operator defined: others are refused, and kept nevertheless."""
+    steps: tuple[Path, ...] = ()
+    """Files with the steps that an operator defined: others are refused, and kept nevertheless."""
     budget: float = DEFAULT
     """Seconds that a host may say nothing before it counts as stuck, where nothing else tells how long."""
+    loop_after: int = LOOP
+    """Beginnings of one step, or boots, in a row without anything new that are a loop."""
     rates: Rates = Rates()
     guesses: Rates = Rates(per_second=0.5, burst=50)
     """How often one address may present tokens that are worth nothing."""

@@ -9,6 +9,7 @@ from service_record.collector.learnt import Learnt
 from service_record.collector.store import judging
 from service_record.collector.store.database import Database
 from service_record.collector.store.writer import Writer
+from service_record.collector.verdicts import LOOP
 
 _MOST: Final = 200
 """Hosts that are judged in one transaction: others wait to write meanwhile."""
@@ -24,13 +25,19 @@ class Sweeper(Background):
     """Judges when a verdict is due, or something was heard."""
 
     def __init__(
-        self, database: Database, writer: Writer, learnt: Learnt, now: Callable[[], float] = time.time
+        self,
+        database: Database,
+        writer: Writer,
+        learnt: Learnt,
+        now: Callable[[], float] = time.time,
+        loop_after: int = LOOP,
     ) -> None:
         super().__init__("sweeper", "hosts could not be judged", pause=_PAUSE, share=_SHARE)
         self._database = database
         self._writer = writer
         self._learnt = learnt
         self._now = now
+        self._loop_after = loop_after
 
     def round(self) -> float:
         """Judge what is due; seconds until something will be again."""
@@ -52,6 +59,8 @@ class Sweeper(Background):
             return False
         budgets = self._learnt.budgets(labels)
         done = self._writer.change(
-            lambda connection: judging.judge_due(connection, budgets, labels, now, _MOST)
+            lambda connection: judging.judge_due(
+                connection, budgets, labels, now, most=_MOST, loop_after=self._loop_after
+            )
         ).result()
         return done is not None

@@ -3,7 +3,6 @@
 Whatever is looked at is as it was last told; a verdict changes with news, or when `due_at` has come.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -16,7 +15,7 @@ from service_record.collector.steps import Status
 from service_record.diagnosis.budget import DEFAULT_SECONDS
 
 LOOP: Final = 3
-"""Beginnings of one step, or boots, in a row without anything new: two may be a second try."""
+"""Beginnings of one step, or boots, in a row without anything new: two may be a second try. The default."""
 _LONGEST_CAUSE: Final = 300
 """Characters of a failure's logs in a reason."""
 
@@ -34,6 +33,10 @@ class Verdict(StrEnum):
     @property
     def is_bad(self) -> bool:
         return self not in {Verdict.PROGRESSING, Verdict.DONE}
+
+
+ABANDONED: Final = "abandoned"
+"""The verdict of a build that another build overtook before it was complete or had failed. No host has it."""
 
 
 class RecordsVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -87,12 +90,47 @@ class HostVerdict:
     """When this changes if nothing is heard until then; None where it would not."""
 
 
-def judge(known: Known, budgets: Budgets, now: float) -> HostVerdict:
-    """What is said of a host now: the first rule that says anything."""
-    for rule in _RULES:
-        if (said := rule(known)) is not None:
-            return said
-    return _waiting(known, budgets, now)
+def judge(known: Known, budgets: Budgets, now: float, loop_after: int = LOOP) -> HostVerdict:
+    """Return the verdict of the first rule that has one; where none has, it is a question of time.
+
+    `loop_after` is how many beginnings of one step, or boots, in a row without anything new are a loop.
+    """
+    return (
+        _done(known)
+        or _looping(known, loop_after)
+        or _failed(known)
+        or _records_are_bad(known)
+        or _asks_for_help(known)
+        or _waiting(known, budgets, now)
+    )
+
+
+def judge_overtaken(known: Known, last: HostVerdict | None) -> tuple[str, str]:
+    """Return the final verdict and reason of a build when another build of its host begins.
+
+    `last` is the latest verdict of the host in this build, if it was judged. It counts unless it is out of
+    date.
+    """
+    if (done := _done(known)) is not None:
+        return done.verdict.value, done.reason
+    if last is not None and _is_current(last, known.progress):
+        return last.verdict.value, last.reason
+    progress = known.progress
+    if (failed := _failed(known) or _records_are_bad(known)) is not None:
+        return failed.verdict.value, failed.reason
+    if progress is not None and progress.failure is not None:
+        return Verdict.FAILED.value, _failure(
+            progress.failure, "; it went on, and another build began"
+        ).reason
+    after = f"after this: {progress.name} {_BECAME[progress.status]}" if progress and progress.label else ""
+    return ABANDONED, f"Another build began {after or 'before it reported a step'}."
+
+
+def _is_current(last: HostVerdict, progress: Progress | None) -> bool:
+    """Tell whether a bad verdict still holds: a loop until something new comes, others until any report."""
+    if progress is None or not last.verdict.is_bad:
+        return False
+    return last.since >= (progress.fresh_at if last.verdict is Verdict.LOOPING else progress.updated_at)
 
 
 def duration(seconds: float) -> str:
@@ -126,13 +164,13 @@ def _done(known: Known) -> HostVerdict | None:
     return None
 
 
-def _looping(known: Known) -> HostVerdict | None:
+def _looping(known: Known, loop_after: int) -> HostVerdict | None:
     progress = known.progress
     if progress is None:
         return None
-    if len(progress.boots) >= LOOP:
+    if len(progress.boots) >= loop_after:
         what = f"{len(progress.boots)} boots in a row came no further than {progress.fresh_name}"
-    elif progress.again + 1 >= LOOP:
+    elif progress.again + 1 >= loop_after:
         what = f"{progress.again_name} began {progress.again + 1} times, and nothing new was reported between"
     else:
         return None
@@ -169,16 +207,6 @@ def _asks_for_help(known: Known) -> HostVerdict | None:
         return None
     said = _joined(f"Somebody has to act in stage {installation.stage}", installation.info)
     return HostVerdict(Verdict.STUCK, f"{said}.", installation.updated_at)
-
-
-_RULES: Final[tuple[Callable[[Known], HostVerdict | None], ...]] = (
-    _done,
-    _looping,
-    _failed,
-    _records_are_bad,
-    _asks_for_help,
-)
-"""The first that says anything is right; where none does, it is a question of time."""
 
 
 def _waiting(known: Known, budgets: Budgets, now: float) -> HostVerdict:

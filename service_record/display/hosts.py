@@ -21,6 +21,7 @@ _INKS: Final = {
     "silent": Ink.WORRYING,
     "progressing": Ink.BUSY,
     "done": Ink.GOOD,
+    "abandoned": Ink.WORRYING,
 }
 _SIGNS: Final = {
     Ink.BAD: "failure",
@@ -68,6 +69,27 @@ class Host(msgspec.Struct, frozen=True):
         return self.verdict not in {"progressing", "done"}
 
 
+class Build(msgspec.Struct, frozen=True):
+    """An earlier build of a host. Times are seconds since 1970 by the collector's clock."""
+
+    number: int
+    verdict: str
+    started_at: Time
+    updated_at: Time
+    ended_at: Time | None = None
+    action: str = ""
+    reason: str = ""
+    key: str = ""
+
+    @property
+    def stopped_at(self) -> float:
+        return self.ended_at or self.updated_at
+
+    @property
+    def seconds(self) -> float:
+        return max(self.stopped_at - self.started_at, 0.0)
+
+
 class Hosts(msgspec.Struct, frozen=True):
     """Hosts, and how many there are of each verdict."""
 
@@ -76,6 +98,8 @@ class Hosts(msgspec.Struct, frozen=True):
     total: int
     now: Time
     """What the collector's clock said."""
+    earlier: Mapping[str, tuple[Build, ...]] = {}
+    """Name of a host -> its earlier builds of a month, latest first, where that was asked for."""
 
 
 class Lasting(Protocol):
@@ -114,6 +138,7 @@ def table(found: Hosts, source: str, view: View) -> Iterator[Line]:
     yield from _heading(found, source, view)
     if not found.hosts:
         return
+    found = with_builds(found)
     layout = _Layout.of(found, view)
     yield BLANK
     yield from layout.heading()
@@ -121,16 +146,43 @@ def table(found: Hosts, source: str, view: View) -> Iterator[Line]:
         yield from layout.lines(host)
 
 
+def with_builds(found: Hosts) -> Hosts:
+    """Return the same hosts with a row for each earlier build below the row of its host."""
+    if not found.earlier:
+        return found
+    rows = ((host, *map(_as_row, found.earlier.get(host.name, ()))) for host in found.hosts)
+    return msgspec.structs.replace(found, hosts=tuple(row for of_host in rows for row in of_host))
+
+
+def _as_row(build: Build) -> Host:
+    return Host(
+        name=f"  build {build.number}",
+        verdict=build.verdict,
+        action=build.action,
+        percentage=100.0 if build.verdict == "done" else None,
+        started_at=build.started_at,
+        updated_at=build.updated_at,
+        ended_at=build.stopped_at,
+        reason=build.reason,
+    )
+
+
 def wide(found: Hosts, source: str, view: View) -> Iterator[Line]:
     """All that is known of each host in the fleet, a block for each."""
     yield from _heading(found, source, view)
     for host in found.hosts:
         yield BLANK
-        for line in wrap(f"{sign(host, view.glyphs)} {visible(host.name)}", view.width):
-            yield ((line, ink(host)),)
-        for label, text in _facts(host, found.now, view):
-            for number, line in enumerate(wrap(text, view.width - 14)):
-                yield ((f"  {'' if number else label:<10}  ", Ink.FAINT), (line, Ink.PLAIN))
+        yield from describe(host, found.earlier.get(host.name, ()), found.now, view)
+
+
+def describe(host: Host, earlier: Sequence[Build], now: float, view: View) -> Iterator[Line]:
+    """Yield all that is known of one host in the fleet, and its earlier builds."""
+    for line in wrap(f"{sign(host, view.glyphs)} {visible(host.name)}", view.width):
+        yield ((line, ink(host)),)
+    builds = (("earlier", _build(build, view)) for build in earlier)
+    for label, text in (*_facts(host, now, view), *builds):
+        for number, line in enumerate(wrap(text, view.width - 14)):
+            yield ((f"  {'' if number else label:<10}  ", Ink.FAINT), (line, Ink.PLAIN))
 
 
 def _heading(found: Hosts, source: str, view: View) -> Iterator[Line]:
@@ -254,6 +306,12 @@ def _facts(host: Host, now: float, view: View) -> Iterator[tuple[str, str]]:
         "duration": "" if took is None else duration(took),
     }
     return ((label, visible(text)) for label, text in known.items() if text)
+
+
+def _build(build: Build, view: View) -> str:
+    named = ", ".join(text for text in (f"build {build.number}", build.key, build.action) if text)
+    told = f"{named}: {build.verdict}, begun {_moment(build.started_at, view)}, {duration(build.seconds)}"
+    return visible(f"{told}; {_one_line(build.reason)}" if build.reason else told)
 
 
 def _times(host: Host) -> tuple[tuple[str, float | None], ...]:

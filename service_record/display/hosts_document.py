@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from service_record.display.document import Document
-from service_record.display.hosts import VERDICTS, Host, Hosts, seconds_of
+from service_record.display.hosts import VERDICTS, Build, Host, Hosts, seconds_of
 from service_record.display.text import utc
 
 _SCHEMA_VERSION: Final = 1
@@ -27,7 +27,11 @@ def hosts_document(found: Hosts, source: str) -> Document:
 
 def host_lines(found: Hosts) -> Iterator[Document]:
     """The same as `--output jsonl` has it: a line for each host."""
-    return (host_document(host, found.now) for host in found.hosts)
+    for host in found.hosts:
+        document = host_document(host, found.now)
+        if builds := found.earlier.get(host.name):
+            document["earlier"] = [_build_document(build) for build in builds]
+        yield document
 
 
 def host_document(host: Host, now: float) -> Document:
@@ -48,6 +52,21 @@ def host_document(host: Host, now: float) -> Document:
         "updated": _time(host.updated_at),
         "ended": _time(host.ended_at),
         "duration": None if took is None else round(took, 3),
+    }
+    return {name: value for name, value in known.items() if value not in (None, "")}
+
+
+def _build_document(build: Build) -> Document:
+    known = {
+        "build": build.number,
+        "key": build.key,
+        "action": build.action,
+        "verdict": build.verdict,
+        "reason": build.reason,
+        "started": _time(build.started_at),
+        "updated": _time(build.updated_at),
+        "ended": _time(build.ended_at),
+        "duration": round(build.seconds, 3),
     }
     return {name: value for name, value in known.items() if value not in (None, "")}
 

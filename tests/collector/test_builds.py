@@ -97,6 +97,12 @@ def test_a_new_step_long_after_a_build_was_complete_is_of_the_next_one() -> None
     assert begins_build(build_of(*COMPLETE), step("First login"), now=7 * 86_400.0)
 
 
+def known_host(server: Served) -> Grant:
+    """Make web1, and return a grant of its."""
+    assert server.client("admin").ask("PUT", "/api/v1/hosts/web1").status == 201
+    return Grant(0, Kind.HOST, "web1")
+
+
 def builds_of(server: Served) -> list[tuple[int, str]]:
     with server.collector.database.reading() as connection:
         rows = connection.execute(select(builds.c.number, builds.c.key).order_by(builds.c.number))
@@ -132,7 +138,7 @@ def test_a_late_report_of_an_earlier_build_stays_with_that_and_changes_nothing_o
 
 
 def test_reports_of_two_builds_that_come_together_go_where_each_belongs(server: Served) -> None:
-    grant = Grant(0, Kind.HOST, "web1")
+    grant = known_host(server)
     names = ["b1", "", "b2", "b1", "b3", "b2", "b3"]
     reports = [
         Report("web1", step(f"Step {number}", "done", build=name), float(number), grant)
@@ -149,7 +155,7 @@ def test_reports_of_two_builds_that_come_together_go_where_each_belongs(server: 
 
 
 def test_a_build_that_ended_when_the_next_began_in_the_same_transaction_has_ended(server: Served) -> None:
-    grant = Grant(0, Kind.HOST, "web1")
+    grant = known_host(server)
     reports = [
         Report("web1", step("Disk", "init"), 1.0, grant),
         Report("web1", step("Callback", "done", 100, build="b1"), 2.0, grant),
@@ -177,7 +183,7 @@ def test_a_build_that_ended_when_the_next_began_in_the_same_transaction_has_ende
 def test_an_action_that_comes_again_is_late_or_on_purpose(
     server: Served, reported: Step, at: float, build: int, *, is_together: bool
 ) -> None:
-    grant = Grant(0, Kind.HOST, "web1")
+    grant = known_host(server)
     reports = [
         Report("web1", step("Disk", action="install"), 0.0, grant),
         Report("web1", step("Disk", action="rebuild"), 10.0, grant),
@@ -237,3 +243,60 @@ def test_what_comes_first_after_an_administrator_has_begun_a_build_is_of_none_be
     admin.post("/api/v1/hosts/web1/builds", action="rebuild")
 
     assert host.step("web1", "Packages", "init", action="install").json["build"] > 1
+
+
+def verdicts_of(server: Served) -> list[tuple[int, str, str]]:
+    """Number, verdict and reason of each build."""
+    with server.collector.database.reading() as connection:
+        rows = connection.execute(select(builds).order_by(builds.c.number))
+        return [(row.number, row.verdict, row.reason) for row in rows]
+
+
+def test_a_build_that_is_overtaken_before_it_is_judged_failed_or_was_abandoned(server: Served) -> None:
+    grant, now = known_host(server), server.collector.now()
+    reports = [
+        Report("web1", each, now, grant)
+        for each in (
+            step("Disk", "failed", build="b1", logs="no disk"),
+            step("Disk", build="b2"),
+            step("Disk", "failed", build="b3", logs="no disk"),
+            step("Network", build="b3"),
+            step("Disk", "done", 100, build="b4"),
+            step("Disk", build="b5"),
+        )
+    ]
+
+    server.collector.writer.change(lambda connection: record_steps(connection, reports)).result()
+    server.settle()
+
+    assert verdicts_of(server)[:4] == [
+        (1, "failed", "Disk failed: no disk."),
+        (2, "abandoned", "Another build began after this: Disk began."),
+        (3, "failed", "Disk failed: no disk; it went on, and another build began."),
+        (4, "done", "Disk completed it."),
+    ]
+    assert verdicts_of(server)[4][:2] == (5, "progressing")
+    listed = server.client("reader").get("/api/v1/hosts", earlier="true").json["earlier"]["web1"]
+    assert [(each["number"], each["verdict"]) for each in listed] == [
+        (4, "done"),
+        (3, "failed"),
+        (2, "abandoned"),
+        (1, "failed"),
+    ]
+
+
+def test_a_build_that_an_administrator_overtakes_keeps_what_was_said_of_it(server: Served) -> None:
+    host, admin = server.client("host", "web1"), server.client("admin")
+    for boot in "abc":
+        host.step("web1", "Disk", "init", boot=boot)
+    server.settle()
+    for _ in range(2):
+        assert admin.post("/api/v1/hosts/web1/builds", {}).status == 201
+    server.settle()
+
+    assert verdicts_of(server)[:2] == [
+        (1, "looping", "3 boots in a row came no further than Disk."),
+        (2, "abandoned", "Another build began before it reported a step."),
+    ]
+    page = server.client("reader").get("/api/v1/hosts/web1/builds/2").json
+    assert [each["verdict"] for each in page["builds"]] == ["progressing", "abandoned", "looping"]

@@ -40,7 +40,7 @@ def strict(settings: Settings, tmp_path: Path) -> Iterator[Served]:
     """A collector with the steps of FILE, on each database in turn."""
     file = tmp_path / "steps.toml"
     file.write_text(FILE)
-    with served(replace(settings, steps=file)) as running:
+    with served(replace(settings, steps=(file,))) as running:
         yield running
 
 
@@ -91,11 +91,12 @@ def test_a_build_is_complete_with_the_last_of_the_steps(strict: Served) -> None:
 
     host.step("web1", "Packages", "done")
     host.step("web1", "Callback", "done")
+    host.step("web1", "First login", "done", percentage=20)
 
     with strict.collector.database.reading() as connection:
         (row,) = connection.execute(select(hosts))
     assert row.ended_at is not None
-    assert row.percentage == 60
+    assert row.percentage == 100
 
 
 def test_without_definitions_every_step_is_welcome() -> None:
@@ -183,3 +184,34 @@ def test_a_bad_file_is_told_in_one_line_before_anything_is_served(tmp_path: Path
 
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr == f"Error: {file}:3: budget: seconds, more than 0 and at most 1e9\n"
+
+
+def test_the_steps_of_several_files_are_welcome(sqlite_settings: Settings, tmp_path: Path) -> None:
+    files = (tmp_path / "foreman.toml", tmp_path / "plugin.toml")
+    files[0].write_text(FILE)
+    files[1].write_text('[[step]]\nlabel = "puppet_run"\n')
+    with served(replace(sqlite_settings, steps=files)) as server:
+        host = server.client("host", "web1")
+
+        answers = [host.step("web1", name, "init").status for name in ("Disk setup", "Puppet run", "Coffee")]
+
+    assert answers == [201, 201, 422]
+
+
+def test_a_step_that_two_files_define_is_refused_with_both_files(tmp_path: Path) -> None:
+    files = [tmp_path / "foreman.toml", tmp_path / "plugin.toml"]
+    for file in files:
+        file.write_text('[[step]]\nlabel = "disk"\n')
+
+    done = subprocess.run(
+        [*PROGRAM, "collector", "serve", "--data", tmp_path, "--steps", files[0], "--steps", files[1]],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert (done.returncode, done.stderr) == (
+        3,
+        f"Error: {files[1]}: disk is defined in {files[0]} already\n",
+    )

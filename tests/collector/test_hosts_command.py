@@ -96,8 +96,8 @@ def test_no_line_is_wider_than_the_terminal(fleet: Fleet, columns: int) -> None:
     fleet.admin.step(name, "Packages " * 20, logs="x" * 200, action=action)
     fleet.server.settle()
 
-    for output in ("table", "wide"):
-        lines = fleet.hosts("-o", output, columns=columns).out.splitlines()
+    for arguments in (("-o", "table"), ("-o", "wide"), ("show", name)):
+        lines = fleet.hosts(*arguments, columns=columns).out.splitlines()
         assert max(map(len, lines)) <= columns
 
 
@@ -234,3 +234,83 @@ def test_it_follows_what_changes(fleet: Fleet) -> None:
 
     assert before == ["web1", "web2", "web3", "web4", "web5"]
     assert (seen["machine"], seen["reason"]) == ("web4", "Bootloader failed: no disk.")
+
+
+def test_options_are_spelled_with_several_values_as_in_the_rfc(fleet: Fleet) -> None:
+    def named(*arguments: str) -> list[str]:
+        lines = fleet.hosts(*arguments, "-o", "jsonl").out.splitlines()
+        return [json.loads(line)["machine"] for line in lines]
+
+    assert named("-m", "web1", "web5") == ["web1", "web5"]
+    assert named("-dc", "dc1/rack2", "dc2") == ["web3"]
+    assert named("--datacenter", "dc1", "-m", "web1", "web2") == ["web1"]
+    assert named("-m", "web1", "-m", "web2", "--all") == ["web1", "web2"]
+    assert fleet.hosts("-m").status == 2
+    assert fleet.hosts("web1").status == 2
+
+
+def test_all_shows_the_earlier_builds_of_a_month_with_their_verdicts(fleet: Fleet) -> None:
+    fleet.admin.post("/api/v1/hosts/web1/builds", {"build": "b2", "action": "install"})
+    fleet.admin.step("web1", "Disk setup", "init")
+    fleet.clock.at += 29 * 86_400
+    fleet.admin.step("web1", "Disk setup", "init", action="install", build="b3")
+    fleet.server.settle()
+
+    table = fleet.hosts("--all", "-m", "web1").out.splitlines()[5:]
+    assert table == [
+        "● web1       install                Disk setup    0s      0.00s     progressing",
+        "▲   build 2  install                              29d     0.00s     abandoned",
+        "    Another build began after this: Disk setup began.",
+        "✗   build 1  install                              29d     42.0s     failed",
+        "    Bootloader failed: grub2-install: error: no space left on device.",
+    ]
+    (host,) = json.loads(fleet.hosts("--all", "-m", "web1", "-o", "json").out)["hosts"]
+    assert [(each["build"], each["verdict"]) for each in host["earlier"]] == [
+        (2, "abandoned"),
+        (1, "failed"),
+    ]
+    assert "build 1, install: failed, begun " in fleet.hosts("--all", "-m", "web1", "-o", "wide").out
+    assert "earlier" not in fleet.hosts("-m", "web1", "-o", "json").out
+    fleet.clock.at += 2 * 86_400
+    assert "build 1" not in fleet.hosts("--all", "-m", "web1").out
+
+
+def test_one_host_is_shown_with_its_steps_by_priority_and_their_logs(fleet: Fleet) -> None:
+    fleet.admin.step("web1", "Disk setup", "done", priority=-1, percentage=250)
+    fleet.admin.step("web1", "Bootloader", "failed", logs="\x1b[31mno space\nleft", action="install")
+    fleet.server.settle()
+
+    answer = fleet.hosts("show", "web1")
+
+    steps = answer.out.partition("Steps of build 1\n")[2].splitlines()
+    assert [line[:24].rstrip() for line in steps] == [
+        "✓ Disk setup  done",
+        "    note: percentage was",
+        "✗ Bootloader  failed",
+        r"    \x1b[31mno space"[:24],
+        "    left",
+    ]
+    assert "42.0s" in steps[2]
+    assert steps[2].endswith("2")
+    assert "✗ web1\n  verdict     failed since " in answer.out
+    fleet.admin.post("/api/v1/hosts/web1/builds", {"build": "b2"})
+    assert "Steps of" not in fleet.hosts("show", "web1").out
+    assert "  earlier     build 1, install: failed, begun " in fleet.hosts("show", "web1").out
+    assert fleet.hosts("show", "web1", "--build", "1").out.endswith("    left\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["show", "nobody"], 3, "nothing is known of nobody"),
+        (["show", "web1", "--build", "7"], 3, "nothing is known of build 7 of web1"),
+        (["--stuck", "show", "web1"], 2, "options come after the name: hosts show NAME --from URL"),
+    ],
+)
+def test_a_host_that_cannot_be_shown_is_told_in_one_line(
+    fleet: Fleet, arguments: list[str], status: int, said: str
+) -> None:
+    answer = fleet.hosts(*arguments)
+
+    assert (answer.status, answer.out) == (status, "")
+    assert said in answer.err.splitlines()[-1]

@@ -13,9 +13,10 @@ from sqlalchemy import Column, Connection, insert, inspect, select, text, update
 from service_record.collector.access import Grant, Kind
 from service_record.collector.steps import Status, Step
 from service_record.collector.store import database as database_module
+from service_record.collector.store.administration import put_host
 from service_record.collector.store.database import Database, DatabaseError, sqlite_url
 from service_record.collector.store.reports import Report, record_steps
-from service_record.collector.store.schema import counters, metadata, steps
+from service_record.collector.store.schema import builds, counters, hosts, metadata, steps
 
 if TYPE_CHECKING:
     from tests.collector.postgresql import Cluster
@@ -108,6 +109,7 @@ def test_after_a_migration_steps_have_numbers_that_no_step_had(empty: Database, 
     step = Step(label="disk", name="Disk", status=Status.DONE)
 
     with empty.changing() as connection:
+        put_host(connection, "web1", {}, 1.0)
         (taken,) = record_steps(connection, [Report("web1", step, 1.0, Grant(1, Kind.ADMIN))])
 
     assert getattr(taken, "id", taken) == 2
@@ -170,6 +172,7 @@ def test_numbers_of_steps_that_are_gone_are_given_to_no_other(empty: Database) -
     step = Step(label="disk", name="Disk", status=Status.DONE)
     report = Report("web1", step, 1.0, Grant(1, Kind.ADMIN))
     with empty.changing() as connection:
+        put_host(connection, "web1", {}, 1.0)
         record_steps(connection, [report, report])
         connection.execute(text("DELETE FROM steps"))
 
@@ -177,3 +180,28 @@ def test_numbers_of_steps_that_are_gone_are_given_to_no_other(empty: Database) -
         (taken,) = record_steps(connection, [report])
 
     assert getattr(taken, "id", taken) == 3
+
+
+def test_builds_that_were_overtaken_before_get_the_verdict_of_their_end(empty: Database) -> None:
+    empty.migrate("0002")
+    said = [("failed", None), ("init", None), ("done", 2.0), ("init", None)]
+    with empty.changing() as connection:
+        connection.execute(
+            insert(hosts).values(id=1, name="web1", first_seen=1.0, last_seen=1.0, build=len(said))
+        )
+        for number, (status, ended_at) in enumerate(said, 1):
+            times = {"started_at": 1.0, "updated_at": 1.0, "ended_at": ended_at}
+            connection.execute(insert(builds).values(host_id=1, number=number, **times))
+            step = {"label": "disk", "name": "Disk", "status": status, "received_at": 1.0}
+            connection.execute(insert(steps).values(host_id=1, build=number, **step))
+
+    empty.migrate()
+
+    with empty.reading() as connection:
+        rows = connection.execute(select(builds.c.verdict, builds.c.reason).order_by(builds.c.number))
+        assert [tuple(row) for row in rows] == [
+            ("failed", "Disk failed."),
+            ("abandoned", "Another build began."),
+            ("done", "It was complete."),
+            ("progressing", ""),
+        ]

@@ -30,13 +30,13 @@ def build(verdict: str = "progressing", ended: float | None = None) -> BuildSumm
     )
 
 
-def step(number: int, name: str, status: str, at: float) -> StepShown:
+def step(number: int, name: str, status: str, at: float, priority: int = 0) -> StepShown:
     return StepShown(
         id=number,
         label=name,
         name=name,
         status=status,
-        priority=0,
+        priority=priority,
         percentage=None,
         action="",
         logs="",
@@ -74,6 +74,15 @@ def test_a_step_without_an_end_goes_on_until_now_or_was_never_ended() -> None:
     assert bars(drawn(("disk", "init", 10)), "disk") == [(10, None, "running", 1)]
     over = drawn(("disk", "init", 10), of=build("failed"))
     assert bars(over, "disk") == [(10, 60, "interrupted", 1)]
+
+
+def test_steps_are_in_the_order_of_their_priority_and_then_as_they_came() -> None:
+    told = [("net", 2), ("disk", 1), ("packages", 2), ("agent", -1)]
+    shown = [step(number, name, "done", number, priority) for number, (name, priority) in enumerate(told)]
+
+    found = timeline(build(), repeated(shown, lambda each: each.id), (), (), BEGAN + 100)
+
+    assert [row.name for row in found.rows[1:]] == ["agent", "disk", "net", "packages"]
 
 
 def test_a_step_that_began_again_had_no_end() -> None:
@@ -156,3 +165,9 @@ def test_bars_stay_within_their_chart(
             assert 0 < width <= 96
             assert bar.says
         found.took(row)
+
+
+def test_a_build_that_was_overtaken_goes_on_no_more() -> None:
+    found = timeline(build(verdict="abandoned"), (), (), (), BEGAN + 3600, is_latest=False)
+
+    assert (found.end, found.rows[0].latest.sign) == (build().updated_at, "▲")

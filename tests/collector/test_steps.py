@@ -1,5 +1,7 @@
 """Steps as hosts report them."""
 
+import pytest
+
 from tests.collector.serving import Served
 
 
@@ -15,3 +17,17 @@ def test_a_token_of_one_host_reports_for_no_other(server: Served) -> None:
     host = server.client("host", "web1")
 
     assert host.step("web2", "Disk setup").status == 403
+
+
+@pytest.mark.parametrize("percentage", [250, 100.5, -1])
+def test_a_percentage_that_cannot_be_is_noted_and_completes_nothing(
+    sqlite_server: Served, percentage: float
+) -> None:
+    host = sqlite_server.client("host", "web1")
+    host.step("web1", "Packages", "done", percentage=60)
+
+    reply = host.step("web1", "Bootloader", "done", percentage=percentage)
+
+    assert reply.json["notes"] == [f"percentage was {percentage:g}"]
+    summary = sqlite_server.client("reader").get("/api/v1/hosts/web1").json["summary"]
+    assert (summary["percentage"], summary["ended_at"]) == (60, None)

@@ -195,3 +195,20 @@ def test_a_clock_that_goes_back_and_is_put_right_makes_no_host_silent(settings: 
 
         assert verdict(reader, "web1") == "progressing"
         assert news(server) == []
+
+
+def test_a_host_loops_at_the_second_time_where_that_is_asked_for(sqlite_settings: Settings) -> None:
+    with served(replace(sqlite_settings, loop_after=2)) as server:
+        host, reader = server.client("host", "web1"), server.client("reader")
+        host.step("web1", "Disk setup", "init", boot="a")
+        server.settle()
+        assert verdict(reader, "web1") == "progressing"
+
+        host.step("web1", "Disk setup", "init", boot="b")
+        server.settle()
+
+        shown = reader.get("/api/v1/hosts/web1").json["summary"]
+        assert (shown["verdict"], shown["reason"]) == (
+            "looping",
+            "2 boots in a row came no further than Disk setup.",
+        )

@@ -182,7 +182,7 @@ def test_steps_that_are_defined_can_be_reported_and_shown(file: bytes) -> None:
 def report_each(steps: Path) -> str | None:
     """Report the first steps that are defined in a file; why there are none, if that is refused."""
     try:
-        with at_work(steps=steps) as asked:
+        with at_work(steps=(steps,)) as asked:
             cookie = signed_in(asked)
             bearer = [(b"authorization", f"Bearer {asked.token('admin')}".encode())]
             known = asked.collector.definitions.by_label

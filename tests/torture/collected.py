@@ -104,7 +104,7 @@ class CollectedHosts(RuleBasedStateMachine):
         return Path(self.place.name) / f"data{self.life}"
 
     def _open(self) -> None:
-        defined = Path(self.place.name) / "steps.toml" if self.is_strict else None
+        defined = (Path(self.place.name) / "steps.toml",) if self.is_strict else ()
         settings = Settings(data=self._data, steps=defined, rates=_OFTEN, guesses=_OFTEN)
         self.collector = Collector(settings, self.clock)
         self.app = Application(self.collector)

@@ -45,7 +45,8 @@ class ModelBuild:
         self, number: int, fields: Mapping[str, Any], status: str, now: float, *, is_strict: bool
     ) -> None:
         """Take a step in, under that number; `is_strict` where the operator has said which is the last."""
-        name, far = fields["name"], min(100, fields.get("percentage", 0))
+        name, far = fields["name"], fields.get("percentage", 0)
+        far = far if far <= 100 else 0
         self.updated_at = now
         self.key = self.key or fields.get("build", "")
         self.steps[number] = self.last = (name, status)

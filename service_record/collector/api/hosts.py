@@ -13,14 +13,16 @@ from starlette.responses import Response
 from service_record.collector.access import Forbidden
 from service_record.collector.api.answers import Refusal, answer
 from service_record.collector.api.serving import Serving, host_reader, reader
-from service_record.collector.store.fleet import SHOWN_DONE, Filters, Fleet, HostSummary, fleet
-from service_record.collector.store.hosts import HostDetail, host
+from service_record.collector.store.fleet import SHOWN_DONE, Filters, HostSummary, fleet
+from service_record.collector.store.hosts import BuildSummary, HostDetail, earlier_builds, host
 from service_record.collector.verdicts import Verdict
 
 T = TypeVar("T")
 _PAGE: Final = 100
 _MOST: Final = 1000
 """Hosts in one answer."""
+_EARLIER: Final = 30 * 86_400.0
+"""Seconds since an earlier build was heard of, at most, for it to be among `earlier`."""
 
 
 class Hosts(msgspec.Struct):
@@ -33,13 +35,15 @@ class Hosts(msgspec.Struct):
     """How many pass all filters."""
     now: float
     """What the collector's clock says, by which all times are."""
+    earlier: Mapping[str, tuple[BuildSummary, ...]] = {}
+    """Name of a host -> its earlier builds of the last 30 days, latest first, where that was asked for."""
 
 
 async def list_hosts(request: Request) -> Response:
     """`GET /api/v1/hosts?group=&machine=&verdict=&all=&limit=&offset=`: those with trouble first.
 
     `group`, `machine` and `verdict` may be repeated. Without `all=true`, hosts that were done a day ago are
-    left out.
+    left out. With `earlier=true` the earlier builds of these hosts are there, too.
     """
     serving, grant = await reader(request)
     query = request.query_params
@@ -52,8 +56,15 @@ async def list_hosts(request: Request) -> Response:
         done_since=None if is_all else serving.collector.now() - SHOWN_DONE,
     )
     limit, offset = _number(request, "limit", _PAGE, 1, _MOST), _number(request, "offset", 0, 0, 2**31)
-    found: Fleet = await asked(serving, lambda connection: fleet(connection, filters, limit, offset))
-    return answer(Hosts(found.hosts, found.counts, found.total, serving.collector.now()))
+    now, has_earlier = serving.collector.now(), _flag(request, "earlier")
+
+    def find(connection: Connection) -> Hosts:
+        found = fleet(connection, filters, limit, offset)
+        names = [each.name for each in found.hosts] if has_earlier else []
+        earlier = earlier_builds(connection, names, now - _EARLIER) if names else {}
+        return Hosts(found.hosts, found.counts, found.total, now, earlier)
+
+    return answer(await asked(serving, find))
 
 
 async def show_host(request: Request) -> Response:

@@ -87,6 +87,7 @@ OPERATIONS: Final = (
             "machine": _REPEATED,
             "verdict": _REPEATED,
             "all": {"type": "boolean"},
+            "earlier": {"type": "boolean"},
             "limit": _NUMBER,
             "offset": _NUMBER,
         },

@@ -12,6 +12,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from service_record.collector.access import Forbidden, Grant, Kind, presented
 from service_record.collector.progress import Progress
 from service_record.collector.store import audit, tokens
+from service_record.collector.store.judging import UPDATE_VERDICT, final_verdict
 from service_record.collector.store.report_rows import build_row
 from service_record.collector.store.schema import builds, hosts, installations
 
@@ -75,6 +76,9 @@ def begin_build(connection: Connection, name: str, key: str, action: str, now: f
     row = connection.execute(select(hosts).where(hosts.c.name == name).with_for_update()).one_or_none()
     if row is None:
         return None
+    if row.progress:
+        overtaken = msgspec.json.decode(row.progress, type=Progress)
+        connection.execute(UPDATE_VERDICT, [final_verdict(connection, row, overtaken)])
     progress = Progress(
         number=row.build + 1, started_at=now, updated_at=now, key=key, action=action, fresh_at=now
     )

@@ -1,5 +1,6 @@
 """One host as readers see it: its builds, the latest steps of one, and what else is known of it."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -11,6 +12,8 @@ from service_record.collector.store.schema import builds, bundles, events, hosts
 
 T = TypeVar("T")
 LATEST_STEPS: Final = 500
+EARLIER_BUILDS: Final = 20
+"""Of each host in a list of hosts."""
 _LATEST_BUILDS: Final = 50
 _LATEST_BUNDLES: Final = 50
 _LATEST_EVENTS: Final = 100
@@ -149,6 +152,26 @@ def host(
         events=_events(connection, row.id),
         installation=_installation(connection, row.id),
     )
+
+
+def earlier_builds(
+    connection: Connection, names: Collection[str], since: float
+) -> dict[str, tuple[BuildSummary, ...]]:
+    """Return the latest earlier builds of these hosts that were heard of since that time, latest first."""
+    rank = func.row_number().over(partition_by=builds.c.host_id, order_by=builds.c.number.desc())
+    columns = (builds.c[name] for name in BuildSummary.__slots__)
+    ranked = (
+        select(hosts.c.name.label("host"), rank.label("rank"), *columns)
+        .join(hosts, hosts.c.id == builds.c.host_id)
+        .where(hosts.c.name.in_(names), builds.c.number < hosts.c.build, builds.c.updated_at >= since)
+        .subquery()
+    )
+    latest = select(ranked).where(ranked.c.rank <= EARLIER_BUILDS).order_by(ranked.c.rank)
+    found: dict[str, list[BuildSummary]] = {}
+    for row in connection.execute(latest):
+        build = BuildSummary(**{name: getattr(row, name) for name in BuildSummary.__slots__})
+        found.setdefault(row.host, []).append(build)
+    return {name: tuple(of_host) for name, of_host in found.items()}
 
 
 def logs_of(connection: Connection, name: str, step_id: int) -> str | None:

@@ -17,6 +17,7 @@ from service_record.collector.verdicts import (
     RecordsVerdict,
     Verdict,
     judge,
+    judge_overtaken,
 )
 
 
@@ -42,24 +43,55 @@ def labels_due(connection: Connection, now: float, most: int) -> frozenset[str]:
 
 
 def judge_due(
-    connection: Connection, budgets: Budgets, labels: Collection[str], now: float, most: int
+    connection: Connection,
+    budgets: Budgets,
+    labels: Collection[str],
+    now: float,
+    *,
+    most: int,
+    loop_after: int,
 ) -> Sequence[Judged] | None:
     """Judge the hosts that are due and whose steps are among `labels`, and write down what changed.
 
     None where there were none. Those that another process judges or changes at the moment are left to it.
     """
     due = [(row, _known(row)) for row in connection.execute(_DUE, {"now": now, "most": most})]
-    judged = [(row, judge(known, budgets, now)) for row, known in due if _label_of(known) in labels]
+    judged = [
+        (row, judge(known, budgets, now, loop_after)) for row, known in due if _label_of(known) in labels
+    ]
     if not judged:
         return None
     changed = [(row, said) for row, said in judged if _is_changed(row, said)]
     others = [(row, said) for row, said in changed if row.verdict != said.verdict]
     connection.execute(_UPDATE_HOST, [_host_row(row, said) for row, said in judged])
     if changed:
-        connection.execute(_UPDATE_BUILD, [_build_row(row, said) for row, said in changed])
+        connection.execute(UPDATE_VERDICT, [_build_row(row, said) for row, said in changed])
     if news := [_notice(row, said, now) for row, said in others if _is_news(row, said)]:
         connection.execute(insert(notices), news)
     return [Judged(row.name, row.verdict, said) for row, said in others]
+
+
+def final_verdict(connection: Connection, row: Any, progress: Progress) -> dict[str, Any]:
+    """Return the values of UPDATE_VERDICT for a build that another one overtakes; `row` is its host's."""
+    known = Known(
+        first_seen=row.first_seen,
+        heard_at=progress.updated_at,
+        progress=progress,
+        records=_records(row) if progress.number == row.build else None,
+    )
+    last = None
+    if progress.number == row.build and _is_of_build(connection, row):
+        last = HostVerdict(Verdict(row.verdict), row.reason, row.verdict_since)
+    verdict, reason = judge_overtaken(known, last)
+    return {"of": row.id, "in": progress.number, "verdict": verdict, "reason": reason}
+
+
+def _is_of_build(connection: Connection, row: Any) -> bool:
+    """Tell whether the verdict of a host is one of its present build: until it is judged, it is not."""
+    of_build = (builds.c.host_id == row.id) & (builds.c.number == row.build)
+    judged = connection.execute(select(builds.c.verdict, builds.c.reason).where(of_build)).one_or_none()
+    is_same = judged is not None and tuple(judged) == (row.verdict, row.reason)
+    return is_same and row.verdict_since is not None
 
 
 class _Latest(msgspec.Struct):
@@ -81,7 +113,6 @@ def _label_of(known: Known) -> str:
 
 
 def _known(row: Any) -> Known:
-    records = row.records_verdict
     return Known(
         first_seen=row.first_seen,
         heard_at=max(row.last_seen, row.updated_at or 0.0),
@@ -89,8 +120,13 @@ def _known(row: Any) -> Known:
         release=row.release,
         progress=_PROGRESS.decode(row.progress) if row.progress else None,
         installation=_installation(row) if row.stage is not None else None,
-        records=msgspec.json.decode(records, type=RecordsVerdict) if records else None,
+        records=_records(row),
     )
+
+
+def _records(row: Any) -> RecordsVerdict | None:
+    blob = row.records_verdict
+    return msgspec.json.decode(blob, type=RecordsVerdict) if blob else None
 
 
 def _installation(row: Any) -> Installation:
@@ -166,7 +202,7 @@ _UPDATE_HOST: Final = (
         revision=hosts.c.revision + bindparam("more"),
     )
 )
-_UPDATE_BUILD: Final = (
+UPDATE_VERDICT: Final = (
     update(builds)
     .where(builds.c.host_id == bindparam("of"), builds.c.number == bindparam("in"))
     .values(verdict=bindparam("verdict"), reason=bindparam("reason"))

@@ -1,6 +1,6 @@
 """Steps as they come, written down many at once: the steps, and how far the build of each host has come."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ from service_record.collector.access import Forbidden, Grant
 from service_record.collector.progress import Ended, Progress, advance, begins_build, ended, first
 from service_record.collector.steps import Step
 from service_record.collector.store.earlier import earlier_build
+from service_record.collector.store.judging import UPDATE_VERDICT, final_verdict
 from service_record.collector.store.report_rows import (
     TELL_OF_HOST,
     UPDATE_BUILD,
@@ -157,7 +158,7 @@ def _notes(host: _Host, build: int) -> tuple[str, ...]:
 
 def _write(
     connection: Connection,
-    found: Iterable[_Host],
+    found: Collection[_Host],
     step_rows: list[dict[str, Any]],
     duration_rows: list[dict[str, Any]],
 ) -> None:
@@ -169,6 +170,7 @@ def _write(
     changed_hosts: list[dict[str, Any]] = []
     changed_builds: list[dict[str, Any]] = []
     late: list[dict[str, Any]] = []
+    overtaken = [final_verdict(connection, host.row, build) for host in found for build in host.left]
     for host in found:
         new_builds += host.new_builds
         if host.progress is not None and host.last is not None:
@@ -181,6 +183,8 @@ def _write(
     if changed_hosts:
         connection.execute(UPDATE_HOST, changed_hosts)
         connection.execute(UPDATE_BUILD, changed_builds)
+    if overtaken:
+        connection.execute(UPDATE_VERDICT, overtaken)
     if late:
         connection.execute(UPDATE_EARLIER_BUILD, late)
         connection.execute(TELL_OF_HOST, [{"of": host_id} for host_id in {row["of"] for row in late}])

@@ -79,18 +79,20 @@ def service_rows(services: Iterable[ServiceRan], begin: float, end: float) -> It
 
 
 def step_rows(steps: Sequence[Repeated[StepShown]], *, is_over: bool, end: float) -> Iterator[Row]:
-    """A row for each step, in the order in which they came first."""
+    """Yield a row for each step, by priority, and within a priority in the order in which they came first."""
     bars: dict[str, list[Bar]] = {}
     names: dict[str, str] = {}
+    priorities: dict[str, int] = {}
     for group in steps:
         for step in group.first:
             names[step.label] = step.name
+            priorities[step.label] = step.priority
             _take(bars.setdefault(step.label, []), step)
         for label in dict.fromkeys(step.label for step in group.latest):
             is_within = bars[label][-1].end is None and _last(group, label).status == "reported"
             if group.count > 1 and not is_within:
                 bars[label] = [*bars[label][:-1], _again(bars[label][-1], group, label)]
-    for label, found in bars.items():
+    for label, found in sorted(bars.items(), key=lambda row: priorities[row[0]]):
         if is_over and found[-1].end is None:
             found[-1] = replace(found[-1], end=max(end, found[-1].begin), look="interrupted")
         yield Row(kind="step", name=names[label], bars=tuple(found))

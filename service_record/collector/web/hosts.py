@@ -83,7 +83,7 @@ class HostSeen:
         later = [each.started_at for each in self.detail.builds if each.number == build.number + 1]
         until = later[0] if later else self.now
         services = service_rows(analysis.services, build.started_at, until) if analysis else ()
-        return timeline(build, self.detail.steps, self.boots, services, self.now)
+        return timeline(build, self.detail.steps, self.boots, services, self.now, is_latest=self.is_latest)
 
     def values(self) -> dict[str, Any]:
         """What the templates show."""

@@ -100,9 +100,11 @@ def timeline(
     boots: Sequence[Boot],
     services: Iterable[Row],
     now: float,
+    *,
+    is_latest: bool = True,
 ) -> Timeline:
     """The timeline of a build, of its steps and boots as they are told, and of services that ran."""
-    is_over = build.ended_at is not None or build.verdict in {"failed", "done"}
+    is_over = not is_latest or build.ended_at is not None or build.verdict in {"failed", "done"}
     ran = tuple(services)
     ends = [bar.end for row in ran for bar in row.bars if bar.end is not None]
     end = max([build.ended_at or build.updated_at, *ends]) if is_over else max(now, build.updated_at)

@@ -14,6 +14,7 @@ SIGNS: Final = {
     "silent": "◌",
     "progressing": "●",
     "done": "✓",
+    "abandoned": "▲",
 }
 LOOKS: Final = {
     "failed": "failure",
@@ -22,6 +23,7 @@ LOOKS: Final = {
     "silent": "faint",
     "progressing": "running",
     "done": "success",
+    "abandoned": "interrupted",
 }
 """The class of the styles that all our pages share."""
 _MINUTE: Final = 60

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from xml.etree.ElementTree import Element
 
-from service_record.display.hosts import Host, Hosts, ink, seconds_of, sign, tally
+from service_record.display.hosts import Host, Hosts, ink, seconds_of, sign, tally, with_builds
 from service_record.display.html.elements import Content, element, inked
 from service_record.display.html.frame import Section, page
 from service_record.display.page import View
@@ -17,7 +17,7 @@ def hosts_html(found: Hosts, source: str, view: View) -> str:
     at = element("p", f"as of {_moment(found.now, view)}", class_="faint")
     lead = [element("p", tally(found), class_="strong"), at]
     heads = element("tr", *(element("th", name, scope="col") for name in _COLUMNS))
-    rows = (_row(host, found.now, view) for host in found.hosts)
+    rows = (_row(host, found.now, view) for host in with_builds(found).hosts)
     table = element("table", element("thead", heads), element("tbody", *rows))
     return page(f"Hosts of {source}", lead, [Section("hosts", "Hosts", [table])])
 

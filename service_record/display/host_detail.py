@@ -1,0 +1,133 @@
+"""One host on the terminal: what a collector knows of it, the steps of one build, and their logs."""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+from rich.cells import cell_len
+
+from service_record.display.hosts import Build, Host, Time, describe
+from service_record.display.page import BLANK, Glyphs, Ink, Line, View
+from service_record.display.text import cut, duration, moment, visible, wrap
+
+_WORDS: Final = {"init": "began"}
+_INKS: Final = {"done": Ink.GOOD, "failed": Ink.BAD, "init": Ink.BUSY}
+_BESIDE: Final = 50
+"""Columns of a step's line besides its name."""
+
+
+class Step(msgspec.Struct, frozen=True):
+    """A report of a step. Times are seconds since 1970 by the collector's clock."""
+
+    label: str
+    name: str
+    status: str
+    received_at: Time
+    priority: int = 0
+    logs: str = ""
+    """The end of them."""
+    logs_length: int = 0
+    """Characters of all of them."""
+    notes: str = ""
+
+
+class Round(msgspec.Struct, frozen=True):
+    """Reports that came `count` times in a row."""
+
+    first: tuple[Step, ...]
+    latest: tuple[Step, ...]
+    count: int = 1
+
+
+class HostDetail(msgspec.Struct, frozen=True):
+    """A host, its builds, and the steps of one of them."""
+
+    summary: Host
+    builds: tuple[Build, ...]
+    shown_build: int
+    steps: tuple[Round, ...]
+
+
+class _Reports(msgspec.Struct):
+    """The reports of one step in a build, oldest first."""
+
+    reports: list[Step]
+    times: int = 0
+    """How often the step was reported with its latest status."""
+
+    @property
+    def latest(self) -> Step:
+        return self.reports[-1]
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it took the last time; None where its beginning or its end was not reported."""
+        began = [each.received_at for each in self.reports[:-1] if each.status == "init"]
+        if self.latest.status not in {"done", "failed"} or not began:
+            return None
+        return max(self.latest.received_at - began[-1], 0.0)
+
+
+def host_detail(detail: HostDetail, source: str, now: float, view: View) -> Iterator[Line]:
+    """Yield the lines of `hosts show`."""
+    for line in wrap(visible(source), view.width):
+        yield ((line, Ink.FAINT),)
+    yield BLANK
+    earlier = [build for build in detail.builds if build.number != detail.summary.build]
+    yield from describe(detail.summary, earlier, now, view)
+    steps = _by_step(detail.steps)
+    if not steps:
+        return
+    yield BLANK
+    yield ((f"Steps of build {detail.shown_build}", Ink.STRONG),)
+    width = min(max(cell_len(visible(step.latest.name)) for step in steps), view.width - _BESIDE)
+    for step in steps:
+        yield _line(step, width, view)
+        yield from _logs(step.reports, view)
+
+
+def _by_step(rounds: Sequence[Round]) -> list[_Reports]:
+    """Return the reports of each step: by priority, and those of one priority as they came."""
+    found: dict[str, _Reports] = {}
+    for each in rounds:
+        for number, report in enumerate((*each.first, *(each.latest if each.count > 1 else ()))):
+            step = found.setdefault(report.label, _Reports([]))
+            if step.reports and step.latest.status != report.status:
+                step.times = 0
+            step.times += 1 if number < len(each.first) else each.count - 1
+            step.reports.append(report)
+    return sorted(found.values(), key=lambda step: step.latest.priority)
+
+
+def _line(step: _Reports, width: int, view: View) -> Line:
+    latest = step.latest
+    name = cut(visible(latest.name), width, view.glyphs.cut)
+    took = "" if step.seconds is None else duration(step.seconds)
+    at = moment(datetime.fromtimestamp(latest.received_at, UTC), view.clock, view.now)
+    times = f"  {view.glyphs.times}{step.times}" if step.times > 1 else ""
+    word = _WORDS.get(latest.status, latest.status)
+    return (
+        (f"{_sign(latest.status, view.glyphs)} ", _INKS.get(latest.status, Ink.PLAIN)),
+        (name + " " * max(width - cell_len(name), 0), Ink.PLAIN),
+        (f"  {visible(word):<8}", _INKS.get(latest.status, Ink.PLAIN)),
+        (f"  {took:<8}  {at}{times}", Ink.FAINT),
+    )
+
+
+def _sign(status: str, glyphs: Glyphs) -> str:
+    signs = {"done": glyphs.success, "failed": glyphs.failure, "init": glyphs.ongoing}
+    return signs.get(status, " ")
+
+
+def _logs(reports: Sequence[Step], view: View) -> Iterator[Line]:
+    """Yield the latest logs of a step, and what was wrong with its latest report."""
+    logged = next((report for report in reversed(reports) if report.logs.strip()), None)
+    texts = [f"note: {note}" for note in reports[-1].notes.splitlines()]
+    if logged is not None:
+        if logged.logs_length > len(logged.logs):
+            texts.append(f"the end of {logged.logs_length} characters of logs:")
+        texts += logged.logs.strip("\n").splitlines()
+    for text in texts:
+        for line in wrap(visible(text.rstrip()), view.width - 4):
+            yield ((f"    {line}", Ink.FAINT),)
