@@ -7,7 +7,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from service_record.collector.access import Forbidden, Grant
 from service_record.collector.store.schema import hosts
-from service_record.collector.store.tokens import select_good
+from service_record.collector.store.tokens import select_bad
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +75,8 @@ def group_of(connection: Connection, name: str) -> str | None:
 
 def _made(connection: Connection, arrival: Arrival) -> Known:
     group = arrival.grant.group_of_new_host("")
-    is_good = select_good(connection, {arrival.grant.token_id}, arrival.at)
-    if not is_good or not arrival.grant.may_write(arrival.host, group):
+    is_bad = select_bad(connection, {arrival.grant.token_id}, arrival.at)
+    if is_bad or not arrival.grant.may_write(arrival.host, group):
         raise _forbidden(arrival)
     row = {"name": arrival.host, "group": group, "first_seen": arrival.at, "last_seen": arrival.at}
     insert = (postgresql if connection.dialect.name == "postgresql" else sqlite).insert(hosts)

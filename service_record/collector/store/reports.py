@@ -26,7 +26,7 @@ from service_record.collector.store.report_rows import (
     step_row,
 )
 from service_record.collector.store.schema import builds, counters, durations, hosts, steps
-from service_record.collector.store.tokens import select_good
+from service_record.collector.store.tokens import select_bad
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +94,8 @@ def _hosts(connection: Connection, reports: Iterable[Report]) -> dict[str, _Host
     rows = {row.name: row for row in connection.execute(wanted)}
     missing = [report for name, report in firsts.items() if name not in rows and _may_begin(report)]
     if missing:
-        good = select_good(connection, {report.grant.token_id for report in missing}, missing[0].received_at)
-        missing = [report for report in missing if report.grant.token_id in good]
+        bad = select_bad(connection, {report.grant.token_id for report in missing}, missing[0].received_at)
+        missing = [report for report in missing if report.grant.token_id not in bad]
     if missing:
         insert_new = (postgresql if connection.dialect.name == "postgresql" else sqlite).insert(hosts)
         connection.execute(

@@ -60,14 +60,14 @@ def grant_of(connection: Connection, presented: Presented, now: float) -> Grant 
     return Grant(row.id, Kind(row.kind), row.scope, row.name)
 
 
-def select_good(connection: Connection, token_ids: Iterable[int], now: float) -> set[int]:
-    """Return those of these tokens that are good now, whatever a process remembers of them.
+def select_bad(connection: Connection, token_ids: Iterable[int], now: float) -> set[int]:
+    """Return those of these tokens that are revoked or over, whatever a process remembers of them.
 
     To be asked in the transaction that makes a host: a deleted host must not come back by a token that was
     revoked with it.
     """
     rows = connection.execute(select(tokens).where(tokens.c.id.in_(set(token_ids))))
-    return {row.id for row in rows if _is_good(row, now)}
+    return {row.id for row in rows if not _is_good(row, now)}
 
 
 def revoke_all_of_host(connection: Connection, names: Iterable[str], now: float) -> set[int]:
