@@ -139,3 +139,20 @@ END
     [ "$program" = mkdir ] || [ "$(grep -c '"phase":"stage end"' records/service.json)" -eq 3 ]
   done
 }
+
+@test "a program that hangs while an array is mended is killed, and not run again" {
+  script hangs.sh <<'END'
+. "$SHIM"
+record_service_stage_start one
+record_service_stage_failure
+END
+  mkdir records && printf '[\n{"timestamp":"torn\n' >records/service.json
+  surroundings+=(SERVICE_RECORDS_LAYOUT=array)
+  SECONDS=0
+  run -0 service_where_hangs tr hangs.sh
+  [ "$output" = "" ]
+  ((SECONDS <= 12))
+  [ "$(wc -l <hung)" -eq 1 ]
+  is_gone "$(<hung)"
+  [ "$(grep -c '"phase":"service end"' records/service.json)" -eq 1 ]
+}
