@@ -1059,11 +1059,11 @@ __sr_may_trap() { # SCRIPT
 
 # Whether a script keeps the text of its traps and may set them again by that. It would have ours for its own, and lose one that it
 # set in between: there the EXIT trap stays the service's until `exit`, or a failure under errexit, has nobody look any more.
-__sr_restores_traps() { # SCRIPT
-  builtin local -a __sr_text
-  [[ -f $1 ]] && builtin mapfile -d '' -n 1 __sr_text <"$1" || builtin return 1
+__sr_restores_traps() { # SCRIPT, of which a long one is not read to its end
+  builtin local LC_ALL=C __sr_one=''
+  [[ -f $1 ]] && { builtin read -r -N 131072 __sr_one <"$1" || builtin true; }
   # shellcheck disable=SC2016 # as it is written there
-  [[ ${__sr_text[0]-} == *=?(\")'$(trap -p'* && ${__sr_text[0]} == *'eval '* ]]
+  [[ $__sr_one == *=?(\")'$(trap -p'* && $__sr_one == *'eval '* ]]
 }
 
 # Runs one of our functions under known options, whatever the service's are. (Under -k, `local` would see no assignment.)
