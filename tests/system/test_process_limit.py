@@ -1,7 +1,7 @@
 """Services that may make no more processes, by TasksMax=: bash tries for half a minute, then ends the script.
 
 Where version 1 of the control groups limits processes, the service enters a group of the test's own with
-such a limit, and finds it where the host has it; what systemd runs after the service is then not in that group.
+such a limit, and finds it where the host has it; what systemd runs after the service is then not in it.
 """
 
 from collections.abc import Iterator
