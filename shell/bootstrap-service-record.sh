@@ -206,7 +206,7 @@ __sr_apart() { # JOB FUNCTION [ARGUMENT...]; __sr_answer is what it prints. What
   builtin local __sr_ended=0
   __sr_answer=
   [[ ${__sr[hung]} != *" $1 "* ]] && __sr_has_room || builtin return 1
-  __sr_answer=$("${@:2}" </dev/null) || __sr_ended=$?
+  __sr_answer=$(builtin set +m && builtin shopt -s lastpipe && "${@:2}" </dev/null) || __sr_ended=$?
   ((__sr_ended != 137)) || __sr[hung]+=" $1 "
   builtin return "$__sr_ended"
 }
@@ -215,29 +215,29 @@ __sr_apart() { # JOB FUNCTION [ARGUMENT...]; __sr_answer is what it prints. What
 # subshell ends with 137. The program itself is, for to kill a shell ends nothing that it runs; and it holds the pipe on
 # descriptor 7 until it is gone, whatever it closes. One that not even SIGKILL ends, in a hung NFS, is not waited for.
 __sr_run() { # SECONDS PROGRAM [ARGUMENT...]
-  builtin shopt -s lastpipe
-  {
-    builtin printf '%s\n' "$BASHPID"
-    [[ $2 == journalctl ]] || builtin local PATH=/usr/bin:/bin
-    builtin exec "${@:2}" 7>&1 >&"${__sr_to:-1}"
-  } | __sr_read_end "$1"
-  builtin set -- "${PIPESTATUS[@]}"
-  (($2 != 137)) || builtin exit 137
-  builtin return "$1"
+  builtin local __sr_read='' __sr_until="$((SECONDS + $1))"
+  [[ $2 == journalctl ]] || builtin local PATH=/usr/bin:/bin
+  builtin exec "${@:2}" 7>&1 >&"${__sr_to:-1}" | if builtin read -r -t "$1" -N 8192 __sr_read || (($? != 1)); then
+    __sr_read_on "$1"
+  else # its end: only this, for each program, and no call of a function, of which bash makes a copy first
+    builtin printf '%s' "$__sr_read"
+  fi
+  builtin return "${PIPESTATUS[0]}"
 }
 
-__sr_read_end() { # SECONDS; of standard input, behind the id of the process that writes it
-  builtin local __sr_part='' __sr_read='' __sr_program='' __sr_ended=0 __sr_until="$((SECONDS + $1))"
-  builtin read -r __sr_program
-  while ((__sr_ended == 0)); do
-    IFS= builtin read -r -t "$1" -n 4096 __sr_part || __sr_ended=$?
+__sr_read_on() { # SECONDS
+  builtin local __sr_part='' __sr_ended=0
+  while ((__sr_ended == 0 && SECONDS < __sr_until)); do
+    builtin read -r -t "$1" -N 8192 __sr_part || __sr_ended=$?
     __sr_read+=$__sr_part
-    ((__sr_ended || ${#__sr_part} == 4096)) || __sr_read+=$'\n'
     ((${#__sr_read} < 8192)) || __sr_read=${__sr_read: -4096}
-    ((SECONDS < __sr_until || __sr_ended == 1)) || __sr_ended=137
   done
   builtin printf '%s' "$__sr_read"
-  ((__sr_ended == 1)) || { builtin kill -KILL "$__sr_program" && builtin exit 137; }
+  ((__sr_ended != 1)) || builtin return 0
+  builtin read -r __sr_part <"/proc/$BASHPID/task/$BASHPID/children"
+  # shellcheck disable=SC2086 # it is the only one; or there is a writer before it, of which a broken pipe makes an end
+  builtin kill -KILL $__sr_part
+  builtin exit 137
 }
 
 # Whether there may be some more processes. Where one cannot be made, bash tries for half a minute, and then ends the service:
@@ -331,11 +331,15 @@ __sr_look() { # BYTES
   __sr_text=() __sr_tail=
   {
     if (($1 > 8192)); then
-      __sr_tail=$(__sr_run 2 tail -c "$1" <&4 8>&1 | __sr_run 2 tr '\000' '\014' 8>&1 && builtin printf .)
+      __sr_tail=$(
+        __sr_run 2 tail -c "$1" <&4 8>&1 | __sr_run 2 tr '\000' '\014' 8>&1
+        ((PIPESTATUS[0] != 137)) || builtin exit 137
+        builtin printf .
+      ) || builtin exit 137
       __sr_tail=${__sr_tail%.}
     elif [[ ${__sr[here]} ]] || builtin local BASH_COMPAT=50; then
       # shellcheck disable=SC2086
-      { __sr_run 2 tail -c "$1" <&4 8>|/proc/self/fd/5 && IFS= builtin read -r -d '' -u 5 __sr_tail || builtin true; } 5<<<${__sr[here]}
+      { __sr_run 2 tail -c "$1" <&4 8>|/proc/self/fd/5 && builtin read -r -N "$1" -u 5 __sr_tail || builtin true; } 5<<<${__sr[here]}
     fi
     builtin mapfile -t -n 1 __sr_text </proc/self/fdinfo/4
   } 4</proc/self/fd/3
@@ -1063,11 +1067,11 @@ __sr_may_trap() { # SCRIPT
 
 # Whether a script keeps the text of its traps and may set them again by that. It would have ours for its own, and lose one that it
 # set in between: there the EXIT trap stays the service's until `exit`, or a failure under errexit, has nobody look any more.
-__sr_restores_traps() { # SCRIPT
-  builtin local -a __sr_text
-  [[ -f $1 ]] && builtin mapfile -d '' -n 1 __sr_text <"$1" || builtin return 1
+__sr_restores_traps() { # SCRIPT, of which a long one is not read to its end
+  builtin local LC_ALL=C __sr_one=''
+  [[ -f $1 ]] && { builtin read -r -N 131072 __sr_one <"$1" || builtin true; }
   # shellcheck disable=SC2016 # as it is written there
-  [[ ${__sr_text[0]-} == *=?(\")'$(trap -p'* && ${__sr_text[0]} == *'eval '* ]]
+  [[ $__sr_one == *=?(\")'$(trap -p'* && $__sr_one == *'eval '* ]]
 }
 
 # Runs one of our functions under known options, whatever the service's are. (Under -k, `local` would see no assignment.)

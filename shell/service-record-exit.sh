@@ -304,6 +304,8 @@ main() {
   local LC_ALL=C IFS=$' \t\n' __sr_answer='' unit='' pid='' started=0 main='' request='' end_result='' outcome='' facts='' message=''
   # A condition that is not met is no failure: the service was not wanted.
   [[ ${INVOCATION_ID-} && ${SERVICE_RESULT-} != exec-condition ]] || return 0
+  # What the service left running may be all that TasksMax= lets it have, and bash would try for half a minute to make a process.
+  __sr_has_room || return 0
   __sr_unit
   unit=$__sr_answer.service
   __sr_begin

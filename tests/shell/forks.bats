@@ -88,8 +88,9 @@ END
   [ "$(entries phase dropped | head -n 1)" = "stage end 2" ]
 }
 
-@test "a control group that is full" {
-  local group=
+# Runs a program in a control group that has no room for another process.
+run_in_full_group() { # <expected status> <program> [argument...]
+  local group=''
   for group in /sys/fs/cgroup/pids /sys/fs/cgroup; do [ ! -e "$group/cgroup.procs" ] || break; done
   mkdir "$group/forks-$BASHPID" && group=$group/forks-$BASHPID || skip "no control group can be made"
   if [ ! -e "$group/pids.max" ]; then
@@ -98,15 +99,27 @@ END
   fi
   mkdir "$group/inner"
   echo 1 >"$group/pids.max"
+  SECONDS=0
+  run --separate-stderr "-$1" timeout -k 1 60 env -i "${surroundings[@]}" "$PYTHON" -IS -c 'import os, sys
+open(sys.argv[1], "w").write("0")
+os.execv(sys.argv[2], sys.argv[2:])' "$group/inner/cgroup.procs" "$(type -P "$2")" "${@:3}"
+  rmdir "$group/inner" "$group"
+}
+
+@test "a control group that is full" {
   busy
   surroundings+=(SERVICE_RECORDS_LAYOUT=array INVOCATION_ID=0123456789abcdef0123456789abcdef)
   mkdir records && printf '[\n]\n' >records/service.json
-  SECONDS=0
-  run --separate-stderr -1 timeout -k 1 60 env -i "${surroundings[@]}" "$PYTHON" -IS -c 'import os, sys
-open(sys.argv[1], "w").write("0")
-os.execv(sys.argv[2], sys.argv[2:])' "$group/inner/cgroup.procs" "$(type -P "$TEST_BASH")" busy.sh
-  rmdir "$group/inner" "$group"
+  run_in_full_group 1 "$TEST_BASH" busy.sh
   ended_well
+}
+
+@test "a control group that is full, at the end of a service" {
+  surroundings+=(INVOCATION_ID=0123456789abcdef0123456789abcdef SERVICE_RESULT=signal EXIT_CODE=killed EXIT_STATUS=KILL)
+  mkdir records && : >records/service.json
+  run_in_full_group 0 "$TEST_BASH" "${SHIM%/*}/service-record-exit.sh"
+  [ "$output$stderr" = "" ]
+  ((SECONDS <= 8))
 }
 
 # Runs a script where one of the system's programs hangs.
@@ -138,4 +151,21 @@ END
     is_gone "$(<hung)"
     [ "$program" = mkdir ] || [ "$(grep -c '"phase":"stage end"' records/service.json)" -eq 3 ]
   done
+}
+
+@test "a program that hangs while an array is mended is killed, and not run again" {
+  script hangs.sh <<'END'
+. "$SHIM"
+record_service_stage_start one
+record_service_stage_failure
+END
+  mkdir records && printf '[\n{"timestamp":"torn\n' >records/service.json
+  surroundings+=(SERVICE_RECORDS_LAYOUT=array)
+  SECONDS=0
+  run -0 service_where_hangs tr hangs.sh
+  [ "$output" = "" ]
+  ((SECONDS <= 12))
+  [ "$(wc -l <hung)" -eq 1 ]
+  is_gone "$(<hung)"
+  [ "$(grep -c '"phase":"service end"' records/service.json)" -eq 1 ]
 }

@@ -20,6 +20,11 @@ def memory() -> list[Path]:
     return [path for path in _mounted("memory") if os.access(path, os.W_OK)]
 
 
+def pids() -> list[Path]:
+    """Where version 1 limits processes and lets us; empty where version 2 does or nothing can."""
+    return [path for path in _mounted("pids") if os.access(path, os.W_OK)]
+
+
 def is_delegated(controller: str) -> bool:
     """Whether version 2 hands this controller on to groups that we make."""
     switches = [path / "cgroup.subtree_control" for path in _mounted("cgroup2")]

@@ -1,0 +1,89 @@
+"""Services that may make no more processes, by TasksMax=: bash tries for half a minute, then ends the script.
+
+Where version 1 of the control groups limits processes, the service enters a group of the test's own with
+such a limit, and finds it where the host has it; what systemd runs after the service is then not in it.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from service_record.history.outcome import Outcome, Run
+from tests.system import cgroup
+from tests.system.machine import BASH_HEAD, Machine
+
+LIMIT = 24
+ENTER = """\
+[[ ! -e /limits ]] || echo $$ >"/sys/fs/cgroup/pids/$(</limits/name)/cgroup.procs"
+"""
+FILL = f"""\
+for ((n = 1; n < {LIMIT}; n++)); do sleep infinity & done
+"""
+FAIL = """\
+work() {
+  record_service_stage_start work
+  echo "${unset:?}"
+}
+work
+"""
+RECORD = "/var/log/openshift/losing.json"
+LOSE = f"""\
+record_service_stage_start lost
+: >{RECORD}
+record_service_stage_failure
+exit 7
+"""
+CALL = (BASH_HEAD + ENTER + FILL + FAIL).count("\n")
+
+
+@pytest.fixture
+def settings(machine: Machine, tmp_path: Path) -> Iterator[tuple[str, ...]]:
+    """What a unit needs to have the limit."""
+    hierarchies = cgroup.pids()
+    if not hierarchies and not cgroup.is_delegated("pids"):
+        pytest.skip("limits of processes cannot be had here")
+    with cgroup.groups(hierarchies) as groups:
+        for group in groups:
+            (group / "pids.max").write_text(str(LIMIT))
+            (tmp_path / "limits").mkdir()
+            (tmp_path / "limits" / "name").write_text(group.name)
+            machine.bind(tmp_path / "limits", "/limits")
+            machine.bind(group.parent, "/hierarchy")
+        seen = ("TemporaryFileSystem=/sys/fs/cgroup", "BindPaths=/hierarchy:/sys/fs/cgroup/pids")
+        yield (f"TasksMax={LIMIT}", *(seen if groups else ()))
+
+
+def booted(machine: Machine, name: str, body: str, *settings: str) -> Run:
+    machine.bash_service(name, ENTER + body, *settings)
+    machine.drop_in(name)
+    machine.boot(f"start {name}; rest {name}", seconds=60)
+    (run,) = machine.runs(name)
+    return run
+
+
+def seconds(machine: Machine, name: str) -> float:
+    first, *_, last = (entry.uptime for entry in machine.entries(name))
+    assert first is not None
+    assert last is not None
+    return last - first
+
+
+@pytest.mark.parametrize("layout", ["lines", "array"])
+def test_a_failure_at_the_limit_is_recorded_as_ever(
+    machine: Machine, settings: tuple[str, ...], layout: str
+) -> None:
+    run = booted(machine, "full", FILL + FAIL, *settings, f"Environment=SERVICE_RECORDS_LAYOUT={layout}")
+
+    assert (run.outcome, run.facts.exit_code, run.in_stage) == (Outcome.FAILURE, 1, "work")
+    assert machine.phases("full") == ["service start", "stage start work", "stage end work", "service end"]
+    assert machine.entries("full")[-1].error_line == f"{CALL} main /usr/local/bin/full.sh"
+    assert seconds(machine, "full") < 10
+
+
+def test_what_cannot_be_recorded_at_the_limit_is_counted(machine: Machine, settings: tuple[str, ...]) -> None:
+    run = booted(machine, "losing", f"rm {RECORD}\n{FILL}{LOSE}", *settings)
+
+    assert (run.outcome, run.facts.exit_code) == (Outcome.FAILURE, 7)
+    assert machine.entries("losing")[0].dropped == 1
+    assert seconds(machine, "losing") < 10
