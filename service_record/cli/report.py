@@ -46,7 +46,7 @@ def command(*, due: bool, dry_run: bool, stop: bool, root: Path) -> None:
     if stop and (due or dry_run):
         raise click.UsageError("--stop stands alone")
     signal.signal(signal.SIGTERM, _terminated)
-    places = Places(root)
+    places = Places.of_environment(root, os.environ)
     if stop:
         _stop(places)
     elif not due or dry_run or _is_anything_due(places):
