@@ -31,6 +31,7 @@ PARTS = {
     "reporter": {"reporter"},
     "display": {"display"},
     "export": {"export"},
+    "preflight": {"preflight"},
     "deploy": {"deploy"},
     "manual": {"manual"},
     "collector": {"collector"},
@@ -53,10 +54,11 @@ MAY_IMPORT = {
     "redaction": {"format"},
     "display": {"format", "history", "diagnosis"},
     "export": {"format", "history", "display"},
-    "reporter": set(PARTS) - {"cli", "recorder", "reporter", "deploy", "manual", "collector"},
+    "reporter": set(PARTS) - {"cli", "recorder", "reporter", "preflight", "deploy", "manual", "collector"},
+    "preflight": {"reporter", "trust"},
     "deploy": {"format", "reporter"},
     "manual": {"format", "deploy"},
-    "collector": set(PARTS) - {"cli", "recorder", "reporter", "deploy", "manual", "collector"},
+    "collector": set(PARTS) - {"cli", "recorder", "reporter", "preflight", "deploy", "manual", "collector"},
     "cli": set(PARTS) - {"cli"},
 }
 PURE = {"format", "layout", "history", "duration", "diagnosis", "display", "export"}
@@ -72,6 +74,7 @@ PURE_OF_COLLECTOR = {
     "steps",
     "verdicts",
 }
+PURE_OF_PREFLIGHT = {"checks"}
 DOORS = {"os", "pathlib", "shutil", "signal", "socket", "subprocess", "sys"}
 
 modules = pytest.mark.parametrize(
@@ -122,6 +125,14 @@ def test_what_a_collector_judges_by_opens_nothing_and_asks_nobody(name: str) -> 
     ours = {one.split(".")[2] for one in names if one.startswith("service_record.collector.")}
     assert (DOORS | {"sqlalchemy", "starlette", "time"}).isdisjoint(one.split(".")[0] for one in names)
     assert ours <= PURE_OF_COLLECTOR
+
+
+@pytest.mark.parametrize("name", sorted(PURE_OF_PREFLIGHT))
+def test_what_preflight_judges_by_opens_nothing(name: str) -> None:
+    names = set(imported(PACKAGE / "preflight" / f"{name}.py"))
+    assert (DOORS | {"ctypes", "service_record", "time", "urllib"}).isdisjoint(
+        one.split(".")[0] for one in names
+    )
 
 
 def test_the_parts_depend_on_one_another_in_no_circle() -> None:
