@@ -1,6 +1,7 @@
 """Imports point one way, as docs/architecture.md draws it, and recording needs the standard library only."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -179,6 +180,17 @@ print(*sys.modules)
     loaded = set(done.stdout.decode().split())
     assert {"jsonlines", "tarfile", "service_record.bundle.opening"}.isdisjoint(loaded)
     assert "service_record.layout" in loaded
+
+
+def test_the_page_on_dependencies_names_every_module_that_uses_jsonlines() -> None:
+    page = (PACKAGE.parent / "docs" / "dependencies.md").read_text()
+    section = page.partition("## Where jsonlines is used")[2].partition("\n| where |")[0]
+    users = {
+        str(path.relative_to(PACKAGE.parent))
+        for path in PACKAGE.rglob("*.py")
+        if "jsonlines" in imported(path)
+    }
+    assert users == set(re.findall(r"`(service_record/\S+\.py)`", section))
 
 
 def test_recording_imports_nothing_but_the_standard_library() -> None:
