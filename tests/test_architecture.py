@@ -1,6 +1,7 @@
 """Imports point one way, as docs/architecture.md draws it, and recording needs the standard library only."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -31,6 +32,7 @@ PARTS = {
     "reporter": {"reporter"},
     "display": {"display"},
     "export": {"export"},
+    "preflight": {"preflight"},
     "deploy": {"deploy"},
     "manual": {"manual"},
     "collector": {"collector"},
@@ -53,10 +55,11 @@ MAY_IMPORT = {
     "redaction": {"format"},
     "display": {"format", "history", "diagnosis"},
     "export": {"format", "history", "display"},
-    "reporter": set(PARTS) - {"cli", "recorder", "reporter", "deploy", "manual", "collector"},
+    "reporter": set(PARTS) - {"cli", "recorder", "reporter", "preflight", "deploy", "manual", "collector"},
+    "preflight": {"reporter", "trust"},
     "deploy": {"format", "reporter"},
     "manual": {"format", "deploy"},
-    "collector": set(PARTS) - {"cli", "recorder", "reporter", "deploy", "manual", "collector"},
+    "collector": set(PARTS) - {"cli", "recorder", "reporter", "preflight", "deploy", "manual", "collector"},
     "cli": set(PARTS) - {"cli"},
 }
 PURE = {"format", "layout", "history", "duration", "diagnosis", "display", "export"}
@@ -72,6 +75,7 @@ PURE_OF_COLLECTOR = {
     "steps",
     "verdicts",
 }
+PURE_OF_PREFLIGHT = {"checks"}
 DOORS = {"os", "pathlib", "shutil", "signal", "socket", "subprocess", "sys"}
 
 modules = pytest.mark.parametrize(
@@ -124,6 +128,14 @@ def test_what_a_collector_judges_by_opens_nothing_and_asks_nobody(name: str) -> 
     assert ours <= PURE_OF_COLLECTOR
 
 
+@pytest.mark.parametrize("name", sorted(PURE_OF_PREFLIGHT))
+def test_what_preflight_judges_by_opens_nothing(name: str) -> None:
+    names = set(imported(PACKAGE / "preflight" / f"{name}.py"))
+    assert (DOORS | {"ctypes", "service_record", "time", "urllib"}).isdisjoint(
+        one.split(".")[0] for one in names
+    )
+
+
 def test_the_parts_depend_on_one_another_in_no_circle() -> None:
     settled: set[str] = set()
     while settled != set(PARTS):
@@ -168,6 +180,17 @@ print(*sys.modules)
     loaded = set(done.stdout.decode().split())
     assert {"jsonlines", "tarfile", "service_record.bundle.opening"}.isdisjoint(loaded)
     assert "service_record.layout" in loaded
+
+
+def test_the_page_on_dependencies_names_every_module_that_uses_jsonlines() -> None:
+    page = (PACKAGE.parent / "docs" / "dependencies.md").read_text()
+    section = page.partition("## Where jsonlines is used")[2].partition("\n| where |")[0]
+    users = {
+        str(path.relative_to(PACKAGE.parent))
+        for path in PACKAGE.rglob("*.py")
+        if "jsonlines" in imported(path)
+    }
+    assert users == set(re.findall(r"`(service_record/\S+\.py)`", section))
 
 
 def test_recording_imports_nothing_but_the_standard_library() -> None:

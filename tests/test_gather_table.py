@@ -81,6 +81,7 @@ def test_only_a_row_of_several_files_has_a_directory() -> None:
     assert several == {
         *("service-records", "unit-status", "container-logs", "pod-logs", "podman-logs"),
         *("control-plane-logs", "agent-logs"),
+        *("assisted-network", "connections", "connections-of-initrd", "nmstate"),
     }
 
 

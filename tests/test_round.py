@@ -88,6 +88,22 @@ def test_a_host_with_which_something_is_wrong_ships_what_explains_it_once(
     assert server.calls()[len(calls) :] == [ASK]
 
 
+def test_the_whole_round_reads_the_records_where_the_environment_says(
+    host: ReportingHost, server: AssistedServer
+) -> None:
+    host.fail()
+    host.places.at("/srv").mkdir()
+    host.places.records.rename(host.places.at("/srv/records"))
+    host.variables["SERVICE_RECORDS_DIR"] = "/srv/records"
+    rehearsal = host.report("--dry-run")
+    assert "verdict: failed: bootkube in stage pull-image: " in rehearsal.out
+    assert host.report().status == 0
+    (bundle,) = server.rules.objects.values()
+    found = members(bundle)
+    assert found["verdict.txt"].decode().startswith("✗ failed: bootkube in stage pull-image: ")
+    assert "bootstrap/services/bootkube.json" in found
+
+
 def test_the_console_has_the_verdict_and_whether_it_was_reported(host: ReportingHost) -> None:
     host.fail()
     host.report()

@@ -19,6 +19,7 @@ VERBS: Final = {
     "hosts": "Show what a collector knows of its hosts, trouble first.",
     "ignition": "Make an Ignition config of what hosts record and report with.",
     "install": "Put the shim, drop-ins and the reporter's units onto a host.",
+    "preflight": "Check whether host and network are ready for an installation.",
     "report": "Report how far this host came: one round of the boot reporter.",
     "run": "Run CMD as a recorded service or stage, and end as it ends.",
     "ship": "Send records to a collector, as they are written.",

@@ -49,7 +49,7 @@ def command(*, due: bool, dry_run: bool, stop: bool, purge: bool, root: Path) ->
     if purge and not stop:
         raise click.UsageError("--purge needs --stop")
     signal.signal(signal.SIGTERM, _terminated)
-    places = Places(root)
+    places = Places.of_environment(root, os.environ)
     if stop:
         _stop(places, purges=purge)
     elif not due or dry_run or _is_anything_due(places):

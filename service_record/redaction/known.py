@@ -73,6 +73,7 @@ PLACES: Final[tuple[Place, ...]] = (
     Place("etc/luks/*", "luks-passphrase"),
     Place("etc/NetworkManager/system-connections/*"),
     Place("run/NetworkManager/system-connections/*"),
+    Place("etc/nmstate/**/*"),
     Place("etc/wpa_supplicant/*.conf"),
     Place("etc/wireguard/*.conf"),
     Place("etc/ipsec.d/*.secrets"),

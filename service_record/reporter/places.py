@@ -1,7 +1,11 @@
 """Where things of the reporter lie on a host. Everything that touches the host takes it from here."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
+
+from service_record.writer import DEFAULT_DIRECTORY
 
 
 @dataclass(frozen=True, slots=True)
@@ -9,6 +13,13 @@ class Places:
     """The files and directories of the reporter below a root, which is another than `/` in tests."""
 
     root: Path = Path("/")
+    records_directory: str = DEFAULT_DIRECTORY
+    """An absolute path of the host."""
+
+    @classmethod
+    def of_environment(cls, root: Path, environ: Mapping[str, str]) -> Self:
+        """Return the places below a root; the records are where $SERVICE_RECORDS_DIR says."""
+        return cls(root, environ.get("SERVICE_RECORDS_DIR") or DEFAULT_DIRECTORY)
 
     def at(self, path: str | Path) -> Path:
         """An absolute path of the host, below the root."""
@@ -84,7 +95,7 @@ class Places:
     @property
     def records(self) -> Path:
         """The records of this host's services."""
-        return self.at("/var/log/openshift")
+        return self.at(self.records_directory)
 
 
 def is_there(path: Path) -> bool:

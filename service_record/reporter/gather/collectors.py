@@ -5,10 +5,11 @@ Members lie where OpenShift's own gather puts them, so far as it has them. To ga
 
 from typing import Final
 
-from service_record.reporter.gather import facts
+from service_record.reporter.gather import facts, names
 from service_record.reporter.gather.containers import ContainerLogs
 from service_record.reporter.gather.failed_units import FailedUnits
 from service_record.reporter.gather.journal import Journal
+from service_record.reporter.gather.keyfiles import mask_assisted, mask_keyfile
 from service_record.reporter.gather.model import Collector
 from service_record.reporter.gather.records import ServiceRecords
 from service_record.reporter.gather.take import Command, Fact, File, Listing, Tree
@@ -17,6 +18,7 @@ RECORDS: Final = "service-records"
 """The name of the row of the service records."""
 
 _MIB: Final = 1 << 20
+_KEYFILE_BYTES: Final = 256 << 10
 
 _SYSTEMD: Final = ("/run/systemd/system",)
 """Only there where systemd is the init system; see sd_booted(3)."""
@@ -147,6 +149,21 @@ COLLECTORS: Final = (
             has_digests=False,
         ),
     ),
+    *(
+        Collector(
+            name,
+            f"bootstrap/network/{name}/",
+            Tree(base, tuple(f"{base}/{pattern}" for pattern in patterns), mask=mask),
+            bytes=_KEYFILE_BYTES,
+        )
+        for name, base, patterns, mask in (
+            ("assisted-network", "/etc/assisted/network", ("*/*",), mask_assisted),
+            ("connections", "/etc/NetworkManager/system-connections", ("*",), mask_keyfile),
+            ("connections-of-initrd", "/run/NetworkManager/system-connections", ("*",), mask_keyfile),
+            ("nmstate", "/etc/nmstate", ("*.*", "*/*.*"), None),
+        )
+    ),
+    Collector("cluster-names", "bootstrap/network/cluster-names.txt", Fact(names.cluster_names)),
     # disks and mounts
     # those of PID 1: a sandbox around us has mounts of its own
     _printed("mounts", "bootstrap/storage/findmnt.txt", "findmnt", "--real", "--notruncate", "--task", "1"),

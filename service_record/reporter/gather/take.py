@@ -17,6 +17,8 @@ _MOST_DIGESTED: Final = 16 << 20
 """Bytes; of a larger file only name, size and time are told."""
 
 Ask: TypeAlias = Callable[[Task], Iterator[bytes]]
+Mask: TypeAlias = Callable[[Path, bytes], bytes]
+"""What of a file's bytes may be gathered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,8 @@ class Tree:
     patterns: tuple[str, ...]
     most: int = 40
     """How many files."""
+    mask: Mask | None = None
+    """Applied to each file as a whole, before anybody else sees it; for files of few bytes."""
 
     def pieces(self, task: Task) -> Pieces:
         """Raises GatherError, absent where nothing matches, failed where one could not be read."""
@@ -109,9 +113,8 @@ class Tree:
             if task.deadline.left() == 0:
                 raise GatherError(Status.TIMED_OUT, "not all files were read within the time")
             try:
-                yield from _file(
-                    f"{task.collector.member}{path.relative_to(base)}", path, task.collector.bytes
-                )
+                member = f"{task.collector.member}{path.relative_to(base)}"
+                yield from _file(member, path, task.collector.bytes, self.mask)
             except GatherError as error:
                 trouble.append(error)
         if trouble:
@@ -128,12 +131,12 @@ def _matches(patterns: tuple[str, ...], task: Task) -> list[Path]:
     return found
 
 
-def _file(member: str, path: Path, most: int) -> Pieces:
+def _file(member: str, path: Path, most: int, mask: Mask | None = None) -> Pieces:
     descriptor = files.opened(path)
     try:
         skipped, chunks = files.tail(descriptor, most)
         yield Begin(member, os.fstat(descriptor).st_mtime, skipped)
-        yield from chunks
+        yield from chunks if mask is None else (mask(path, b"".join(chunks)),)
     except OSError as error:
         raise GatherError(Status.FAILED, f"{path}: {error.strerror}") from error
     finally:

@@ -1,0 +1,178 @@
+"""`service-record preflight`: whether this host and its network are ready for an installation."""
+
+import ipaddress
+import re
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import click
+
+from service_record.cli import FAILED
+from service_record.cli.terminal import escape_what_cannot_be_encoded
+from service_record.display.machine import as_json
+from service_record.display.text import visible
+from service_record.preflight.checks import (
+    ROLES,
+    Result,
+    as_document,
+    as_line,
+    as_summary,
+    is_failed,
+    not_checked,
+)
+from service_record.preflight.probes import (
+    check_cpus,
+    check_disk,
+    check_free,
+    check_memory,
+    check_names,
+    check_time,
+)
+from service_record.preflight.registry import Image, check_registry, read_image
+from service_record.reporter.gather.deadline import Deadline
+
+_DISK_SECONDS: Final = 20.0
+_OTHER_SECONDS: Final = 35.0
+"""Both together are less than a minute: the disk is measured alone, the rest at the same time."""
+_DOMAIN: Final = re.compile(
+    r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)+"
+)
+_MOST_DOMAIN: Final = 200
+_PLACE: Final = click.Path(path_type=Path)
+
+
+def _domain(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    if value is not None and (len(value) > _MOST_DOMAIN or not _DOMAIN.fullmatch(value)):
+        raise click.BadParameter(f"'{visible(value)}' is not a valid domain; use CLUSTER.BASE-DOMAIN")
+    return value
+
+
+def _addresses(
+    _context: click.Context, _parameter: click.Parameter, values: Sequence[str]
+) -> tuple[str, ...]:
+    try:
+        return tuple(str(ipaddress.ip_address(value)) for value in values)
+    except ValueError as error:
+        raise click.BadParameter(visible(str(error))) from None
+
+
+def _image(_context: click.Context, _parameter: click.Parameter, value: str | None) -> Image | None:
+    try:
+        return read_image(value) if value is not None else None
+    except ValueError as error:
+        raise click.BadParameter(visible(str(error))) from None
+
+
+@click.command("preflight")
+@click.option("--role", type=click.Choice(list(ROLES)), default="single-node", show_default=True)
+@click.option("--domain", callback=_domain, metavar="CLUSTER.BASE", help="The cluster's domain.")
+@click.option(
+    "--free",
+    metavar="ADDRESS",
+    multiple=True,
+    callback=_addresses,
+    help="An address that no host may have yet; repeatable.",
+)
+@click.option(
+    "--release-image", "image", metavar="IMAGE", callback=_image, help="HOST/NAME:TAG to be pulled."
+)
+@click.option("--pull-secret", metavar="FILE", type=_PLACE, help="What the registry is asked with.")
+@click.option(
+    "--ca-bundle",
+    metavar="FILE",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="PEM certificates to trust, too, for a mirror registry.",
+)
+@click.option(
+    "--disk",
+    metavar="DIRECTORY",
+    type=_PLACE,
+    default=Path("/var/lib"),
+    show_default=True,
+    help="A directory on the disk that etcd is to have.",
+)
+@click.option(
+    "--output", "-o", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
+)
+def command(
+    *,
+    role: str,
+    domain: str | None,
+    free: tuple[str, ...],
+    image: Image | None,
+    pull_secret: Path | None,
+    ca_bundle: Path | None,
+    disk: Path,
+    form: str,
+) -> None:
+    """Check whether host and network are ready for an installation.
+
+    A line for each check says what was measured, and what to do. What cannot be checked is "not checked",
+    and no failure. It takes a minute at most, and leaves nothing behind: only the disk is written to, in
+    a file without a name.
+
+    \b
+    Examples:
+      service-record preflight --domain sno.example.com --disk /var/lib/etcd
+      service-record preflight --role control-plane --domain lab.example.com --free 192.0.2.10
+      service-record preflight --release-image quay.io/openshift-release-dev/ocp-release:4.16.0-x86_64 \\
+                               --pull-secret pull-secret.json
+    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    needs = ROLES[role]
+    escape_what_cannot_be_encoded()
+    disk_result = _Probe("disk", lambda: (check_disk(disk, needs),)).results(_DISK_SECONDS)
+    probes = [
+        _Probe("names", lambda: tuple(check_names(domain, needs))),
+        *(_Probe(f"address {each}", partial(_free, each)) for each in free),
+        _Probe("registry", lambda: _registry(image, pull_secret, ca_bundle)),
+    ]
+    deadline = Deadline(_OTHER_SECONDS)
+    network = [result for probe in probes for result in probe.results(deadline.left())]
+    results = [*network, *disk_result, check_memory(needs), check_cpus(needs), check_time()]
+    if form == "json":
+        click.echo(as_json(as_document(results, needs)), nl=False)
+    else:
+        for result in results:
+            click.echo(visible(as_line(result)))
+        click.echo(as_summary(results))
+    if is_failed(results):
+        raise click.exceptions.Exit(FAILED)
+
+
+def _free(address: str) -> tuple[Result, ...]:
+    return (check_free(address),)
+
+
+def _registry(image: Image | None, pull_secret: Path | None, ca_bundle: Path | None) -> tuple[Result, ...]:
+    if image is None:
+        advice = "Name it: --release-image HOST/NAME:TAG."
+        return tuple(
+            not_checked(check, "no release image", advice) for check in ("registry", "release image")
+        )
+    return check_registry(image, pull_secret, ca_bundle)
+
+
+class _Probe:
+    """A check in a thread of its own, which is left behind when it takes too long, on a dead disk say."""
+
+    def __init__(self, check: str, measure: Callable[[], tuple[Result, ...]]) -> None:
+        self._check = check
+        self._measure = measure
+        self._results: tuple[Result, ...] | None = None
+        self._problem = ""
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def results(self, seconds: float) -> tuple[Result, ...]:
+        """Return the results, waiting for them at most so long."""
+        self._thread.join(seconds)
+        return self._results or (not_checked(self._check, self._problem or "it took too long"),)
+
+    def _run(self) -> None:
+        try:
+            self._results = self._measure()
+        except Exception as error:  # noqa: BLE001  # one check is never the end of the others
+            self._problem = f"{type(error).__name__}: {error}"

@@ -1,0 +1,1 @@
+"""What must hold before a host is installed: checks with their words (pure), and probes that measure."""

@@ -1,0 +1,195 @@
+"""Measure this host: names, addresses, disk, memory, CPUs and clock. It writes one unnamed file."""
+
+import ctypes
+import errno
+import ipaddress
+import os
+import socket
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from service_record.preflight.checks import (
+    Result,
+    Role,
+    State,
+    judge_cpus,
+    judge_disk,
+    judge_memory,
+    judge_name,
+    judge_time,
+    not_checked,
+)
+from service_record.reporter.gather.names import names_of_cluster, resolve
+
+NAMES_SECONDS: Final = 5.0
+_ADDRESS_SECONDS: Final = 5.0
+"""ARP gives up after three."""
+_DISK_SECONDS: Final = 10.0
+_WRITES: Final = 2000
+_WRITE_BYTES: Final = 2300
+"""As large as what etcd appends; OpenShift docs measure with the same."""
+_IN_MEMORY: Final = {"tmpfs", "ramfs", "overlay", "squashfs"}
+"""File systems that are in memory, or may be: of a live image's overlay nobody can tell."""
+_DISCARD_PORT: Final = 9
+_TIME_ERROR: Final = 5
+"""What adjtimex(2) returns for a clock that is not synchronized."""
+_TIMEX_BYTES: Final = 1024
+"""More than a struct timex has; of zeros, it asks and sets nothing."""
+_MEMORY_BLOCKS: Final = Path("/sys/devices/system/memory")
+_FIELDS_OF_A_MOUNT: Final = 3
+_LOOPBACK: Final = "lo"
+
+
+def check_names(domain: str | None, role: Role) -> Iterator[Result]:
+    """Check that api, api-int and a name below apps have addresses."""
+    checks = ("api", "api-int", "apps")
+    if not domain:
+        advice = "Name it: --domain CLUSTER.BASE-DOMAIN."
+        yield from (not_checked(check, "no cluster domain", advice) for check in checks)
+        return
+    for check, answer in zip(checks, resolve(names_of_cluster(domain), NAMES_SECONDS), strict=True):
+        if not answer.is_answered:
+            reason = f"{answer.name}: {answer.problem}"
+            yield not_checked(check, reason, "See whether this host reaches its name server.")
+            continue
+        is_needed = check != "api-int" or role.needs_api_int
+        yield judge_name(check, answer.name, answer.addresses, answer.problem, is_needed=is_needed)
+
+
+def check_free(address: str) -> Result:
+    """Check that no host has an address. Of another network than this host's it cannot be known."""
+    check = f"address {address}"
+    wanted = ipaddress.ip_address(address)
+    outcome = _outcome_of_connecting(address)
+    if outcome in {0, errno.ECONNREFUSED} or _has_neighbour(address):
+        return Result(check, State.FAILED, "a host has it", "Choose another, or take it from that host.")
+    if outcome == errno.EHOSTUNREACH and wanted.version == 4 and _is_on_link(wanted):  # noqa: PLR2004
+        return Result(check, State.PASSED, "no host answers for it")
+    if outcome == errno.ENETUNREACH:
+        return not_checked(check, "this host has no route to it")
+    return not_checked(check, "no answer, which says nothing unless this host is in the same IPv4 network")
+
+
+def _outcome_of_connecting(address: str) -> int:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as connection:
+        connection.settimeout(_ADDRESS_SECONDS)
+        try:
+            return connection.connect_ex((address, _DISCARD_PORT))
+        except OSError as error:
+            return error.errno or errno.ETIMEDOUT
+
+
+def _has_neighbour(address: str) -> bool:
+    """Return whether the kernel has a hardware address for it, which a host gave that drops connections."""
+    rows = (line.split() for line in _lines(Path("/proc/net/arp"))[1:])
+    return any(row[0] == address and int(row[2], 16) & 2 for row in rows if len(row) > 3)  # noqa: PLR2004
+
+
+def _is_on_link(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    """Return whether a route without a gateway leads there, of those that are most specific."""
+    best: tuple[int, bool] = (-1, False)
+    for row in (line.split() for line in _lines(Path("/proc/net/route"))[1:]):
+        network, gateway, mask = (int.from_bytes(bytes.fromhex(row[n])[::-1]) for n in (1, 2, 7))
+        if int(address) & mask == network:
+            best = max(best, (mask, gateway == 0))
+    return best[1]
+
+
+def check_disk(directory: Path, role: Role) -> Result:
+    """Measure fdatasync as etcd uses it: short writes to a file without a name, gone afterwards."""
+    kind = _file_system(directory)
+    if kind is None or kind in _IN_MEMORY:
+        reason = f"{directory} is on {kind or 'an unknown file system'}, which may be in memory"
+        return not_checked("disk", reason, "Name a directory on the disk for etcd: --disk DIRECTORY.")
+    try:
+        return judge_disk(str(directory), _fdatasync_seconds(directory), role)
+    except OSError as error:
+        advice = "Run it as root." if isinstance(error, PermissionError) else ""
+        return not_checked("disk", f"{directory}: {error.strerror}", advice)
+
+
+def _fdatasync_seconds(directory: Path) -> list[float]:
+    block = b"\0" * _WRITE_BYTES
+    seconds: list[float] = []
+    until = time.monotonic() + _DISK_SECONDS
+    with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
+        while len(seconds) < _WRITES and time.monotonic() < until:
+            file.write(block)
+            began = time.perf_counter()
+            os.fdatasync(file.fileno())
+            seconds.append(time.perf_counter() - began)
+    return seconds
+
+
+def _file_system(directory: Path) -> str | None:
+    """Return the type of the file system of a directory; None when the kernel does not tell."""
+    try:
+        device = directory.stat().st_dev
+    except OSError:
+        return None
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    for line in _lines(Path("/proc/self/mountinfo")):
+        mount, _, behind = line.partition(" - ")
+        fields = mount.split()
+        if len(fields) >= _FIELDS_OF_A_MOUNT and fields[2] == wanted:
+            return behind.split()[0]
+    return "btrfs" if _is_within_btrfs(directory) else None
+
+
+def _is_within_btrfs(directory: Path) -> bool:
+    """Return whether the longest mount point of a directory is of btrfs, whose subvolumes have devices."""
+    best = ("", "")
+    for line in _lines(Path("/proc/self/mountinfo")):
+        mount, _, behind = line.partition(" - ")
+        point = mount.split()[4]
+        if directory.resolve().is_relative_to(point) and len(point) >= len(best[0]):
+            best = (point, behind.split()[0])
+    return best[1] == "btrfs"
+
+
+def check_cpus(role: Role) -> Result:
+    """Check the number of CPUs that are online."""
+    cpus = os.cpu_count()
+    return (
+        judge_cpus(cpus, role) if cpus else not_checked("cpu", "the kernel does not tell how many there are")
+    )
+
+
+def check_memory(role: Role) -> Result:
+    """Check the physical memory, or where the kernel does not tell it, what it has of that."""
+    physical = _physical_memory()
+    if physical:
+        return judge_memory(physical, role, is_physical=True)
+    for line in _lines(Path("/proc/meminfo")):
+        if line.startswith("MemTotal:"):
+            return judge_memory(int(line.split()[1]) * 1024, role, is_physical=False)
+    return not_checked("memory", "the kernel does not tell how much there is")
+
+
+def _physical_memory() -> int:
+    """Return the bytes of all memory blocks that are online; 0 where the kernel has no such list."""
+    size = "".join(_lines(_MEMORY_BLOCKS / "block_size_bytes")).strip()
+    online = (_lines(block / "online") for block in _MEMORY_BLOCKS.glob("memory[0-9]*"))
+    return int(size, 16) * sum(lines == ["1"] for lines in online) if size else 0
+
+
+def check_time() -> Result:
+    """Ask the kernel whether its clock is synchronized."""
+    try:
+        state = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
+    except (OSError, AttributeError) as error:
+        return not_checked("time", f"the kernel cannot be asked: {error}")
+    if state < 0:
+        return not_checked("time", f"the kernel does not tell: {os.strerror(ctypes.get_errno())}")
+    return judge_time(is_synchronized=state != _TIME_ERROR)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []

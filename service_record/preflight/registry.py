@@ -1,0 +1,212 @@
+"""Ask a registry for a release image, with the pull secret, as a puller would. No layer is fetched."""
+
+import errno
+import json
+import re
+import socket
+import ssl
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.message import Message
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any, Final
+
+from service_record.preflight.checks import Result, State, not_checked
+from service_record.trust import system_trust
+
+_SECONDS: Final = 8.0
+"""For each of three requests."""
+_MOST_BYTES: Final = 1 << 20
+_OK: Final = 200
+_UNAUTHORIZED: Final = 401
+_REFUSALS: Final = {
+    _UNAUTHORIZED: "The pull secret is wrong or has expired: download it again.",
+    403: "The account of the pull secret may not pull it.",
+    404: "See the name and tag, or whether the mirror has it.",
+}
+_MANIFESTS: Final = (
+    "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json, "
+    "application/vnd.docker.distribution.manifest.list.v2+json, "
+    "application/vnd.docker.distribution.manifest.v2+json"
+)
+_IMAGE: Final = re.compile(
+    r"(?P<host>[A-Za-z0-9.-]+(?::\d+)?|\[[0-9a-f:]+\](?::\d+)?)/(?P<name>[a-z0-9._/-]+?)"
+    r"(?::(?P<tag>[\w.-]{1,128}))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
+)
+_LOOPBACK: Final = re.compile(r"127(\.\d{1,3}){3}(:\d+)?")
+"""Without a CA bundle such a registry is asked without TLS, as podman does when it may."""
+_PARAMETER: Final = re.compile(r'(\w+)="([^"]*)"')
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """Where an image is."""
+
+    host: str
+    name: str
+    reference: str
+    """A tag or a digest."""
+
+
+def read_image(text: str) -> Image:
+    """Read `HOST[:PORT]/NAME[:TAG][@DIGEST]`. Raises ValueError."""
+    match = _IMAGE.fullmatch(text)
+    if match is None:
+        raise ValueError(f"'{text}' is not a valid image; use HOST/NAME:TAG or HOST/NAME@sha256:DIGEST")
+    return Image(match["host"], match["name"], match["digest"] or match["tag"] or "latest")
+
+
+def read_pull_secret(path: Path) -> Mapping[str, str]:
+    """Read the credentials of a pull secret, base64 by registry. Raises OSError and ValueError."""
+    try:
+        auths = json.loads(path.read_bytes())["auths"]
+        return {place: str(entry["auth"]) for place, entry in auths.items() if "auth" in entry}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise ValueError(f"{path}: not a pull secret; expected JSON with 'auths'") from None
+
+
+def credentials_for(image: Image, auths: Mapping[str, str]) -> str | None:
+    """Return the credentials of the longest place that the image is within; see containers-auth.json(5)."""
+    places = {re.sub(r"^https?://|/v[12]/?$|/$", "", place): auth for place, auth in auths.items()}
+    path: str = f"{image.host}/{image.name}"
+    while path:
+        if path in places:
+            return places[path]
+        path = path.rpartition("/")[0]
+    return None
+
+
+def check_registry(image: Image, pull_secret: Path | None, ca_bundle: Path | None) -> tuple[Result, Result]:
+    """Check that the registry answers, and that it has the image for who has the pull secret."""
+    try:
+        registry = _Registry(image, ca_bundle)
+        challenge = registry.challenge()
+    except (OSError, HTTPException, ValueError) as error:
+        unreached = not_checked("release image", "the registry was not reached")
+        if _has_no_network(error):
+            return not_checked(
+                "registry", f"{image.host}: {_reason(error)}", "Give this host a network."
+            ), unreached
+        reached = Result(
+            "registry",
+            State.FAILED,
+            f"{image.host}: {_reason(error)}",
+            "See whether this host reaches it, through a proxy if one is set, and trusts its certificate "
+            "(--ca-bundle FILE).",
+        )
+        return reached, unreached
+    answered = Result("registry", State.PASSED, f"{image.host} answers")
+    if pull_secret is None:
+        return answered, not_checked("release image", "no pull secret", "Name it: --pull-secret FILE.")
+    try:
+        auths = read_pull_secret(pull_secret)
+    except OSError as error:
+        advice = "Run it as root." if isinstance(error, PermissionError) else "Name the right file."
+        return answered, not_checked("release image", f"{pull_secret}: {error.strerror}", advice)
+    except ValueError as error:
+        advice = "Download it again from console.redhat.com."
+        return answered, Result("release image", State.FAILED, str(error), advice)
+    return answered, _check_image(registry, challenge, credentials_for(image, auths))
+
+
+def _check_image(registry: "_Registry", challenge: str | None, credentials: str | None) -> Result:
+    image = registry.image
+    where = f"{image.host}/{image.name}, {image.reference}"
+    if challenge is not None and credentials is None:
+        advice = "Add the registry to the pull secret."
+        return Result("release image", State.FAILED, f"the pull secret has nothing for {image.host}", advice)
+    try:
+        status = registry.manifest_status(challenge, credentials)
+    except (OSError, HTTPException, ValueError) as error:
+        return not_checked("release image", f"{where}: {_reason(error)}", "Try again.")
+    if status == _OK:
+        return Result("release image", State.PASSED, f"{where}: there, and the pull secret is good for it")
+    if status not in _REFUSALS:
+        return not_checked("release image", f"{where}: the registry answered {status}", "Try again.")
+    detail = f"{where}: the registry answered {status}"
+    return Result("release image", State.FAILED, detail, _REFUSALS[status])
+
+
+class _Registry:
+    """A registry's HTTP API; see the OCI distribution specification, and for tokens that of Docker."""
+
+    def __init__(self, image: Image, ca_bundle: Path | None) -> None:
+        self.image = image
+        is_plain = ca_bundle is None and _LOOPBACK.fullmatch(image.host)
+        self._scheme = "http" if is_plain else "https"
+        context = system_trust()
+        if ca_bundle is not None:
+            context.load_verify_locations(ca_bundle)
+        self._opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context))
+
+    def challenge(self) -> str | None:
+        """Return how the registry wants to be asked; None when anybody may. Raises when it is no registry."""
+        status, headers, _ = self._ask(f"{self._scheme}://{self.image.host}/v2/")
+        if status == _OK:
+            return None
+        if status == _UNAUTHORIZED and headers["WWW-Authenticate"]:
+            return str(headers["WWW-Authenticate"])
+        raise ValueError(f"it answered {status} at /v2/, which no registry does")
+
+    def manifest_status(self, challenge: str | None, credentials: str | None) -> int:
+        """Return the status for the image's manifest, with a token where the challenge wants one."""
+        authorization = f"Basic {credentials}" if challenge is not None and credentials else None
+        if challenge is not None and credentials and challenge.lower().startswith("bearer "):
+            status, token = self._token(challenge, credentials)
+            if not token:
+                return status
+            authorization = f"Bearer {token}"
+        url = f"{self._scheme}://{self.image.host}/v2/{self.image.name}/manifests/{self.image.reference}"
+        return self._ask(url, authorization, method="HEAD")[0]
+
+    def _token(self, challenge: str, credentials: str) -> tuple[int, str | None]:
+        parameters = dict(_PARAMETER.findall(challenge))
+        realm = parameters.get("realm", "")
+        if not realm.startswith(f"{self._scheme}://"):
+            raise ValueError(f"its token server is not of {self._scheme}")
+        query = {"scope": f"repository:{self.image.name}:pull"}
+        if "service" in parameters:
+            query["service"] = parameters["service"]
+        url = f"{realm}{'&' if '?' in realm else '?'}{urllib.parse.urlencode(query)}"
+        status, _, body = self._ask(url, f"Basic {credentials}")
+        if status != _OK:
+            return status, None
+        answer: Any = json.loads(body)
+        token = answer.get("token") or answer.get("access_token") if isinstance(answer, dict) else None
+        if not isinstance(token, str) or not token.isprintable():
+            raise ValueError("its token server gave no token")
+        return status, token
+
+    def _ask(
+        self, url: str, authorization: str | None = None, method: str = "GET"
+    ) -> tuple[int, Message, bytes]:
+        """Return status, headers and the beginning of the body. Credentials do not follow a redirection."""
+        headers = {"Accept": _MANIFESTS if method == "HEAD" else "*/*", "User-Agent": "service-record"}
+        request = urllib.request.Request(url, headers=headers, method=method)  # noqa: S310  # its scheme is ours
+        if authorization is not None:
+            request.add_unredirected_header("Authorization", authorization)
+        try:
+            with self._opener.open(request, timeout=_SECONDS) as answer:
+                return answer.status, answer.headers, answer.read(_MOST_BYTES)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.headers, b""
+
+
+def _has_no_network(error: Exception) -> bool:
+    """Return whether this host reaches nobody, or no name server: that says nothing of the registry."""
+    inner = getattr(error, "reason", error)
+    if isinstance(inner, socket.gaierror):
+        return inner.errno == socket.EAI_AGAIN
+    return getattr(inner, "errno", None) == errno.ENETUNREACH
+
+
+def _reason(error: Exception) -> str:
+    inner = getattr(error, "reason", error)
+    if isinstance(inner, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted: {inner.verify_message}"
+    return str(getattr(inner, "strerror", None) or inner) or type(error).__name__

@@ -1,0 +1,358 @@
+"""`preflight`: what must hold before an installation, measured on loopback and on networks of its own."""
+
+import base64
+import json
+import os
+import shutil
+import ssl
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from service_record.preflight.checks import (
+    ROLES,
+    Result,
+    State,
+    as_line,
+    judge_cpus,
+    judge_disk,
+    judge_memory,
+    judge_time,
+    percentile,
+)
+from service_record.preflight.registry import credentials_for, read_image
+from tests.command_line import PROGRAM, Answer, environment, service_record
+from tests.name_server import name_server
+from tests.running_server import nobody, running
+
+GIB = 1 << 30
+SINGLE = ROLES["single-node"]
+WORKER = ROLES["worker"]
+PASSWORD = "canary-of-a-pull-secret"
+GOOD = base64.b64encode(f"joe:{PASSWORD}".encode()).decode()
+IMAGE = "openshift-release-dev/ocp-release"
+IN_A_NETWORK = """\
+ip link set lo up
+ip link add srt-here type veth peer name srt-there
+ip address add 192.0.2.1/24 dev srt-here
+ip link set srt-here up
+ip link set srt-there up
+ip route add default via 192.0.2.254
+exec "$@"
+"""
+
+
+@pytest.mark.parametrize(
+    ("slow", "state"),
+    [(0, State.PASSED), (10, State.PASSED), (11, State.FAILED)],
+    ids=["none", "1 %", "more"],
+)
+def test_one_percent_of_the_writes_may_be_slow_for_etcd(slow: int, state: State) -> None:
+    seconds = [0.002] * (1000 - slow) + [0.050] * slow
+
+    assert judge_disk("/var/lib", seconds, SINGLE).state is state
+    assert judge_disk("/var/lib", seconds, WORKER).state is State.PASSED
+
+
+def test_a_percentile_is_a_value_that_was_measured() -> None:
+    assert percentile(range(1, 1001), 0.99) == 990
+    assert percentile([3.0], 0.99) == 3.0
+
+
+def test_too_few_writes_show_no_percentile() -> None:
+    assert judge_disk("/var/lib", [0.001] * 199, SINGLE).state is State.NOT_CHECKED
+
+
+@pytest.mark.parametrize(
+    ("size", "is_physical", "state"),
+    [
+        (16 * GIB, True, State.PASSED),
+        (16 * GIB - 1, True, State.FAILED),
+        (16 * GIB, False, State.PASSED),
+        (15 * GIB, False, State.NOT_CHECKED),
+        (14 * GIB, False, State.FAILED),
+    ],
+)
+def test_memory_that_the_kernel_keeps_is_not_missing_for_certain(
+    size: int,
+    is_physical: bool,
+    state: State,
+) -> None:
+    assert judge_memory(size, SINGLE, is_physical=is_physical).state is state
+
+
+@pytest.mark.parametrize(
+    ("role", "cpus", "memory"), [("single-node", 8, 16), ("control-plane", 4, 16), ("worker", 2, 8)]
+)
+def test_a_role_needs_what_openshifts_documentation_says(role: str, cpus: int, memory: int) -> None:
+    needs = ROLES[role]
+
+    assert (needs.cpus, needs.memory_bytes) == (cpus, memory * GIB)
+    assert judge_cpus(cpus, needs).state is State.PASSED
+    assert judge_cpus(cpus - 1, needs).state is State.FAILED
+    assert needs.source in judge_cpus(cpus, needs).detail
+
+
+def test_a_line_says_what_was_found_and_what_to_do() -> None:
+    assert as_line(judge_time(is_synchronized=True)) == "✓ time: the clock follows a time source"
+    assert as_line(judge_time(is_synchronized=False)).startswith(
+        "✗ time: the clock follows no time source. Start"
+    )
+    assert as_line(Result("disk", State.NOT_CHECKED, "why", "Do.")) == "- disk: not checked: why. Do."
+
+
+class Registry(BaseHTTPRequestHandler):
+    """A registry that wants a token, and has one image; the token server sends others away."""
+
+    credentials_elsewhere: ClassVar[list[str | None]] = []
+
+    def do_GET(self) -> None:
+        address = f"http://{self.headers['Host']}"
+        if self.path == "/v2/":
+            self._say(401, "WWW-Authenticate", f'Bearer realm="{address}/token",service="fake"')
+        elif self.path == "/elsewhere":
+            self.credentials_elsewhere.append(self.headers["Authorization"])
+            self._say(200)
+        elif self.path.startswith("/token?") and self.headers["Authorization"] == f"Basic {GOOD}":
+            assert f"scope=repository%3A{IMAGE.replace('/', '%2F')}%3Apull" in self.path
+            self._say(200, body=b'{"token": "of-the-fake"}')
+        else:
+            self._say(401)
+
+    def do_HEAD(self) -> None:
+        if self.path == "/elsewhere":
+            self.do_GET()
+        elif self.headers["Authorization"] != "Bearer of-the-fake":
+            self._say(401)
+        elif self.path.endswith("/moved"):
+            self._say(307, "Location", f"http://localhost:{self.headers['Host'].partition(':')[2]}/elsewhere")
+        else:
+            self._say(200 if self.path == f"/v2/{IMAGE}/manifests/4.8.2-x86_64" else 404)
+
+    def _say(self, status: int, name: str = "X-None", value: str = "", *, body: bytes = b"") -> None:
+        self.send_response(status)
+        self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002  # the name it has there
+        pass
+
+
+@contextmanager
+def registry(context: ssl.SSLContext | None = None) -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Registry)
+    if context is not None:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    with running(server):
+        yield f"127.0.0.1:{server.server_address[1]}"
+
+
+def pull_secret(directory: Path, **auths: str) -> Path:
+    path = directory / "pull-secret.json"
+    path.write_text(json.dumps({"auths": {place: {"auth": auth} for place, auth in auths.items()}}))
+    return path
+
+
+def lines_of(answer: Answer, check: str) -> str:
+    """The line of a check; the disk is none of these tests' business."""
+    (line,) = (line for line in answer.out.splitlines() if line[2:].startswith(f"{check}:"))
+    assert PASSWORD not in answer.out + answer.err
+    assert GOOD not in answer.out + answer.err
+    return line
+
+
+def preflight(*arguments: object) -> Answer:
+    return service_record("preflight", "--disk", "/proc", *arguments)
+
+
+@pytest.mark.parametrize(
+    ("auth", "tag", "line"),
+    [
+        (GOOD, "4.8.2-x86_64", "✓ release image: {}/" + IMAGE + ", 4.8.2-x86_64: there, and the pull secret"),
+        (GOOD, "4.8.3-x86_64", "✗ release image: {}/" + IMAGE + ", 4.8.3-x86_64: the registry answered 404"),
+        (
+            "d3Jvbmc6d3Jvbmc=",
+            "4.8.2-x86_64",
+            "✗ release image: {}/" + IMAGE + ", 4.8.2-x86_64: the registry answ",
+        ),
+    ],
+    ids=["there", "not there", "refused"],
+)
+def test_the_release_image_is_asked_for_with_the_pull_secret(
+    tmp_path: Path, auth: str, tag: str, line: str
+) -> None:
+    with registry() as host:
+        secret = pull_secret(tmp_path, **{host: auth})
+        answer = preflight("--release-image", f"{host}/{IMAGE}:{tag}", "--pull-secret", secret)
+
+    assert lines_of(answer, "registry") == f"✓ registry: {host} answers"
+    assert lines_of(answer, "release image").startswith(line.format(host))
+
+
+def test_a_pull_secret_that_is_missing_wrong_or_of_others_is_told_apart(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong"
+    wrong.write_text(PASSWORD)
+    with registry() as host:
+        image = ("--release-image", f"{host}/{IMAGE}:4.8.2-x86_64")
+        without = preflight(*image)
+        missing = preflight(*image, "--pull-secret", tmp_path / "none")
+        broken = preflight(*image, "--pull-secret", wrong)
+        others = preflight(*image, "--pull-secret", pull_secret(tmp_path, **{"quay.io": GOOD}))
+
+    assert lines_of(without, "release image").startswith("- release image: not checked: no pull secret. ")
+    assert "none: No such file or directory" in lines_of(missing, "release image")
+    assert "not a pull secret" in lines_of(broken, "release image")
+    assert lines_of(others, "release image").startswith(
+        f"✗ release image: the pull secret has nothing for {host}"
+    )
+
+
+def test_no_credentials_follow_a_redirection(tmp_path: Path) -> None:
+    with registry() as host:
+        secret = pull_secret(tmp_path, **{host: GOOD})
+        preflight("--release-image", f"{host}/{IMAGE}:moved", "--pull-secret", secret)
+
+    assert Registry.credentials_elsewhere
+    assert set(Registry.credentials_elsewhere) == {None}
+
+
+def test_a_registry_that_nobody_runs_is_not_reached() -> None:
+    host = nobody().removeprefix("http://").rstrip("/")
+    answer = preflight("--release-image", f"{host}/{IMAGE}:1")
+
+    assert answer.status == 1
+    assert lines_of(answer, "registry").startswith(f"✗ registry: {host}: Connection refused. ")
+    assert lines_of(answer, "release image") == "- release image: not checked: the registry was not reached"
+
+
+def test_a_certificate_must_be_trusted(tmp_path: Path) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    request = ("req", "-x509", "-nodes", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
+    names = ("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1")
+    command = ("openssl", *request, *names, "-days", "2", "-keyout", key, "-out", certificate)
+    subprocess.run(command, check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with registry(context) as host:
+        port = host.rpartition(":")[2]
+        image = f"localhost:{port}/{IMAGE}:4.8.2-x86_64"
+        distrusted = preflight("--release-image", image)
+        trusted = preflight("--release-image", image, "--ca-bundle", certificate)
+
+    assert "its certificate is not trusted" in lines_of(distrusted, "registry")
+    assert lines_of(trusted, "registry") == f"✓ registry: localhost:{port} answers"
+
+
+def test_the_nearest_place_of_a_pull_secret_counts() -> None:
+    image = read_image(f"quay.io/{IMAGE}:4.8.2-x86_64")
+
+    assert credentials_for(image, {"https://quay.io/v2/": "a", "quay.io/openshift-release-dev": "b"}) == "b"
+    assert credentials_for(image, {"https://quay.io": "a", "quay.io/openshift": "b"}) == "a"
+    assert credentials_for(image, {"quay.io:443": "a"}) is None
+
+
+def test_names_that_resolve_that_do_not_and_that_nobody_answers(tmp_path: Path) -> None:
+    with name_server(tmp_path, {"api.lab.example": "192.0.2.10"}) as server:
+        answer = in_network(server.prefix(), "--domain", "lab.example")
+        cluster = in_network(server.prefix(), "--domain", "lab.example", "--role", "control-plane")
+    nobody_answers = in_network(server.prefix(), "--domain", "lab.example")
+
+    assert answer.status == 1
+    assert lines_of(answer, "api") == "✓ api: api.lab.example is 192.0.2.10"
+    assert lines_of(answer, "api-int").startswith(
+        "✗ api-int: api-int.lab.example: Name or service not known. Add"
+    )
+    assert lines_of(answer, "apps").startswith("✗ apps: console-openshift-console.apps.lab.example: Name")
+    assert lines_of(cluster, "api-int").startswith("- api-int: not checked: ")
+    assert lines_of(nobody_answers, "api").startswith("- api: not checked: api.lab.example: ")
+
+
+def in_network(prefix: list[str], *arguments: str) -> Answer:
+    command = [*prefix, *PROGRAM, "preflight", "--disk", "/proc", *arguments]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60, check=False)
+    return Answer(done.returncode, done.stdout, done.stderr)
+
+
+def test_an_address_that_a_host_has_is_taken() -> None:
+    answer = preflight("--free", "127.0.0.1", "--free", "::1")
+
+    assert lines_of(answer, "address 127.0.0.1").startswith("✗ address 127.0.0.1: a host has it. ")
+    assert answer.status == 1
+
+
+def test_an_address_is_free_only_where_a_host_that_has_it_would_answer() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("not root, so no network of its own")
+    prefix = ["unshare", "--net", "sh", "-ec", IN_A_NETWORK, "sh"]
+    answer = in_network(prefix, "--free", "192.0.2.7", "--free", "198.51.100.7")
+
+    assert lines_of(answer, "address 192.0.2.7") == "✓ address 192.0.2.7: no host answers for it"
+    assert lines_of(answer, "address 198.51.100.7").startswith("- address 198.51.100.7: not checked: ")
+
+
+def test_a_host_without_a_network_checks_none() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("not root, so no network of its own")
+    image = ("--release-image", "192.0.2.7/name:1")
+    answer = in_network(["unshare", "--net"], "--free", "192.0.2.7", "--domain", "lab.example", *image)
+
+    for check in ("api", "api-int", "apps", "address 192.0.2.7", "registry", "release image"):
+        assert lines_of(answer, check).startswith(f"- {check}: not checked: ")
+
+
+def test_a_disk_whose_writes_are_slow_is_too_slow_and_nothing_is_left_on_it(tmp_path: Path) -> None:
+    if shutil.which("strace") is None:
+        pytest.skip("no strace")
+    slow = "fdatasync:delay_exit=15000:when=1..60"
+    prefix = ["strace", "-f", "-qq", "-o", os.devnull, "-e", "trace=fdatasync", "-e", f"inject={slow}"]
+    answer = in_network(prefix, "--disk", str(tmp_path))
+
+    assert "etcd needs 10 ms. Use a faster disk" in lines_of(answer, "disk")
+    assert lines_of(answer, "disk").startswith(f"✗ disk: {tmp_path}: 99 % of ")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("directory", ["/proc", "/dev/shm", "/no/such/directory"])
+def test_what_is_no_disk_is_never_fast_enough(directory: str) -> None:
+    answer = service_record("preflight", "--disk", directory)
+
+    assert lines_of(answer, "disk").startswith(f"- disk: not checked: {directory}")
+
+
+def test_programs_get_the_same_as_people() -> None:
+    answer = preflight("--output", "json", "--role", "worker")
+    document = json.loads(answer.out)
+
+    checks = {row["check"]: row for row in document["checks"]}
+    assert list(checks) == [
+        *("api", "api-int", "apps", "registry", "release image", "disk", "memory", "cpu", "time"),
+    ]
+    assert checks["api"]["state"] == "not checked"
+    assert {checks[name]["state"] for name in ("memory", "cpu", "time")} <= {"passed", "failed"}
+    assert document["failed"] is any(row["state"] == "failed" for row in checks.values())
+    assert answer.status == int(document["failed"])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--domain", "no domain"),
+        ("--domain", "-x.example"),
+        ("--free", "192.0.2.300"),
+        ("--release-image", "ocp-release"),
+        ("--role", "etcd"),
+        ("--ca-bundle", "/no/such/file"),
+    ],
+)
+def test_what_cannot_be_meant_is_a_usage_error(arguments: tuple[str, ...]) -> None:
+    answer = service_record("preflight", *arguments)
+
+    assert (answer.status, answer.out) == (2, "")
+    assert "Traceback" not in answer.err
