@@ -22,7 +22,7 @@ from tests.assisted_rules import Asked, form_parts
 _CHECKOUT: Final = Path(__file__).resolve().parents[1]
 _OF_HTTP: Final = {
     *("host", "user-agent", "accept", "accept-encoding", "connection"),
-    *("content-length", "content-type", "x-request-id"),
+    *("content-length", "content-type", "expect", "x-request-id"),
 }
 """Headers that the file need not name: HTTP's own, and the one that every call may carry."""
 

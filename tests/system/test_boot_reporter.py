@@ -174,7 +174,9 @@ def test_a_host_that_nobody_answers_keeps_its_last_bundle_until_its_time_is_over
 
     with_control_plane_ignition(host)
     host.boot("round; rest boot-reporter", uptime=3601)
-    assert host.of_the_reporter() == TOMBSTONE
+    assert host.of_the_reporter() == {*TOMBSTONE, "etc/issue.d/80-service-record.issue"}
+    (kept,) = (host.lib / "service-record/spool").iterdir()
+    assert kept.name.startswith("log-bundle-")
     assert not host.holds_the_token()
 
 
