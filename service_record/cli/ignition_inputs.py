@@ -112,7 +112,9 @@ def _faults(text: str, token: bytes | None, *, has_bundle: bool) -> Iterator[str
     """What the reporter says of these settings on a host of its own; that a token is missing is no fault."""
     with TemporaryDirectory() as directory:
         places = Places(Path(directory))
-        stand_ins = {places.settings_file: text.encode(), places.credential_file: token or b""}
+        stand_ins = {places.settings_file: text.encode()}
+        if token is not None:
+            stand_ins[places.credential_file] = token
         if has_bundle:
             stand_ins[places.at(CA_BUNDLE)] = _CERTIFICATE
         for path, data in stand_ins.items():
