@@ -124,7 +124,7 @@ def test_a_record_that_was_changed_while_it_was_read_is_told_and_not_made_up(
 def test_analyze_says_in_one_line_that_a_record_was_cut_while_it_was_read(
     tmp_path: Path, long_record: bytes
 ) -> None:
-    path, pipe = tmp_path / "job.json", tmp_path / "pipe"
+    path, pipe = tmp_path / "job.json", tmp_path / "pipe.json"
     path.write_bytes(long_record)
     os.mkfifo(pipe)
     command = [*PROGRAM, "analyze", "--from", str(path), "--from", str(pipe)]
