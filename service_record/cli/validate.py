@@ -64,7 +64,8 @@ def command(*, places: tuple[str, ...], salvage: Path | None) -> None:
         check_new(salvage)
     escape_what_cannot_be_encoded()
     damage = _Damage()
-    are_read = [_is_read(name, damage, salvage, is_named=name in places) for name in _names(places)]
+    may_be_foreign = places if salvage is None else ()  # to save what is whole, damage is gone through
+    are_read = [_is_read(name, damage, salvage, is_named=name in may_be_foreign) for name in _names(places)]
     for leftover in _beside(places, UNFINISHED_SUFFIX):
         damage.tell(str(leftover), _UNFINISHED)
     for copy in _beside(places, DAMAGED_SUFFIX):
