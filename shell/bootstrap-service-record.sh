@@ -206,7 +206,10 @@ __sr_apart() { # JOB FUNCTION [ARGUMENT...]; __sr_answer is what it prints. What
   builtin local __sr_ended=0
   __sr_answer=
   [[ ${__sr[hung]} != *" $1 "* ]] && __sr_has_room || builtin return 1
-  __sr_answer=$(builtin set +m && builtin shopt -s lastpipe && "${@:2}" </dev/null) || __sr_ended=$?
+  __sr_answer=$(builtin set +m && builtin shopt -s lastpipe && "${@:2}" </dev/null && builtin printf .) || __sr_ended=$?
+  # Where bash could not make the subshell, its status is that of success: only the mark says that all of it ran.
+  ((__sr_ended)) || if [[ $__sr_answer == *. ]]; then __sr_answer=${__sr_answer%.}; else __sr_ended=1; fi
+  while [[ $__sr_answer == *$'\n' ]]; do __sr_answer=${__sr_answer%?}; done
   ((__sr_ended != 137)) || __sr[hung]+=" $1 "
   builtin return "$__sr_ended"
 }
