@@ -22,7 +22,7 @@ class Package(Enum):
     """The packages that `make deb` and `make rpm` make; the values are their names."""
 
     SHIM = "service-record-shim"
-    """What services record with: shim, exit helper, drop-ins to copy, the records directory."""
+    """The files that services record with: shim, exit helper, drop-ins to copy, records directory."""
     COMMAND = "service-record"
     """The standalone executable, its man pages and completions; the boot reporter's units run it."""
 

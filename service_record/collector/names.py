@@ -1,4 +1,4 @@
-"""What groups may be called. Pure."""
+"""Check the names of groups. Pure."""
 
 import re
 from typing import Final

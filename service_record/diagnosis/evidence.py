@@ -23,7 +23,7 @@ _LABELLED: Final = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE | re.ASCII,
 )
-"""What programs mark a line with that says what went wrong."""
+"""Labels with which programs mark the line of an error."""
 
 _AFTERMATH: Final = re.compile(
     r"""(?:[^\s:]{1,40}:\s)? (?:re-?try(?:ing)?|will\s(?:re-?)?try|try(?:ing)?\sagain

@@ -105,7 +105,7 @@ class FailedUnit:
 
     unit: Unit
     recorded: Outcome | None
-    """What its latest recorded run came to; None where none is recorded."""
+    """The outcome of its latest recorded run; None if no run is recorded."""
     cause: KnownCause | None = None
 
 

@@ -43,7 +43,7 @@ def _at(what: str, time: datetime | None, view: View) -> str:
 
 
 def _is_before_start(run: Run) -> bool:
-    """Whether it came no further than a pre-command, so that there was no start to record."""
+    """Return True if the run got no further than a pre-command, so that there was no start to record."""
     return any(
         command.is_before and (command.name, command.outcome) == (run.in_command, run.outcome)
         for command in run.commands

@@ -77,7 +77,7 @@ def _so_far(diagnosis: Diagnosis, run: Run) -> str:
 
 
 def _without_trouble(diagnosis: Diagnosis, nothing: str) -> str:
-    """What is to be said of a host without trouble; `nothing` is that there is nothing to say."""
+    """Return the remark on a host without trouble; `nothing` is the remark if there is none."""
     unreadable = diagnosis.unreadable
     if unreadable:
         rest = len(unreadable) - 1
@@ -181,7 +181,7 @@ def failed_unit_sentence(failed: FailedUnit) -> str:
 
 
 def _why_failed(failed: FailedUnit) -> str:
-    """What systemd says of a failure, in plain words."""
+    """Return systemd's reason for a failure, in plain words."""
     facts, cause = failed.unit.facts, failed.cause
     if failed.unit.command is not None:
         how = f"{ending(facts)} of {visible(failed.unit.command)}"
