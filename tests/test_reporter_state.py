@@ -2,6 +2,7 @@
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 from dataclasses import replace
@@ -117,13 +118,17 @@ def test_a_state_that_cannot_be_saved_stays_as_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["reporter.json", ".reporter.json.new"])
-@pytest.mark.parametrize("kind", ["directory", "link", "loop", "dangling"])
+@pytest.mark.parametrize("kind", ["directory", "link", "loop", "dangling", "pipe", "socket"])
 def test_what_is_no_file_is_moved_out_of_the_way_of_the_state(tmp_path: Path, name: str, kind: str) -> None:
     path, blocker, theirs = tmp_path / "reporter.json", tmp_path / name, tmp_path / "theirs"
     theirs.write_text("{}")
     targets = {"link": theirs, "loop": blocker, "dangling": tmp_path / "gone"}
     if kind == "directory":
         (blocker / "deep").mkdir(parents=True)
+    elif kind == "pipe":
+        os.mkfifo(blocker)
+    elif kind == "socket":
+        os.mknod(blocker, stat.S_IFSOCK | 0o600)
     else:
         blocker.symlink_to(targets[kind])
     assert load(path).is_careful is (name == path.name)

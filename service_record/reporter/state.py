@@ -1,7 +1,6 @@
 """What the reporter knows from one round to the next: one small file, whole after every loss of power."""
 
 import os
-import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -147,11 +146,9 @@ class State:
 
 
 def read(path: Path) -> State | None:
-    """The state as it is on the disk; None where it is damaged. Raises OSError."""
-    if not stat.S_ISREG(path.lstat().st_mode):  # whatever a link leads to is not ours
-        return None
+    """Return the state as it is on the disk; None where it is damaged, or no file. Raises OSError."""
     try:
-        data, _ = read_small(path, _MOST)
+        data, _ = read_small(path, _MOST, follows=False)  # whatever a link leads to is not ours
         state = msgspec.json.decode(data, type=State)
     except ValueError:  # msgspec's errors are some
         return None

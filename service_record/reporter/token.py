@@ -1,5 +1,6 @@
 """The tokens that the assisted-service and collectors know this host by: where they lie, what is sent."""
 
+import errno
 import json
 import os
 import re
@@ -20,6 +21,8 @@ _MOST: Final = 1 << 18
 _SENT: Final = re.compile(r"[!-~]+", re.ASCII)
 """What may stand in a header."""
 _OTHERS: Final = 0o077
+_NO_FILE: Final = frozenset({errno.ELOOP, errno.ENXIO})
+"""What opening a link that must not be followed, and a socket, comes to."""
 
 
 class UnusableError(Exception):
@@ -80,17 +83,27 @@ def _places(environ: Mapping[str, str], name: str, file: Path) -> list[tuple[Pat
     return [*credential, (file, True)]
 
 
-def read_small(path: Path, most: int) -> tuple[bytes, int]:
-    """What is in a file of at most so many bytes, and its mode; never waits, as on a pipe it would.
+def read_small(path: Path, most: int, *, follows: bool = True) -> tuple[bytes, int]:
+    """Return the content of a file of at most so many bytes, and its mode; never wait, as on a pipe it would.
 
-    Raises OSError, and ValueError where it is no such file.
+    With `follows` false a link is no such file, either. Raises OSError, and ValueError where it is no such
+    file.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as stream:
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+    try:
+        descriptor = os.open(path, flags if follows else flags | os.O_NOFOLLOW)
+    except OSError as error:
+        if error.errno in _NO_FILE and not follows:
+            raise ValueError("no regular file") from error
+        raise
+    try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise ValueError("no regular file")
-        data = stream.read(most + 1)
+        with os.fdopen(descriptor, "rb", closefd=False) as stream:
+            data = stream.read(most + 1)
+    finally:
+        os.close(descriptor)
     if len(data) > most:
         raise ValueError(f"larger than {most:,} bytes")
     return data, stat.S_IMODE(status.st_mode)
