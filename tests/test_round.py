@@ -21,6 +21,7 @@ from tests.command_line import service_record
 from tests.programs import REPOSITORY
 from tests.reporting_host import TOKEN, ReportingHost
 from tests.running_server import nobody
+from tests.torture.injection import cannot_trace
 from tests.waiting import wait_until_gone
 
 ASK = "GET /v2/clusters/hosts"
@@ -363,6 +364,23 @@ def test_on_a_full_disk_nothing_is_told_that_could_not_be_counted(
     assert "No space left on device; without it nothing is told or shipped" in answer.err
     assert server.calls() == [ASK]
     assert host.places.issue.exists()
+
+
+def test_a_state_that_the_disk_does_not_read_for_once_is_there_in_the_next_round(
+    host: ReportingHost, server: AssistedServer
+) -> None:
+    if why := cannot_trace():
+        pytest.skip(why)
+    host.fail()
+    host.report()
+    kept, calls = host.places.state_file.read_bytes(), server.calls()
+    unreadable = ("strace", "-f", "-o", os.devnull, "-P", str(host.places.state_file))
+    answer = host.report(uptime=700, before=(*unreadable, "-e", "inject=openat:error=EIO"))
+    assert answer.status == 0
+    assert f"{host.places.state_file}: Input/output error; without it nothing is told or shipped" in answer.err
+    assert host.places.state_file.read_bytes() == kept
+    assert host.report(uptime=700).status == 0
+    assert server.calls()[len(calls) :] == [ASK, ASK]
 
 
 @pytest.mark.parametrize("status", [301, 400, 503])
