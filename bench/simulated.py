@@ -89,6 +89,8 @@ class Answering:
             return Answered(400, sent=300)
         self.uploads.append(shipment)
         self.bytes += size
+        if shipment.kind == "host" and isinstance(self.view, HostView):
+            self.view = replace(self.view, logs_info="completed")
         return Answered(204, sent=size)
 
 
@@ -101,31 +103,36 @@ def steps(
     view = service.get() if asks(settings, state, evidence) else None
     state = heard(state, view, evidence)
     yield state
+    is_view_old = False
     for _ in range(_MOST_PLANS):
         plan = decide(settings, state, view, evidence)
+        if plan.report and is_view_old:
+            view, is_view_old = service.get(), False
+            plan = decide(settings, state, view, evidence)
         if plan.told:
             state = after(state, plan, (), evidence)
             yield state
         results: list[Result] = []
-        planned: tuple[StageReport | Shipment, ...] = (*plan.report, *plan.ship)
+        gathers = plan.gather and not plan.report
+        is_view_old = is_view_old or gathers
+        if gathers:
+            state = kept(state, evidence)
+            yield state
+        planned: tuple[StageReport | Shipment, ...] = plan.report or plan.ship
         for step in planned:
-            if plan.gather and isinstance(step, Shipment) and state.bundle != kept(state, evidence).bundle:
-                state = kept(state, evidence)
-                yield state
             sent = min(size, step.most) if isinstance(step, Shipment) else 0
             state = before(state, step, evidence, sent)
             yield state
             outcome = service.upload(step, sent) if isinstance(step, Shipment) else service.put(step)
             results.append(Result(step=step, outcome=outcome, size=sent))
+            is_told = isinstance(step, StageReport) and isinstance(outcome, Answered) and outcome.good
+            is_view_old = is_view_old or is_told
             state = after(state, plan, results[-1:], evidence)
-            yield state
-        if plan.gather and not plan.ship:
-            state = kept(state, evidence)
             yield state
         if plan.is_last:
             return plan
         if has_moved(state, results):
-            view = service.get()
+            view, is_view_old = service.get(), False
     raise AssertionError(f"no end of plans: {plan}")
 
 

@@ -14,7 +14,7 @@ from service_record.diagnosis import Verdict
 from service_record.reporter.answers import Answered, HostView, NoHost, Outcome, Refused, Unreachable, View
 from service_record.reporter.evidence import Evidence, Traces
 from service_record.reporter.policy import Fact, Plan, is_due
-from service_record.reporter.settings import HostLogs, Settings, Stages
+from service_record.reporter.settings import HostLogs, Send, Settings, Stages
 from service_record.reporter.state import State
 
 MIB = 1 << 20
@@ -95,11 +95,11 @@ def killed_round(
 
 
 CHOSEN = st.builds(
-    lambda logs, stages, uploads, boot: reporter_settings(
-        host_logs=logs, stages=stages, uploads=uploads, uploads_per_boot=boot, upload_bytes=MIB,
+    lambda send, logs, stages, uploads, boot: reporter_settings(
+        send=send, host_logs=logs, stages=stages, uploads=uploads, uploads_per_boot=boot, upload_bytes=MIB,
         total_bytes=8 * MIB, lifetime=12 * HOUR,
     ),
-    st.sampled_from(HostLogs), st.sampled_from(Stages), st.integers(0, 8), st.integers(0, 4),
+    st.sampled_from(Send), st.sampled_from(HostLogs), st.sampled_from(Stages), st.integers(0, 8), st.integers(0, 4),
 )  # fmt: skip
 
 

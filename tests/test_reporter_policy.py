@@ -35,7 +35,7 @@ from service_record.reporter.policy.learning import ANSWERS, Answer
 from service_record.reporter.policy.plan import info, kind_of
 from service_record.reporter.policy.shipments import WANTS
 from service_record.reporter.policy.stages import MOST_TRIES, SILENCES
-from service_record.reporter.settings import HostLogs, Settings, Stages
+from service_record.reporter.settings import HostLogs, Send, Settings, Stages
 from service_record.reporter.state import Denial, Pause, Spent, State
 from tests.reporter import APPLIED, BOOT, NEXT_BOOT, PENDING, evidence, host_view, seen, settings
 
@@ -510,7 +510,8 @@ def spent(**fields: object) -> dict[str, Spent]:
 WANTING = {
     "limit-near": Case(state=TOLD, evidence=evidence(uptime=3000.0)),
     "wrong": Case(state=TOLD, evidence=WRONG),
-    "changed": Case(state=TOLD, settings=settings(host_logs=HostLogs.ALWAYS)),
+    "each-round": Case(state=TOLD, settings=settings(send=Send.ALWAYS)),
+    "changed": Case(state=TOLD, settings=settings(send=Send.WHEN_CHANGED)),
     "spooled": Case(state=kept(TOLD, WRONG)),
 }
 
@@ -539,9 +540,13 @@ def test_each_reason_to_ship_has_a_case() -> None:
             Case(
                 state=replace(TOLD, spent=spent(fingerprints=("wrong", "other"))),
                 evidence=WRONG,
-                settings=settings(host_logs=HostLogs.ALWAYS),
+                settings=settings(send=Send.WHEN_CHANGED),
             ),
             id="known before the last",
+        ),
+        pytest.param(
+            Case(state=replace(TOLD, spent=spent(round=f"{BOOT} 60.00")), settings=settings(send=Send.ALWAYS)),
+            id="shipped in this round",
         ),
         pytest.param(
             Case(
@@ -579,24 +584,121 @@ WITH_LOGS = host_view(logs_info="completed")
     [
         pytest.param(Case(state=TOLD, evidence=NEAR, view=WITH_LOGS), [], id="the agent's own"),
         pytest.param(Case(state=TOLD, evidence=NEAR), ["host"], id="none there"),
-        pytest.param(
-            Case(state=TOLD, evidence=evidence(3000.0, wrong=True), view=WITH_LOGS), ["host"], id="wrong"
-        ),
         pytest.param(Case(state=kept(TOLD, FIRST), view=WITH_LOGS), [], id="spooled"),
         pytest.param(
             Case(state=replace(TOLD, refused={}), evidence=NEAR, view=WITH_LOGS),
             ["host_boot"],
             id="its own slot",
         ),
-        pytest.param(
-            Case(settings=settings(host_logs=HostLogs.ALWAYS), state=TOLD, evidence=NEAR, view=WITH_LOGS),
-            ["host"],
-            id="always",
-        ),
     ],
 )
 def test_a_healthy_host_near_its_limit_writes_over_no_logs_of_the_agent(case: Case, kinds: list[str]) -> None:
     assert [found.kind for found in case.plan().ship] == kinds
+
+
+BOTH = settings(ship_to=("/mnt",))
+OVERWRITING = settings(host_logs=HostLogs.OVERWRITE)
+
+
+@pytest.mark.parametrize(
+    ("case", "kinds"),
+    [
+        pytest.param(Case(state=TOLD, evidence=WRONG, view=WITH_LOGS), [], id="nowhere else"),
+        pytest.param(
+            Case(state=TOLD, evidence=WRONG, view=WITH_LOGS, settings=BOTH), ["directory:/mnt"], id="elsewhere"
+        ),
+        pytest.param(
+            Case(state=replace(TOLD, host_uploads=1), evidence=WRONG, view=WITH_LOGS), ["host"], id="ours"
+        ),
+        pytest.param(
+            Case(state=TOLD, evidence=WRONG, view=WITH_LOGS, settings=OVERWRITING), ["host"], id="overwrite"
+        ),
+        pytest.param(
+            Case(state=replace(TOLD, refused={}), evidence=WRONG, view=WITH_LOGS),
+            ["host_boot"],
+            id="a slot for boots",
+        ),
+    ],
+)
+def test_the_agents_logs_stay_unless_the_settings_give_them_up(case: Case, kinds: list[str]) -> None:
+    plan = case.plan()
+    assert [found.kind for found in plan.ship] == kinds
+    assert plan.gather, "it is kept on the host"
+
+
+def test_only_what_was_sent_into_the_hosts_slot_makes_its_logs_ours() -> None:
+    (step,) = Case(state=TOLD, evidence=WRONG).plan().ship
+    counted = before(TOLD, step, WRONG, SMALL)
+    assert counted.host_uploads == step.tries
+    for outcome, uploads in ((Answered(503), 0), (Unreachable("reset", sent=SMALL), 1)):
+        result = Result(step=step, outcome=outcome, size=SMALL)
+        assert after(counted, Plan(ship=(step,)), [result], WRONG).host_uploads == uploads
+
+
+FACT, PLACE = str(Fact.LOCAL), "Boot logs kept on the host: /var/lib/service-record/spool"
+
+
+def test_where_the_bundle_lies_is_told_once_behind_the_fact() -> None:
+    service = Answering(view=WITH_LOGS)
+    state = State()
+    for uptime in (60.0, 660.0, 1260.0):
+        state, plan = whole_round(settings(), state, evidence(uptime, wrong=True), service, SMALL)
+        assert plan.keeps
+    assert [report.info for report in service.accepted] == [FACT, f"{FACT}. {PLACE}"]
+    assert (service.uploads, state.bundle) == ([], kept(State(), WRONG).bundle)
+    later = evidence(60.0, wrong=True, boot_id=NEXT_BOOT, traces=APPLIED)
+    state, _ = whole_round(settings(), state, later, service, SMALL)
+    assert service.accepted[-1].info == f"{Fact.CONTROL_PLANE}. {PLACE}"
+    assert len(service.accepted) == 3
+
+
+def test_where_the_bundle_lies_is_told_with_the_stage_that_the_service_has_now() -> None:
+    service = Answering(view=WITH_LOGS, knows_stages=True)
+    state, _ = whole_round(settings(), State(), WRONG, service, SMALL)
+    told = [(report.stage, report.info) for report in service.accepted]
+    assert told[0] == (FACT, "")
+    assert all(stage == FACT for stage, _ in told)
+
+
+@pytest.mark.parametrize("status", ["error", "cancelled"])
+def test_where_the_bundle_lies_is_told_of_a_failed_host_too(status: str) -> None:
+    view = replace(WITH_LOGS, status=status)
+    (report,) = Case(state=kept(TOLD, WRONG), evidence=WRONG, view=view).plan().report
+    assert (report.stage, report.info) == ("Rebooting", PLACE)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(Case(view=replace(WITH_LOGS, stage="Failed")), id="the stage Failed"),
+        pytest.param(Case(view=replace(WITH_LOGS, stage="")), id="no stage"),
+        pytest.param(Case(view=host_view()), id="no logs there"),
+        pytest.param(Case(view=LOST), id="nobody answers"),
+        pytest.param(Case(view=replace(WITH_LOGS, info=f"{FACT}. {PLACE}")), id="it has it"),
+        pytest.param(
+            Case(view=WITH_LOGS, state=replace(TOLD, told=(FACT, str(Fact.KEPT)))), id="told before"
+        ),
+        pytest.param(Case(view=WITH_LOGS, state=replace(TOLD, refused={"host": 413})), id="never wanted"),
+        pytest.param(Case(view=WITH_LOGS, settings=OVERWRITING), id="overwrite"),
+    ],
+)
+def test_where_the_bundle_lies_is_not_told(case: Case) -> None:
+    state = TOLD if case.state is OLD_STATE else case.state
+    assert replace(case, state=kept(state, WRONG), evidence=WRONG).plan().report == ()
+
+
+def test_with_send_always_each_round_ships_within_the_budget() -> None:
+    service = Answering()
+    state, always = State(), settings(send=Send.ALWAYS, uploads_per_boot=7)
+    for number in range(5):
+        state, _ = whole_round(always, state, evidence(60.0 + 600.0 * number), service, SMALL)
+        assert len(service.uploads) == number + 1
+    service, state = Answering(), State()
+    for number in range(7):
+        found = evidence(60.0 + 540.0 * number)
+        state, _ = whole_round(settings(send=Send.ALWAYS), state, found, service, SMALL)
+    assert len(service.uploads) == settings().uploads_per_boot
+    assert service.uploads[-1].last_word == BOOT
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from service_record.reporter.places import Places
-from service_record.reporter.settings import SETTINGS, HostLogs, Setting, Settings, Stages, read_settings
+from service_record.reporter.settings import SETTINGS, HostLogs, Send, Setting, Settings, Stages, read_settings
 from tests.reporter import ID, SERVICE, places_with
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "boot-reporter.md"
@@ -48,7 +48,8 @@ frequency = "5m"
 time_limit = 1800
 lifetime = "2d"
 jitter = 0
-host_logs = "always"
+send = "always"
+host_logs = "overwrite"
 stages = "never"
 redact = false
 disk_bytes = "32 MiB"
@@ -71,7 +72,8 @@ ca_bundle = "/etc/ca.crt"
     assert settings.ship_to[2] == "collector+http://collector.example"
     assert settings.records_to == ("collector+https://collector.example/web1",)
     assert (settings.frequency, settings.time_limit, settings.lifetime) == (300, 1800, 172800)
-    assert (settings.host_logs, settings.stages, settings.redact) == (HostLogs.ALWAYS, Stages.NEVER, False)
+    assert (settings.send, settings.host_logs) == (Send.ALWAYS, HostLogs.OVERWRITE)
+    assert (settings.stages, settings.redact) == (Stages.NEVER, False)
     assert (settings.disk_bytes, settings.upload_bytes, settings.total_bytes) == (1 << 25, 1 << 19, 5_000_000)
     assert (settings.uploads_per_boot, settings.uploads, settings.jitter) == (2, 3, 0)
     assert settings.remove == (Path("/usr/local/bin/reporter"),)
@@ -124,8 +126,8 @@ def test_proxies_are_taken_in_either_case(tmp_path: Path, name: str) -> None:
         pytest.param('upload_bytes = "1 GiB"', "too much; it is at most 262,144,000", id="too much"),
         pytest.param('redact = "no"', "'no' is neither true nor false", id="no switch"),
         pytest.param("uploads = 1.5", "1.5 is no whole number", id="no whole number"),
-        pytest.param('host_logs = "often"', "'often' is none of when-wrong, always, never", id="no choice"),
-        pytest.param("host_logs = []", "[] is none of when-wrong, always, never", id="no text"),
+        pytest.param('host_logs = "often"', "'often' is none of when-empty, overwrite, never", id="no choice"),
+        pytest.param("host_logs = []", "[] is none of when-empty, overwrite, never", id="no text"),
         pytest.param('ship_to = "/mnt"', 'it is a list of texts, like ["this", "that"]', id="no list"),
         pytest.param('records_to = ["https://x"]', "is no collector; it is like collector+", id="records"),
         pytest.param('ship_to = ["ftp://x/"]', "not a URL of http or https with a host", id="scheme"),

@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from service_record.entry import Phase
 from service_record.reporter.state import load
 from tests.assisted_installation import LOCAL_IGNITION, Host
 from tests.assisted_server import AssistedServer, Refuses, Says, Silence, local_server
-from tests.builders import failed_run
-from tests.command_line import service_record
+from tests.builders import entry, failed_run, write_lines
+from tests.command_line import PROGRAM, service_record
 from tests.programs import REPOSITORY
 from tests.reporting_host import TOKEN, ReportingHost
 from tests.running_server import nobody
@@ -105,6 +106,82 @@ def test_the_whole_round_reads_the_records_where_the_environment_says(
     assert "bootstrap/services/bootkube.json" in found
 
 
+@pytest.fixture
+def elsewhere(host: ReportingHost) -> Path:
+    """Records of the host in another directory than the default one, in which all is well."""
+    write_lines(host.places.records / "bootkube.json", entry(), entry(Phase.SERVICE_END, at=1000))
+    host.variables["SERVICE_RECORDS_DIR"] = "/srv/records"
+    path = host.places.at("/srv/records")
+    path.mkdir(parents=True)
+    return path
+
+
+def test_a_failure_in_the_directory_of_the_environment_is_what_the_whole_round_is_about(
+    host: ReportingHost, server: AssistedServer, elsewhere: Path
+) -> None:
+    write_lines(elsewhere / "kubelet-setup.json", *failed_run("write-config"))
+    assert host.report().status == 0
+    said = "failed: kubelet-setup in stage write-config: "
+    assert host.places.issue.read_text().startswith(f"service-record: {said}")
+    (bundle,) = server.rules.objects.values()
+    found = members(bundle)
+    assert found["verdict.txt"].decode().startswith(f"✗ {said}")
+    assert "bootstrap/services/kubelet-setup.json" in found
+    assert "bootstrap/services/bootkube.json" not in found
+    assert host.report("--due").status == 0
+    assert len(server.rules.objects) == 1
+
+
+def test_a_service_that_was_killed_is_closed_followed_and_reported_where_the_environment_says(
+    host: ReportingHost, server: AssistedServer, elsewhere: Path
+) -> None:
+    """The exit helper has the environment of the recorded unit, `follow` that of whoever calls it."""
+    surroundings = {
+        **os.environ,
+        "SERVICE_RECORDS_DIR": str(elsewhere),
+        "SERVICE_NAME": "setup",
+        "INVOCATION_ID": "ab" * 16,
+    }
+    shim = REPOSITORY / "shell" / "bootstrap-service-record.sh"
+    script = f". {shim}; record_service_stage_start write-config; kill -KILL $$"
+    subprocess.run(["bash", "-c", script], env=surroundings, check=False, capture_output=True)
+    ended = {"SERVICE_RESULT": "signal", "EXIT_CODE": "killed", "EXIT_STATUS": "KILL"}
+    helper = REPOSITORY / "shell" / "service-record-exit.sh"
+    subprocess.run(["bash", str(helper)], env=surroundings | ended, check=True)
+    assert [path.name for path in elsewhere.iterdir()] == ["setup.json"]
+    follow = [*PROGRAM, "follow", "-o", "jsonl"]
+    with subprocess.Popen(follow, env=surroundings, stdout=subprocess.PIPE) as followed:
+        assert followed.stdout is not None
+        last = [followed.stdout.readline() for _ in range(4)][-1]
+        followed.kill()
+    assert json.loads(last)["signal"] == "KILL"
+    assert "verdict: failed: setup in stage write-config: " in host.report("--dry-run").out
+    assert host.report().status == 0
+    (bundle,) = server.rules.objects.values()
+    assert "bootstrap/services/setup.json" in members(bundle)
+
+
+def test_show_and_analyze_tell_of_a_kept_bundle_where_the_environment_says_the_records_are(
+    host: ReportingHost, elsewhere: Path
+) -> None:
+    write_lines(elsewhere / "setup.json", *failed_run("write-config"))
+    host.settle(nobody())
+    host.report()
+    assert host.report("--stop").status == 0
+    (bundle,) = host.spooled()
+    program = 'mount --bind "$1" /var/lib && shift && exec "$@"'
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", program, "sh", host.places.at("/var/lib"), *PROGRAM, "show"],
+        env={**os.environ, "SERVICE_RECORDS_DIR": str(elsewhere)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "mount:" in done.stderr or "unshare:" in done.stderr:
+        pytest.skip("this root may mount nothing")
+    assert f"not every destination has: /var/lib/service-record/spool/{bundle.name}; " in done.stderr
+
+
 def test_the_console_has_the_verdict_and_whether_it_was_reported(host: ReportingHost) -> None:
     host.fail()
     host.report()
@@ -154,6 +231,73 @@ def test_a_bundle_that_the_disk_did_not_let_go_of_is_dropped_by_the_next_round(
     assert host.report().status == 0
     assert host.spooled() == []
     assert server.rules.events
+
+
+PLACE = "Boot logs kept on the host: /var/lib/service-record/spool"
+
+
+@pytest.fixture
+def with_agents_logs(host: ReportingHost, server: AssistedServer) -> dict[str, bytes]:
+    """What the service has of the host after the agent's upload."""
+    host.installed.logs_info = "completed"
+    name = f"{host.installed.cluster_id}/logs/{host.installed.id}/logs.tar.gz"
+    server.rules.objects[name] = b"the agent's own"
+    host.fail()
+    return server.rules.objects.copy()
+
+
+def test_the_agents_logs_stay_and_service_and_console_are_told_where_the_bundle_lies(
+    host: ReportingHost, server: AssistedServer, with_agents_logs: dict[str, bytes]
+) -> None:
+    for uptime in (60, 660):
+        assert host.report(uptime=uptime).status == 0
+        assert server.rules.objects == with_agents_logs
+        assert host.installed.info == f"{LOCAL_IGNITION}. {PLACE}"
+        assert f"\n{PLACE}." in host.places.issue.read_text()
+    (bundle,) = host.spooled()
+    assert members(bundle.read_bytes())["verdict.txt"]
+    told = [event for event in server.rules.events if PLACE in event.message]
+    assert len(told) == 1
+    assert server.calls().count(UPLOAD) == 1, "host_boot was asked for once"
+    assert server.calls()[-1] == ASK
+
+
+def test_with_host_logs_overwrite_the_agents_logs_are_replaced(
+    host: ReportingHost, server: AssistedServer, with_agents_logs: dict[str, bytes]
+) -> None:
+    host.settle(server.url, 'host_logs = "overwrite"')
+    assert host.report().status == 0
+    (name,) = with_agents_logs
+    assert members(server.rules.objects[name])["verdict.txt"]
+    assert (host.spooled(), host.installed.info) == ([], LOCAL_IGNITION)
+
+
+def test_what_may_not_replace_the_agents_logs_goes_elsewhere_and_stays_at_the_end(
+    host: ReportingHost, server: AssistedServer, tmp_path: Path, with_agents_logs: dict[str, bytes]
+) -> None:
+    share = tmp_path / "share"
+    share.mkdir()
+    host.settle(server.url, f'ship_to = ["{share}"]')
+    assert host.report().status == 0
+    host.installed.status = "installed"
+    answer = host.report(uptime=660)
+    (bundle,) = host.spooled()
+    assert f"{bundle} stays: not every destination has it; remove it with: " in answer.err
+    assert [path.read_bytes() for path in share.iterdir()] == [bundle.read_bytes()]
+    assert server.rules.objects == with_agents_logs
+    assert not host.places.credential_file.exists()
+
+
+def test_with_send_always_each_round_of_a_healthy_host_ships_a_bundle(
+    host: ReportingHost, server: AssistedServer
+) -> None:
+    host.settle(server.url, 'send = "always"')
+    for number in range(3):
+        assert host.report(uptime=60 + 600 * number).status == 0
+        events = [event for event in server.rules.events if event.name == "host_logs_uploaded"]
+        assert len(events) == number + 1
+    (bundle,) = server.rules.objects.values()
+    assert gzip.decompress(bundle)
 
 
 @pytest.mark.parametrize("name", ["spool", "work", "reporter.json"])
@@ -561,9 +705,9 @@ def test_what_was_delivered_nowhere_stays_and_is_told_until_it_is_purged(
     server.rules.tokens.clear()
     told = rounds_until_the_end(host)
     (bundle,) = host.spooled()
-    assert f"{bundle} was delivered nowhere, and stays; remove it with: " in told
+    assert f"{bundle} stays: not every destination has it; remove it with: " in told
     assert members(bundle.read_bytes())["verdict.txt"]
-    assert "Delivered nowhere" in host.places.issue.read_text()
+    assert PLACE in host.places.issue.read_text()
     assert not host.places.credential_file.exists()
     assert not host.places.settings_file.exists()
     for verb in ("show", "analyze"):
@@ -591,7 +735,7 @@ def test_what_the_service_does_not_take_goes_to_the_others_before_the_end(
     host.fail()
     told = host.report(uptime=1900).err
     assert REFUSING in told
-    assert "delivered nowhere" not in told
+    assert "stays: " not in told
     assert len(list(share.iterdir())) == 1
     left = {name for name in host.files() if "service-record" in name or "reporter" in name}
     assert left == {"var/lib/service-record/reporter.stopped"}
@@ -604,7 +748,7 @@ def test_stopping_by_hand_keeps_what_was_delivered_nowhere_and_says_so(host: Rep
     (bundle,) = host.spooled()
     answer = host.report("--stop")
     assert answer.status == 0
-    assert f"{bundle} was delivered nowhere, and stays" in answer.err
+    assert f"{bundle} stays: not every destination has it" in answer.err
     assert host.spooled() == [bundle]
     assert host.places.issue.exists()
     assert host.report("--stop", "--purge").status == 0

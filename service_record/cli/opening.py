@@ -62,18 +62,28 @@ def check_names(services: Iterable[str], recorded: Sequence[str], place: str) ->
 
 @cache  # --wait opens again and again
 def _tell_undelivered(directory: Path | None) -> None:
-    """Say where the bundle lies that the boot reporter of this host delivered nowhere."""
-    if directory is None or directory.parts[-3:] != Places().records.parts[-3:]:
+    """Say where the bundle lies that the boot reporter of this host could not deliver."""
+    host = _host_of(directory)
+    if host is None:
         return
-    host = Places(directory.parents[2])
     if not is_there(host.tombstone):
         return
     from service_record.reporter.cleanup import PURGE, undelivered_bundle  # noqa: PLC0415  # rarely needed
 
     bundle = undelivered_bundle(host)
     if bundle is not None:
-        told = f"the boot reporter delivered nothing; its bundle is {bundle}; remove it with: {PURGE}"
+        told = f"the boot reporter keeps a bundle that not every destination has: {bundle}; remove it with: {PURGE}"
         click.echo(f"Note: {visible(told)}", err=True)
+
+
+def _host_of(directory: Path | None) -> Places | None:
+    """Return the host whose records those are, below whatever root; None when that cannot be told."""
+    if directory is None:
+        return None
+    if directory == Records().directory:
+        return Places()
+    is_default = directory.parts[-3:] == Places().records.parts[-3:]
+    return Places(directory.parents[2]) if is_default else None
 
 
 def history_of(source: Source) -> History:

@@ -24,6 +24,7 @@ from service_record.reporter.log import Log
 from service_record.reporter.peers import Peers
 from service_record.reporter.places import Places
 from service_record.reporter.policy import (
+    PLACE,
     Call,
     Meaning,
     Plan,
@@ -49,7 +50,9 @@ from service_record.reporter.supply import Supply
 from service_record.reporter.words import said, told_outcome, told_view
 
 _MOST_PLANS: Final = 8
-"""In one round. Four are the most that the rules ask for; one more and they are at odds with themselves."""
+"""In one round. Seven are the most that the rules ask for: two forms of a fact, the same once the host has moved
+on, two slots, and where the bundle lies.
+"""
 
 
 class Ended(StrEnum):
@@ -91,6 +94,8 @@ class Round:
     evidence: Evidence = field(init=False)
     view: View | None = None
     plan: Plan = field(default_factory=Plan)
+    is_view_old: bool = False
+    """True when the host's stage may be another than that of the view: told since, or minutes ago."""
     tried: set[tuple[str, ...]] = field(default_factory=set)
     is_saved: bool = True
     """Whether the disk has the state."""
@@ -107,7 +112,9 @@ class Round:
         if asks(self.settings, self.state, self.evidence):
             self._ask(peers)
             self.say.notice(f"the service says: {told_view(self.view)}")
-        self._show(self._advice())
+        self.plan = decide(self.settings, self.state, self.view, self.evidence)
+        advice = self._advice()
+        self._show(advice)
         supply = Supply(self.places, self.environ, self.say, self.settings, self.evidence)
         for _ in range(_MOST_PLANS):
             self.plan = decide(self.settings, self.state, self.view, self.evidence)
@@ -117,6 +124,8 @@ class Round:
                 break
         if self.may_save:  # else it is not known what the spool is for
             self._keep(supply.settled(self.state))
+        if self._advice() != advice:
+            self._show(self._advice())
         _send_records(self.places, self.environ, self.settings, self.say)
         if self.plan.stop is not None:
             return self._stop(self.plan.stop)
@@ -125,18 +134,26 @@ class Round:
     def _follow(self, peers: Peers, supply: Supply) -> bool:
         """Do what the plan has and was not tried in this round; whether there was any of it.
 
-        The bundle and its shipments come last.
+        Facts come first, and what comes of them is decided before a bundle is made, which takes minutes.
+        Only the current stage may be sent, so that an old view is asked for anew.
         """
-        reports = [report for report in self.plan.report if self._is_new((report.stage, report.info))]
-        shipments = [shipment for shipment in self.plan.ship if self._is_new((shipment.kind,))]
         self._keep(after(self.state, self.plan, (), self.evidence))
+        if self.plan.report and self.is_view_old:
+            self._ask(peers)
+            self.plan = decide(self.settings, self.state, self.view, self.evidence)
+        reports = [report for report in self.plan.report if self._is_new((report.stage, report.info))]
         for report in reports:
             self._tell(peers, report)
-        if self.plan.gather:
+        if reports:
+            return True
+        gathers = self.plan.gather and not supply.is_spent
+        if gathers:
+            self.is_view_old = True
             self._keep(supply.gather(self.state, self.plan.bundle_bytes))
+        shipments = [shipment for shipment in self.plan.ship if self._is_new((shipment.kind,))]
         for shipment in shipments:
             self._ship(peers, supply, shipment)
-        return bool(reports or shipments or self.plan.told)
+        return bool(gathers or shipments or self.plan.told)
 
     def _is_new(self, step: tuple[str, ...]) -> bool:
         """Whether this was not tried before; what nobody answered is for the next round."""
@@ -154,6 +171,7 @@ class Round:
         good = isinstance(outcome, Answered) and outcome.good
         told = f"{report.fact} (stage {report.stage})"
         if good:
+            self.is_view_old = True
             self.say.notice(f"the service was told: {told}")
         elif learn(Call.STAGE if report.is_new_stage else Call.INFO, outcome) is Meaning.OTHER_FORM:
             self.say.notice(f"the service has no stage {report.stage}: it is told as information")
@@ -165,7 +183,7 @@ class Round:
             self._ask(peers)
 
     def _ask(self, peers: Peers) -> None:
-        self.view = peers.view()
+        self.view, self.is_view_old = peers.view(), False
         self._keep(heard(self.state, self.view, self.evidence))
 
     def _ship(self, peers: Peers, supply: Supply, shipment: Shipment) -> None:
@@ -225,6 +243,8 @@ class Round:
         service = self.settings.service
         if service is not None and not service.is_usable:
             return "Not reported: the token is unusable. Log in: journalctl -u boot-reporter"
+        if self.plan.keeps:
+            return f"{PLACE}. Log in: service-record analyze"
         if self.view is None or isinstance(self.view, HostView):
             return "Log in: service-record analyze"
         return f"Not reported: {told_view(self.view)}. Log in: service-record analyze"
@@ -232,7 +252,7 @@ class Round:
     def _stop(self, end: Stop) -> Ended:
         self.say.notice(f"stopped for good: {end.reason}")
         if end.is_undelivered:
-            self._show("Delivered nowhere. Log in: service-record show tells where the bundle lies")
+            self._show(f"{PLACE}. Log in: service-record analyze")
         left = stop_for(self.places, self.settings, end.reason, is_undelivered=end.is_undelivered)
         _say_left(left, self.say)
         tell_undelivered(self.places, self.say)

@@ -13,11 +13,24 @@ SERVICE_LIMIT: Final = 262_144_000
 """The most bytes of a file that the assisted-service takes."""
 
 
-class HostLogs(StrEnum):
-    """When a bundle takes the place of the logs that a host sent before its reboot."""
+class Send(StrEnum):
+    """When bundles are shipped."""
 
     WHEN_WRONG = "when-wrong"
+    """When something is wrong with the host, and as a limit comes near."""
+    WHEN_CHANGED = "when-changed"
+    """Also when something else changed."""
     ALWAYS = "always"
+    """In every round."""
+
+
+class HostLogs(StrEnum):
+    """Whether a bundle may go into the service's slot for the host's logs, where the agent's own logs are."""
+
+    WHEN_EMPTY = "when-empty"
+    """Only into a slot without logs, or with a bundle of ours."""
+    OVERWRITE = "overwrite"
+    """In the place of the agent's logs, too."""
     NEVER = "never"
 
 
@@ -70,6 +83,10 @@ def _one_of(*words: str) -> Callable[[object], str]:
 
 def _kept(value: object) -> tuple[str, ...]:
     return tuple(_one_of("settings", "spool", "state", "units")(word) for word in values.texts(value))
+
+
+def _send(value: object) -> Send:
+    return Send(_one_of(*Send)(value))
 
 
 def _host_logs(value: object) -> HostLogs:
@@ -138,10 +155,16 @@ SETTINGS: Final = (
     ),
     Setting("jitter", values.seconds, "how far apart hosts that boot together call", least=0, most=3600),
     Setting(
+        "send",
+        _send,
+        "when bundles are shipped: `when-wrong` (also as the limit comes near), `when-changed` (also whenever "
+        "something changed), `always` (in every round)",
+    ),
+    Setting(
         "host_logs",
         _host_logs,
-        "when bundles are shipped: `when-wrong` (also as the limit comes near), `always` (whenever something "
-        "changed), `never` (not into the host's slot of the service)",
+        "the service's slot for the host's logs, which is used where it refuses `host_boot`: `when-empty` "
+        "(never in the place of the agent's logs), `overwrite` (in their place), `never`",
     ),
     Setting(
         "stages",

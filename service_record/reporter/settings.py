@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from service_record.reporter.places import Places, is_there
 from service_record.reporter.setting_lines import line_of, line_of_error
-from service_record.reporter.setting_table import SETTINGS, HostLogs, Setting, Stages
+from service_record.reporter.setting_table import SETTINGS, HostLogs, Send, Setting, Stages
 from service_record.reporter.setting_values import COLLECTOR
 from service_record.reporter.token import (
     UnusableError,
@@ -29,7 +29,7 @@ _DAY: Final = 86400.0
 _CREDENTIAL: Final = "reporter.toml"
 _MOST: Final = 1 << 16
 """Bytes of a settings file; ours are a hundred times smaller."""
-__all__ = ["SETTINGS", "HostLogs", "Proxies", "Service", "Setting", "Settings", "Stages", "read_settings"]
+__all__ = ["SETTINGS", "HostLogs", "Proxies", "Send", "Service", "Setting", "Settings", "Stages", "read_settings"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,8 @@ class Settings:
     """Of uptime, all boots together."""
     jitter: float = 60.0
     """Rounds of one host are later than those of another by up to this."""
-    host_logs: HostLogs = HostLogs.WHEN_WRONG
+    send: Send = Send.WHEN_WRONG
+    host_logs: HostLogs = HostLogs.WHEN_EMPTY
     stages: Stages = Stages.AUTO
     redact: bool = True
     disk_bytes: int = 64 * _MIB

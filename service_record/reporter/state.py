@@ -42,6 +42,8 @@ class Spent:
     boot_uploads: _Count = 0
     fingerprints: tuple[str, ...] = ()
     """What it was told of."""
+    round: str | None = None
+    """The round that shipped the latest bundle; see `Moment.round`."""
     last_word: str | None = None
     """The boot whose limit was near when a bundle was shipped for that reason; `lifetime` for that limit."""
 
@@ -110,6 +112,8 @@ class State:
     """Facts and kinds that this round has tried in vain; the next may try again."""
     spent: Mapping[str, Spent] = field(default_factory=dict)
     """Destination -> what it has got."""
+    host_uploads: _Count = 0
+    """How many uploads the service's slot for the host's logs has got: then what is in it is ours."""
     bundle: Bundle | None = None
     withheld: tuple[str, ...] = ()
     """Fingerprints whose bundle had a secret in it that would have left the host."""

@@ -9,6 +9,7 @@ from service_record.reporter.cleanup import PURGE, UNDELIVERED, purge, stop, und
 from service_record.reporter.lock import HeldError, only_one
 from service_record.reporter.log import Log
 from service_record.reporter.places import Places
+from service_record.reporter.policy import Fact
 from service_record.reporter.settings import Settings, read_settings
 from service_record.reporter.state import read
 from service_record.reporter.telling import tell_systemd
@@ -21,7 +22,7 @@ _WAIT_SECONDS: Final = 20.0
 def stop_by_hand(places: Places, environ: Mapping[str, str], say: Log, *, purges: bool = False) -> bool:
     """Stop the reporter for good, a round that is running included; whether nothing of it is left.
 
-    A bundle that was delivered nowhere stays, and is told, unless this purges.
+    A bundle that has not arrived stays, and is told, unless this purges.
     """
     settings = read_settings(places, environ)
     _end_the_round(places)
@@ -44,21 +45,23 @@ def stop_by_hand(places: Places, environ: Mapping[str, str], say: Log, *, purges
 
 
 def tell_undelivered(places: Places, say: Log) -> None:
-    """Say where the bundle lies that was delivered nowhere, if there is one."""
+    """Say where the bundle lies that has not arrived, if there is one."""
     bundle = undelivered_bundle(places)
     if bundle is not None:
-        say.notice(f"{bundle} was delivered nowhere, and stays; remove it with: {PURGE}")
+        say.notice(f"{bundle} stays: not every destination has it; remove it with: {PURGE}")
 
 
 def _has_undelivered(places: Places) -> bool:
-    """Return whether the spool holds a bundle of which no destination is known to have it."""
+    """Return whether the spool holds a bundle that no destination is known to have, or whose place was told."""
     if not any(places.spool_directory.glob("[!.]*")):
         return False
     try:
         state = read(places.state_file)
     except OSError:
         return True
-    return state is None or (state.bundle is not None and not state.is_delivered(state.bundle.fingerprint))
+    if state is None or state.bundle is None:
+        return state is None
+    return Fact.KEPT in state.told or not state.is_delivered(state.bundle.fingerprint)
 
 
 def stop_for(

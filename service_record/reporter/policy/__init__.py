@@ -9,6 +9,7 @@ from service_record.reporter.policy.deciding import decide
 from service_record.reporter.policy.learning import Call, Meaning, learn
 from service_record.reporter.policy.moment import asks, is_due
 from service_record.reporter.policy.plan import Fact, Plan, Result, Shipment, StageReport, Stop
+from service_record.reporter.policy.stages import PLACE
 from service_record.reporter.policy.transitions import (
     after,
     arrive,
@@ -21,6 +22,7 @@ from service_record.reporter.policy.transitions import (
 )
 
 __all__ = [
+    "PLACE",
     "Call",
     "Fact",
     "Meaning",

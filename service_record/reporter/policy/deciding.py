@@ -39,8 +39,10 @@ _LIMITS = frozenset({"time-limit", "lifetime"})
 def _with_stages(plan: Plan, moment: Moment) -> Plan:
     if moment.settings.service is None:
         return plan
-    told = (moment.fact,) if stages.is_known(moment) else ()
+    told, place = stages.known(moment), stages.place_report(moment)
     silence = first(stages.SILENCES, moment)
+    if silence is not None and place is not None:
+        return replace(plan, told=told, report=(place,), why=(*plan.why, f"told: {place.fact}"))
     if silence is not None:
         return replace(plan, told=told, why=(*plan.why, f"not told: {silence.line}"))
     report = stages.report(moment)
@@ -73,9 +75,13 @@ def _with_shipments(plan: Plan, moment: Moment) -> Plan:
         + ("" if want.shipment else ", but its budget is spent")
         for want in wanted
     ]
+    keeps = shipments.keeps_bundle(moment)
+    if keeps:
+        why.append("host: left: the agent's own logs are there; the bundle stays on the host")
     return replace(
         plan,
         gather=gather,
+        keeps=keeps,
         bundle_bytes=min((found.most for _, found in affordable), default=0),
         ship=tuple(found for want, found in affordable if shipments.is_reachable(moment, want.target)),
         why=(*plan.why, *why),

@@ -3,7 +3,7 @@
 from typing import Final
 
 from service_record.reporter.answers import HostView, NoHost, Refused
-from service_record.reporter.policy import stages
+from service_record.reporter.policy import shipments, stages
 from service_record.reporter.policy.moment import Moment
 from service_record.reporter.policy.plan import GONE, NOT_OURS, Fact
 from service_record.reporter.policy.rules import Rule, first
@@ -67,6 +67,12 @@ def is_up(moment: Moment) -> bool:
 
 
 def is_undelivered(moment: Moment) -> bool:
-    """Return whether something is wrong with the host that no destination has a bundle of."""
-    is_failing = moment.is_wrong and not _is_up(moment)
-    return is_failing and not moment.state.is_delivered(moment.evidence.fingerprint)
+    """Return whether something is wrong with the host that no destination has a bundle of.
+
+    A bundle whose place on the host the service was told of, or that stays there for the sake of the agent's
+    logs, has not arrived, either.
+    """
+    if not moment.is_wrong or _is_up(moment):
+        return False
+    is_delivered = moment.state.is_delivered(moment.evidence.fingerprint)
+    return not is_delivered or Fact.KEPT in moment.state.told or shipments.keeps_bundle(moment)

@@ -64,6 +64,11 @@ class Moment:
         return self.is_later_boot or self.state.is_careful or self.fact is Fact.CONTROL_PLANE
 
     @cached_property
+    def round(self) -> str:
+        """A name of this round that no other has."""
+        return round_of(self.evidence)
+
+    @cached_property
     def is_over_limit(self) -> bool:
         return self.evidence.uptime >= self.settings.time_limit
 
@@ -106,6 +111,11 @@ class Moment:
     def is_paused(self, destination: str) -> bool:
         """Whether that destination has asked to be left alone for longer than until now."""
         return self.state.is_paused(destination, self.evidence.boot_id, self.evidence.uptime)
+
+
+def round_of(evidence: Evidence) -> str:
+    """Return a name of the round with this evidence that no other round of the host has."""
+    return f"{evidence.boot_id} {evidence.uptime:.2f}"
 
 
 def is_due(settings: Settings, state: State, evidence: Evidence) -> bool:

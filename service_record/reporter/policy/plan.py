@@ -22,10 +22,11 @@ _MOST_INFO: Final = 2048
 
 
 class Fact(StrEnum):
-    """What a host is told of, in the words of the enhancement; each is a stage where the service knows it."""
+    """What the service is told of a host, each once. The first two are stages where the service knows them."""
 
     LOCAL = "Booted with local ignition"
     CONTROL_PLANE = "Booted with control plane ignition"
+    KEPT = "Boot logs kept on the host"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +73,7 @@ class Stop:
     reason: str
     clean_up: bool = True
     is_undelivered: bool = False
-    """True while nothing of what is wrong with the host has arrived anywhere: its bundle is kept."""
+    """True while a bundle of what is wrong with the host has not arrived: it is kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +88,8 @@ class Plan:
     bundle_bytes: int = 0
     """The most that bundle may have."""
     ship: tuple[Shipment, ...] = ()
+    keeps: bool = False
+    """True when the bundle in the spool stays there because the service's slot has the agent's logs."""
     stop: Stop | None = None
     quiet: bool = False
     """True when this boot had its time: nobody is asked or told anything."""
@@ -96,7 +99,7 @@ class Plan:
     @property
     def is_last(self) -> bool:
         """Nothing that this plan does changes what the next would be."""
-        return not (self.report or self.told or self.ship)
+        return not (self.report or self.told or self.gather or self.ship)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

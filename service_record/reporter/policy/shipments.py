@@ -7,7 +7,7 @@ from typing import Final
 from service_record.reporter.answers import HostView
 from service_record.reporter.policy.moment import Moment
 from service_record.reporter.policy.plan import HOST, HOST_BOOT, SERVICE, Shipment, kind_of
-from service_record.reporter.settings import HostLogs
+from service_record.reporter.settings import HostLogs, Send
 
 PROBE_BYTES: Final = 4096
 """What asking for a type of logs may cost; a probe is no upload."""
@@ -38,9 +38,10 @@ class Want:
 
 NEAR: Final = Want("limit-near", "the last round before a limit: what is known by then, once for each limit")
 WRONG: Final = Want("wrong", "something is wrong with the host that the destination was not told of")
-CHANGED: Final = Want("changed", "`host_logs = always`, and something changed")
+EACH: Final = Want("each-round", "`send = always`")
+CHANGED: Final = Want("changed", "`send = when-changed`, and something changed")
 SPOOLED: Final = Want("spooled", "an earlier bundle lies in the spool, and nothing newer is wanted")
-WANTS: Final = (NEAR, WRONG, CHANGED, SPOOLED)
+WANTS: Final = (NEAR, WRONG, EACH, CHANGED, SPOOLED)
 
 
 def targets(moment: Moment) -> Iterator[Target]:
@@ -61,14 +62,16 @@ def want(moment: Moment, target: Target) -> Want | None:
     evidence, state, settings = moment.evidence, moment.state, moment.settings
     spent = state.spent_at(target.destination)
     is_withheld = evidence.fingerprint in state.withheld or target.kind in state.deferred
-    if is_withheld or (target.kind == HOST and _is_slot_taken(moment)):
+    if is_withheld or (target.kind == HOST and not moment.is_wrong and has_agents_logs(moment)):
         return None
     if moment.limit_near is not None and spent.last_word != moment.limit_near:
         return NEAR
     is_new = evidence.fingerprint not in spent.fingerprints
     if is_new and moment.is_wrong:
         return WRONG
-    if is_new and settings.host_logs is HostLogs.ALWAYS:
+    if settings.send is Send.ALWAYS and spent.round != moment.round:
+        return EACH
+    if is_new and settings.send is Send.WHEN_CHANGED:
         return CHANGED
     kept = state.bundle
     if kept is not None and kept.fingerprint not in {*spent.fingerprints, *state.withheld}:
@@ -76,11 +79,23 @@ def want(moment: Moment, target: Target) -> Want | None:
     return None
 
 
-def _is_slot_taken(moment: Moment) -> bool:
-    """Return whether the agent's own logs are worth more than the bundle of a healthy host."""
-    view = moment.view
-    has_logs = isinstance(view, HostView) and bool(view.logs_info)
-    return has_logs and not moment.is_wrong and moment.settings.host_logs is HostLogs.WHEN_WRONG
+def has_agents_logs(moment: Moment) -> bool:
+    """Return whether the service's slot for the host's logs is to be left as it is.
+
+    It is, by default, with any logs in it but our own; with our own, too, where all is well with the host.
+    """
+    view, settings = moment.view, moment.settings
+    if not (isinstance(view, HostView) and view.logs_info):
+        return False
+    if not moment.is_wrong and settings.send is Send.WHEN_WRONG:
+        return True
+    return settings.host_logs is HostLogs.WHEN_EMPTY and moment.state.host_uploads == 0
+
+
+def keeps_bundle(moment: Moment) -> bool:
+    """Return whether a bundle of what is wrong stays on the host, for the sake of the agent's logs."""
+    is_wanted = any(target.kind == HOST for target in targets(moment))
+    return is_wanted and moment.is_wrong and moment.state.bundle is not None and has_agents_logs(moment)
 
 
 def shipment(moment: Moment, target: Target, reason: Want, *, is_last: bool = False) -> Shipment | None:
@@ -119,7 +134,7 @@ def _left(budget: int, spent: int, kept_back: int) -> int:
 
 def is_reachable(moment: Moment, target: Target) -> bool:
     """Whether the destination is worth a try now: the service only when it has just answered."""
-    if moment.is_paused(target.destination):
+    if moment.is_paused(target.destination) or (target.kind == HOST and has_agents_logs(moment)):
         return False
     return target.destination != SERVICE or isinstance(moment.view, HostView)
 
@@ -132,4 +147,4 @@ def is_fresh(moment: Moment, reason: Want) -> bool:
     if reason is SPOOLED:
         return True
     tells_it = kept.boot_id == evidence.boot_id and kept.fingerprint == evidence.fingerprint
-    return tells_it and (reason is not NEAR or kept.uptime == evidence.uptime)
+    return tells_it and (reason not in {NEAR, EACH} or kept.uptime == evidence.uptime)

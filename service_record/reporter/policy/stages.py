@@ -8,15 +8,20 @@ from typing import Final
 
 from service_record.reporter.answers import HostView
 from service_record.reporter.policy.moment import Moment
-from service_record.reporter.policy.plan import StageReport, info
+from service_record.reporter.places import Places
+from service_record.reporter.policy.plan import Fact, StageReport, info
 from service_record.reporter.policy.rules import Rule
+from service_record.reporter.policy.shipments import keeps_bundle
 from service_record.reporter.settings import Stages
 
 KIND: Final = "stage"
 """The kind of call, where refusals are remembered."""
 MOST_TRIES: Final = 6
 """Requests for one fact, those included that the round did not survive."""
+PLACE: Final = f"{Fact.KEPT}: {Places().spool_directory}"
+"""Where the bundle lies on the host: the directory, for its name changes with each newer one."""
 _INSTALLING: Final = frozenset({"installing", "installing-in-progress", "installing-pending-user-action"})
+_BOOTED: Final = (Fact.LOCAL, Fact.CONTROL_PLANE)
 _OVER: Final = frozenset({"Failed", "Done"})
 
 
@@ -27,7 +32,7 @@ def _view(moment: Moment) -> HostView | None:
 def _has_it(moment: Moment) -> bool:
     """Whether the service has the fact already: from a round that was killed before it could note that."""
     view = _view(moment)
-    return view is not None and moment.fact in {view.stage, view.info}
+    return view is not None and (view.stage == moment.fact or view.info.startswith(moment.fact))
 
 
 def _is_installing(moment: Moment) -> bool:
@@ -99,9 +104,37 @@ def report(moment: Moment) -> StageReport:
     """
     fact, stages = moment.fact, moment.settings.stages
     as_stage = stages is Stages.NEW or (stages is Stages.AUTO and moment.state.stages_known is not False)
+    place = PLACE if Fact.KEPT in moment.state.told and moment.state.bundle else ""
     if as_stage:
-        return StageReport(fact=fact, stage=fact.value, info="")
-    return StageReport(fact=fact, stage=_stage(moment), info=info(fact.value))
+        return StageReport(fact=fact, stage=fact.value, info=place)
+    return StageReport(fact=fact, stage=_stage(moment), info=info(_joined(fact, place)))
+
+
+def place_report(moment: Moment) -> StageReport | None:
+    """Return the report of where the bundle lies that leaves the agent's logs alone; None when there is none.
+
+    It goes with the current stage, behind the fact that the service has; a fact that is still to be told
+    goes first. The service takes it in any status of the host.
+    """
+    view, state = _view(moment), moment.state
+    if view is None or not view.stage or view.stage in _OVER or not keeps_bundle(moment) or has_place(moment):
+        return None
+    waits = is_outstanding(moment) and _is_installing(moment)
+    is_over = KIND in state.refused or state.tries.get(Fact.KEPT, 0) >= MOST_TRIES
+    if waits or is_over or Fact.KEPT in {*state.told, *state.dropped, *state.deferred}:
+        return None
+    fact = next((fact for fact in _BOOTED if view.info.startswith(fact)), "")
+    return StageReport(fact=Fact.KEPT, stage=view.stage, info=info(_joined(fact, PLACE)))
+
+
+def has_place(moment: Moment) -> bool:
+    """Return whether the service was told where the bundle lies, as its own view has it."""
+    view = _view(moment)
+    return view is not None and PLACE in view.info
+
+
+def _joined(*words: str) -> str:
+    return ". ".join(filter(None, words))
 
 
 def is_outstanding(moment: Moment) -> bool:
@@ -111,6 +144,7 @@ def is_outstanding(moment: Moment) -> bool:
     return moment.fact not in {*moment.state.told, *moment.state.dropped}
 
 
-def is_known(moment: Moment) -> bool:
-    """Whether the service has the fact although this state does not know it."""
-    return moment.fact not in moment.state.told and _has_it(moment)
+def known(moment: Moment) -> tuple[Fact, ...]:
+    """Return the facts that the service has although this state does not know it."""
+    has = {moment.fact: _has_it(moment), Fact.KEPT: has_place(moment)}
+    return tuple(fact for fact in has if has[fact] and fact not in moment.state.told)

@@ -12,7 +12,17 @@ from service_record.reporter.answers import Answered, NoHost, Refused, Unreachab
 from service_record.reporter.evidence import Evidence
 from service_record.reporter.policy import stages
 from service_record.reporter.policy.learning import Call, Meaning, learn
-from service_record.reporter.policy.plan import GONE, NOT_OURS, SERVICE, Plan, Result, Shipment, StageReport
+from service_record.reporter.policy.moment import round_of
+from service_record.reporter.policy.plan import (
+    GONE,
+    HOST,
+    NOT_OURS,
+    SERVICE,
+    Plan,
+    Result,
+    Shipment,
+    StageReport,
+)
 from service_record.reporter.policy.shipments import PROBE_BYTES
 from service_record.reporter.state import BootSeen, Bundle, Denial, Pause, Spent, State
 
@@ -51,7 +61,8 @@ def before(state: State, step: StageReport | Shipment, evidence: Evidence, size:
     spent = state.spent_at(step.destination)
     counted = _spend(spent, evidence.boot_id, step.tries, step.tries * size)
     counted = replace(counted, last_word=step.last_word or spent.last_word)
-    return replace(state, spent=_with(state.spent, step.destination, counted))
+    state = replace(state, spent=_with(state.spent, step.destination, counted))
+    return _with_host_uploads(state, step, step.tries)
 
 
 def after(state: State, plan: Plan, results: Iterable[Result], evidence: Evidence) -> State:
@@ -61,7 +72,7 @@ def after(state: State, plan: Plan, results: Iterable[Result], evidence: Evidenc
         if isinstance(result.step, StageReport):
             state = _after_report(state, result.step, result)
         else:
-            state = _after_shipment(state, result.step, result, evidence.boot_id)
+            state = _after_shipment(state, result.step, result, evidence)
         destination = SERVICE if isinstance(result.step, StageReport) else result.step.destination
         state = _paused(state, destination, result.outcome, evidence)
     return state
@@ -140,22 +151,30 @@ def _after_report(state: State, step: StageReport, result: Result) -> State:
     return replace(state, deferred=_added(state.deferred, step.fact))
 
 
-def _after_shipment(state: State, step: Shipment, result: Result, boot_id: str) -> State:
+def _after_shipment(state: State, step: Shipment, result: Result, evidence: Evidence) -> State:
     meaning = learn(Call.UPLOAD, result.outcome)
     spent = state.spent_at(step.destination)
     uploads = _uploads(result, is_done=meaning is Meaning.DONE)
     sent = result.outcome.sent or (result.size if meaning is Meaning.DONE else 0)
-    right = _spend(spent, boot_id, uploads - step.tries, sent - step.tries * result.size)
+    right = _spend(spent, evidence.boot_id, uploads - step.tries, sent - step.tries * result.size)
     if meaning is Meaning.DONE:
-        right = replace(right, fingerprints=_added(right.fingerprints, step.fingerprint)[-_MOST_KEPT:])
+        known = _added(right.fingerprints, step.fingerprint)[-_MOST_KEPT:]
+        right = replace(right, fingerprints=known, round=round_of(evidence))
     elif step.last_word is not None and uploads == 0:
         right = replace(right, last_word=None)
     state = replace(state, spent=_with(state.spent, step.destination, right))
+    state = _with_host_uploads(state, step, uploads - step.tries)
     if meaning is Meaning.NEVER_AGAIN:
         return replace(state, refused=_with(state.refused, step.kind, _status(result)))
     if meaning is Meaning.DONE:
         return replace(state, accepted=_added(state.accepted, step.kind))
     return replace(state, deferred=_added(state.deferred, step.kind))
+
+
+def _with_host_uploads(state: State, step: Shipment, uploads: int) -> State:
+    if step.kind != HOST:
+        return state
+    return replace(state, host_uploads=max(0, state.host_uploads + uploads))
 
 
 def _uploads(result: Result, *, is_done: bool) -> int:
