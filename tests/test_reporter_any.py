@@ -99,7 +99,8 @@ CHOSEN = st.builds(
         send=send, host_logs=logs, stages=stages, uploads=uploads, uploads_per_boot=boot, upload_bytes=MIB,
         total_bytes=8 * MIB, lifetime=12 * HOUR,
     ),
-    st.sampled_from(Send), st.sampled_from(HostLogs), st.sampled_from(Stages), st.integers(0, 8), st.integers(0, 4),
+    st.sampled_from(Send), st.sampled_from(HostLogs), st.sampled_from(Stages),
+    st.integers(0, 8), st.integers(0, 4),
 )  # fmt: skip
 
 

@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from service_record.reporter.places import Places
-from service_record.reporter.settings import SETTINGS, HostLogs, Send, Setting, Settings, Stages, read_settings
+from service_record.reporter.settings import (
+    SETTINGS,
+    HostLogs,
+    Send,
+    Setting,
+    Settings,
+    Stages,
+    read_settings,
+)
 from tests.reporter import ID, SERVICE, places_with
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "boot-reporter.md"
@@ -126,7 +134,7 @@ def test_proxies_are_taken_in_either_case(tmp_path: Path, name: str) -> None:
         pytest.param('upload_bytes = "1 GiB"', "too much; it is at most 262,144,000", id="too much"),
         pytest.param('redact = "no"', "'no' is neither true nor false", id="no switch"),
         pytest.param("uploads = 1.5", "1.5 is no whole number", id="no whole number"),
-        pytest.param('host_logs = "often"', "'often' is none of when-empty, overwrite, never", id="no choice"),
+        pytest.param('host_logs = "often"', "'often' is none of when-empty, overwrite", id="no choice"),
         pytest.param("host_logs = []", "[] is none of when-empty, overwrite, never", id="no text"),
         pytest.param('ship_to = "/mnt"', 'it is a list of texts, like ["this", "that"]', id="no list"),
         pytest.param('records_to = ["https://x"]', "is no collector; it is like collector+", id="records"),

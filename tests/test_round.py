@@ -262,6 +262,17 @@ def test_the_agents_logs_stay_and_service_and_console_are_told_where_the_bundle_
     assert server.calls()[-1] == ASK
 
 
+def test_where_the_bundle_lies_is_told_with_the_stage_that_was_just_told(
+    host: ReportingHost, server: AssistedServer, with_agents_logs: dict[str, bytes]
+) -> None:
+    """On day two an earlier stage that is sent again ends the installation."""
+    server.rules.knows_boot_stages = True
+    host.installed.kind = "AddToExistingClusterHost"
+    assert host.report().status == 0
+    assert (host.installed.stage, host.installed.info) == (LOCAL_IGNITION, PLACE)
+    assert server.rules.objects == with_agents_logs
+
+
 def test_with_host_logs_overwrite_the_agents_logs_are_replaced(
     host: ReportingHost, server: AssistedServer, with_agents_logs: dict[str, bytes]
 ) -> None:
@@ -435,7 +446,7 @@ def test_who_ends_a_round_while_it_ships_loses_nothing(
     host.fail()
     server.fail(Silence(), path="/logs")
     with host.reporting() as report:
-        assert server.wait_for(4)  # the question, the fact, a look whether it can be reached, the upload
+        assert server.wait_for(5)  # question, fact in two forms, look, upload
         os.killpg(report.pid, number)
         _, errors = report.communicate(timeout=60)
     assert b"Traceback" not in errors
@@ -521,7 +532,9 @@ def test_a_state_that_the_disk_does_not_read_for_once_is_there_in_the_next_round
     unreadable = ("strace", "-f", "-o", os.devnull, "-P", str(host.places.state_file))
     answer = host.report(uptime=700, before=(*unreadable, "-e", "inject=openat:error=EIO"))
     assert answer.status == 0
-    assert f"{host.places.state_file}: Input/output error; without it nothing is told or shipped" in answer.err
+    assert (
+        f"{host.places.state_file}: Input/output error; without it nothing is told or shipped" in answer.err
+    )
     assert host.places.state_file.read_bytes() == kept
     assert host.report(uptime=700).status == 0
     assert server.calls()[len(calls) :] == [ASK, ASK]
@@ -566,6 +579,50 @@ def test_a_page_of_a_proxy_never_ends_the_reporter(
         assert host.report(uptime=uptime).status == 0
     assert host.places.credential_file.exists()
     assert not host.places.tombstone.exists()
+
+
+def test_a_list_of_millions_of_hosts_is_no_answer_and_takes_no_memory(
+    host: ReportingHost, server: AssistedServer
+) -> None:
+    """The unit may take 256 MiB (`MemoryMax=`); the whole list took 686."""
+    server.fail(Says(200, b"[" + b'{"id":""},' * 2_380_000 + b'{"id":""}]'), path="/hosts", times=9)
+    program = """
+import resource, subprocess, sys
+status = subprocess.run(sys.argv[1:]).returncode
+print("peak", resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10)
+sys.exit(status)
+"""
+    answer = host.report(before=(sys.executable, "-c", program))
+    assert answer.status == 0
+    assert "the answer is longer than 8388608 bytes" in answer.err
+    assert int(answer.out.rpartition("peak ")[2]) < 128
+    assert load(host.places.state_file).denial is None
+
+
+@pytest.mark.parametrize("name", ["reporter.stopped", "reporter.lock", "."])
+def test_whatever_stands_in_the_way_no_round_ends_badly(host: ReportingHost, name: str) -> None:
+    place = host.places.state_directory / name
+    if name == ".":
+        host.places.state_directory.parent.mkdir(parents=True)
+        host.places.state_directory.write_text("a file")
+    else:
+        place.mkdir(parents=True)
+    for arguments in ((), ("--due",), ("--dry-run",)):
+        answer = host.report(*arguments)
+        assert answer.status == 0, answer.err
+        assert "Traceback" not in answer.err
+
+
+@pytest.mark.parametrize("content", ["{", None], ids=["damaged", "a directory"])
+def test_a_rehearsal_moves_nothing(host: ReportingHost, content: str | None) -> None:
+    host.places.state_directory.mkdir(parents=True)
+    if content is None:
+        host.places.state_file.mkdir()
+    else:
+        host.places.state_file.write_text(content)
+    before = sorted(host.places.state_directory.iterdir())
+    assert host.report("--dry-run").status == 0
+    assert sorted(host.places.state_directory.iterdir()) == before
 
 
 def test_a_service_without_its_database_costs_a_host_nothing(
@@ -714,7 +771,7 @@ def test_what_was_delivered_nowhere_stays_and_is_told_until_it_is_purged(
         answer = service_record(verb, "--from", str(host.places.records))
         (note,) = [line for line in answer.err.splitlines() if line.startswith("Note: ")]
         assert str(bundle) in note
-        assert note.endswith("remove it with: service-record report --stop --purge")
+        assert note.endswith("remove it: service-record report --stop --purge")
     assert host.report("--stop").status == 0
     assert host.spooled() == [bundle]
     assert host.report("--stop", "--purge").status == 0

@@ -72,7 +72,9 @@ def _tell_undelivered(directory: Path | None) -> None:
 
     bundle = undelivered_bundle(host)
     if bundle is not None:
-        told = f"the boot reporter keeps a bundle that not every destination has: {bundle}; remove it with: {PURGE}"
+        told = (
+            f"the boot reporter keeps a bundle that not every destination has: {bundle}; remove it: {PURGE}"
+        )
         click.echo(f"Note: {visible(told)}", err=True)
 
 

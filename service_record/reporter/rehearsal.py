@@ -9,7 +9,7 @@ from service_record.reporter.peers import Peers
 from service_record.reporter.places import Places
 from service_record.reporter.policy import arrive, asks, decide
 from service_record.reporter.settings import read_settings
-from service_record.reporter.state import load
+from service_record.reporter.state import State, load
 from service_record.reporter.words import said, told_view
 
 
@@ -19,8 +19,12 @@ def rehearsed(places: Places, environ: Mapping[str, str]) -> Iterator[str]:
     if tombstone is not None:
         yield f"stopped for good: {tombstone.reason}"
         return
-    settings, state = read_settings(places, environ), load(places.state_file)
+    settings, state = read_settings(places, environ), State(is_careful=True)
     yield from settings.faults
+    try:
+        state = load(places.state_file, sets_aside=False)
+    except OSError as error:
+        yield f"{places.state_file}: {error.strerror}; without it nothing is told or shipped"
     evidence = observe(places, own=(places.service.name,))
     state = arrive(state, evidence)
     yield f"verdict: {verdict.sentence(evidence)}"

@@ -50,8 +50,8 @@ from service_record.reporter.supply import Supply
 from service_record.reporter.words import said, told_outcome, told_view
 
 _MOST_PLANS: Final = 8
-"""In one round. Seven are the most that the rules ask for: two forms of a fact, the same once the host has moved
-on, two slots, and where the bundle lies.
+"""In one round. Seven are the most that the rules ask for: two forms of a fact, the same once the host has
+moved on, two slots, and where the bundle lies.
 """
 
 

@@ -157,8 +157,8 @@ SETTINGS: Final = (
     Setting(
         "send",
         _send,
-        "when bundles are shipped: `when-wrong` (also as the limit comes near), `when-changed` (also whenever "
-        "something changed), `always` (in every round)",
+        "when bundles are shipped: `when-wrong` (also as the limit comes near), `when-changed` (also "
+        "whenever something changed), `always` (in every round)",
     ),
     Setting(
         "host_logs",

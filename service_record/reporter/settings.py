@@ -29,7 +29,17 @@ _DAY: Final = 86400.0
 _CREDENTIAL: Final = "reporter.toml"
 _MOST: Final = 1 << 16
 """Bytes of a settings file; ours are a hundred times smaller."""
-__all__ = ["SETTINGS", "HostLogs", "Proxies", "Send", "Service", "Setting", "Settings", "Stages", "read_settings"]
+__all__ = [
+    "SETTINGS",
+    "HostLogs",
+    "Proxies",
+    "Send",
+    "Service",
+    "Setting",
+    "Settings",
+    "Stages",
+    "read_settings",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

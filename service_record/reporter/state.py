@@ -159,11 +159,11 @@ def read(path: Path) -> State | None:
     return state if state.version == VERSION else None
 
 
-def load(path: Path) -> State:
-    """The state; a new one where there is none.
+def load(path: Path, *, sets_aside: bool = True) -> State:
+    """Return the state; a new one where there is none.
 
-    A damaged one, or a link or a directory in its place, is set aside, and the new one is careful. Raises
-    OSError where the file is there, and cannot be read.
+    In the place of a damaged one, of a link or of a directory it is a careful one, and those are set aside.
+    Raises OSError where the file is there, and cannot be read.
     """
     damaged = path.with_name(path.name + DAMAGED_SUFFIX)
     try:
@@ -172,8 +172,9 @@ def load(path: Path) -> State:
         return State(is_careful=os.path.lexists(damaged))
     if state is not None:
         return state
-    with suppress(OSError):
-        set_aside(path)
+    if sets_aside:
+        with suppress(OSError):
+            set_aside(path)
     return State(is_careful=True)
 
 

@@ -52,7 +52,7 @@ def tell_undelivered(places: Places, say: Log) -> None:
 
 
 def _has_undelivered(places: Places) -> bool:
-    """Return whether the spool holds a bundle that no destination is known to have, or whose place was told."""
+    """Return whether the spool holds a bundle that nobody is known to have, or whose place was told."""
     if not any(places.spool_directory.glob("[!.]*")):
         return False
     try:

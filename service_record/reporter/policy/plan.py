@@ -22,7 +22,7 @@ _MOST_INFO: Final = 2048
 
 
 class Fact(StrEnum):
-    """What the service is told of a host, each once. The first two are stages where the service knows them."""
+    """A fact that the service is told of a host, once. The first two are stages where it knows them."""
 
     LOCAL = "Booted with local ignition"
     CONTROL_PLANE = "Booted with control plane ignition"

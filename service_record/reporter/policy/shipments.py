@@ -1,6 +1,6 @@
 """What is shipped where: no destination gets more than its budget, or the same twice. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -8,6 +8,7 @@ from service_record.reporter.answers import HostView
 from service_record.reporter.policy.moment import Moment
 from service_record.reporter.policy.plan import HOST, HOST_BOOT, SERVICE, Shipment, kind_of
 from service_record.reporter.settings import HostLogs, Send
+from service_record.reporter.state import Spent
 
 PROBE_BYTES: Final = 4096
 """What asking for a type of logs may cost; a probe is no upload."""
@@ -33,14 +34,45 @@ class Want:
     """A row of the table: why a destination wants a bundle. The first that holds counts."""
 
     name: str
+    holds: Callable[[Moment, Spent], bool]
+    """Given what the destination has got."""
     reason: str
 
 
-NEAR: Final = Want("limit-near", "the last round before a limit: what is known by then, once for each limit")
-WRONG: Final = Want("wrong", "something is wrong with the host that the destination was not told of")
-EACH: Final = Want("each-round", "`send = always`")
-CHANGED: Final = Want("changed", "`send = when-changed`, and something changed")
-SPOOLED: Final = Want("spooled", "an earlier bundle lies in the spool, and nothing newer is wanted")
+def _is_new(moment: Moment, spent: Spent) -> bool:
+    return moment.evidence.fingerprint not in spent.fingerprints
+
+
+def _is_near(moment: Moment, spent: Spent) -> bool:
+    return moment.limit_near is not None and spent.last_word != moment.limit_near
+
+
+def _is_spooled(moment: Moment, spent: Spent) -> bool:
+    kept = moment.state.bundle
+    return kept is not None and kept.fingerprint not in {*spent.fingerprints, *moment.state.withheld}
+
+
+NEAR: Final = Want(
+    "limit-near", _is_near, "the last round before a limit: what is known by then, once for each limit"
+)
+WRONG: Final = Want(
+    "wrong",
+    lambda moment, spent: moment.is_wrong and _is_new(moment, spent),
+    "something is wrong with the host that the destination was not told of",
+)
+EACH: Final = Want(
+    "each-round",
+    lambda moment, spent: moment.settings.send is Send.ALWAYS and spent.round != moment.round,
+    "`send = always`",
+)
+CHANGED: Final = Want(
+    "changed",
+    lambda moment, spent: moment.settings.send is Send.WHEN_CHANGED and _is_new(moment, spent),
+    "`send = when-changed`, and something changed",
+)
+SPOOLED: Final = Want(
+    "spooled", _is_spooled, "an earlier bundle lies in the spool, and nothing newer is wanted"
+)
 WANTS: Final = (NEAR, WRONG, EACH, CHANGED, SPOOLED)
 
 
@@ -58,25 +90,13 @@ def targets(moment: Moment) -> Iterator[Target]:
 
 
 def want(moment: Moment, target: Target) -> Want | None:
-    """Why this destination wants a bundle; None when it wants none."""
-    evidence, state, settings = moment.evidence, moment.state, moment.settings
-    spent = state.spent_at(target.destination)
-    is_withheld = evidence.fingerprint in state.withheld or target.kind in state.deferred
+    """Return why this destination wants a bundle; None when it wants none."""
+    state = moment.state
+    is_withheld = moment.evidence.fingerprint in state.withheld or target.kind in state.deferred
     if is_withheld or (target.kind == HOST and not moment.is_wrong and has_agents_logs(moment)):
         return None
-    if moment.limit_near is not None and spent.last_word != moment.limit_near:
-        return NEAR
-    is_new = evidence.fingerprint not in spent.fingerprints
-    if is_new and moment.is_wrong:
-        return WRONG
-    if settings.send is Send.ALWAYS and spent.round != moment.round:
-        return EACH
-    if is_new and settings.send is Send.WHEN_CHANGED:
-        return CHANGED
-    kept = state.bundle
-    if kept is not None and kept.fingerprint not in {*spent.fingerprints, *state.withheld}:
-        return SPOOLED
-    return None
+    spent = state.spent_at(target.destination)
+    return next((row for row in WANTS if row.holds(moment, spent)), None)
 
 
 def has_agents_logs(moment: Moment) -> bool:

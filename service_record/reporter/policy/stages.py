@@ -7,8 +7,8 @@ once, and nothing is told periodically.
 from typing import Final
 
 from service_record.reporter.answers import HostView
-from service_record.reporter.policy.moment import Moment
 from service_record.reporter.places import Places
+from service_record.reporter.policy.moment import Moment
 from service_record.reporter.policy.plan import Fact, StageReport, info
 from service_record.reporter.policy.rules import Rule
 from service_record.reporter.policy.shipments import keeps_bundle
