@@ -662,7 +662,7 @@ STOPS_IN_ONE, STOPS_IN_FOUR, GOES_ON = "one round", "three rounds over 30 minute
 LIFETIME = "until `lifetime`"
 
 
-def _answer(server: AssistedServer, host: ReportingHost, answer: str) -> None:  # noqa: C901 - a row each
+def _answer(server: AssistedServer, host: ReportingHost, answer: str) -> None:  # noqa: C901, PLR0912
     """Have the server give the answer of a row of the table."""
     match answer:
         case "the host is installed":
@@ -688,6 +688,9 @@ def _answer(server: AssistedServer, host: ReportingHost, answer: str) -> None:  
             host.settle(nobody(), 'lifetime = "1m"')
         case "any, and the bundle was taken":
             host.settle(server.url, 'lifetime = "1m"')
+        case "any, and the agent's logs are there":
+            host.installed.logs_info = "completed"
+            host.settle(server.url, 'lifetime = "1m"')
 
 
 STOPS = {
@@ -702,6 +705,7 @@ STOPS = {
     "the host failed or was cancelled": (GOES_ON, "goes on, and ships", "everything"),
     "no answer": (LIFETIME, "stops", "an undelivered bundle, the console"),
     "any, and the bundle was taken": (LIFETIME, "stops", "nothing"),
+    "any, and the agent's logs are there": (LIFETIME, "stops", "an undelivered bundle, the console"),
 }
 
 
