@@ -1,7 +1,9 @@
 """Steps as hosts report them."""
 
 import pytest
+from sqlalchemy import select
 
+from service_record.collector.store.schema import steps
 from tests.collector.serving import Served
 
 
@@ -11,6 +13,12 @@ def test_a_step_that_is_acknowledged_is_in_the_database(server: Served) -> None:
     reply = host.step("web1", "Disk setup", "init", percentage=10)
 
     assert (reply.status, reply.json) == (201, {"id": 1, "host": "web1", "build": 1})
+    with server.collector.database.reading() as connection:
+        (row,) = connection.execute(select(steps))
+    assert (row.id, row.name, row.label, row.status, row.percentage) == (
+        *(1, "Disk setup", "disk_setup"),
+        *("init", 10),
+    )
 
 
 def test_a_token_of_one_host_reports_for_no_other(server: Served) -> None:
@@ -55,8 +63,8 @@ def test_the_body_in_use_in_the_rfcs_thread_is_a_step_of_its_host(server: Served
         "Anaconda pre failed: no disk for the RAID",
         "failed",
     )
-    steps = [step for group in shown["steps"] for step in group["latest"]]
-    assert [(step["name"], step["status"]) for step in steps] == [
+    reported = [step for group in shown["steps"] for step in group["latest"]]
+    assert [(step["name"], step["status"]) for step in reported] == [
         ("Anaconda pre started", "reported"),
         ("Anaconda pre failed: no disk for the RAID", "failed"),
     ]
