@@ -71,6 +71,55 @@ def discovery(version: str = "3.1.0") -> Config:
     }
 
 
+DISCOVERY_SERVICES = ("agent", "selinux", "pre-network-manager-config")
+"""Services of the assisted-service's discovery image for a single node with a static address."""
+
+
+def of_the_discovery_image() -> Config:
+    """Return the config of such an image, as the SNO bootstrap document shows it.
+
+    It has a mode written in decimal (755), which is another one to Ignition.
+    """
+    files = {
+        "/usr/local/bin/agent-fix-bz1964591": (755, "#!/usr/bin/sh\n"),
+        "/etc/motd": (420, "This is a host being installed by the OpenShift Assisted Installer.\n"),
+        "/etc/NetworkManager/conf.d/01-ipv6.conf": (420, "[connection]\nipv6.dhcp-iaid=mac\n"),
+        "/root/.docker/config.json": (420, '{"auths":{"cloud.openshift.com":{"auth":"=="}}}'),
+        "/root/assisted.te": (420, "module assisted 1.0;\n"),
+        "/usr/local/bin/pre-network-manager-config.sh": (493, "#!/bin/bash\n"),
+        "/etc/assisted/network/host0/mac_interface.ini": (384, "3c:ec:ef:1c:f1:12=eno1"),
+    }
+    return {
+        "ignition": {"version": "3.1.0"},
+        "passwd": {
+            "users": [{"groups": ["sudo"], "name": "core", "passwordHash": "!", "sshAuthorizedKeys": [KEY]}]
+        },
+        "systemd": {
+            "units": [
+                {
+                    "name": f"{service}.service",
+                    "enabled": True,
+                    "contents": f"[Service]\nExecStart=/usr/local/bin/{service}\n\n"
+                    "[Install]\nWantedBy=multi-user.target",
+                }
+                for service in DISCOVERY_SERVICES
+            ]
+        },
+        "storage": {
+            "files": [
+                {
+                    "overwrite": True,
+                    "path": path,
+                    "mode": mode,
+                    "user": {"name": "root"},
+                    "contents": {"source": f"data:;base64,{base64.b64encode(text.encode()).decode()}"},
+                }
+                for path, (mode, text) in files.items()
+            ]
+        },
+    }
+
+
 def put(path: str, value: Any) -> Callable[[Config], None]:
     """A damage: a value at a path such as `storage.files.0.mode`."""
 

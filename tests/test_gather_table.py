@@ -136,6 +136,21 @@ def test_of_a_failing_host_each_has_its_status(failing: Host) -> None:
     assert result.of("reachability").status is Status.GIVEN
 
 
+def test_logs_of_the_agent_and_the_assisted_installer_are_gathered(host: Host) -> None:
+    logs = {
+        "agent.log": "connection to the service refused\n",
+        "agent/agent-tui.log": "release image not found\n",
+        "assisted-installer.log": "writing image to disk: 5%\n",
+    }
+    for name, text in logs.items():
+        host.file(f"/var/log/{name}", text)
+
+    result = host.gather(*COLLECTORS)
+
+    assert result.of("agent-logs").status is Status.GIVEN
+    assert {name: result.data(f"bootstrap/agent/{name}").decode() for name in logs} == logs
+
+
 def test_the_records_of_a_bundle_are_read_as_any(failing: Host, capsys: pytest.CaptureFixture[str]) -> None:
     result = failing.gather(*COLLECTORS)
 

@@ -21,11 +21,12 @@ from service_record.deploy.ignition.versions import VERSIONS
 from service_record.reporter.places import Places
 from service_record.reporter.settings import read_settings
 from tests.command_line import service_record
-from tests.ignition_configs import DAMAGES, discovery, put
+from tests.ignition_configs import DAMAGES, DISCOVERY_SERVICES, discovery, of_the_discovery_image, put
 
 ID = "2d3f6e1c-5a77-4c0e-9d8f-0123456789ab"
 REPORTING = ["--url", "https://ai.example.com", "--cluster-id", ID, "--infra-env-id", ID, "--host-id", ID]
 IGNITION = Path("/usr/lib/dracut/modules.d/30ignition/ignition")
+REPORTERS_UNITS = ("boot-reporter.service", "boot-reporter.timer")
 SHIM = "/usr/local/bin/bootstrap-service-record.sh"
 
 roles = pytest.mark.parametrize("role", ROLES)
@@ -150,6 +151,27 @@ def test_services_are_closed_by_name_or_all_of_them() -> None:
         "/etc/systemd/system/service.d/10-service-record.conf",
         "/usr/local/share/service-record/10-service-record.conf",
     ]
+
+
+def test_the_config_of_a_discovery_image_keeps_what_it_has_and_its_services_are_closed(
+    tmp_path: Path,
+) -> None:
+    theirs = of_the_discovery_image()
+    path = tmp_path / "discovery.ign"
+    path.write_text(json.dumps(theirs))
+    close = [word for service in DISCOVERY_SERVICES for word in ("--close", service)]
+
+    config = config_of("--role", "single-node", "--merge", path, "--spec", "3.1.0", *REPORTING, *close)
+
+    assert [(fault.where, fault.is_warning) for fault in check(config)] == [("storage.files[0].mode", True)]
+    assert (config["ignition"], config["passwd"]) == (theirs["ignition"], theirs["passwd"])
+    assert config["storage"]["files"][: len(theirs["storage"]["files"])] == theirs["storage"]["files"]
+    units = [unit["name"] for unit in config["systemd"]["units"]]
+    assert units == [*(f"{name}.service" for name in DISCOVERY_SERVICES), *REPORTERS_UNITS]
+    for name in DISCOVERY_SERVICES:
+        assert "ExecStopPost" in text_at(
+            config, f"/etc/systemd/system/{name}.service.d/10-service-record.conf"
+        )
 
 
 def test_the_same_is_made_each_time_byte_for_byte(base: Path, tmp_path: Path) -> None:

@@ -4,9 +4,10 @@ What can be made sense of is taken, with a note of what was wrong: a template th
 """
 
 import math
+import re
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from service_record.collector.progress import COMPLETE
 from service_record.collector.steps import (
@@ -18,6 +19,8 @@ from service_record.collector.steps import (
     label_of,
     readable,
 )
+
+_WORDS: Final = re.compile(r"\w+")
 
 
 class UnreadableReport(Exception):  # noqa: N818  # what is told of a report, not a fault of ours
@@ -67,7 +70,7 @@ def update_of(fields: Mapping[str, Any]) -> tuple[str, Step]:
 
 def _status_in(said: str) -> str:
     """Failures are told in words there."""
-    words = said.lower().split()
+    words = _WORDS.findall(said.lower())
     return Status.FAILED if {"failed", "failure", "error"} & set(words) else Status.REPORTED
 
 

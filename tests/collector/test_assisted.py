@@ -15,6 +15,7 @@ from service_record.collector.settings import Settings
 from service_record.collector.store.schema import events, hosts, steps
 from tests.assisted_installation import CONTROL_PLANE_IGNITION, LOCAL_IGNITION, STAGES, new_id
 from tests.assisted_rules import Asked, AssistedRules, Told
+from tests.collector.browsing import signed_in
 from tests.collector.installing import Agent, Clock, Twin, map_host
 from tests.collector.serving import Served, served
 
@@ -236,6 +237,17 @@ def test_a_stage_is_how_far_the_host_has_come_and_a_step_of_its_build(
     with server.collector.database.reading() as connection:
         (step,) = connection.execute(select(steps).where(steps.c.host_id == row.id))
     assert (step.label, step.name, step.percentage) == ("booted_with_local_ignition", LOCAL_IGNITION, 60.0)
+
+
+def test_a_stage_of_the_enhancement_is_on_the_page_of_its_host(twin: Twin, server: Served) -> None:
+    for stage in (LOCAL_IGNITION, CONTROL_PLANE_IGNITION):
+        assert twin.agent.put_stage(stage).status == 200
+
+    page = signed_in(server).page(f"/hosts/{twin.name}")
+
+    shown = "".join(page.texts("th"))
+    assert LOCAL_IGNITION in shown
+    assert CONTROL_PLANE_IGNITION in shown
 
 
 def test_a_host_that_is_done_has_a_build_that_is_complete(twin: Twin, server: Served) -> None:

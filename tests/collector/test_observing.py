@@ -93,6 +93,15 @@ def test_a_refused_request_is_a_line_of_json_with_the_id_that_its_answer_has(
     assert (line["address"], line["token"]) == ("127.0.0.1", 1)
 
 
+def test_a_step_that_is_taken_is_no_line_of_the_log(sqlite_server: Served, log: io.StringIO) -> None:
+    host = sqlite_server.client("host", "web1")
+
+    replies = [host.step("web1", "Disk setup", status) for status in ("init", "done")]
+
+    assert [reply.status for reply in replies] == [201, 201]
+    assert [line for line in lines(log) if line.get("route")] == []
+
+
 def test_no_secret_is_logged_wherever_somebody_puts_it(tmp_path: Path, log: io.StringIO) -> None:
     with served(settings_in(tmp_path)) as server:
         admin = server.client("admin")

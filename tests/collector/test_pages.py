@@ -242,3 +242,24 @@ def test_styles_and_script_are_kept_for_good_under_their_digest(fleet: Served, v
         assert (reply.status, "immutable" in reply.headers["cache-control"]) == (200, True)
     assert Visitor(fleet).get("/static/live-0000000000000000.js").status == 404
     assert Visitor(fleet).get("/static/..%2f__init__.py").status == 404
+
+
+def test_steps_stand_by_date_and_in_one_row_of_the_timeline_for_each_label(server: Served) -> None:
+    host = server.client("host", "web1")
+    for name, label, status in (
+        ("Kickstart download", "get_ks", "init"),
+        ("Disk setup", "disk", "init"),
+        ("Disk setup", "disk", "done"),
+        ("Kickstart, second mirror", "get_ks", "done"),
+    ):
+        assert host.step("web1", name, status, label=label).status == 201
+
+    page = signed_in(server).page("/hosts/web1")
+
+    reports = [node for node in page.all("th") if node.attributes.get("data-head") == "Step"]
+    assert [node.text.strip() for node in reports] == [
+        "Kickstart download",
+        *("Disk setup", "Disk setup"),
+        "Kickstart, second mirror",
+    ]
+    assert len([node for node in page.all("li") if "step-row" in node.classes]) == 2
