@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from service_record import fields
+from service_record.left_out import LeftOut, read_left_out
 from service_record.line import cut_to, encoded, first_bytes_of
 
 FORMAT_VERSION: Final = 1
@@ -103,6 +104,8 @@ class Entry:
     """On entries of a stage whose recorder knows what it is in: unique within the run."""
     parent: str | None = None
     """Beside `stage_id`: that of the stage around it; None for a stage right in its run or command."""
+    left_out: LeftOut | None = None
+    """The runs that a rotation left out right before this entry's."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """Fields this version does not know, kept as they were."""
 
@@ -142,6 +145,8 @@ class Entry:
             present["result"] = self.result.value
         if self.stack:
             present["stack"] = list(self.stack)
+        if self.left_out is not None:
+            present["leftOut"] = self.left_out.to_json()
         if not self.dropped:
             present.pop("dropped", None)
         return present | dict(self.extra) if self.extra else present
@@ -223,6 +228,7 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[str, object], object]]]] = {
     "recorder": ("recorder", fields.text),
     "stageId": ("stage_id", fields.text),
     "parent": ("parent", fields.text),
+    "leftOut": ("left_out", read_left_out),
 }
 """Name on disk, in the order of writing -> attribute, and what checks and converts its value."""
 

@@ -228,5 +228,6 @@ def _place(sighting: Sighting) -> tuple[int, int]:
 def _key(piece: Piece) -> int:
     """What tells a piece from another, wherever it stands."""
     if isinstance(piece, Entry):
-        return hash((piece, repr(piece.extra)))
+        # Whatever was left out before it since: it is the same entry.
+        return hash((replace(piece, left_out=None), repr(piece.extra)))
     return hash((piece.text, piece.reason))

@@ -1,6 +1,7 @@
 """Where records are read from: a directory, files, bundles, standard input or a collector, with one face."""
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from service_record import systemd
-from service_record.bundle.names import RECORD_DIRECTORIES, UNFINISHED_SUFFIX
+from service_record.bundle.names import LISTING, RECORD_DIRECTORIES, UNFINISHED_SUFFIX
 from service_record.entry import Entry, Malformed
 from service_record.foreign import PIECES, ForeignError, refuse_foreign
 from service_record.history.liveness import Liveness
@@ -29,6 +30,7 @@ _STREAM_NAME: Final = "standard input"
 
 _COLLECTOR: Final = ("collector://", "collector+http://", "collector+https://")
 _ZIP: Final = b"PK\x03\x04"
+_FAILED_UNIT: Final = re.compile(r"^\W*\S+\.[a-z]+ +\S+ +failed ", re.MULTILINE)
 _MAX_UNIT_TEXTS: Final = 100
 _MAX_UNIT_TEXT: Final = 64 << 10  # characters
 _REUSE_SLACK: Final = 1.0  # seconds; a program starts before it records
@@ -130,6 +132,8 @@ def _of_collector(place: str) -> Source:
 def _bundle_or_directory(path: Path) -> Source:
     """The records in a directory, or in the bundle that was unpacked to it."""
     directory = records_directory(path)
+    if directory == path and not Records(path).services() and (texts := _texts_below(path)):
+        return Source(str(path), (), is_snapshot=True, unit_texts=texts)
     source = _directory(directory, is_home=_is_home(directory))
     if not is_unpacked_bundle(path):
         return source
@@ -138,9 +142,23 @@ def _bundle_or_directory(path: Path) -> Source:
 
 def _unit_texts(directory: Path) -> dict[str, str]:
     """The texts about failed units in the bundle whose records are in this directory; what can be read."""
-    top = directory.parents[1]
+    return _texts_in(directory.parents[1])
+
+
+def _texts_below(path: Path) -> dict[str, str]:
+    """The same of a bundle without records that was unpacked there; empty where they name no failed unit."""
+    tops = [listing.parent for listing in (*path.glob(LISTING), *path.glob(f"*/{LISTING}"))]
+    texts = _texts_in(tops[0]) if len(tops) == 1 else {}
+    return texts if _name_failed_units(texts) else {}
+
+
+def _name_failed_units(texts: Mapping[str, str]) -> bool:
+    return any(path.endswith(LISTING) and _FAILED_UNIT.search(text) for path, text in texts.items())
+
+
+def _texts_in(top: Path) -> dict[str, str]:
     texts = {}
-    for path in (top / "failed-units.txt", *sorted(top.glob("unit-status/*.txt"))[:_MAX_UNIT_TEXTS]):
+    for path in (top / LISTING, *sorted(top.glob("unit-status/*.txt"))[:_MAX_UNIT_TEXTS]):
         with suppress(OSError):
             if path.is_file():
                 with path.open(encoding="utf-8", errors="replace") as stream:
@@ -232,7 +250,7 @@ def _of_bundle(name: str, service: str, bundle: "Bundle") -> Source:
         stretches = read_stretches(BytesIO(bundle.unpacked))
         source = _of_stretches(name, Path(service).stem.removesuffix(".json"), stretches)
         return replace(source, left_out=left_out)
-    if not bundle.records:
+    if not bundle.records and not _name_failed_units(bundle.unit_texts):
         layouts = " nor ".join(f"{layout}/*.json" for layout in RECORD_DIRECTORIES)
         nothing = f"no records in {name}: an archive with neither {layouts}"
         raise SourceError("; ".join([nothing, *map(str, left_out)]))

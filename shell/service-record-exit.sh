@@ -300,6 +300,24 @@ is_recorded() {
   fi
 }
 
+# A record that has outgrown its limit is shortened by a unit of its own, where the command is installed: neither the service's
+# limits nor its time to stop are spent on that.
+rotate_record() {
+  local limit="${SERVICE_RECORDS_MAX_BYTES-}" name="${__sr[path]##*/}" directory="${__sr[path]%/*}" program='' file=''
+  [[ $limit == +([0-9]) ]] || limit=2097152
+  ((limit)) || return 0
+  for file in "$directory/.$name".*.old; do [[ ! -e $file ]] || limit=0; done
+  (($(stat --format=%s -- "${__sr[path]}") > limit)) || return 0
+  for program in "${BASH_SOURCE[0]%/*}" /usr/local/bin /usr/bin; do
+    [[ -x $program/service-record ]] || continue
+    timeout 5 systemd-run --quiet --no-block --collect --unit=service-record-rotate --nice=15 \
+      --property=RuntimeMaxSec=5min --property=SuccessExitStatus=1 --property=LogLevelMax=notice \
+      --setenv=SERVICE_RECORDS_MAX_BYTES="${SERVICE_RECORDS_MAX_BYTES-}" \
+      "$program/service-record" rotate --from "$directory"
+    return 0
+  done
+}
+
 main() {
   local LC_ALL=C IFS=$' \t\n' __sr_answer='' unit='' pid='' started=0 main='' request='' end_result='' outcome='' facts='' message=''
   # A condition that is not met is no failure: the service was not wanted.
@@ -308,6 +326,7 @@ main() {
   __sr_has_room || return 0
   __sr_unit
   unit=$__sr_answer.service
+  [[ $unit != service-record-rotate.service ]] || return 0
   __sr_begin
   read_main_process
   take_inbox
@@ -320,6 +339,7 @@ main() {
   done
   is_recorded || record_unknown
   __sr_sync
+  rotate_record
 }
 
 main 2>/dev/null

@@ -15,7 +15,7 @@ from tests.builders import entry, write_lines
 PACKAGE = Path(service_record.__file__).parent
 
 PARTS = {
-    "format": {"entry", "fields", "line", "passage", "plain", "version"},
+    "format": {"entry", "fields", "left_out", "line", "passage", "plain", "version"},
     "layout": {"conformance", "following", "layout", "salvage", "sighting"},
     "records": {"records", "rereading", "writer", "array"},
     "live": {"live", "watching"},
@@ -24,6 +24,7 @@ PARTS = {
     "history": {"history"},
     "duration": {"duration"},
     "diagnosis": {"diagnosis"},
+    "rotation": {"rotation"},
     "bundle": {"bundle"},
     "trust": {"trust"},
     "client": {"answer_limit", "collector_address", "collector_client", "growing", "sending"},
@@ -48,6 +49,7 @@ MAY_IMPORT = {
     "history": {"format"},
     "duration": set(),
     "diagnosis": {"format", "history", "duration"},
+    "rotation": {"format", "layout", "records", "history", "diagnosis"},
     "bundle": {"format", "layout", "records", "export"},
     "trust": set(),
     "client": {"format", "layout", "records", "trust"},

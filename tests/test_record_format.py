@@ -135,7 +135,8 @@ def test_document_schema_and_reader_know_the_same_fields_in_the_same_order() -> 
 
 def value_of(rule: dict[str, Any]) -> object:
     """Some value of the type that a rule of the schema wants."""
-    samples = {"integer": 1, "number": 1.5, "array": ["1 main /x"], "string": "2026-11-21T01:05:10Z"}
+    samples = {"integer": 1, "number": 1.5, "array": ["1 main /x"], "object": {"reason": "size"}}
+    samples["string"] = "2026-11-21T01:05:10Z"
     if "const" in rule:
         return rule["const"]
     return rule["enum"][0] if "enum" in rule else samples[rule.get("type", "string")]

@@ -20,6 +20,9 @@ _FILE: Final = re.compile(
     re.DOTALL,
 )
 
+LISTING: Final = "failed-units.txt"
+"""Below the top of a bundle: the units that failed, as `systemctl list-units` shows them."""
+
 _UNIT_TEXT: Final = re.compile(r"(?:.*/)?(?:failed-units|unit-status/[^/]+)\.txt", re.DOTALL)
 
 

@@ -21,6 +21,7 @@ VERBS: Final = {
     "install": "Put the shim, drop-ins and the reporter's units onto a host.",
     "preflight": "Check whether host and network are ready for an installation.",
     "report": "Report how far this host came: one round of the boot reporter.",
+    "rotate": "Shorten records that have grown too long; no failure is lost.",
     "run": "Run CMD as a recorded service or stage, and end as it ends.",
     "ship": "Send records to a collector, as they are written.",
     "show": "Show what services did, failures first.",

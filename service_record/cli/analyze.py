@@ -135,7 +135,7 @@ class _Request:
 
     def answer(self) -> _Answer:
         try:
-            source = opened(self.places, self.services)
+            source = opened(self.places, self.services, needs_records=False)
         except Unreadable as refusal:
             return self._answer_without_records(refusal)
         whole = history_of(source)

@@ -30,12 +30,17 @@ class Unreadable(click.ClickException):
     exit_code = UNREADABLE
 
 
-def opened(places: Sequence[str], services: Sequence[str]) -> Source:
-    """The source at these places; it has a record of each of these services."""
+def opened(places: Sequence[str], services: Sequence[str], *, needs_records: bool = True) -> Source:
+    """The source at these places; it has a record of each of these services.
+
+    A bundle without records may say which units failed: it will do where `needs_records` is False.
+    """
     try:
         source = open_source(places)
     except SourceError as error:
         raise Unreadable(visible(str(error))) from None
+    if needs_records and not source.records and not source.running and source.unit_texts:
+        raise Unreadable(f"no records in {visible(source.name)}, but units that failed: use show or analyze")
     for part in source.left_out:
         click.echo(f"Warning: {visible(str(part))}", err=True)
     running = {record_name(one.unit) for one in source.running}

@@ -2,9 +2,10 @@
 
 import gc
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,6 +20,9 @@ from service_record.history import History
 from service_record.history.selection import ALL_BOOTS, Selection
 from service_record.plain import Stretch
 from service_record.source import Source
+
+if TYPE_CHECKING:
+    from service_record.diagnosis.findings import FailedUnit
 
 
 @click.command("show")
@@ -62,7 +66,7 @@ def command(
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     gc.disable()  # nothing here forms cycles, and looking for some takes a third of the time
     selection = Selection(services=services, stage=stage, failed=failed, since=since, until=until)
-    source = opened(places, services)
+    source = opened(places, services, needs_records=False)
     if output == "jsonl" and boot == ALL_BOOTS and not fail:
         _print_entries(source.records, selection)
         return
@@ -71,21 +75,43 @@ def command(
     whole = history_of(source)
     selection = replace(selection, boot_id=selected_boot(whole, boot))
     history = selection.of(whole)
+    units = _failed_units(source)
     match output:
         case "jsonl":
             _print_entries(source.records, selection)
         case "json" | "yaml":
-            _print_document(history, source, output)
+            _print_document(history, source, output, units)
         case _:
-            _print_page(
-                history, source.name, output, view(Clock(clock) if clock else None), color, pager=pager
-            )
-    if fail and any(service.outcome and service.outcome.is_bad for service in history.services):
+            page = view(Clock(clock) if clock else None)
+            _print_page(history, source.name, output, page, units=units, color=color, pager=pager)
+    if fail and (units or any(service.outcome and service.outcome.is_bad for service in history.services)):
         raise click.exceptions.Exit(FAILED)
 
 
-def _print_page(history: History, source: str, output: str, view: View, color: str, *, pager: bool) -> None:
-    if output == "wide":
+def _failed_units(source: Source) -> "Sequence[FailedUnit]":
+    """Return the units that failed by a bundle without records, of which nothing else tells."""
+    if source.records or not source.is_snapshot:
+        return ()
+    from service_record.cli.units import failed_units  # noqa: PLC0415  # only where there is no record
+
+    return failed_units(source)
+
+
+def _print_page(
+    history: History,
+    source: str,
+    output: str,
+    view: View,
+    *,
+    units: "Sequence[FailedUnit]",
+    color: str,
+    pager: bool,
+) -> None:
+    if units:
+        from service_record.display.failed_units import failed_units_page  # noqa: PLC0415  # only what is shown
+
+        lines = failed_units_page(units, source, view)
+    elif output == "wide":
         from service_record.display.wide import wide  # noqa: PLC0415  # only what is shown
 
         lines = wide(history, source, view)
@@ -96,7 +122,7 @@ def _print_page(history: History, source: str, output: str, view: View, color: s
     print_lines(lines, color, pager=pager)
 
 
-def _print_document(history: History, source: Source, output: str) -> None:
+def _print_document(history: History, source: Source, output: str, units: "Sequence[FailedUnit]") -> None:
     from service_record.display.document import document  # noqa: PLC0415  # only what is shown
 
     if output == "yaml":
@@ -104,7 +130,7 @@ def _print_document(history: History, source: Source, output: str) -> None:
     else:
         from service_record.display.machine import as_json as written  # noqa: PLC0415
     left_out = [(part.path, part.reason) for part in source.left_out]
-    sys.stdout.buffer.write(written(document(history, source.name, left_out)).encode())
+    sys.stdout.buffer.write(written(document(history, source.name, left_out, units)).encode())
 
 
 def _print_entries(records: Iterable[tuple[str, Iterable[Stretch]]], selection: Selection) -> None:

@@ -8,7 +8,8 @@ import click
 from service_record import systemd
 from service_record.cli.completion import complete_services
 from service_record.cli.options import service_name
-from service_record.diagnosis.expectations import ROLES
+from service_record.diagnosis.expectations import ROLES, add_units
+from service_record.diagnosis.findings import FailedUnit
 from service_record.diagnosis.units import PROPERTIES, Unit, read_properties, read_texts
 from service_record.history import History
 from service_record.history.outcome import order
@@ -58,6 +59,12 @@ def units_for(
     is_only_home = source.is_home and len(places) <= 1
     is_of_host = source.name == DEFAULT_DIRECTORY or (here is not None and here in history.boots)
     return units_here(expected) if is_only_home and is_of_host and boot_id in {None, here} else ()
+
+
+def failed_units(source: Source) -> tuple[FailedUnit, ...]:
+    """Return the units that failed by the texts of a bundle without records."""
+    found = add_units(None, History(()), read_texts(source.unit_texts))
+    return found.failed_units if found is not None else ()
 
 
 def units_here(expected: Sequence[str]) -> tuple[Unit, ...]:

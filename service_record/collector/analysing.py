@@ -36,7 +36,8 @@ def _main(memory: int, silence: str, source: str) -> None:
             bundle = open_bundle(stream, LIMITS)
         records = [(service, record.stretches()) for service, record in bundle.records.items()]
         left_out = [str(part) for part in bundle.left_out]
-        found = analyse(records, left_out, source, datetime.now(UTC), float(silence) if silence else None)
+        after, texts = float(silence) if silence else None, bundle.unit_texts
+        found = analyse(records, left_out, source, datetime.now(UTC), silence=after, unit_texts=texts)
     except MemoryError:
         found = Analysis(left_out=(f"not read: {too_much_memory(memory)}",))
     sys.stdout.buffer.write(msgspec.json.encode(found))

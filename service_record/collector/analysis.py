@@ -4,7 +4,7 @@ The parts of pages are those of `analyze --output html`, but for what a policy f
 within a page.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Final
 from xml.etree.ElementTree import Element, tostring
@@ -13,7 +13,9 @@ import msgspec
 
 from service_record.collector.looking import MOST_SERVICES, known_causes, moment_of
 from service_record.diagnosis import diagnose
+from service_record.diagnosis.expectations import add_units
 from service_record.diagnosis.now import true_time
+from service_record.diagnosis.units import read_texts
 from service_record.display.html.analysis import analysis_sections, verdict_line
 from service_record.display.html.elements import element, inked
 from service_record.display.html.frame import Section, section_element
@@ -62,12 +64,16 @@ def analyse(
     left_out: Iterable[str],
     source: str,
     now: datetime,
+    *,
     silence: float | None = None,
+    unit_texts: Mapping[str, str] | None = None,
 ) -> Analysis:
     """Analyse records once, as of their latest entry, or so many seconds later; `now` is when it is shown."""
     history = build_history(record for _, record in zip(range(MOST_SERVICES), records, strict=False))
     moment = moment_of(history, silence)
-    found = diagnose(history, now=moment, explain=known_causes().explain)
+    explain = known_causes().explain
+    found = diagnose(history, now=moment, explain=explain)
+    found = add_units(found, history, read_texts(unit_texts or {}), explain=explain)
     told = Analysis(services=tuple(_ran(history)), left_out=tuple(left_out))
     if found is None:
         return told

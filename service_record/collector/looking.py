@@ -1,6 +1,6 @@
 """What the records of a host come to: its services, and the verdict that `analyze` would have. Pure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from functools import cache
@@ -11,7 +11,9 @@ import msgspec
 
 from service_record.diagnosis import Diagnosis, diagnose
 from service_record.diagnosis.causes import Causes, read_rules
+from service_record.diagnosis.expectations import add_units
 from service_record.diagnosis.now import Now, latest_entry
+from service_record.diagnosis.units import read_texts
 from service_record.display.sentences import verdict_sentence, why_sentence
 from service_record.entry import Entry
 from service_record.history import History, ServiceHistory, build_history
@@ -61,15 +63,19 @@ def look(
     records: Iterable[tuple[str, Iterable[Stretch]]],
     left_out: Iterable[str] = (),
     silence: float | None = None,
+    unit_texts: Mapping[str, str] | None = None,
 ) -> Look:
     """Look at records once. They are judged as of their latest entry, or so many seconds later: of records
-    that are sent as they are written, what runs still runs.
+    that are sent as they are written, what runs still runs. `unit_texts` is what a bundle says of the units
+    that failed.
     """
     counts: dict[str, int] = {}
     history = build_history(
         (service, _counted(service, record, counts)) for service, record in _first(records)
     )
-    found = diagnose(history, now=moment_of(history, silence), explain=known_causes().explain)
+    explain = known_causes().explain
+    found = diagnose(history, now=moment_of(history, silence), explain=explain)
+    found = add_units(found, history, read_texts(unit_texts or {}), explain=explain)
     return Look(
         services=tuple(_seen(service, counts) for service in history.services),
         boots=history.boots[-_MOST_BOOTS:],
@@ -98,11 +104,12 @@ def _first(records: Iterable[tuple[str, Iterable[Stretch]]]) -> Iterator[tuple[s
 
 def _told(found: Diagnosis) -> dict[str, str]:
     root = found.root
+    units = [one.unit.service or one.unit.name for one in found.failed_units]
     return {
         "verdict": found.verdict.value,
         "reason": verdict_sentence(found).removeprefix(f"{found.verdict}: ")[:_LONGEST],
         "why": "" if root is None else why_sentence(root)[:_LONGEST],
-        "service": "" if root is None else root.service[:_LONGEST_NAME],
+        "service": (root.service if root is not None else (units or [""])[0])[:_LONGEST_NAME],
         "stage": "" if root is None else (root.stage or "")[:_LONGEST],
     }
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice, takewhile
+from itertools import chain, islice
 from typing import Final
 
 from service_record.diagnosis.signature import signature
@@ -36,9 +36,15 @@ class Streak:
         return self.runs[-1]
 
     @property
+    def count(self) -> int:
+        """How many runs those are, with the runs that a rotation of the record left out between them."""
+        between = (run.left_out.alike for run in self.runs if run.left_out is not None)
+        return len(self.runs) + sum(between)
+
+    @property
     def is_loop(self) -> bool:
         """Three stops or kills that nobody can tell apart may be three restarts that somebody wanted."""
-        return len(self.runs) >= LEAST and self.last.outcome is Outcome.FAILURE
+        return self.count >= LEAST and self.last.outcome is Outcome.FAILURE
 
 
 def latest_streak(runs: Sequence[Run]) -> Streak | None:
@@ -47,8 +53,20 @@ def latest_streak(runs: Sequence[Run]) -> Streak | None:
     last = next(ended, None)
     if last is None or not last.outcome.is_bad:
         return None
-    alike = takewhile(lambda run: run.boot_id == last.boot_id and run.came_to == last.came_to, ended)
-    return Streak((last, *alike))
+    return Streak((last, *_in_a_row(last, ended)))
+
+
+def _in_a_row(last: Run, earlier: Iterable[Run]) -> Iterator[Run]:
+    """The runs right before the last one that came to the same, with nothing else left out between them."""
+    later = last
+    for run in earlier:
+        gap = later.left_out
+        if gap is not None and gap.alike < gap.runs:
+            return
+        if run.boot_id != last.boot_id or run.came_to != last.came_to:
+            return
+        yield run
+        later = run
 
 
 def distinct_messages(messages: Iterable[str | None]) -> int:

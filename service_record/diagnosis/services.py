@@ -62,7 +62,10 @@ def judge(service: ServiceHistory, around: Circumstances) -> Trouble | Running |
 def recovered(service: ServiceHistory) -> Recovered | None:
     """The failures in the record of a service, as history; None where there are none."""
     bad = [place for place, run in enumerate(service.runs.heads) if run.outcome.is_bad]
-    return Recovered(service=service.name, count=len(bad), last=service.runs[bad[-1]]) if bad else None
+    if not bad:
+        return None
+    left_out = sum(run.left_out.failed for run in service.runs.heads if run.left_out is not None)
+    return Recovered(service=service.name, count=len(bad) + left_out, last=service.runs[bad[-1]])
 
 
 def _ended(service: ServiceHistory, streak: Streak, around: Circumstances) -> Trouble:
@@ -78,7 +81,7 @@ def _ended(service: ServiceHistory, streak: Streak, around: Circumstances) -> Tr
         stage=run.in_stage,
         since=true_time(streak.first.ended or streak.first.last_entry, service),
         since_uptime=streak.first.last_uptime,
-        count=len(streak.runs),
+        count=streak.count,
         is_rebooted=is_interrupted
         and not run.is_stop_or_kill
         and run.boot_id is not None
@@ -110,8 +113,8 @@ def _restart_loop(service: ServiceHistory, streak: Streak, *, is_running: bool) 
         stage=streak.last.in_stage,
         since=true_time(streak.first.ended or streak.first.last_entry, service),
         since_uptime=streak.first.last_uptime,
-        count=len(streak.runs),
-        loop=Loop(of=LoopOf.RESTARTS, count=len(streak.runs), messages=messages),
+        count=streak.count,
+        loop=Loop(of=LoopOf.RESTARTS, count=streak.count, messages=messages),
         is_running=is_running,
     )
 

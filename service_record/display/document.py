@@ -4,7 +4,7 @@ What is not known is left out. Times are UTC with milliseconds, durations second
 """
 
 from collections.abc import Iterable
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from service_record.display.text import utc
 from service_record.entry import Malformed
@@ -12,19 +12,29 @@ from service_record.history import History, ServiceHistory
 from service_record.history.facts import NOTHING, Facts, Location
 from service_record.history.outcome import Command, Run, Span, Stage
 
+if TYPE_CHECKING:  # showing needs nothing of what judges
+    from service_record.diagnosis.findings import FailedUnit
+
 _SCHEMA_VERSION: Final = 1
 
 Document: TypeAlias = dict[str, object]
 
 
-def document(history: History, source: str, left_out: Iterable[tuple[str, str]] = ()) -> Document:
+def document(
+    history: History,
+    source: str,
+    left_out: Iterable[tuple[str, str]] = (),
+    failed_units: "Iterable[FailedUnit]" = (),
+) -> Document:
     """The document of `show --output json` and `yaml`; paths and reasons are of what was not read."""
+    units = [{"unit": failed.unit.name, **_facts(failed.unit.facts)} for failed in failed_units]
     return {
         "version": _SCHEMA_VERSION,
         "source": source,
         "leftOut": [{"path": path, "reason": reason} for path, reason in left_out],
         "boots": list(history.boots),
         "services": [_service(service) for service in history.services],
+        **_known(failedUnits=units or None),
     }
 
 
@@ -58,7 +68,7 @@ def _run(run: Run) -> Document:
         **_known(lastEntry=run.last_entry and utc(run.last_entry)),
         **_known(inStage=run.in_stage, inCommand=run.in_command, bootId=run.boot_id),
         **_known(invocationId=run.invocation_id, pid=run.pid, recorder=run.recorder),
-        **_known(dropped=run.dropped or None),
+        **_known(dropped=run.dropped or None, leftOut=run.left_out and run.left_out.to_json()),
         **_facts(run.facts),
         "commands": [_command(command) for command in run.commands],
         "stages": _stages(run.stages),

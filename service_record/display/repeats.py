@@ -17,7 +17,12 @@ class Repeat:
 
 def repeats(runs: Iterable[Run]) -> list[Repeat]:
     """The runs of a service by what they came to, the kind seen last coming last."""
-    return [Repeat(same[0], same[-1], len(same)) for same in alike(runs)]
+    return [Repeat(same[0], same[-1], len(same) + _left_out(same)) for same in alike(runs)]
+
+
+def _left_out(same: Iterable[Run]) -> int:
+    """How many runs like these a rotation of the record left out between them."""
+    return sum(run.left_out.alike for run in same if run.left_out is not None)
 
 
 def alike(runs: Iterable[Run]) -> list[list[Run]]:

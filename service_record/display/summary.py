@@ -44,6 +44,20 @@ def _counts(history: History) -> Line:
     return tuple(chain.from_iterable(zip(separators, told, strict=False)))
 
 
+def left_out_sentences(service: ServiceHistory) -> Iterator[str]:
+    """Say what rotations left out: `37 successful runs left out: the record had grown too long`."""
+    marks = [run.left_out for run in service.runs.heads if run.left_out is not None]
+    kinds = {
+        "successful run": sum(mark.succeeded for mark in marks),
+        "stopped run": sum(mark.stopped for mark in marks),
+        "failed run": sum(mark.failed for mark in marks),
+        "run of boots that are gone": sum(mark.boot_runs for mark in marks),
+    }
+    told = [count(number, what, what.replace("run", "runs", 1)) for what, number in kinds.items() if number]
+    if told:
+        yield f"{', '.join(told)} left out: the record had grown too long"
+
+
 def damages(history: History, view: View, *, whole: bool = False) -> Iterator[Line]:
     """What speaks against each record, and its pieces that are not entries: the first few, or all of them."""
     local = [service for service in history.services if service.utc_offset is not None]

@@ -13,9 +13,9 @@ from service_record.display.page import BLANK, Ink, Line, View
 from service_record.display.phrases import VERBS, headline, ink, name
 from service_record.display.repeats import Repeat, repeats
 from service_record.display.stages import stage_lines
-from service_record.display.summary import damages, summary
+from service_record.display.summary import damages, left_out_sentences, summary
 from service_record.display.text import count, moment, times, wrap
-from service_record.history import History
+from service_record.history import History, ServiceHistory
 from service_record.history.handled import handled_failure
 from service_record.history.outcome import Outcome, Run, order
 
@@ -27,8 +27,7 @@ _MAX_FAILED_STAGES: Final = 3
 def table(history: History, source: str, view: View) -> Iterator[Line]:
     """The lines of the default output of `show`."""
     yield from summary(history, source, view)
-    services = (service.attempts for service in history.services if service.runs)
-    stories = sorted((_Story(attempts, _bad_end(attempts)) for attempts in services), key=_urgency)
+    stories = sorted((_story(service) for service in history.services if service.runs), key=_urgency)
     for story in stories:
         if story.bad is not None:
             yield BLANK
@@ -47,6 +46,13 @@ class _Story:
 
     attempts: Sequence[Run]
     bad: Run | None
+    left_out: Sequence[str]
+    """What rotations left out of its record."""
+
+
+def _story(service: ServiceHistory) -> _Story:
+    attempts = service.attempts
+    return _Story(attempts, _bad_end(attempts), tuple(left_out_sentences(service)))
 
 
 def _bad_end(attempts: Sequence[Run]) -> Run | None:
@@ -78,6 +84,7 @@ def _told_in_full(story: _Story, bad: Run, view: View) -> Iterator[Line]:
         yield from labelled("repeated", [(f"{same.count} times, first {first}", Ink.PLAIN)], view, _INDENT)
     yield from _earlier([repeat for repeat in others if repeat.last is not latest], view)
     yield from _handled(latest, view)
+    yield from _left_out(story, view)
 
 
 def _told_in_short(story: _Story, view: View) -> Iterator[Line]:
@@ -93,6 +100,11 @@ def _told_in_short(story: _Story, view: View) -> Iterator[Line]:
     yield from _beside(title(run, view), ", ".join(notes), view)
     yield from _handled(run, view)
     yield from _earlier(others, view)
+    yield from _left_out(story, view)
+
+
+def _left_out(story: _Story, view: View) -> Iterator[Line]:
+    yield from labelled("left out", [(text, Ink.FAINT) for text in story.left_out], view, _INDENT)
 
 
 def _failed_stages(failed: Mapping[str, int]) -> str:

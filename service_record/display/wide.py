@@ -9,7 +9,7 @@ from service_record.display.details import details, labelled
 from service_record.display.headings import title, when_lines
 from service_record.display.page import BLANK, Ink, Line, View
 from service_record.display.phrases import ending, glyph, ink, kind, lasted, name
-from service_record.display.summary import damages, summary
+from service_record.display.summary import damages, left_out_sentences, summary
 from service_record.display.text import cut, moment, visible
 from service_record.history import History
 from service_record.history.facts import NOTHING
@@ -26,6 +26,7 @@ def wide(history: History, source: str, view: View) -> Iterator[Line]:
         for run in service.runs:
             yield BLANK
             yield from _run(run, view)
+        yield from labelled("left out", [(text, Ink.FAINT) for text in left_out_sentences(service)], view, 0)
     yield from damages(history, view, whole=True)
 
 

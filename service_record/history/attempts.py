@@ -1,10 +1,11 @@
 """Attempts: what the runs of programs that systemd started together came to. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
 
-from service_record.history.outcome import Outcome, order
+from service_record.history.outcome import Outcome, Run, order
 from service_record.history.settled import Head
 
 
@@ -22,4 +23,6 @@ def _deciding(together: Sequence[Head]) -> Head:
     if len(together) == 1:
         return together[0]
     running = next((run for run in together if run.outcome is Outcome.RUNNING), None)
-    return running or max(reversed(together), key=lambda run: order(run.last_entry))
+    deciding = running or max(reversed(together), key=lambda run: order(run.last_entry))
+    left_out = next((run.left_out for run in together if run.left_out is not None), None)
+    return replace(deciding, left_out=left_out) if left_out and isinstance(deciding, Run) else deciding

@@ -93,7 +93,7 @@ def with_running(history: History, running: Iterable[Run]) -> History:
         heads = _with_run(service.runs, run)
         if heads is None and run.invocation_id in recorded:
             continue
-        attempt = sum(head.boot_id == run.boot_id for head in service.runs.attempts().heads) + 1
+        attempt = max((h.attempt for h in service.runs.heads if h.boot_id == run.boot_id), default=0) + 1
         heads = heads or [*service.runs.heads, replace(run, attempt=attempt)]
         services[run.service] = replace(service, runs=Runs(run.service, heads))
         if run.boot_id is not None and run.boot_id not in history.boots:

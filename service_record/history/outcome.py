@@ -6,6 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from service_record.history.facts import NOTHING, Facts
+from service_record.left_out import LeftOut
 
 
 def order(time: datetime | None) -> float:
@@ -114,6 +115,8 @@ class Run(Span):
     """True when its `service start` was not recorded."""
     dropped: int = 0
     """How many of its entries could not be written."""
+    left_out: LeftOut | None = None
+    """The runs right before it that a rotation of the record left out."""
 
     @property
     def is_stop_or_kill(self) -> bool:

@@ -24,11 +24,15 @@ class Pairing:
     """The runs of one service, as its entries come in, by `add` and `add_settled`."""
 
     def __init__(self) -> None:
-        self.runs: list[RunSpan | SettledRun] = []
         self.malformed: list[Malformed] = []
         """The first damaged pieces, abridged."""
         self.damaged_pieces = 0
         """How many there are."""
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """Forget all runs: behind them a collector has the rotated record, which tells or counts them."""
+        self.runs: list[RunSpan | SettledRun] = []
         self.boots: dict[str, str] = {}
         """Boot id -> timestamp of its first entry that has one, else empty; in the order of appearance."""
         self._names = Names()
@@ -59,6 +63,8 @@ class Pairing:
             self.malformed.append(piece.abridge())
 
     def add(self, entry: Entry) -> None:
+        if entry.left_out is not None and entry.left_out.rotations and self.runs:
+            self._begin_anew()
         if entry.boot_id and not self.boots.get(entry.boot_id):
             self.boots[entry.boot_id] = entry.timestamp or ""
         self._unsettle(entry)
@@ -101,8 +107,8 @@ class Pairing:
             self.runs[number] = span
             self._names.add(span)
 
-    def _next_attempt(self, boot_id: str | None) -> int:
-        self._attempts[boot_id] = self._attempts.get(boot_id, 0) + 1
+    def _next_attempt(self, boot_id: str | None, left_out: int = 0) -> int:
+        self._attempts[boot_id] = self._attempts.get(boot_id, 0) + left_out + 1
         return self._attempts[boot_id]
 
     @property
@@ -222,7 +228,10 @@ class Pairing:
     def _new_run(self, entry: Entry) -> RunSpan:
         same = self._names.of_invocation(entry)
         is_beside = same is not None and same.first.pid != entry.pid
-        attempt = same.attempt if same is not None and is_beside else self._next_attempt(entry.boot_id)
+        left_out = entry.left_out.runs if entry.left_out is not None else 0
+        attempt = (
+            same.attempt if same is not None and is_beside else self._next_attempt(entry.boot_id, left_out)
+        )
         self._supersede(entry.invocation_id)
         run = RunSpan(first=entry, last=entry, start=None, number=len(self.runs), attempt=attempt)
         self.runs.append(run)

@@ -49,6 +49,7 @@ def run_of(service: str, span: RunSpan, presence: Presence) -> Run:
         in_command=command.name if command and outcome is not Outcome.SUCCESS else None,
         has_no_start=span.start is None,
         dropped=span.dropped,
+        left_out=span.left_out,
     )
 
 

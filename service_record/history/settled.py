@@ -16,6 +16,7 @@ from service_record.history.liveness import Liveness, Presence
 from service_record.history.outcome import Outcome, Run
 from service_record.history.results import end_outcome, run_of
 from service_record.history.spans import RunSpan
+from service_record.left_out import LeftOut
 from service_record.passage import Held, Passage
 from service_record.plain import LETTERS, Block, PlainEntry, Stretch, entries_of, lines_of, read_again
 
@@ -50,6 +51,8 @@ class SettledRun(msgspec.Struct, gc=False):
     """How many entries it has."""
     attempt: int = 0
     dropped: int = 0
+    left_out: LeftOut | None = None
+    """None: an entry that carries such is not plain, and its run not settled."""
 
     def entries(self) -> list[Entry]:
         """All of them. Raises OSError when they are not in the record any more."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from service_record.entry import Entry, Result
+from service_record.left_out import LeftOut
 
 
 @dataclass(slots=True)
@@ -89,6 +90,7 @@ class RunSpan(Activity):
     """From 1 within its boot; the programs recorded within one invocation share theirs."""
     commands: list[CommandSpan] = field(default_factory=list)
     dropped: int = 0
+    left_out: LeftOut | None = None
     first_timed: Entry | None = None
     """The first entry that has a time."""
     last_timed: Entry | None = None
@@ -109,6 +111,7 @@ class RunSpan(Activity):
         """Take an entry for the last one of the run."""
         self.last = entry
         self.dropped += entry.dropped
+        self.left_out = self.left_out or entry.left_out
         if entry.timestamp is not None:
             self.first_timed = self.first_timed or entry
             self.last_timed = entry

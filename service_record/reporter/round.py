@@ -43,6 +43,7 @@ from service_record.reporter.policy import (
     learn,
     not_kept,
 )
+from service_record.reporter.rotating import rotate_records
 from service_record.reporter.settings import Settings, read_settings, secrets_in
 from service_record.reporter.state import State, load, save
 from service_record.reporter.stopping import stop_for, tell_undelivered
@@ -127,6 +128,7 @@ class Round:
         if self._advice() != advice:
             self._show(self._advice())
         _send_records(self.places, self.environ, self.settings, self.say)
+        rotate_records(self.places, self.environ, self.say)
         if self.plan.stop is not None:
             return self._stop(self.plan.stop)
         return Ended.LEAK if supply.leak is not None else Ended.DONE

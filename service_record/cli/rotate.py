@@ -1,0 +1,71 @@
+"""`service-record rotate`: shorten records that have grown too long."""
+
+import os
+from pathlib import Path
+
+import click
+
+from service_record.cli import FAILED, told
+from service_record.cli.opening import check_names
+from service_record.cli.options import service_argument
+from service_record.cli.sizes import Size
+from service_record.display.text import count, visible
+from service_record.records import Records
+from service_record.rotation import Rotation, RotationError, max_bytes, rotate
+
+
+@click.command("rotate")
+@service_argument
+@click.option(
+    "--from",
+    "directory",
+    metavar="DIRECTORY",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Records of this directory. [default: $SERVICE_RECORDS_DIR, else /var/log/openshift]",
+)
+@click.option(
+    "--max-size",
+    type=Size(),
+    metavar="SIZE",
+    help="Rotate records that are longer: 512K, 2M. 0: none. [default: $SERVICE_RECORDS_MAX_BYTES, else 2M]",
+)
+def command(*, services: tuple[str, ...], directory: Path | None, max_size: int | None) -> None:
+    """Shorten records that have grown too long; no failure is lost.
+
+    A record that is longer than the limit is brought down to half of it. The first and the latest runs of
+    each boot stay, and every run that failed; of very many failures that are alike, the first and the latest
+    of each boot. What is left out is counted in the record. Services may go on recording meanwhile.
+
+    \b
+    Examples:
+      service-record rotate
+      service-record rotate bootkube --max-size 512K
+    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    records = Records(directory)
+    recorded = records.services()
+    check_names(services, recorded, str(records.directory))
+    limit = max_bytes(os.environ) if max_size is None else max_size
+    are_done = [_is_done(records.path(name), name, limit) for name in services or recorded]
+    if not all(are_done):
+        raise click.exceptions.Exit(FAILED)
+
+
+def _is_done(path: Path, service: str, limit: int) -> bool:
+    """Rotate one record, and say what came of it; return False when it could not be done."""
+    try:
+        found = rotate(path, limit)
+    except RotationError as error:
+        click.echo(f"Error: {visible(str(error))}", err=True)
+        return False
+    except OSError as error:
+        click.echo(f"Error: {told(error)}", err=True)
+        return False
+    if found is not None:
+        click.echo(f"{visible(service)}: {_sentence(found)}")
+    return True
+
+
+def _sentence(found: Rotation) -> str:
+    waiting = "; a writer still has the old file open: rotate again later" if found.is_waiting else ""
+    left_out = count(found.entries_left_out, "entry", "entries")
+    return f"{left_out} left out, {found.bytes_before} bytes became {found.bytes_after}{waiting}"

@@ -1,0 +1,371 @@
+"""Put a shorter record in the place of one that has outgrown its limit, while services go on writing to it.
+
+A writer opens the record for each entry. So one may have opened the file just before another takes its place,
+and write to it just after. The replaced file therefore keeps a name beside the record until the kernel says
+that nobody has it open for writing any more: a read lease (fcntl(2), F_SETLEASE) is granted only then. What
+was written to it meanwhile is put into the record, where it belongs in the order. docs/record-format.md,
+"Rotation", has the steps, and what a loss of power leaves of each.
+"""
+
+import fcntl
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Final
+
+from service_record.entry import Entry, Malformed
+from service_record.layout import BYTE_ORDER_MARK, read_entries
+from service_record.line import encoded
+from service_record.rotation.choosing import AnonymousError, shortened
+from service_record.writer import DAMAGED_SUFFIX, Writer, open_regular
+
+_LOCK_SECONDS: Final = 5.0
+_WRITERS_SECONDS: Final = 5.0
+"""How long writers are waited for that have the replaced file open."""
+_PAUSE_SECONDS: Final = 0.002
+_MOST_CATCHING_UP: Final = 20
+_MOST_TURNS: Final = 5
+_READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+_READ_WRITE: Final = _READ | os.O_RDWR
+_NEW: Final = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+_APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_OLD: Final = re.compile(r"\.(?P<record>.+\.json)\.(?P<old>\d{1,12})-(?P<new>\d{1,12})\.old", re.DOTALL)
+
+
+class RotationError(Exception):
+    """Why a record was not rotated, and what to do, in one line. Nothing of it has changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rotation:
+    """What a rotation came to, in bytes and entries."""
+
+    bytes_before: int
+    bytes_after: int
+    entries_left_out: int
+    is_waiting: bool = False
+    """True when a writer still has the replaced file open: the next rotation takes in what it writes."""
+
+
+def rotate(path: Path, limit: int) -> Rotation | None:
+    """Bring a record of more than `limit` bytes down to half of that; None where there is nothing to do.
+
+    First it finishes what an earlier rotation could not. Raises RotationError; OSError as the system says.
+    """
+    with _alone(path.parent):
+        _finish_earlier(path)
+        if limit <= 0 or path.lstat().st_size <= limit:
+            return None
+        if _leftovers(path):
+            raise RotationError(f"{path}: a writer still has the file open that the last rotation replaced")
+        return _rotate(path, limit)
+
+
+def _rotate(path: Path, limit: int) -> Rotation | None:
+    before = path.lstat().st_size
+
+    def choose(entries: list[Entry]) -> list[Entry]:
+        chosen = shortened(entries, [len(encoded(entry.to_json())) for entry in entries], limit // 2)
+        return chosen if len(chosen) < len(entries) else entries
+
+    try:
+        replaced = _replace(path, choose)
+    except AnonymousError:
+        raise RotationError(
+            f"{path}: not rotated: entries in it name no run, as those of OpenShift's own script; "
+            "move the file away by hand while the service does not run"
+        ) from None
+    if replaced is None:
+        return None
+    is_waiting = not _finish(path, replaced)
+    return Rotation(before, path.lstat().st_size, replaced.left_out, is_waiting)
+
+
+@dataclass(frozen=True, slots=True)
+class _Replaced:
+    """A file that another has taken the place of."""
+
+    path: Path
+    entries: int
+    """How many of its entries were looked at when the other was made."""
+    new_entries: int
+    """How many entries the other had then."""
+    left_out: int = 0
+
+
+@contextmanager
+def _alone(directory: Path) -> Iterator[None]:
+    """Hold the lock of a directory of records: one rotation at a time. A process that dies gives it back."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if not _is_locked(descriptor):
+            raise RotationError(f"{directory}: another rotation is running")
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _is_locked(descriptor: int) -> bool:
+    """Wait for the lock of a file; return False when another keeps it."""
+    until = time.monotonic() + _LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                return False
+            time.sleep(_PAUSE_SECONDS)
+        else:
+            return True
+
+
+def _replace(path: Path, choose: Callable[[list[Entry]], list[Entry]]) -> _Replaced | None:
+    """Put the entries that are chosen of a record in its place; None where they are just those it has.
+
+    The file that was replaced keeps a name beside it. Power may be lost at any moment: the record is the one
+    file or the other, each whole.
+    """
+    descriptor = open_regular(path, _READ_WRITE)
+    new = path.with_name(f".{path.name}.new")
+    try:
+        is_array = os.pread(descriptor, 64, 0).removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b"[")
+        if is_array and not _is_locked(descriptor):
+            raise RotationError(f"{path}: a writer keeps its lock; try again")
+        data = _whole_lines(descriptor, 0, is_array=is_array)
+        entries, damage = _pieces(data, is_array=is_array)
+        chosen = choose(entries) if entries else entries
+        if chosen is entries:
+            return None
+        with _new_file(new, descriptor) as target:
+            _check_lease(target, path.parent)
+            _write_all(target, _content(chosen, is_array=is_array))
+            _keep_damage(path, damage)
+            caught_up = 0 if is_array else _catch_up(descriptor, len(data), target)
+            seen, made = len(entries) + caught_up, len(chosen) + caught_up
+            old = path.with_name(f".{path.name}.{seen}-{made}.old")
+            os.link(path, old, follow_symlinks=False)
+            _sync(path.parent)
+            new.replace(path)
+            _sync(path.parent)
+        return _Replaced(old, seen, made, len(entries) - len(chosen))
+    finally:
+        with suppress(FileNotFoundError):
+            new.unlink()
+        os.close(descriptor)
+
+
+def _whole_lines(descriptor: int, offset: int, *, is_array: bool = False) -> bytes:
+    """Return the bytes from there on, up to the last newline: a line without one may still be written."""
+    size = os.fstat(descriptor).st_size
+    data = bytearray()
+    while part := os.pread(descriptor, size - offset, offset + len(data)):
+        data += part
+    return bytes(data if is_array else data[: data.rfind(b"\n") + 1])
+
+
+def _pieces(data: bytes, *, is_array: bool) -> tuple[list[Entry], list[Malformed]]:
+    """Return the entries, and what is damaged; at the end of an array that may not be all of it yet."""
+    pieces = list(read_entries(BytesIO(data)))
+    while is_array and pieces and isinstance(pieces[-1], Malformed):
+        pieces.pop()
+    entries = [piece for piece in pieces if isinstance(piece, Entry)]
+    return entries, [piece for piece in pieces if isinstance(piece, Malformed)]
+
+
+def _content(entries: Sequence[Entry], *, is_array: bool) -> bytes:
+    lines = [encoded(entry.to_json()) for entry in entries]
+    return (
+        b"[\n" + b",\n".join(line.rstrip(b"\n") for line in lines) + b"\n]\n" if is_array else b"".join(lines)
+    )
+
+
+@contextmanager
+def _new_file(new: Path, like: int) -> Iterator[int]:
+    """Make a file with the mode and the owner of another; yield a descriptor of it."""
+    with suppress(FileNotFoundError):
+        new.unlink()
+    status = os.fstat(like)
+    target = os.open(new, _NEW, 0o600)
+    try:
+        if (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
+            os.fchown(target, status.st_uid, status.st_gid)
+        os.fchmod(target, status.st_mode & 0o777)
+        yield target
+    finally:
+        os.close(target)
+
+
+def _write_all(target: int, content: bytes) -> None:
+    left = memoryview(content)
+    while left:
+        left = left[os.write(target, left) :]
+    os.fsync(target)
+
+
+def _check_lease(descriptor: int, directory: Path) -> None:
+    """Raise RotationError where the file system knows no leases: nobody could tell when writers are done."""
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except OSError as error:
+        raise RotationError(f"{directory}: its file system gives no leases: {error.strerror}") from None
+
+
+def _catch_up(descriptor: int, offset: int, target: int) -> int:
+    """Append what services wrote meanwhile, as long as it is entries and comes; return how many those are."""
+    count = 0
+    for _ in range(_MOST_CATCHING_UP):
+        data = _whole_lines(descriptor, offset)
+        pieces = list(read_entries(BytesIO(data)))
+        entries = [piece for piece in pieces if isinstance(piece, Entry)]
+        if not entries or len(entries) < len(pieces):
+            break
+        _write_all(target, _content(entries, is_array=False))
+        count += len(entries)
+        offset += len(data)
+    return count
+
+
+def _keep_damage(path: Path, damage: Sequence[Malformed]) -> None:
+    """Append what is damaged to the copy beside the record, as writers of arrays do."""
+    if not damage:
+        return
+    descriptor = open_regular(path.with_name(path.name + DAMAGED_SUFFIX), _APPEND)
+    try:
+        os.fchmod(descriptor, path.stat().st_mode & 0o777)
+        _write_all(descriptor, b"".join(piece.text.encode(errors="replace") + b"\n" for piece in damage))
+    finally:
+        os.close(descriptor)
+
+
+def _leftovers(path: Path) -> list[_Replaced]:
+    """Return the files beside a record that it has replaced, the oldest first."""
+    found = []
+    for other in path.parent.iterdir():
+        named = _OLD.fullmatch(other.name)
+        if named is not None and named["record"] == path.name:
+            found.append(_Replaced(other, int(named["old"]), int(named["new"])))
+    return sorted(found, key=lambda one: one.path.lstat().st_mtime_ns)
+
+
+def _finish_earlier(path: Path) -> None:
+    """Do what a rotation that was cut short has left to do."""
+    for replaced in _leftovers(path):
+        if replaced.path.samefile(path):  # it was cut short before the new file took its place
+            replaced.path.unlink()
+        else:
+            _finish(path, replaced)
+    with suppress(FileNotFoundError):
+        path.with_name(f".{path.name}.new").unlink()
+
+
+def _finish(path: Path, replaced: _Replaced) -> bool:
+    """Take in what was written to the replaced file after it was looked at, and remove it.
+
+    To put it in its place in the order replaces the record once more. Where others were about to write each
+    time, it is appended in the end. Return False while a writer has the replaced file open.
+    """
+    again: _Replaced | None = replaced
+    for turn in range(_MOST_TURNS):
+        if again is None:
+            return True
+        replaced, again = again, None
+        if not _is_left(replaced.path):
+            return False
+        pieces = list(read_entries(BytesIO(replaced.path.read_bytes())))
+        late, damage = _behind(pieces, replaced.entries)
+        _keep_damage(path, damage)
+        if late and turn + 1 < _MOST_TURNS:
+            again = _take_in(path, late, replaced.new_entries)
+        elif not _are_appended(path, late, replaced.new_entries):
+            return False
+        replaced.path.unlink()
+        _sync(path.parent)
+    return True
+
+
+def _behind(pieces: Sequence[Entry | Malformed], count: int) -> tuple[list[Entry], list[Malformed]]:
+    """Return what stands behind so many entries."""
+    seen = 0
+    late: list[Entry] = []
+    damage: list[Malformed] = []
+    for piece in pieces:
+        if isinstance(piece, Malformed):
+            if seen >= count:
+                damage.append(piece)
+            continue
+        seen += 1
+        if seen > count:
+            late.append(piece)
+    return late, damage
+
+
+def _take_in(path: Path, late: Sequence[Entry], place: int) -> _Replaced | None:
+    """Put entries into a record behind so many others, but for those that it has there already."""
+
+    def choose(entries: list[Entry]) -> list[Entry]:
+        missing = _missing(late, entries[place:])
+        return [*entries[:place], *missing, *entries[place:]] if missing else entries
+
+    return _replace(path, choose)
+
+
+def _are_appended(path: Path, late: Sequence[Entry], place: int) -> bool:
+    """Append entries as a writer does, but for those that stand behind so many others already."""
+    if not late:
+        return True
+    there = [piece for piece in read_entries(BytesIO(path.read_bytes())) if isinstance(piece, Entry)]
+    writer = Writer(path)
+    are_appended = all(writer.append(entry) for entry in _missing(late, there[place:]))
+    descriptor = open_regular(path, _READ)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    return are_appended
+
+
+def _missing(late: Iterable[Entry], there: Iterable[Entry]) -> list[Entry]:
+    """Return the entries that are not among others; a rotation that was cut short may have put them there."""
+    lines = Counter(encoded(entry.to_json()) for entry in there)
+    missing = []
+    for entry in late:
+        line = encoded(entry.to_json())
+        if lines[line]:
+            lines[line] -= 1
+        else:
+            missing.append(entry)
+    return missing
+
+
+def _is_left(path: Path) -> bool:
+    """Wait until nobody has a file open for writing whose name no writer knows; return whether that is so."""
+    descriptor = open_regular(path, _READ)
+    until = time.monotonic() + _WRITERS_SECONDS
+    try:
+        while True:
+            try:
+                fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+                fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    return False
+                time.sleep(_PAUSE_SECONDS)
+            else:
+                return True
+    finally:
+        os.close(descriptor)
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

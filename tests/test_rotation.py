@@ -1,0 +1,385 @@
+"""Rotation: a record stays within its limit, every distinct failure stays in it, no entry is lost."""
+
+import json
+import multiprocessing
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from io import BytesIO
+from multiprocessing.synchronize import Event
+from pathlib import Path
+
+import pytest
+
+from service_record.diagnosis import Diagnosis, Verdict, diagnose
+from service_record.entry import Entry, Malformed, Result
+from service_record.following import Following
+from service_record.history import ServiceHistory, build_history
+from service_record.history.outcome import Outcome
+from service_record.layout import read_entries, read_stretches
+from service_record.left_out import LeftOut
+from service_record.records import Records
+from service_record.rotation import RotationError, rotate
+from service_record.writer import Writer
+from tests.builders import entry, failed_run, our_array, upstream_entry, write_lines
+
+SHIM = Path(__file__).parents[1] / "shell/bootstrap-service-record.sh"
+COMMAND = Path(sys.executable).with_name("service-record")
+LIMIT = 64 << 10
+OTHER_BOOT = "b1" * 16
+
+
+def of_run(number: int, entries: Iterable[Entry], **fields: object) -> list[Entry]:
+    own = {"invocation_id": f"{number:032x}", "pid": 1000 + number}
+    return [replace(each, **(own | fields)) for each in entries]  # type: ignore[arg-type]
+
+
+def good(number: int, **fields: object) -> list[Entry]:
+    at = number * 20
+    stages = [entry("stage start", at + 1, stage="pull"), entry("stage end", at + 2, stage="pull")]
+    return of_run(number, [entry(at=at), *stages, entry("service end", at + 3)], **fields)
+
+
+def bad(number: int, stage: str = "pull", message: str = "no such image", **fields: object) -> list[Entry]:
+    return of_run(number, failed_run(stage, number * 20, error_message=message), **fields)
+
+
+def handled(number: int) -> list[Entry]:
+    ends = [entry("stage end", number * 20 + 2, stage="probe", result=Result.FAILURE, exit_code=7)]
+    return of_run(number, [*good(number)[:1], entry("stage start", stage="probe"), *ends, good(number)[-1]])
+
+
+def history(content: bytes) -> ServiceHistory:
+    (service,) = build_history([("job", read_stretches(BytesIO(content)))]).services
+    return service
+
+
+def judged(content: bytes) -> Diagnosis:
+    found = diagnose(build_history([("job", read_stretches(BytesIO(content)))]))
+    assert found is not None
+    return found
+
+
+def entries_in(path: Path) -> list[Entry]:
+    pieces = list(read_entries(BytesIO(path.read_bytes())))
+    assert not [piece for piece in pieces if isinstance(piece, Malformed)]
+    return [replace(piece, left_out=None) for piece in pieces if isinstance(piece, Entry)]
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+def runs_left_out(service: ServiceHistory) -> int:
+    return sum(run.left_out.runs for run in service.runs if run.left_out is not None)
+
+
+@pytest.fixture(params=["lines", "array"])
+def put(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Iterable[Entry]], Path]:
+    def write(entries: Iterable[Entry]) -> Path:
+        path = tmp_path / "job.json"
+        if request.param == "array":
+            path.write_bytes(our_array(*entries))
+            return path
+        return write_lines(path, *entries)
+
+    return write
+
+
+def test_a_record_within_its_limit_is_left_alone(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "job.json", *good(0))
+    before = path.stat()
+    assert rotate(path, LIMIT) is None
+    assert path.stat().st_ino == before.st_ino
+    assert names(tmp_path) == ["job.json"]
+
+
+def test_successful_runs_in_the_middle_are_left_out_and_counted(put: Callable[..., Path]) -> None:
+    runs = [handled(n) if n == 70 else bad(n) if n in {50, 90} else good(n) for n in range(200)]
+    path = put(each for run in runs for each in run)
+    found = rotate(path, LIMIT)
+    assert found is not None
+    assert path.stat().st_size <= LIMIT
+    service = history(path.read_bytes())
+    kept = [run.invocation_id for run in service.runs]
+    assert {f"{n:032x}" for n in (0, 50, 70, 90, 199)} <= set(kept)
+    assert len(kept) + runs_left_out(service) == 200
+    assert service.runs[-1].attempt == 200
+    gap = next(run.left_out for run in service.runs if run.left_out and run.left_out.runs)
+    assert (gap.reason, gap.failed) == ("size", 0)
+    assert sum(run.outcome is Outcome.FAILURE for run in service.runs) == 2
+
+
+def test_a_loop_is_counted_whole_however_much_of_it_is_left_out(put: Callable[..., Path]) -> None:
+    path = put(each for n in range(400) for each in bad(n, message=f"pid {n}: no such image"))
+    whole = judged(path.read_bytes())
+    rotate(path, LIMIT)
+    short = judged(path.read_bytes())
+    assert short.verdict is whole.verdict is Verdict.LOOPING
+    assert short.root is not None
+    assert short.root.loop is not None
+    assert short.root.loop.count == short.root.count == 400
+    assert short.root.since == (whole.root and whole.root.since)
+    assert len(history(path.read_bytes()).runs) < 200
+
+
+def test_rotated_again_and_again_it_still_counts_all(put: Callable[..., Path]) -> None:
+    path = put(bad(0))
+    for number in range(1, 600):
+        writer = Writer(path)
+        for each in bad(number):
+            assert writer.append(each)
+        if number % 40 == 0:
+            rotate(path, 16 << 10)
+    service = history(path.read_bytes())
+    assert path.stat().st_size <= (16 << 10) + 40 * 1200
+    assert len(service.runs) + runs_left_out(service) == service.runs[-1].attempt == 600
+    root = judged(path.read_bytes()).root
+    assert root is not None
+    assert root.loop is not None
+    assert root.loop.count == 600
+
+
+def test_of_many_failures_each_distinct_one_stays(put: Callable[..., Path]) -> None:
+    path = put(
+        each
+        for n in range(600)
+        for each in bad(n, stage="once" if n == 300 else "pull", message="disk full" if n == 301 else "away")
+    )
+    rotate(path, LIMIT)
+    service = history(path.read_bytes())
+    assert path.stat().st_size <= LIMIT
+    assert {f"{n:032x}" for n in (0, 300, 301, 599)} <= {run.invocation_id for run in service.runs}
+    assert len(service.runs) + runs_left_out(service) == 600
+
+
+def test_a_streak_is_not_joined_over_runs_that_ended_otherwise(tmp_path: Path) -> None:
+    runs = [good(n) if n == 200 else bad(n) for n in range(400)]
+    path = write_lines(tmp_path / "job.json", *(each for run in runs for each in run))
+    rotate(path, 8 << 10)
+    root = judged(path.read_bytes()).root
+    assert root is not None
+    assert root.loop is not None
+    assert root.loop.count <= 199
+
+
+def test_the_runs_of_each_boot_stay_until_there_are_too_many_boots(tmp_path: Path) -> None:
+    boots = [f"{n:032x}" for n in range(500)]
+    path = write_lines(
+        tmp_path / "job.json", *(each for n, boot in enumerate(boots) for each in good(n, boot_id=boot))
+    )
+    rotate(path, LIMIT)
+    service = history(path.read_bytes())
+    left = {run.boot_id for run in service.runs}
+    assert {*boots[:10], *boots[-100:]} <= left
+    gaps = [run.left_out for run in service.runs if run.left_out is not None]
+    assert sum(gap.boots for gap in gaps) + len(left) == 500
+    assert {run.attempt for run in service.runs} == {1}
+
+
+def test_what_is_damaged_goes_into_the_copy_beside_the_record(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "job.json", *(e for n in range(100) for e in good(n)), b'{"torn":\n')
+    with path.open("ab") as stream:
+        stream.writelines(each.to_line() for n in range(100, 300) for each in good(n))
+    rotate(path, LIMIT)
+    assert entries_in(path)
+    assert path.with_name("job.json.damaged").read_bytes() == b'{"torn":\n'
+
+
+def test_a_torn_end_is_kept_for_whoever_writes_next(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "job.json", *(e for n in range(300) for e in good(n)), b'{"timestamp":"20')
+    rotate(path, LIMIT)
+    Writer(path).append(entry("service end", 9000))
+    assert entries_in(path)[-1] == entry("service end", 9000)
+    assert path.with_name("job.json.damaged").read_bytes() == b'{"timestamp":"20\n'
+
+
+def test_a_record_of_openshifts_own_script_is_not_touched(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "job.json", *(upstream_entry(at=n) for n in range(2000)))
+    before = path.read_bytes()
+    with pytest.raises(RotationError, match="name no run"):
+        rotate(path, LIMIT)
+    assert path.read_bytes() == before
+    assert names(tmp_path) == ["job.json"]
+
+
+def test_mode_and_layout_stay(put: Callable[..., Path]) -> None:
+    path = put(each for n in range(300) for each in good(n))
+    path.chmod(0o604)
+    first = path.read_bytes()[:1]
+    rotate(path, LIMIT)
+    assert (path.stat().st_mode & 0o777, path.read_bytes()[:1]) == (0o604, first)
+    if first == b"[":
+        assert isinstance(json.loads(path.read_bytes()), list)
+
+
+def test_who_follows_the_record_is_shown_nothing_twice(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "job.json", *(e for n in range(300) for e in good(n)))
+    following = Following()
+
+    def shown() -> list[object]:
+        data = path.read_bytes()
+        return list(following.look(lambda at, size: data[at : at + size], 9.0, 0.0, final=True))
+
+    assert len(shown()) == 1200
+    rotate(path, LIMIT)
+    Writer(path).append(entry(at=9000))
+    assert shown() == [entry(at=9000)]
+
+
+def test_a_collector_that_has_both_files_counts_each_run_once(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "job.json", *(e for n in range(400) for e in bad(n)))
+    earlier = path.read_bytes()
+    rotate(path, LIMIT)
+    both = history(earlier + b"\n" + path.read_bytes())
+    assert both.runs[-1].attempt == 400
+    assert len(both.runs) == len(history(path.read_bytes()).runs)
+
+
+def _append(path: Path, writer: int, stop: Event, told: Path) -> None:
+    own = Writer(path)
+    with told.open("ab", buffering=0) as log:
+        number = 0
+        while not stop.is_set():
+            number += 1
+            time.sleep(0.002)
+            if own.append(entry("stage end", number, stage=f"{writer}-{number}", pid=writer)):
+                log.write(f"{writer}-{number}\n".encode())
+
+
+SHELL_WRITER = """
+SERVICE_NAME=job
+. "$1"
+exec 9<>"$4"
+n=0
+while [[ -e $2 ]]; do
+  n=$((n + 1))
+  read -rt 0.004 <&9
+  record_service_stage_start "shell-$n"
+  record_service_stage_success
+  ((__sr[dropped])) || printf '%s\\n' "shell-$n" >>"$3"
+done
+"""
+
+
+@pytest.mark.parametrize("layout", ["lines", "array"])
+def test_no_entry_is_lost_while_python_and_the_shim_record(layout: str, tmp_path: Path) -> None:
+    """Rotations one after the other, some of them killed, under writers that never pause for long."""
+    records = tmp_path / "records"
+    records.mkdir()
+    path = records / "job.json"
+    old = [each for n in range(40) for each in good(n)]
+    path.write_bytes(our_array(*old) if layout == "array" else b"".join(each.to_line() for each in old))
+    told, flag = tmp_path / "told", tmp_path / "go"
+    flag.touch()
+    quiet = tmp_path / "quiet"
+    os.mkfifo(quiet)
+    stop = multiprocessing.Event()
+    # Every run stays: those of the writers never end, so whatever is missing was lost.
+    writers = [multiprocessing.Process(target=_append, args=(path, n, stop, told)) for n in (1, 2)]
+    for writer in writers:
+        writer.start()
+    shell = subprocess.Popen(
+        ["bash", "-c", SHELL_WRITER, "job", SHIM, flag, told, quiet],
+        env={
+            "PATH": os.environ["PATH"],
+            "SERVICE_RECORDS_DIR": str(records),
+            "SERVICE_RECORDS_LAYOUT": layout,
+        },
+    )
+    chance = random.Random(7)
+    until = time.monotonic() + 6
+    rotations = 0
+    while time.monotonic() < until:
+        rotation = _rotate_apart(path)
+        if chance.random() < 0.5:
+            time.sleep(chance.random() * 0.3)
+            rotation.send_signal(signal.SIGKILL)
+        rotations += rotation.wait() == 0
+    stop.set()
+    flag.unlink()
+    for writer in writers:
+        writer.join()
+    assert shell.wait(30) == 0
+    assert _rotate_apart(path).wait() == 0
+    stages = [each.stage for each in entries_in(path) if each.phase == "stage end"]
+    written = told.read_text().split()
+    assert set(written) - set(stages) == set()
+    assert len(stages) == len(set(stages)) + stages.count("pull") - ("pull" in stages)
+    assert rotations
+    assert names(records) == ["job.json"]
+    # In an array, who waits for its lock without a pause may overtake itself in the last turn of a rotation.
+    ours = [stage for stage in stages if stage and stage.startswith("1-")]
+    assert layout == "array" or ours == sorted(ours, key=lambda stage: int(stage[2:]))
+
+
+ROTATE = """
+import sys
+from pathlib import Path
+from service_record.rotation import rotate
+rotate(Path(sys.argv[1]), 1 << 12)
+"""
+
+
+def _rotate_apart(path: Path) -> "subprocess.Popen[bytes]":
+    # One good run less each time: there has to be something to leave out.
+    writer = Writer(path)
+    number = time.monotonic_ns() % 10**9
+    for n in range(12):
+        for each in good(number + n):
+            writer.append(each)
+    return subprocess.Popen([sys.executable, "-c", ROTATE, path])
+
+
+def test_an_entry_of_a_writer_that_held_the_replaced_file_open_is_taken_in_by_the_next_rotation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_lines(tmp_path / "job.json", *(e for n in range(300) for e in good(n)))
+    monkeypatch.setattr("service_record.rotation.replacing._WRITERS_SECONDS", 0.1)
+    held = os.open(path, os.O_WRONLY | os.O_APPEND)
+    found = rotate(path, LIMIT)
+    assert found is not None
+    assert found.is_waiting
+    late, later = entry(at=9000), entry("service end", 9001)
+    os.write(held, late.to_line())
+    Writer(path).append(later)
+    assert rotate(path, LIMIT) is None
+    assert late not in entries_in(path)
+    os.close(held)
+    assert rotate(path, LIMIT) is None
+    assert entries_in(path)[-2:] == [late, later]
+    assert names(tmp_path) == ["job.json"]
+    assert rotate(path, LIMIT) is None
+    assert entries_in(path)[-2:] == [late, later]
+
+
+@pytest.mark.parametrize("field", [[], {"failed": "3"}, {"failed": -1}, {"reason": 3}], ids=str)
+def test_anything_else_than_counts_is_no_entry(field: object) -> None:
+    line = json.dumps(entry().to_json() | {"leftOut": field}).encode()
+    (piece,) = read_entries(BytesIO(line))
+    assert isinstance(piece, Malformed)
+
+
+def test_what_was_left_out_survives_a_copy() -> None:
+    first = entry(left_out=LeftOut(succeeded=3, failed=2, alike=2, boots=1, boot_runs=4, rotations=5))
+    assert list(read_entries(BytesIO(first.to_line()))) == [first]
+
+
+def test_the_verb_rotates_and_says_what_came_of_it(tmp_path: Path) -> None:
+    write_lines(tmp_path / "job.json", *(e for n in range(300) for e in good(n)))
+    write_lines(tmp_path / "other.json", *good(0))
+    done = subprocess.run(
+        [COMMAND, "rotate", "--from", tmp_path, "--max-size", "64K"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.fullmatch(r"job: \d+ entries left out, \d+ bytes became \d+\n", done.stdout)
+    assert Records(tmp_path).path("job").stat().st_size <= 64 << 10
