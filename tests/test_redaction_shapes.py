@@ -6,8 +6,9 @@ import pytest
 
 from service_record.redaction import Redactor, Rules, Secret
 from service_record.redaction.patterns import OURS, PUBLIC, rows, shapes
-from tests.key_wrappings import LINES, WRAPPINGS, private_keys
+from tests.key_wrappings import BYTES, LINES, WRAPPINGS, private_keys
 from tests.redaction_measures import key_leaks, leaking, redacted, suits
+from tests.secret_shapes import pem
 from tests.shape_examples import SURROUNDINGS, shape_examples
 
 RULES = Rules()
@@ -56,7 +57,7 @@ def test_nothing_of_a_key_that_nobody_told_us_is_left_in_any_wrapping(kind: str)
 
 
 @needs_openssl
-@pytest.mark.parametrize("wrapping", LINES)
+@pytest.mark.parametrize("wrapping", [*LINES, *BYTES])
 def test_the_last_look_refuses_a_key_behind_whatever_stands_before_its_lines(wrapping: str) -> None:
     """Whoever packs without masking, or with a mask that has a hole, is stopped."""
     text = WRAPPINGS[wrapping](private_keys()["RSA 2048"])
@@ -112,3 +113,18 @@ def test_a_value_is_masked_wherever_its_name_stands(text: str, secret: str) -> N
     assert secret not in after
     assert after.count("\n") == text.count("\n")
     assert ("user: root" in after) == ("user: root" in text)
+
+
+@needs_openssl
+@pytest.mark.parametrize("wrapping", BYTES)
+def test_the_bytes_of_a_certificate_stay(wrapping: str) -> None:
+    text = WRAPPINGS[wrapping](pem("CERTIFICATE")[0].encode())
+    assert redacted(RULES, text) == text
+
+
+def test_a_dump_of_a_key_ends_where_other_dumps_begin() -> None:
+    key = WRAPPINGS["hexdump -C"](pem()[0].encode())
+    other = WRAPPINGS["hexdump -C"](b"GET /healthz HTTP/1.1\r\nHost: api-int:6443\r\n")
+    after = redacted(RULES, key + b"\nkernel: all is well\n" + other)
+    assert after.endswith(b"\nkernel: all is well\n" + other)
+    assert after.count(b"\n") == (key + b"\nkernel: all is well\n" + other).count(b"\n")

@@ -22,9 +22,9 @@ def escaped(literal: bytes) -> bytes:
 def any_of(patterns: Iterable[bytes]) -> Pattern:
     """Return all of them as one filter.
 
-    `Match(text)` says which are in a text, in any order; `re(number)` is one of them, compiled. RE2 looks for the
-    literals in all of them at once, and then for those whose literals are there. A set of whole patterns would
-    make a new state of its machine for nearly every byte of a text in which many patterns nearly match.
+    `Match(text)` says which are in a text, in any order; `re(number)` is one of them, compiled. RE2 looks for
+    the literals in all of them at once, and then for those whose literals are there. A set of whole patterns
+    would make a new state of its machine for nearly every byte of a text in which many patterns nearly match.
     """
     found = re2.Filter()
     for pattern in patterns:

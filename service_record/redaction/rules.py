@@ -132,9 +132,10 @@ class Rules:
 
 
 def _trigger(shapes: Iterable[Shape], *others: bytes) -> engine.Pattern:
-    """Return one pattern of all triggers, in order: RE2 finds what neighbours have in common, and has less to do."""
-    triggers = (trigger for given in (*(shape.trigger for shape in shapes), *others) for trigger in _plain(given))
-    return engine.compiled(b"(?m)" + b"|".join(sorted(set(triggers))), groups=False)
+    """Return one pattern of all triggers, in order, so that RE2 finds what neighbours have in common."""
+    triggers = (*(shape.trigger for shape in shapes), *others)
+    alternatives = {each for trigger in triggers for each in _plain(trigger)}
+    return engine.compiled(b"(?m)" + b"|".join(sorted(alternatives)), groups=False)
 
 
 def _plain(trigger: bytes) -> list[bytes]:
