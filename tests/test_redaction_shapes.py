@@ -1,6 +1,7 @@
 """Every shape in every surroundings, and private keys in every wrapping."""
 
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,8 @@ from tests.shape_examples import SURROUNDINGS, shape_examples
 
 RULES = Rules()
 EXAMPLES = list(shape_examples())
+ORDINARY = Path(__file__).with_name("ordinary_lines.txt").read_bytes().splitlines()
+"""Made up by us after what installers and hosts log: words about secrets, and no secret."""
 LEAST_SURROUNDINGS = 12
 LEAST_WRAPPINGS = 60
 
@@ -115,6 +118,11 @@ def test_a_value_is_masked_wherever_its_name_stands(text: str, secret: str) -> N
     assert ("user: root" in after) == ("user: root" in text)
 
 
+@pytest.mark.parametrize("line", ORDINARY)
+def test_an_ordinary_line_of_an_installer_stays(line: bytes) -> None:
+    assert redacted(RULES, line) == line
+
+
 @needs_openssl
 @pytest.mark.parametrize("wrapping", BYTES)
 def test_the_bytes_of_a_certificate_stay(wrapping: str) -> None:
@@ -128,3 +136,23 @@ def test_a_dump_of_a_key_ends_where_other_dumps_begin() -> None:
     after = redacted(RULES, key + b"\nkernel: all is well\n" + other)
     assert after.endswith(b"\nkernel: all is well\n" + other)
     assert after.count(b"\n") == (key + b"\nkernel: all is well\n" + other).count(b"\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        pytest.param(b"http_proxy=http://u:p@ss/w?rd@proxy:3128", b"ss/w?rd", id="a proxy's password"),
+        pytest.param(b"machine h\n  login u\n  password hunter\n", b"hunter", id="netrc in lines"),
+        pytest.param(
+            b"huggingface_token: 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", b"kvjwprtn", id="lower case"
+        ),
+        pytest.param(b"huggingface_token: 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", b"kVjWpRtN", id="letters"),
+        pytest.param(
+            b'bmc.password: Invalid value: \\"u8jzPde0IgxL\\": too short',
+            b"u8jzPde0IgxL",
+            id="a field of JSON",
+        ),
+    ],
+)
+def test_nothing_is_left_of_what_is_hard_to_tell(text: bytes, secret: bytes) -> None:
+    assert secret not in redacted(RULES, text)
