@@ -10,6 +10,9 @@ from service_record.plain import Stretch
 PIECES: Final = 2
 """How many pieces of a file are needed to tell."""
 
+STANDARD_INPUTS: Final = ("-", "standard input")
+"""How standard input is named by who asks for it, and to people."""
+
 _ARCHIVES: Final = (".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".zip")
 _RECORD: Final = ".json"
 _JSON: Final = ("{", "[", "\0")
@@ -24,10 +27,10 @@ class ForeignError(Exception):
 def refuse_foreign(name: str, beginning: Iterable[Stretch]) -> None:
     """Raise ForeignError for a file of that name of which all pieces, or the first two, look foreign.
 
-    A file that is called like a record is one, even if nothing is in it.
+    A file that is called like a record is one, even if nothing is in it; so is standard input.
     """
     pieces = list(islice(beginning, PIECES))
-    is_record = name.endswith(_RECORD)
+    is_record = name.endswith(_RECORD) or name in STANDARD_INPUTS
     if not pieces and not is_record:
         raise ForeignError(_refusal(name, "is empty"))
     if len(pieces) != 1 or not isinstance(pieces[0], Malformed):

@@ -19,6 +19,8 @@ STRUCTURE: Final = b"[], \t\r\n"
 """The bytes that may stand around an entry: white space, and the brackets and commas of an array."""
 
 _SEPARATORS: Final = b", \t\r\n"
+_VALUES: Final = frozenset(bytes([byte]) for byte in b'{["-0123456789tfn')
+"""What a value of JSON begins with: a decoder takes longer to find none than all else of a short line."""
 _BLANK_SECTOR: Final = b" " * 511 + b"\n"
 """In an array, where nothing was written yet: docs/record-format.md, "The array layout"."""
 _MAX_DEPTH: Final = 16
@@ -161,6 +163,8 @@ def _mended_value(value: object) -> object:
 def _reason(text: bytes) -> str:
     if not text.strip(b"\0"):
         return f"{len(text)} NUL bytes"
+    if text[:1] not in _VALUES:
+        return "not an entry"
     try:
         Entry.from_json(_value_of(text))
     except EntryError as error:

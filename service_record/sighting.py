@@ -15,7 +15,7 @@ import orjson
 from service_record.entry import Entry, Malformed
 from service_record.fields import EntryError
 from service_record.layout import BYTE_ORDER_MARK, MAX_REGION_BYTES, OBJECT_LINE, read_entries
-from service_record.salvage import STRUCTURE, entry_of
+from service_record.salvage import STRUCTURE, Region, entry_of
 
 Piece: TypeAlias = Entry | Malformed
 
@@ -28,6 +28,8 @@ _FOREIGN_LINE: Final = re.compile(
     rb"^[\[\], \t\r]*+ (?! \{ [^\n]* \} [\[\], \t\r]*+ $ ) ([^\n]+)", re.MULTILINE | re.VERBOSE
 )
 """A line that is neither blank nor an object."""
+_MAY_BE_TAKEN_APART: Final = re.compile(rb"[\[\]{]")
+"""Without these, all of a region is one piece."""
 _BETWEEN_ELEMENTS: Final = (b"[\n", b",\n")
 """What our writers put before an element. Behind anything else an entry may be one that is just being taken
 into the array: half of that write may have removed the bracket before it, and not yet the entry itself.
@@ -163,6 +165,15 @@ def _in_region(region: _Region, *, is_array: bool, is_followed: bool) -> list[Si
 
 
 def _pieces(region: _Region) -> Iterator[Piece]:
+    if not (
+        region.is_first
+        or len(region.content) > MAX_REGION_BYTES
+        or _MAY_BE_TAKEN_APART.search(region.content)
+    ):
+        taken = Region(region.line)
+        taken.add(bytes(region.content))
+        yield from taken.drain(final=True)
+        return
     # Only at the beginning of a file is there a byte order mark to skip: elsewhere a line goes before.
     before = b"" if region.is_first else b"\n"
     shift = region.line - 1 - len(before)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from service_record import systemd
 from service_record.bundle.names import LISTING, RECORD_DIRECTORIES, UNFINISHED_SUFFIX
 from service_record.entry import Entry, Malformed
-from service_record.foreign import PIECES, ForeignError, refuse_foreign
+from service_record.foreign import PIECES, STANDARD_INPUTS, ForeignError, refuse_foreign
 from service_record.history.liveness import Liveness
 from service_record.layout import read_stretches
 from service_record.plain import Stretch, pieces_of
@@ -25,8 +25,7 @@ from service_record.writer import DAMAGED_SUFFIX, DEFAULT_DIRECTORY
 if TYPE_CHECKING:  # a directory is read without what opens archives
     from service_record.bundle import Bundle, LeftOut
 
-_STANDARD_INPUT: Final = "-"
-_STREAM_NAME: Final = "standard input"
+_STANDARD_INPUT, _STREAM_NAME = STANDARD_INPUTS
 
 _COLLECTOR: Final = ("collector://", "collector+http://", "collector+https://")
 _ZIP: Final = b"PK\x03\x04"
@@ -270,8 +269,7 @@ def _of_bundle(name: str, service: str, bundle: "Bundle") -> Source:
 def _of_stretches(name: str, service: str, stretches: Iterator[Stretch]) -> Source:
     """The record of a service, or those of all services that its entries name."""
     beginning = list(islice(stretches, PIECES))
-    if name != _STREAM_NAME:
-        _refuse_foreign(name, beginning)
+    _refuse_foreign(name, beginning)
     if not beginning:
         return Source(name, ((service, iter(())),))
     first, whole = beginning[0], chain(beginning, stretches)

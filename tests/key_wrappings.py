@@ -104,6 +104,24 @@ def _in_json(layers: int) -> _Wrap:
     return wrap
 
 
+def _dumped(line_of: Callable[[int, bytes], str], size: int = 16) -> _Wrap:
+    """Return what dumps the bytes of a key in hexadecimal, so many in a line."""
+
+    def wrap(key: bytes) -> bytes:
+        return "\n".join(line_of(at, key[at : at + size]) for at in range(0, len(key), size)).encode()
+
+    return wrap
+
+
+def _words(data: bytes) -> str:
+    """Words of 16 bits as hexdump(1) and od -x print them on most machines: the second byte first."""
+    return " ".join(f"{data[at : at + 2][::-1].hex():>04}" for at in range(0, len(data), 2))
+
+
+def _printed(data: bytes) -> str:
+    return "".join(chr(byte) if 32 <= byte < 127 else "." for byte in data)
+
+
 _JOURNAL: Final = "Nov 21 01:05:10 master-0 bootkube.sh[2117]: "
 LINES: Final[Mapping[str, _Wrap]] = {
     "alone": bytes,
@@ -208,7 +226,26 @@ ENCODED: Final[Mapping[str, _Wrap]] = {
 }
 """Wrappings in which no line of it can be read."""
 
-WRAPPINGS: Final[Mapping[str, _Wrap]] = {**LINES, **DOCUMENTS, **ENCODED}
+BYTES: Final[Mapping[str, _Wrap]] = {
+    "UTF-16, little-endian": lambda key: key.decode().encode("utf-16-le"),
+    "UTF-16, big-endian": lambda key: key.decode().encode("utf-16-be"),
+    "UTF-16, CR LF": lambda key: key.decode().replace("\n", "\r\n").encode("utf-16"),
+    "UTF-32": lambda key: key.decode().encode("utf-32-le"),
+    "xxd": _dumped(lambda at, data: f"{at:08x}: {data.hex(' ', -2):<39}  {_printed(data)}"),
+    "xxd -p": _dumped(lambda _, data: data.hex(), 30),
+    "hexdump": _dumped(lambda at, data: f"{at:07x} {_words(data)}"),
+    "hexdump -C": _dumped(
+        lambda at, data: f"{at:08x}  {data[:8].hex(' '):<23}  {data[8:].hex(' '):<23}  |{_printed(data)}|"
+    ),
+    "hexdump -C, journal": _dumped(
+        lambda at, data: f"{_JOURNAL}{at:08x}  {data[:8].hex(' ')}  {data[8:].hex(' ')}  |{_printed(data)}|"
+    ),
+    "hexdump -C, JSON": lambda key: json.dumps({"errorMessage": BYTES["hexdump -C"](key).decode()}).encode(),
+    "od -t x1": _dumped(lambda at, data: f"{at:07o} {data.hex(' ')}"),
+}
+"""Wrappings in which each of its bytes stands by itself."""
+
+WRAPPINGS: Final[Mapping[str, _Wrap]] = {**LINES, **DOCUMENTS, **ENCODED, **BYTES}
 
 _PIECE: Final = 12
 """Characters; a shorter rest of a key says nothing."""
@@ -238,6 +275,11 @@ def left_of(name: str, key: bytes, wrapping: str, after: bytes) -> int:
         whole = b"\n".join(lines)
         secret = whole[len(whole) * first // 100 : len(whole) * last // 100]
         pieces += _pieces(secret.split(b"\n"), 2 * _PIECE)
+    if wrapping in BYTES:
+        text = BYTES[wrapping](key).replace(rb"\n", b"\n").replace(_JOURNAL.encode(), b"")
+        first, last = _SECRET_PERCENT.get(name.partition(",")[0], (35, 85))
+        secret = text[len(text) * first // 100 : len(text) * last // 100]
+        pieces += (piece for piece in _pieces(secret.split(b"\n"), 2 * _PIECE) if len(piece) == 2 * _PIECE)
     return sum(piece in after for piece in pieces)
 
 

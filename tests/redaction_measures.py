@@ -13,7 +13,7 @@ from typing import Final
 
 from service_record.redaction import Redactor, Rules, Secret
 from tests.clean_lines import clean_lines
-from tests.key_wrappings import DOCUMENTS, ENCODED, LINES, WRAPPINGS, left_of, private_keys
+from tests.key_wrappings import BYTES, DOCUMENTS, ENCODED, LINES, WRAPPINGS, left_of, private_keys
 from tests.shape_examples import ENDS, SURROUNDINGS, ShapeExample, shape_examples
 
 PAGE: Final = Path("docs/redaction.md")
@@ -76,13 +76,13 @@ def tables() -> Iterator[str]:
         good = sum(not leaking(example, surrounding, rules) for example in suited)
         yield f"| {surrounding.replace('|', chr(92) + '|')} | {Count(good, len(suited))} |"
     yield ""
-    yield f"| key | known, in {len(WRAPPINGS)} wrappings | not known: in lines | escaped | encoded |"
-    yield "|---|---|---|---|---|"
+    yield f"| key | known, in {len(WRAPPINGS)} wrappings | not known: in lines | escaped | encoded | bytes |"
+    yield "|---|---|---|---|---|---|"
     for name, key in private_keys().items():
         known = Rules([Secret("private-key", key)])
         cells = [
             _keys(name, WRAPPINGS, known),
-            *(_keys(name, part, rules) for part in (LINES, DOCUMENTS, ENCODED)),
+            *(_keys(name, part, rules) for part in (LINES, DOCUMENTS, ENCODED, BYTES)),
         ]
         yield f"| {name} | {' | '.join(map(str, cells))} |"
     yield ""

@@ -34,6 +34,14 @@ _FAILURE: Final = (
     b'"result":"failure","errorMessage":"MESSAGE"}\n'
 )
 _STAGE: Final = b'{"timestamp":"2026-11-21T01:05:10Z","stage":"s","phase":"stage start"}\n'
+_IDS: Final = '"bootId":"b","invocationId":"iNUMBER","pid":NUMBER'
+_UNSETTLED: Final = (
+    f'{{"timestamp":"2026-11-21T01:05:10Z","phase":"service start",{_IDS}}}\n'
+    f'{{"timestamp":"2026-11-21T01:05:11Z","stage":"one","phase":"stage start",{_IDS}}}\n'
+)
+_SETTLED: Final = (
+    f'{_UNSETTLED}{{"timestamp":"2026-11-21T01:05:12Z","phase":"service end","result":"success",{_IDS}}}\n'
+)
 _PROGRAM: Final = """
 import contextlib, gc, json, os, re, sys
 from service_record.cli import main
@@ -53,6 +61,7 @@ def cost(arguments):
     return status, seconds, int(peak) << 10, os.path.getsize("out")
 
 for arguments in json.load(sys.stdin):
+    open("small.json", "a").close()
     cost([*arguments[:-1], "small.json"])  # loads what it needs
     with contextlib.suppress(FileNotFoundError):
         os.unlink("redacted.tar.gz")
@@ -166,8 +175,39 @@ def test_no_input_costs_more_than_its_size_allows(name: str, tmp_path: Path) -> 
     assert not unbounded
 
 
-# Text between single entries still takes `follow` several times as long: it looks at each piece by itself.
-_FOLLOWED: Final = [name for name in INPUTS if "." not in name and name != "text-between-entries"]
+_FOLLOWED: Final = [name for name in INPUTS if "." not in name]
+
+
+_MANY_RUNS_BYTES: Final = 12 << 20
+_MOST_TIMES: Final = 8
+"""How often a byte of such a record may be in memory: many runs are held until all of them are known."""
+
+
+@pytest.mark.parametrize(
+    ("line", "most_times"),
+    [
+        pytest.param(_SETTLED, 1, id="runs that settle"),
+        pytest.param(_UNSETTLED, _MOST_TIMES, id="runs that do not settle"),
+    ],
+)
+def test_a_record_of_many_runs_is_not_held_as_a_document(line: str, most_times: int, tmp_path: Path) -> None:
+    """The document is several times as long as the record, and the objects of it are longer still."""
+    text = "".join(line.replace("NUMBER", str(number)) for number in range(_MANY_RUNS_BYTES // len(line)))
+    (tmp_path / "job.json").write_text(text)
+    command = [sys.executable, "-c", _PROGRAM]
+    done = subprocess.run(
+        command,
+        input=json.dumps([["show", "--output", "json", "--from", "job.json"]]),
+        env=environment(),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    status, _, peak, _ = json.loads(done.stdout)
+    assert status == 0
+    assert peak <= (60 << 20) + most_times * len(text)
+    assert peak <= MEMORY_BYTES
 
 
 @pytest.mark.parametrize("name", _FOLLOWED)

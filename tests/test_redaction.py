@@ -1,6 +1,8 @@
 """Secrets that nobody told us, by their shapes; and that everything else stays as it is."""
 
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Iterable
 
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from service_record.redaction import Redactor, Rules, Secret, mask, report
 from tests.clean_lines import clean_lines
 from tests.secret_shapes import EXAMPLES, Example, pem
+from tests.shape_examples import shape_examples
 
 RULES = Rules()
 MIB = 1 << 20
@@ -234,3 +237,33 @@ def test_time_is_linear_in_the_text_however_it_is_made(unit: bytes) -> None:
     )
     assert large < 30 * small + 0.1
     assert large < 3, "seconds for a quarter of a MiB, on any machine"
+
+
+_TWO_PASSES = """
+import sys, time
+from service_record.redaction import Redactor, Rules
+rules, text = Rules(), sys.stdin.buffer.read()
+for _ in range(4):
+    begun = time.process_time()
+    redactor = Redactor(rules)
+    redactor.feed(text)
+    redactor.finish()
+    print(time.process_time() - begun)
+"""
+
+
+def test_the_first_pass_over_text_rich_in_secrets_takes_about_as_long_as_the_next() -> None:
+    """RE2 makes the states of its machines in the first pass of a process; there must be few of them."""
+    text = "".join(f"{example.text}\n" for example in shape_examples()).encode() * 3
+    passes = [
+        [
+            float(line)
+            for line in subprocess.run(
+                [sys.executable, "-c", _TWO_PASSES], input=text, capture_output=True, check=True
+            ).stdout.split()
+        ]
+        for _ in range(4)
+    ]
+    first = min(seconds[0] for seconds in passes)
+    next_ = min(min(seconds[1:]) for seconds in passes)
+    assert first <= 2.5 * next_ + 0.005, f"{first:.3f} s, then {next_:.3f} s"

@@ -1,17 +1,21 @@
 """Every shape in every surroundings, and private keys in every wrapping."""
 
 import shutil
+from pathlib import Path
 
 import pytest
 
 from service_record.redaction import Redactor, Rules, Secret
 from service_record.redaction.patterns import OURS, PUBLIC, rows, shapes
-from tests.key_wrappings import LINES, WRAPPINGS, private_keys
+from tests.key_wrappings import BYTES, LINES, WRAPPINGS, private_keys
 from tests.redaction_measures import key_leaks, leaking, redacted, suits
+from tests.secret_shapes import pem
 from tests.shape_examples import SURROUNDINGS, shape_examples
 
 RULES = Rules()
 EXAMPLES = list(shape_examples())
+ORDINARY = Path(__file__).with_name("ordinary_lines.txt").read_bytes().splitlines()
+"""Made up by us after what installers and hosts log: words about secrets, and no secret."""
 LEAST_SURROUNDINGS = 12
 LEAST_WRAPPINGS = 60
 
@@ -56,7 +60,7 @@ def test_nothing_of_a_key_that_nobody_told_us_is_left_in_any_wrapping(kind: str)
 
 
 @needs_openssl
-@pytest.mark.parametrize("wrapping", LINES)
+@pytest.mark.parametrize("wrapping", [*LINES, *BYTES])
 def test_the_last_look_refuses_a_key_behind_whatever_stands_before_its_lines(wrapping: str) -> None:
     """Whoever packs without masking, or with a mask that has a hole, is stopped."""
     text = WRAPPINGS[wrapping](private_keys()["RSA 2048"])
@@ -112,3 +116,43 @@ def test_a_value_is_masked_wherever_its_name_stands(text: str, secret: str) -> N
     assert secret not in after
     assert after.count("\n") == text.count("\n")
     assert ("user: root" in after) == ("user: root" in text)
+
+
+@pytest.mark.parametrize("line", ORDINARY)
+def test_an_ordinary_line_of_an_installer_stays(line: bytes) -> None:
+    assert redacted(RULES, line) == line
+
+
+@needs_openssl
+@pytest.mark.parametrize("wrapping", BYTES)
+def test_the_bytes_of_a_certificate_stay(wrapping: str) -> None:
+    text = WRAPPINGS[wrapping](pem("CERTIFICATE")[0].encode())
+    assert redacted(RULES, text) == text
+
+
+def test_a_dump_of_a_key_ends_where_other_dumps_begin() -> None:
+    key = WRAPPINGS["hexdump -C"](pem()[0].encode())
+    other = WRAPPINGS["hexdump -C"](b"GET /healthz HTTP/1.1\r\nHost: api-int:6443\r\n")
+    after = redacted(RULES, key + b"\nkernel: all is well\n" + other)
+    assert after.endswith(b"\nkernel: all is well\n" + other)
+    assert after.count(b"\n") == (key + b"\nkernel: all is well\n" + other).count(b"\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        pytest.param(b"http_proxy=http://u:p@ss/w?rd@proxy:3128", b"ss/w?rd", id="a proxy's password"),
+        pytest.param(b"machine h\n  login u\n  password hunter\n", b"hunter", id="netrc in lines"),
+        pytest.param(
+            b"huggingface_token: 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", b"kvjwprtn", id="lower case"
+        ),
+        pytest.param(b"huggingface_token: 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", b"kVjWpRtN", id="letters"),
+        pytest.param(
+            b'bmc.password: Invalid value: \\"u8jzPde0IgxL\\": too short',
+            b"u8jzPde0IgxL",
+            id="a field of JSON",
+        ),
+    ],
+)
+def test_nothing_is_left_of_what_is_hard_to_tell(text: bytes, secret: bytes) -> None:
+    assert secret not in redacted(RULES, text)

@@ -375,6 +375,40 @@ def test_a_file_that_is_no_bundle_and_no_record_is_refused_by_every_verb(
     )
 
 
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (["show", "--from"], "standard input"),
+        (["show", "-o", "jsonl", "--from"], "standard input"),
+        (["analyze", "--from"], "standard input"),
+        (["timeline", "--from"], "standard input"),
+        (["export", "--to", "array", "--from"], "standard input"),
+        (["diff", "RECORDS"], "standard input"),
+        (["validate"], "-"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("kind", [kind for kind in FOREIGN if not kind.startswith("empty")])
+def test_standard_input_that_is_no_bundle_and_no_record_is_refused_by_every_verb(
+    kind: str, command: list[str], name: str, tmp_path: Path
+) -> None:
+    content, looks = FOREIGN[kind]
+    write_lines(tmp_path / "job.json", entry())
+    arguments = [str(tmp_path) if word == "RECORDS" else word for word in command]
+    answer = service_record(*arguments, "-", stdin=content)
+    advice = "look into it, or fetch the bundle again"
+    assert (answer.status, answer.out, answer.err) == (
+        3,
+        "",
+        f"Error: {name}: not a bundle and not a record: {looks}; {advice}\n",
+    )
+
+
+@pytest.mark.parametrize("content", [b"", bytes(4096), b'{"torn'], ids=["empty", "NULs", "torn"])
+def test_a_damaged_record_on_standard_input_is_not_refused(content: bytes) -> None:
+    assert service_record("show", "--from", "-", stdin=content).status == 0
+
+
 @pytest.mark.parametrize("kind", [kind for kind in FOREIGN if kind != "HTML in gzip"])
 def test_a_copy_is_not_made_of_what_only_is_called_like_an_archive(kind: str, tmp_path: Path) -> None:
     content, looks = FOREIGN[kind]

@@ -76,6 +76,8 @@ def command(
     selection = replace(selection, boot_id=selected_boot(whole, boot))
     history = selection.of(whole)
     units = _failed_units(source)
+    is_bad = bool(units) or any(service.outcome and service.outcome.is_bad for service in history.services)
+    del whole  # what is printed is forgotten run by run
     match output:
         case "jsonl":
             _print_entries(source.records, selection)
@@ -84,7 +86,7 @@ def command(
         case _:
             page = view(Clock(clock) if clock else None)
             _print_page(history, source.name, output, page, units=units, color=color, pager=pager)
-    if fail and (units or any(service.outcome and service.outcome.is_bad for service in history.services)):
+    if fail and is_bad:
         raise click.exceptions.Exit(FAILED)
 
 
@@ -123,14 +125,18 @@ def _print_page(
 
 
 def _print_document(history: History, source: Source, output: str, units: "Sequence[FailedUnit]") -> None:
-    from service_record.display.document import document  # noqa: PLC0415  # only what is shown
+    from service_record.display.document import document, run_documents  # noqa: PLC0415  # only what is shown
 
-    if output == "yaml":
-        from service_record.display.yaml import as_yaml as written  # noqa: PLC0415
-    else:
-        from service_record.display.machine import as_json as written  # noqa: PLC0415
     left_out = [(part.path, part.reason) for part in source.left_out]
-    sys.stdout.buffer.write(written(document(history, source.name, left_out, units)).encode())
+    if output == "yaml":
+        from service_record.display.yaml import as_yaml  # noqa: PLC0415
+
+        sys.stdout.buffer.write(as_yaml(document(history, source.name, left_out, units)).encode())
+        return
+    from service_record.display.machine import write_with_runs  # noqa: PLC0415
+
+    outline = document(history, source.name, left_out, units, has_runs=False)
+    write_with_runs(outline, map(run_documents, history.services), sys.stdout.buffer)
 
 
 def _print_entries(records: Iterable[tuple[str, Iterable[Stretch]]], selection: Selection) -> None:

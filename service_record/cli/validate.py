@@ -164,7 +164,7 @@ def _check_file(
     name: str, stream: BinaryIO, damage: _Damage, salvage: Path | None, *, is_named: bool
 ) -> None:
     """Check the one record of a file. Raises ForeignError where a named file is no bundle and no record."""
-    if is_named and name != _STANDARD_INPUT:
+    if is_named:
         refuse_foreign(name, read_stretches(stream))
         stream.seek(0)
     _check(name, stream, damage, salvage)

@@ -3,7 +3,7 @@
 What is not known is left out. Times are UTC with milliseconds, durations seconds.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from service_record.display.text import utc
@@ -25,17 +25,27 @@ def document(
     source: str,
     left_out: Iterable[tuple[str, str]] = (),
     failed_units: "Iterable[FailedUnit]" = (),
+    *,
+    has_runs: bool = True,
 ) -> Document:
-    """The document of `show --output json` and `yaml`; paths and reasons are of what was not read."""
+    """The document of `show --output json` and `yaml`; paths and reasons are of what was not read.
+
+    Without runs, each list of them is empty: `run_documents` has what belongs in it.
+    """
     units = [{"unit": failed.unit.name, **_facts(failed.unit.facts)} for failed in failed_units]
     return {
         "version": _SCHEMA_VERSION,
         "source": source,
         "leftOut": [{"path": path, "reason": reason} for path, reason in left_out],
         "boots": list(history.boots),
-        "services": [_service(service) for service in history.services],
+        "services": [_service(service, has_runs=has_runs) for service in history.services],
         **_known(failedUnits=units or None),
     }
+
+
+def run_documents(service: ServiceHistory) -> Iterator[Document]:
+    """Yield the runs of a service, each made when it is asked for and held by nobody."""
+    return map(_run, service.runs.drain())
 
 
 def malformed_document(piece: Malformed) -> Document:
@@ -48,11 +58,11 @@ def facts_document(facts: Facts) -> Document:
     return _facts(facts)
 
 
-def _service(service: ServiceHistory) -> Document:
+def _service(service: ServiceHistory, *, has_runs: bool) -> Document:
     return {
         "service": service.name,
         **_known(outcome=service.outcome and service.outcome.value),
-        "runs": [_run(run) for run in service.runs],
+        "runs": [_run(run) for run in service.runs] if has_runs else [],
         "malformed": [malformed_document(piece) for piece in service.malformed],
         **_known(unlisted=service.unlisted or None),
         **_known(utcOffset=service.utc_offset and round(service.utc_offset.total_seconds())),

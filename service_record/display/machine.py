@@ -14,11 +14,34 @@ from service_record.line import mended
 from service_record.plain import Block, Stretch, lines_of, pieces_of
 
 _DELETE: Final = b"\x7f"
+_RUNS_BREAK: Final = "\n" + 6 * " "
+"""The end of a line before a field of a service: only `runs` of a service stands there under that name."""
+_RUNS_BEGIN: Final = f'{_RUNS_BREAK}"runs": ['
+_NO_RUNS: Final = f"{_RUNS_BEGIN}]"
+_RUN_BREAK: Final = f"{_RUNS_BREAK}  "
 
 
 def as_json(document: object) -> str:
     """A document as indented JSON."""
     return encoded(document, orjson.OPT_INDENT_2) + "\n"
+
+
+def write_with_runs(document: object, runs: Iterable[Iterable[object]], stream: IO[bytes]) -> None:
+    """Write a document of `show` as indented JSON, and the runs of each service as they are made.
+
+    A long record has many runs; only one of them is held as a document and as text.
+    """
+    before, *rest = as_json(document).split(_NO_RUNS)
+    stream.write(before.encode())
+    for own, behind in zip(runs, rest, strict=True):
+        lines = (encoded(run, orjson.OPT_INDENT_2).replace("\n", _RUN_BREAK) for run in own)
+        first = next(lines, None)
+        stream.write(_RUNS_BEGIN.encode())
+        if first is not None:
+            stream.write((_RUN_BREAK + first).encode())
+            stream.writelines(f",{_RUN_BREAK}{line}".encode() for line in lines)
+            stream.write(_RUNS_BREAK.encode())
+        stream.write(f"]{behind}".encode())
 
 
 def write_jsonl(records: Iterable[tuple[str, Iterable[Stretch]]], stream: IO[bytes]) -> None:

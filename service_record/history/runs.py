@@ -43,6 +43,13 @@ class Runs(Sequence[Run]):
     def __iter__(self) -> Iterator[Run]:
         return map(self.__getitem__, range(len(self)))
 
+    def drain(self) -> Iterator[Run]:
+        """Yield each run, forgotten as it is handed out: the runs of a long record take much memory."""
+        self.heads.reverse()
+        while self.heads:
+            head = self.heads.pop()
+            yield head.run(self._service) if isinstance(head, SettledRun) else head
+
     def __eq__(self, other: object) -> bool:
         return tuple(self) == tuple(other) if isinstance(other, Runs) else NotImplemented
 

@@ -218,7 +218,7 @@ def _wrapped(text: bytes) -> bytes:
 
 
 def _may_break(text: bytes) -> bool:
-    return any(sign in text for sign in (b"\n", b"\\", b"%0", b"&#1"))
+    return any(sign in text for sign in (b"\n", b"\r", b"\\", b"%0", b"&#1"))
 
 
 def _common(text: bytes, position: int, form: bytes, offset: int) -> int:

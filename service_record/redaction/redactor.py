@@ -6,6 +6,7 @@ from typing import Final
 
 from service_record.redaction import engine
 from service_record.redaction.bodies import Body
+from service_record.redaction.dumps import Dump
 from service_record.redaction.faces import MASK_BEGIN, mask
 from service_record.redaction.rules import Rules
 from service_record.redaction.spans import Span
@@ -36,6 +37,7 @@ class Redactor:
         self._rules = rules
         self._only_certain = only_certain
         self._body = Body()
+        self._dump = Dump()
         self._values = Values()
         self._chunks: list[bytes] = []
         self._size = 0
@@ -144,14 +146,14 @@ class Redactor:
 
     def _next_suspect(self, text: bytes, position: int) -> int | None:
         """Where the next line begins that is to be looked at."""
-        if self._body.is_open or self._values.is_open:
+        if self._body.is_open or self._dump.is_open or self._values.is_open:
             return position
         found = self._rules.suspect(text, position, certain=self._only_certain)
         return None if found is None else max(position, text.rfind(b"\n", position, found) + 1)
 
     def _line(self, line: bytes) -> bytes:
         views = views_of(line)
-        found = list(self._body.found(views[-1]))
+        found = [*self._body.found(views[-1]), *self._dump.found(views[-1])]
         if not self._only_certain:
             found += self._values.found(views[-1])
         is_known = bool(found)

@@ -22,6 +22,8 @@ _SEPARATOR: Final = engine.compiled(
     rb"""[,;&|](?:\s|$|\\*["'{\[]|\\*["']?[A-Za-z0-9_.-]+\\*["']?\s*[=:])|[)}\]>,;.]+$"""
 )
 _NUMBER: Final = b"0123456789.eE+-"
+_NESTED: Final = frozenset(b"([")
+"""Where one of these stands in a pattern, a `|` may not be between alternatives of the whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,23 +37,14 @@ class _Patterns:
     """The patterns of all shapes, compiled."""
 
     def __init__(self, shapes: Sequence[Shape]) -> None:
-        self._rules = [
-            _Rule(number, shape, engine.compiled(b"(?m)" + shape.pattern))
-            for number, shape in enumerate(shapes)
-        ]
-        self._which = engine.any_of(b"(?m)" + shape.trigger for shape in shapes)
+        self._which = engine.any_of(b"(?m)" + shape.pattern for shape in shapes)
+        self._rules = [_Rule(number, shape, self._which.re(number)) for number, shape in enumerate(shapes)]
         self.trigger = _trigger(shapes, values.TRIGGER)
         self.certain_trigger = _trigger(shape for shape in shapes if shape.is_certain)
 
     def rules_in(self, text: bytes) -> Sequence[_Rule]:
-        """Return the shapes that may be in a text.
-
-        A set that has no memory left says that none is: then any may be.
-        """
-        indices = self._which.Match(text)
-        if indices:
-            return [self._rules[index] for index in sorted(indices)]
-        return self._rules if self.trigger.search(text) else ()
+        """Return the shapes that are in a text, in their order."""
+        return [self._rules[index] for index in sorted(self._which.Match(text) or ())]
 
 
 @cache
@@ -139,10 +132,15 @@ class Rules:
 
 
 def _trigger(shapes: Iterable[Shape], *others: bytes) -> engine.Pattern:
-    patterns = dict.fromkeys(
-        b"(?:" + trigger + b")" for trigger in (*(shape.trigger for shape in shapes), *others)
-    )
-    return engine.compiled(b"(?m)" + b"|".join(patterns), groups=False)
+    """Return one pattern of all triggers, in order, so that RE2 finds what neighbours have in common."""
+    triggers = (*(shape.trigger for shape in shapes), *others)
+    alternatives = {each for trigger in triggers for each in _plain(trigger)}
+    return engine.compiled(b"(?m)" + b"|".join(sorted(alternatives)), groups=False)
+
+
+def _plain(trigger: bytes) -> list[bytes]:
+    """Return the alternatives of a trigger that has nothing else; any other as a whole."""
+    return [b"(?:" + trigger + b")"] if _NESTED & set(trigger) else trigger.split(b"|")
 
 
 def _values(rule: _Rule, line: bytes) -> Iterator[tuple[int, int]]:

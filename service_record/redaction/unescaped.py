@@ -7,6 +7,7 @@ Shapes are searched for in the text and in its view, so that no shape needs to k
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final
 
 from service_record.redaction import engine
@@ -17,6 +18,10 @@ _BOUNDARY: Final = b"\0"
 """Stands for what is no character: a colour of a terminal, or the end of an escape before a word."""
 _FOREIGN: Final = b"\x80"
 """Stands for a character beyond Latin-1."""
+_NUL: Final = b"\0"
+_NOT_NULS: Final = engine.compiled(rb"[^\x00]+", groups=False)
+_LEAST_SHARE_OF_NULS: Final = 3
+"""Text in UTF-16 has NULs for nearly half of its bytes; a third is enough."""
 _MAX_BYTE: Final = 0xFF
 _MAX_CONTROL: Final = 0x20
 _DELETE: Final = 0x7F
@@ -72,6 +77,8 @@ class View:
 def views_of(text: bytes) -> list[View]:
     """Return the text itself, and its view at each level of escapes."""
     views = [View(text, [], [])]
+    if _LEAST_SHARE_OF_NULS * text.count(_NUL) >= len(text) > 0:
+        views.append(_without_nuls(views[0]))
     while len(views) <= _MAX_LEVELS and (finer := _one_level(views[-1])) is not None:
         views.append(finer)
     return views
@@ -82,6 +89,14 @@ def whole_escapes(finest: View, start: int, end: int) -> tuple[int, int]:
     size = len(finest.text)
     first, last = (bisect_left(range(size), place, key=finest.place) for place in (start, end))
     return finest.place(first), finest.place(last)
+
+
+def _without_nuls(below: View) -> View:
+    """Return the view of UTF-16 or UTF-32 in which a character is a byte."""
+    runs = list(_NOT_NULS.finditer(below.text))
+    pieces = [run.group() for run in runs]
+    starts = [0, *accumulate(map(len, pieces))]
+    return View(b"".join(pieces), starts, [*(run.start() for run in runs), len(below.text)], below)
 
 
 def _one_level(below: View) -> View | None:

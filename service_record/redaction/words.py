@@ -18,6 +18,9 @@ _SESSION_BYTES: Final = 20
 _DIGITS: Final = 10
 """Digits alone are a token from so many on."""
 _RANDOM_LETTERS: Final = 16
+_LONG_WORD: Final = 24
+_VOWELS: Final = 4
+"""Of random letters every fifth is a vowel, of words more than every third."""
 _CHANGES: Final = 3
 """Of random letters every second changes the case, of `SomeNamesLikeThis` about every fourth."""
 
@@ -40,8 +43,9 @@ _PROSE: Final = engine.compiled(
     rb"(?i:a|an|and|any|are|as|at|auth|authentication|be|been|but|by|cannot|can't|change|changed|check|could|denied|did|do"
     rb"|does|don't|error|expired|expires?|failed|failure|for|from|has|have|if|in|incorrect|invalid|is|it|its|may"
     rb"|mismatch|missing|must|new|not|of|ok|old|on|or|please|prompt|provided|set|should|success|that|the|this|to"
-    rb"|too|try|unable|unknown|use|user|using|wait|waiting|was|we|were|when|which|will|with|would|you|your|password|passwd|options?|flags?|arguments?)[.,;:!?)]*"
+    rb"|too|try|unable|unauthenticated|unauthorized|unknown|use|user|using|wait|waiting|was|we|were|when|which|will|with|would|you|your|password|passwd|options?|flags?|arguments?)[.,;:!?)]*"
 )
+_FILE: Final = engine.compiled(rb"[A-Za-z0-9_-]+\.(?:htpasswd|json|ya?ml|conf|cfg|txt|pem|crt|key)")
 _NAME_SERVICES: Final = engine.compiled(
     rb"(?:(?:files|db|compat|systemd|altfiles|sss|ldap|nis|winbind|\[[A-Za-z!=]+\])[ \t]*)+"
 )
@@ -76,7 +80,7 @@ def is_value(value: bytes) -> bool:
 
 def is_password(value: bytes) -> bool:
     """Tell a value from prose: `password: incorrect` says something else, and so does `passwd: files`."""
-    if _NAME_SERVICES.fullmatch(value):
+    if _NAME_SERVICES.fullmatch(value) or _FILE.fullmatch(value):
         return False
     return is_value(value) and not _PROSE.fullmatch(value.partition(b" ")[0])
 
@@ -161,6 +165,9 @@ def _is_random_word(value: bytes) -> bool:
     letters = value.rpartition(b"_")[2]
     if len(letters) < _RANDOM_LETTERS or not letters.isalpha():
         return False
+    vowels = sum(letters.lower().count(vowel) for vowel in (b"a", b"e", b"i", b"o", b"u"))
+    if len(letters) >= _LONG_WORD and _VOWELS * vowels < len(letters):
+        return True
     changes = sum(chr(a).isupper() != chr(b).isupper() for a, b in pairwise(letters))
     return _CHANGES * changes >= len(letters)
 
