@@ -29,7 +29,7 @@ help: ## list what can be made
 demo: $(READY) ## record a failing bootstrap and show what failed, where, and why
 	@$(PYTHON) -m demo
 
-demo-collector: $(READY) ## have thirty simulated hosts report to a collector, and show which of them are in trouble
+demo-collector: $(READY) ## have thirty simulated hosts and a cluster of five report to a collector, and show which are in trouble
 	@$(PYTHON) -m demo.collector
 
 test: $(READY) ## run every test, on every core; PYTEST_ARGS='-k name' for some of them

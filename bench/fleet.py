@@ -134,7 +134,7 @@ def measured(database: Database) -> Iterator[tuple[str, str]]:
         "fleet, first 100 of 10,000": lambda connection: fleet(connection, Filters()),
         "fleet, 1,000 of a group": lambda connection: fleet(connection, Filters(groups=("dc1",)), 1000),
         "fleet, by names": lambda connection: fleet(connection, Filters(machines=("*99*",))),
-        "one host with 100 steps": lambda connection: host(connection, "node05000.example.com"),
+        "one host with 100 steps": lambda connection: host(connection, "node05000.example.com", 0.0),
         "statistics of the latest 50,000 executions": lambda connection: statistics(
             learning.executions(connection, (), ()), by_group=True, by_release=True
         ),

@@ -1,4 +1,4 @@
-"""`make demo-collector`: a collector, and thirty hosts that provision at once; it tells which is which.
+"""`make demo-collector`: a collector, thirty hosts that provision, and a cluster of five more that install.
 
 The hosts take a minute instead of an hour, and so does everything: who says nothing for ten seconds is stuck.
 """
@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from demo import cluster
+from demo.cluster import Cluster
 from demo.fleet import Machine, Provisioning, fleet
 from service_record.collector_client import CollectorClient
 
@@ -76,9 +78,22 @@ def _listening(process: "subprocess.Popen[bytes]", log: Path) -> str:
     sys.exit(f"demo: the collector did not come up:\n{log.read_text()}")
 
 
+@dataclass(frozen=True, slots=True)
+class Demonstration:
+    """The hosts at work, of which some go on for ever."""
+
+    hosts: Provisioning
+    cluster: Cluster
+
+    def stop(self) -> None:
+        """Switch off what still runs."""
+        self.cluster.stop()
+        self.hosts.stop()
+
+
 def provisioned(
     running: Running, machines: tuple[Machine, ...], seconds: float, patience: float
-) -> tuple[Provisioning, dict[str, str]]:
+) -> tuple[Demonstration, dict[str, str]]:
     """Have the hosts provision until the collector has said of each what is to be said, or it takes too long.
 
     The hosts, of which some go on, and what was said last.
@@ -88,12 +103,14 @@ def provisioned(
             if machine.fate == "never":  # an administrator makes it known, and it does not boot
                 client.send("PUT", f"/api/v1/hosts/{machine.name}", body=b'{"group": "dc2/rack1"}')
     hosts = Provisioning(running.url, running.tokens, seconds)
+    shown = Demonstration(hosts, Cluster(running.url, running.reader.read_text().strip(), seconds))
     hosts.start(machines)
-    expected = {machine.name: machine.expected for machine in machines}
+    shown.cluster.start()
+    expected = {machine.name: machine.expected for machine in machines} | dict(cluster.EXPECTED)
     until = time.monotonic() + patience
     while (told := running.verdicts()) != expected and time.monotonic() < until:
         time.sleep(seconds / 30)
-    return hosts, told
+    return shown, told
 
 
 def main() -> None:
@@ -106,7 +123,7 @@ def main() -> None:
         tempfile.TemporaryDirectory(prefix="service-record-demo-") as directory,
         collector(Path(directory), chosen.seconds / 6) as running,
     ):
-        _note(f"Thirty hosts provision, for {chosen.seconds:g} s: {running.url}")
+        _note(f"Thirty hosts provision, and five form a cluster, for {chosen.seconds:g} s: {running.url}")
         _note(f"To look at it meanwhile, sign in there with the token in {running.reader}")
         hosts, _ = provisioned(running, fleet(), chosen.seconds, 3 * chosen.seconds)
         try:

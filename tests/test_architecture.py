@@ -130,6 +130,17 @@ def test_what_a_collector_judges_by_opens_nothing_and_asks_nobody(name: str) -> 
     assert ours <= PURE_OF_COLLECTOR
 
 
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, id=path.stem) for path in sorted((PACKAGE / "collector/assisted").glob("*.py"))],
+)
+def test_the_rules_of_an_assisted_service_open_nothing_and_ask_nobody(path: Path) -> None:
+    names = set(imported(path))
+    ours = {one.split(".")[2] for one in names if one.startswith("service_record.collector.")}
+    assert (DOORS | {"sqlalchemy", "starlette", "time"}).isdisjoint(one.split(".")[0] for one in names)
+    assert ours <= {"assisted"}
+
+
 @pytest.mark.parametrize("name", sorted(PURE_OF_PREFLIGHT))
 def test_what_preflight_judges_by_opens_nothing(name: str) -> None:
     names = set(imported(PACKAGE / "preflight" / f"{name}.py"))

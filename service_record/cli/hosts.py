@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import click
@@ -20,10 +21,12 @@ from service_record.cli.options import display_options
 from service_record.cli.terminal import paint, print_lines, view
 from service_record.collector_address import CollectorError, address_of
 from service_record.collector_client import CollectorClient, connect
+from service_record.display.clusters import Cluster, Clusters
 from service_record.display.hosts import VERDICTS, Build, Host, Hosts, change, table, wide
 from service_record.display.page import Glyphs, Ink, Line, View
 from service_record.display.text import Clock, visible
 
+T = TypeVar("T")
 _PAGE: Final = 1000
 _SECONDS: Final = 2.0
 """Between two looks while it follows."""
@@ -31,7 +34,7 @@ _HOME: Final = "\x1b[H\x1b[J"
 _FALLBACK: Final = (80, 24)
 
 
-_SEVERAL: Final = frozenset({"-m", "--machine", "-g", "--group", "-dc", "--datacenter"})
+_SEVERAL: Final = frozenset({"-m", "--machine", "-g", "--group", "-dc", "--datacenter", "--cluster"})
 """Options that take all values up to the next option."""
 
 
@@ -91,6 +94,13 @@ def _collector_options(function: Callable[..., Any]) -> Callable[..., Any]:
     "-m", "--machine", "machines", metavar="NAME...", multiple=True, help="Of these names: * and ? too."
 )
 @click.option(
+    "--cluster",
+    "clusters",
+    metavar="CLUSTER...",
+    multiple=True,
+    help="Of these clusters of OpenShift, by id or name, with the state of each.",
+)
+@click.option(
     "--all",
     "is_all",
     is_flag=True,
@@ -123,6 +133,7 @@ def command(
     token_file: Path | None,
     groups: tuple[str, ...],
     machines: tuple[str, ...],
+    clusters: tuple[str, ...],
     is_all: bool,
     stuck: bool,
     failed: bool,
@@ -140,6 +151,7 @@ def command(
     Examples:
       service-record hosts --from collector://collector.example.com
       service-record hosts --group dc1 --stuck --failed
+      service-record hosts --cluster prod
       service-record hosts -dc dc1 dc2 -m 'web*' 'db*'
       service-record hosts --machine web1 --all -o json
       service-record hosts --follow
@@ -154,7 +166,7 @@ def command(
     chosen = Clock(clock) if clock else None
     try:
         named = (address_of(place).host,) if place and address_of(place).host else ()
-        question = _Question(groups, (*machines, *named), tuple(sorted(wanted)), is_all=is_all)
+        question = _Question(groups, (*machines, *named), tuple(sorted(wanted)), clusters, is_all=is_all)
         with connect(place, token_file=token_file) as client:
             if follow:
                 _follow(client, question, output, lambda: view(chosen), color)
@@ -212,6 +224,7 @@ class _Question:
     groups: tuple[str, ...]
     machines: tuple[str, ...]
     verdicts: tuple[str, ...]
+    clusters: tuple[str, ...]
     is_all: bool
 
     def asked(self, client: CollectorClient) -> Hosts:
@@ -224,7 +237,22 @@ class _Question:
             earlier |= page.earlier
             if len(hosts) == before:
                 break
-        return msgspec.structs.replace(page, hosts=tuple(hosts.values()), earlier=earlier)
+        clusters = self._clusters(client)
+        return msgspec.structs.replace(page, hosts=tuple(hosts.values()), earlier=earlier, clusters=clusters)
+
+    def _clusters(self, client: CollectorClient) -> tuple[Cluster, ...]:
+        """Return the clusters that were asked for, or all of a whole fleet. Raises CollectorError."""
+        if not self.clusters and (self.groups or self.machines or self.verdicts):
+            return ()
+        try:
+            answer = client.get(
+                "/api/v1/clusters", cluster=self.clusters, all="true" if self.is_all else None
+            )
+        except CollectorError as error:
+            if error.status == HTTPStatus.NOT_FOUND and not self.clusters:  # an earlier version
+                return ()
+            raise
+        return _read(answer, client.url, Clusters, "clusters").clusters
 
     def _pages(self, client: CollectorClient) -> Iterator[Hosts]:
         seen = 0
@@ -234,23 +262,24 @@ class _Question:
                 group=self.groups,
                 machine=self.machines,
                 verdict=self.verdicts,
+                cluster=self.clusters,
                 all="true" if self.is_all else None,
                 earlier="true" if self.is_all else None,
                 limit=_PAGE,
                 offset=seen,
             )
-            page = _read(answer, client.url)
+            page = _read(answer, client.url, Hosts, "hosts")
             yield page
             seen += len(page.hosts)
             if not page.hosts or seen >= page.total:
                 return
 
 
-def _read(answer: object, url: str) -> Hosts:
+def _read(answer: object, url: str, kind: type[T], what: str) -> T:
     try:
-        return msgspec.convert(answer, Hosts)
+        return msgspec.convert(answer, kind)
     except msgspec.ValidationError as error:
-        raise CollectorError(f"{url}: answered with something else than hosts: {error}") from None
+        raise CollectorError(f"{url}: answered with something else than {what}: {error}") from None
 
 
 def _print(found: Hosts, source: str, output: str, seen: View, color: str, *, pager: bool) -> None:

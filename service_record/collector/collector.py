@@ -16,6 +16,7 @@ from service_record.collector.learnt import Learnt
 from service_record.collector.live import News
 from service_record.collector.record_judge import Judge
 from service_record.collector.settings import Settings
+from service_record.collector.store import clusters
 from service_record.collector.store.database import Database, sqlite_url
 from service_record.collector.store.listening import Listening
 from service_record.collector.store.objects import objects
@@ -49,6 +50,7 @@ class Collector:
         self._listening = None if self.database.is_sqlite else Listening(self.database, self.news.tell)
         announce = self._listening.announce if self._listening else None
         self.writer = Writer(self.database, self.news.tell, announce)
+        self.writer.change(lambda connection: clusters.refresh_new(connection, now()))
         self.indexer = Indexer(self.database, self.writer, self.objects, self.incoming)
         self.judge = Judge(self.database, self.writer, now)
         self.learnt = Learnt(self.database, settings.budget, self.definitions.budgets)

@@ -183,7 +183,8 @@ def _failed(known: Known) -> HostVerdict | None:
     if progress is not None and progress.failure is not None and progress.status is Status.FAILED:
         return _failure(progress.failure)
     if installation is not None and (installation.status == "error" or installation.stage == "Failed"):
-        said = _joined(f"The installation failed in stage {installation.stage}", installation.info)
+        where = f" in stage {installation.stage}" if installation.stage else ""
+        said = _joined(f"The installation failed{where}", installation.info)
         return HostVerdict(Verdict.FAILED, f"{said}.", installation.updated_at)
     return None
 
@@ -203,9 +204,16 @@ def _records_are_bad(known: Known) -> HostVerdict | None:
 
 def _asks_for_help(known: Known) -> HostVerdict | None:
     installation = _installation(known)
-    if installation is None or "pending-user-action" not in installation.status:
+    if installation is None:
         return None
-    said = _joined(f"Somebody has to act in stage {installation.stage}", installation.info)
+    if installation.status == "disabled":
+        takes_no_part = "It is disabled, and takes no part in the installation."
+        return HostVerdict(Verdict.PROGRESSING, takes_no_part, installation.updated_at)
+    waits = installation.status in {"disconnected", "cancelled"}
+    if not waits and "pending-user-action" not in installation.status:
+        return None
+    where = f" in stage {installation.stage}" if installation.stage else ""
+    said = _joined(f"Somebody has to act{where}", installation.info)
     return HostVerdict(Verdict.STUCK, f"{said}.", installation.updated_at)
 
 
@@ -234,7 +242,8 @@ def _latest(known: Known, budgets: Budgets) -> tuple[str, float, Budget]:
     since = max(known.heard_at, progress.updated_at if progress else 0.0)
     if installation is not None and (progress is None or installation.updated_at >= progress.updated_at):
         budget = of_stage(installation.stage, is_single_node=installation.is_single_node)
-        return f"stage {installation.stage} was reported", max(since, installation.updated_at), budget
+        what = f"stage {installation.stage}" if installation.stage else f"state {installation.status}"
+        return f"{what} was reported", max(since, installation.updated_at), budget
     if progress is not None and progress.label:
         budget = budgets.of_step(progress.label, known.group, known.release)
         return f"{progress.name} {_BECAME[progress.status]}", since, budget

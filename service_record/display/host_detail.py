@@ -7,7 +7,8 @@ from typing import Final
 import msgspec
 from rich.cells import cell_len
 
-from service_record.display.hosts import Build, Host, Time, describe
+from service_record.display.clusters import Time
+from service_record.display.hosts import Build, Host, describe
 from service_record.display.page import BLANK, Glyphs, Ink, Line, View
 from service_record.display.text import cut, duration, moment, visible, wrap
 
@@ -40,6 +41,20 @@ class Round(msgspec.Struct, frozen=True):
     count: int = 1
 
 
+class Installation(msgspec.Struct, frozen=True):
+    """What an assisted-service knows of a host. Times are seconds since 1970 by the collector's clock."""
+
+    cluster_id: str
+    role: str
+    status: str
+    stage: str = ""
+    info: str = ""
+    status_info: str = ""
+    meaning: str = ""
+    is_bootstrap: bool = False
+    checked_in_at: Time | None = None
+
+
 class HostDetail(msgspec.Struct, frozen=True):
     """A host, its builds, and the steps of one of them."""
 
@@ -47,6 +62,7 @@ class HostDetail(msgspec.Struct, frozen=True):
     builds: tuple[Build, ...]
     shown_build: int
     steps: tuple[Round, ...]
+    installation: Installation | None = None
 
 
 class _Reports(msgspec.Struct):
@@ -75,7 +91,8 @@ def host_detail(detail: HostDetail, source: str, now: float, view: View) -> Iter
         yield ((line, Ink.FAINT),)
     yield BLANK
     earlier = [build for build in detail.builds if build.number != detail.summary.build]
-    yield from describe(detail.summary, earlier, now, view)
+    facts = () if detail.installation is None else tuple(_installation(detail.installation, view))
+    yield from describe(detail.summary, earlier, now, view, facts)
     steps = _by_step(detail.steps)
     if not steps:
         return
@@ -85,6 +102,18 @@ def host_detail(detail: HostDetail, source: str, now: float, view: View) -> Iter
     for step in steps:
         yield _line(step, width, view)
         yield from _logs(step.reports, view)
+
+
+def _installation(found: Installation, view: View) -> Iterator[tuple[str, str]]:
+    """Yield the facts of an installation: its state and why, its stage, its cluster."""
+    why = found.status_info or found.meaning
+    yield "state", f"{found.status}: {why}" if why else found.status
+    if found.stage:
+        yield "stage", f"{found.stage}: {found.info}" if found.info else found.stage
+    if found.checked_in_at is not None:
+        called = datetime.fromtimestamp(found.checked_in_at, UTC)
+        yield "agent", f"called {moment(called, view.clock, view.now)}"
+    yield "cluster", f"{found.cluster_id}, {found.role}{', bootstrap' if found.is_bootstrap else ''}"
 
 
 def _by_step(rounds: Sequence[Round]) -> list[_Reports]:

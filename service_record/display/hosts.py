@@ -9,8 +9,9 @@ import msgspec
 from msgspec import Meta
 from rich.cells import cell_len
 
+from service_record.display.clusters import MOST, Cluster, Time, cluster_table, more_clusters
 from service_record.display.page import BLANK, Glyphs, Ink, Line, View
-from service_record.display.text import count, cut, cut_within, duration, moment, visible, wrap
+from service_record.display.text import age, count, cut, cut_within, duration, moment, one_line, visible, wrap
 
 VERDICTS: Final = ("failed", "looping", "stuck", "silent", "progressing", "done")
 """As a collector has them, those with trouble first."""
@@ -37,13 +38,6 @@ _SHORTEST_MESSAGE: Final = 10
 _LONGEST_MESSAGE: Final = 60
 _NARROW: Final = 72
 _REASON_LINES: Final = 3
-_MINUTE: Final = 60
-_HOUR: Final = 3600
-_DAY: Final = 86_400
-
-
-Time = Annotated[float, Meta(ge=0, le=1e11)]
-"""Seconds since 1970, of a year of four digits."""
 
 
 class Host(msgspec.Struct, frozen=True):
@@ -100,6 +94,8 @@ class Hosts(msgspec.Struct, frozen=True):
     """What the collector's clock said."""
     earlier: Mapping[str, tuple[Build, ...]] = {}
     """Name of a host -> its earlier builds of a month, latest first, where that was asked for."""
+    clusters: tuple[Cluster, ...] = ()
+    """Those that the hosts are of."""
 
 
 class Lasting(Protocol):
@@ -136,6 +132,7 @@ def tally(found: Hosts) -> str:
 def table(found: Hosts, source: str, view: View) -> Iterator[Line]:
     """The lines of `hosts`."""
     yield from _heading(found, source, view)
+    yield from _clusters(found, view)
     if not found.hosts:
         return
     found = with_builds(found)
@@ -170,17 +167,21 @@ def _as_row(build: Build) -> Host:
 def wide(found: Hosts, source: str, view: View) -> Iterator[Line]:
     """All that is known of each host in the fleet, a block for each."""
     yield from _heading(found, source, view)
+    yield from _clusters(found, view)
     for host in found.hosts:
         yield BLANK
         yield from describe(host, found.earlier.get(host.name, ()), found.now, view)
 
 
-def describe(host: Host, earlier: Sequence[Build], now: float, view: View) -> Iterator[Line]:
-    """Yield all that is known of one host in the fleet, and its earlier builds."""
+def describe(
+    host: Host, earlier: Sequence[Build], now: float, view: View, more: Sequence[tuple[str, str]] = ()
+) -> Iterator[Line]:
+    """Yield all that is known of one host in the fleet, with `more` facts, and its earlier builds."""
     for line in wrap(f"{sign(host, view.glyphs)} {visible(host.name)}", view.width):
         yield ((line, ink(host)),)
     builds = (("earlier", _build(build, view)) for build in earlier)
-    for label, text in (*_facts(host, now, view), *builds):
+    facts = ((label, one_line(text)) for label, text in more)
+    for label, text in (*_facts(host, now, view), *facts, *builds):
         for number, line in enumerate(wrap(text, view.width - 14)):
             yield ((f"  {'' if number else label:<10}  ", Ink.FAINT), (line, Ink.PLAIN))
 
@@ -189,6 +190,13 @@ def _heading(found: Hosts, source: str, view: View) -> Iterator[Line]:
     """How many hosts there are, and who says so."""
     for text, look in ((tally(found), Ink.STRONG), (visible(source), Ink.FAINT)):
         yield from (((line, look),) for line in wrap(text, view.width))
+
+
+def _clusters(found: Hosts, view: View) -> Iterator[Line]:
+    """Yield the clusters above the hosts."""
+    yield from cluster_table(found.clusters[:MOST], found.now, view)
+    if len(found.clusters) > MOST:
+        yield more_clusters(len(found.clusters) - MOST)
 
 
 def change(host: Host, now: float, view: View) -> Line:
@@ -201,7 +209,7 @@ def change(host: Host, now: float, view: View) -> Line:
     return (
         (f"{at}  ", Ink.FAINT),
         (text, ink(host)),
-        (f"  {cut(_one_line(said), rest, view.glyphs.cut)}", Ink.PLAIN),
+        (f"  {cut(one_line(said), rest, view.glyphs.cut)}", Ink.PLAIN),
     )
 
 
@@ -214,15 +222,6 @@ def sign(host: Host, glyphs: Glyphs) -> str:
     """The glyph of a verdict."""
     found: str = getattr(glyphs, _SIGNS[ink(host)])
     return found
-
-
-def age(seconds: float) -> str:
-    """How long ago something was, in one unit: `42s`, `12m`, `5h`, `3d`."""
-    whole = max(int(seconds), 0)
-    for unit, letter in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "m")):
-        if whole >= unit:
-            return f"{whole // unit}{letter}"
-    return f"{whole}s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +242,7 @@ class _Layout:
         action = 0 if view.width < _NARROW else _widest("Action", [host.action for host in found.hosts], 12)
         least += action + len(_GAP) if action else 0
         machine = _widest("Machine", [host.name for host in found.hosts], view.width - least)
-        message = _widest("Last message", [_one_line(host.message) for host in found.hosts], _LONGEST_MESSAGE)
+        message = _widest("Last message", [one_line(host.message) for host in found.hosts], _LONGEST_MESSAGE)
         room = view.width - least - machine - len(_GAP)
         return cls(view, found.now, machine, action, min(room, message) if room >= _SHORTEST_MESSAGE else 0)
 
@@ -258,13 +257,13 @@ class _Layout:
             yield ((f"  {left}{_GAP}{_GAP.join(_pad(*column) for column in right.items())}", Ink.FAINT),)
 
     def lines(self, host: Host) -> Iterator[Line]:
-        mark, said = self.view.glyphs.cut, _one_line(host.message)
+        mark, said = self.view.glyphs.cut, one_line(host.message)
         took = seconds_of(host, self.now)
         ago = "" if host.updated_at is None else age(self.now - host.updated_at)
         yield (
             (f"{sign(host, self.view.glyphs)} ", ink(host)),
             (_cell(cut_within(visible(host.name), self.machine, mark), self.machine), Ink.STRONG),
-            (_cell(cut(_one_line(host.action), self.action, mark), self.action), Ink.PLAIN),
+            (_cell(cut(one_line(host.action), self.action, mark), self.action), Ink.PLAIN),
             *self._progress(host),
             (_cell(cut(said, self.message, mark), self.message), Ink.PLAIN),
             (f"{ago:<6}{_GAP}", Ink.PLAIN),
@@ -286,7 +285,7 @@ class _Layout:
         )
 
     def _below(self, text: str, most: int) -> Iterator[Line]:
-        rows = wrap(_one_line(text), self.view.width - 4)
+        rows = wrap(one_line(text), self.view.width - 4)
         for row in rows[:most]:
             yield ((f"    {row}", Ink.FAINT),)
 
@@ -297,7 +296,7 @@ def _facts(host: Host, now: float, view: View) -> Iterator[tuple[str, str]]:
     known = {
         "verdict": f"{host.verdict}{_since(host, view)}",
         "reason": host.reason,
-        "message": _one_line(host.message),
+        "message": one_line(host.message),
         "progress": "" if host.percentage is None else f"{host.percentage:g}%",
         "build": ", ".join(text for text in (f"{host.build}" if host.build else "", host.action) if text),
         "group": host.group,
@@ -311,7 +310,7 @@ def _facts(host: Host, now: float, view: View) -> Iterator[tuple[str, str]]:
 def _build(build: Build, view: View) -> str:
     named = ", ".join(text for text in (f"build {build.number}", build.key, build.action) if text)
     told = f"{named}: {build.verdict}, begun {_moment(build.started_at, view)}, {duration(build.seconds)}"
-    return visible(f"{told}; {_one_line(build.reason)}" if build.reason else told)
+    return visible(f"{told}; {one_line(build.reason)}" if build.reason else told)
 
 
 def _times(host: Host) -> tuple[tuple[str, float | None], ...]:
@@ -324,10 +323,6 @@ def _since(host: Host, view: View) -> str:
 
 def _moment(at: float, view: View) -> str:
     return moment(datetime.fromtimestamp(at, UTC), view.clock, view.now)
-
-
-def _one_line(text: str) -> str:
-    return visible(" ".join(text.split()))
 
 
 def _widest(heading: str, texts: Sequence[str], most: int) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
+from service_record.display.clusters import Cluster
 from service_record.display.document import Document
 from service_record.display.hosts import VERDICTS, Build, Host, Hosts, seconds_of
 from service_record.display.text import utc
@@ -16,13 +17,35 @@ _SCHEMA_VERSION: Final = 1
 
 def hosts_document(found: Hosts, source: str) -> Document:
     """The document of `hosts --output json` and `yaml`."""
+    clusters = [cluster_document(cluster) for cluster in found.clusters]
     return {
         "version": _SCHEMA_VERSION,
         "source": source,
         "time": _time(found.now),
         "counts": {verdict: found.counts.get(verdict, 0) for verdict in VERDICTS},
+        **({"clusters": clusters} if clusters else {}),
         "hosts": list(host_lines(found)),
     }
+
+
+def cluster_document(cluster: Cluster) -> Document:
+    """Return one cluster."""
+    known = {
+        "cluster": cluster.id,
+        "name": cluster.name,
+        "status": cluster.status,
+        "reason": cluster.reason,
+        "since": _time(cluster.since),
+        "hosts": cluster.hosts,
+        "joined": cluster.joined,
+        "control_planes": cluster.needed_control_planes,
+        "installed_control_planes": cluster.installed_control_planes,
+        "workers": cluster.defined_workers,
+        "installed_workers": cluster.installed_workers,
+        "csrs_approved": cluster.csrs_approved,
+        "finalizing_stage": cluster.finalizing_stage,
+    }
+    return {name: value for name, value in known.items() if value not in (None, "")}
 
 
 def host_lines(found: Hosts) -> Iterator[Document]:

@@ -92,6 +92,11 @@ def cut_within(text: str, width: int, mark: str) -> str:
     return f"{head}{mark}{tail}"
 
 
+def one_line(text: str) -> str:
+    """Return a text in one line, safe to print."""
+    return visible(" ".join(text.split()))
+
+
 def count(number: int, thing: str, things: str = "") -> str:
     """A number of things: `1 run`, `12 runs`, `2 entries`."""
     return f"{number} {thing}" if number == 1 else f"{number} {things or thing + 's'}"
@@ -114,6 +119,15 @@ def duration(seconds: float) -> str:
     if whole < _DAY:
         return f"{whole // _HOUR}h {whole % _HOUR // _MINUTE}m"
     return f"{whole // _DAY}d {whole % _DAY // _HOUR}h"
+
+
+def age(seconds: float) -> str:
+    """Return how long ago something was, in one unit: `42s`, `12m`, `5h`, `3d`."""
+    whole = max(int(seconds), 0)
+    for unit, letter in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "m")):
+        if whole >= unit:
+            return f"{whole // unit}{letter}"
+    return f"{whole}s"
 
 
 def moment(time: datetime | None, clock: Clock, now: datetime) -> str:

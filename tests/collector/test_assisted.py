@@ -110,6 +110,26 @@ def test_a_path_to_no_such_host_is_answered_as_by_the_assisted_service(twin: Twi
     assert ours.status == theirs.status
 
 
+@pytest.mark.parametrize("body", [None, {"host_id": "web1"}, []], ids=["its id", "no id", "a list"])
+def test_an_agent_registers_and_calls_as_with_the_assisted_service(twin: Twin, body: object) -> None:
+    path = f"/v2/infra-envs/{twin.host.infra_env_id}/hosts"
+    registered, theirs = twin.ask("POST", path, {"host_id": twin.host.id} if body is None else body)
+    called, instructions = twin.ask("GET", f"{path}/{twin.host.id}/instructions")
+
+    assert registered.status == (201 if body is None else 400)
+    assert theirs.status == (201 if body != [] else 400)
+    assert (called.status, called.json) == (200, json.loads(instructions.body))
+    assert body is not None or twin.stages()[0] == twin.stages()[1]
+
+
+def test_the_same_stage_again_leaves_the_boot_order_wrong_and_a_later_one_does_not(twin: Twin) -> None:
+    twin.ask("POST", f"/v2/infra-envs/{twin.host.infra_env_id}/hosts", {"host_id": twin.host.id})
+
+    for stage, info in (("Rebooting", "still here"), ("Joined", "")):
+        twin.progress({"current_stage": stage, "progress_info": info})
+        assert twin.stages()[0] == twin.stages()[1]
+
+
 @pytest.mark.parametrize(
     "query", ["", "?role=master", "?role=worker", "?role=king", "?status=installed", "?with-inventory=true"]
 )

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, Request, expect
 
 from service_record.collector.store.schema import bundles, events
+from tests.assisted_installation import new_id
 from tests.builders import failed_run
 from tests.collector import browsing, shown_fleet
 from tests.collector.browsing import analysed
@@ -25,6 +26,7 @@ WHOLE: Final = (
     f"/hosts/{FAILED}",
     f"/hosts/{FAILED}/analysis",
     f"/hosts/{LOOPING}",
+    "/clusters",
     "/statistics?by=group&by=release",
 )
 
@@ -135,6 +137,32 @@ def test_no_page_is_wider_than_a_phone(browser: Browser, fleet: Served) -> None:
         for path in WHOLE:
             page.goto(fleet.url + path)
             assert page.evaluate("document.documentElement.scrollWidth") == 360, path
+
+
+def test_a_cluster_changes_on_its_page_and_above_the_hosts_without_loading_again(
+    browser: Browser, server: Served
+) -> None:
+    cluster, infra_env, host = new_id(), new_id(), new_id()
+    admin = server.client("admin")
+    said = {"id": host, "cluster_id": cluster, "infra_env_id": infra_env, "single_node": True}
+    admin.ask("PUT", "/api/v1/hosts/web1", data=said)
+    base = f"/api/assisted-install/v2/infra-envs/{infra_env}/hosts"
+    server.settle()
+    with signed_in(browser, server, **PHONE) as page, signed_in(browser, server) as fleet:
+        page.goto(f"{server.url}/clusters/{cluster}")
+        expect(page.locator(".verdict")).to_contain_text("installing: 0 of 1 control-plane hosts")
+
+        admin.ask("POST", base, data={"host_id": host})
+        expect(page.locator("tbody")).to_contain_text("fix boot order")
+        expect(fleet.locator("table.clusters")).to_contain_text("web1: installing-pending-user-action.")
+        assert page.evaluate("document.documentElement.scrollWidth") == 360
+        assert faint_texts(page) == []
+
+        admin.ask("PUT", f"{base}/{host}/progress", data={"current_stage": "Done"})
+        expect(page.locator(".verdict")).to_contain_text(
+            "installed: 1 of 1 control-plane hosts are installed."
+        )
+        expect(fleet.locator("table.clusters .word")).to_have_text("✓ installed")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -2,23 +2,30 @@
 
 from pathlib import Path
 
+from demo.cluster import EXPECTED
 from demo.collector import collector, provisioned
 from demo.fleet import fleet
 
 SECONDS = 8.0
 
 
-def test_the_collector_tells_which_of_thirty_hosts_are_in_trouble_and_how(tmp_path: Path) -> None:
+def test_the_collector_tells_which_hosts_are_in_trouble_and_how_far_a_cluster_is(
+    tmp_path: Path,
+) -> None:
     machines = fleet()
     with collector(tmp_path, budget=SECONDS / 6) as running:
         hosts, told = provisioned(running, machines, SECONDS, patience=120)
         try:
             table = running.hosts().stdout
+            of_cluster = running.hosts("--cluster", "prod").stdout
         finally:
             hosts.stop()
 
-    assert told == {machine.name: machine.expected for machine in machines}
-    assert len(told) == 30
+    assert told == {machine.name: machine.expected for machine in machines} | dict(EXPECTED)
+    assert len(told) == 35
+    assert "3 of 3 control-plane hosts and 1 of 2 workers are installed." in of_cluster
+    assert "fix boot order" in of_cluster
+    assert "node01" not in of_cluster
     for reason in (
         "Disk setup failed: mdadm: no disk for the array: sdb is missing.",
         "5 boots in a row came no further than Kickstart download.",

@@ -26,7 +26,7 @@ def shown(server: Served, limit: int = 100, offset: int = 0, **filters: object) 
 
 
 def detail(server: Served, build: int | None) -> HostDetail | None:
-    return asked(server, lambda connection: host(connection, "web1", build))
+    return asked(server, lambda connection: host(connection, "web1", 1.0, build))
 
 
 def names(found: Fleet) -> list[str]:
@@ -71,7 +71,7 @@ def test_a_host_is_shown_with_the_steps_of_its_latest_build_and_of_an_earlier_on
     assert (len(failed.logs), failed.logs_length) == (4000, 8000)
     assert asked(server, lambda c: logs_of(c, "web1", failed.id)) == "no disk\n" * 1000
     assert detail(server, 3) is None
-    assert asked(server, lambda c: host(c, "web2")) is None
+    assert asked(server, lambda c: host(c, "web2", 1.0)) is None
 
 
 @given(st.text("abc", max_size=40))

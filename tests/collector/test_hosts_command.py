@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from service_record.collector.settings import Settings
+from tests.assisted_installation import new_id
 from tests.collector.serving import Client, Served, served
 from tests.collector.test_sweep import Clock, eventually, verdict
 from tests.command_line import PROGRAM, Answer, environment, service_record
@@ -96,7 +97,9 @@ def test_no_line_is_wider_than_the_terminal(fleet: Fleet, columns: int) -> None:
     fleet.admin.step(name, "Packages " * 20, logs="x" * 200, action=action)
     fleet.server.settle()
 
-    for arguments in (("-o", "table"), ("-o", "wide"), ("show", name)):
+    form_cluster(fleet)
+
+    for arguments in (("-o", "table"), ("-o", "wide"), ("show", name), ("show", "w1")):
         lines = fleet.hosts(*arguments, columns=columns).out.splitlines()
         assert max(map(len, lines)) <= columns
 
@@ -314,3 +317,64 @@ def test_a_host_that_cannot_be_shown_is_told_in_one_line(
 
     assert (answer.status, answer.out) == (status, "")
     assert said in answer.err.splitlines()[-1]
+
+
+def form_cluster(fleet: Fleet) -> str:
+    """Two control-plane hosts and a worker at wrong boot order, in a cluster that is called prod."""
+    cluster, infra_env = new_id(), new_id()
+    ids = {name: new_id() for name in ("m1", "m2", "w1")}
+    for name, host_id in ids.items():
+        role = "worker" if name == "w1" else "master"
+        said = {"id": host_id, "cluster_id": cluster, "infra_env_id": infra_env, "role": role}
+        fleet.admin.ask("PUT", f"/api/v1/hosts/{name}", data=said)
+    fleet.admin.ask("PUT", f"/api/v1/clusters/{cluster}", data={"name": "prod", "workers": 2})
+    base = f"/api/assisted-install/v2/infra-envs/{infra_env}/hosts"
+    fleet.admin.ask("PUT", f"{base}/{ids['m1']}/progress", data={"current_stage": "Done"})
+    fleet.admin.ask("POST", base, data={"host_id": ids["w1"]})
+    fleet.server.settle()
+    return cluster
+
+
+CLUSTER_AT_80_COLUMNS = """\
+3 hosts: 1 stuck, 1 progressing, 1 done
+URL
+
+  Cluster  State       Since  Nodes joined
+● prod     installing  0s     1 of 3
+    1 of 3 control-plane hosts and 0 of 2 workers are installed. w1:
+    installing-pending-user-action.
+
+"""
+
+
+def test_the_state_of_a_cluster_stands_above_its_hosts_in_80_columns(fleet: Fleet) -> None:
+    form_cluster(fleet)
+
+    shown = fleet.hosts("--cluster", "prod").out.replace(fleet.server.url, "URL")
+
+    assert shown.startswith(CLUSTER_AT_80_COLUMNS)
+    assert [line.split()[1] for line in shown.splitlines() if line[:1] in "✗▲✓●" and line[:1]][1:] == [
+        "w1",
+        "m2",
+        "m1",
+    ]
+    assert "  prod  " not in fleet.hosts("--machine", "m1").out
+    assert "Cluster  State" in fleet.hosts().out
+
+
+def test_programs_and_pages_have_the_clusters_too(fleet: Fleet) -> None:
+    cluster = form_cluster(fleet)
+
+    (found,) = json.loads(fleet.hosts("--cluster", "prod", "-o", "json").out)["clusters"]
+    assert (found["cluster"], found["status"], found["joined"]) == (cluster, "installing", 1)
+    assert "Nodes joined" in fleet.hosts("--cluster", cluster, "-o", "html").out
+    assert "clusters" not in json.loads(fleet.hosts("-m", "web1", "-o", "json").out)
+
+
+def test_one_host_is_shown_with_its_state_and_what_that_means(fleet: Fleet) -> None:
+    cluster = form_cluster(fleet)
+
+    shown = " ".join(fleet.hosts("show", "w1").out.split())
+
+    assert "state installing-pending-user-action: Expected the host to boot from disk" in shown
+    assert f"cluster {cluster}, worker" in shown

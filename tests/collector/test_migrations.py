@@ -14,6 +14,7 @@ from service_record.collector.access import Grant, Kind
 from service_record.collector.steps import Status, Step
 from service_record.collector.store import database as database_module
 from service_record.collector.store.administration import put_host
+from service_record.collector.store.clusters import list_clusters, refresh_new
 from service_record.collector.store.database import Database, DatabaseError, sqlite_url
 from service_record.collector.store.reports import Report, record_steps
 from service_record.collector.store.schema import builds, counters, hosts, metadata, steps
@@ -180,6 +181,30 @@ def test_numbers_of_steps_that_are_gone_are_given_to_no_other(empty: Database) -
         (taken,) = record_steps(connection, [report])
 
     assert getattr(taken, "id", taken) == 3
+
+
+def test_hosts_of_an_earlier_version_form_clusters(empty: Database) -> None:
+    empty.migrate("0003")
+    with empty.changing() as connection:
+        for number in (1, 2):
+            connection.execute(
+                insert(hosts).values(id=number, name=f"m{number}", first_seen=1.0, last_seen=1.0)
+            )
+            connection.execute(
+                text(
+                    "INSERT INTO installations (host_id, id, cluster_id, infra_env_id, status, "
+                    "stage_started_at, stage_updated_at) VALUES (:host, :id, 'c', '', 'installed', 1, 1)"
+                ),
+                {"host": number, "id": f"h{number}"},
+            )
+
+    empty.migrate()
+    with empty.changing() as connection:
+        refresh_new(connection, 5.0)
+        (cluster,) = list_clusters(connection)
+
+    assert (cluster.id, cluster.status, cluster.hosts, cluster.joined) == ("c", "installing", 2, 2)
+    assert cluster.reason == "2 of 3 control-plane hosts are installed."
 
 
 def test_builds_that_were_overtaken_before_get_the_verdict_of_their_end(empty: Database) -> None:

@@ -124,7 +124,7 @@ def housekeeper(server: Served, clock: Clock, **limits: float) -> Housekeeper:
 def left(server: Served) -> tuple[list[int], list[int], list[str]]:
     """The builds that are left, the builds of steps, and the objects."""
     with server.collector.database.reading() as connection:
-        detail = shown.host(connection, "web1")
+        detail = shown.host(connection, "web1", 1.0)
         of_steps = connection.execute(select(steps.c.build).order_by(steps.c.build)).scalars().all()
     assert detail is not None
     return (

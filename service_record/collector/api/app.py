@@ -17,7 +17,17 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from service_record.collector.api import administration, assisted, bundles, enrolment, hosts, records, steps
+from service_record.collector.api import (
+    administration,
+    assisted,
+    assisted_clusters,
+    bundles,
+    clusters,
+    enrolment,
+    hosts,
+    records,
+    steps,
+)
 from service_record.collector.api.answers import Refusal, refused
 from service_record.collector.api.guard import Guard
 from service_record.collector.api.headers import SafeHeaders
@@ -74,6 +84,8 @@ def application(collector: Collector) -> Starlette:
             Route("/api/v1/hosts/{host}/builds", administration.begin_build, methods=["POST"]),
             Route("/api/update", steps.post_update, methods=["POST"]),
             *assisted.ROUTES,
+            *assisted_clusters.ROUTES,
+            *clusters.ROUTES,
             *bundles.ROUTES,
             *records.ROUTES,
             *PAGES,

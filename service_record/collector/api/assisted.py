@@ -1,4 +1,7 @@
-"""The calls of a boot reporter on an assisted-service, below `/api/assisted-install`: those and no others."""
+"""The calls of boot reporters and agents on an assisted-service, below `/api/assisted-install`.
+
+Those of the controller, which are of a cluster, are in `assisted_clusters`.
+"""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -28,12 +31,13 @@ from service_record.collector.assisted.rules import (
     progressed,
     with_logs_state,
 )
-from service_record.collector.store import installations
+from service_record.collector.store import clusters, installations
 from service_record.collector.store.arrivals import Arrival
 from service_record.collector.store.installations import Installed
 
 BASE: Final = f"{ASSISTED}v2"
-
+_AGENT_SECONDS: Final = 60
+"""Until an agent calls again."""
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -114,19 +118,44 @@ async def put_logs_progress(request: Request) -> Response:
 
 @as_assisted
 async def post_event(request: Request) -> Response:
-    """`POST /v2/events`: of a host."""
+    """`POST /v2/events`: of a host, or of a cluster; those of the service itself tell of states."""
     serving = Serving.of(request)
     grant = await agent(request)
-    event = event_of(await _object(request))
-    if not is_id(event.host_id):
+    event = event_of(await object_in(request))
+    add_event = installations.add_event if event.host_id else clusters.add_event
+    now = serving.collector.now()
+    await serving.written(
+        serving.collector.writer.change(lambda connection: add_event(connection, event, grant, now))
+    )
+    return Response(status_code=HTTPStatus.CREATED)
+
+
+@as_assisted
+async def register_host(request: Request) -> Response:
+    """`POST /v2/infra-envs/{infra_env_id}/hosts`: an agent says that its host booted the discovery image."""
+    serving = Serving.of(request)
+    grant = await agent(request)
+    infra_env_id = id_in_path(request, "infra_env_id")
+    body = await object_in(request)
+    host_id = body.get("host_id")
+    if not isinstance(host_id, str) or not is_id(host_id):
         raise Refused(HTTPStatus.BAD_REQUEST, "host_id in body must be of type uuid")
     now = serving.collector.now()
+    arrival = Arrival(host_id.lower(), grant, now)
 
-    def add(connection: Connection) -> None:
-        installations.add_event(connection, replace(event, host_id=event.host_id.lower()), grant, now)
+    def register(connection: Connection) -> Installation:
+        return installations.register_agent(connection, arrival, infra_env_id)
 
-    await serving.written(serving.collector.writer.change(add))
-    return Response(status_code=HTTPStatus.CREATED)
+    host = await serving.written(serving.collector.writer.change(register))
+    return answer(_shown(host, now), HTTPStatus.CREATED)
+
+
+@as_assisted
+async def get_instructions(request: Request) -> Response:
+    """`GET .../hosts/{host_id}/instructions`: an agent says that it is there. It gets nothing to do."""
+    now = Serving.of(request).collector.now()
+    await _change(request, lambda host, _: replace(host, checked_in_at=now), has_body=False)
+    return answer({"next_instruction_seconds": _AGENT_SECONDS, "instructions": []})
 
 
 async def agent(request: Request) -> Grant:
@@ -145,12 +174,14 @@ def id_in_path(request: Request, name: str) -> str:
     return text.lower()
 
 
-async def _change(request: Request, do: Callable[[Installation, dict[str, Any]], Installation]) -> None:
+async def _change(
+    request: Request, do: Callable[[Installation, dict[str, Any]], Installation], *, has_body: bool = True
+) -> None:
     """Change the installation of the host in the path, by the body; acknowledged when it is on disk."""
     serving = Serving.of(request)
     grant = await agent(request)
     infra_env_id, host_id = id_in_path(request, "infra_env_id"), id_in_path(request, "host_id")
-    body = await _object(request)
+    body = await object_in(request) if has_body else {}
     now = serving.collector.now()
 
     def changed(host: Installation) -> Installation:
@@ -165,8 +196,8 @@ async def _change(request: Request, do: Callable[[Installation, dict[str, Any]],
     )
 
 
-async def _object(request: Request) -> dict[str, Any]:
-    """The JSON object of a body. Raises Refused, Refusal."""
+async def object_in(request: Request) -> dict[str, Any]:
+    """Return the JSON object of a body. Raises Refused, Refusal."""
     settings = Serving.of(request).settings
     body = await body_of(request, settings.most_body, settings.seconds)
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
@@ -192,7 +223,7 @@ def _shown(host: Installation, now: float) -> dict[str, object]:
         "role": host.role,
         "bootstrap": host.is_bootstrap,
         "status": host.status_at(now),
-        "status_info": host.info if has_failed else "",
+        "status_info": host.status_info_at(now) or (host.info if has_failed else ""),
         "progress": {
             "current_stage": host.stage,
             "progress_info": "" if has_failed else host.info,
@@ -219,5 +250,7 @@ ROUTES: Final = (
     Route(f"{BASE}/clusters/{{cluster_id}}/hosts/", get_hosts, methods=["GET"]),  # as the service takes it
     Route(f"{_INSTALLED}/progress", put_progress, methods=["PUT"]),
     Route(f"{_INSTALLED}/logs-progress", put_logs_progress, methods=["PUT"]),
+    Route(f"{BASE}/infra-envs/{{infra_env_id}}/hosts", register_host, methods=["POST"]),
+    Route(f"{_INSTALLED}/instructions", get_instructions, methods=["GET"]),
     Route(f"{BASE}/events", post_event, methods=["POST"]),
 )

@@ -5,6 +5,7 @@ from typing import Final
 from service_record.collector.api.assisted import BASE
 from service_record.collector.api.operation import HOSTS, OBJECT, STRING, Operation
 
+_CLUSTER: Final = f"{BASE}/clusters/{{cluster_id}}"
 ASSISTED: Final = (
     Operation(
         method="GET",
@@ -37,8 +38,67 @@ ASSISTED: Final = (
     ),
     Operation(
         method="POST",
+        path=f"{BASE}/infra-envs/{{infra_env_id}}/hosts",
+        summary="As the assisted-service: an agent registers its host, which booted the discovery image.",
+        who=HOSTS,
+        body=OBJECT,
+        answers={201: OBJECT},
+        refusals=(404,),
+        problem="AgentError",
+    ),
+    Operation(
+        method="GET",
+        path=f"{BASE}/infra-envs/{{infra_env_id}}/hosts/{{host_id}}/instructions",
+        summary="As the assisted-service: the call of an agent once a minute; it gets nothing to do.",
+        who=HOSTS,
+        answers={200: OBJECT},
+        refusals=(404,),
+        problem="AgentError",
+    ),
+    Operation(
+        method="PUT",
+        path=f"{_CLUSTER}/progress",
+        summary="As the assisted-service: the stage in which the controller finalizes.",
+        who=HOSTS,
+        body=OBJECT,
+        answers={200: None},
+        refusals=(404,),
+        problem="AgentError",
+    ),
+    Operation(
+        method="PUT",
+        path=f"{_CLUSTER}/monitored-operators",
+        summary="As the assisted-service: the status of an operator.",
+        who=HOSTS,
+        body=OBJECT,
+        answers={200: None},
+        refusals=(404,),
+        problem="AgentError",
+    ),
+    Operation(
+        method="POST",
+        path=f"{_CLUSTER}/actions/complete-installation",
+        summary="As the assisted-service: what the installation of a cluster came to.",
+        who=HOSTS,
+        body=OBJECT,
+        answers={202: OBJECT},
+        refusals=(404,),
+        problem="AgentError",
+    ),
+    Operation(
+        method="PUT",
+        path=f"{_CLUSTER}/logs-progress",
+        summary="As the assisted-service: how far the logs of a cluster have come.",
+        who=HOSTS,
+        body=OBJECT,
+        answers={204: None},
+        refusals=(404,),
+        problem="AgentError",
+    ),
+    Operation(
+        method="POST",
         path=f"{BASE}/events",
-        summary="As the assisted-service: an event of a host.",
+        summary="As the assisted-service: an event of a host or of a cluster.",
         who=HOSTS,
         body=OBJECT,
         answers={201: None},
@@ -48,7 +108,7 @@ ASSISTED: Final = (
     Operation(
         method="POST",
         path=f"{BASE}/clusters/{{cluster_id}}/logs",
-        summary="As the assisted-service: the logs of a host, a bundle.",
+        summary="As the assisted-service: the logs of a host, a bundle; or those of a cluster.",
         who=HOSTS,
         body="multipart/form-data",
         query={"logs_type": STRING, "host_id": STRING},

@@ -18,12 +18,13 @@ from service_record.collector.api.answers import Refusal, answer
 from service_record.collector.api.assisted import BASE, agent, as_assisted, id_in_path
 from service_record.collector.api.serving import Serving, host_name, host_reader
 from service_record.collector.api.uploads import receive
-from service_record.collector.assisted.rules import LOGS_TYPES, Refused, is_id
+from service_record.collector.assisted.rules import CLUSTER_LOGS, LOGS_TYPES, Refused, is_id
 from service_record.collector.incoming import Arriving, TooMany
 from service_record.collector.logs import fault_of, log
-from service_record.collector.store import bundles, installations
+from service_record.collector.store import bundles, clusters, installations
 from service_record.collector.store.arrivals import Arrival, group_of
 from service_record.collector.store.bundles import Added, NewBundle
+from service_record.collector.store.clusters import NewLogs
 from service_record.collector.store.hosts import BundleShown
 from service_record.collector.store.objects import NoSuchObject, ObjectError, new_key
 
@@ -46,6 +47,7 @@ class _Sent:
     """Whose logs come, and of which kind."""
 
     arrival: Arrival
+    """Of the host; those of a cluster have its id for a name."""
     kind: str
 
 
@@ -64,7 +66,8 @@ async def post_logs(request: Request) -> Response:
             name = await receive(request, _PART, file, settings.seconds)
             if name == _PROBE and file.size <= _LARGEST_PROBE:
                 return Response(status_code=HTTPStatus.NO_CONTENT)
-            await _keep(serving, sent, name, file)
+            keep = _keep_of_cluster if sent.kind in CLUSTER_LOGS else _keep
+            await keep(serving, sent, name, file)
     except TooMany as fault:
         raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, str(fault), {"Retry-After": "10"}) from None
     except OSError as fault:
@@ -80,13 +83,17 @@ async def _sent(request: Request, grant: Grant) -> _Sent:
     kind, host_id = request.query_params.get("logs_type", ""), request.query_params.get("host_id", "")
     if kind not in LOGS_TYPES:
         raise Refused(HTTPStatus.BAD_REQUEST, f"logs_type in query should be one of {sorted(LOGS_TYPES)}")
-    for name in ("host_id", "infra_env_id"):
-        if not is_id(request.query_params.get(name, "" if name == "host_id" else host_id)):
+    is_of_cluster = kind in CLUSTER_LOGS
+    for name, default in (("host_id", cluster_id if is_of_cluster else ""), ("infra_env_id", cluster_id)):
+        if not is_id(request.query_params.get(name, default)):
             raise Refused(HTTPStatus.BAD_REQUEST, f"{name} in query must be of type uuid")
 
     def found() -> str:
         with serving.collector.database.reading() as connection:
-            return _host(connection, grant, cluster_id, host_id.lower())
+            if not is_of_cluster:
+                return _host(connection, grant, cluster_id, host_id.lower())
+            clusters.check_writable(connection, cluster_id, grant)
+            return cluster_id
 
     host = await run_in_threadpool(found)
     return _Sent(Arrival(host, grant, serving.collector.now()), kind)
@@ -107,30 +114,54 @@ def _host(connection: Connection, grant: Grant, cluster_id: str, host_id: str) -
     return name
 
 
-async def _keep(serving: Serving, sent: _Sent, name: str, file: Arriving) -> None:
-    """Have a bundle on disk, and known; only then it is acknowledged."""
-    collector = serving.collector
+async def _put_object(serving: Serving, sent: _Sent, file: Arriving) -> str:
+    """Have a file on disk as an object; return its key. Raises Refusal."""
     key = new_key(sent.arrival.host)
     if file.stream is not None:
         file.stream.flush()
+    try:
+        await run_in_threadpool(serving.collector.objects.put, key, file.path)
+    except ObjectError as fault:
+        raise _not_now(fault) from None
+    return key
+
+
+async def _delete_object(serving: Serving, key: str) -> None:
+    try:
+        await run_in_threadpool(serving.collector.objects.delete, [key])
+    except ObjectError as fault:  # an object without a row goes after a day
+        log().warning("an object could not be deleted", **fault_of(fault))
+
+
+async def _keep_of_cluster(serving: Serving, sent: _Sent, name: str, file: Arriving) -> None:
+    """Have the logs of a cluster on disk in the place of the earlier ones, as the assisted-service does."""
+    key = await _put_object(serving, sent, file)
+    new = NewLogs(kind=sent.kind, name=name, key=key, size=file.size, sha256=file.sha256)
+    arrival = sent.arrival
+    replaced = await serving.written(
+        serving.collector.writer.change(
+            lambda connection: clusters.add_logs(connection, arrival.host, new, arrival.grant, arrival.at)
+        )
+    )
+    if replaced is not None:
+        await _delete_object(serving, replaced)
+
+
+async def _keep(serving: Serving, sent: _Sent, name: str, file: Arriving) -> None:
+    """Have a bundle on disk, and known; only then it is acknowledged."""
+    collector = serving.collector
+    key = await _put_object(serving, sent, file)
     new = NewBundle(
         arrival=sent.arrival, kind=sent.kind, name=name, key=key, size=file.size, sha256=file.sha256
     )
-    try:
-        await run_in_threadpool(collector.objects.put, key, file.path)
-    except ObjectError as fault:
-        raise _not_now(fault) from None
     # Where this fails, nobody knows whether it got to the disk: the object stays.
     added: Added = await serving.written(
         collector.writer.change(lambda connection: bundles.add(connection, new))
     )
     if added.is_new:
         collector.indexer.wake()
-        return
-    try:
-        await run_in_threadpool(collector.objects.delete, [key])
-    except ObjectError as fault:  # the host's bundle is kept; an object without a row goes after a day
-        log().warning("an object could not be deleted", **fault_of(fault))
+    else:  # the host's bundle is kept
+        await _delete_object(serving, key)
 
 
 async def list_bundles(request: Request) -> Response:
@@ -173,13 +204,40 @@ async def send_bundle(request: Request) -> Response:
     if opened is None:
         raise Refusal(HTTPStatus.NOT_FOUND, f"{host} has no bundle {number}")
     kept, pieces = opened
-    name = _NOT_PLAIN.sub("_", f"{host}-{kept.id}-{kept.name}")
+    return download(pieces, kept.size, f"{host}-{kept.id}-{kept.name}")
+
+
+async def send_cluster_logs(request: Request, confined_to: str) -> Response:
+    """Answer with the logs of a cluster, as they came; `confined_to` is the group of a reader."""
+    collector = Serving.of(request).collector
+    cluster, kind = str(request.path_params["cluster"]), str(request.path_params["kind"])
+
+    def found() -> tuple[str, int, Iterator[bytes]] | None:
+        with collector.database.reading() as connection:
+            detail = clusters.show_cluster(connection, cluster, collector.now(), confined_to)
+            kept = detail and clusters.key_of_logs(connection, detail.summary.id, kind)
+        return None if not kept else (kept[1], kept[2], collector.objects.read(kept[0]))
+
+    try:
+        opened = await run_in_threadpool(found)
+    except NoSuchObject:
+        opened = None
+    except ObjectError as fault:
+        raise _not_now(fault) from None
+    if opened is None:
+        raise Refusal(HTTPStatus.NOT_FOUND, f"there are no logs of kind {kind} of cluster {cluster}")
+    name, size, pieces = opened
+    return download(pieces, size, f"{cluster}-{kind}-{name}")
+
+
+def download(pieces: Iterator[bytes], size: int, name: str) -> Response:
+    """Return an answer that is to be saved, never shown."""
     return StreamingResponse(
         pieces,
         media_type="application/octet-stream",
         headers={
-            "Content-Length": str(kept.size),
-            "Content-Disposition": f'attachment; filename="{name}"',
+            "Content-Length": str(size),
+            "Content-Disposition": f'attachment; filename="{_NOT_PLAIN.sub("_", name)}"',
             "X-Content-Type-Options": "nosniff",
         },
     )

@@ -40,23 +40,24 @@ class Hosts(msgspec.Struct):
 
 
 async def list_hosts(request: Request) -> Response:
-    """`GET /api/v1/hosts?group=&machine=&verdict=&all=&limit=&offset=`: those with trouble first.
+    """`GET /api/v1/hosts?group=&machine=&verdict=&cluster=&all=&limit=&offset=`: those with trouble first.
 
-    `group`, `machine` and `verdict` may be repeated. Without `all=true`, hosts that were done a day ago are
-    left out. With `earlier=true` the earlier builds of these hosts are there, too.
+    `group`, `machine`, `verdict` and `cluster` may be repeated. Without `all=true`, hosts that were done a
+    day ago are left out. With `earlier=true` the earlier builds of these hosts are there, too.
     """
     serving, grant = await reader(request)
     query = request.query_params
-    is_all = _flag(request, "all")
+    is_all = flag_in(request, "all")
     filters = Filters(
         confined_to=grant.confined_to,
         groups=tuple(query.getlist("group")),
         machines=tuple(query.getlist("machine")),
         verdicts=tuple(_verdict(said) for said in query.getlist("verdict")),
+        clusters=tuple(query.getlist("cluster")),
         done_since=None if is_all else serving.collector.now() - SHOWN_DONE,
     )
     limit, offset = _number(request, "limit", _PAGE, 1, _MOST), _number(request, "offset", 0, 0, 2**31)
-    now, has_earlier = serving.collector.now(), _flag(request, "earlier")
+    now, has_earlier = serving.collector.now(), flag_in(request, "earlier")
 
     def find(connection: Connection) -> Hosts:
         found = fleet(connection, filters, limit, offset)
@@ -107,7 +108,8 @@ async def asked(serving: Serving, question: Callable[[Connection], T]) -> T:
 
 async def _detail(request: Request, build: int | None) -> HostDetail:
     serving, _, name = await host_reader(request)
-    found = await asked(serving, lambda connection: host(connection, name, build))
+    now = serving.collector.now()
+    found = await asked(serving, lambda connection: host(connection, name, now, build))
     if found is None:
         what = name if build is None else f"build {build} of {name}"
         raise Refusal(HTTPStatus.NOT_FOUND, f"nothing is known of {what}")
@@ -120,7 +122,8 @@ def _verdict(said: str) -> str:
     return said
 
 
-def _flag(request: Request, name: str) -> bool:
+def flag_in(request: Request, name: str) -> bool:
+    """Return whether a query says so; `?all` and `?all=1` do. Raises Refusal."""
     said = request.query_params.get(name, "false").lower()
     if said not in {"", "true", "false", "1", "0"}:
         raise Refusal(HTTPStatus.BAD_REQUEST, f"{name} is true or false")

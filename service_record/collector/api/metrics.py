@@ -16,6 +16,7 @@ from starlette.responses import Response
 from service_record.collector.api.answers import Refusal
 from service_record.collector.api.serving import reader
 from service_record.collector.collector import Collector
+from service_record.collector.store.clusters import count_by_status
 from service_record.collector.store.schema import hosts, notices
 
 _BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -27,6 +28,10 @@ _INGEST: Final = {
     "/api/assisted-install/v2/clusters/{cluster_id}/logs": "bundle",
     "/api/assisted-install/v2/infra-envs/{infra_env_id}/hosts/{host_id}/progress": "stage",
     "/api/assisted-install/v2/events": "event",
+    "/api/assisted-install/v2/infra-envs/{infra_env_id}/hosts": "registration",
+    "/api/assisted-install/v2/clusters/{cluster_id}/progress": "cluster",
+    "/api/assisted-install/v2/clusters/{cluster_id}/monitored-operators": "cluster",
+    "/api/assisted-install/v2/clusters/{cluster_id}/actions/complete-installation": "cluster",
 }
 """Route -> what a request to it brings, where it is taken."""
 
@@ -98,7 +103,12 @@ class _Now(Source):
             for verdict, number in connection.execute(by_verdict):
                 fleet.add_metric((verdict,), number)
             waiting = connection.execute(undelivered).scalar_one()
+            by_status = count_by_status(connection)
         yield fleet
+        found = GaugeMetricFamily("service_record_clusters", "Clusters by their state.", labels=("status",))
+        for status, number in by_status.items():
+            found.add_metric((status,), number)
+        yield found
         yield GaugeMetricFamily("service_record_notices_waiting", "News for the webhook.", waiting)
 
 

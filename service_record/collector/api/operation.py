@@ -70,6 +70,16 @@ class HostFields(msgspec.Struct, omit_defaults=True):
     role: str = ""
     bootstrap: bool = False
     single_node: bool = False
+    status: str = ""
+    """A state of the assisted-service, as `discovering`; nothing for a host that reboots into its disk."""
+
+
+class ClusterFields(msgspec.Struct, omit_defaults=True):
+    """What an administrator says of a cluster."""
+
+    name: str = ""
+    control_planes: int | None = None
+    workers: int | None = None
 
 
 class NewBuild(msgspec.Struct, omit_defaults=True):

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from service_record.collector.api import administration, bundles, enrolment, hosts, records, steps
+from service_record.collector.api import administration, bundles, clusters, enrolment, hosts, records, steps
 from service_record.collector.api.assisted_operations import ASSISTED
 from service_record.collector.api.operation import (
     ADMINISTRATORS,
@@ -13,6 +13,7 @@ from service_record.collector.api.operation import (
     READERS,
     STRING,
     TEXT,
+    ClusterFields,
     Enrolment,
     HostFields,
     NewBuild,
@@ -22,10 +23,12 @@ from service_record.collector.api.operation import (
     Update,
 )
 from service_record.collector.learnt import Statistics
+from service_record.collector.store.clusters import ClusterDetail
 from service_record.collector.store.hosts import HostDetail
 
 _NUMBER: Final = {"type": "integer"}
 _HOST: Final = "/api/v1/hosts/{host}"
+_CLUSTER: Final = "/api/v1/clusters/{cluster}"
 _REPEATED: Final = {"type": "array", "items": STRING}
 _STEP_QUERY: Final = dict.fromkeys(StepReport.__struct_fields__, STRING)
 
@@ -86,6 +89,7 @@ OPERATIONS: Final = (
             "group": _REPEATED,
             "machine": _REPEATED,
             "verdict": _REPEATED,
+            "cluster": _REPEATED,
             "all": {"type": "boolean"},
             "earlier": {"type": "boolean"},
             "limit": _NUMBER,
@@ -135,6 +139,39 @@ OPERATIONS: Final = (
         summary="The same as of the host, with the steps of that build.",
         who=READERS,
         answers={200: HostDetail},
+        refusals=(404,),
+    ),
+    Operation(
+        method="GET",
+        path="/api/v1/clusters",
+        summary="Clusters and their states, those that need somebody first.",
+        who=READERS,
+        query={"cluster": _REPEATED, "all": {"type": "boolean"}},
+        answers={200: clusters.Clusters},
+    ),
+    Operation(
+        method="GET",
+        path=_CLUSTER,
+        summary="A cluster by its id or name: hosts, operators, logs and events.",
+        who=READERS,
+        answers={200: ClusterDetail},
+        refusals=(404,),
+    ),
+    Operation(
+        method="PUT",
+        path=_CLUSTER,
+        summary="Say how a cluster is called, and how many hosts it is to have.",
+        who=ADMINISTRATORS,
+        body=ClusterFields,
+        is_form=True,
+        answers={200: clusters.ClusterPut, 201: clusters.ClusterPut},
+    ),
+    Operation(
+        method="GET",
+        path=f"{_CLUSTER}/logs/{{kind}}",
+        summary="Logs of a cluster as they came; kind is controller or all.",
+        who=READERS,
+        answers={200: BYTES},
         refusals=(404,),
     ),
     Operation(

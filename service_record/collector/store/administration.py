@@ -12,6 +12,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from service_record.collector.access import Forbidden, Grant, Kind, presented
 from service_record.collector.progress import Progress
 from service_record.collector.store import audit, tokens
+from service_record.collector.store.clusters import refresh
 from service_record.collector.store.judging import UPDATE_VERDICT, final_verdict
 from service_record.collector.store.report_rows import build_row
 from service_record.collector.store.schema import builds, hosts, installations
@@ -96,9 +97,13 @@ def delete_host(connection: Connection, name: str, now: float) -> set[int] | Non
     host_id = connection.execute(select(hosts.c.id).where(hosts.c.name == name)).scalar_one_or_none()
     if host_id is None:
         return None
-    of_host = select(installations.c.id).where(installations.c.host_id == host_id)
-    names = {name, *connection.execute(of_host).scalars()}
+    of_host = select(installations.c.id, installations.c.cluster_id).where(installations.c.host_id == host_id)
+    installed = connection.execute(of_host).one_or_none()
     connection.execute(delete(hosts).where(hosts.c.id == host_id))
+    names = {name}
+    if installed is not None:
+        names.add(installed.id)
+        refresh(connection, {installed.cluster_id}, now)
     return tokens.revoke_all_of_host(connection, names, now)
 
 

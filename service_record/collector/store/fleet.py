@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from sqlalchemy import Column, ColumnElement, Connection, and_, case, func, or_, select, true
 
-from service_record.collector.store.schema import hosts
+from service_record.collector.store.schema import clusters, hosts, installations
 
 SHOWN_DONE: Final = 86_400.0
 """Seconds for which a host that is done is shown where nobody asks for all."""
@@ -26,6 +26,8 @@ class Filters:
     machines: tuple[str, ...] = ()
     """Of these names; `*` and `?` stand for any characters, and for any one."""
     verdicts: tuple[str, ...] = ()
+    clusters: tuple[str, ...] = ()
+    """Of the clusters of these ids or names."""
     confined_to: str = ""
     """Only of this group and of those below it, whatever else is asked for; the scope of a reader's token."""
     done_since: float | None = None
@@ -114,7 +116,7 @@ def groups(connection: Connection, confined_to: str = "") -> tuple[str, ...]:
     """Return the names of the groups that have hosts, in order; if confined, of that group and below it."""
     named = select(hosts.c.group).where(hosts.c.group != "").distinct().order_by(hosts.c.group)
     if confined_to:
-        named = named.where(_within(hosts.c.group, confined_to))
+        named = named.where(is_within(hosts.c.group, confined_to))
     return tuple(connection.execute(named).scalars())
 
 
@@ -126,17 +128,23 @@ def summary_of(row: Any) -> HostSummary:
 def _conditions(filters: Filters) -> list[ColumnElement[bool]]:
     found = []
     if filters.confined_to:
-        found.append(_within(hosts.c.group, filters.confined_to))
+        found.append(is_within(hosts.c.group, filters.confined_to))
     if filters.groups:
-        found.append(or_(*(_within(hosts.c.group, group) for group in filters.groups)))
+        found.append(or_(*(is_within(hosts.c.group, group) for group in filters.groups)))
     if filters.machines:
         found.append(or_(*(_named(hosts.c.name, machine.lower()) for machine in filters.machines)))
+    if filters.clusters:
+        named = [name.lower() for name in filters.clusters]
+        of = select(clusters.c.id).where(func.lower(clusters.c.name).in_(named))
+        in_clusters = or_(installations.c.cluster_id.in_(named), installations.c.cluster_id.in_(of))
+        found.append(hosts.c.id.in_(select(installations.c.host_id).where(in_clusters)))
     if filters.done_since is not None:
         found.append(or_(hosts.c.ended_at.is_(None), hosts.c.ended_at >= filters.done_since))
     return found
 
 
-def _within(column: Column[str], group: str) -> ColumnElement[bool]:
+def is_within(column: Column[str], group: str) -> ColumnElement[bool]:
+    """Return the condition that a column of groups has this one, or one below it."""
     return or_(column == group, column.startswith(f"{group}/", autoescape=True))
 
 

@@ -10,6 +10,8 @@ from service_record.collector.store.schema import (
     builds,
     bundles,
     chunks,
+    cluster_events,
+    cluster_logs,
     durations,
     events,
     hosts,
@@ -105,8 +107,11 @@ def delete_build(connection: Connection, host_id: int, build: int) -> Sequence[s
 
 def delete_events(connection: Connection, before: float) -> int:
     """Delete some events that came before that time; how many."""
-    some = select(events.c.id).where(events.c.received_at < before).limit(AT_ONCE)
-    return connection.execute(delete(events).where(events.c.id.in_(some))).rowcount
+    deleted = 0
+    for table in (events, cluster_events):
+        some = select(table.c.id).where(table.c.received_at < before).limit(AT_ONCE)
+        deleted += connection.execute(delete(table).where(table.c.id.in_(some))).rowcount
+    return deleted
 
 
 def delete_durations(connection: Connection, before: float) -> int:
@@ -146,9 +151,11 @@ def delete_sessions(connection: Connection, now: float) -> int:
 
 
 def without_rows(connection: Connection, keys: Collection[str]) -> set[str]:
-    """Those of these keys that no bundle has."""
-    known = connection.execute(select(bundles.c.key).where(bundles.c.key.in_(keys))).scalars()
-    return set(keys) - set(known)
+    """Return those of these keys that no bundle and no logs of a cluster have."""
+    found = set(keys)
+    for column in (bundles.c.key, cluster_logs.c.key):
+        found -= set(connection.execute(select(column).where(column.in_(keys))).scalars())
+    return found
 
 
 def _sums(connection: Connection, table: Any, *sums: Any) -> dict[tuple[int, int], tuple[int, int]]:

@@ -1,11 +1,13 @@
 """One host as readers see it: its builds, the latest steps of one, and what else is known of it."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Select, func, select
 
+from service_record.collector.assisted.host_states import meaning_of
+from service_record.collector.assisted.rules import Installation
 from service_record.collector.repeats import Repeated, repeated
 from service_record.collector.store.fleet import HostSummary, summary_of
 from service_record.collector.store.schema import builds, bundles, events, hosts, installations, steps
@@ -97,10 +99,16 @@ class InstallationShown:
     is_bootstrap: bool
     is_single_node: bool
     status: str
+    """Its state now."""
+    status_info: str
+    meaning: str
+    """What the state means, in one sentence."""
     stage: str
     info: str
     stage_started_at: float
     stage_updated_at: float
+    checked_in_at: float | None
+    """When its agent called last."""
     logs_state: str
 
 
@@ -125,7 +133,7 @@ class HostDetail:
 
 
 def host(
-    connection: Connection, name: str, build: int | None = None, most_steps: int = LATEST_STEPS
+    connection: Connection, name: str, now: float, build: int | None = None, most_steps: int = LATEST_STEPS
 ) -> HostDetail | None:
     """A host and the steps of a build, the latest unless another is asked for.
 
@@ -150,7 +158,7 @@ def host(
         steps=repeated(_steps(connection, row.id, shown, most_steps), lambda step: (step.label, step.status)),
         bundles=_bundles(connection, row.id),
         events=_events(connection, row.id),
-        installation=_installation(connection, row.id),
+        installation=_installation(connection, row.id, now),
     )
 
 
@@ -220,9 +228,15 @@ def _events(connection: Connection, host_id: int) -> tuple[EventShown, ...]:
     return _found(connection, EventShown, latest.order_by(events.c.id.desc()).limit(_LATEST_EVENTS))
 
 
-def _installation(connection: Connection, host_id: int) -> InstallationShown | None:
-    asked = _of(InstallationShown, installations).where(installations.c.host_id == host_id)
-    return next(iter(_found(connection, InstallationShown, asked)), None)
+def _installation(connection: Connection, host_id: int, now: float) -> InstallationShown | None:
+    asked = _of(Installation, installations).where(installations.c.host_id == host_id)
+    found = next(iter(_found(connection, Installation, asked)), None)
+    if found is None:
+        return None
+    status = found.status_at(now)
+    info = found.status_info_at(now)
+    told = {"status": status, "status_info": info, "meaning": meaning_of(status)}
+    return InstallationShown(**{**asdict(found), **told})
 
 
 def _found(connection: Connection, kind: type[T], query: Select[Any]) -> tuple[T, ...]:

@@ -11,10 +11,13 @@ from typing import Any, Final
 from sqlalchemy import Connection, insert, select, update
 
 from service_record.collector.access import Forbidden, Grant
-from service_record.collector.assisted.rules import Event, Installation, Mapped, Refused
+from service_record.collector.assisted.host_states import DISCOVERY, PREPARATION, HostState
+from service_record.collector.assisted.rules import Event, Installation, Mapped, Refused, registered
+from service_record.collector.assisted.service_events import after_event
 from service_record.collector.steps import LONGEST_LOGS, Status, Step, label_of
 from service_record.collector.store.administration import begin_build
 from service_record.collector.store.arrivals import Arrival, arrive, known
+from service_record.collector.store.clusters import refresh
 from service_record.collector.store.reports import Report, record_steps
 from service_record.collector.store.schema import events, hosts, installations
 
@@ -48,11 +51,18 @@ def put(connection: Connection, host_id: int, mapped: Mapped, now: float) -> Ins
         raise TakenId(f"another host has the id {mapped.id} already")
     row = connection.execute(_all(installations.c.host_id == host_id)).one_or_none()
     before = None if row is None else _installation(row)
+    facts: dict[str, Any] = asdict(mapped)
+    if not mapped.status:
+        facts.pop("status")
     if before is None or (before.id, before.cluster_id) != (mapped.id, mapped.cluster_id):
-        after = Installation(**asdict(mapped), stage_started_at=now, stage_updated_at=now)
+        if mapped.status in DISCOVERY | PREPARATION:
+            facts["stage"] = ""
+        after = Installation(**facts, stage_started_at=now, stage_updated_at=now)
     else:
-        after = replace(before, **asdict(mapped))
+        after = replace(before, **facts)
     _save(connection, host_id, after)
+    if before is not None and before.cluster_id != after.cluster_id:
+        refresh(connection, {before.cluster_id}, now)
     return after
 
 
@@ -110,9 +120,35 @@ def change(
         return after
     arrival = Arrival(found.host, grant, now)
     _save(connection, arrive(connection, arrival).id, after)
-    if (after.stage, after.info, after.status) != (before.stage, before.info, before.status):
+    has_failed = after.status == HostState.ERROR and before.status != HostState.ERROR
+    if has_failed or ((after.stage, after.info) != (before.stage, before.info) and after.stage):
         _report(connection, arrival, after)
     return after
+
+
+def register_agent(connection: Connection, arrival: Arrival, infra_env_id: str) -> Installation:
+    """Take down that the agent of a host registered: it booted the discovery image.
+
+    A host that nobody knows is one of the cluster whose hosts are in that infra-env.
+
+    Raises Refused, Forbidden.
+    """
+    if find(connection, arrival.host) is None:
+        of_env = select(installations.c.cluster_id).where(installations.c.infra_env_id == infra_env_id)
+        cluster_id = connection.execute(of_env.limit(1)).scalar_one_or_none()
+        if cluster_id is None:
+            raise Refused(HTTPStatus.NOT_FOUND, f"infra-env {infra_env_id} was not found")
+        mapped = Mapped(
+            id=arrival.host,
+            cluster_id=cluster_id,
+            infra_env_id=infra_env_id,
+            role="auto-assign",
+            status=HostState.DISCOVERING.value,
+        )
+        put(connection, arrive(connection, arrival).id, mapped, arrival.at)
+    return change(
+        connection, arrival.host, arrival.grant, arrival.at, lambda host: registered(host, arrival.at)
+    )
 
 
 def add_event(connection: Connection, event: Event, grant: Grant, now: float) -> None:
@@ -123,6 +159,8 @@ def add_event(connection: Connection, event: Event, grant: Grant, now: float) ->
     host = arrive(connection, Arrival(found.host if found else event.host_id, grant, now))
     row = {"host_id": host.id, "received_at": now, "severity": event.severity}
     connection.execute(insert(events).values(**row, name=event.name, message=event.message))
+    if found is not None:
+        change(connection, event.host_id, grant, now, lambda host: after_event(host, event, now))
 
 
 def _unknown(installed_id: str, grant: Grant) -> Exception:
@@ -138,10 +176,12 @@ def _save(connection: Connection, host_id: int, installation: Installation) -> N
         update(installations).where(installations.c.host_id == host_id).values(values)
     ).rowcount:
         connection.execute(insert(installations).values(host_id=host_id, **values))
+    # Whoever judges the host looks at its cluster, too.
+    connection.execute(update(hosts).where(hosts.c.id == host_id).values(due_at=0.0))
 
 
 def _report(connection: Connection, arrival: Arrival, installation: Installation, build: str = "") -> None:
-    has_failed = installation.status == "error"
+    has_failed = installation.status == HostState.ERROR
     name = "Installation failed" if has_failed else installation.stage
     step = Step(
         label=label_of(name),
@@ -149,7 +189,7 @@ def _report(connection: Connection, arrival: Arrival, installation: Installation
         status=Status.FAILED if has_failed else Status.REPORTED,
         percentage=None if has_failed else float(installation.percentage),
         action=_ACTION,
-        logs=installation.info[:LONGEST_LOGS],
+        logs=(installation.info or installation.status_info)[:LONGEST_LOGS],
         build=build,
     )
     (result,) = record_steps(connection, [Report(arrival.host, step, arrival.at, arrival.grant)])

@@ -1,14 +1,17 @@
 """Hosts whose verdict is due: found, judged and written down, each by one process."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 import msgspec
 from sqlalchemy import Connection, bindparam, func, insert, select, update
 
+from service_record.collector.assisted import rules
+from service_record.collector.assisted.host_states import Signal
 from service_record.collector.budgets import Budgets
 from service_record.collector.progress import Progress
+from service_record.collector.store.clusters import refresh
 from service_record.collector.store.schema import builds, hosts, installations, notices
 from service_record.collector.verdicts import (
     HostVerdict,
@@ -55,7 +58,7 @@ def judge_due(
 
     None where there were none. Those that another process judges or changes at the moment are left to it.
     """
-    due = [(row, _known(row)) for row in connection.execute(_DUE, {"now": now, "most": most})]
+    due = [(row, _known(row, now)) for row in connection.execute(_DUE, {"now": now, "most": most})]
     judged = [
         (row, judge(known, budgets, now, loop_after)) for row, known in due if _label_of(known) in labels
     ]
@@ -63,7 +66,8 @@ def judge_due(
         return None
     changed = [(row, said) for row, said in judged if _is_changed(row, said)]
     others = [(row, said) for row, said in changed if row.verdict != said.verdict]
-    connection.execute(_UPDATE_HOST, [_host_row(row, said) for row, said in judged])
+    connection.execute(_UPDATE_HOST, [_host_row(row, said, now) for row, said in judged])
+    refresh(connection, {row.cluster_id for row, _ in judged if row.cluster_id is not None}, now)
     if changed:
         connection.execute(UPDATE_VERDICT, [_build_row(row, said) for row, said in changed])
     if news := [_notice(row, said, now) for row, said in others if _is_news(row, said)]:
@@ -112,16 +116,21 @@ def _label_of(known: Known) -> str:
     return known.progress.label if known.progress else ""
 
 
-def _known(row: Any) -> Known:
+def _known(row: Any, now: float) -> Known:
     return Known(
         first_seen=row.first_seen,
-        heard_at=max(row.last_seen, row.updated_at or 0.0),
+        heard_at=_heard_at(row),
         group=row.group,
         release=row.release,
         progress=_PROGRESS.decode(row.progress) if row.progress else None,
-        installation=_installation(row) if row.stage is not None else None,
+        installation=_installation(row, now) if row.stage is not None else None,
         records=_records(row),
     )
+
+
+def _heard_at(row: Any) -> float:
+    last_seen: float = row.last_seen
+    return max(last_seen, row.updated_at or 0.0)
 
 
 def _records(row: Any) -> RecordsVerdict | None:
@@ -129,14 +138,24 @@ def _records(row: Any) -> RecordsVerdict | None:
     return msgspec.json.decode(blob, type=RecordsVerdict) if blob else None
 
 
-def _installation(row: Any) -> Installation:
+def _installation(row: Any, now: float) -> Installation:
+    """Return how far it is. A host of which records or steps came is not taken for one that does not boot."""
+    found = _rules(row)
+    move = found.silence_at(now)
+    is_heard = now - _heard_at(row) <= found.limit
+    if move is not None and move.signal is Signal.REBOOT_IS_LATE and is_heard:
+        move = None
     return Installation(
-        stage=row.stage,
-        status=row.status,
-        info=row.info,
-        updated_at=row.stage_updated_at,
-        is_single_node=row.is_single_node,
+        stage=found.stage,
+        status=found.status if move is None else move.to.value,
+        info=(found.status_info if move is None else move.info) or found.info,
+        updated_at=found.stage_updated_at,
+        is_single_node=found.is_single_node,
     )
+
+
+def _rules(row: Any) -> rules.Installation:
+    return rules.Installation(**{name: getattr(row, label) for name, label in _INSTALLATION.items()})
 
 
 def _is_changed(row: Any, said: HostVerdict) -> bool:
@@ -148,13 +167,17 @@ def _is_news(row: Any, said: HostVerdict) -> bool:
     return row.verdict_since is not None or said.verdict is not Verdict.PROGRESSING
 
 
-def _host_row(row: Any, said: HostVerdict) -> dict[str, Any]:
+def _host_row(row: Any, said: HostVerdict, now: float) -> dict[str, Any]:
+    changes_at = None if row.stage is None else _rules(row).changes_at(now)
+    times = [
+        at for at in (said.due_at, None if changes_at is None else changes_at + _AFTER) if at is not None
+    ]
     return {
         "of": row.id,
         "verdict": said.verdict.value,
         "reason": said.reason,
         "verdict_since": said.since,
-        "due_at": said.due_at,
+        "due_at": min(times, default=None),
         "more": int(_is_changed(row, said)),
     }
 
@@ -175,15 +198,19 @@ def _notice(row: Any, said: HostVerdict, now: float) -> dict[str, Any]:
     }
 
 
+_AFTER: Final = 0.01
+"""Seconds after the end of a limit: it is not over before."""
+_INSTALLATION: Final = {
+    field.name: "installation_id" if field.name == "id" else field.name
+    for field in fields(rules.Installation)
+}
+"""Field of an installation -> the column of `_DUE` that has it: `id` is the host's there."""
 _DUE: Final = (
     select(
         *(hosts.c[name] for name in ("id", "name", "group", "release", "first_seen", "last_seen", "build")),
         *(hosts.c[name] for name in ("updated_at", "progress", "verdict", "reason", "verdict_since")),
         hosts.c.records_verdict,
-        *(
-            installations.c[name]
-            for name in ("stage", "status", "info", "stage_updated_at", "is_single_node")
-        ),
+        *(installations.c[name].label(label) for name, label in _INSTALLATION.items()),
     )
     .select_from(hosts.outerjoin(installations, installations.c.host_id == hosts.c.id))
     .where(hosts.c.due_at <= bindparam("now"))

@@ -13,6 +13,7 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    PrimaryKeyConstraint,
     String,
     Table,
     Text,
@@ -140,7 +141,7 @@ bundles = Table(
     Column("id", _ID, primary_key=True),
     _host(index=True),
     Column("build", Integer, nullable=False),
-    Column("kind", String(32), nullable=False),  # `host`, `host_boot`, `controller`
+    Column("kind", String(32), nullable=False),  # `host`, `host_boot`
     Column("name", String(255), nullable=False),
     Column("key", String(255), nullable=False, unique=True),  # of the object
     Column("size", BigInteger, nullable=False),
@@ -175,11 +176,83 @@ installations = Table(  # what an assisted-service knows of a host
     Column("is_bootstrap", Boolean, nullable=False, server_default="0"),
     Column("is_single_node", Boolean, nullable=False, server_default="0"),
     Column("status", String(64), nullable=False, server_default="installing-in-progress"),
+    Column("status_info", Text, nullable=False, server_default=""),
     Column("stage", String(64), nullable=False, server_default="Rebooting"),
     Column("info", Text, nullable=False, server_default=""),
     Column("stage_started_at", Double, nullable=False),
     Column("stage_updated_at", Double, nullable=False),
+    Column("checked_in_at", Double),  # the latest call of its agent
     Column("logs_state", String(16), nullable=False, server_default=""),
+)
+
+
+def _cluster() -> Column[str]:
+    return Column("cluster_id", String(36), ForeignKey("clusters.id", ondelete="CASCADE"), nullable=False)
+
+
+clusters = Table(  # what is known of a cluster; its hosts are those of `installations`
+    "clusters",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("name", String(255), nullable=False, server_default=""),
+    Column("control_planes", Integer),  # of its definition; null where nobody told
+    Column("workers", Integer),
+    Column("status", String(32), nullable=False, server_default="pending-for-input"),
+    Column("reason", Text, nullable=False, server_default=""),
+    Column("since", Double),  # when it got into that state
+    Column("is_told", Boolean, nullable=False, server_default="0"),  # the service told the state itself
+    Column("updated_at", Double),
+    Column("revision", BigInteger, nullable=False, server_default="0"),  # counts up with every change
+    # The hosts in short, so that a list of clusters is read of this table alone.
+    Column("hosts", Integer, nullable=False, server_default="0"),
+    Column("needed_control_planes", Integer, nullable=False, server_default="0"),
+    Column("installed_control_planes", Integer, nullable=False, server_default="0"),
+    Column("defined_workers", Integer, nullable=False, server_default="0"),
+    Column("installed_workers", Integer, nullable=False, server_default="0"),
+    Column("joined", Integer, nullable=False, server_default="0"),
+    # What its controller reports.
+    Column("csrs_approved", Integer),
+    Column("finalizing_stage", String(64), nullable=False, server_default=""),
+    Column("completion", String(16), nullable=False, server_default=""),  # `success`, `failure`
+    Column("completion_info", Text, nullable=False, server_default=""),
+    Column("logs_state", String(16), nullable=False, server_default=""),
+)
+
+cluster_operators = Table(
+    "cluster_operators",
+    metadata,
+    _cluster(),
+    Column("name", String(255), nullable=False),
+    Column("status", String(16), nullable=False, server_default=""),
+    Column("version", String(255), nullable=False, server_default=""),
+    Column("info", Text, nullable=False, server_default=""),
+    Column("updated_at", Double, nullable=False),
+    PrimaryKeyConstraint("cluster_id", "name"),
+)
+
+cluster_events = Table(
+    "cluster_events",
+    metadata,
+    Column("id", _ID, primary_key=True),
+    _cluster(),
+    Column("received_at", Double, nullable=False),
+    Column("severity", String(16), nullable=False),
+    Column("name", String(255), nullable=False, server_default=""),
+    Column("message", Text, nullable=False),
+    Index("ix_cluster_events_cluster_id", "cluster_id"),
+)
+
+cluster_logs = Table(  # one of each kind, the latest, as the assisted-service has it
+    "cluster_logs",
+    metadata,
+    _cluster(),
+    Column("kind", String(32), nullable=False),  # `controller`, `all`
+    Column("name", String(255), nullable=False),
+    Column("key", String(255), nullable=False, unique=True),  # of the object
+    Column("size", BigInteger, nullable=False),
+    Column("sha256", String(64), nullable=False),
+    Column("received_at", Double, nullable=False),
+    PrimaryKeyConstraint("cluster_id", "kind"),
 )
 
 events = Table(

@@ -18,6 +18,7 @@ from starlette.responses import Response, StreamingResponse
 
 from service_record.collector.api.answers import Refusal
 from service_record.collector.api.serving import Serving, check_readable, host_name
+from service_record.collector.web.clusters import see_cluster, see_clusters
 from service_record.collector.web.fleet import FleetSeen, see_fleet
 from service_record.collector.web.hosts import build_of, see_host
 from service_record.collector.web.look import Look
@@ -85,12 +86,20 @@ class _Viewer:
 
 
 async def get_events(request: Request) -> Response:
-    """`GET /events?...&state=...`: what changes of the fleet, or with `host=` of a host, since that state."""
+    """`GET /events?...&state=...`: what changes of the fleet since that state.
+
+    With `host=` it is of a host, with `of_cluster=` of a cluster, with `clusters=` of their list.
+    """
     serving = Serving.of(request)
     query = request.query_params
     see: Callable[[], Seen]
     grant = viewer_of(request)
-    if "host" in query:
+    if "of_cluster" in query:
+        see = partial(see_cluster, serving.collector, query["of_cluster"], grant.confined_to)
+        await run_in_threadpool(see)
+    elif "clusters" in query:
+        see = partial(see_clusters, serving.collector, grant.confined_to, is_all=query.get("all") == "1")
+    elif "host" in query:
         name, build = host_name(query["host"]), build_of(query.get("build", ""))
         await check_readable(serving, grant, name)
         see = partial(see_host, request.app.state.analyses, serving.collector, name, build)

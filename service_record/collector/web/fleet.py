@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from service_record.collector.api.serving import Serving
 from service_record.collector.collector import Collector
+from service_record.collector.store.clusters import ClusterSummary, list_clusters
 from service_record.collector.store.fleet import Fleet, fleet, groups
 from service_record.collector.web.look import ROWS, Look
 from service_record.collector.web.pages import page, render
@@ -17,6 +18,8 @@ from service_record.collector.web.sessions import viewer_of
 from service_record.collector.web.words import counted
 
 _DIGITS = 16
+_MOST_CLUSTERS = 5
+"""Above the hosts; the page of clusters has all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +28,16 @@ class FleetSeen:
 
     look: Look
     fleet: Fleet
+    clusters: tuple[ClusterSummary, ...]
+    """Those that are shown above the hosts, and more than fit there."""
     now: float
 
     @property
     def state(self) -> str:
         """Tells whether anything that is shown has changed."""
         shown = [(host.name, host.revision) for host in self.fleet.hosts]
-        return digest((shown, sorted(self.fleet.counts.items()), self.fleet.total))
+        clusters = [(cluster.id, cluster.revision) for cluster in self.clusters]
+        return digest((shown, sorted(self.fleet.counts.items()), self.fleet.total, clusters))
 
     @property
     def revisions(self) -> dict[str, int]:
@@ -51,6 +57,8 @@ class FleetSeen:
         return {
             "look": self.look,
             "fleet": self.fleet,
+            "clusters": self.clusters[:_MOST_CLUSTERS],
+            "more_clusters": max(len(self.clusters) - _MOST_CLUSTERS, 0),
             "now": self.now,
             "state": self.state,
             "pages": self.pages,
@@ -91,8 +99,14 @@ def see_fleet(collector: Collector, look: Look, confined_to: str) -> FleetSeen:
     """Return what a look sees now, for a reader who may be confined to a group."""
     now = collector.now()
     with collector.database.reading() as connection:
-        found = fleet(connection, look.filters(now, confined_to), ROWS, (look.page - 1) * ROWS)
-    return FleetSeen(look, found, now)
+        filters = look.filters(now, confined_to)
+        found = fleet(connection, filters, ROWS, (look.page - 1) * ROWS)
+        shown: tuple[ClusterSummary, ...] = ()
+        if look.shows_clusters:
+            shown = list_clusters(
+                connection, named=look.clusters, confined_to=confined_to, done_since=filters.done_since
+            )
+    return FleetSeen(look, found, shown, now)
 
 
 def _groups(collector: Collector, confined_to: str) -> tuple[str, ...]:

@@ -156,12 +156,13 @@ async def get_analysis(request: Request) -> Response:
 
 def see_host(analyses: Analyses, collector: Collector, name: str, build: int | None) -> HostSeen:
     """A host as it is now. Raises Refusal where there is none."""
+    now = collector.now()
     with collector.database.reading() as connection:
-        detail = host(connection, name, build)
+        detail = host(connection, name, now, build)
         boots = _boots(connection, detail) if detail else ()
     if detail is None:
         raise Refusal(HTTPStatus.NOT_FOUND, f"no host {name}" + (f" with a build {build}" if build else ""))
-    return HostSeen(detail, boots, analyses.of(name), collector.now())
+    return HostSeen(detail, boots, analyses.of(name), now)
 
 
 def _boots(connection: Connection, detail: HostDetail) -> tuple[Boot, ...]:

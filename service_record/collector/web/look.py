@@ -21,11 +21,13 @@ _NAMES: Final = re.compile(r"[\s,]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """Filters as a URL has them: `?group=dc1&machine=web*&verdict=failed&all=1&page=2`."""
+    """Filters as a URL has them: `?group=dc1&machine=web*&verdict=failed&cluster=prod&all=1&page=2`."""
 
     groups: tuple[str, ...] = ()
     machines: tuple[str, ...] = ()
     verdicts: tuple[str, ...] = ()
+    clusters: tuple[str, ...] = ()
+    """Ids or names."""
     all: bool = False
     """With hosts that have been done for long."""
     page: int = 1
@@ -37,6 +39,7 @@ class Look:
             groups=given(query.getlist("group")),
             machines=given(name for field in query.getlist("machine") for name in _NAMES.split(field)),
             verdicts=tuple(verdict for verdict in VERDICTS if verdict in query.getlist("verdict")),
+            clusters=given(query.getlist("cluster")),
             all=query.get("all", "") not in {"", "0"},
             page=_page(query.get("page", "")),
         )
@@ -47,6 +50,7 @@ class Look:
         fields: list[tuple[str, str]] = [("group", group) for group in self.groups]
         fields += [("machine", machine) for machine in self.machines]
         fields += [("verdict", verdict) for verdict in self.verdicts]
+        fields += [("cluster", cluster) for cluster in self.clusters]
         fields += [("all", "1")] * self.all
         fields += [("page", str(self.page))] * (self.page > 1)
         return f"?{urlencode(fields)}" if fields else ""
@@ -54,7 +58,13 @@ class Look:
     @property
     def is_narrowed(self) -> bool:
         """Whether hosts are left out by what somebody asked for."""
-        return bool(self.groups or self.machines or self.verdicts)
+        return bool(self.groups or self.machines or self.verdicts or self.clusters)
+
+    @property
+    def shows_clusters(self) -> bool:
+        """Return whether clusters are shown above the hosts: all of them, or those that were asked for."""
+        is_whole = self.page == 1 and not (self.groups or self.machines or self.verdicts)
+        return is_whole or bool(self.clusters)
 
     def only(self, verdict: str) -> "Look":
         """The same of one verdict; of all where it is of that one already."""
@@ -70,6 +80,7 @@ class Look:
             groups=self.groups,
             machines=self.machines,
             verdicts=self.verdicts,
+            clusters=self.clusters,
             done_since=None if self.all else now - SHOWN_DONE,
         )
 

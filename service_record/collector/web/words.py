@@ -15,16 +15,38 @@ SIGNS: Final = {
     "progressing": "●",
     "done": "✓",
     "abandoned": "▲",
+    # States of clusters and of their hosts.
+    "pending-for-input": "▲",
+    "insufficient": "▲",
+    "disconnected": "▲",
+    "installing-pending-user-action": "▲",
+    "resetting-pending-user-action": "▲",
+    "discovering": "●",
+    "known": "●",
+    "ready": "●",
+    "preparing-for-installation": "●",
+    "preparing-successful": "●",
+    "preparing-failed": "✗",
+    "installing": "●",
+    "installing-in-progress": "●",
+    "finalizing": "●",
+    "resetting": "●",
+    "installed": "✓",
+    "added-to-existing-cluster": "✓",
+    "available": "✓",
+    "error": "✗",
+    "cancelled": "◌",
+    "disabled": "◌",
 }
-LOOKS: Final = {
-    "failed": "failure",
-    "looping": "failure",
-    "stuck": "interrupted",
-    "silent": "faint",
-    "progressing": "running",
-    "done": "success",
-    "abandoned": "interrupted",
+_LOOKS_OF_SIGNS: Final = {
+    "✗": "failure",
+    "↻": "failure",
+    "▲": "interrupted",
+    "●": "running",
+    "✓": "success",
+    "◌": "faint",
 }
+LOOKS: Final = {word: _LOOKS_OF_SIGNS[sign] for word, sign in SIGNS.items()}
 """The class of the styles that all our pages share."""
 _MINUTE: Final = 60
 

@@ -10,6 +10,7 @@ from service_record.display.page import View
 from service_record.display.text import duration, moment
 
 _COLUMNS = ("Machine", "Action", "Progress", "Last message", "Last update", "Total duration", "Verdict")
+_CLUSTER_COLUMNS = ("Cluster", "State", "Nodes joined", "Since")
 
 
 def hosts_html(found: Hosts, source: str, view: View) -> str:
@@ -19,7 +20,25 @@ def hosts_html(found: Hosts, source: str, view: View) -> str:
     heads = element("tr", *(element("th", name, scope="col") for name in _COLUMNS))
     rows = (_row(host, found.now, view) for host in with_builds(found).hosts)
     table = element("table", element("thead", heads), element("tbody", *rows))
-    return page(f"Hosts of {source}", lead, [Section("hosts", "Hosts", [table])])
+    sections = [Section("hosts", "Hosts", [table])]
+    if found.clusters:
+        sections.insert(0, Section("clusters", "Clusters", [_clusters(found, view)]))
+    return page(f"Hosts of {source}", lead, sections)
+
+
+def _clusters(found: Hosts, view: View) -> Element:
+    heads = element("tr", *(element("th", name, scope="col") for name in _CLUSTER_COLUMNS))
+    rows = (
+        element(
+            "tr",
+            element("th", cluster.label, scope="row"),
+            element("td", cluster.status, element("div", cluster.reason, class_="faint")),
+            element("td", f"{cluster.joined} of {cluster.hosts}"),
+            element("td", "" if cluster.since is None else _moment(cluster.since, view)),
+        )
+        for cluster in found.clusters
+    )
+    return element("table", element("thead", heads), element("tbody", *rows))
 
 
 def _row(host: Host, now: float, view: View) -> Element:

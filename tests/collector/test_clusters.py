@@ -1,0 +1,522 @@
+"""Clusters, as hosts, agents, controllers and the service's events report them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from service_record.collector.assisted.cluster_states import ClusterState
+from service_record.collector.settings import Settings
+from service_record.collector.store.schema import cluster_logs, clusters
+from tests.assisted_contract import assert_contract_kept
+from tests.assisted_installation import Host, new_id
+from tests.assisted_rules import BASE_PATH, Asked
+from tests.collector.browsing import signed_in
+from tests.collector.installing import Clock, form
+from tests.collector.serving import Client, Reply, Served, served
+
+SILENT = "The host has not called for three minutes; fix or disable it to continue the installation"
+MASTERS, WORKERS = ("m1", "m2", "m3"), ("w1", "w2")
+
+
+@pytest.fixture(scope="module")
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(scope="module")
+def server(shared_settings: Settings, clock: Clock) -> Iterator[Served]:
+    """One for all tests here: each has a cluster of its own."""
+    with served(shared_settings, clock) as running:
+        yield running
+
+
+@dataclass(slots=True)
+class Installed:
+    """A cluster of five hosts in a collector; names of hosts are made its own by a prefix."""
+
+    server: Served
+    clock: Clock
+    status: str = ""
+    id: str = field(default_factory=new_id)
+    infra_env_id: str = field(default_factory=new_id)
+    admin: Client = field(init=False)
+    group: Client = field(init=False)
+    hosts: dict[str, Host] = field(default_factory=dict)
+    asked: list[Asked] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.admin = self.server.client("admin")
+        for name in (*MASTERS, *WORKERS):
+            self.hosts[name] = host = Host(new_id(), self.infra_env_id, self.id)
+            said = {
+                "group": f"g{self.id[:8]}",
+                "id": host.id,
+                "cluster_id": self.id,
+                "infra_env_id": self.infra_env_id,
+                "role": "master" if name in MASTERS else "worker",
+                "status": self.status,
+            }
+            assert self.admin.ask("PUT", f"/api/v1/hosts/{self.name(name)}", data=said).status == 201
+        self.group = self.server.client("group", f"g{self.id[:8]}")
+
+    def name(self, short: str) -> str:
+        return f"{short}-{self.id[:8]}"
+
+    def ask(self, method: str, path: str, data: object = None, client: Client | None = None) -> Reply:
+        return (client or self.group).ask(method, BASE_PATH + path, data=data)
+
+    def stage(self, short: str, stage: str) -> Reply:
+        path = f"/v2/infra-envs/{self.infra_env_id}/hosts/{self.hosts[short].id}/progress"
+        return self.ask("PUT", path, {"current_stage": stage})
+
+    def register(self, short: str) -> Reply:
+        body = {"host_id": self.hosts[short].id}
+        return self.ask("POST", f"/v2/infra-envs/{self.infra_env_id}/hosts", body)
+
+    def call(self, short: str) -> Reply:
+        path = f"/v2/infra-envs/{self.infra_env_id}/hosts/{self.hosts[short].id}/instructions"
+        return self.ask("GET", path)
+
+    def event(self, name: str, message: str, host: str = "", **more: object) -> Reply:
+        of = {"host_id": self.hosts[host].id} if host else {"cluster_id": self.id}
+        said = {"severity": "info", "event_time": "2026-11-23T10:00:00Z", "name": name, "message": message}
+        return self.ask("POST", "/v2/events", said | of | more)
+
+    def controller(self, method: str, what: str, data: object) -> Reply:
+        return self.ask(method, f"/v2/clusters/{self.id}/{what}", data)
+
+    def upload(self, kind: str, content: bytes, client: Client | None = None, **query: str) -> Reply:
+        body, headers = form(content, name="logs.tar.gz")
+        said = "&".join(f"{name}={value}" for name, value in {"logs_type": kind, **query}.items())
+        path = f"{BASE_PATH}/v2/clusters/{self.id}/logs?{said}"
+        return (client or self.group).ask("POST", path, body=body, headers=headers)
+
+    def detail(self) -> Any:
+        self.server.settle()
+        return self.admin.get(f"/api/v1/clusters/{self.id}").json
+
+    @property
+    def state(self) -> str:
+        return str(self.detail()["summary"]["status"])
+
+    def states(self) -> dict[str, str]:
+        return {host["name"].partition("-")[0]: host["status"] for host in self.detail()["hosts"]}
+
+    def verdict(self, short: str) -> tuple[str, str]:
+        self.server.settle()
+        summary = self.admin.get(f"/api/v1/hosts/{self.name(short)}").json["summary"]
+        return summary["verdict"], summary["reason"]
+
+
+@pytest.fixture
+def five(server: Served, clock: Clock) -> Installed:
+    return Installed(server, clock)
+
+
+# Its state, by its hosts
+
+
+def test_a_cluster_is_installed_when_its_control_plane_and_two_workers_are(five: Installed) -> None:
+    assert five.state == "installing"
+
+    for short in (*MASTERS, "w1"):
+        five.stage(short, "Done")
+    before = five.detail()["summary"]
+    five.stage("w2", "Done")
+    after = five.detail()["summary"]
+
+    assert (before["status"], before["installed_control_planes"], before["installed_workers"]) == (
+        "installing",
+        3,
+        1,
+    )
+    assert before["reason"] == "3 of 3 control-plane hosts and 1 of 2 workers are installed."
+    assert (after["status"], after["joined"], after["hosts"]) == ("installed", 5, 5)
+    assert after["since"] == five.clock.now
+
+
+def test_a_cluster_fails_with_a_control_plane_host(five: Installed) -> None:
+    five.stage("m2", "Failed")
+
+    summary = five.detail()["summary"]
+    assert summary["status"] == "error"
+    assert f"{five.name('m2')}: error." in summary["reason"]
+
+
+def test_a_cluster_goes_from_discovery_to_ready_with_its_hosts(server: Served, clock: Clock) -> None:
+    five = Installed(server, clock, status="discovering")
+    assert five.state == "insufficient"
+
+    for short in five.hosts:
+        five.event("host_status_updated", "Host x: updated status from discovering to known ", short)
+    assert five.state == "ready"
+
+    five.event("cluster_prepare_installation_started", "Cluster starting to prepare for installation")
+    assert five.state == "preparing-for-installation"
+    said = "Host x: updated status from preparing-successful to installing (x)"
+    five.event("host_status_updated", said, "m1")
+    assert five.state == "installing"
+
+
+def test_a_definition_says_how_many_hosts_there_are_to_be(five: Installed) -> None:
+    said = {"name": "prod", "control_planes": 3, "workers": 3}
+    assert five.admin.ask("PUT", f"/api/v1/clusters/{five.id}", data=said).status in {200, 201}
+
+    for short in five.hosts:
+        five.stage(short, "Done")
+
+    summary = five.detail()["summary"]
+    assert (summary["name"], summary["status"], summary["defined_workers"]) == ("prod", "installed", 3)
+    assert five.admin.get("/api/v1/clusters/prod").json["summary"]["id"] == five.id
+
+
+@pytest.mark.parametrize(
+    "said", [{"workers": -1}, {"workers": "x"}, {"control_planes": 0}, {"control_planes": 1e9}, {"name": 3}]
+)
+def test_a_definition_that_makes_no_sense_is_refused(five: Installed, said: dict[str, object]) -> None:
+    assert five.admin.ask("PUT", f"/api/v1/clusters/{five.id}", data=said).status == 400
+    assert five.admin.ask("PUT", "/api/v1/clusters/prod", data={}).status == 400
+    assert five.group.ask("PUT", f"/api/v1/clusters/{five.id}", data={}).status == 403
+
+
+def test_a_cluster_is_forgotten_with_its_last_host(five: Installed, server: Served) -> None:
+    assert five.state == "installing"
+    for short in five.hosts:
+        assert five.admin.ask("DELETE", f"/api/v1/hosts/{five.name(short)}").status == 204
+
+    with server.collector.database.reading() as connection:
+        assert connection.execute(select(clusters).where(clusters.c.id == five.id)).first() is None
+    assert five.admin.get(f"/api/v1/clusters/{five.id}").status == 404
+
+
+# Its hosts
+
+
+def test_an_agent_that_comes_back_instead_of_a_reboot_asks_for_the_boot_order(five: Installed) -> None:
+    reply = five.register("w1")
+
+    assert (reply.status, reply.json["status"]) == (201, "installing-pending-user-action")
+    assert "fix boot order" in reply.json["status_info"]
+    verdict, reason = five.verdict("w1")
+    assert (verdict, reason[:44]) == ("stuck", "Somebody has to act in stage Rebooting: Expe")
+    assert five.state == "installing"
+    assert "installing-pending-user-action" in five.detail()["summary"]["reason"]
+
+    assert five.stage("w1", "Joined").status == 200
+    assert five.states()["w1"] == "installing-in-progress"
+    assert five.verdict("w1")[0] == "progressing"
+
+
+def test_a_host_without_a_call_for_three_minutes_is_disconnected_until_it_calls(
+    server: Served, clock: Clock
+) -> None:
+    five = Installed(server, clock, status="known")
+    for short in five.hosts:
+        assert five.call(short).json == {"next_instruction_seconds": 60, "instructions": []}
+    assert five.state == "ready"
+
+    clock.now += 181
+    server.collector.sweeper.wake()
+    for short in MASTERS:
+        five.call(short)
+
+    assert five.states() == dict.fromkeys(MASTERS, "known") | dict.fromkeys(WORKERS, "disconnected")
+    assert five.state == "insufficient"
+    assert five.verdict("w1") == (
+        "stuck",
+        f"Somebody has to act: {SILENT}.",
+    )
+    for short in WORKERS:
+        five.call(short)
+    assert five.state == "ready"
+    assert five.verdict("w1")[0] == "progressing"
+
+
+def test_a_disabled_host_takes_no_part(server: Served, clock: Clock) -> None:
+    five = Installed(server, clock, status="known")
+    five.event("host_status_updated", "Host w2: updated status from known to disabled ", "w2")
+
+    assert five.states()["w2"] == "disabled"
+    assert five.verdict("w2") == ("progressing", "It is disabled, and takes no part in the installation.")
+    assert five.detail()["summary"]["defined_workers"] == 1
+
+
+def test_an_installation_is_cancelled_and_reset_by_events(five: Installed) -> None:
+    for short in five.hosts:
+        five.event("host_installation_cancelled", f"Installation cancelled for host {short}", short)
+    assert five.state == "cancelled"
+    assert set(five.states().values()) == {"cancelled"}
+    assert five.stage("m1", "Joined").status == 409
+
+    for short in five.hosts:
+        five.event("host_installation_reset", f"Installation reset for host {short}", short)
+    assert set(five.states().values()) == {"resetting-pending-user-action"}
+    assert five.state == "insufficient"
+    for short in five.hosts:
+        five.register(short)
+    assert set(five.states().values()) == {"discovering"}
+
+
+def test_a_host_that_nobody_knows_registers_in_the_infra_env_of_a_cluster(five: Installed) -> None:
+    five.hosts["new"] = Host(new_id(), five.infra_env_id, five.id)
+
+    assert five.register("new").status == 201
+
+    shown = {host["name"]: host for host in five.detail()["hosts"]}[five.hosts["new"].id]
+    assert (shown["status"], shown["role"], shown["stage"]) == ("discovering", "auto-assign", "")
+    five.infra_env_id = new_id()
+    five.hosts["stray"] = Host(new_id(), five.infra_env_id, five.id)
+    assert five.register("stray").status == 404
+    assert five.ask("POST", f"/v2/infra-envs/{five.infra_env_id}/hosts", {"host_id": "x"}).status == 400
+
+
+# Its controller
+
+
+def test_operators_and_the_finalizing_stage_are_shown_as_the_controller_reports_them(
+    five: Installed,
+) -> None:
+    operator = {"name": "console", "version": "4.20.1", "status": "progressing", "status_info": "2 of 3"}
+    assert five.controller("PUT", "monitored-operators", operator).status == 200
+    assert five.controller("PUT", "progress", {"finalizing_stage": "Adding router ca"}).status == 200
+    for short in five.hosts:
+        five.stage(short, "Done")
+
+    detail = five.detail()
+    (shown,) = detail["operators"]
+    assert (shown["name"], shown["status"], shown["version"], shown["info"]) == (
+        "console",
+        "progressing",
+        "4.20.1",
+        "2 of 3",
+    )
+    assert (detail["summary"]["status"], detail["summary"]["finalizing_stage"]) == (
+        "finalizing",
+        "Adding router ca",
+    )
+
+    said = "Operator console status: available message: all is well"
+    five.event("cluster_operator_status", said)
+    five.controller("PUT", "progress", {"finalizing_stage": "Done"})
+    assert five.state == "installed"
+    assert five.detail()["operators"][0]["version"] == "4.20.1"
+
+
+def test_approved_certificate_requests_are_shown_where_an_event_counts_them(five: Installed) -> None:
+    assert five.detail()["summary"]["csrs_approved"] is None
+
+    assert five.event("csr_approved", "Approved csr-x7", props='{"csrs_approved": 4}').status == 201
+    assert five.event("csr_approved", "Approved csr-x8", props="not JSON").status == 201
+
+    detail = five.detail()
+    assert detail["summary"]["csrs_approved"] == 4
+    assert [event["message"] for event in detail["events"]] == ["Approved csr-x8", "Approved csr-x7"]
+
+
+def test_the_end_of_an_installation_is_what_the_controller_says(five: Installed) -> None:
+    failed = {"is_success": False, "error_info": "the console never came up"}
+    assert five.controller("POST", "actions/complete-installation", failed).status == 202
+
+    summary = five.detail()["summary"]
+    assert (summary["status"], summary["reason"]) == ("error", "the console never came up")
+
+    five.event("cluster_status_updated", "Updated status of the cluster to installing")
+    summary = five.detail()["summary"]
+    assert (summary["status"], summary["completion"]) == ("installing", "")
+    assert summary["reason"].startswith("The assisted-service says so. 0 of 3 control-plane hosts")
+
+
+def test_the_hosts_lead_on_from_a_state_that_the_service_told(five: Installed) -> None:
+    assert five.state == "installing"
+    five.event("cluster_status_updated", "Updated status of the cluster to finalizing")
+    assert five.state == "finalizing"
+
+    for short in five.hosts:
+        five.stage(short, "Done")
+
+    summary = five.detail()["summary"]
+    assert (summary["status"], summary["reason"]) == (
+        "installed",
+        "3 of 3 control-plane hosts and 2 of 2 workers are installed.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "what", "body"),
+    [
+        ("PUT", "progress", {"finalizing_stage": "Resting"}),
+        ("PUT", "progress", {"stage": "Done"}),
+        ("PUT", "monitored-operators", {"status": "available"}),
+        ("PUT", "monitored-operators", {"name": "console", "status": "fine"}),
+        ("POST", "actions/complete-installation", {}),
+        ("POST", "actions/complete-installation", {"is_success": "yes"}),
+        ("PUT", "logs-progress", {"logs_state": "lost"}),
+        ("PUT", "logs-progress", []),
+    ],
+)
+def test_a_report_that_does_not_fit_the_contract_is_refused(
+    five: Installed, method: str, what: str, body: object
+) -> None:
+    assert five.controller(method, what, body).status == 400
+
+
+def test_the_progress_of_the_controllers_logs_is_kept(five: Installed) -> None:
+    assert five.controller("PUT", "logs-progress", {"logs_state": "completed"}).status == 204
+    assert five.detail()["summary"]["logs_state"] == "completed"
+
+
+@pytest.mark.parametrize("kind", ["controller", "all"])
+def test_logs_of_a_cluster_are_kept_and_the_latest_take_the_place_of_the_earlier(
+    five: Installed, server: Served, kind: str
+) -> None:
+    assert five.upload(kind, b"first").status == 204
+    with server.collector.database.reading() as connection:
+        of = select(cluster_logs.c.key).where(cluster_logs.c.cluster_id == five.id)
+        first = connection.execute(of).scalar_one()
+    assert b"".join(server.collector.objects.read(first)) == b"first"
+    assert five.upload(kind, b"second").status == 204
+
+    (shown,) = five.detail()["logs"]
+    assert (shown["kind"], shown["size"]) == (kind, 6)
+    reply = five.admin.get(f"/api/v1/clusters/{five.id}/logs/{kind}")
+    assert (reply.status, reply.body) == (200, b"second")
+    assert reply.headers["content-disposition"].startswith("attachment;")
+    assert five.admin.get(f"/api/v1/clusters/{five.id}/logs/other").status == 404
+    assert not list(server.collector.objects.keys_before(0.0))
+
+
+def test_logs_of_a_kind_that_the_contract_has_not_are_refused(five: Installed) -> None:
+    assert five.upload("node-boot", b"x").status == 400
+    assert five.upload("controller", b"x", infra_env_id="x").status == 400
+    assert five.upload("host", b"x").status == 400
+
+
+def test_only_a_control_plane_host_may_speak_for_its_cluster(five: Installed, server: Served) -> None:
+    master, worker = (server.client("host", five.name(short)) for short in ("m1", "w1"))
+    path = f"/v2/clusters/{five.id}/progress"
+    body = {"finalizing_stage": "Done"}
+
+    assert five.ask("PUT", path, body, master).status == 200
+    assert five.ask("PUT", path, body, worker).status == 403
+    assert five.ask("PUT", path, body, server.client("reader")).status == 403
+    assert five.ask("PUT", path, body, server.stranger).status == 401
+    assert five.upload("controller", b"x", worker).status == 403
+    assert five.upload("controller", b"x", master).status == 204
+    stranger = f"/v2/clusters/{new_id()}/progress"
+    assert five.ask("PUT", stranger, body, five.admin).status == 404
+    assert five.ask("PUT", stranger, body, five.group).status == 403
+
+
+def test_what_agents_and_controllers_send_here_fits_the_contract(five: Installed) -> None:
+    host = five.hosts["m1"].id
+    of_host = f"{BASE_PATH}/v2/infra-envs/{five.infra_env_id}/hosts"
+    of_cluster = f"{BASE_PATH}/v2/clusters/{five.id}"
+    json = {"content-type": "application/json", "x-secret-key": "k"}
+    body, headers = form(b"logs")
+    assert_contract_kept(
+        [
+            Asked("POST", of_host, json, f'{{"host_id": "{host}"}}'.encode()),
+            Asked("GET", f"{of_host}/{host}/instructions", {"x-secret-key": "k"}),
+            Asked("PUT", f"{of_cluster}/progress", json, b'{"finalizing_stage": "Done"}'),
+            Asked(
+                "PUT", f"{of_cluster}/monitored-operators", json, b'{"name": "console", "status": "failed"}'
+            ),
+            Asked("POST", f"{of_cluster}/actions/complete-installation", json, b'{"is_success": true}'),
+            Asked("PUT", f"{of_cluster}/logs-progress", json, b'{"logs_state": "completed"}'),
+            Asked("POST", f"{of_cluster}/logs?logs_type=controller", headers | {"x-secret-key": "k"}, body),
+        ]
+    )
+
+
+# Who may look
+
+
+def test_a_list_has_those_that_need_somebody_first_and_leaves_out_old_ones(
+    server: Served, clock: Clock
+) -> None:
+    fine, failed = Installed(server, clock), Installed(server, clock)
+    for short in fine.hosts:
+        fine.stage(short, "Done")
+    failed.stage("m1", "Failed")
+    server.settle()
+
+    def listed(**query: str) -> list[str]:
+        found = [each["id"] for each in failed.admin.get("/api/v1/clusters", **query).json["clusters"]]
+        return [cluster_id for cluster_id in found if cluster_id in {fine.id, failed.id}]
+
+    assert listed() == [failed.id, fine.id]
+    assert listed(cluster=fine.id) == [fine.id]
+    hosts = failed.admin.get("/api/v1/hosts", cluster=failed.id).json["hosts"]
+    assert {host["name"] for host in hosts} == {failed.name(short) for short in failed.hosts}
+    clock.now += 25 * 3600
+    assert listed() == [failed.id]
+    assert listed(all="true") == [failed.id, fine.id]
+
+
+def test_a_reader_of_a_group_sees_clusters_that_are_in_it_whole(five: Installed, server: Served) -> None:
+    inside = server.client("reader", f"g{five.id[:8]}")
+    server.settle()
+    assert [each["id"] for each in inside.get("/api/v1/clusters").json["clusters"]] == [five.id]
+    assert inside.get(f"/api/v1/clusters/{five.id}").status == 200
+
+    five.admin.ask("PUT", f"/api/v1/hosts/{five.name('w2')}", data={"group": "elsewhere"})
+
+    assert inside.get("/api/v1/clusters").json["clusters"] == []
+    assert inside.get(f"/api/v1/clusters/{five.id}").status == 404
+    assert inside.get(f"/api/v1/clusters/{five.id}/logs/all").status == 404
+    assert server.client("reader", "elsewhere").get(f"/api/v1/clusters/{five.id}").status == 404
+
+
+def test_metrics_count_clusters_by_their_state(five: Installed, server: Served) -> None:
+    assert five.state == "installing"
+
+    text = server.client("reader").get("/metrics").body.decode()
+
+    lines = [line for line in text.splitlines() if line.startswith("service_record_clusters{")]
+    counts = {line.split('"')[1]: float(line.rsplit(" ", 1)[1]) for line in lines}
+    assert counts["installing"] >= 1
+    assert set(counts) == set(ClusterState)
+
+
+# Pages
+
+
+def test_clusters_stand_above_the_hosts_and_have_a_page_each(five: Installed, server: Served) -> None:
+    five.admin.ask("PUT", f"/api/v1/clusters/{five.id}", data={"name": f"prod-{five.id}"})
+    five.register("w1")
+    five.controller("PUT", "monitored-operators", {"name": "console", "status": "progressing"})
+    five.event("note", "<b>by hand</b>", props='{"csrs_approved": 4}')
+    five.upload("controller", b"logs of the controller")
+    server.settle()
+    visitor = signed_in(server)
+
+    fleet = visitor.page(f"/?cluster={five.id}")
+    (link,) = [node for node in fleet.all("a") if node.attributes["href"] == f"/clusters/{five.id}"]
+    assert link.text == f"prod-{five.id}"
+    assert " installing" in fleet.texts("span", "word")
+    assert {node.attributes["data-row"] for node in fleet.all("tr") if "data-row" in node.attributes} == {
+        five.name(short) for short in five.hosts
+    }
+    page = visitor.page(f"/clusters/{five.id}")
+    assert page.texts("h1") == [f"prod-{five.id}"]
+    assert page.texts("h2") == ["Hosts", "Operators", "Logs", "Events"]
+    html = visitor.get(f"/clusters/{five.id}").body.decode()
+    assert "fix boot order" in html
+    assert "<b>by hand" not in html
+    assert five.id in visitor.get("/clusters").body.decode()
+    assert visitor.get(f"/clusters/{five.id}/logs/controller").body == b"logs of the controller"
+    assert visitor.get(f"/clusters/{new_id()}").status == 404
+    assert f"/clusters/{five.id}" in visitor.get(f"/hosts/{five.name('w1')}").body.decode()
+
+
+def test_a_narrowed_fleet_shows_no_clusters_but_those_that_were_asked_for(
+    five: Installed, server: Served
+) -> None:
+    server.settle()
+    visitor = signed_in(server)
+
+    assert "/clusters/" not in visitor.get(f"/?machine={five.name('m1')}").body.decode()
+    assert visitor.get(f"/?machine=m1*&cluster={five.id}").body.decode().count("/clusters/") == 1

@@ -1,0 +1,334 @@
+"""The states of hosts and clusters, by their tables alone; names are those of the service's OpenAPI file."""
+
+from dataclasses import replace
+
+import pytest
+
+from service_record.collector.assisted.cluster_states import (
+    CLUSTER_MOVES,
+    TOLD,
+    ClusterHost,
+    ClusterState,
+    Operator,
+    Sight,
+    is_successful,
+    next_state,
+    reason_of,
+)
+from service_record.collector.assisted.host_states import (
+    MEANINGS,
+    MOVES,
+    HostState,
+    Position,
+    Signal,
+    move_of,
+)
+from service_record.collector.assisted.rules import Event, Installation, registered, signalled
+from service_record.collector.assisted.service_events import after_event, operator_in, state_in
+from tests.assisted_contract import load, openapi_file
+
+START = 1_800_000_000.0
+MINUTE = 60.0
+D, K = HostState.DISCOVERING, HostState.KNOWN
+IN_PROGRESS, PENDING_ACTION = HostState.IN_PROGRESS, HostState.PENDING_ACTION
+BEFORE, REBOOTING, AFTER = Position
+
+
+def host(status: str = "installing-in-progress", stage: str = "Rebooting", **facts: object) -> Installation:
+    known = {"id": "h", "cluster_id": "c", "stage_started_at": START, "stage_updated_at": START}
+    return Installation(status=status, stage=stage, **{**known, **facts})  # type: ignore[arg-type]
+
+
+def names_of(definition: str) -> set[str]:
+    path = openapi_file()
+    if path is None:
+        pytest.skip("the OpenAPI file of the assisted-service cannot be had here")
+    return set(load(path)["definitions"][definition]["properties"]["status"]["enum"])
+
+
+# Hosts
+
+
+def test_every_state_of_a_host_is_one_of_the_contract_and_has_a_meaning() -> None:
+    assert set(HostState) <= names_of("host")
+    assert set(MEANINGS) == set(HostState)
+
+
+def test_every_row_begins_with_the_state_that_it_leads_to_in_the_words_of_the_document() -> None:
+    for row in MOVES:
+        assert row.sentence.partition(":")[0].lower() == row.to.value
+
+
+@pytest.mark.parametrize(
+    ("state", "signal", "position", "after"),
+    [
+        (D, Signal.REGISTERED, BEFORE, D),
+        (HostState.DISCONNECTED, Signal.REGISTERED, BEFORE, D),
+        (HostState.RESETTING, Signal.REGISTERED, BEFORE, D),
+        (HostState.RESETTING_PENDING_ACTION, Signal.REGISTERED, REBOOTING, D),
+        (IN_PROGRESS, Signal.REGISTERED, REBOOTING, PENDING_ACTION),
+        (PENDING_ACTION, Signal.REGISTERED, REBOOTING, PENDING_ACTION),
+        (IN_PROGRESS, Signal.REGISTERED, BEFORE, HostState.ERROR),
+        (HostState.DISABLED, Signal.REGISTERED, BEFORE, None),
+        (HostState.ERROR, Signal.REGISTERED, REBOOTING, None),
+        (K, Signal.SILENT, BEFORE, HostState.DISCONNECTED),
+        (HostState.PREPARING, Signal.SILENT, BEFORE, HostState.DISCONNECTED),
+        (HostState.DISABLED, Signal.SILENT, BEFORE, None),
+        (IN_PROGRESS, Signal.SILENT, BEFORE, HostState.ERROR),
+        (IN_PROGRESS, Signal.SILENT, REBOOTING, None),
+        (IN_PROGRESS, Signal.SILENT, AFTER, None),
+        (IN_PROGRESS, Signal.REBOOT_IS_LATE, REBOOTING, PENDING_ACTION),
+        (PENDING_ACTION, Signal.STAGE, REBOOTING, IN_PROGRESS),
+        (HostState.INSTALLING, Signal.STAGE, BEFORE, IN_PROGRESS),
+        (K, Signal.STAGE, BEFORE, None),
+        (IN_PROGRESS, Signal.DONE, AFTER, HostState.INSTALLED),
+        (IN_PROGRESS, Signal.FAILED, AFTER, HostState.ERROR),
+        (IN_PROGRESS, Signal.CANCELLED, AFTER, HostState.CANCELLED),
+        (HostState.INSTALLED, Signal.CANCELLED, AFTER, None),
+        (HostState.CANCELLED, Signal.RESET, BEFORE, HostState.RESETTING),
+        (HostState.ERROR, Signal.RESET, AFTER, HostState.RESETTING_PENDING_ACTION),
+        (HostState.RESETTING, Signal.RESET_WAITS, BEFORE, HostState.RESETTING_PENDING_ACTION),
+        (D, Signal.RESET, BEFORE, None),
+    ],
+)
+def test_a_signal_brings_a_host_where_its_row_says(
+    state: HostState, signal: Signal, position: Position, after: HostState | None
+) -> None:
+    row = move_of(state, signal, position)
+
+    assert (None if row is None else row.to) == after
+
+
+def test_a_host_is_disconnected_after_three_minutes_without_a_call_and_not_before() -> None:
+    known = host("known", "", checked_in_at=START)
+
+    assert known.status_at(START + 3 * MINUTE) == "known"
+    assert known.status_at(START + 3 * MINUTE + 1) == "disconnected"
+    assert "three minutes" in known.status_info_at(START + 3 * MINUTE + 1)
+    assert known.changes_at(START) == START + 3 * MINUTE
+    assert replace(known, checked_in_at=START + 240).status_at(START + 300) == "known"
+
+
+def test_the_bootstrap_host_has_two_minutes_more() -> None:
+    known = host("known", "", checked_in_at=START, is_bootstrap=True)
+
+    assert known.status_at(START + 5 * MINUTE) == "known"
+    assert known.status_at(START + 5 * MINUTE + 1) == "disconnected"
+
+
+def test_a_host_whose_agent_never_called_is_never_disconnected() -> None:
+    assert host("known", "").status_at(START + 86_400) == "known"
+
+
+@pytest.mark.parametrize("stage", ["Rebooting", "Configuring", "Joined"])
+def test_a_host_that_rebooted_is_never_disconnected(stage: str) -> None:
+    assert host(stage=stage, checked_in_at=START).status_at(START + 4 * MINUTE) == "installing-in-progress"
+
+
+def test_an_agent_that_falls_silent_before_the_reboot_is_an_error() -> None:
+    writing = host(stage="Writing image to disk", checked_in_at=START)
+
+    assert writing.status_at(START + 4 * MINUTE) == "error"
+    assert writing.status_info_at(START + 4 * MINUTE).startswith("Host failed to install due to timeout")
+
+
+def test_a_host_that_boots_the_image_again_asks_for_its_boot_order() -> None:
+    after = registered(host(), START + 60)
+
+    assert (after.status, after.stage) == ("installing-pending-user-action", "Rebooting")
+    assert "boot order" in after.status_info
+
+
+def test_a_reset_host_that_registers_begins_anew() -> None:
+    failed = host("error", "Writing image to disk", info="no space")
+
+    reset = signalled(failed, Signal.RESET, START + 60)
+    found = registered(reset, START + 120)
+
+    assert reset.status == "resetting"
+    assert (found.status, found.stage, found.info) == ("discovering", "", "")
+
+
+MESSAGE = "Host m1: updated status from {} to {} {}"
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "status", "info"),
+    [
+        ("host_status_updated", MESSAGE.format("known", "disabled", ""), "disabled", ""),
+        ("host_status_updated", MESSAGE.format('"known"', '"disabled"', "(by user)"), "disabled", "by user"),
+        (
+            "host_status_updated",
+            MESSAGE.format("installing-in-progress", "installing-pending-user-action", "(boot disk sda (x))"),
+            "installing-pending-user-action",
+            "boot disk sda (x)",
+        ),
+        ("host_status_updated", MESSAGE.format("known", "on fire", ""), "installing-in-progress", ""),
+        ("host_status_updated", "something else", "installing-in-progress", ""),
+        ("my_event", MESSAGE.format("known", "disabled", ""), "installing-in-progress", ""),
+    ],
+)
+def test_an_event_of_the_service_tells_the_state_of_a_host(
+    name: str, message: str, status: str, info: str
+) -> None:
+    event = Event(host_id="h", cluster_id="", severity="info", name=name, message=message)
+
+    after = after_event(host(), event, START)
+
+    assert (after.status, after.status_info) == (status, info)
+
+
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [
+        ("host_installation_cancelled", "cancelled"),
+        ("host_installation_reset", "resetting-pending-user-action"),
+        ("user_required_complete_installation_reset", "resetting-pending-user-action"),
+        ("host_registration_succeeded", "installing-pending-user-action"),
+    ],
+)
+def test_what_an_event_says_by_its_name_moves_a_host(name: str, status: str) -> None:
+    event = Event(host_id="h", cluster_id="", severity="info", name=name, message="m")
+
+    assert after_event(host(), event, START).status == status
+
+
+# Clusters
+
+
+def of(status: str, name: str = "m1", role: str = "master", stage: str = "") -> ClusterHost:
+    return ClusterHost(name=name, role=role, status=status, stage=stage)
+
+
+def five(masters: str = "installed", workers: str = "installed", **facts: object) -> Sight:
+    """Three control-plane hosts and two workers; states have blanks between, the last is for the rest."""
+
+    def hosts(words: str, number: int, letter: str, role: str) -> list[ClusterHost]:
+        states = words.split()
+        states += states[-1:] * (number - len(states))
+        return [of(state, f"{letter}{at}", role) for at, state in enumerate(states, 1)]
+
+    found = [*hosts(masters, 3, "m", "master"), *hosts(workers, 2, "w", "worker")]
+    return Sight(hosts=found, **facts)  # type: ignore[arg-type]
+
+
+def test_every_state_of_a_cluster_is_one_of_the_contract() -> None:
+    assert set(ClusterState) <= names_of("cluster")
+    assert set(TOLD) <= names_of("cluster")
+
+
+def test_every_row_of_clusters_begins_with_the_state_that_it_leads_to() -> None:
+    for row in CLUSTER_MOVES:
+        assert row.sentence.partition(":")[0].lower() == row.to.value
+
+
+BUSY = "installing-in-progress"
+S = ClusterState
+
+
+@pytest.mark.parametrize(
+    ("before", "sight", "after"),
+    [
+        (S.PENDING, Sight(), S.PENDING),
+        (S.PENDING, five("known", "known pending-for-input"), S.PENDING),
+        (S.PENDING, five("discovering known", "known"), S.INSUFFICIENT),
+        (S.PENDING, five("known", "known"), S.READY),
+        (S.READY, five("known disconnected known", "known"), S.INSUFFICIENT),
+        (S.READY, five("known", "known disabled"), S.READY),
+        (S.READY, Sight(hosts=[of("known")]), S.INSUFFICIENT),
+        (S.READY, five("preparing-for-installation", "known"), S.PREPARING),
+        (S.PREPARING, five("installing", "preparing-successful"), S.INSTALLING),
+        (S.PENDING, five(BUSY, BUSY), S.INSTALLING),
+        (S.INSTALLING, five("installed installed " + BUSY), S.INSTALLING),
+        (S.INSTALLING, five("installed", "installed " + BUSY), S.INSTALLING),
+        (S.INSTALLING, five(), S.INSTALLED),
+        (S.INSTALLING, five(operators=[Operator(name="console", status="progressing")]), S.FINALIZING),
+        (S.FINALIZING, five(operators=[Operator(name="console", status="available")]), S.INSTALLED),
+        (S.INSTALLING, five(finalizing_stage="Adding router ca"), S.FINALIZING),
+        (S.FINALIZING, five(finalizing_stage="Done"), S.INSTALLED),
+        (S.FINALIZING, five(BUSY, completion="success"), S.INSTALLED),
+        (S.FINALIZING, five(completion="failure"), S.ERROR),
+        (S.INSTALLING, five("error " + BUSY, BUSY), S.ERROR),
+        (S.INSTALLING, five("installed", "error " + BUSY), S.ERROR),
+        (S.INSTALLING, five(BUSY, f"{BUSY} installing-pending-user-action"), S.INSTALLING),
+        (S.INSTALLING, five("cancelled", "cancelled"), S.CANCELLED),
+        (S.CANCELLED, five("resetting", "cancelled"), S.INSUFFICIENT),
+        (S.CANCELLED, five("discovering", "known"), S.INSUFFICIENT),
+        (S.ERROR, five("known", "known"), S.READY),
+        (S.INSTALLED, five("installed", "error"), S.INSTALLED),
+        (S.READY, five("disconnected", "known", is_told=True), S.READY),
+    ],
+)
+def test_a_cluster_goes_where_its_hosts_and_its_controller_have_brought_it(
+    before: ClusterState, sight: Sight, after: ClusterState
+) -> None:
+    assert next_state(before, sight) == after
+    assert next_state(after, sight) == after
+
+
+@pytest.mark.parametrize(
+    ("sight", "is_success"),
+    [
+        (five(), True),
+        (five("installed installed " + BUSY), False),
+        (five(workers="installed " + BUSY), False),
+        (Sight(hosts=[of("installed", f"m{n}") for n in range(3)]), True),
+        (Sight(hosts=[of("installed", f"m{n}") for n in range(3)], workers=2), False),
+        (Sight(hosts=[*five().hosts, of(BUSY, "w3", "worker")]), True),
+        (Sight(hosts=[*five().hosts, of("error", "w3", "worker")]), True),
+        (Sight(hosts=[*(of("installed", f"m{n}") for n in range(3)), of("installed", "w1", "worker")]), True),
+        (Sight(hosts=[of("installed")]), False),
+        (Sight(hosts=[replace(of("installed"), is_single_node=True)]), True),
+        (Sight(hosts=[of("installed")], control_planes=1), True),
+        (Sight(hosts=[of("installed"), of("installed", "m2"), of("installed", "a1", "arbiter")]), True),
+        (Sight(), False),
+    ],
+)
+def test_it_is_a_success_with_all_control_planes_and_two_workers_where_workers_are_defined(
+    sight: Sight, is_success: bool
+) -> None:
+    assert is_successful(sight) is is_success
+
+
+def test_a_table_of_clusters_has_no_circle() -> None:
+    states = (*sorted(set(HostState)), "installed", "known")
+    for before in ClusterState:
+        for masters in states:
+            for workers in states:
+                sight = five(masters, workers)
+                after = next_state(before, sight)
+                assert next_state(after, sight) == after, (before, masters, workers)
+
+
+def test_the_reason_counts_what_is_installed_and_names_who_is_in_trouble() -> None:
+    sight = five("installed " + BUSY, f"{BUSY} installing-pending-user-action")
+
+    assert reason_of(S.INSTALLING, sight) == (
+        "1 of 3 control-plane hosts and 0 of 2 workers are installed. w2: installing-pending-user-action."
+    )
+    assert reason_of(S.INSUFFICIENT, Sight(hosts=[of("known")])) == (
+        "1 of 3 control-plane hosts are discovered."
+    )
+    assert reason_of(S.INSUFFICIENT, five("known disconnected known", "known")) == (
+        "4 of 5 hosts are known and sufficient. m2: disconnected."
+    )
+
+
+def test_events_of_the_service_tell_the_state_of_a_cluster_and_its_operators() -> None:
+    def event(name: str, message: str) -> Event:
+        return Event(host_id="", cluster_id="c", severity="info", name=name, message=message)
+
+    updated = "Updated status of the cluster to {}"
+    assert state_in(event("cluster_status_updated", updated.format("finalizing"))) == S.FINALIZING
+    assert (
+        state_in(event("cluster_status_updated", updated.format("installing-pending-user-action")))
+        == S.INSTALLING
+    )
+    assert state_in(event("cluster_status_updated", updated.format("on-fire"))) is None
+    assert state_in(event("cluster_installation_canceled", "Canceled cluster installation")) == S.CANCELLED
+    assert state_in(event("my_event", "m")) is None
+    said = "Operator console status: failed message: degraded"
+    assert operator_in(event("cluster_operator_status", said)) == Operator(
+        name="console", status="failed", info="degraded"
+    )
+    assert operator_in(event("my_event", said)) is None
