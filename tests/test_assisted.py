@@ -274,12 +274,12 @@ def test_the_discovery_image_gets_what_records_and_no_reporter(
 ) -> None:
     added = tmp_path / "live.ign"
     added.write_text(THEIRS)
-    answer = cluster.run("prepare", "--discovery", "--add", added)
+    answer = cluster.run("prepare", "--discovery", "--add", added, "--close", "agent")
     assert answer.status == 0, answer.err
     assert answer.out.startswith(f"discovery image {infra_env.id} (discovery): prepared, ")
     config = json.loads(infra_env.ignition_config_override)
     paths = files(infra_env.ignition_config_override)
-    assert {SHIM, "/etc/motd", "/etc/systemd/system/bootkube.service.d/10-service-record.conf"} <= set(paths)
+    assert {SHIM, "/etc/motd", "/etc/systemd/system/agent.service.d/10-service-record.conf"} <= set(paths)
     assert {SETTINGS, TOKEN}.isdisjoint(paths)
     assert [unit["name"] for unit in config["systemd"]["units"]] == ["theirs.service"]
 
@@ -307,7 +307,7 @@ def test_a_cluster_without_hosts_is_told_with_what_to_do(cluster: Cluster) -> No
         (Says(403, b'{"code":403,"message":"no"}'), (3, "403: no; give the token of a user who may")),
         (Says(404, b'{"code":"404","reason":"gone"}'), (3, "404: gone")),
         (Says(200, b"<html><title>Log in</title></html>"), (3, "not an assisted-service's list")),
-        (Says(503, b"busy"), (75, "503: busy")),
+        pytest.param(Says(503, b"busy"), (75, "503: busy"), marks=pytest.mark.slow),
     ],
     ids=["401", "403", "404", "portal", "503"],
 )
@@ -342,6 +342,7 @@ def test_a_run_that_broke_off_is_finished_by_the_next(
     ]
 
 
+@pytest.mark.slow
 def test_a_service_that_is_not_there_is_for_later(cluster: Cluster) -> None:
     cluster.options[1] = nobody()
     answer = cluster.prepare()

@@ -17,6 +17,7 @@ from service_record.cli.ignition_inputs import (
     delivery_options,
     read_file,
     read_wanted,
+    with_added,
 )
 from service_record.cli.opening import Unreadable
 from service_record.deploy.assisted.overrides import MARKER, SPEC
@@ -26,7 +27,7 @@ from service_record.deploy.ignition.fault import BadConfigError
 from service_record.deploy.ignition.making import make
 from service_record.deploy.ignition.merging import merge
 from service_record.deploy.ignition.places import items
-from service_record.deploy.ignition.reading import Config, read_config
+from service_record.deploy.ignition.reading import Config
 from service_record.deploy.reporter_settings import settings_text
 from service_record.display.text import visible
 
@@ -75,7 +76,6 @@ def _service_options(function: _Function) -> _Function:
 @click.option("--discovery", is_flag=True, help="The discovery images, for hosts that are not there yet.")
 @click.option("--reporter-token-file", metavar="FILE", help="The reporter's token, or a pull secret.")
 @delivery_options
-@click.option("--add", metavar="CONFIG.ign", help="An Ignition config of yours that goes with ours.")
 @click.option(
     "--replace",
     "replacing",
@@ -102,7 +102,7 @@ def prepare_command(
     from service_record.deploy.assisted.plan import plan_preparing  # noqa: PLC0415  # needs the extra
 
     _check(discovery=discovery, options=options)
-    check_one_input(token_file, *(options[name] for name in ("reporter_token_file", "settings", "add")))
+    check_one_input(token_file, options["reporter_token_file"], options["settings"], *options["added"])
     ca_bundle = options["ca_bundle"]
     with _installer(url, token_file, ca_bundle) as installer:
         recipients = installer.infra_envs(cluster_id) if discovery else installer.hosts(cluster_id)
@@ -219,11 +219,11 @@ class _Ours:
             more = {"token_file": options["reporter_token_file"], "remove": (MARKER,)}
             wanted, program = read_wanted(_ROLE, options | more, given)
         else:
-            closes, every = options["closes"], options["all_services"]
-            wanted, program = Wanted(role="bootstrap", closes=closes, all_services=every), Program()
+            live = {name: options[name] for name in ("closes", "all_services", "array")}
+            wanted, program = Wanted(role=_ROLE, **live), Program()
         listed = (item for item in delivered(wanted) if item.path != SETTINGS)
         self._settings = wanted.settings
-        self._common = _with(make(listed, SPEC, program.remote), options["add"])
+        self._common = _good(make(listed, SPEC, program.remote), options["added"])
         self.needs_program = first.is_host and not program.is_given
 
     def of(self, recipient: "Recipient") -> Config:
@@ -241,14 +241,11 @@ def _ids(recipient: "Recipient") -> dict[str, object]:
     }
 
 
-def _with(ours: Config, added: str | None) -> Config:
-    if added is None:
-        return ours
+def _good(ours: Config, added: Iterable[str]) -> Config:
     try:
-        return merge(read_config(read_file(added)), ours)
+        return with_added(ours, added)
     except BadConfigError as error:
-        name = "standard input" if added == "-" else added
-        raise Unreadable(visible(f"{name}: {error}")) from None
+        raise Unreadable(visible(str(error))) from None
 
 
 def _send(

@@ -18,6 +18,7 @@ from service_record.cli.ignition_inputs import (
     delivery_options,
     read_file,
     read_wanted,
+    with_added,
 )
 from service_record.deploy.for_ignition import PROGRAM, ROLES, Wanted, delivered
 from service_record.deploy.ignition import machine_config
@@ -116,10 +117,11 @@ def command(
     wanted_form = _Form(form, role, variant, is_patch)
     _check(wanted_form, base, replacing, options)
     spec = _spec(spec, is_patch=is_patch)
-    check_one_input(base, options["token_file"], options["settings"], options["ca_bundle"])
+    files = (base, options["token_file"], options["settings"], options["ca_bundle"], *options["added"])
+    check_one_input(*files)
     wanted, program = _wanted(wanted_form, options)
     try:
-        ours = make(delivered(wanted), spec, program.remote)
+        ours = with_added(make(delivered(wanted), spec, program.remote), options["added"])
         insist(ours)
         config = ours if base is None else _merged(base, ours, replacing)
         text = _written(config, wanted_form)
@@ -138,7 +140,7 @@ def _check(form: _Form, base: str | None, replacing: tuple[str, ...], options: d
         raise click.UsageError("--replace is of files of a config that --merge names")
     if form.is_patch and form.name != "ignition":
         raise click.UsageError("--assisted-host-patch is an Ignition config; leave --format out")
-    if form.name == "butane" and base is not None:
+    if form.name == "butane" and (base is not None or options["added"]):
         raise click.UsageError("a Butane config of ours is merged by Butane: ignition.config.merge, local")
     is_object = form.name == "machineconfig" or (form.name == "butane" and form.variant == "openshift")
     if is_object:

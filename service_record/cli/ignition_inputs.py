@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,7 +12,11 @@ import click
 
 from service_record.deploy.for_ignition import CA_BUNDLE, PROGRAM, Wanted
 from service_record.deploy.ignition import urls
+from service_record.deploy.ignition.checking import insist
+from service_record.deploy.ignition.fault import BadConfigError, Fault
 from service_record.deploy.ignition.making import Remote
+from service_record.deploy.ignition.merging import merge
+from service_record.deploy.ignition.reading import Config, read_config
 from service_record.deploy.reporter_settings import settings_text
 from service_record.display.text import visible
 from service_record.reporter.places import Places
@@ -40,6 +44,13 @@ _DELIVERY: Final = (
     click.option("--all-services", is_flag=True, help="systemd closes every service's record."),
     click.option(
         "--array", is_flag=True, help="Every service records an array, as OpenShift's tools read it."
+    ),
+    click.option(
+        "--add",
+        "added",
+        metavar="CONFIG.ign",
+        multiple=True,
+        help="An Ignition config of yours that goes along; repeatable.",
     ),
 )
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -199,6 +210,18 @@ def read_wanted(
         program=program.data,
     )
     return wanted, program
+
+
+def with_added(ours: Config, added: Iterable[str]) -> Config:
+    """Merge configs of somebody's into ours. Raises BadConfigError, which names the file; OSError."""
+    for path in added:
+        try:
+            theirs = read_config(read_file(path))
+            insist(theirs)
+            ours = merge(ours, theirs)
+        except BadConfigError as error:
+            raise BadConfigError(tuple(Fault(_named(path), str(fault)) for fault in error.faults)) from None
+    return ours
 
 
 def check_one_input(*paths: str | None) -> None:
