@@ -2,6 +2,7 @@
 
 import base64
 import json
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -340,6 +341,30 @@ def test_a_run_that_broke_off_is_finished_by_the_next(
         "prepared",
         "prepared",
     ]
+
+
+def test_what_the_service_repeats_of_a_config_has_no_token(
+    cluster: Cluster, hosts: list[Host], server: AssistedServer
+) -> None:
+    cluster.reporter_token.write_text(json.dumps({"auths": {"cloud.openshift.com": {"auth": REPORTER}}}))
+    for _ in hosts:
+        body = json.dumps({"code": "400", "reason": f"bad: {REPORTER} {USER}"}).encode()
+        server.fail(Says(400, body), path="/ignition")
+        answer = cluster.prepare()
+        assert answer.status == 3
+        assert "400: bad: [secret] [secret]" in answer.err
+
+
+def test_a_discovery_image_that_has_no_room_is_told(
+    cluster: Cluster, infra_env: InfraEnv, tmp_path: Path
+) -> None:
+    added = tmp_path / "large.ign"
+    file = {"path": "/etc/large", "contents": {"source": f"data:,{secrets.token_hex(300_000)}"}}
+    added.write_text(json.dumps({"ignition": {"version": "3.2.0"}, "storage": {"files": [file]}}))
+    answer = cluster.run("prepare", "--discovery", "--add", added)
+    assert answer.status == 3
+    assert "400: The ignition archive size is over the maximum (256 KiB)" in answer.err
+    assert infra_env.ignition_config_override == ""
 
 
 @pytest.mark.slow

@@ -24,12 +24,12 @@ from service_record.deploy.assisted.overrides import MARKER, SPEC
 from service_record.deploy.contents import Item, Option
 from service_record.deploy.for_ignition import PROGRAM, SETTINGS, Wanted, delivered
 from service_record.deploy.ignition.fault import BadConfigError
-from service_record.deploy.ignition.making import make
-from service_record.deploy.ignition.merging import merge
+from service_record.deploy.ignition.making import make, with_file
 from service_record.deploy.ignition.places import items
 from service_record.deploy.ignition.reading import Config
 from service_record.deploy.reporter_settings import settings_text
 from service_record.display.text import visible
+from service_record.reporter.token import token_in
 
 if TYPE_CHECKING:
     from service_record.deploy.assisted.plan import OverrideChange
@@ -223,6 +223,7 @@ class _Ours:
             wanted, program = Wanted(role=_ROLE, **live), Program()
         listed = (item for item in delivered(wanted) if item.path != SETTINGS)
         self._settings = wanted.settings
+        self.secrets = () if wanted.token is None else (token_in(wanted.token),)
         self._common = _good(make(listed, SPEC, program.remote), options["added"])
         self.needs_program = first.is_host and not program.is_given
 
@@ -231,7 +232,7 @@ class _Ours:
         if self._settings is None:
             return self._common
         text = settings_text(self._settings, _ids(recipient))
-        return merge(self._common, make([Item(SETTINGS, Option.REPORTER, text.encode(), 0o600)], SPEC))
+        return with_file(self._common, Item(SETTINGS, Option.REPORTER, text.encode(), 0o600))
 
 
 def _ids(recipient: "Recipient") -> dict[str, object]:
@@ -268,7 +269,7 @@ def _send(
                 for line in _listed(ours.of(recipient)):
                     click.echo(f"  {visible(line)}")
             continue
-        installer.set_override(recipient, change.text)
+        installer.set_override(recipient, change.text, () if ours is None else ours.secrets)
         click.echo(visible(f"{recipient}: {done}, {size}"))
 
 

@@ -16,7 +16,7 @@ import msgspec
 from service_record.deploy.contents import Item, Option
 from service_record.deploy.ignition.checking import insist, insist_on_assisted_service
 from service_record.deploy.ignition.fault import BadConfigError, Fault
-from service_record.deploy.ignition.making import make
+from service_record.deploy.ignition.making import with_file
 from service_record.deploy.ignition.merging import LISTS, merge
 from service_record.deploy.ignition.places import at, items
 from service_record.deploy.ignition.reading import Config, read_config
@@ -92,8 +92,7 @@ def _marked(ours: Config, earlier: str) -> Config:
     for place, name, each in _objects(ours):
         digests.setdefault(place, {})[name] = _digest(each)
     data = msgspec.json.encode(_Marker(1, earlier, digests), order="sorted")
-    marker = Item(MARKER, Option.REPORTER, data, 0o600)
-    return merge(ours, make([marker], ours["ignition"]["version"]))
+    return with_file(ours, Item(MARKER, Option.REPORTER, data, 0o600))
 
 
 def _marker_of(config: Config) -> _Marker | None:

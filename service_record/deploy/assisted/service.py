@@ -6,15 +6,15 @@ They are a user's calls, not an agent's: the token is that of a person, never on
 import base64
 import json
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
 import msgspec
 
-from service_record.reporter.answers import Answered, Unreachable
+from service_record.reporter.answers import Answered, Unreachable, without
 from service_record.reporter.assisted_service import base_url
 from service_record.reporter.attempt import Request
 from service_record.reporter.patience import ASK_AGAIN, Patience
@@ -146,8 +146,11 @@ class Installer:
         rows = self._list("/v2/infra-envs", list[_InfraEnvRow], {"cluster_id": cluster_id})
         return tuple(Recipient(str(row.id), row.ignition_config_override, name=row.name) for row in rows)
 
-    def set_override(self, recipient: Recipient, text: str) -> None:
-        """Put this text in the place of the recipient's override. Raises ServiceError."""
+    def set_override(self, recipient: Recipient, text: str, secrets: Collection[str] = ()) -> None:
+        """Put this text in the place of the recipient's override.
+
+        Raises ServiceError, which repeats none of the secrets in the text.
+        """
         body = {"config": text} if recipient.is_host else {"ignition_config_override": text or _NOTHING}
         request = Request(method="PATCH", url=f"{self._base}{recipient.path}", json=body)
         reply = self._transport.call(request)
@@ -155,7 +158,8 @@ class Installer:
         if isinstance(outcome, Unreachable):
             raise ServiceError(f"{recipient}: {outcome.reason}", is_for_later=True)
         if not outcome.good:
-            raise _refusal(f"{recipient}: ", outcome)
+            said = without(outcome.text, secrets)
+            raise _refusal(f"{recipient}: ", replace(outcome, text=said))
 
     def _list(self, path: str, kind: type[_Rows], params: Mapping[str, str] | None = None) -> _Rows:
         request = Request(method="GET", url=f"{self._base}{path}", params=params or {})
