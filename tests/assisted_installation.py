@@ -53,6 +53,16 @@ class Host:
     logs_started_at: datetime | None = None
     logs_collected_at: datetime | None = None
     checked_in_at: datetime | None = None
+    requested_hostname: str = ""
+    ignition_config_overrides: str = ""
+
+
+@dataclass(slots=True)
+class InfraEnv:
+    id: str
+    cluster_id: str | None = None
+    name: str = "discovery"
+    ignition_config_override: str = ""
 
 
 @dataclass(slots=True)
@@ -112,7 +122,7 @@ class Installation:
         self.is_without_database = False
         """With local authentication every good token is then answered 401, as the real service does."""
         self.now = datetime(2026, 11, 21, 1, 0, tzinfo=UTC)
-        self.infra_envs: set[str] = set()
+        self.infra_envs: dict[str, InfraEnv] = {}
         self.clusters: dict[str, Cluster] = {}
         self.hosts: dict[str, Host] = {}
         self.objects: dict[str, bytes] = {}
@@ -121,10 +131,20 @@ class Installation:
 
     def add_host(self, *, single_node: bool = False, bound: bool = True, **facts: object) -> Host:
         """A host in a cluster and an infra-env of its own."""
-        infra_env, cluster = new_id(), Cluster(new_id(), single_node)
-        self.infra_envs.add(infra_env)
+        infra_env = self.add_infra_env(single_node=single_node)
+        return self.register(infra_env, bound=bound, **facts)
+
+    def add_infra_env(self, *, single_node: bool = False) -> InfraEnv:
+        """An infra-env with a cluster of its own, and without a host."""
+        cluster = Cluster(new_id(), single_node)
         self.clusters[cluster.id] = cluster
-        host = Host(new_id(), infra_env, cluster.id if bound else None)
+        infra_env = InfraEnv(new_id(), cluster.id)
+        self.infra_envs[infra_env.id] = infra_env
+        return infra_env
+
+    def register(self, infra_env: InfraEnv, *, bound: bool = True, **facts: object) -> Host:
+        """A host of that infra-env, in the infra-env's cluster when it is bound."""
+        host = Host(new_id(), infra_env.id, infra_env.cluster_id if bound else None)
         for name, value in facts.items():
             setattr(host, name, value)
         host.stage_started_at = host.stage_updated_at = self.now
@@ -142,7 +162,7 @@ class Installation:
         del self.clusters[cluster_id]
 
     def delete_infra_env(self, infra_env_id: str) -> None:
-        self.infra_envs.remove(infra_env_id)
+        del self.infra_envs[infra_env_id]
 
     def stages(self, host: Host) -> list[str]:
         """Those that a host of this role goes through, in order."""

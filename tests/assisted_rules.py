@@ -5,6 +5,7 @@ Without a network: `tests.assisted_server` puts it behind one. Times are a clock
 `advance`.
 """
 
+import gzip
 import io
 import json
 import tarfile
@@ -24,6 +25,7 @@ from tests.assisted_installation import (
     Claim,
     Event,
     Host,
+    InfraEnv,
     Installation,
     new_id,
 )
@@ -31,6 +33,8 @@ from tests.assisted_installation import (
 BASE_PATH: Final = "/api/assisted-install"
 LONGEST_INFO: Final = 2048
 LONGEST_MESSAGE: Final = 4096
+LARGEST_DISCOVERY: Final = 256 << 10
+"""Bytes of the discovery image's ignition, packed."""
 _KNOWN: Final = sorted({*chain(*STAGES.values()), "Failed"})
 _MOVABLE: Final = {"installing", "installing-in-progress", "installing-pending-user-action"}
 
@@ -93,7 +97,20 @@ class AssistedRules(Installation):
         handler, schemes = routes[asked.method]
         return self._refused(asked, schemes) or handler(asked)
 
-    def _routes(self, parts: tuple[str, ...]) -> dict[str, _Route]:  # noqa: PLR0911 - a row for each path
+    def _routes(self, parts: tuple[str, ...]) -> dict[str, _Route]:
+        return self._agents_routes(parts) or self._users_routes(parts)
+
+    def _users_routes(self, parts: tuple[str, ...]) -> dict[str, _Route]:
+        match parts:
+            case ("infra-envs",):
+                return {"GET": (self._infra_envs, "user")}
+            case ("infra-envs", infra_env):
+                return {"PATCH": (lambda asked: self._override_discovery(asked, infra_env), "user")}
+            case ("infra-envs", infra_env, "hosts", host, "ignition"):
+                return {"PATCH": (lambda asked: self._override_host(asked, infra_env, host), "user")}
+        return {}
+
+    def _agents_routes(self, parts: tuple[str, ...]) -> dict[str, _Route]:  # noqa: PLR0911 - a row for each
         match parts:
             case ("clusters", cluster, "hosts"):
                 return {"GET": (lambda asked: self._cluster_hosts(asked, cluster), "agent user")}
@@ -194,6 +211,41 @@ class AssistedRules(Installation):
             return host
         host.checked_in_at = self.now
         return _json(200, {"next_instruction_seconds": 60, "instructions": []})
+
+    def _infra_envs(self, asked: Asked) -> Reply:
+        cluster = asked.query.get("cluster_id")
+        found = [each for each in self.infra_envs.values() if cluster in {None, each.cluster_id}]
+        return _json(200, [_shown_infra_env(each) for each in found])
+
+    def _override_discovery(self, asked: Asked, infra_env_id: str) -> Reply:
+        body = _object(asked, {"ignition_config_override"})
+        if isinstance(body, Told):
+            return body
+        infra_env = self.infra_envs.get(infra_env_id)
+        if infra_env is None:
+            return _error(404, f"infra-env {infra_env_id} was not found")
+        text = str(body.get("ignition_config_override", ""))
+        if text:  # an empty one changes nothing
+            refused = _refused_ignition(text)
+            if refused is None and len(gzip.compress(text.encode())) > LARGEST_DISCOVERY:
+                refused = _error(400, "The ignition archive size is over the maximum (256 KiB)")
+            if refused is not None:
+                return refused
+            infra_env.ignition_config_override = text
+        return _json(201, _shown_infra_env(infra_env))
+
+    def _override_host(self, asked: Asked, infra_env_id: str, host_id: str) -> Reply:
+        body = _object(asked, {"config"})
+        if isinstance(body, Told):
+            return body
+        host = self._found(infra_env_id, host_id)
+        if not isinstance(host, Host):
+            return host
+        text = str(body.get("config", ""))
+        refused = _refused_ignition(text) if text else None  # an empty one removes what was there
+        if refused is None:
+            host.ignition_config_overrides = text
+        return refused or Told(201)
 
     def _register(self, asked: Asked, infra_env_id: str) -> Reply:
         if infra_env_id not in self.infra_envs:
@@ -392,6 +444,12 @@ class AssistedRules(Installation):
                 "stage_timed_out": host.stage_timed_out,
             },
             "logs_info": host.logs_info,
+            **({"requested_hostname": host.requested_hostname} if host.requested_hostname else {}),
+            **(
+                {"ignition_config_overrides": host.ignition_config_overrides}
+                if host.ignition_config_overrides
+                else {}
+            ),
             **({"inventory": '{"hostname": "' + host.id + '"}'} if with_inventory else {}),
         }
 
@@ -412,6 +470,29 @@ def _is_id(text: str) -> bool:
         return str(uuid.UUID(text)) == text.lower()
     except ValueError:
         return False
+
+
+def _shown_infra_env(infra_env: InfraEnv) -> dict[str, object]:
+    override = infra_env.ignition_config_override
+    return {
+        "id": infra_env.id,
+        "href": f"{BASE_PATH}/v2/infra-envs/{infra_env.id}",
+        "kind": "InfraEnv",
+        "name": infra_env.name,
+        "type": "full-iso",
+        "cluster_id": infra_env.cluster_id,
+        **({"ignition_config_override": override} if override else {}),
+    }
+
+
+def _refused_ignition(text: str) -> Told | None:
+    """400 for what is not Ignition of one of the two versions that the service reads (ParseToLatest)."""
+    try:
+        version = json.loads(text)["ignition"]["version"]
+    except (ValueError, KeyError, TypeError):
+        return _error(400, "error parsing ignition: not a config")
+    good = version in {"3.1.0", "3.2.0"}
+    return None if good else _error(400, "error parsing ignition: unsupported config version")
 
 
 def _json(status: int, document: object) -> Told:

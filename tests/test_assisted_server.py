@@ -3,6 +3,7 @@
 import http.client
 import io
 import json
+import secrets
 import tarfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -792,3 +793,64 @@ def test_the_journal_holds_what_was_asked(server: AssistedServer) -> None:
         {"role": "worker"},
         200,
     )
+
+
+# Ignition
+
+CONFIG = '{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/etc/a"}]}}'
+
+
+def override(rules: AssistedRules, host: Host, text: str, key: str = "") -> Told:
+    path = f"/v2/infra-envs/{host.infra_env_id}/hosts/{host.id}/ignition"
+    return ask(rules, "PATCH", path, {"config": text}, {"authorization": f"Bearer {key}"} if key else {})
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        (CONFIG, 201),
+        (CONFIG.replace("3.2.0", "3.1.0"), 201),
+        (CONFIG.replace("3.2.0", "3.4.0"), 400),
+        (CONFIG.replace("3.2.0", "3.0.0"), 400),
+        ("{", 400),
+        ("", 201),
+    ],
+    ids=["3.2.0", "3.1.0", "3.4.0", "3.0.0", "no JSON", "empty"],
+)
+def test_an_override_of_a_host_is_ignition_of_two_versions_and_an_empty_one_removes_it(
+    text: str, status: int
+) -> None:
+    rules = AssistedRules()
+    host = rules.add_host(ignition_config_overrides="before")
+    assert override(rules, host, text).status == status
+    shown = listed(rules, host)[0].get("ignition_config_overrides", "")
+    assert shown == (text if status == 201 else "before")
+
+
+def test_an_empty_override_of_the_discovery_image_changes_nothing() -> None:
+    rules = AssistedRules()
+    infra_env = rules.add_infra_env()
+    path = f"/v2/infra-envs/{infra_env.id}"
+    for text, status in ((CONFIG, 201), ("", 201), (CONFIG.replace("3.2.0", "3.4.0"), 400)):
+        assert ask(rules, "PATCH", path, {"ignition_config_override": text}).status == status
+        assert infra_env.ignition_config_override == CONFIG
+    (shown,) = json.loads(ask(rules, "GET", f"/v2/infra-envs?cluster_id={infra_env.cluster_id}").body)
+    assert shown["ignition_config_override"] == CONFIG
+    assert json.loads(ask(rules, "GET", f"/v2/infra-envs?cluster_id={new_id()}").body) == []
+
+
+def test_the_ignition_of_the_discovery_image_has_room_for_256_kib() -> None:
+    rules = AssistedRules()
+    infra_env = rules.add_infra_env()
+    config = json.loads(CONFIG)
+    config["storage"]["files"][0]["contents"] = {"source": f"data:,{secrets.token_hex(300_000)}"}
+    body = {"ignition_config_override": json.dumps(config)}
+    assert ask(rules, "PATCH", f"/v2/infra-envs/{infra_env.id}", body).status == 400
+
+
+def test_overrides_are_a_users_business() -> None:
+    rules = AssistedRules(auth_type="rhsso")
+    host = rules.add_host()
+    assert override(rules, host, CONFIG, key=rules.user_key).status == 201
+    assert override(rules, host, CONFIG).status == 401
+    assert override(rules, host, CONFIG, key="another").status == 401

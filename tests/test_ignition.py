@@ -239,7 +239,34 @@ def test_a_warning_about_the_base_goes_before_and_hinders_nothing(tmp_path: Path
 def test_the_patch_of_a_host_is_a_config_in_a_text() -> None:
     body = config_of("--role", "worker", "--assisted-host-patch", *REPORTING)
     assert list(body) == ["config"]
-    assert json.loads(body["config"]) == config_of("--role", "worker", *REPORTING)
+    assert json.loads(body["config"]) == config_of("--role", "worker", "--spec", "3.2.0", *REPORTING)
+
+
+def test_configs_of_somebodys_go_along_and_conflicts_are_named(base: Path, tmp_path: Path) -> None:
+    one, other = tmp_path / "one.ign", tmp_path / "other.ign"
+    for path, name in ((one, "/etc/one"), (other, "/etc/other")):
+        files = [{"path": name, "contents": {"source": "data:,theirs"}}]
+        path.write_text(json.dumps({"ignition": {"version": "3.2.0"}, "storage": {"files": files}}))
+    config = config_of("--role", "worker", "--add", one, "--add", other, "--merge", base)
+    assert text_at(config, "/etc/one") == text_at(config, "/etc/other") == "theirs"
+    assert text_at(config, SHIM)
+    refused = made("--role", "worker", "--add", one, "--add", one)
+    assert refused.exit_code == 3
+    assert refused.stderr.startswith(f"Error: {one}: storage.files")
+    assert "'/etc/one' is there already" in refused.stderr
+
+
+def test_the_patch_of_a_host_is_of_a_version_that_the_service_reads(tmp_path: Path) -> None:
+    base = tmp_path / "base.ign"
+    for version in ("3.1.0", "3.2.0"):
+        base.write_text(json.dumps({"ignition": {"version": version}}))
+        body = config_of("--role", "worker", "--assisted-host-patch", "--merge", base)
+        assert json.loads(body["config"])["ignition"]["version"] == "3.2.0"
+    assert made("--role", "worker", "--assisted-host-patch", "--spec", "3.1.0").exit_code == 0
+    base.write_text(json.dumps({"ignition": {"version": "3.4.0"}}))
+    refused = made("--role", "worker", "--assisted-host-patch", "--merge", base)
+    assert refused.exit_code == 3
+    assert "3.4.0 is not taken by an assisted-service; 3.1.0 and 3.2.0 are" in refused.stderr
 
 
 @pytest.mark.parametrize(
@@ -305,6 +332,8 @@ def test_what_the_operator_does_not_support_is_refused(damage: Any, said: str, t
         ),
         (["--role", "worker", "--format", "butane", "--assisted-host-patch"], "leave --format out"),
         (["--role", "worker", "--format", "butane", "--merge", "-"], "merged by Butane"),
+        (["--role", "worker", "--format", "butane", "--add", "-"], "merged by Butane"),
+        (["--role", "worker", "--assisted-host-patch", "--spec", "3.4.0"], "assisted-service takes 3.1.0"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(arguments: list[str], said: str) -> None:

@@ -11,6 +11,7 @@ from service_record.version import __version__
 
 VERBS: Final = {
     "analyze": "Say what is wrong with a host, and why: the root cause first.",
+    "assisted": "Prepare a cluster's hosts through its assisted-service.",
     "collector": "Receive from many hosts how far they came, and show it.",
     "bundle": "Gather what explains a host into one file, without its secrets.",
     "diff": "Compare the records of a bad host with those of a good one.",

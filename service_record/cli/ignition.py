@@ -15,22 +15,26 @@ from service_record.cli import UNREADABLE
 from service_record.cli.ignition_inputs import (
     Program,
     check_one_input,
-    read_certificates,
+    delivery_options,
     read_file,
-    read_program,
-    read_token_file,
-    reporter_settings,
+    read_wanted,
+    with_added,
 )
-from service_record.deploy.for_ignition import CA_BUNDLE, PROGRAM, ROLES, Wanted, delivered
+from service_record.deploy.for_ignition import PROGRAM, ROLES, Wanted, delivered
 from service_record.deploy.ignition import machine_config
 from service_record.deploy.ignition.butane import VARIANTS, butane
-from service_record.deploy.ignition.checking import insist
+from service_record.deploy.ignition.checking import insist, insist_on_assisted_service
 from service_record.deploy.ignition.fault import BadConfigError, Fault
 from service_record.deploy.ignition.machine_config import POOLS
 from service_record.deploy.ignition.making import make
 from service_record.deploy.ignition.merging import merge
 from service_record.deploy.ignition.reading import Config, read_config
-from service_record.deploy.ignition.versions import DEFAULT, VERSIONS
+from service_record.deploy.ignition.versions import (
+    DEFAULT,
+    DEFAULT_FOR_ASSISTED_SERVICE,
+    TAKEN_BY_ASSISTED_SERVICE,
+    VERSIONS,
+)
 from service_record.display.text import visible
 from service_record.display.yaml import as_yaml
 from service_record.reporter.durable import write_whole
@@ -57,16 +61,7 @@ class _Form:
 @click.option("--infra-env-id", metavar="UUID", help="The host's infra-env there.")
 @click.option("--host-id", metavar="UUID", help="The host there.")
 @click.option("--token-file", metavar="FILE", help="The reporter's token; - for standard input.")
-@click.option("--ca-bundle", metavar="FILE", help="PEM certificates that the reporter is to trust, too.")
-@click.option("--ship-to", metavar="URL", multiple=True, help="One more destination of bundles; repeatable.")
-@click.option("--settings", metavar="FILE", help="More settings of the reporter: a reporter.toml.")
-@click.option("--executable", metavar="URL|FILE", help="The reporter as one executable file.")
-@click.option("--executable-hash", metavar="HASH", help="sha512-… or sha256-… of it; needed with a URL.")
-@click.option(
-    "--close", "closes", metavar="SERVICE", multiple=True, help="systemd closes its record; repeatable."
-)
-@click.option("--all-services", is_flag=True, help="systemd closes every service's record.")
-@click.option("--array", is_flag=True, help="Every service records an array, as OpenShift's tools read it.")
+@delivery_options
 @click.option("--merge", "base", metavar="BASE.ign", help="Put it into this config; - for standard input.")
 @click.option(
     "--replace",
@@ -75,7 +70,11 @@ class _Form:
     multiple=True,
     help="Ours in the place of that file of BASE.ign.",
 )
-@click.option("--spec", type=click.Choice(VERSIONS), default=DEFAULT, show_default=True, help="Of Ignition.")
+@click.option(
+    "--spec",
+    type=click.Choice(VERSIONS),
+    help=f"Of Ignition. [default: {DEFAULT}; {DEFAULT_FOR_ASSISTED_SERVICE} with --assisted-host-patch]",
+)
 @click.option(
     "--format",
     "form",
@@ -96,7 +95,7 @@ def command(
     role: str,
     base: str | None,
     replacing: tuple[str, ...],
-    spec: str,
+    spec: str | None,
     form: str,
     variant: str,
     is_patch: bool,
@@ -117,10 +116,12 @@ def command(
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     wanted_form = _Form(form, role, variant, is_patch)
     _check(wanted_form, base, replacing, options)
-    check_one_input(base, options["token_file"], options["settings"], options["ca_bundle"])
+    spec = _spec(spec, is_patch=is_patch)
+    files = (base, options["token_file"], options["settings"], options["ca_bundle"], *options["added"])
+    check_one_input(*files)
     wanted, program = _wanted(wanted_form, options)
     try:
-        ours = make(delivered(wanted), spec, program.remote)
+        ours = with_added(make(delivered(wanted), spec, program.remote), options["added"])
         insist(ours)
         config = ours if base is None else _merged(base, ours, replacing)
         text = _written(config, wanted_form)
@@ -139,7 +140,7 @@ def _check(form: _Form, base: str | None, replacing: tuple[str, ...], options: d
         raise click.UsageError("--replace is of files of a config that --merge names")
     if form.is_patch and form.name != "ignition":
         raise click.UsageError("--assisted-host-patch is an Ignition config; leave --format out")
-    if form.name == "butane" and base is not None:
+    if form.name == "butane" and (base is not None or options["added"]):
         raise click.UsageError("a Butane config of ours is merged by Butane: ignition.config.merge, local")
     is_object = form.name == "machineconfig" or (form.name == "butane" and form.variant == "openshift")
     if is_object:
@@ -149,6 +150,14 @@ def _check(form: _Form, base: str | None, replacing: tuple[str, ...], options: d
     if alone and not reports:
         option = f"--{alone[0].replace('_', '-')}"
         raise click.UsageError(f"{option} is the reporter's; say where it reports to, as --url or --ship-to")
+
+
+def _spec(given: str | None, *, is_patch: bool) -> str:
+    """The version of what is made. Raises UsageError where an assisted-service does not read it."""
+    if is_patch and given not in {None, *TAKEN_BY_ASSISTED_SERVICE}:
+        known = " and ".join(TAKEN_BY_ASSISTED_SERVICE)
+        raise click.UsageError(f"an assisted-service takes {known} only; leave --spec out")
+    return given or (DEFAULT_FOR_ASSISTED_SERVICE if is_patch else DEFAULT)
 
 
 def _check_object(form: _Form, options: dict[str, Any]) -> None:
@@ -168,36 +177,9 @@ def _check_object(form: _Form, options: dict[str, Any]) -> None:
 
 
 def _wanted(form: _Form, options: dict[str, Any]) -> tuple[Wanted, Program]:
-    token = read_token_file(options["token_file"])
-    bundle = read_certificates(options["ca_bundle"])
-    program = read_program(options["executable"], options["executable_hash"])
     given: dict[str, object] = {f"assisted_service.{name}": options[name] for name in _IDS if options[name]}
-    if options["ship_to"]:
-        given["ship_to"] = list(options["ship_to"])
-    is_given = bool(given)
-    removed = []
-    if bundle is not None:
-        given["assisted_service.ca_bundle"] = CA_BUNDLE
-        removed.append(CA_BUNDLE)
-    if program.is_given:
-        removed.append(PROGRAM)
-    if form.name == "machineconfig" or form.variant == "openshift":
-        # The operator calls a host degraded that lacks a file of its MachineConfig.
-        given["keep_after"] = ["settings", "units"]
-    elif removed:
-        given["remove"] = removed
-    settings = reporter_settings(options["settings"], given, token, is_given=is_given)
-    wanted = Wanted(
-        role=form.role,
-        closes=options["closes"],
-        all_services=options["all_services"],
-        array=options["array"],
-        settings=settings,
-        token=token,
-        ca_bundle=bundle,
-        program=program.data,
-    )
-    return wanted, program
+    is_object = form.name == "machineconfig" or form.variant == "openshift"
+    return read_wanted(form.role, options, given, is_object=is_object)
 
 
 def _merged(base: str, ours: Config, replacing: Iterable[str]) -> Config:
@@ -218,6 +200,7 @@ def _written(config: Config, form: _Form) -> str:
         return text
     text = json.dumps(config, ensure_ascii=False, separators=(",", ":"))
     if form.is_patch:
+        insist_on_assisted_service(config)
         text = json.dumps({"config": text}, ensure_ascii=False, separators=(",", ":"))
     return f"{text}\n"
 

@@ -2,17 +2,21 @@
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import click
 
-from service_record.deploy.for_ignition import CA_BUNDLE, PROGRAM
+from service_record.deploy.for_ignition import CA_BUNDLE, PROGRAM, Wanted
 from service_record.deploy.ignition import urls
+from service_record.deploy.ignition.checking import insist
+from service_record.deploy.ignition.fault import BadConfigError, Fault
 from service_record.deploy.ignition.making import Remote
+from service_record.deploy.ignition.merging import merge
+from service_record.deploy.ignition.reading import Config, read_config
 from service_record.deploy.reporter_settings import settings_text
 from service_record.display.text import visible
 from service_record.reporter.places import Places
@@ -24,6 +28,39 @@ _REMOTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _BEGINNINGS: Final = (b"\x7fELF", b"#!")
 _CERTIFICATE: Final = b"-----BEGIN CERTIFICATE-----"
 _FOR_ROOT: Final = 0o600
+
+
+_DELIVERY: Final = (
+    click.option("--ca-bundle", metavar="FILE", help="PEM certificates that the reporter is to trust, too."),
+    click.option(
+        "--ship-to", metavar="URL", multiple=True, help="One more destination of bundles; repeatable."
+    ),
+    click.option("--settings", metavar="FILE", help="More settings of the reporter: a reporter.toml."),
+    click.option("--executable", metavar="URL|FILE", help="The reporter as one executable file."),
+    click.option("--executable-hash", metavar="HASH", help="sha512-… or sha256-… of it; needed with a URL."),
+    click.option(
+        "--close", "closes", metavar="SERVICE", multiple=True, help="systemd closes its record; repeatable."
+    ),
+    click.option("--all-services", is_flag=True, help="systemd closes every service's record."),
+    click.option(
+        "--array", is_flag=True, help="Every service records an array, as OpenShift's tools read it."
+    ),
+    click.option(
+        "--add",
+        "added",
+        metavar="CONFIG.ign",
+        multiple=True,
+        help="An Ignition config of yours that goes along; repeatable.",
+    ),
+)
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def delivery_options(function: _Function) -> _Function:
+    """Give a command the options of what is delivered to a host, and how."""
+    for option in reversed(_DELIVERY):
+        function = option(function)
+    return function
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +173,55 @@ def _insist(check: Callable[[], None], where: str) -> None:
         check()
     except ValueError as error:
         raise click.UsageError(f"{where}: {error}") from None
+
+
+def read_wanted(
+    role: str, options: Mapping[str, Any], given: dict[str, object], *, is_object: bool = False
+) -> tuple[Wanted, Program]:
+    """What the options want on a host, whose reporter's settings are given and those of the options.
+
+    `is_object`: it becomes a MachineConfig. Raises UsageError.
+    """
+    token = read_token_file(options["token_file"])
+    bundle = read_certificates(options["ca_bundle"])
+    program = read_program(options["executable"], options["executable_hash"])
+    if options["ship_to"]:
+        given["ship_to"] = list(options["ship_to"])
+    is_given = bool(given)
+    removed = list(options.get("remove", ()))
+    if bundle is not None:
+        given["assisted_service.ca_bundle"] = CA_BUNDLE
+        removed.append(CA_BUNDLE)
+    if program.is_given:
+        removed.append(PROGRAM)
+    if is_object:
+        # The operator calls a host degraded that lacks a file of its MachineConfig.
+        given["keep_after"] = ["settings", "units"]
+    elif removed:
+        given["remove"] = removed
+    wanted = Wanted(
+        role=role,
+        closes=options["closes"],
+        all_services=options["all_services"],
+        array=options["array"],
+        settings=reporter_settings(options["settings"], given, token, is_given=is_given),
+        token=token,
+        ca_bundle=bundle,
+        program=program.data,
+    )
+    return wanted, program
+
+
+def with_added(ours: Config, added: Iterable[str]) -> Config:
+    """Merge configs of somebody's into ours. Raises BadConfigError, which names the file; OSError."""
+    for path in added:
+        try:
+            theirs = read_config(read_file(path))
+            insist(theirs)
+            ours = merge(ours, theirs)
+        except BadConfigError as error:
+            raise BadConfigError(tuple(Fault(_named(path), str(fault)) for fault in error.faults)) from None
+    return ours
 
 
 def check_one_input(*paths: str | None) -> None:

@@ -67,7 +67,7 @@ def _read(places: list[tuple[Path, bool]], whose: str) -> tuple[str | None, tupl
         if is_ours and mode & _OTHERS:
             faults.append(f"{path}:1: others than its owner may read the token; chmod 0600 {path}")
         try:
-            return _token(data), tuple(faults)
+            return token_in(data), tuple(faults)
         except ValueError as error:
             faults.append(f"{path}:1: {error}; until then {whose} told nothing")
             is_unusable = True
@@ -114,8 +114,8 @@ def reason(error: OSError | ValueError) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
-def _token(data: bytes) -> str:
-    """The token in a file: itself, or a whole pull secret, of which the service's `auth` is it."""
+def token_in(data: bytes) -> str:
+    """Return the token in a file: itself, or of a pull secret the service's `auth`. Raises ValueError."""
     try:
         found = data.decode("ascii").strip()
     except UnicodeDecodeError:

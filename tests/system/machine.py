@@ -103,7 +103,7 @@ class Machine:
         (self._units / "swap.target").symlink_to("/dev/null")
         started = f"[Unit]\nWants={' '.join(wants)}"
         (self._units / "finish.service").write_text(FINISH.replace("[Unit]", started, 1))
-        for program in (SHIM, EXIT_HELPER, *_python_to_lend()):
+        for program in (SHIM, EXIT_HELPER, *python_to_lend()):
             shutil.copy(program, self._programs)
 
     def unit(self, name: str, *settings: str) -> None:
@@ -264,7 +264,7 @@ def _jobs(groups: list[Path]) -> str:
     return subprocess.run(command, check=False, capture_output=True, text=True).stdout
 
 
-def _python_to_lend() -> list[Path]:
+def python_to_lend() -> list[Path]:
     """The interpreter, where it stands in the directory that the machine's programs will hide."""
     interpreter = Path(sys.executable).resolve()
     return [interpreter] if interpreter.parent == Path("/usr/local/bin") else []

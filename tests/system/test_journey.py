@@ -5,7 +5,6 @@ written onto it by an applier here, and nothing else is; what the test needs bes
 """
 
 import base64
-import gzip
 import json
 import os
 import subprocess
@@ -13,8 +12,6 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-from urllib.parse import unquote_to_bytes
 
 import pytest
 
@@ -23,6 +20,7 @@ from tests.assisted_installation import CONTROL_PLANE_IGNITION, LOCAL_IGNITION, 
 from tests.assisted_server import AssistedServer, local_server
 from tests.command_line import service_record
 from tests.standalone import can_be_built
+from tests.system.applying import Config, apply
 from tests.system.debian import DebianMachine, NoDebianError
 from tests.system.machine import BASH_HEAD
 from tests.system.reporter_host import EAGER_SERVICE, EAGER_TIMER, IN_A_MACHINE, PROXY, SOCKET, TOKEN, URL
@@ -35,7 +33,6 @@ pytestmark = [
         not can_be_built(), reason="no gcc, Python.h or shared libpython: it cannot be had here"
     ),
 ]
-Config = dict[str, Any]
 
 POINTER = "ignition-machine-config-encapsulated.json"
 BOOTKUBE = f"""{BASH_HEAD}\
@@ -125,48 +122,6 @@ def config(directory: Path, host: Host, executable: Path) -> Config:
     assert made.status == 0, made.err
     document: Config = json.loads(made.out)
     return document
-
-
-def apply(document: Config, root: Path) -> set[str]:
-    """Write files and units as Ignition would, and refuse what only Ignition could; return their paths."""
-    assert set(document) <= {"ignition", "storage", "systemd"}
-    assert set(document["storage"]) == {"files"}
-    assert set(document["systemd"]) == {"units"}
-    written = {str(file["path"]) for file in document["storage"]["files"]}
-    for file in document["storage"]["files"]:
-        assert set(file) <= {"path", "mode", "overwrite", "contents", "user", "group"}
-        place(root, file["path"], decoded(file["contents"]), file["mode"])
-    for unit in document["systemd"]["units"]:
-        assert set(unit) <= {"name", "contents", "enabled"}
-        path = f"/etc/systemd/system/{unit['name']}"
-        place(root, path, unit["contents"].encode(), 0o644)
-        written |= {path, *(enabled(root, path) if unit.get("enabled") else ())}
-    return written
-
-
-def place(root: Path, path: str, data: bytes, mode: int) -> None:
-    target = root / path.lstrip("/")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(data)
-    target.chmod(mode)
-
-
-def enabled(root: Path, path: str) -> Iterator[str]:
-    """Link the unit to what wants it."""
-    unit = root / path.lstrip("/")
-    for line in unit.read_text().splitlines():
-        if line.startswith("WantedBy="):
-            link = unit.parent / f"{line.removeprefix('WantedBy=')}.wants" / unit.name
-            link.parent.mkdir(exist_ok=True)
-            link.symlink_to(f"../{unit.name}")
-            yield f"/{link.relative_to(root)}"
-
-
-def decoded(contents: dict[str, str]) -> bytes:
-    kind, _, text = contents["source"].partition(",")
-    assert kind.startswith("data:"), "nothing is fetched"
-    data = base64.b64decode(text) if kind.endswith(";base64") else unquote_to_bytes(text)
-    return gzip.decompress(data) if contents.get("compression") == "gzip" else data
 
 
 @contextmanager

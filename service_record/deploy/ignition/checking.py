@@ -16,7 +16,7 @@ from service_record.deploy.ignition.resources import faults_of_resources
 from service_record.deploy.ignition.settings import faults_of_settings
 from service_record.deploy.ignition.shape import CONFIG, faults_of_shape
 from service_record.deploy.ignition.units import faults_of_units
-from service_record.deploy.ignition.versions import minor_of
+from service_record.deploy.ignition.versions import TAKEN_BY_ASSISTED_SERVICE, minor_of
 
 _RULES: Final[tuple[Callable[[dict[str, Any], int], Iterator[Fault]], ...]] = (
     faults_of_settings,
@@ -50,3 +50,12 @@ def insist(config: Config) -> tuple[Fault, ...]:
     if bad:
         raise BadConfigError(bad)
     return faults
+
+
+def insist_on_assisted_service(config: Config) -> None:
+    """Raise BadConfigError where an assisted-service does not read a config of this version."""
+    version = config["ignition"]["version"]
+    if version not in TAKEN_BY_ASSISTED_SERVICE:
+        known = " and ".join(TAKEN_BY_ASSISTED_SERVICE)
+        what = f"{version} is not taken by an assisted-service; {known} are"
+        raise BadConfigError((Fault("ignition.version", what),))

@@ -45,6 +45,12 @@ def make(items: Iterable[Item], version: str, remotes: Iterable[Remote] = ()) ->
     return config
 
 
+def with_file(config: Config, item: Item) -> Config:
+    """Return a config that was made here with one more file. Nothing is judged."""
+    storage = config["storage"]
+    return {**config, "storage": {**storage, "files": [*storage["files"], _file(item)]}}
+
+
 def _is_unit(item: Item) -> bool:
     directory, name = posixpath.split(item.path)
     return item.target is None and directory == UNITS and is_unit_name(name)

@@ -14,7 +14,7 @@ from service_record.deploy.ignition.versions import VERSIONS, minor_of
 
 _SPECIAL_BITS: Final = 4
 """The minor version that has them first."""
-_LISTS: Final = (
+LISTS: Final = (
     *((f"storage.{kind}", "path") for kind in KINDS),
     *(("storage.disks", "device"), ("storage.raid", "name"), ("storage.filesystems", "device")),
     *(("storage.luks", "name"), ("systemd.units", "name")),
@@ -36,7 +36,7 @@ def merge(base: Config, ours: Config, replacing: Iterable[str] = ()) -> Config:
     merged = _without(base, ours, frozenset(replacing))
     _refuse(list(conflicts(merged, ours)))
     merged["ignition"]["version"] = version
-    for place, _ in _LISTS:
+    for place, _ in LISTS:
         found = at(ours, place)
         if found:
             section, name = place.split(".")
@@ -49,7 +49,7 @@ def merge(base: Config, ours: Config, replacing: Iterable[str] = ()) -> Config:
 
 def conflicts(base: Config, ours: Config) -> Iterator[Fault]:
     """What both have."""
-    for place, name in _LISTS:
+    for place, name in LISTS:
         if place.removeprefix("storage.") in KINDS:
             continue
         theirs = {each[name] for _, each in items(base, place)}

@@ -1,6 +1,7 @@
 """The bytes of a config to its document."""
 
 import json
+import re
 from typing import Any, Final
 
 from service_record.deploy.ignition.fault import BadConfigError, Fault, quoted
@@ -9,6 +10,7 @@ Config = dict[str, Any]
 """A config as JSON has it."""
 
 _DEEPEST: Final = 50
+_HALF_CHARACTER: Final = re.compile("[\ud800-\udfff]")
 _MOST_DIGITS: Final = 20
 MOST: Final = 64 << 20
 """Bytes of a config; the largest that anybody serves are a few MiB."""
@@ -86,7 +88,7 @@ def _look_through(config: Config) -> None:
             pending.extend((inner, depth + 1) for each in value.items() for inner in each)
         elif isinstance(value, list):
             pending.extend((inner, depth + 1) for inner in value)
-        elif isinstance(value, str) and any("\ud800" <= sign <= "\udfff" for sign in value):
+        elif isinstance(value, str) and _HALF_CHARACTER.search(value):
             raise _bad(f"{quoted(value)} has half a character (a lone surrogate)")
 
 

@@ -18,6 +18,7 @@ _DATA: Final = re.compile(
 )
 _SIGNS: Final = re.compile(r"(?:[A-Za-z0-9\-_.!~*'();/?:@&=+$,]|%[0-9A-Fa-f]{2})*", re.ASCII)
 """What RFC 2397 lets stand in the data: characters of URLs, and escapes."""
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _BASE64_SIGNS: Final = re.compile(r"[A-Za-z0-9+/=]*", re.ASCII)
 _HASHES: Final = {"sha256": 64, "sha512": 128}
 """Kind -> its hexadecimal digits."""
@@ -77,7 +78,7 @@ def data_of(url: str) -> bytes:
 
 def check_url(url: str) -> None:
     """ValueError where Ignition could not fetch from this URL."""
-    if any(sign < " " or sign == "\x7f" for sign in url):
+    if _CONTROL.search(url):
         raise ValueError("a URL has no control characters")
     scheme = url.partition(":")[0].lower()
     if scheme == "data":

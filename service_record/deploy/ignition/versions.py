@@ -8,6 +8,10 @@ OLDEST: Final = 1
 DEFAULT: Final = "3.4.0"
 VERSIONS: Final = tuple(f"3.{minor}.0" for minor in range(OLDEST, NEWEST + 1))
 """Those we know the rules of."""
+TAKEN_BY_ASSISTED_SERVICE: Final = VERSIONS[:2]
+"""Of its overrides. It reads no newer version: `ParseToLatest` in its internal/common/ignition."""
+
+DEFAULT_FOR_ASSISTED_SERVICE: Final = TAKEN_BY_ASSISTED_SERVICE[-1]
 
 _SEMANTIC: Final = re.compile(r"\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?", re.ASCII)
 

@@ -1,0 +1,287 @@
+"""`service-record assisted`: the hosts of a cluster, prepared through its assisted-service."""
+
+import os
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from service_record.cli import FAILED
+from service_record.cli.extras import require_extra
+from service_record.cli.ignition_inputs import (
+    Program,
+    check_one_input,
+    delivery_options,
+    read_file,
+    read_wanted,
+    with_added,
+)
+from service_record.cli.opening import Unreadable
+from service_record.deploy.assisted.overrides import MARKER, SPEC
+from service_record.deploy.contents import Item, Option
+from service_record.deploy.for_ignition import PROGRAM, SETTINGS, Wanted, delivered
+from service_record.deploy.ignition.fault import BadConfigError
+from service_record.deploy.ignition.making import make, with_file
+from service_record.deploy.ignition.places import items
+from service_record.deploy.ignition.reading import Config
+from service_record.deploy.reporter_settings import settings_text
+from service_record.display.text import visible
+from service_record.reporter.token import token_in
+
+if TYPE_CHECKING:
+    from service_record.deploy.assisted.plan import OverrideChange
+    from service_record.deploy.assisted.service import Installer, Recipient
+
+NOT_DELIVERED: Final = 75
+_MOST_TOKEN: Final = 1 << 18
+_ROLE: Final = "master"
+"""Of all hosts: what is delivered differs for a bootstrap host alone."""
+_OF_HOSTS: Final = ("reporter_token_file", "ship_to", "settings", "executable", "executable_hash")
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+@click.group("assisted")
+def command() -> None:
+    """Prepare a cluster's hosts through its assisted-service."""
+
+
+def _cluster_id(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    try:
+        return str(uuid.UUID(value))  # the service finds no host of a cluster in upper case
+    except ValueError:
+        raise click.BadParameter(f"{visible(value)!r} is not a UUID") from None
+
+
+_SERVICE: Final = (
+    click.option("--url", metavar="URL", required=True, help="The assisted-service."),
+    click.option(
+        "--cluster-id", metavar="UUID", required=True, callback=_cluster_id, help="The cluster there."
+    ),
+    click.option("--token-file", metavar="FILE", help="Your token at the service; - for standard input."),
+    click.option("--dry-run", is_flag=True, help="Say what would be sent, and send nothing."),
+)
+
+
+def _service_options(function: _Function) -> _Function:
+    for option in reversed(_SERVICE):
+        function = option(function)
+    return function
+
+
+@command.command("prepare")
+@_service_options
+@click.option("--discovery", is_flag=True, help="The discovery images, for hosts that are not there yet.")
+@click.option("--reporter-token-file", metavar="FILE", help="The reporter's token, or a pull secret.")
+@delivery_options
+@click.option(
+    "--replace",
+    "replacing",
+    metavar="PATH",
+    multiple=True,
+    help="Ours in the place of that file of an override.",
+)
+def prepare_command(
+    *, url: str, cluster_id: str, token_file: str | None, dry_run: bool, discovery: bool, **options: Any
+) -> None:
+    """Put shim, exit helper and boot reporter into the ignition overrides of a cluster's hosts.
+
+    Each host gets its own ids. What stands in an override stays, and is kept as it was for `assisted undo`.
+    A second call changes nothing. With --discovery it is the override of the discovery images, without the
+    reporter: download the images anew.
+
+    \b
+    Examples:
+      service-record assisted prepare --url https://api.openshift.com --cluster-id UUID \\
+        --token-file user-token --reporter-token-file pull-secret.json --executable service-record
+      service-record assisted prepare --url … --cluster-id … --token-file … --discovery --add live.ign
+    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    require_extra("reporter")
+    from service_record.deploy.assisted.plan import plan_preparing  # noqa: PLC0415  # needs the extra
+
+    _check(discovery=discovery, options=options)
+    check_one_input(token_file, options["reporter_token_file"], options["settings"], *options["added"])
+    ca_bundle = options["ca_bundle"]
+    with _installer(url, token_file, ca_bundle) as installer:
+        recipients = installer.infra_envs(cluster_id) if discovery else installer.hosts(cluster_id)
+        if not recipients:
+            raise Unreadable(_nobody(cluster_id, discovery=discovery))
+        ours = _Ours(url, cluster_id, options, recipients)
+        in_time = [each for each in recipients if not each.is_too_late]
+        changes = plan_preparing(in_time, ours.of, options["replacing"])
+        _send(installer, changes, "prepared", dry_run=dry_run, ours=ours)
+    late = [each for each in recipients if each.is_too_late]
+    for each in late:
+        told = f"{each}: too late, it is {each.status}; its ignition is made already"
+        click.echo(f"Warning: {visible(told)}", err=True)
+    if ours.needs_program:
+        click.echo(f"Note: no --executable; the reporter's units wait until {PROGRAM} is there.", err=True)
+    if late:
+        raise click.exceptions.Exit(FAILED)
+
+
+@command.command("undo")
+@_service_options
+@click.option("--ca-bundle", metavar="FILE", help="PEM certificates to trust, too.")
+def undo_command(
+    *, url: str, cluster_id: str, token_file: str | None, dry_run: bool, ca_bundle: str | None
+) -> None:
+    """Put back what stood in the overrides of a cluster before `assisted prepare`.
+
+    It looks at all hosts and discovery images. What somebody has added to an override since stays there.
+
+    \b
+    Examples:
+      service-record assisted undo --url https://api.openshift.com --cluster-id UUID --token-file user-token
+    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    require_extra("reporter")
+    from service_record.deploy.assisted.plan import plan_undoing  # noqa: PLC0415  # needs the extra
+
+    with _installer(url, token_file, ca_bundle) as installer:
+        recipients = (*installer.hosts(cluster_id), *installer.infra_envs(cluster_id))
+        changes = plan_undoing(recipients)
+        for change in changes:
+            for path in change.kept:
+                told = f"{change.recipient}: {path} was changed since, and stays"
+                click.echo(f"Warning: {visible(told)}", err=True)
+        _send(installer, changes, "undone", dry_run=dry_run)
+
+
+def _check(*, discovery: bool, options: dict[str, Any]) -> None:
+    given = [name for name in _OF_HOSTS if options[name]]
+    if discovery and given:
+        option = f"--{given[0].replace('_', '-')}"
+        raise click.UsageError(f"{option} is of the reporter, which runs on hosts, not in discovery images")
+
+
+def _nobody(cluster_id: str, *, discovery: bool) -> str:
+    if discovery:
+        return f"cluster {cluster_id} has no infra-env; correct --cluster-id, or create one"
+    return (
+        f"cluster {cluster_id} has no hosts; correct --cluster-id, or wait until they register; "
+        "--discovery is for hosts that are not there yet"
+    )
+
+
+@contextmanager
+def _installer(url: str, token_file: str | None, ca_bundle: str | None) -> Iterator["Installer"]:
+    """The service; what it refuses, and overrides that cannot be changed, are one line and an exit code."""
+    from service_record.deploy.assisted.plan import PlanError  # noqa: PLC0415  # needs the extra
+    from service_record.deploy.assisted.service import (  # noqa: PLC0415
+        Installer,
+        ServiceError,
+        proxies_of,
+    )
+
+    if ca_bundle == "-":
+        raise click.UsageError("--ca-bundle is read twice; give a file")
+    bundle = Path(ca_bundle) if ca_bundle else None
+    token = _user_token(token_file)
+    with Installer(url, token, ca_bundle=bundle, proxies=proxies_of(os.environ)) as installer:
+        try:
+            yield installer
+        except PlanError as error:
+            raise Unreadable(visible(str(error))) from None
+        except ServiceError as error:
+            fault = _NotDelivered if error.is_for_later else Unreadable
+            raise fault(visible(f"assisted-service: {error}")) from None
+
+
+def _user_token(path: str | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        token = read_file(path, _MOST_TOKEN).decode("ascii").strip()
+    except UnicodeDecodeError:
+        token = ""
+    if not token or not token.isprintable() or " " in token:
+        name = "standard input" if path == "-" else visible(path)
+        raise click.UsageError(f"{name}: no token; write the token alone into it, without `Bearer`")
+    return token
+
+
+class _Ours:
+    """What each host, or each discovery image, gets."""
+
+    def __init__(
+        self, url: str, cluster_id: str, options: dict[str, Any], recipients: Sequence["Recipient"]
+    ) -> None:
+        """Read all files once, for all of them. Raises UsageError, Unreadable, OSError."""
+        first = recipients[0]
+        if first.is_host:
+            given: dict[str, object] = {
+                "assisted_service.url": url,
+                "assisted_service.cluster_id": cluster_id,
+                **_ids(first),
+            }
+            more = {"token_file": options["reporter_token_file"], "remove": (MARKER,)}
+            wanted, program = read_wanted(_ROLE, options | more, given)
+        else:
+            live = {name: options[name] for name in ("closes", "all_services", "array")}
+            wanted, program = Wanted(role=_ROLE, **live), Program()
+        listed = (item for item in delivered(wanted) if item.path != SETTINGS)
+        self._settings = wanted.settings
+        self.secrets = () if wanted.token is None else (token_in(wanted.token),)
+        self._common = _good(make(listed, SPEC, program.remote), options["added"])
+        self.needs_program = first.is_host and not program.is_given
+
+    def of(self, recipient: "Recipient") -> Config:
+        """Return the config for this one, with its ids in it."""
+        if self._settings is None:
+            return self._common
+        text = settings_text(self._settings, _ids(recipient))
+        return with_file(self._common, Item(SETTINGS, Option.REPORTER, text.encode(), 0o600))
+
+
+def _ids(recipient: "Recipient") -> dict[str, object]:
+    return {
+        "assisted_service.infra_env_id": recipient.infra_env_id,
+        "assisted_service.host_id": recipient.host_id,
+    }
+
+
+def _good(ours: Config, added: Iterable[str]) -> Config:
+    try:
+        return with_added(ours, added)
+    except BadConfigError as error:
+        raise Unreadable(visible(str(error))) from None
+
+
+def _send(
+    installer: "Installer",
+    changes: Iterable["OverrideChange"],
+    done: str,
+    *,
+    dry_run: bool,
+    ours: _Ours | None = None,
+) -> None:
+    for change in changes:
+        recipient = change.recipient
+        if not change.is_needed:
+            click.echo(visible(f"{recipient}: unchanged"))
+            continue
+        size = f"{len(change.text.encode()):,} bytes"
+        if dry_run:
+            click.echo(visible(f"{recipient}: would send PATCH {recipient.path}, {size}"))
+            if ours is not None:
+                for line in _listed(ours.of(recipient)):
+                    click.echo(f"  {visible(line)}")
+            continue
+        installer.set_override(recipient, change.text, () if ours is None else ours.secrets)
+        click.echo(visible(f"{recipient}: {done}, {size}"))
+
+
+def _listed(config: Config) -> Iterator[str]:
+    """What a config brings, without what is in it: tokens and passwords are."""
+    for _, node in items(config, "storage.files"):
+        yield f"file {node['path']} {node.get('mode', 0o644):04o}"
+    for _, unit in items(config, "systemd.units"):
+        yield f"unit {unit['name']}{', enabled' if unit.get('enabled') else ''}"
+
+
+class _NotDelivered(click.ClickException):
+    """The service cannot be reached, or is busy; later it may not be."""
+
+    exit_code = NOT_DELIVERED

@@ -1,0 +1,160 @@
+"""Overrides of an assisted-service's ignition: ours merged into what stands there, and taken out again. Pure.
+
+What stood there before is kept in the override itself, in a file of ours. So it can be undone from any
+machine, and nothing has to be kept beside it.
+"""
+
+import copy
+import hashlib
+import json
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import msgspec
+
+from service_record.deploy.contents import Item, Option
+from service_record.deploy.ignition.checking import insist, insist_on_assisted_service
+from service_record.deploy.ignition.fault import BadConfigError, Fault
+from service_record.deploy.ignition.making import with_file
+from service_record.deploy.ignition.merging import LISTS, merge
+from service_record.deploy.ignition.places import at, items
+from service_record.deploy.ignition.reading import Config, read_config
+from service_record.deploy.ignition.resources import content_of
+from service_record.deploy.ignition.versions import DEFAULT_FOR_ASSISTED_SERVICE
+
+MARKER: Final = "/etc/service-record/prepared.json"
+"""The file that tells ours from theirs: the earlier override, and a digest of each thing of ours."""
+SPEC: Final = DEFAULT_FOR_ASSISTED_SERVICE
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """An override without ours."""
+
+    text: str
+    """As it stood there before, byte for byte, unless somebody has changed it since."""
+    kept: tuple[str, ...] = ()
+    """What of ours somebody has changed since; it stays."""
+
+
+class _Marker(msgspec.Struct, frozen=True):
+    form: Literal[1]
+    earlier: str
+    ours: dict[str, dict[str, str]]
+    """List of the config, such as `storage.files` -> path or name -> digest."""
+
+
+def prepared(text: str, ours: Config, replacing: Collection[str] = ()) -> str:
+    """Return the override with ours in it, and theirs as it is; the same text where nothing would change.
+
+    What an earlier call put there is replaced. Files at the paths of `replacing` give way to ours. Raises
+    BadConfigError where the override is no good config, or has what we would add.
+    """
+    earlier = undone(text).text
+    base = _read(earlier)
+    there = {node["path"] for _, node in items(base, "storage.files")}
+    merged = merge(base, _marked(ours, earlier), [path for path in replacing if path in there])
+    insist_on_assisted_service(merged)
+    return text if text.strip() and _read(text) == merged else _dumped(merged)
+
+
+def undone(text: str) -> Undone:
+    """Return the override without ours. Raises BadConfigError where it is no good config."""
+    config = _read(text)
+    marker = _marker_of(config)
+    if marker is None:
+        return Undone(text)
+    names = {place: set(digests) for place, digests in marker.ours.items()}
+    rest = _without(config, lambda place, name, each: _is_ours(marker, place, name, each))
+    kept = tuple(name for place, name, _ in _objects(rest) if name in names.get(place, set()))
+    earlier = _read(marker.earlier)
+    others = _without(earlier, lambda place, name, _: name in names.get(place, set()))
+    if _bare(rest) == _bare(others):
+        return Undone(marker.earlier)
+    for place, name, each in _objects(earlier):
+        if name in names.get(place, set()) and name not in kept:
+            _put(rest, place, each)
+    return Undone(_dumped(rest), kept)
+
+
+def _read(text: str) -> Config:
+    if not text.strip():
+        return {"ignition": {"version": SPEC}}
+    config = read_config(text.encode())
+    insist(config)
+    return config
+
+
+def _marked(ours: Config, earlier: str) -> Config:
+    """Ours with the file that tells it from theirs."""
+    digests: dict[str, dict[str, str]] = {}
+    for place, name, each in _objects(ours):
+        digests.setdefault(place, {})[name] = _digest(each)
+    data = msgspec.json.encode(_Marker(1, earlier, digests), order="sorted")
+    return with_file(ours, Item(MARKER, Option.REPORTER, data, 0o600))
+
+
+def _marker_of(config: Config) -> _Marker | None:
+    found = [(where, node) for where, node in items(config, "storage.files") if node["path"] == MARKER]
+    if not found:
+        return None
+    where, node = found[0]
+    try:
+        marker = msgspec.json.decode(content_of(node.get("contents") or {}) or b"", type=_Marker)
+        _read(marker.earlier)
+    except (ValueError, msgspec.DecodeError):
+        what = f"{MARKER} is damaged, or of another version; take what is ours out of the override by hand"
+        raise BadConfigError((Fault(where, what),)) from None
+    return marker
+
+
+def _is_ours(marker: _Marker, place: str, name: str, each: dict[str, Any]) -> bool:
+    if (place, name) == ("storage.files", MARKER):
+        return True
+    return marker.ours.get(place, {}).get(name) == _digest(each)
+
+
+def _objects(config: Config) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield all that a config has in its lists: the list, its path or name, the object."""
+    for place, key in LISTS:
+        yield from ((place, each[key], each) for _, each in items(config, place))
+
+
+def _without(config: Config, is_dropped: Callable[[str, str, dict[str, Any]], bool]) -> Config:
+    rest = copy.deepcopy(config)
+    for place, key in LISTS:
+        found = at(rest, place)
+        if found:
+            section, name = place.split(".")
+            kept = [each for each in found if not each or not is_dropped(place, each[key], each)]
+            rest[section][name] = kept
+            if not kept:
+                del rest[section][name]
+            if not rest[section]:
+                del rest[section]
+    return rest
+
+
+def _put(config: Config, place: str, each: dict[str, Any]) -> None:
+    section, name = place.split(".")
+    config.setdefault(section, {}).setdefault(name, []).append(each)
+
+
+def _bare(config: Config) -> Config:
+    """A config without its version, and without what is empty: those may change by merging."""
+    ignition = {name: value for name, value in config["ignition"].items() if name != "version"}
+    sections = {**config, "ignition": ignition}
+    return {
+        name: {key: inner for key, inner in value.items() if inner} if isinstance(value, dict) else value
+        for name, value in sections.items()
+        if value and (not isinstance(value, dict) or any(value.values()))
+    }
+
+
+def _digest(each: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(each, sort_keys=True).encode()).hexdigest()
+
+
+def _dumped(config: Config) -> str:
+    return json.dumps(config, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,204 @@
+"""The calls by which a cluster is prepared: read its hosts and infra-envs, override their ignition.
+
+They are a user's calls, not an agent's: the token is that of a person, never one that hosts have.
+"""
+
+import base64
+import json
+import uuid
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
+from pathlib import Path
+from typing import Final, Self, TypeVar
+
+import msgspec
+
+from service_record.reporter.answers import Answered, Unreachable, without
+from service_record.reporter.assisted_service import base_url
+from service_record.reporter.attempt import Request
+from service_record.reporter.patience import ASK_AGAIN, Patience
+from service_record.reporter.settings import Proxies
+from service_record.reporter.transport import Transport, acknowledged
+
+_PATIENCE: Final = Patience(total=300.0, tries=3, budget=120.0)
+_MOST_LIST: Final = 1 << 29
+"""Bytes of a list: each host's override is in it, with the executable where that was put there."""
+_NOTHING: Final = '{"ignition":{"version":"3.1.0"}}'
+"""The override of a discovery image that changes nothing: the service passes over an empty one."""
+_HINTS: Final[Mapping[int, str]] = {
+    HTTPStatus.UNAUTHORIZED: "; give a token of a user that has not expired: --token-file",
+    HTTPStatus.FORBIDDEN: "; give the token of a user who may change the cluster",
+}
+_TOO_LATE: Final = frozenset(
+    {
+        *("preparing-for-installation", "preparing-successful"),
+        *("installing", "installing-in-progress", "installing-pending-user-action"),
+        *("installed", "added-to-existing-cluster"),
+    }
+)
+
+
+_Rows = TypeVar("_Rows")
+
+
+class ServiceError(Exception):
+    """What the service did not do, in one line. `is_for_later`: it may do it when it is asked again."""
+
+    def __init__(self, reason: str, *, is_for_later: bool) -> None:
+        super().__init__(reason)
+        self.is_for_later = is_for_later
+
+
+class _HostRow(msgspec.Struct, frozen=True):
+    id: uuid.UUID
+    infra_env_id: uuid.UUID
+    role: str = ""
+    status: str = ""
+    requested_hostname: str = ""
+    ignition_config_overrides: str = ""
+
+
+class _InfraEnvRow(msgspec.Struct, frozen=True):
+    id: uuid.UUID
+    name: str = ""
+    ignition_config_override: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipient:
+    """What has an override: a host, for its installed system; or an infra-env, for its discovery image."""
+
+    infra_env_id: str
+    override: str = field(repr=False)
+    host_id: str = ""
+    name: str = ""
+    role: str = ""
+    status: str = ""
+
+    @property
+    def is_host(self) -> bool:
+        return bool(self.host_id)
+
+    @property
+    def is_too_late(self) -> bool:
+        """Return whether the service has made the host's ignition already."""
+        return self.status in _TOO_LATE
+
+    @property
+    def path(self) -> str:
+        """The path of the call that sets the override, below the service's base path."""
+        infra_env = f"/v2/infra-envs/{self.infra_env_id}"
+        return f"{infra_env}/hosts/{self.host_id}/ignition" if self.is_host else infra_env
+
+    def __str__(self) -> str:
+        kind, name = ("host", self.host_id) if self.is_host else ("discovery image", self.infra_env_id)
+        more = ", ".join(filter(None, (self.name, self.role)))
+        return f"{kind} {name} ({more})" if more else f"{kind} {name}"
+
+
+class Installer:
+    """One assisted-service, as a user of it. Close it, or use it as a context manager."""
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None,
+        *,
+        ca_bundle: Path | None = None,
+        proxies: Proxies | None = None,
+        patience: Patience = _PATIENCE,
+    ) -> None:
+        self._base = base_url(url)
+        headers = {"Accept": "application/json"}
+        self._transport = Transport(
+            url,
+            ca_bundle=ca_bundle,
+            proxies=proxies,
+            patience=patience,
+            headers=headers | ({"Authorization": authorization(token)} if token else {}),
+            secrets=(token or "",),
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._transport.close()
+
+    def hosts(self, cluster_id: str) -> tuple[Recipient, ...]:
+        """Return the hosts that have registered for the cluster. Raises ServiceError."""
+        rows = self._list(f"/v2/clusters/{cluster_id}/hosts", list[_HostRow])
+        return tuple(
+            Recipient(
+                str(row.infra_env_id),
+                row.ignition_config_overrides,
+                str(row.id),
+                row.requested_hostname,
+                row.role,
+                row.status,
+            )
+            for row in rows
+        )
+
+    def infra_envs(self, cluster_id: str) -> tuple[Recipient, ...]:
+        """Return the infra-envs whose discovery images are for the cluster. Raises ServiceError."""
+        rows = self._list("/v2/infra-envs", list[_InfraEnvRow], {"cluster_id": cluster_id})
+        return tuple(Recipient(str(row.id), row.ignition_config_override, name=row.name) for row in rows)
+
+    def set_override(self, recipient: Recipient, text: str, secrets: Collection[str] = ()) -> None:
+        """Put this text in the place of the recipient's override.
+
+        Raises ServiceError, which repeats none of the secrets in the text.
+        """
+        body = {"config": text} if recipient.is_host else {"ignition_config_override": text or _NOTHING}
+        request = Request(method="PATCH", url=f"{self._base}{recipient.path}", json=body)
+        reply = self._transport.call(request)
+        outcome = acknowledged(reply, {HTTPStatus.CREATED})
+        if isinstance(outcome, Unreachable):
+            raise ServiceError(f"{recipient}: {outcome.reason}", is_for_later=True)
+        if not outcome.good:
+            said = without(outcome.text, secrets)
+            raise _refusal(f"{recipient}: ", replace(outcome, text=said))
+
+    def _list(self, path: str, kind: type[_Rows], params: Mapping[str, str] | None = None) -> _Rows:
+        request = Request(method="GET", url=f"{self._base}{path}", params=params or {})
+        reply = self._transport.call(request, most_body=_MOST_LIST)
+        outcome = reply.outcome
+        if isinstance(outcome, Unreachable):
+            raise ServiceError(outcome.reason, is_for_later=True)
+        if outcome.status != HTTPStatus.OK:
+            raise _refusal("", outcome)
+        try:
+            return msgspec.json.decode(reply.body, type=kind)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            reason = "200, but not an assisted-service's list, perhaps of a portal; correct the URL"
+            raise ServiceError(reason, is_for_later=False) from None
+
+
+def authorization(token: str) -> str:
+    """Return the header that carries a user's token.
+
+    The agent-based installer's service wants its own kind bare, and every other wants `Bearer` before it.
+    """
+    parts = token.split(".")
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except (ValueError, IndexError, RecursionError):
+        claims = None
+    return token if isinstance(claims, dict) and "auth_scheme" in claims else f"Bearer {token}"
+
+
+def proxies_of(environ: Mapping[str, str]) -> Proxies:
+    """Return the proxies that the environment names, as other programs read it."""
+
+    def first(name: str) -> str:
+        return environ.get(name.upper()) or environ.get(name) or ""
+
+    no_proxy = tuple(filter(None, map(str.strip, first("no_proxy").split(","))))
+    return Proxies(http=first("http_proxy") or None, https=first("https_proxy") or None, no_proxy=no_proxy)
+
+
+def _refusal(where: str, answer: Answered) -> ServiceError:
+    reason = f"{where}{answer.status}: {answer.text}{_HINTS.get(answer.status, '')}"
+    return ServiceError(reason, is_for_later=answer.status in ASK_AGAIN)
