@@ -7,6 +7,7 @@ from service_record.collector.api.assisted_operations import ASSISTED
 from service_record.collector.api.operation import (
     ADMINISTRATORS,
     ANYBODY,
+    BOOTING,
     BYTES,
     HOSTS,
     OBJECT,
@@ -65,6 +66,14 @@ OPERATIONS: Final = (
         who=HOSTS,
         query=_STEP_QUERY,
         answers={201: steps.Taken},
+        refusals=(422,),
+    ),
+    Operation(
+        method="GET",
+        path="/api/v1/boot/{secret}",
+        summary="Report from an iPXE script that the image was downloaded.",
+        who=BOOTING,
+        answers={200: TEXT},
         refusals=(422,),
     ),
     Operation(
