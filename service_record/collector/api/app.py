@@ -17,7 +17,16 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from service_record.collector.api import administration, assisted, bundles, enrolment, hosts, records, steps
+from service_record.collector.api import (
+    administration,
+    assisted,
+    bundles,
+    enrolment,
+    hosts,
+    records,
+    steps,
+    templates,
+)
 from service_record.collector.api.answers import Refusal, refused
 from service_record.collector.api.guard import Guard
 from service_record.collector.api.headers import SafeHeaders
@@ -60,6 +69,7 @@ def application(collector: Collector) -> Starlette:
             Route("/api/v1/openapi.json", get_document),
             Route(STEPS, steps.post_step, methods=["POST"]),
             Route(STEPS, steps.get_step, methods=["GET"]),
+            Route("/api/v1/hosts/{host}/templates", templates.post_template, methods=["POST"]),
             Route("/api/v1/boot/{secret}", steps.get_boot, methods=["GET"]),
             Route("/api/v1/hosts", hosts.list_hosts, methods=["GET"]),
             Route("/api/v1/hosts/{host}", hosts.show_host, methods=["GET"]),

@@ -42,7 +42,7 @@ class Bundles(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class _Sent:
+class Sent:
     """Whose logs come, and of which kind."""
 
     arrival: Arrival
@@ -64,7 +64,7 @@ async def post_logs(request: Request) -> Response:
             name = await receive(request, _PART, file, settings.seconds)
             if name == _PROBE and file.size <= _LARGEST_PROBE:
                 return Response(status_code=HTTPStatus.NO_CONTENT)
-            await _keep(serving, sent, name, file)
+            await keep(serving, sent, name, file)
     except TooMany as fault:
         raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, str(fault), {"Retry-After": "10"}) from None
     except OSError as fault:
@@ -73,7 +73,7 @@ async def post_logs(request: Request) -> Response:
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
-async def _sent(request: Request, grant: Grant) -> _Sent:
+async def _sent(request: Request, grant: Grant) -> Sent:
     """Whose logs these are to be. Raises Refused, Forbidden."""
     serving = Serving.of(request)
     cluster_id = id_in_path(request, "cluster_id")
@@ -89,7 +89,7 @@ async def _sent(request: Request, grant: Grant) -> _Sent:
             return _host(connection, grant, cluster_id, host_id.lower())
 
     host = await run_in_threadpool(found)
-    return _Sent(Arrival(host, grant, serving.collector.now()), kind)
+    return Sent(Arrival(host, grant, serving.collector.now()), kind)
 
 
 def _host(connection: Connection, grant: Grant, cluster_id: str, host_id: str) -> str:
@@ -107,7 +107,7 @@ def _host(connection: Connection, grant: Grant, cluster_id: str, host_id: str) -
     return name
 
 
-async def _keep(serving: Serving, sent: _Sent, name: str, file: Arriving) -> None:
+async def keep(serving: Serving, sent: Sent, name: str, file: Arriving) -> Added:
     """Have a bundle on disk, and known; only then it is acknowledged."""
     collector = serving.collector
     key = new_key(sent.arrival.host)
@@ -119,18 +119,19 @@ async def _keep(serving: Serving, sent: _Sent, name: str, file: Arriving) -> Non
     try:
         await run_in_threadpool(collector.objects.put, key, file.path)
     except ObjectError as fault:
-        raise _not_now(fault) from None
+        raise not_now(fault) from None
     # Where this fails, nobody knows whether it got to the disk: the object stays.
     added: Added = await serving.written(
         collector.writer.change(lambda connection: bundles.add(connection, new))
     )
     if added.is_new:
         collector.indexer.wake()
-        return
+        return added
     try:
         await run_in_threadpool(collector.objects.delete, [key])
     except ObjectError as fault:  # the host's bundle is kept; an object without a row goes after a day
         log().warning("an object could not be deleted", **fault_of(fault))
+    return added
 
 
 async def list_bundles(request: Request) -> Response:
@@ -169,7 +170,7 @@ async def send_bundle(request: Request) -> Response:
     except NoSuchObject:
         opened = None
     except ObjectError as fault:
-        raise _not_now(fault) from None
+        raise not_now(fault) from None
     if opened is None:
         raise Refusal(HTTPStatus.NOT_FOUND, f"{host} has no bundle {number}")
     kept, pieces = opened
@@ -185,7 +186,7 @@ async def send_bundle(request: Request) -> Response:
     )
 
 
-def _not_now(fault: ObjectError) -> Refusal:
+def not_now(fault: ObjectError) -> Refusal:
     """Return what a client is told when the object store fails: the store's address is for the log alone."""
     log().error("object store", said=str(fault), **fault_of(fault))
     reason = "the bundle store does not answer at the moment"

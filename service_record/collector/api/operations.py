@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from service_record.collector.api import administration, bundles, enrolment, hosts, records, steps
+from service_record.collector.api import administration, bundles, enrolment, hosts, records, steps, templates
 from service_record.collector.api.assisted_operations import ASSISTED
 from service_record.collector.api.operation import (
     ADMINISTRATORS,
@@ -194,6 +194,16 @@ OPERATIONS: Final = (
         who=READERS,
         answers={200: BYTES},
         refusals=(404,),
+    ),
+    Operation(
+        method="POST",
+        path=f"{_HOST}/templates",
+        summary="Attach a rendered template to the host's build, as text without secrets.",
+        who=HOSTS,
+        body=TEXT,
+        query={"name": STRING},
+        answers={201: templates.TemplateKept},
+        refusals=(422, 507),
     ),
     Operation(
         method="POST",

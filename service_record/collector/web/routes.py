@@ -4,7 +4,7 @@ from typing import Final
 
 from starlette.routing import Route
 
-from service_record.collector.api import bundles
+from service_record.collector.api import bundles, templates
 from service_record.collector.api.numbers import NUMBER
 from service_record.collector.web import events, fleet, hosts, login, statistics
 from service_record.collector.web.assets import get_asset
@@ -16,6 +16,7 @@ PAGES: Final = (
     Route(f"/hosts/{{host}}/steps/{{step:{NUMBER}}}/logs", for_readers(hosts.get_logs)),
     Route("/hosts/{host}/analysis", for_readers(hosts.get_analysis)),
     Route("/hosts/{host}/bundles/{bundle}", for_readers(bundles.send_bundle)),
+    Route("/hosts/{host}/templates/{template}", for_readers(templates.show_template)),
     Route("/statistics", for_readers(statistics.get_statistics)),
     Route("/events", for_readers(events.get_events)),
     Route("/login", login.get_login, methods=["GET"]),
