@@ -61,7 +61,7 @@ def command(
     has_first_boot: bool,
     is_erb: bool,
 ) -> None:
-    """Print shell code that records and reports the steps of an installer's template.
+    """Print shell code that reports the steps of an installation.
 
     It needs nothing but a shell and one of curl, wget and busybox. It never fails the installation, and a
     collector that does not answer delays it by seconds. What belongs between the beginning and the end of a
