@@ -3,8 +3,8 @@
 SHELL := bash
 .DEFAULT_GOAL := help
 .PHONY: help demo test matrix golden check fuzz bench bench-bundle bench-growth examples bashes lock audit \
-  dependencies man install deb rpm standalone clean torture standalone-debian11 demo-collector bench-collector \
-  torture-collector
+  dependencies man install deb rpm standalone clean torture standalone-debian11 executables test-executables \
+  demo-collector bench-collector torture-collector
 
 DESTDIR =
 PREFIX = /usr/local
@@ -104,6 +104,16 @@ standalone: $(READY) ## make build/service-record, the whole command in one exec
 
 standalone-debian11: ## the same for hosts with an older glibc, 2.31 or newer (Debian, as root; some minutes the first time)
 	@packages/standalone/debian11.sh
+
+# The checksums are removed first: what is there is of these executables, or nothing.
+executables: ## the same for x86_64 and aarch64, with SHA256SUMS, in build/executables (on x86_64, with qemu-user-static; half an hour the first time)
+	@rm -f build/executables/SHA256SUMS
+	@packages/standalone/debian11.sh x86_64 build/executables/service-record-x86_64
+	@packages/standalone/debian11.sh aarch64 build/executables/service-record-aarch64
+	@cd build/executables && sha256sum service-record-x86_64 service-record-aarch64 >SHA256SUMS.part && mv SHA256SUMS.part SHA256SUMS
+
+test-executables: executables $(READY) ## make them, and start each in a Debian 11 of its architecture
+	@$(PYTHON) -m pytest -p no:cacheprovider tests/test_executables.py $(PYTEST_ARGS)
 
 clean: ## remove everything that was made, .venv too
 	rm -rf .venv .cache build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

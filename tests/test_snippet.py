@@ -13,7 +13,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from service_record.cli import main
-from service_record.deploy.snippets.forms import KINDS, STEPS
+from service_record.deploy.snippets.forms import BOOTED, STEPS
 from service_record.deploy.snippets.script import one_line, part_of
 from service_record.entry import Entry, Malformed
 from service_record.records import Records
@@ -29,7 +29,8 @@ HOSTILE = """a 'b' "c" $(touch /tmp/x) `d` \\n <%= e %> & f=g;h # ü€𝄞"""
 SHELLCHECK = Path(sys.executable).with_name("shellcheck")
 shells = pytest.mark.parametrize("shell", SHELLS)
 clients = pytest.mark.parametrize("client", CLIENTS)
-kinds = pytest.mark.parametrize("kind", KINDS)
+kinds = pytest.mark.parametrize("kind", STEPS)
+first_boots = pytest.mark.parametrize("kind", ["kickstart", "preseed"])
 
 
 def printed(*arguments: object) -> Result:
@@ -289,8 +290,11 @@ def test_every_piece_of_every_snippet_runs_and_reports(kind: str, shell: str, tm
             done = host.run(piece, "-eu")
             assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     names = [report.fields["name"] for report in collector.reported]
-    assert {HOSTILE, "Done"} == set(names)
-    assert {entry.stage for entry in host.entries(kind)} == {HOSTILE, "Done", None}
+    known = {HOSTILE, "Done", *(["Partitioning"] if kind == "preseed" else [])}
+    assert set(names) == known
+    assert {entry.stage for entry in host.entries(kind)} == {*known, None}
+    percentages = [report.fields.get("percentage") for report in collector.reported]
+    assert percentages.count("100") == 1, "only the last step completes the build"
 
 
 @kinds
@@ -326,11 +330,30 @@ def test_a_kickstart_is_one_to_its_parser(tmp_path: Path) -> None:
 
 
 def test_a_preseed_has_one_line_for_each_command() -> None:
-    early, late = snippet_of("preseed", "--step", HOSTILE, "--step", "b").splitlines()
+    early, partman, late = snippet_of("preseed", "--step", HOSTILE, "--step", "b").splitlines()
     assert early.startswith("d-i preseed/early_command string ")
+    assert partman.startswith("d-i partman/early_command string ")
     assert late.startswith("d-i preseed/late_command string ")
     assert "/target/var/log/openshift" in late
-    assert not any(line.endswith("\\") for line in (early, late))
+    assert not any(line.endswith("\\") for line in (early, partman, late))
+
+
+def test_partitioning_begins_before_the_partitioner_and_is_done_when_the_system_is_there(
+    tmp_path: Path,
+) -> None:
+    host = Installer(tmp_path, "busybox")
+    with step_collector() as collector:
+        for piece in shell_of("preseed", snippet_of("preseed", "--url", collector.url)):
+            assert host.run(piece, "-eu").returncode == 0
+    told = [(report.fields["name"], report.fields["status"]) for report in collector.reported]
+    assert told == [
+        ("Installation begins", "init"),
+        ("Installation begins", "done"),
+        ("Partitioning", "init"),
+        ("Partitioning", "done"),
+        ("Packages are installed", "init"),
+        ("Packages are installed", "done"),
+    ]
 
 
 @pytest.mark.parametrize("kind", ["autoinstall", "cloud-init"])
@@ -349,38 +372,188 @@ def test_a_document_for_cloud_init_says_so_first(kind: str) -> None:
 def test_a_template_of_erb_has_what_foreman_knows_whatever_quotes_are_in_it(
     kind: str, tmp_path: Path
 ) -> None:
-    if shutil.which("ruby") is None:
-        pytest.skip("no ruby")
     template = snippet_of(
         kind, "--erb", "--token-parameter", "step_token", "--step", HOSTILE, "--step", "Done"
-    )
-    program = (
-        "require 'erb'\nHost = Struct.new(:name)\n@host = Host.new(ENV['NAME'])\n"
-        "def host_param(name) = {'service_record_url' => ENV['URL'], 'step_token' => ENV['TOKEN']}[name]\n"
-        "print ERB.new(STDIN.read, trim_mode: '-').result(binding)\n"
     )
     host = Installer(tmp_path, "dash")
     with step_collector() as collector:
         token = "it's.secret"
-        rendered = subprocess.run(
-            ["ruby", "-e", program],
-            input=template,
-            env={**os.environ, "NAME": HOSTILE, "URL": collector.url, "TOKEN": token, "LANG": "C.UTF-8"},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
+        rendered = rendered_by_ruby(template, url=collector.url, token=token)
         for piece in shell_of(kind, rendered):
             done = host.run(piece, "-eu")
             assert (done.returncode, done.stderr) == (0, "")
     assert {report.authorization for report in collector.reported} == {f"Bearer {token}"}
     assert len({report.path for report in collector.reported}) == 1
-    assert {report.fields["name"] for report in collector.reported} == {HOSTILE, "Done"}
+    assert {report.fields["name"] for report in collector.reported} - {"Partitioning"} == {HOSTILE, "Done"}
+
+
+def rendered_by_ruby(template: str, *, url: str, token: str, macro: str = "") -> str:
+    """Return what ERB makes of a template, with what Foreman has there; `macro` is service_record_steps."""
+    if shutil.which("ruby") is None:
+        pytest.skip("no ruby; apt-get install ruby, or it cannot be had here")
+    # As Foreman's `snippet`: a rendering of its own, in which the variables are instance variables.
+    program = """
+        require 'erb'
+        Host = Struct.new(:name)
+        class Scope
+          def initialize(variables)
+            @host = Host.new(ENV['NAME'])
+            variables.each { |name, value| instance_variable_set("@#{name}", value) }
+          end
+          def host_param(name) = {'service_record_url' => ENV['URL'], 'step_token' => ENV['TOKEN']}[name]
+          def snippet(name, variables: {})
+            raise name unless name == 'service_record_steps'
+            Scope.new(variables).render(ENV['MACRO'])
+          end
+          def render(text) = ERB.new(text, trim_mode: '-').result(binding)
+        end
+        print Scope.new({}).render(STDIN.read)
+    """
+    given = {"NAME": HOSTILE, "URL": url, "TOKEN": token, "MACRO": macro, "LANG": "C.UTF-8"}
+    done = subprocess.run(
+        ["ruby", "-e", program],
+        input=template,
+        env={**os.environ, **given},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@shells
+def test_a_template_of_foreman_calls_a_macro_once_and_each_step_is_a_line(shell: str, tmp_path: Path) -> None:
+    macro = snippet_of("foreman", "--token-parameter", "step_token")
+    assert re.match(r"<%#\nkind: snippet\nname: service_record_steps\n", macro)
+    template = (
+        "%post\n<%= snippet 'service_record_steps', variables: { service: %q(it's), directory: 'x' } %>\n"
+        "service_record_step 'Disk setup' init 10\nservice_record_step 'Disk setup' \"done\" 40\n"
+        "service_record_end\n%end\n"
+    )
+    host = Installer(tmp_path, shell)
+    with step_collector() as collector:
+        rendered = rendered_by_ruby(template, url=collector.url, token="it's.secret", macro=macro)
+        assert rendered.count("service_record_now() {") == 1
+        assert "<%" not in rendered.replace("<%= e %>", "")
+        done = host.run(rendered.removeprefix("%post\n").removesuffix("%end\n"), "-eu")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    told = [(report.fields["name"], report.fields["status"]) for report in collector.reported]
+    assert told == [("Disk setup", "init"), ("Disk setup", "done")]
+    assert {report.authorization for report in collector.reported} == {"Bearer it's.secret"}
+    assert len(host.entries("it's")) == 4
+
+
+def test_the_macro_is_one_line_where_a_preseed_calls_it(tmp_path: Path) -> None:
+    macro = snippet_of("foreman", "--token-parameter", "step_token")
+    template = (
+        "d-i preseed/late_command string "
+        "<%= snippet 'service_record_steps', variables: { one_line: true } %>; "
+        "service_record_step 'Late' \"done\"; service_record_end\n"
+    )
+    host = Installer(tmp_path, "busybox")
+    with step_collector() as collector:
+        rendered = rendered_by_ruby(template, url=collector.url, token="t", macro=macro)
+        (piece,) = shell_of("preseed", rendered)
+        assert host.run(piece, "-eu").returncode == 0
+    assert [report.fields["name"] for report in collector.reported] == ["Late"]
+    assert len(host.entries("provisioning")) == 3
+
+
+UNIT = "etc/systemd/system/service-record-first-boot.service"
+WANTS = "etc/systemd/system/multi-user.target.wants/service-record-first-boot.service"
+LEFT = "var/lib/service-record/first-boot"
+
+
+class Installed:
+    """A new system as the installer leaves it, with the unit for its first boot."""
+
+    def __init__(self, kind: str, host: Installer, *arguments: object) -> None:
+        self.host = host
+        self.root = host.directory / "root"
+        self.pauses = host.directory / "pauses"
+        # Twenty seconds are over at once, and counted; what else sleeps does.
+        (host.programs / "sleep").unlink()
+        (host.programs / "sleep").write_text(
+            f'#!/bin/sh\n[ "$1" = 20 ] || exec /bin/sleep "$1"\necho >>{self.pauses}\n'
+            f"[ ! -e {host.directory}/mended ] || cp {host.directory}/mended {self.root}/{LEFT}/url\n"
+        )
+        (host.programs / "sleep").chmod(0o755)
+        for program in ("cp", "ln", "rm", "sh"):
+            host.has(program, program)
+        text = snippet_of(kind, "--first-boot", "--token-file", host.token, *arguments)
+        pieces = shell_of(kind, text)
+        done = host.run(f"SERVICE_RECORD_ROOT={self.root}\n{pieces[1 if kind == 'kickstart' else 2]}", "-eu")
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+    def boot(self) -> None:
+        done = self.host.run(f"export SERVICE_RECORD_ROOT={self.root}; sh {self.root / LEFT / 'run.sh'}")
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+    def is_clean(self) -> bool:
+        return not any(os.path.lexists(self.root / path) for path in (UNIT, WANTS, LEFT))
+
+
+@first_boots
+@shells
+def test_the_first_boot_is_reported_once_and_leaves_nothing(kind: str, shell: str, tmp_path: Path) -> None:
+    host = Installer(tmp_path, shell)
+    with step_collector() as collector:
+        system = Installed(kind, host, "--url", collector.url, "--host", "web1")
+        assert (system.root / WANTS).resolve() == system.root / UNIT
+        assert "Type=oneshot" in (system.root / UNIT).read_text()
+        for name in ("token", "run.sh"):
+            assert (system.root / LEFT / name).stat().st_mode & 0o077 == 0
+        of_installer = len(collector.reported)
+        assert "100" not in {report.fields.get("percentage") for report in collector.reported}
+        host.token.unlink()
+        system.boot()
+    (report,) = collector.reported[of_installer:]
+    assert (report.path, report.authorization) == ("/api/v1/hosts/web1/steps", "Bearer secret.token")
+    assert (report.fields["name"], report.fields["status"]) == (BOOTED, "done")
+    assert report.fields["percentage"] == "100"
+    assert system.is_clean()
+    assert not system.pauses.exists()
+    told = [str(entry.phase) for entry in host.entries("first-boot")]
+    assert told == ["service start", "stage end", "service end"]
+
+
+@first_boots
+def test_a_first_boot_gives_up_where_the_collector_stays_away(kind: str, tmp_path: Path) -> None:
+    system = Installed(kind, Installer(tmp_path, "dash"), "--url", nobody())
+    system.boot()
+    assert system.pauses.read_text().count("\n") == 29
+    assert system.is_clean()
+    assert len(system.host.entries("first-boot")) == 3, "it is recorded once"
+
+
+def test_a_first_boot_is_reported_when_the_collector_is_back(tmp_path: Path) -> None:
+    host = Installer(tmp_path, "busybox")
+    system = Installed("kickstart", host, "--url", nobody())
+    with step_collector() as collector:
+        (tmp_path / "mended").write_text(collector.url)
+        system.boot()
+    assert [report.fields["name"] for report in collector.reported] == [BOOTED]
+    assert system.pauses.read_text().count("\n") == 1
+    assert system.is_clean()
+
+
+def test_an_ipxe_script_fetches_an_address_and_goes_on_without_it() -> None:
+    line = snippet_of("ipxe", "--url", "https://collector.example.com/")
+    address = "https://collector.example.com/api/v1/boot/${service-record-token}"
+    assert line == f"imgfetch --name service-record {address} && imgfree service-record ||\n"
+    with_erb = snippet_of("ipxe", "--erb", "--token-parameter", "step_token")
+    rendered = rendered_by_ruby(with_erb, url="http://c:8474", token="srt_1_x")
+    assert rendered == line.replace(address, "http://c:8474/api/v1/boot/srt_1_x")
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (["bash", "--first-boot"], "only for kickstart and preseed"),
+        (["ipxe"], "no default for the collector"),
+        (["ipxe", "--url", "http://a", "--step", "b"], "has no steps of its own"),
+        (["foreman", "--step", "b"], "has no steps of its own"),
         (["kickstart", "--step", "a\nb"], "no template takes"),
         (["kickstart", "--host", "a\x1b"], "no template takes"),
         (["kickstart", "--host", "my host"], "would be refused by the collector"),

@@ -26,7 +26,7 @@ VERBS: Final = {
     "run": "Run CMD as a recorded service or stage, and end as it ends.",
     "ship": "Send records to a collector, as they are written.",
     "show": "Show what services did, failures first.",
-    "snippet": "Print what has an installer's template record and report steps.",
+    "snippet": "Print shell code that reports the steps of an installation.",
     "timeline": "Show when services and their stages ran, as bars over each boot.",
     "uninstall": "Remove what `install` has put onto a host.",
     "validate": "Say what is damaged in records, and save what is whole.",

@@ -18,7 +18,7 @@ from service_record.cli.collector_options import (
 )
 from service_record.display.text import visible
 
-_KINDS = ("host", "group", "reader", "admin", "enrolment")
+_KINDS = ("host", "group", "reader", "admin", "enrolment", "boot")
 _TIMES = ("created_at", "expires_at", "revoked_at", "used_at")
 
 
@@ -37,7 +37,7 @@ def token() -> None:
     "--expires",
     default="",
     metavar="DURATION",
-    help="After which it ends, as 30d, or never. [default: never; 7d for an enrolment token]",
+    help="After which it ends, as 30d, or never. [default: never; 7d for enrolment and boot]",
 )
 @click.option(
     "--output",
@@ -51,14 +51,16 @@ def create_command(
     """Make a token and print it, this once.
 
     KIND is host (writes for the host SCOPE), group (for the hosts of the group SCOPE and of those below it),
-    reader (of everything, or of the group SCOPE), admin, or enrolment (gets one token of a host, once; SCOPE
-    may be host:NAME or group:NAME).
+    reader (of everything, or of the group SCOPE), admin, enrolment (gets one token of a host, once; SCOPE
+    may be host:NAME or group:NAME), or boot (reports that the host SCOPE downloaded its image, and nothing
+    else: it stands in the address that an iPXE script fetches).
 
     \b
     Examples:
       service-record collector token create admin --name me --output ~/.config/service-record/collector-token
       service-record collector token create group dc1/rack2 --name "kickstart of rack 2" --expires 30d
       service-record collector token create enrolment group:dc1
+      service-record collector token create boot web1
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     from service_record.collector.access import Kind, expiry_of, scope_of  # noqa: PLC0415  # of the extra
     from service_record.collector.store import administration, tokens  # noqa: PLC0415

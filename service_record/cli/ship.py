@@ -7,12 +7,14 @@ import socket
 import threading
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 import click
 
 from service_record.cli import REFUSED
 from service_record.cli.opening import Unreadable
 from service_record.cli.options import service_argument
+from service_record.cli.redacting import rules_with
 from service_record.collector_address import (
     CA_VARIABLE,
     TOKEN_VARIABLE,
@@ -20,10 +22,11 @@ from service_record.collector_address import (
     CollectorError,
     address_of,
 )
-from service_record.collector_client import connect
+from service_record.collector_client import CollectorClient, connect
 from service_record.display.text import visible
 from service_record.records import Records
 from service_record.redaction.host_mask import HostMask, LeakError
+from service_record.redaction.templates import outgoing_template
 from service_record.sending import NotTaken, Sender
 from service_record.watching import Watch
 
@@ -46,6 +49,13 @@ _FILE: Final = click.Path(path_type=Path, dir_okay=False)
     help=f"The collector: https://HOST, or collector://HOST[:PORT][/NAME]. [${URL_VARIABLE}]",
 )
 @click.option("--host", metavar="NAME", help="What the collector calls this host. [default: its name]")
+@click.option(
+    "--template",
+    "templates",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    multiple=True,
+    help="Send this rendered template instead of records: a kickstart, a preseed. Repeatable.",
+)
 @click.option("--follow", is_flag=True, help="Go on with what is written from now on, until SIGTERM.")
 @click.option(
     "--from",
@@ -69,6 +79,7 @@ def command(
     services: tuple[str, ...],
     url: str,
     host: str | None,
+    templates: tuple[Path, ...],
     follow: bool,
     directory: Path | None,
     token_file: Path | None,
@@ -83,7 +94,10 @@ def command(
     Examples:
       service-record ship --to https://collector.example --follow
       service-record ship --to collector://collector.example/web1 bootkube
+      service-record ship --to https://collector.example --template /root/anaconda-ks.cfg
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    if templates and (follow or services or directory):
+        raise click.UsageError("--template sends no records: leave out --follow, --from and services")
     records = Records(directory)
     try:
         name = host or address_of(url).host or socket.gethostname()
@@ -91,6 +105,9 @@ def command(
     except CollectorError as error:
         raise Unreadable(visible(str(error))) from None
     with client:
+        if templates:
+            _send_templates(client, name.lower(), templates)
+            return
         sender = Sender(client, name.lower(), records, frozenset(services), HostMask(Path("/"), os.environ))
         try:
             if follow:
@@ -99,6 +116,23 @@ def command(
                 _once(sender)
         except LeakError as leak:
             raise _Leaking(str(leak)) from None
+
+
+def _send_templates(client: CollectorClient, host: str, files: tuple[Path, ...]) -> None:
+    """Send rendered templates without the secrets of this host, for the host's present build."""
+    rules = rules_with(())
+    for file in files:
+        try:
+            text = outgoing_template(file.read_bytes(), rules)
+            path = f"/api/v1/hosts/{quote(host, safe='')}/templates"
+            client.send("POST", path, query={"name": file.name}, body=text, content_type="text/plain")
+        except OSError as error:
+            raise Unreadable(f"cannot read {visible(str(file))}: {error.strerror}") from None
+        except LeakError as leak:
+            raise _Leaking(f"{visible(str(file))}: {leak}") from None
+        except CollectorError as fault:
+            raise _NotDelivered(visible(str(fault))) from None
+        click.echo(f"{visible(file.name)}: {len(text)} bytes sent", err=True)
 
 
 def _once(sender: Sender) -> None:

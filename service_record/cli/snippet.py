@@ -7,7 +7,7 @@ import click
 
 from service_record.collector_address import HOST_RULE, is_host_name
 from service_record.deploy.ignition.urls import check_url
-from service_record.deploy.snippets.forms import KINDS, STEPS, snippet
+from service_record.deploy.snippets.forms import BOOTED, FIRST_BOOT, KINDS, STEPS, snippet
 from service_record.deploy.snippets.script import Values
 from service_record.display.text import visible
 
@@ -40,6 +40,12 @@ from service_record.display.text import visible
     help="How long a report may take.",
 )
 @click.option(
+    "--first-boot",
+    "has_first_boot",
+    is_flag=True,
+    help=f"The new system reports {BOOTED!r} after the reboot (kickstart, preseed).",
+)
+@click.option(
     "--erb", "is_erb", is_flag=True, help="For a template of Foreman: it knows host, URL and token then."
 )
 def command(
@@ -52,9 +58,10 @@ def command(
     ca_file: str,
     steps: tuple[str, ...],
     limit: int,
+    has_first_boot: bool,
     is_erb: bool,
 ) -> None:
-    """Print what has an installer's template record and report steps.
+    """Print shell code that reports the steps of an installation.
 
     It needs nothing but a shell and one of curl, wget and busybox. It never fails the installation, and a
     collector that does not answer delays it by seconds. What belongs between the beginning and the end of a
@@ -62,7 +69,8 @@ def command(
 
     \b
     Examples:
-      service-record snippet kickstart --erb
+      service-record snippet kickstart --erb --first-boot
+      service-record snippet foreman --token-parameter service_record_token
       service-record snippet preseed --url https://collector.example.com --step Partitioning --step Done
       service-record snippet bash --url https://collector.example.com
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
@@ -73,6 +81,8 @@ def command(
         raise click.UsageError(f"--host: {visible(host)} would be refused by the collector: {HOST_RULE}")
     if url:
         _check_url(url)
+    is_erb = is_erb or kind == "foreman"
+    _check_kind(kind, steps, has_first_boot=has_first_boot, has_url=bool(url) or is_erb)
     if token_parameter and not is_erb:
         raise click.UsageError(
             "--token-parameter is of ERB; a token never stands in the text itself: --token-file"
@@ -87,9 +97,19 @@ def command(
         token_parameter=token_parameter,
         ca_file=ca_file,
         limit=limit,
+        has_first_boot=has_first_boot,
         is_erb=is_erb,
     )
-    click.echo(snippet(kind, values, steps or STEPS[kind]), nl=False)
+    click.echo(snippet(kind, values, steps or STEPS.get(kind, ())), nl=False)
+
+
+def _check_kind(kind: str, steps: tuple[str, ...], *, has_first_boot: bool, has_url: bool) -> None:
+    if has_first_boot and kind not in FIRST_BOOT:
+        raise click.UsageError(f"--first-boot: only for {' and '.join(FIRST_BOOT)}, not for {kind}")
+    if steps and kind not in STEPS:
+        raise click.UsageError(f"--step: the snippet of {kind} has no steps of its own")
+    if kind == "ipxe" and not has_url:
+        raise click.UsageError("iPXE has no default for the collector: name it with --url, or use --erb")
 
 
 def _check_text(option: str, text: str) -> None:

@@ -18,7 +18,7 @@ from service_record.duration import parse_duration
 
 _PREFIX: Final = "srt"
 _BYTES: Final = 32
-_ENROLMENT_SECONDS: Final = 7 * 86_400.0
+_SECONDS_IN_TEMPLATES: Final = 7 * 86_400.0
 _LONGEST_SECONDS: Final = 100 * 365 * 86_400.0
 
 
@@ -34,6 +34,12 @@ class Kind(StrEnum):
     ADMIN = "admin"
     ENROLMENT = "enrolment"
     """Gets one token of a host, once. Its scope is none, `host:NAME` or `group:NAME`."""
+    BOOT = "boot"
+    """Reports one step of one host, that its image was downloaded; it stands in an address."""
+
+
+_SORTS: Final = {Kind.HOST: "host", Kind.BOOT: "host", Kind.GROUP: "group", Kind.READER: "group"}
+"""What the scope of a token is the name of."""
 
 
 class Forbidden(Exception):  # noqa: N818  # a refusal, told as 403
@@ -57,6 +63,11 @@ class Grant:
     @property
     def may_read(self) -> bool:
         return self.kind in {Kind.READER, Kind.ADMIN}
+
+    @property
+    def may_report(self) -> bool:
+        """Return whether it reports for any host; of which, `may_write` says."""
+        return self.kind in {Kind.HOST, Kind.GROUP, Kind.ADMIN}
 
     @property
     def may_administer(self) -> bool:
@@ -127,17 +138,17 @@ class Grant:
 
 def scope_of(kind: Kind, said: str) -> str:
     """The scope of a new token. Raises ValueError, with what to say instead."""
-    sort, _, name = said.partition(":") if kind is Kind.ENROLMENT else (kind.value, "", said)
+    sort, _, name = said.partition(":") if kind is Kind.ENROLMENT else (_SORTS.get(kind, ""), "", said)
     match kind:
         case Kind.ADMIN if said:
             raise ValueError("a token of kind admin is good for every host: it has no scope")
-        case Kind.HOST | Kind.GROUP if not said:
-            raise ValueError(f"a token of kind {kind} needs the {kind}'s name")
+        case Kind.HOST | Kind.GROUP | Kind.BOOT if not said:
+            raise ValueError(f"a token of kind {kind} needs the {sort}'s name")
         case Kind.ENROLMENT if said and sort not in {"host", "group"}:
             raise ValueError("the scope of an enrolment token is host:NAME or group:NAME")
     if sort == "host" and said and not is_host_name(name):
         raise ValueError(HOST_RULE)
-    if sort in {"group", "reader"} and said and not names.is_group(name):
+    if sort == "group" and said and not names.is_group(name):
         raise ValueError(names.GROUP_RULE)
     return said.lower() if sort == "host" else said
 
@@ -145,11 +156,11 @@ def scope_of(kind: Kind, said: str) -> str:
 def expiry_of(kind: Kind, said: str, now: float) -> float | None:
     """When a new token ends, of a duration as `30d`, or `never`. Raises ValueError, with what is wrong.
 
-    Where nothing is said, an enrolment token ends after a week, for it stands in a template; others never do.
+    Without one, a token that stands in templates (enrolment, boot) ends after a week; others never do.
     """
-    if said == "never" or (not said and kind is not Kind.ENROLMENT):
+    if said == "never" or (not said and kind not in {Kind.ENROLMENT, Kind.BOOT}):
         return None
-    seconds = parse_duration(said) if said else _ENROLMENT_SECONDS
+    seconds = parse_duration(said) if said else _SECONDS_IN_TEMPLATES
     if seconds > _LONGEST_SECONDS:
         raise ValueError(f"{said!r} is longer than 100 years; never is a word for that")
     return now + seconds

@@ -70,7 +70,7 @@ def test_a_token_ends_when_it_expires(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"kind": "root"}, "one of host, group, reader, admin, enrolment"),
+        ({"kind": "root"}, "one of host, group, reader, admin, enrolment, boot"),
         ({"kind": "host"}, "needs the host's name"),
         ({"kind": "host", "scope": "../../etc/passwd"}, "a host's name has letters"),
         ({"kind": "group", "scope": "dc1/../x"}, "a group's name has letters"),

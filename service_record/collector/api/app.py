@@ -27,6 +27,7 @@ from service_record.collector.api import (
     hosts,
     records,
     steps,
+    templates,
 )
 from service_record.collector.api.answers import Refusal, refused
 from service_record.collector.api.guard import Guard
@@ -70,6 +71,8 @@ def application(collector: Collector) -> Starlette:
             Route("/api/v1/openapi.json", get_document),
             Route(STEPS, steps.post_step, methods=["POST"]),
             Route(STEPS, steps.get_step, methods=["GET"]),
+            Route("/api/v1/hosts/{host}/templates", templates.post_template, methods=["POST"]),
+            Route("/api/v1/boot/{secret}", steps.get_boot, methods=["GET"]),
             Route("/api/v1/hosts", hosts.list_hosts, methods=["GET"]),
             Route("/api/v1/hosts/{host}", hosts.show_host, methods=["GET"]),
             Route(f"/api/v1/hosts/{{host}}/builds/{{n:{NUMBER}}}", hosts.show_build, methods=["GET"]),

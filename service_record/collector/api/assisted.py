@@ -161,8 +161,8 @@ async def get_instructions(request: Request) -> Response:
 async def agent(request: Request) -> Grant:
     """Who calls. Raises Refusal."""
     grant = await Serving.of(request).guard.grant(request)
-    if grant.kind is Kind.ENROLMENT:
-        raise Refusal(HTTPStatus.FORBIDDEN, "an enrolment token is for a token of a host, and nothing else")
+    if grant.kind in {Kind.ENROLMENT, Kind.BOOT}:
+        raise Refusal(HTTPStatus.FORBIDDEN, f"a token of kind {grant.kind} does not make this call")
     return grant
 
 

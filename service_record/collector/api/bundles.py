@@ -43,7 +43,7 @@ class Bundles(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class _Sent:
+class Sent:
     """Whose logs come, and of which kind."""
 
     arrival: Arrival
@@ -66,8 +66,8 @@ async def post_logs(request: Request) -> Response:
             name = await receive(request, _PART, file, settings.seconds)
             if name == _PROBE and file.size <= _LARGEST_PROBE:
                 return Response(status_code=HTTPStatus.NO_CONTENT)
-            keep = _keep_of_cluster if sent.kind in CLUSTER_LOGS else _keep
-            await keep(serving, sent, name, file)
+            keep_it = _keep_of_cluster if sent.kind in CLUSTER_LOGS else keep
+            await keep_it(serving, sent, name, file)
     except TooMany as fault:
         raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, str(fault), {"Retry-After": "10"}) from None
     except OSError as fault:
@@ -76,7 +76,7 @@ async def post_logs(request: Request) -> Response:
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
-async def _sent(request: Request, grant: Grant) -> _Sent:
+async def _sent(request: Request, grant: Grant) -> Sent:
     """Whose logs these are to be. Raises Refused, Forbidden."""
     serving = Serving.of(request)
     cluster_id = id_in_path(request, "cluster_id")
@@ -96,7 +96,7 @@ async def _sent(request: Request, grant: Grant) -> _Sent:
             return cluster_id
 
     host = await run_in_threadpool(found)
-    return _Sent(Arrival(host, grant, serving.collector.now()), kind)
+    return Sent(Arrival(host, grant, serving.collector.now()), kind)
 
 
 def _host(connection: Connection, grant: Grant, cluster_id: str, host_id: str) -> str:
@@ -114,7 +114,7 @@ def _host(connection: Connection, grant: Grant, cluster_id: str, host_id: str) -
     return name
 
 
-async def _put_object(serving: Serving, sent: _Sent, file: Arriving) -> str:
+async def _put_object(serving: Serving, sent: Sent, file: Arriving) -> str:
     """Have a file on disk as an object; return its key. Raises Refusal."""
     key = new_key(sent.arrival.host)
     if file.stream is not None:
@@ -122,7 +122,7 @@ async def _put_object(serving: Serving, sent: _Sent, file: Arriving) -> str:
     try:
         await run_in_threadpool(serving.collector.objects.put, key, file.path)
     except ObjectError as fault:
-        raise _not_now(fault) from None
+        raise not_now(fault) from None
     return key
 
 
@@ -133,7 +133,7 @@ async def _delete_object(serving: Serving, key: str) -> None:
         log().warning("an object could not be deleted", **fault_of(fault))
 
 
-async def _keep_of_cluster(serving: Serving, sent: _Sent, name: str, file: Arriving) -> None:
+async def _keep_of_cluster(serving: Serving, sent: Sent, name: str, file: Arriving) -> None:
     """Have the logs of a cluster on disk in the place of the earlier ones, as the assisted-service does."""
     key = await _put_object(serving, sent, file)
     new = NewLogs(kind=sent.kind, name=name, key=key, size=file.size, sha256=file.sha256)
@@ -147,7 +147,7 @@ async def _keep_of_cluster(serving: Serving, sent: _Sent, name: str, file: Arriv
         await _delete_object(serving, replaced)
 
 
-async def _keep(serving: Serving, sent: _Sent, name: str, file: Arriving) -> None:
+async def keep(serving: Serving, sent: Sent, name: str, file: Arriving) -> Added:
     """Have a bundle on disk, and known; only then it is acknowledged."""
     collector = serving.collector
     key = await _put_object(serving, sent, file)
@@ -162,6 +162,7 @@ async def _keep(serving: Serving, sent: _Sent, name: str, file: Arriving) -> Non
         collector.indexer.wake()
     else:  # the host's bundle is kept
         await _delete_object(serving, key)
+    return added
 
 
 async def list_bundles(request: Request) -> Response:
@@ -200,7 +201,7 @@ async def send_bundle(request: Request) -> Response:
     except NoSuchObject:
         opened = None
     except ObjectError as fault:
-        raise _not_now(fault) from None
+        raise not_now(fault) from None
     if opened is None:
         raise Refusal(HTTPStatus.NOT_FOUND, f"{host} has no bundle {number}")
     kept, pieces = opened
@@ -223,7 +224,7 @@ async def send_cluster_logs(request: Request, confined_to: str) -> Response:
     except NoSuchObject:
         opened = None
     except ObjectError as fault:
-        raise _not_now(fault) from None
+        raise not_now(fault) from None
     if opened is None:
         raise Refusal(HTTPStatus.NOT_FOUND, f"there are no logs of kind {kind} of cluster {cluster}")
     name, size, pieces = opened
@@ -243,7 +244,7 @@ def download(pieces: Iterator[bytes], size: int, name: str) -> Response:
     )
 
 
-def _not_now(fault: ObjectError) -> Refusal:
+def not_now(fault: ObjectError) -> Refusal:
     """Return what a client is told when the object store fails: the store's address is for the log alone."""
     log().error("object store", said=str(fault), **fault_of(fault))
     reason = "the bundle store does not answer at the moment"

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service_record.collector.api.answers import AgentProblem, Problem, answer
-from service_record.collector.api.operation import ANYBODY, AgentError, Operation
+from service_record.collector.api.operation import ANYBODY, BOOTING, TEXT, AgentError, Operation
 from service_record.collector.api.operations import OPERATIONS
 from service_record.collector.api.serving import reader
 from service_record.version import __version__
@@ -84,7 +84,7 @@ def _operation(operation: Operation, of_type: Mapping[Any, Any]) -> dict[str, An
         "description": f"For {operation.who}.",
         "parameters": _parameters(operation),
         "responses": _responses(operation, of_type),
-        "security": [] if operation.who == ANYBODY else [{"token": []}, {"agent": []}],
+        "security": [] if operation.who in {ANYBODY, BOOTING} else [{"token": []}, {"agent": []}],
     }
     if operation.body is not None:
         told["requestBody"] = {"content": _body(operation, of_type)}
@@ -115,6 +115,8 @@ def _path_schema(name: str) -> dict[str, Any]:
 
 
 def _body(operation: Operation, of_type: Mapping[Any, Any]) -> dict[str, Any]:
+    if operation.body == TEXT:
+        return {TEXT: {"schema": {"type": "string"}}}
     if isinstance(operation.body, str):
         file = {"type": "object", "properties": {"upfile": {"type": "string", "format": "binary"}}}
         return {operation.body: {"schema": file}}

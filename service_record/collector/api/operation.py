@@ -14,6 +14,7 @@ ANYBODY: Final = "anybody"
 HOSTS: Final = "host, group, admin"
 READERS: Final = "reader, admin"
 ADMINISTRATORS: Final = "admin"
+BOOTING: Final = "boot, whose token is the last part of the path"
 
 Schema = Mapping[str, Any]
 STRING: Final = {"type": "string"}

@@ -2,11 +2,21 @@
 
 from typing import Final
 
-from service_record.collector.api import administration, bundles, clusters, enrolment, hosts, records, steps
+from service_record.collector.api import (
+    administration,
+    bundles,
+    clusters,
+    enrolment,
+    hosts,
+    records,
+    steps,
+    templates,
+)
 from service_record.collector.api.assisted_operations import ASSISTED
 from service_record.collector.api.operation import (
     ADMINISTRATORS,
     ANYBODY,
+    BOOTING,
     BYTES,
     HOSTS,
     OBJECT,
@@ -68,6 +78,14 @@ OPERATIONS: Final = (
         who=HOSTS,
         query=_STEP_QUERY,
         answers={201: steps.Taken},
+        refusals=(422,),
+    ),
+    Operation(
+        method="GET",
+        path="/api/v1/boot/{secret}",
+        summary="Report from an iPXE script that the image was downloaded.",
+        who=BOOTING,
+        answers={200: TEXT},
         refusals=(422,),
     ),
     Operation(
@@ -222,6 +240,16 @@ OPERATIONS: Final = (
         who=READERS,
         answers={200: BYTES},
         refusals=(404,),
+    ),
+    Operation(
+        method="POST",
+        path=f"{_HOST}/templates",
+        summary="Attach a rendered template to the host's build, as text without secrets.",
+        who=HOSTS,
+        body=TEXT,
+        query={"name": STRING},
+        answers={201: templates.TemplateKept},
+        refusals=(422, 507),
     ),
     Operation(
         method="POST",

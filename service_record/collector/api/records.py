@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from service_record.collector.access import Forbidden, Kind
+from service_record.collector.access import Forbidden
 from service_record.collector.api.answers import Refusal, answer
 from service_record.collector.api.bodies import body_of
 from service_record.collector.api.serving import Serving, host_name, host_reader
@@ -92,7 +92,7 @@ async def post_records(request: Request) -> Response:
     """`POST /api/v1/hosts/{host}/records`: a batch of pieces; acknowledged when all of it is on disk."""
     serving = Serving.of(request)
     grant = await serving.guard.grant(request)
-    if grant.kind in {Kind.READER, Kind.ENROLMENT}:
+    if not grant.may_report:
         raise Refusal(HTTPStatus.FORBIDDEN, f"a token of kind {grant.kind} reports nothing")
     host = host_name(request.path_params["host"])
     pieces = _pieces(await body_of(request, MOST_BODY, serving.settings.seconds))

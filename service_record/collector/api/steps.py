@@ -1,19 +1,22 @@
 """Steps as hosts report them: JSON, a form, a query, and the body of the RFC's thread."""
 
+from dataclasses import replace
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
-from service_record.collector.access import Forbidden, Grant, Kind
+from service_record.collector.access import Forbidden, Grant, Kind, presented
 from service_record.collector.api.answers import Refusal, answer
 from service_record.collector.api.bodies import body_of, fields_of, pairs_of
 from service_record.collector.api.serving import Serving, host_name
 from service_record.collector.reading import UnreadableReport, step_of, update_of
-from service_record.collector.steps import Step
+from service_record.collector.steps import Status, Step
 from service_record.collector.store.reports import Accepted, Report, record_steps
+
+_DOWNLOADED: Final = Step(label="image_downloaded", name="Image downloaded", status=Status.DONE)
 
 
 class Taken(msgspec.Struct, omit_defaults=True):
@@ -48,10 +51,29 @@ async def post_update(request: Request) -> Response:
     return await _take(request, grant, host, step)
 
 
+async def get_boot(request: Request) -> Response:
+    """`GET /api/v1/boot/{secret}`: an iPXE script reports that the host has downloaded its image.
+
+    The address has the token, because iPXE sends no headers. Such a token does nothing else, and no other
+    token does this. The answer is an empty script, so that iPXE can fetch it or chain to it.
+    """
+    guard = Serving.of(request).guard
+    if request.method != "GET":  # a HEAD must not report
+        raise Refusal(HTTPStatus.METHOD_NOT_ALLOWED, "only GET reports a download", {"Allow": "GET"})
+    token = presented(request.path_params["secret"])
+    if token is None:
+        raise Refusal(HTTPStatus.UNAUTHORIZED, "the address has no token: /api/v1/boot/srt_...")
+    grant = await guard.grant_of(token, request)
+    if grant.kind is not Kind.BOOT:
+        raise Refusal(HTTPStatus.FORBIDDEN, f"a token of kind {grant.kind} must not stand in an address")
+    await _take(request, replace(grant, kind=Kind.HOST), grant.scope, _DOWNLOADED)
+    return PlainTextResponse("#!ipxe\n")  # 200: older versions of iPXE take 201 for an error
+
+
 async def _reporter(request: Request) -> Grant:
     """Who reports; nothing else of a request is looked at before. Raises Refusal."""
     grant = await Serving.of(request).guard.grant(request)
-    if grant.kind in {Kind.READER, Kind.ENROLMENT}:
+    if not grant.may_report:
         raise Refusal(HTTPStatus.FORBIDDEN, f"a token of kind {grant.kind} reports nothing")
     return grant
 

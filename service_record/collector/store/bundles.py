@@ -13,6 +13,8 @@ from service_record.collector.store.hosts import BundleShown
 from service_record.collector.store.schema import bundle_services, bundles, hosts, installations
 from service_record.collector.verdicts import RecordsVerdict
 
+TEMPLATE: Final = "template"
+"""The kind of a rendered template: a text, which nobody looks into for records."""
 _AT_ONCE: Final = 64
 _MOST_LISTED: Final = 1000
 
@@ -34,6 +36,7 @@ class Kept:
     """Where a bundle is."""
 
     id: int
+    kind: str
     key: str
     name: str
     size: int
@@ -51,11 +54,11 @@ class Added:
 def add(connection: Connection, new: NewBundle) -> Added:
     """Write a bundle down. Raises Forbidden."""
     host = arrive(connection, new.arrival)
+    same = (bundles.c.host_id == host.id) & (bundles.c.kind == new.kind)
+    if new.kind == TEMPLATE:  # each build has its own, of each name
+        same &= (bundles.c.build == host.build) & (bundles.c.name == new.name)
     before = connection.execute(
-        select(bundles.c.id, bundles.c.sha256)
-        .where(bundles.c.host_id == host.id, bundles.c.kind == new.kind)
-        .order_by(bundles.c.id.desc())
-        .limit(1)
+        select(bundles.c.id, bundles.c.sha256).where(same).order_by(bundles.c.id.desc()).limit(1)
     ).one_or_none()
     if before is not None and before.sha256 == new.sha256:
         return Added(before.id, is_new=False)
@@ -68,6 +71,7 @@ def add(connection: Connection, new: NewBundle) -> Added:
         "size": new.size,
         "sha256": new.sha256,
         "received_at": new.arrival.at,
+        "is_indexed": new.kind == TEMPLATE,
     }
     if new.kind == "host":  # as the assisted-service has it, until it is told that this was all
         of = update(installations).where(installations.c.host_id == host.id)
@@ -160,8 +164,8 @@ def tell(connection: Connection, host_id: int, seen: Look, at: float) -> None:
     )
 
 
-_KEPT: Final = (bundles.c.id, bundles.c.key, bundles.c.name, bundles.c.size)
+_KEPT: Final = (bundles.c.id, bundles.c.kind, bundles.c.key, bundles.c.name, bundles.c.size)
 
 
 def _kept(row: Any) -> Kept:
-    return Kept(id=row.id, key=row.key, name=row.name, size=row.size)
+    return Kept(id=row.id, kind=row.kind, key=row.key, name=row.name, size=row.size)

@@ -4,7 +4,7 @@ from typing import Final
 
 from starlette.routing import Route
 
-from service_record.collector.api import bundles
+from service_record.collector.api import bundles, templates
 from service_record.collector.api.numbers import NUMBER
 from service_record.collector.web import clusters, events, fleet, hosts, login, statistics
 from service_record.collector.web.assets import get_asset
@@ -19,6 +19,7 @@ PAGES: Final = (
     Route("/clusters", for_readers(clusters.get_clusters)),
     Route("/clusters/{cluster}", for_readers(clusters.get_cluster)),
     Route("/clusters/{cluster}/logs/{kind}", for_readers(clusters.get_logs)),
+    Route("/hosts/{host}/templates/{template}", for_readers(templates.show_template)),
     Route("/statistics", for_readers(statistics.get_statistics)),
     Route("/events", for_readers(events.get_events)),
     Route("/login", login.get_login, methods=["GET"]),

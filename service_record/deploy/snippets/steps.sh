@@ -20,11 +20,12 @@ service_record_end() {
 }
 
 service_record_do() {
+  service_record_arrived=no
   if (service_record_now "$@") </dev/null >/dev/null 2>&1; then
-    service_record_patience=$service_record_limit
-  else
-    service_record_patience=2
+    service_record_arrived=yes
   fi
+  service_record_patience=2
+  [ "$service_record_arrived" = no ] || service_record_patience=$service_record_limit
   service_record_begun=$$
   return 0
 }
@@ -43,7 +44,7 @@ service_record_now() {
     logs=$(printf '%s' "$logs" | tail -c 1000)
   fi
   time=$(date -u +%Y-%m-%dT%H:%M:%SZ)
-  (service_record_write)
+  [ "$what" = again ] || (service_record_write)
   [ "$what" = end ] || service_record_send
 }
 

@@ -1,0 +1,69 @@
+"""`GET /api/v1/boot/TOKEN`: an iPXE script tells that the image was downloaded, and can do nothing else."""
+
+import pytest
+
+from service_record.collector.settings import Settings
+from tests.collector.serving import Client, Served, served
+
+BOOT = "/api/v1/boot/{}"
+
+
+def test_fetching_the_address_reports_that_the_image_was_downloaded(server: Served) -> None:
+    token = server.client("boot", "web1").token
+
+    answer = server.stranger.get(BOOT.format(token))
+
+    assert (answer.status, answer.body) == (200, b"#!ipxe\n"), "a script for iPXE that does nothing"
+    assert answer.headers["cache-control"] == "no-store"
+    told = server.client("admin").get("/api/v1/hosts/web1").json
+    ((step,),) = (repeated["first"] for repeated in told["steps"])
+    assert (step["name"], step["label"], step["status"]) == ("Image downloaded", "image_downloaded", "done")
+
+
+def test_no_other_token_does_it_from_an_address(server: Served) -> None:
+    for kind, scope in (("admin", ""), ("host", "web1"), ("group", "dc1"), ("reader", ""), ("enrolment", "")):
+        assert server.stranger.get(BOOT.format(server.client(kind, scope).token)).status == 403, kind
+    for wrong in ("srt_1_guess", "web1", "srt_", "%20"):
+        assert server.stranger.get(BOOT.format(wrong)).status == 401, wrong
+    assert server.client("admin").get("/api/v1/hosts/web1").status == 404
+
+
+def test_its_token_does_nothing_but_that(server: Served) -> None:
+    boot = server.client("boot", "web1")
+
+    assert boot.step("web1", "Disk setup").status == 403
+    assert boot.post("/api/update", name="web1", status="x").status == 403
+    assert boot.ask("POST", "/api/v1/hosts/web1/records", data={"pieces": []}).status == 403
+    assert boot.get("/api/v1/hosts/web1").status == 403
+    assert boot.post("/api/v1/enrol", host="web1").status == 403
+    assert boot.get("/api/v1/tokens").status == 403
+
+
+@pytest.mark.parametrize("method", ["HEAD", "POST"])
+def test_only_a_get_reports(sqlite_settings: Settings, method: str) -> None:
+    with served(sqlite_settings) as server:
+        token = server.client("boot", "web1").token
+
+        assert server.stranger.ask(method, BOOT.format(token)).status == 405
+        assert server.client("admin").get("/api/v1/hosts/web1").status == 404
+
+
+def test_it_ends_after_a_week_and_with_its_host(server: Served) -> None:
+    admin = server.client("admin")
+    made = admin.post("/api/v1/tokens", kind="boot", scope="web1").json
+    nameless = admin.post("/api/v1/tokens", kind="boot")
+
+    assert made["expires_at"] - server.collector.now() == pytest.approx(7 * 86_400, abs=60)
+    assert (nameless.status, "needs the host's name" in nameless.json["detail"]) == (400, True)
+    assert server.stranger.get(BOOT.format(made["token"])).status == 200
+    assert admin.ask("DELETE", "/api/v1/hosts/web1").status == 204
+    assert Client(server.url).get(BOOT.format(made["token"])).status == 401
+
+
+def test_nothing_of_the_token_is_logged(sqlite_settings: Settings, capfd: pytest.CaptureFixture[str]) -> None:
+    with served(sqlite_settings) as server:
+        token = server.client("host", "web1").token
+        assert server.stranger.get(BOOT.format(token)).status == 403
+    said = "".join(capfd.readouterr())
+    assert token not in said
+    assert token.rpartition("_")[2] not in said

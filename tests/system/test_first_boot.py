@@ -1,0 +1,58 @@
+"""The unit of `snippet --first-boot`, run by a real systemd: once, without holding up the boot."""
+
+from pathlib import Path
+
+from tests.running_server import nobody
+from tests.step_collector import step_collector
+from tests.system.machine import Machine
+from tests.system.unix_relay import relay
+from tests.test_snippet import LEFT, UNIT, WANTS, shell_of, snippet_of
+
+PORT = 18474
+LISTEN = f"""
+systemd-run --quiet --socket-property=ListenStream=127.0.0.1:{PORT} --unit=way \\
+  /usr/lib/systemd/systemd-socket-proxyd /observed/collector.socket
+"""
+SETTLE = f"""
+bash /observed/post
+systemctl daemon-reload
+systemctl is-enabled service-record-first-boot.service
+systemctl start service-record-first-boot.service
+systemctl show --property=Result service-record-first-boot.service
+for path in {UNIT} {WANTS} {LEFT}; do
+  [[ ! -e /$path && ! -L /$path ]] || echo "left: $path"
+done
+systemctl is-enabled service-record-first-boot.service 2>&1 | tail -n 1
+"""
+
+
+def post(url: str) -> str:
+    return shell_of("kickstart", snippet_of("kickstart", "--first-boot", "--url", url, "--host", "web1"))[1]
+
+
+def test_systemd_runs_it_once_and_it_removes_itself(machine: Machine) -> None:
+    (machine.observed / "post").write_text(post(f"http://127.0.0.1:{PORT}"))
+    socket = machine.observed / "collector.socket"
+    with step_collector() as collector, relay(socket, int(collector.url.rpartition(":")[2])):
+        said = machine.boot(LISTEN + SETTLE)
+    first, result, *rest = said.splitlines()
+    assert (first, result) == ("enabled", "Result=success")
+    assert not [line for line in rest if line.startswith("left: ")]
+    assert rest[-1] != "enabled"
+    last = collector.reported[-1]
+    assert (last.fields["name"], last.fields["percentage"]) == ("Booted from disk", "100")
+    assert [str(entry.phase) for entry in machine.entries("first-boot")] == [
+        "service start",
+        "stage end",
+        "service end",
+    ]
+
+
+def test_the_unit_is_one_to_systemd(tmp_path: Path, machine: Machine) -> None:
+    (machine.observed / "post").write_text(post(nobody()))
+    said = machine.boot(
+        f"bash /observed/post\nsystemd-analyze verify --man=no /{UNIT} 2>&1\n"
+        "systemctl daemon-reload\nsystemctl show --property=After service-record-first-boot.service\n"
+    )
+    assert "multi-user.target" in said, "it does not hold up the boot"
+    assert "service-record-first-boot" not in said.partition("After=")[0]
