@@ -150,8 +150,8 @@ __sr_explain() { # ERROR_LINE MESSAGE; adds them to __sr_line, and to __sr_facts
   # A path of such length is not worth the message's room; absent, because cut it would be wrong.
   ((${#__sr_answer} == 0 || ${#__sr_answer} > 700)) || __sr_line+=",\"errorLine\":\"$__sr_answer\""
   [[ $2 ]] || builtin return 0
-  # 90 bytes for uptime, newlines, and the words around the message
-  __sr_escape_tail "$2" $((4096 - ${#__sr_line} - ${#__sr_facts} - ${#__sr[identity]} - ${#__sr[last]} - 90))
+  # 96 bytes for uptime, newlines, and the words around the message
+  __sr_escape_tail "$2" $((4096 - ${#__sr_line} - ${#__sr_facts} - ${#__sr[identity]} - ${#__sr[last]} - 96))
   __sr_line+=",\"errorMessage\":\"$__sr_answer\""
   [[ $__sr_facts == *',"truncated":true' ]] || __sr_facts+=$__sr_truncated
 }
@@ -189,10 +189,13 @@ __sr_write() { # __sr_line
   fi
 }
 
-# Where only the newline or the blanks behind an entry could not be written, it is there: not lost, nor to be written again.
+# Where only what stands behind an entry could not be written, it is there: not lost, nor to be written again.
 __sr_stands() {
-  [[ -f ${__sr[path]} && ! -L ${__sr[path]} ]] && __sr_apart tail __sr_run 2 tail -c 8192 -- "${__sr[path]}" &&
-    [[ $__sr_answer$'\n' == *"$__sr_line"[$' \n']* ]]
+  [[ -f ${__sr[path]} && ! -L ${__sr[path]} ]] && __sr_apart tail __sr_find_line
+}
+
+__sr_find_line() {
+  __sr_run 2 tail -c 8192 -- "${__sr[path]}" && [[ $__sr_answer$'\n' == *"$__sr_line"[$' \n']* ]] && __sr_answer=
 }
 
 # Where it is asked for: what was recorded, and the name of the file, are on the disk before the service goes on. A disk that
@@ -202,29 +205,29 @@ __sr_sync() {
 }
 
 # All that needs a process is done in one subshell, whose own children are none of the service's: not `$!`, `jobs` and CHLD.
-__sr_apart() { # JOB FUNCTION [ARGUMENT...]; __sr_answer is what it prints. What had to be killed once is not tried again
+# Its __sr_answer becomes ours, by one write with a mark behind it: where bash could not make the subshell, its
+# status is that of success. What had to be killed once is not tried again.
+__sr_apart() { # JOB FUNCTION [ARGUMENT...]
   builtin local __sr_ended=0
   __sr_answer=
   [[ ${__sr[hung]} != *" $1 "* ]] && __sr_has_room || builtin return 1
-  __sr_answer=$(builtin set +m && builtin shopt -s lastpipe && "${@:2}" </dev/null && builtin printf .) || __sr_ended=$?
-  # Where bash could not make the subshell, its status is that of success: only the mark says that all of it ran.
-  ((__sr_ended)) || if [[ $__sr_answer == *. ]]; then __sr_answer=${__sr_answer%.}; else __sr_ended=1; fi
-  while [[ $__sr_answer == *$'\n' ]]; do __sr_answer=${__sr_answer%?}; done
+  __sr_answer=$(builtin set +m && builtin shopt -s lastpipe && "${@:2}" </dev/null && builtin printf '%s.' "$__sr_answer") ||
+    __sr_ended=$?
   ((__sr_ended != 137)) || __sr[hung]+=" $1 "
+  if ((__sr_ended == 0)) && [[ $__sr_answer == *. ]]; then __sr_answer=${__sr_answer%.}; else __sr_ended=1 __sr_answer=; fi
+  while [[ $__sr_answer == *$'\n' ]]; do __sr_answer=${__sr_answer%?}; done
   builtin return "$__sr_ended"
 }
 
-# Runs a program, in the subshell of __sr_apart, and prints the end of what it prints. After so many seconds it is killed, and the
+# Runs a program, in the subshell of __sr_apart; __sr_answer is the end of what it prints. After so many seconds it is killed, and the
 # subshell ends with 137. The program itself is, for to kill a shell ends nothing that it runs; and it holds the pipe on
 # descriptor 7 until it is gone, whatever it closes. One that not even SIGKILL ends, in a hung NFS, is not waited for.
 __sr_run() { # SECONDS PROGRAM [ARGUMENT...]
-  builtin local __sr_read='' __sr_until="$((SECONDS + $1))"
-  [[ $2 == journalctl ]] || builtin local PATH=/usr/bin:/bin
-  builtin exec "${@:2}" 7>&1 >&"${__sr_to:-1}" | if builtin read -r -t "$1" -N 8192 __sr_read || (($? != 1)); then
-    __sr_read_on "$1"
-  else # its end: only this, for each program, and no call of a function, of which bash makes a copy first
-    builtin printf '%s' "$__sr_read"
-  fi
+  builtin local __sr_until="$((SECONDS + $1))"
+  [[ $2 == journalctl ]] || builtin local -x PATH=/usr/bin:/bin LC_ALL=C # it need not load any other
+  __sr_answer=
+  builtin exec "${@:2}" 7>&1 >&"${__sr_to:-1}" |
+    if builtin read -r -t "$1" -N 8192 __sr_answer || (($? != 1)); then __sr_read_on "$1"; fi
   builtin return "${PIPESTATUS[0]}"
 }
 
@@ -232,10 +235,9 @@ __sr_read_on() { # SECONDS
   builtin local __sr_part='' __sr_ended=0
   while ((__sr_ended == 0 && SECONDS < __sr_until)); do
     builtin read -r -t "$1" -N 8192 __sr_part || __sr_ended=$?
-    __sr_read+=$__sr_part
-    ((${#__sr_read} < 8192)) || __sr_read=${__sr_read: -4096}
+    __sr_answer+=$__sr_part
+    ((${#__sr_answer} < 8192)) || __sr_answer=${__sr_answer: -4096}
   done
-  builtin printf '%s' "$__sr_read"
   ((__sr_ended != 1)) || builtin return 0
   builtin read -r __sr_part <"/proc/$BASHPID/task/$BASHPID/children"
   # shellcheck disable=SC2086 # it is the only one; or there is a writer before it, of which a broken pipe makes an end
@@ -291,7 +293,7 @@ __sr_has_few() { # THREADS
   done
 }
 
-# The first of this writer, and the first after a failure, look at what is there. A file keeps its layout.
+# The first entry of this writer, and the first after a failure, look at what is there. A file keeps its layout.
 __sr_append_first() {
   builtin local __sr_first=''
   if [[ -s ${__sr[path]} ]]; then
@@ -300,202 +302,98 @@ __sr_append_first() {
   fi
   if [[ ${__sr_first:-${__sr[layout]}} == @(\[|array) ]]; then
     if __sr_apart array __sr_put_in_array 3<>"${__sr[path]}"; then
-      __sr[patience]=2
+      __sr[array_end]=$__sr_answer
       builtin return 0
     fi
-    __sr[patience]=0.1 # who had to give up shall not wait that long each time
-    __sr_park
-    builtin return "$?" # without it, in a trap, that of the service's last command
+    [[ ! ${__sr[hung]} ]] && __sr_stands && builtin return 0 # only that it is there could not be told
   fi
-  # The last line may be torn: ours is not to end up in it.
+  # The last line may be torn: the entry must not end up in it. An entry that cannot go into an array is
+  # parked behind it, as are all that follow in this run. The exit helper merges them.
   [[ ! -s ${__sr[path]} ]] || __sr_first=$'\n'
   builtin printf '%s%s\n' "$__sr_first" "$__sr_line" >>"${__sr[path]}" && __sr[torn]=
 }
 
-# The array layout: one closed array at every moment. Under a lock on descriptor 3, which ends with its holder, the entry is
-# written over the closing bracket by one write of dd. The room for it is there before, and 1024 blanks to spare: so a full disk
-# tears nothing, and a reader that finds the file longer between two reads has only blanks to add.
+# The array layout: one closed array at every moment. Under a lock on descriptor 3, which ends with its
+# holder, one write replaces the closing bracket by the entry and a new bracket. The room for it is made
+# before, and 1024 blanks to spare: so a full disk tears nothing, and a reader that finds the file longer
+# between two reads has only blanks to add. Prints where the entry ends: the next append looks from there.
 __sr_put_in_array() {
-  builtin local LC_ALL=C TMPDIR=/dev/shm __sr_try=0 __sr_tail='' __sr_size=0 __sr_from=0 __sr_joint='' __sr_kept=''
-  __sr_run 3 flock -w "${__sr[patience]}" 3 || builtin return
-  for __sr_try in 1 2 3; do # a line parked while the file grew: look again
-    __sr_kept=''
-    __sr_look 8192 && __sr_find_bracket || { __sr_look 1048576 && __sr_mend; } || builtin return
-    __sr_put_text && builtin return 0
-  done
-  builtin return 1
+  builtin local LC_ALL=C __sr_from="${__sr[array_end]}"
+  __sr_run 3 flock -w 2 3 || builtin return
+  # shellcheck disable=SC2094 # each descriptor has a place of its own
+  __sr_replace_bracket "$__sr_from" 4</proc/self/fd/3 5<>/proc/self/fd/3 || {
+    __sr_find_tail && __sr_replace_bracket "$__sr_from" 4</proc/self/fd/3 5<>/proc/self/fd/3
+  }
 }
 
-# The tail of the file, and the size it had then, which is where tail has left the descriptor. NULs, which bash cannot have in a
-# text, and which a loss of power leaves, are form feeds in it: no entry has one.
-__sr_look() { # BYTES
+# Sets __sr_from to where the last 8 KiB begin. tail leaves the descriptor at the end of the file.
+__sr_find_tail() {
   builtin local -a __sr_text
-  builtin local __sr_to=8
-  __sr_text=() __sr_tail=
   {
-    if (($1 > 8192)); then
-      __sr_tail=$(
-        __sr_run 2 tail -c "$1" <&4 8>&1 | __sr_run 2 tr '\000' '\014' 8>&1
-        ((PIPESTATUS[0] != 137)) || builtin exit 137
-        builtin printf .
-      ) || builtin exit 137
-      __sr_tail=${__sr_tail%.}
-    elif [[ ${__sr[here]} ]] || builtin local BASH_COMPAT=50; then
-      # shellcheck disable=SC2086
-      { __sr_run 2 tail -c "$1" <&4 8>|/proc/self/fd/5 && builtin read -r -N "$1" -u 5 __sr_tail || builtin true; } 5<<<${__sr[here]}
-    fi
-    builtin mapfile -t -n 1 __sr_text </proc/self/fdinfo/4
+    __sr_to=8 __sr_run 2 tail -c 1 <&4 8>/dev/null && builtin mapfile -t -n 1 __sr_text </proc/self/fdinfo/4
   } 4</proc/self/fd/3
-  [[ ${__sr_text[0]-} == pos:* ]] || builtin return 1
-  __sr_size=${__sr_text[0]##*[!0-9]}
-  ((${#__sr_tail} == (__sr_size < $1 ? __sr_size : $1)))
+  __sr_from=${__sr_text[0]##*[!0-9]}
+  __sr_from=$((__sr_from > 8192 ? __sr_from - 8192 : 0))
 }
 
-# Where the last entry ends: __sr_from; and what goes between it and the next: __sr_joint. The bracket stands on a line of its
-# own, for one right behind a brace may be part of a torn text, and there is nothing but white space around it.
-__sr_find_bracket() {
-  builtin local __sr_before="${__sr_tail%]*}" __sr_indent=''
-  __sr_from=0 __sr_joint='['
-  [[ $__sr_tail || $__sr_size != 0 ]] || builtin return 0
+__sr_replace_bracket() { # OFFSET, from where to look for it
+  builtin local -a __sr_text
+  builtin local __sr_skipped='' __sr_size=0 __sr_end=0 __sr_bracket=0 __sr_joint='[' __sr_new=''
+  __sr_find_bracket "$1" || builtin return
+  # All up to the old bracket is written over. bash writes so many bytes at once, up to a newline.
+  builtin printf -v __sr_new "%-$((__sr_bracket - __sr_end))s\n" "$__sr_joint"$'\n'"$__sr_line"$'\n]'
+  ((${#__sr_new} <= 4096)) && __sr_make_room || builtin return 1
+  ((__sr_end == $1)) || builtin read -r -N $((__sr_end - $1)) __sr_skipped <&5
+  builtin mapfile -t -n 1 __sr_text </proc/self/fdinfo/5 # nowhere else: it would damage an entry
+  [[ ${__sr_text[0]##*[!0-9]} == "$__sr_end" ]] && builtin printf '%s' "$__sr_new" >&5 && __sr_answer=$((__sr_end + ${#__sr_joint} + ${#__sr_line}))
+}
+
+# Sets __sr_end, where the last entry ends, and __sr_joint, what goes between it and the next. The bracket stands
+# on a line of its own, for one right behind a brace may be part of a torn text, with nothing but white space
+# around it.
+__sr_find_bracket() { # OFFSET
+  builtin local -a __sr_text
+  builtin local __sr_tail='' __sr_before='' __sr_indent=''
+  (($1 == 0)) || __sr_move "$1" || builtin return
+  ! builtin read -r -N 32768 __sr_tail <&4 || builtin return 1
+  builtin mapfile -t -n 1 __sr_text </proc/self/fdinfo/4
+  __sr_size=${__sr_text[0]##*[!0-9]}
+  (($1 + ${#__sr_tail} == __sr_size)) || builtin return 1 # NULs, which a loss of power leaves, and bash does not have
+  ((__sr_size)) || builtin return 0
+  __sr_before=${__sr_tail%]*}
   [[ $__sr_before != "$__sr_tail" && ${__sr_tail:${#__sr_before}+1} != *[!$' \t\r\n']* ]] || builtin return 1
+  __sr_bracket=$(($1 + ${#__sr_before} + 1))
   __sr_indent=${__sr_before##*$'\n'}
   while [[ $__sr_before == *[$' \t\r\n'] ]]; do __sr_before=${__sr_before%?}; done
-  __sr_from=$((__sr_size - ${#__sr_tail} + ${#__sr_before})) __sr_joint=
-  [[ $__sr_before != '[' || $__sr_from != 1 ]] || builtin return 0
+  __sr_end=$(($1 + ${#__sr_before})) __sr_joint=
+  [[ $__sr_before != '[' || $__sr_end != 1 ]] || builtin return 0
   __sr_joint=,
   [[ $__sr_before == *\} && $__sr_indent != *[!$' \t\r']* ]]
 }
 
-# A writer was killed, or had no lock. What stands behind the last place that is surely whole is looked at line by line:
-# entries go into the array with ours; of the rest, <record>.damaged keeps a copy before it is written over.
-__sr_mend() {
-  builtin local __sr_index=0 __sr_one='' __sr_skipped=0 __sr_damaged=''
-  builtin local -a __sr_text __sr_entries
-  __sr_entries=()
-  builtin mapfile -t __sr_text <<<"$__sr_tail"
-  __sr_find_whole || builtin return 1
-  for __sr_one in "${__sr_text[@]:__sr_index}"; do
-    [[ $__sr_one != *$'\f'* ]] || __sr_damaged=1
-    __sr_trim
-    if ((! __sr_skipped)); then
-      __sr_one=${__sr_one#"${__sr_one%%[!$' \t\r\f,']*}"}
-      __sr_one=${__sr_one%%$'\f'*} # behind NULs may stand what is left of another
-      __sr_one=${__sr_one%,}
-    fi
-    if [[ $__sr_one == '{"timestamp":'*\} && ${__sr_one#?} != *'{"timestamp":'* ]] && __sr_is_whole "$__sr_one"; then
-      __sr_entries+=("$__sr_one")
-    elif [[ $__sr_one && $__sr_one != [][] ]]; then
-      __sr_damaged=1
-    fi
-  done
-  [[ ! ${__sr_entries[*]} ]] || builtin printf -v __sr_kept ',\n%s' "${__sr_entries[@]}"
-  [[ $__sr_damaged ]] || builtin return 0
-  __sr_one=${__sr[path]}.damaged
-  [[ ! -L $__sr_one && (-f $__sr_one || ! -e $__sr_one) ]] || builtin return 1 # a FIFO would block for ever
-  builtin umask 0133
-  __sr_to=8 __sr_run 5 tail -c "+$((__sr_from + 1))" </proc/self/fd/3 8>>"$__sr_one"
-}
-
-# Sets __sr_from and __sr_joint, and in __sr_text the line from __sr_index on to what stands behind that place. From the end,
-# line by line: the service waits, and a pattern over all of it takes bash many seconds.
-__sr_find_whole() {
-  builtin local __sr_closed='' __sr_brace='' __sr_end="$((__sr_size + 1))" __sr_least="$((${#__sr_text[@]} - 8192))"
-  for ((__sr_index = ${#__sr_text[@]} - 1; __sr_index >= 0 && __sr_index >= __sr_least; __sr_index--)); do
-    __sr_one=${__sr_text[__sr_index]}
-    __sr_end=$((__sr_end - ${#__sr_one} - 1))
-    [[ $__sr_one == *[!$' \t\r\f']* ]] || builtin continue
-    __sr_trim
-    __sr_brace=${__sr_one%,}
-    __sr_brace=${__sr_brace%]}
-    __sr_brace=${__sr_brace%,} # all of an entry that was written over the bracket
-    while [[ $__sr_brace == *[$' \t\r\f'] ]]; do __sr_brace=${__sr_brace%?}; done
-    if [[ $__sr_brace == *\} ]] && __sr_ends_entry; then
-      __sr_from=$((__sr_end + __sr_skipped + ${#__sr_brace})) __sr_joint=,
-      __sr_text[__sr_index]=${__sr_text[__sr_index]:__sr_skipped+${#__sr_one}}
-      builtin return 0
-    fi
-    __sr_closed=''
-    [[ $__sr_one != ']' ]] || __sr_closed=1
-  done
-  ((__sr_index < 0 && __sr_size == ${#__sr_tail})) || builtin return 1
-  [[ ${__sr_text[0]} == '['* && ${__sr_text[0]} != *[!][$' \t\r\f']* ]] || builtin return 1
-  __sr_from=1 __sr_joint='' __sr_index=0
-  __sr_text[0]=''
-}
-
-# Whether a line ends an entry of the array, as one that was parked behind the array does not; two blanks are jq's.
-__sr_ends_entry() {
-  builtin local __sr_rest=''
-  [[ ! $__sr_closed && $__sr_brace != '  }' ]] || builtin return 0
-  [[ $__sr_brace != "$__sr_one" ]] || builtin return 1
-  __sr_rest=${__sr_brace##*'{"timestamp":'}
-  if [[ $__sr_rest != "$__sr_brace" ]]; then
-    __sr_is_whole "{$__sr_rest"
+# Moves descriptor 4, to read from there, and 5, to write. bash gets there by reading; for a short way that is cheaper than dd.
+__sr_move() { # OFFSET
+  if (($1 <= 16384)) && [[ ! -o posix ]]; then
+    builtin read -r -N "$1" __sr_skipped <&4 && builtin read -r -N "$1" __sr_skipped <&5
   else
-    ((! __sr_skipped)) && __sr_is_whole "$__sr_brace"
+    __sr_to=5 __sr_run 5 dd bs=1 count=0 skip="$1" seek="$1" status=none <&4
   fi
 }
 
-# Cuts __sr_one at its end by the blanks, of which there may be very many, and at its beginning by __sr_skipped: no entry is
-# that long, and patterns on long texts are slow.
-__sr_trim() {
-  builtin local __sr_many=0
-  for __sr_many in 65536 4096 256 16 1; do
-    while ((${#__sr_one} >= __sr_many)) && [[ ${__sr_one: -__sr_many} != *[!$' \t\r\f']* ]]; do
-      __sr_one=${__sr_one:0:${#__sr_one}-__sr_many}
-    done
-  done
-  __sr_skipped=$((${#__sr_one} > 16384 ? ${#__sr_one} - 16384 : 0))
-  __sr_one=${__sr_one:__sr_skipped}
-}
-
-__sr_is_whole() { # TEXT; whether it ends outside of a string, with no brace open
-  builtin local __sr_rest="$1" __sr_plain=''
-  __sr_rest=${__sr_rest//\\\\/}
-  __sr_rest=${__sr_rest//\\\"/}
-  while [[ $__sr_rest == *\"*\"* ]]; do
-    __sr_plain+=${__sr_rest%%\"*}
-    __sr_rest=${__sr_rest#*\"*\"}
-  done
-  __sr_plain+=$__sr_rest
-  __sr_rest=${__sr_plain//[!\{]/}
-  __sr_plain=${__sr_plain//[!\}\"]/}
-  [[ $__sr_plain != *\"* && ${#__sr_plain} == "${#__sr_rest}" ]]
-}
-
-__sr_put_text() {
+# Appends white space, up to a multiple of 1024. The last byte of each sector is a newline: where a loss of power leaves
+# a sector of it between the halves of two entries, they make no third, for there is no newline within a text.
+__sr_make_room() {
   builtin local -a __sr_text
-  builtin local __sr_new="$__sr_kept"$',\n'"$__sr_line"$'\n]' __sr_more=0
-  [[ $__sr_joint == , ]] || __sr_new=$__sr_joint${__sr_new#,}
-  __sr_more=$(((__sr_from + ${#__sr_new} + 2048) / 1024 * 1024 - __sr_size)) # to a multiple of 1024
-  if ((__sr_more > 0)); then
-    {
-      __sr_blank "$__sr_size" "$__sr_more"
-      builtin printf '%s\n' "$__sr_answer" >&4 || builtin return 1
-      builtin mapfile -t -n 1 __sr_text </proc/self/fdinfo/4
-    } 4>>/proc/self/fd/3
-    __sr_size=$((__sr_size + __sr_more))
-    [[ ${__sr_text[0]##*[!0-9]} == "$__sr_size" ]] || builtin return 1
-  fi
-  __sr_blank $((__sr_from + ${#__sr_new})) $((__sr_size - __sr_from - ${#__sr_new}))
-  __sr_new+=$__sr_answer
-  __sr_run 5 dd of=/proc/self/fd/3 bs=$((__sr_size - __sr_from)) iflag=fullblock conv=notrunc oflag=seek_bytes \
-    seek="$__sr_from" status=none <<<"$__sr_new" || __sr_stands
-}
-
-# White space for a stretch of the file, without its last newline; and one at the end of each sector: where a loss of power
-# leaves such a sector between the halves of two entries, they make no third, for there is no newline within a text.
-__sr_blank() { # OFFSET BYTES
-  builtin local __sr_sector=''
+  builtin local __sr_blanks='' __sr_sector='' __sr_more="$(((__sr_end + ${#__sr_new} + 2048) / 1024 * 1024 - __sr_size))"
+  ((__sr_more > 0)) || builtin return 0
   builtin printf -v __sr_sector '%511s\n' ''
-  builtin printf -v __sr_answer '%*s\n' $((511 - $1 % 512)) ''
-  while ((${#__sr_answer} < $2)); do __sr_answer+=$__sr_sector; done
-  __sr_answer=${__sr_answer:0:$2-1}
-}
-
-# No lock in time, no flock or dd, no end to be found: a line behind the array, which the next writer that can takes in.
-__sr_park() {
-  builtin printf '\n%s\n' "$__sr_line" >>"${__sr[path]}"
+  builtin printf -v __sr_blanks '%*s\n' $((511 - __sr_size % 512)) ''
+  while ((${#__sr_blanks} < __sr_more)); do __sr_blanks+=$__sr_sector; done
+  {
+    builtin printf '%s' "$__sr_blanks" >&6 && builtin mapfile -t -n 1 __sr_text </proc/self/fdinfo/6
+  } 6>>/proc/self/fd/3
+  # Farther where somebody has parked a line meanwhile.
+  [[ ${__sr_text[0]##*[!0-9]} == "$((__sr_size + __sr_more))" ]]
 }
 
 # RFC 3339 in UTC, or, where TZ is readonly, in local time that says so. Kept for a minute: each change of TZ has bash make
@@ -1246,7 +1144,8 @@ __sr_begin() {
   builtin declare -gA __sr
   __sr=(
     [kind]=service [command]='' [stage]='' [ended]='' [torn]=1 [dropped]=0 [last]='' [note]='' [hung]=''
-    [layout]="${SERVICE_RECORDS_LAYOUT-}" [patience]=2 # of an empty file; and seconds, for its lock
+    [layout]="${SERVICE_RECORDS_LAYOUT-}" # of an empty file
+    [array_end]=0
     [sync]="${SERVICE_RECORDS_SYNC-}"
     [minute]=-1 [clock]='' [zone]=''
     [time]='' [uptime]='' # of an entry that is not of now: service-record-exit.sh
