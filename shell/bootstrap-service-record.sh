@@ -658,8 +658,10 @@ __sr_search() { # STATUS COMMAND
 
 # The line of a command in __sr_text, if it certainly ran there last; whether it certainly failed there.
 __sr_line_of() { # FUNCTION COMMAND
-  builtin local __sr_handled='' __sr_first=1 __sr_last=0 __sr_found='' __sr_after=''
-  __sr_extend "$1" && __sr_find "$2" "$__sr_first" "$__sr_last" && __sr_found=$__sr_answer
+  builtin local __sr_handled='' __sr_first=1 __sr_last="${#__sr_text[@]}" __sr_found='' __sr_after=''
+  builtin local -a __sr_places __sr_bodies
+  __sr_answer=
+  __sr_read_functions && __sr_extend "$1" && __sr_find "$2" "$__sr_first" "$__sr_last" && __sr_found=$__sr_answer
   __sr_answer=
   [[ $__sr_found && $__sr_found != *' '* && ! ${BASH_ALIASES[*]} ]] && __sr_runs "$__sr_found" "$2" || __sr_found=
   __sr_after=$__sr_answer
@@ -671,22 +673,38 @@ __sr_line_of() { # FUNCTION COMMAND
     __sr_is_followed "$__sr_found"
 }
 
+# What the service's functions are: NAME LINE FILE of each in __sr_places, and the text of all in __sr_bodies. In one
+# subshell, because extdebug does more than is wanted here, and by way of a file, for bash reads a pipe byte by byte.
+__sr_read_functions() {
+  builtin local -a __sr_text
+  builtin local TMPDIR=/dev/shm __sr_count=''
+  __sr_places=() __sr_bodies=()
+  __sr_has_room && { [[ ${__sr[here]} ]] || builtin local BASH_COMPAT=50; } || builtin return 1
+  # shellcheck disable=SC2086
+  {
+    __sr_count=$(
+      \builtin shopt -s extdebug extglob
+      \builtin compgen -A function -X '@(__sr_|record_service_)*' >|/proc/self/fd/3
+      \builtin mapfile -t __sr_text </proc/self/fd/3
+      { \builtin declare -F "${__sr_text[@]}" && \builtin declare -f "${__sr_text[@]}"; } >|/proc/self/fd/3 &&
+        \builtin printf '%s' "${#__sr_text[@]}"
+    )
+    builtin mapfile -t __sr_text </proc/self/fd/3
+  } 3<<<${__sr[here]}
+  [[ $__sr_count ]] || builtin return 1
+  __sr_places=("${__sr_text[@]:0:__sr_count}") __sr_bodies=("${__sr_text[@]:__sr_count}")
+}
+
 # The lines of a function in __sr_text, as __sr_first and __sr_last, or perhaps a few more; of a file, all.
 __sr_extend() { # FUNCTION
-  builtin local -a __sr_known
   builtin local __sr_one='' __sr_number=0
-  __sr_first=1 __sr_last=${#__sr_text[@]}
   [[ $1 ]] && builtin declare -F -- "$1" >/dev/null || builtin return 0
-  __sr_has_room || builtin return 1
-  # A subshell, because extdebug does more than is wanted here.
-  # shellcheck disable=SC2046 # names of functions
-  builtin mapfile -t __sr_known <<<"$(\builtin shopt -s extdebug && \builtin declare -F $(\builtin compgen -A function))"
   __sr_first=
-  for __sr_one in "${__sr_known[@]}"; do
+  for __sr_one in "${__sr_places[@]}"; do
     [[ $__sr_one != "$1 "+([0-9])" $__sr_file" ]] || __sr_first=${__sr_one:${#1}+1:${#__sr_one}-${#1}-${#__sr_file}-2}
   done
   [[ $__sr_first ]] || builtin return 1
-  for __sr_one in "${__sr_known[@]}"; do
+  for __sr_one in "${__sr_places[@]}"; do
     [[ $__sr_one == *" $__sr_file" ]] || builtin continue
     __sr_number=${__sr_one#* }
     __sr_number=${__sr_number%% *}
@@ -709,22 +727,24 @@ __sr_find() { # COMMAND FIRST LAST; the numbers of the lines that hold it
 
 # Whether no other function can have run that command last: none that has it may have been called.
 __sr_is_alone() { # FUNCTION COMMAND
-  builtin local -a __sr_known
-  builtin local __sr_one='' __sr_name='' __sr_holder=''
-  __sr_has_room || builtin return 1
-  # shellcheck disable=SC2046 # names of functions
-  builtin mapfile -t __sr_known <<<"$(\builtin declare -f exit $(\builtin compgen -A function -X '__sr_*'))"
-  for __sr_one in "${__sr_known[@]}"; do
-    if [[ $__sr_one == [!\ ]*' () ' ]]; then
+  builtin local __sr_one='' __sr_name='' __sr_wanted="${2%%$'\n'*}" __sr_holder='' __sr_own=''
+  for __sr_one in "${__sr_bodies[@]}"; do
+    if [[ $__sr_one == *"$__sr_wanted"* ]]; then
+      [[ $__sr_name == @(exit|"$1") ]] || __sr_holder=$__sr_name
+    elif [[ $__sr_one == [!\ ]*' () ' ]]; then
       __sr_name=${__sr_one%' () '}
-    elif [[ $__sr_one == *"${2%%$'\n'*}"* && $__sr_name != @(record_service_*|exit|"$1") ]]; then
-      __sr_holder=$__sr_name
     fi
   done
   [[ ! $__sr_holder ]] && builtin return 0
   [[ $1 && $1 != source ]] || builtin return 1
-  __sr_one=$(\builtin declare -f "$1")
-  ! __sr_function_in "${__sr_one#*$'\n'}"
+  for __sr_one in "${__sr_bodies[@]}"; do
+    if [[ $__sr_one == [!\ ]*' () ' ]]; then
+      __sr_name=${__sr_one%' () '}
+    elif [[ $__sr_name == "$1" ]]; then
+      __sr_own+=$'\n'$__sr_one
+    fi
+  done
+  ! __sr_function_in "$__sr_own"
 }
 
 # Whether the command cannot have succeeded: it ends the shell, or the function, or expands what is not set.
@@ -785,20 +805,20 @@ __sr_stack() { # LINE FUNCTION FILE; the JSON member: this place, and behind it 
 # with SIGCHLD blocked, or before the end of its script, or by its own hand. (A loop of builtins shows none; systemd knows.)
 __sr_killed() { # STATUS COMMAND
   builtin local -a __sr_text
-  builtin local __sr_one='' __sr_position=''
+  builtin local LC_ALL=C __sr_read_text='' __sr_position=0
   [[ ! ${__sr[exit_line]} && $2 != *exit* ]] || builtin return 1
   [[ $2 != kill\ *@(\$\$|\$BASHPID|\$\{BASHPID\})* || $2 == *\ -0\ * || $1 != 0 ]] || builtin return 0
-  [[ ${__sr[chld]} ]] || builtin shopt -q lastpipe || ! __sr_blocks_chld || builtin return 0
+  [[ ${__sr[chld]} == unknown ]] && builtin shopt -q lastpipe || [[ ${__sr[chld]} == blocked ]] ||
+    ! __sr_blocks_chld || builtin return 0
   [[ $1 == 0 && ${__sr[sees_exit]} && ! -o posix && -f /proc/$__sr_pid/fd/255 ]] || builtin return 1
   builtin mapfile -t -n 1 __sr_text <"/proc/$__sr_pid/fdinfo/255"
   __sr_position=${__sr_text[0]##*[!0-9]}
-  builtin mapfile __sr_text <"/proc/$__sr_pid/fd/255" || builtin return 1
-  builtin printf -v __sr_one '%s' "${__sr_text[@]}"
-  ((${__sr_position:-0} < ${#__sr_one}))
+  # Whether there is one more byte; in a very long script it would take too long to get there.
+  ((__sr_position <= 2097152)) && builtin read -r -N $((__sr_position + 1)) __sr_read_text <"/proc/$__sr_pid/fd/255"
 }
 
-# Whether SIGCHLD is blocked. It proves nothing where it was so at the beginning, for bash 4.4 and 5.0 leave it blocked, nor
-# within a pipeline under `lastpipe`, where these two block it.
+# Whether SIGCHLD is blocked. In bash 4.4 and 5.0 that proves nothing where it was so at the beginning, for they leave it
+# blocked, nor within a pipeline under `lastpipe`, where they block it.
 __sr_blocks_chld() {
   builtin local -a __sr_text
   builtin local __sr_one=''
@@ -1149,7 +1169,7 @@ __sr_begin() {
     [sync]="${SERVICE_RECORDS_SYNC-}"
     [minute]=-1 [clock]='' [zone]=''
     [time]='' [uptime]='' # of an entry that is not of now: service-record-exit.sh
-    [chld]=''             # whether SIGCHLD was blocked before
+    [chld]=''             # before bash 5.1: SIGCHLD was blocked from the beginning, or it may be under lastpipe
     [sees_exit]='' [exit_line]='' [err_ends]='' [err_command]='' [err_pipe]='' [err]=''
     [directory]="$PWD" [options]=''
     [traps]=looks [here]='' # what a here-document has to hold to be a file
@@ -1173,7 +1193,9 @@ __sr_start() {
   __sr_traps=$__sr_answer
   builtin set +E
   __sr_command
-  ((BASH_VERSINFO[0] * 10 + BASH_VERSINFO[1] > 50)) || ! __sr_blocks_chld || __sr[chld]=1
+  if ((BASH_VERSINFO[0] * 10 + BASH_VERSINFO[1] <= 50)); then
+    __sr_blocks_chld && __sr[chld]=blocked || __sr[chld]=unknown
+  fi
   __sr_define_exit
   __sr_xfsz=
   __sr_may_trap "${BASH_SOURCE[@]: -1}" || __sr[traps]=

@@ -21,8 +21,10 @@ pids=()
 # Reads this invocation's entries into the arrays above, each by pid. Only our writers' lines have an invocation id, and in
 # those a quote within a value is escaped: what looks like a member is one. A stage's name stays as it stands in JSON.
 # A service that retries without a pause may have written any number: the latest tell what is open, and systemd waits.
-read_invocation() { # PATH
+# Where it takes too long, nothing is known of them: then this fails.
+read_invocation() {
   local line='' pid='' value='' phase=''
+  [[ -f ${__sr[path]} ]] || return 0
   while IFS= read -r line; do
     read_member pid "$line"
     [[ $value ]] || continue
@@ -43,7 +45,12 @@ read_invocation() { # PATH
       ;;
     *" end") read_end "$pid" "$line" ;;
     esac
-  done < <(grep --fixed-strings --text "\"invocationId\":\"$INVOCATION_ID\"" "$1" | tail -n 10000)
+  done < <(
+    set -o pipefail
+    timeout 10 grep --fixed-strings --text "\"invocationId\":\"$INVOCATION_ID\"" "${__sr[path]}" | tail -n 10000
+  )
+  wait "$!"
+  (($? != 124))
 }
 
 read_start() { # PID LINE; whether it is the start or, that one lost, the first that is left
@@ -168,7 +175,7 @@ pick_main() {
 # that a stop has cut short failed, like one that somebody killed; only its job tells them apart.
 read_stop_request() {
   local job='' name='' type='' state='' number="${process[KillSignal]:-15}" shutdown=''
-  [[ ${process[Job]-} ]] && { is_answer "$number" || is_answer "${process[RestartKillSignal]:-$number}"; } || return 0
+  [[ ${process[Job]-} ]] && __sr_has_room && { is_answer "$number" || is_answer "${process[RestartKillSignal]:-$number}"; } || return 0
   while read -r job name type state; do
     [[ "$job $state" != "${process[Job]} running" || $type != @(stop|restart) ]] || request=$type
     [[ "$name $type" != "shutdown.target start" ]] || shutdown=1
@@ -305,7 +312,7 @@ is_recorded() {
 # Where no end of an entry is found in the last 8 MiB and 32768 lines, the record stays as it is.
 repair_array() {
   local record="${__sr[path]}" first='' attempt=0
-  [[ -f $record && ! -L $record ]] && read -r -N 1 first <"$record" && [[ $first == '[' ]] || return 0
+  [[ -f $record && ! -L $record ]] && __sr_has_room && read -r -N 1 first <"$record" && [[ $first == '[' ]] || return 0
   {
     timeout 10 flock -w 5 3 || return 0
     # Once more where a recorder has parked another line meanwhile.
@@ -466,14 +473,15 @@ main() {
   local LC_ALL=C IFS=$' \t\n' __sr_answer='' unit='' pid='' started=0 main='' request='' end_result='' outcome='' facts='' message=''
   # A condition that is not met is no failure: the service was not wanted.
   [[ ${INVOCATION_ID-} && ${SERVICE_RESULT-} != exec-condition ]] || return 0
-  # What the service left running may be all that TasksMax= lets it have, and bash would try for half a minute to make a process.
-  __sr_has_room || return 0
   __sr_unit
   unit=$__sr_answer.service
   __sr_begin
+  # What the service left running may be all that TasksMax= lets it have, and bash would try for half a minute to make a process.
+  __sr_has_room || return 0
   read_main_process
+  __sr_has_room || return 0
   take_inbox
-  [[ ! -f ${__sr[path]} ]] || read_invocation "${__sr[path]}"
+  { __sr_has_room && read_invocation; } || return 0
   pick_main
   read_stop_request
   judge

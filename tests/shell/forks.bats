@@ -163,3 +163,18 @@ END
     [ "$program" = mkdir ] || [ "$(grep -c '"phase":"stage end"' records/service.json)" -eq 3 ]
   done
 }
+
+@test "a program that hangs at the end of a service is killed, and nothing is claimed" {
+  mkdir records
+  cat >records/service.json <<'END'
+{"timestamp":"2026-11-21T01:05:10.000Z","phase":"service start","invocationId":"0123456789abcdef0123456789abcdef","pid":1}
+END
+  cp records/service.json before.json
+  surroundings+=(INVOCATION_ID=0123456789abcdef0123456789abcdef SERVICE_RESULT=success EXIT_CODE=exited EXIT_STATUS=0)
+  SECONDS=0
+  run -0 service_where_hangs grep "${SHIM%/*}/service-record-exit.sh"
+  [ "$output" = "" ]
+  ((SECONDS <= 15))
+  is_gone "$(<hung)"
+  cmp before.json records/service.json
+}
