@@ -127,7 +127,7 @@ read_main_process() { # as systemd knows it: process[ExecMainPID] and so on, and
 # What a service that is not root left in the inbox goes into its record. Anybody may leave files there: only one counts that
 # belongs to the user whom systemd ran this unit as, and of its lines only entries of this invocation.
 take_inbox() {
-  local inbox="${SERVICE_RECORDS_INBOX-}" name="${__sr[path]##*/}" file='' uid="${process[UID]-}" line='' __sr_line='' lost=0 until=$((SECONDS + 10))
+  local inbox="${SERVICE_RECORDS_INBOX-}" name="${__sr[path]##*/}" file='' uid="${process[UID]-}" line='' __sr_entry='' lost=0 until=$((SECONDS + 10))
   [[ $inbox ]] || return 0
   [[ -d $inbox ]] || mkdir -m 1733 -- "$inbox"
   file=$inbox/${name%.json}.$INVOCATION_ID.json
@@ -140,13 +140,13 @@ take_inbox() {
   fi
   if [[ $(stat --format='%u %f' -- "$file") == "$uid 8"??? ]]; then
     while IFS= read -r line; do
-      __sr_line=${line%,}
-      [[ $__sr_line == '{"timestamp":"'*\} ]] && ((${#__sr_line} < 4096 && SECONDS < until)) && is_whole "$__sr_line" &&
+      __sr_entry=${line%,}
+      [[ $__sr_entry == '{"timestamp":"'*\} ]] && ((${#__sr_entry} < 4096 && SECONDS < until)) && is_whole "$__sr_entry" &&
         __sr_write && ((__sr[dropped] == 0)) || lost=$((lost + 1))
     done < <(timeout 5 dd if="$file" iflag=nofollow,nonblock bs=64K count=256 |
       grep --fixed-strings --text "\"invocationId\":\"$INVOCATION_ID\"" | tail -n 10000)
     if ((lost)); then
-      __sr[last]=",\"dropped\":$lost"
+      __sr[more]=",\"dropped\":$lost"
       tell "$lost entries that $unit left in $file could not be recorded"
     fi
   else
@@ -285,7 +285,7 @@ append_start() { # PID
     printf -v '__sr[uptime]' '%d.%02d' $((then / 1000000)) $((then % 1000000 / 10000))
   fi
   write_as "$1"
-  __sr[last]=',"recorder":"exit/0.1.0"'
+  __sr[more]=',"recorder":"exit/0.1.0"'
   __sr_append "service start"
   __sr[time]='' __sr[uptime]=''
 }
