@@ -378,7 +378,7 @@ __sr_append_first() {
       builtin return 0
     fi
     # only that it is there could not be told
-    [[ ! ${__sr[hung]} ]] && __sr_stands && builtin return 0
+    [[ ${__sr[hung]} != *' array '* ]] && __sr_stands && builtin return 0
   fi
   # The last line may be torn: the entry must not end up in it. An entry that cannot go into an
   # array is parked behind it, as are all that follow in this run. The exit helper merges them.
@@ -459,8 +459,13 @@ __sr_replace_bracket() { # OFFSET, from where to look for it
   ((${#__sr_new} <= 4096)) && __sr_make_room || builtin return 1
   ((__sr_end == $1)) || builtin read -r -N $((__sr_end - $1)) __sr_skipped <&5
   builtin mapfile -t -n 1 __sr_text </proc/self/fdinfo/5 # nowhere else: it would damage an entry
-  [[ ${__sr_text[0]##*[!0-9]} == "$__sr_end" ]] && builtin printf '%s' "$__sr_new" >&5 &&
-    __sr_answer=$((__sr_end + ${#__sr_joint} + ${#__sr_entry}))
+  [[ ${__sr_text[0]##*[!0-9]} == "$__sr_end" ]] || builtin return 1
+  # The answer first, and nothing after the entry: where bash cannot turn its output back, what it
+  # prints would go into the record.
+  __sr_answer=$((__sr_end + ${#__sr_joint} + ${#__sr_entry}))
+  [[ -p /proc/self/fd/1 ]] && builtin printf '%s.' "$__sr_answer" &&
+    builtin printf '%s' "$__sr_new" >&5
+  builtin exit "$?"
 }
 
 # Sets __sr_end, where the last entry ends, and __sr_joint, what goes between it and the next. The
@@ -530,7 +535,7 @@ __sr_apart() { # JOB FUNCTION [ARGUMENT...]
     builtin set +m && builtin shopt -s lastpipe && "${@:2}" </dev/null || __sr_ended=$?
     builtin printf '%s.' "$__sr_answer" && builtin exit "$__sr_ended"
   ) || __sr_ended=$?
-  ((__sr_ended != 137)) || __sr[hung]+=" $1 "
+  ((__sr_ended != 124)) || __sr[hung]+=" $1 "
   [[ $__sr_answer == *. ]] || ((__sr_ended)) || __sr_ended=1
   __sr_answer=${__sr_answer%.}
   while [[ $__sr_answer == *$'\n' ]]; do __sr_answer=${__sr_answer%?}; done
@@ -538,7 +543,7 @@ __sr_apart() { # JOB FUNCTION [ARGUMENT...]
 }
 
 # Runs a program, in the subshell of __sr_apart; __sr_answer is the end of what it prints. After so
-# many seconds it is killed, and the subshell ends with 137. The program itself is, for to kill a
+# many seconds it is killed, and the subshell ends with 124. The program itself is, for to kill a
 # shell ends nothing that it runs; and it holds the pipe on descriptor 7 until it is gone, whatever
 # it closes. One that not even SIGKILL ends, in a hung NFS, is not waited for.
 __sr_run() { # SECONDS PROGRAM [ARGUMENT...]
@@ -564,7 +569,7 @@ __sr_read_on() { # SECONDS
   # shellcheck disable=SC2086
   builtin kill -KILL $__sr_part
   builtin printf '%s' "$__sr_answer"
-  builtin exit 137
+  builtin exit 124
 }
 
 # Whether there may be some more processes. Where one cannot be made, bash tries for half a minute,
