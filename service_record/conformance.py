@@ -119,7 +119,7 @@ def _behind(number: int) -> str:
     things, them = ("entry", "it") if number == 1 else ("entries", "them")
     return (
         f"{number} {things} behind the array, which other readers do not see: "
-        f"the next writer folds {them} in, or --salvage does"
+        f"the exit helper folds {them} in, or --salvage does"
     )
 
 

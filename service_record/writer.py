@@ -31,8 +31,8 @@ _SEPARATE: Final = b"\n"
 _EMPTY_ARRAY: Final = b"[\n]\n"
 _SAFE: Final = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 _APPEND: Final = os.O_WRONLY | os.O_APPEND | _SAFE
-_PATIENCE_SECONDS: Final = (2.0, 0.1)
-"""How long the lock of an array is waited for: at first, and after that was in vain."""
+_PATIENCE_SECONDS: Final = 2.0
+"""How long the lock of an array is waited for."""
 
 
 def default_directory() -> str:
@@ -98,7 +98,6 @@ class Writer:
         self._dropped = 0
         self._tail_is_ours = False
         self._is_in_array = False
-        self._patience = _PATIENCE_SECONDS[0]
 
     def append(self, entry: Entry) -> bool:
         """Whether the entry is in the file, whole. One that is not is counted in the next that is."""
@@ -125,8 +124,8 @@ class Writer:
         first = self._first_byte()
         if first == b"[" and self._write_in_array(entry):
             return
-        is_ended = self._write_line(entry, at_a_torn_tail=bool(first))
-        self._tail_is_ours = is_ended and first != b"["
+        # Behind an array, too: this writer's entries are parked there from now on.
+        self._tail_is_ours = self._write_line(entry, at_a_torn_tail=bool(first))
 
     def _first_byte(self) -> bytes:
         """What tells the layout of the file, which is made if it is missing; nothing if it is empty."""
@@ -168,14 +167,11 @@ class Writer:
     def _write_in_array(self, entry: Entry) -> bool:
         if self._is_in_array:  # a signal handler, on top of just this
             return False
-        was_written = False
         self._is_in_array = True
         try:
-            was_written = self._extend_array(entry.to_line(MAX_LINE_BYTES))
+            return self._extend_array(entry.to_line(MAX_LINE_BYTES))
         finally:
             self._is_in_array = False
-            self._patience = _PATIENCE_SECONDS[not was_written]
-        return was_written
 
     def _extend_array(self, line: bytes) -> bool:
         from service_record import array  # noqa: PLC0415  # most services record in lines
@@ -185,7 +181,7 @@ class Writer:
         except OSError:
             return False
         try:
-            array.append(descriptor, line.rstrip(), copy=self._path + DAMAGED_SUFFIX, patience=self._patience)
+            array.append(descriptor, line.rstrip(), patience=_PATIENCE_SECONDS)
         except (OSError, array.ArrayError):
             return False
         finally:

@@ -21,8 +21,10 @@ pids=()
 # Reads this invocation's entries into the arrays above, each by pid. Only our writers' lines have an invocation id, and in
 # those a quote within a value is escaped: what looks like a member is one. A stage's name stays as it stands in JSON.
 # A service that retries without a pause may have written any number: the latest tell what is open, and systemd waits.
-read_invocation() { # PATH
+# Where it takes too long, nothing is known of them: then this fails.
+read_invocation() {
   local line='' pid='' value='' phase=''
+  [[ -f ${__sr[path]} ]] || return 0
   while IFS= read -r line; do
     read_member pid "$line"
     [[ $value ]] || continue
@@ -43,7 +45,12 @@ read_invocation() { # PATH
       ;;
     *" end") read_end "$pid" "$line" ;;
     esac
-  done < <(grep --fixed-strings --text "\"invocationId\":\"$INVOCATION_ID\"" "$1" | tail -n 10000)
+  done < <(
+    set -o pipefail
+    timeout 10 grep --fixed-strings --text "\"invocationId\":\"$INVOCATION_ID\"" "${__sr[path]}" | tail -n 10000
+  )
+  wait "$!"
+  (($? != 124))
 }
 
 read_start() { # PID LINE; whether it is the start or, that one lost, the first that is left
@@ -120,7 +127,7 @@ read_main_process() { # as systemd knows it: process[ExecMainPID] and so on, and
 # What a service that is not root left in the inbox goes into its record. Anybody may leave files there: only one counts that
 # belongs to the user whom systemd ran this unit as, and of its lines only entries of this invocation.
 take_inbox() {
-  local inbox="${SERVICE_RECORDS_INBOX-}" name="${__sr[path]##*/}" file='' uid="${process[UID]-}" line='' __sr_line='' lost=0 until=$((SECONDS + 10))
+  local inbox="${SERVICE_RECORDS_INBOX-}" name="${__sr[path]##*/}" file='' uid="${process[UID]-}" line='' __sr_entry='' lost=0 until=$((SECONDS + 10))
   [[ $inbox ]] || return 0
   [[ -d $inbox ]] || mkdir -m 1733 -- "$inbox"
   file=$inbox/${name%.json}.$INVOCATION_ID.json
@@ -133,13 +140,13 @@ take_inbox() {
   fi
   if [[ $(stat --format='%u %f' -- "$file") == "$uid 8"??? ]]; then
     while IFS= read -r line; do
-      __sr_line=${line%,}
-      [[ $__sr_line == '{"timestamp":"'*\} ]] && ((${#__sr_line} < 4096 && SECONDS < until)) && __sr_is_whole "$__sr_line" &&
+      __sr_entry=${line%,}
+      [[ $__sr_entry == '{"timestamp":"'*\} ]] && ((${#__sr_entry} < 4096 && SECONDS < until)) && is_whole "$__sr_entry" &&
         __sr_write && ((__sr[dropped] == 0)) || lost=$((lost + 1))
     done < <(timeout 5 dd if="$file" iflag=nofollow,nonblock bs=64K count=256 |
       grep --fixed-strings --text "\"invocationId\":\"$INVOCATION_ID\"" | tail -n 10000)
     if ((lost)); then
-      __sr[last]=",\"dropped\":$lost"
+      __sr[more]=",\"dropped\":$lost"
       tell "$lost entries that $unit left in $file could not be recorded"
     fi
   else
@@ -168,7 +175,7 @@ pick_main() {
 # that a stop has cut short failed, like one that somebody killed; only its job tells them apart.
 read_stop_request() {
   local job='' name='' type='' state='' number="${process[KillSignal]:-15}" shutdown=''
-  [[ ${process[Job]-} ]] && { is_answer "$number" || is_answer "${process[RestartKillSignal]:-$number}"; } || return 0
+  [[ ${process[Job]-} ]] && __sr_has_room && { is_answer "$number" || is_answer "${process[RestartKillSignal]:-$number}"; } || return 0
   while read -r job name type state; do
     [[ "$job $state" != "${process[Job]} running" || $type != @(stop|restart) ]] || request=$type
     [[ "$name $type" != "shutdown.target start" ]] || shutdown=1
@@ -278,7 +285,7 @@ append_start() { # PID
     printf -v '__sr[uptime]' '%d.%02d' $((then / 1000000)) $((then % 1000000 / 10000))
   fi
   write_as "$1"
-  __sr[last]=',"recorder":"exit/0.1.0"'
+  __sr[more]=',"recorder":"exit/0.1.0"'
   __sr_append "service start"
   __sr[time]='' __sr[uptime]=''
 }
@@ -318,19 +325,182 @@ rotate_record() {
   done
 }
 
+# An array that a recorder could not extend (damaged, or its lock was held) has lines behind it. Those that are whole entries
+# go into the array, in their order, and it is closed. Of all else that stands there, <record>.damaged keeps a copy first.
+# Where no end of an entry is found in the last 8 MiB and 32768 lines, the record stays as it is.
+repair_array() {
+  local record="${__sr[path]}" first='' attempt=0
+  [[ -f $record && ! -L $record ]] && __sr_has_room && read -r -N 1 first <"$record" && [[ $first == '[' ]] || return 0
+  {
+    timeout 10 flock -w 5 3 || return 0
+    # Once more where a recorder has parked another line meanwhile.
+    while ((attempt < 3)) && replace_end; do attempt=$((attempt + 1)); done
+  } 3<>"$record"
+}
+
+# Whether the end of the array was replaced, and may have to be looked at again.
+replace_end() {
+  local TMPDIR=/dev/shm tail='' size=0 from=0 joint='' entries='' brackets=0 is_damaged=''
+  read_tail 8388608 && read_end_of_array || return 1
+  [[ $entries || $is_damaged ]] || ((brackets != 1)) || return 1
+  [[ ! $is_damaged ]] || keep_copy || return 1
+  write_end
+}
+
+# The end of the file, and its size then: there tail leaves the descriptor. NULs, which bash cannot have in a text, and which a
+# loss of power leaves, are form feeds in it: no entry has one.
+read_tail() { # BYTES
+  local -a position=()
+  {
+    tail=$(timeout 10 tail -c "$1" <&4 | tr '\000' '\014' && printf .) || return 1
+    mapfile -t -n 1 position </proc/self/fdinfo/4
+  } 4</proc/self/fd/3
+  tail=${tail%.}
+  size=${position[0]##*[!0-9]}
+  ((${#tail} == (size < $1 ? size : $1)))
+}
+
+# Sets `from`, where the last entry ends that is surely in the array, `entries`, those that stand behind it, how many `brackets`
+# do, and whether anything else does.
+read_end_of_array() {
+  local index=0 line='' skipped=0
+  local -a lines=()
+  mapfile -t lines <<<"$tail"
+  find_last_entry || return 1
+  for line in "${lines[@]:index}"; do
+    [[ $line != *$'\f'* ]] || is_damaged=1
+    trim_line
+    if ((skipped == 0)); then
+      line=${line#"${line%%[!$' \t\r\f,']*}"}
+      line=${line%%$'\f'*} # behind NULs may stand what is left of another
+      line=${line%,}
+    fi
+    if [[ $line == '{"timestamp":'*\} && ${line#?} != *'{"timestamp":'* ]] && is_whole "$line"; then
+      entries+=${entries:+,}$'\n'$line
+    elif [[ $line == [][] ]]; then
+      brackets=$((brackets + 1))
+    elif [[ $line ]]; then
+      is_damaged=1
+    fi
+  done
+}
+
+# Sets `from` and `joint`, and in `lines` from `index` on what stands behind that place. From the end, line by line: a pattern
+# over all of it takes bash many seconds.
+find_last_entry() {
+  local closed_below='' brace='' begin="$((size + 1))" least="$((${#lines[@]} - 32768))"
+  for ((index = ${#lines[@]} - 1; index >= 0 && index >= least; index--)); do
+    line=${lines[index]}
+    begin=$((begin - ${#line} - 1))
+    [[ $line == *[!$' \t\r\f']* ]] || continue
+    trim_line
+    brace=${line%,}
+    brace=${brace%]}
+    brace=${brace%,} # all of an entry that was written over the bracket
+    while [[ $brace == *[$' \t\r\f'] ]]; do brace=${brace%?}; done
+    if [[ $brace == *\} ]] && ends_entry; then
+      from=$((begin + skipped + ${#brace})) joint=,
+      lines[index]=${lines[index]:skipped+${#brace}}
+      return 0
+    fi
+    closed_below=
+    [[ $line != ']' ]] || closed_below=1
+  done
+  ((index < 0 && size == ${#tail})) || return 1
+  [[ ${lines[0]} == '['* && ${lines[0]} != *[!][$' \t\r\f']* ]] || return 1
+  from=1 index=0
+  lines[0]=${lines[0]#'['}
+}
+
+# Whether a line ends an entry of the array, as one that was parked behind the array does not; two blanks are jq's.
+ends_entry() {
+  local rest=''
+  [[ ! $closed_below && $brace != '  }' ]] || return 0
+  [[ $brace != "$line" ]] || return 1
+  rest=${brace##*'{"timestamp":'}
+  if [[ $rest != "$brace" ]]; then
+    is_whole "{$rest"
+  else
+    ((skipped == 0)) && is_whole "$brace"
+  fi
+}
+
+# Cuts `line` at its end by the blanks, of which there may be very many, and at its beginning by `skipped`: no entry is that
+# long, and patterns on long texts are slow.
+trim_line() {
+  local many=0
+  for many in 65536 4096 256 16 1; do
+    while ((${#line} >= many)) && [[ ${line: -many} != *[!$' \t\r\f']* ]]; do line=${line:0:${#line}-many}; done
+  done
+  skipped=$((${#line} > 16384 ? ${#line} - 16384 : 0))
+  line=${line:skipped}
+}
+
+is_whole() { # TEXT; whether it ends outside of a string, with no brace open
+  local rest="$1" plain=''
+  rest=${rest//\\\\/}
+  rest=${rest//\\\"/}
+  while [[ $rest == *\"*\"* ]]; do
+    plain+=${rest%%\"*}
+    rest=${rest#*\"*\"}
+  done
+  plain+=$rest
+  rest=${plain//[!\{]/}
+  plain=${plain//[!\}\"]/}
+  [[ $plain != *\"* && ${#plain} == "${#rest}" ]]
+}
+
+keep_copy() { # of what stands behind `from`
+  local copy="${__sr[path]}.damaged"
+  [[ ! -L $copy && (-f $copy || ! -e $copy) ]] || return 1 # a FIFO would block for ever
+  umask 0133
+  timeout 10 tail -c "+$((from + 1))" </proc/self/fd/3 >>"$copy"
+}
+
+# One write, from the end of the last entry to that of the file. Before that the file gets as long as it has to be: a full disk
+# is met where it harms nothing.
+write_end() {
+  local -a position=()
+  local text="${entries:+$joint}$entries"$'\n]' more=0 blanks=''
+  more=$(((from + ${#text} + 2048) / 1024 * 1024 - size))
+  if ((more > 0)); then
+    make_blanks "$size" "$more"
+    {
+      printf '%s\n' "$blanks" >&4 || return 1
+      mapfile -t -n 1 position </proc/self/fdinfo/4
+    } 4>>/proc/self/fd/3
+    size=$((size + more))
+    [[ ${position[0]##*[!0-9]} == "$size" ]] || return 0 # a line was parked meanwhile
+  fi
+  make_blanks $((from + ${#text})) $((size - from - ${#text}))
+  timeout 10 dd of=/proc/self/fd/3 bs=$((size - from)) iflag=fullblock conv=notrunc oflag=seek_bytes seek="$from" \
+    status=none <<<"$text$blanks"
+}
+
+# White space for a stretch of the file, without its last newline, and with one at the end of each sector: where a loss of
+# power leaves such a sector between the halves of two entries, they make no third, for there is no newline within a text.
+make_blanks() { # OFFSET BYTES
+  local sector=''
+  printf -v sector '%511s\n' ''
+  printf -v blanks '%*s\n' $((511 - $1 % 512)) ''
+  while ((${#blanks} < $2)); do blanks+=$sector; done
+  blanks=${blanks:0:$2-1}
+}
+
 main() {
   local LC_ALL=C IFS=$' \t\n' __sr_answer='' unit='' pid='' started=0 main='' request='' end_result='' outcome='' facts='' message=''
   # A condition that is not met is no failure: the service was not wanted.
   [[ ${INVOCATION_ID-} && ${SERVICE_RESULT-} != exec-condition ]] || return 0
-  # What the service left running may be all that TasksMax= lets it have, and bash would try for half a minute to make a process.
-  __sr_has_room || return 0
   __sr_unit
   unit=$__sr_answer.service
   [[ $unit != service-record-rotate.service ]] || return 0
   __sr_begin
+  # What the service left running may be all that TasksMax= lets it have, and bash would try for half a minute to make a process.
+  __sr_has_room || return 0
   read_main_process
+  __sr_has_room || return 0
   take_inbox
-  [[ ! -f ${__sr[path]} ]] || read_invocation "${__sr[path]}"
+  { __sr_has_room && read_invocation; } || return 0
   pick_main
   read_stop_request
   judge
@@ -338,6 +508,7 @@ main() {
     if [[ ${result[$pid]} ]]; then amend_run "$pid"; else close_run "$pid"; fi
   done
   is_recorded || record_unknown
+  repair_array
   __sr_sync
   rotate_record
 }

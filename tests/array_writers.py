@@ -20,7 +20,7 @@ from service_record.entry import Entry, Result
 from service_record.layout import read_entries
 from service_record.records import Records
 from tests import builders
-from tests.shell.scripts import Bash, bashes, run_script
+from tests.shell.scripts import SHIM, Bash, bashes, environment, run_script
 
 Json: TypeAlias = dict[str, Any]
 
@@ -131,6 +131,37 @@ def journal(place: Path, message: str) -> dict[str, str]:
 
 WRITERS: list[ArrayWriter] = [Library(), *map(Shim, bashes()), Shim(bashes()[0], "set -o posix\n")]
 each_writer = pytest.mark.parametrize("writer", WRITERS, ids=str)
+
+
+def run_exit_helper(directory: Path, bash: Bash | None = None) -> list[Json]:
+    """Run the exit helper as systemd does at the end of a service that it knows nothing else of.
+
+    Return the elements of the array that is then there, without the start and the end that the helper adds.
+    """
+    call_exit_helper(directory, bash)
+    *others, start, end = elements(record_of(directory).read_bytes())
+    assert [start["phase"], end["phase"]] == ["service start", "service end"]
+    assert {start["invocationId"], end["invocationId"]} == {"2e" * 16}
+    return others
+
+
+def call_exit_helper(directory: Path, bash: Bash | None = None) -> None:
+    """Run the exit helper, whatever comes of the record."""
+    variables = {"INVOCATION_ID": "2e" * 16, "SERVICE_RESULT": "success", "EXIT_STATUS": "0"}
+    ended = subprocess.run(
+        [(bash or bashes()[0]).path, SHIM.with_name("service-record-exit.sh")],
+        env=environment(directory) | variables | {"EXIT_CODE": "exited"},
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
+
+
+def parked_behind(before: bytes, content: bytes) -> list[Json]:
+    """The lines that stand behind what was in the file before."""
+    assert content.startswith(before)
+    return [json.loads(line) for line in content.removeprefix(before).split(b"\n") if line.strip()]
 
 
 def record_of(directory: Path) -> Path:

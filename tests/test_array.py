@@ -2,12 +2,13 @@
 
 import json
 import stat
+from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from service_record.entry import Malformed
+from service_record.entry import Entry, Malformed
 from service_record.layout import read_entries
 from tests.array_files import (
     ALL,
@@ -31,19 +32,21 @@ from tests.array_writers import (
     NO_LAYOUT,
     WRITERS,
     ArrayWriter,
-    Shim,
     damaged_of,
     each_writer,
     elements,
     is_locked,
+    parked_behind,
     put,
     record_of,
+    run_exit_helper,
     spare,
 )
 from tests.builders import array, entry
-from tests.shell.scripts import bashes
+from tests.shell.scripts import Bash, bashes
 
-each_bash = pytest.mark.parametrize("shim", [Shim(bash) for bash in bashes()], ids=str)
+PARKED = entry("stage start", 30, stage=ODD)
+each_bash = pytest.mark.parametrize("bash", bashes(), ids=str)
 
 
 @each_writer
@@ -77,7 +80,9 @@ def test_no_sector_of_a_room_is_without_a_newline(writer: ArrayWriter, tmp_path:
     """Between the halves of two entries, after a loss of power, it would else be part of a text."""
     for state in writer.append(tmp_path, 9):
         behind = range(-(-len(state.rstrip(b" \n")) // 512) * 512, len(state), 512)
-        assert {state[begin : begin + 512] for begin in behind} == {b" " * 511 + b"\n"}
+        sectors = {state[begin : begin + 512] for begin in behind}
+        assert {sector.rstrip(b" \n") for sector in sectors} == {b""}
+        assert {sector[-1:] for sector in sectors} == {b"\n"}
 
 
 @each_writer
@@ -138,9 +143,6 @@ EMPTY = {
     "an array with room": b"[\n]" + ROOM,
     "an array with blanks": b"[ \r\n\t ]\r\n",
     "an array on two lines": b"[\n]\n",
-    "an open array": b"[",
-    "an open array and a newline": b"[\n",
-    "white space": b"[ \n \n",
 }
 
 
@@ -155,25 +157,40 @@ def test_an_empty_file_is_filled(writer: ArrayWriter, content: bytes, tmp_path: 
     assert not damaged_of(tmp_path).exists()
 
 
-WHOLE = {
+CLOSED_FORMS = {
     "ours": CLOSED,
     "ours with room": CLOSED.rstrip() + ROOM,
-    "ours with much room": CLOSED.rstrip() + ROOM * 20,
     "ours without a last newline": CLOSED.rstrip(),
     "as upstream's jq prints it": INDENTED,
     "as upstream's jq prints it, without a last newline": INDENTED.rstrip(),
     "indented by four": json.dumps(JSON, indent=4).encode(),
     "indented by a tab": json.dumps(JSON, indent="\t").encode(),
+    "an entry a line, the bracket before the first": CLOSED.replace(b"[\n", b"["),
+    "lines with CR LF": CLOSED.replace(b"\n", b"\r\n"),
+    "indented lines with CR LF": INDENTED.replace(b"\n", b"\r\n"),
+    "blanks around the bracket": CLOSED.replace(b"\n]", b" \t\n\n\r\n]\n\n \t\n\n"),
+}
+
+
+@each_writer
+@pytest.mark.parametrize("content", CLOSED_FORMS.values(), ids=CLOSED_FORMS)
+def test_a_closed_array_is_extended(writer: ArrayWriter, content: bytes, tmp_path: Path) -> None:
+    put(tmp_path, content)
+
+    states = writer.append(tmp_path, 2)
+
+    assert [elements(state)[:-number] for number, state in enumerate(states, start=1)] == [JSON, JSON]
+    assert not damaged_of(tmp_path).exists()
+
+
+OPEN_FORMS = {
+    "ours with much room": CLOSED.rstrip() + ROOM * 20,
     "on one line": COMPACT,
     "on one line with a newline": COMPACT + b"\n",
     "on one line with blanks": b"[ " + COMPACT[1:-1] + b" ]  \r\n",
     "on one line with spaces": json.dumps(JSON).encode(),
     "on one line in another order": json.dumps([dict(reversed(each.items())) for each in JSON]).encode(),
     "an entry a line, the bracket behind the last": CLOSED.replace(b"\n]", b"]"),
-    "an entry a line, the bracket before the first": CLOSED.replace(b"[\n", b"["),
-    "lines with CR LF": CLOSED.replace(b"\n", b"\r\n"),
-    "indented lines with CR LF": INDENTED.replace(b"\n", b"\r\n"),
-    "blanks around the bracket": CLOSED.replace(b"\n]", b" \t\n\n\r\n]\n\n \t\n\n"),
     "not closed": b"[\n" + ALL,
     "not closed, and a newline": b"[\n" + ALL + b"\n",
     "not closed, and room": b"[\n" + ALL + ROOM,
@@ -200,30 +217,71 @@ WHOLE = {
     + b"\n",
     "an array of lines with commas before them": b"[\n" + b"\n,".join([FIRST, SECOND, THIRD, LAST]) + b"\n",
 }
+EMPTY_OPEN_FORMS = {
+    "an open array": b"[",
+    "an open array and a newline": b"[\n",
+    "white space": b"[ \n \n",
+}
 
 
-@each_writer
-@pytest.mark.parametrize("content", WHOLE.values(), ids=WHOLE)
-def test_an_array_that_lacks_nothing_is_extended_and_no_copy_is_made(
-    writer: ArrayWriter, content: bytes, tmp_path: Path
+@each_bash
+@pytest.mark.parametrize("content", OPEN_FORMS.values(), ids=OPEN_FORMS)
+def test_the_exit_helper_makes_one_closed_array_and_no_copy(
+    bash: Bash, content: bytes, tmp_path: Path
 ) -> None:
-    put(tmp_path, content)
+    put(tmp_path, content + b"\n" + PARKED.to_line())
 
-    states = writer.append(tmp_path, 2)
+    assert run_exit_helper(tmp_path, bash) == [*JSON, PARKED.to_json()]
+    assert not damaged_of(tmp_path).exists()
 
-    assert [elements(state)[:-number] for number, state in enumerate(states, start=1)] == [JSON, JSON]
+
+@each_bash
+@pytest.mark.parametrize("content", EMPTY_OPEN_FORMS.values(), ids=EMPTY_OPEN_FORMS)
+def test_the_exit_helper_closes_an_array_that_has_nothing_but_parked_lines(
+    bash: Bash, content: bytes, tmp_path: Path
+) -> None:
+    put(tmp_path, content + b"\n" + PARKED.to_line())
+
+    assert run_exit_helper(tmp_path, bash) == [PARKED.to_json()]
     assert not damaged_of(tmp_path).exists()
 
 
 @each_writer
-@pytest.mark.parametrize("parked", [1, 20, 2000])
-def test_parked_lines_are_taken_in_order(writer: ArrayWriter, parked: int, tmp_path: Path) -> None:
-    waiting = [entry("stage start", number, stage=f"parked {number}") for number in range(parked)]
-    put(tmp_path, CLOSED.rstrip() + ROOM + b"".join(b"\n" + each.to_line() for each in waiting))
+@pytest.mark.parametrize("form", ["not closed", "on one line", "a line behind upstream's", "lines behind []"])
+def test_entries_are_parked_in_order_where_there_is_no_closed_array(
+    writer: ArrayWriter, form: str, tmp_path: Path
+) -> None:
+    before = OPEN_FORMS[form]
+    put(tmp_path, before)
+
+    [*_, content] = writer.append(tmp_path, 3)
+
+    parked = parked_behind(before, content)
+    assert [each["phase"] for each in parked] == ["service start", "stage start", "stage end"]
+    assert list(map(Entry.from_json, [*JSON, *parked])) == list(read_entries(BytesIO(content)))
+    assert run_exit_helper(tmp_path) == [*JSON, *parked]
+    assert not damaged_of(tmp_path).exists()
+
+
+@each_writer
+def test_the_array_is_extended_again_after_the_exit_helper(writer: ArrayWriter, tmp_path: Path) -> None:
+    put(tmp_path, OPEN_FORMS["not closed"])
+    writer.append(tmp_path)
+    before = run_exit_helper(tmp_path)
 
     [state] = writer.append(tmp_path)
 
-    assert elements(state)[:-1] == JSON + json_of(waiting)
+    assert elements(state)[: len(before)] == before
+    assert len(elements(state)) == len(before) + 3
+
+
+@each_bash
+@pytest.mark.parametrize("parked", [1, 20, 2000])
+def test_parked_lines_are_taken_in_order(bash: Bash, parked: int, tmp_path: Path) -> None:
+    waiting = [entry("stage start", number, stage=f"parked {number}") for number in range(parked)]
+    put(tmp_path, CLOSED.rstrip() + ROOM + b"".join(b"\n" + each.to_line() for each in waiting))
+
+    assert run_exit_helper(tmp_path, bash) == JSON + json_of(waiting)
     assert not damaged_of(tmp_path).exists()
 
 

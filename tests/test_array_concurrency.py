@@ -14,7 +14,7 @@ import pytest
 from service_record.entry import Entry
 from service_record.layout import read_entries
 from tests.array_readers import ENTRIES, LONGEST_MESSAGE, WRITERS, read_at_once, read_while
-from tests.array_writers import Json, Library, damaged_of, elements, record_of
+from tests.array_writers import Json, damaged_of, elements, record_of, run_exit_helper
 from tests.shell.writers import acknowledged, await_first_entry, prepare, writers
 
 KILLS = 200
@@ -64,8 +64,7 @@ def test_killed_writers_lose_nothing_that_they_acknowledged(tmp_path: Path) -> N
                 time.sleep(chance.uniform(0, 0.02))
                 chance.choice([os.kill, os.killpg])(process.pid, signal.SIGKILL)
 
-    [state] = Library().append(tmp_path)
-    stages = stages_of(elements(state))
+    stages = stages_of(run_exit_helper(tmp_path))
     copy = damaged_of(tmp_path).read_bytes() if damaged_of(tmp_path).exists() else b""
     torn = [piece for piece in read_entries(BytesIO(copy)) if not isinstance(piece, Entry)]
     assert acknowledged(tmp_path) <= stages.keys()

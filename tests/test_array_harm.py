@@ -10,7 +10,7 @@ import pytest
 
 from service_record.entry import Entry
 from service_record.layout import read_entries
-from tests.array_writers import ARRAY, Json, Library, damaged_of, elements, put, record_of
+from tests.array_writers import ARRAY, Json, call_exit_helper, damaged_of, elements, put, record_of
 from tests.builders import failed_run
 from tests.shell.scripts import Bash, Completed, bashes, run_script
 from tests.shell.services import (
@@ -110,30 +110,16 @@ def test_an_obstacle_in_the_place_of_the_record_harms_no_service(
 
 
 @each_bash
-@two_services
 @each_obstacle
-def test_an_obstacle_in_the_place_of_the_damaged_copy_harms_no_service(
-    bash: Bash, service: str, obstacle: Callable[[Path], None], tmp_path: Path
+def test_what_cannot_be_copied_is_not_written_over(
+    bash: Bash, obstacle: Callable[[Path], None], tmp_path: Path
 ) -> None:
-    """What cannot be copied is not written over."""
     put(tmp_path, CLOSED + b"torn")
     obstacle(damaged_of(tmp_path))
 
-    assert_unharmed(run(bash, service, tmp_path), ended_without(bash, service))
+    call_exit_helper(tmp_path, bash)
+
     assert record_of(tmp_path).read_bytes().startswith(CLOSED + b"torn")
-    assert not (tmp_path / "outside").exists()
-
-
-@each_obstacle
-def test_an_obstacle_in_the_place_of_the_damaged_copy_does_not_hold_the_library_up(
-    obstacle: Callable[[Path], None], tmp_path: Path
-) -> None:
-    put(tmp_path, CLOSED + b"torn")
-    obstacle(damaged_of(tmp_path))
-
-    [state] = Library().append(tmp_path)
-
-    assert state.startswith(CLOSED + b"torn")
     assert not (tmp_path / "outside").exists()
 
 

@@ -1,6 +1,5 @@
-"""The array layout: what a killed writer or a power loss tore is replaced, and a copy of it is kept."""
+"""The array layout: the exit helper replaces what a kill or a power loss tore, and keeps a copy of it."""
 
-import json
 import stat
 from pathlib import Path
 
@@ -21,17 +20,17 @@ from tests.array_files import (
 )
 from tests.array_writers import (
     ArrayWriter,
-    Library,
-    Shim,
     damaged_of,
     each_writer,
-    elements,
+    parked_behind,
     put,
+    run_exit_helper,
 )
 from tests.builders import array, entry, upstream_entry
-from tests.shell.scripts import bashes
+from tests.shell.scripts import Bash, bashes
 
-each_bash = pytest.mark.parametrize("shim", [Shim(bash) for bash in bashes()], ids=str)
+each_bash = pytest.mark.parametrize("bash", bashes(), ids=str)
+PARKED = entry("stage start", 30, stage=ODD)
 
 
 TORN = LAST[:-40]
@@ -72,20 +71,34 @@ DAMAGED = {
 
 
 @each_writer
+@pytest.mark.parametrize("damage", ["a torn entry", "NULs behind the newline", "foreign text"])
+def test_a_recorder_leaves_what_is_torn_alone_and_parks_its_entries(
+    writer: ArrayWriter, damage: str, tmp_path: Path
+) -> None:
+    before = DAMAGED[damage][0]
+    put(tmp_path, before)
+
+    [*_, content] = writer.append(tmp_path, 3)
+
+    parked = parked_behind(before, content)
+    assert [each["phase"] for each in parked] == ["service start", "stage start", "stage end"]
+    assert not damaged_of(tmp_path).exists()
+    assert run_exit_helper(tmp_path) == [*JSON[:3], *parked]
+
+
+@each_bash
 @pytest.mark.parametrize(("content", "torn"), DAMAGED.values(), ids=DAMAGED)
 def test_what_is_torn_is_replaced_and_a_copy_is_kept(
-    writer: ArrayWriter, content: bytes, torn: bytes, tmp_path: Path
+    bash: Bash, content: bytes, torn: bytes, tmp_path: Path
 ) -> None:
-    put(tmp_path, content)
+    put(tmp_path, content + b"\n" + PARKED.to_line())
 
-    states = writer.append(tmp_path, 2)
-
-    assert [elements(state)[:-number] for number, state in enumerate(states, start=1)] == [JSON[:3]] * 2
+    assert run_exit_helper(tmp_path, bash) == [*JSON[:3], PARKED.to_json()]
     assert torn in damaged_of(tmp_path).read_bytes()
     assert stat.S_IMODE(damaged_of(tmp_path).stat().st_mode) == 0o644
 
 
-@each_writer
+@each_bash
 @pytest.mark.parametrize(
     ("content", "torn"),
     [
@@ -107,32 +120,28 @@ def test_what_is_torn_is_replaced_and_a_copy_is_kept(
     ],
 )
 def test_a_whole_line_behind_a_torn_one_is_taken_in(
-    writer: ArrayWriter, content: bytes, torn: bytes, tmp_path: Path
+    bash: Bash, content: bytes, torn: bytes, tmp_path: Path
 ) -> None:
     put(tmp_path, content)
 
-    [state] = writer.append(tmp_path)
-
-    assert elements(state)[:-1] == JSON
+    assert run_exit_helper(tmp_path, bash) == JSON
     assert torn in damaged_of(tmp_path).read_bytes()
 
 
-@each_writer
-def test_a_line_glued_to_a_torn_one_is_in_the_copy(writer: ArrayWriter, tmp_path: Path) -> None:
+@each_bash
+def test_a_line_glued_to_a_torn_one_is_in_the_copy(bash: Bash, tmp_path: Path) -> None:
     put(tmp_path, THREE + b"\n]\n" + TORN + LAST + b"\n")
 
-    [state] = writer.append(tmp_path)
-
-    assert elements(state)[:-1] == JSON[:3]
-    assert list(read_entries(damaged_of(tmp_path).open("rb")))[-1] == OURS[-1]
+    assert run_exit_helper(tmp_path, bash) == JSON[:3]
+    assert OURS[-1] in read_entries(damaged_of(tmp_path).open("rb"))
 
 
-@each_writer
-def test_a_second_copy_does_not_replace_the_first(writer: ArrayWriter, tmp_path: Path) -> None:
+@each_bash
+def test_a_second_copy_does_not_replace_the_first(bash: Bash, tmp_path: Path) -> None:
     for torn in (b"first torn\n", b"second torn\n"):
         with put(tmp_path, CLOSED).open("ab") as stream:
             stream.write(torn)
-        writer.append(tmp_path)
+        run_exit_helper(tmp_path, bash)
 
     copy = damaged_of(tmp_path).read_bytes()
     assert copy.index(b"first torn") < copy.index(b"second torn")
@@ -143,65 +152,45 @@ def cuts(content: bytes) -> range:
     return range(content.rindex(b'{"timestamp":"2026'), len(content.rstrip(b" \n]")) + 1)
 
 
-@pytest.mark.parametrize("behind", [b"", b"\n", ROOM], ids=["at-the-end", "before-a-newline", "in-its-room"])
-def test_the_library_mends_an_entry_that_is_cut_at_any_byte(behind: bytes, tmp_path: Path) -> None:
+@each_bash
+def test_an_entry_that_is_cut_behind_what_looks_like_its_end_is_in_the_copy(
+    bash: Bash, tmp_path: Path
+) -> None:
     nested = entry("stage end", 20, error_message=ODD, extra={"nested": {"deep": [{}, {"a": "}"}]}, "no": []})
     content = CLOSED.rstrip(b"\n]") + b",\n" + nested.to_line().rstrip()
-    for cut in cuts(content):
-        put(tmp_path, content[:cut] + behind)
-        damaged_of(tmp_path).unlink(missing_ok=True)
-
-        [state] = Library().append(tmp_path)
-
-        if cut == len(content):
-            assert elements(state)[:-1] == [*JSON, nested.to_json()]
-            return
-        assert elements(state)[:-1] == JSON, content[:cut]
-        torn = content[cuts(content).start : cut]
-        assert not torn or torn in damaged_of(tmp_path).read_bytes()
-
-
-@each_bash
-def test_the_shim_mends_an_entry_that_is_cut_behind_what_looks_like_its_end(
-    shim: Shim, tmp_path: Path
-) -> None:
-    content = CLOSED.rstrip(b"\n]")
     [first, *_, last] = places = cuts(content)
     looks = [cut for cut in places if content[cut - 1 : cut] in (b"}", b"]", b",", b'"')]
-    for cut in {first, first + 1, *looks[:6], *looks[-12:], last - 1}:
+    for cut in {first, first + 1, *looks[:6], *looks[-12:], last - 1, last}:
         put(tmp_path, content[:cut] + ROOM)
         damaged_of(tmp_path).unlink(missing_ok=True)
 
-        [state] = shim.append(tmp_path)
+        found = run_exit_helper(tmp_path, bash)
 
-        assert elements(state)[:-1] == (JSON if cut == last else JSON[:3]), content[:cut]
+        assert found == ([*JSON, nested.to_json()] if cut == last else JSON), content[:cut]
+        torn = content[first:cut]
+        assert cut == last or not torn or torn in damaged_of(tmp_path).read_bytes()
 
 
-@each_writer
+@each_bash
 @pytest.mark.parametrize("cut", [1, 2, 3, 4, 40])
 def test_an_entry_that_is_cut_over_the_bracket_takes_none_with_it(
-    writer: ArrayWriter, cut: int, tmp_path: Path
+    bash: Bash, cut: int, tmp_path: Path
 ) -> None:
     text, closed = b",\n" + LAST, b"\n]\n" + ROOM
     put(tmp_path, THREE + text[:cut] + closed[cut:])
 
-    [state] = writer.append(tmp_path)
-
-    assert elements(state)[:-1] == JSON[:3]
+    assert run_exit_helper(tmp_path, bash) == JSON[:3]
 
 
-@each_writer
+@each_bash
 @pytest.mark.parametrize("cut", [3, 4, 5, 10, 40, 400, 1300])
-def test_upstreams_array_that_is_torn_keeps_its_whole_entries(
-    writer: ArrayWriter, cut: int, tmp_path: Path
-) -> None:
+def test_upstreams_array_that_is_torn_keeps_its_whole_entries(bash: Bash, cut: int, tmp_path: Path) -> None:
     """Cut so many bytes before its end, which has 3 bytes that are not in its last entry."""
     torn = array(*UPSTREAM, upstream_entry("stage end", 2, error_message=ODD * 20))[:-cut]
     put(tmp_path, torn)
 
-    [state] = writer.append(tmp_path)
+    [first, second, *others] = run_exit_helper(tmp_path, bash)
 
-    [first, second, *others] = elements(state)[:-1]
     assert [first, second] == json_of(UPSTREAM)
     assert len(others) == (cut == 3)
     assert others or torn[-20:] in damaged_of(tmp_path).read_bytes()
@@ -221,5 +210,4 @@ def test_foreign_text_without_an_end_stays_as_it_is_and_lines_follow(
     written = writer.append(tmp_path, 2)[-1]
 
     assert written.startswith(garbage)
-    lines = written.removeprefix(garbage).strip().split(b"\n\n")
-    assert [json.loads(line)["phase"] for line in lines] == ["service start", "stage start"]
+    assert [line["phase"] for line in parked_behind(garbage, written)] == ["service start", "stage start"]

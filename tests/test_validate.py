@@ -82,14 +82,14 @@ def test_a_whole_record_in_either_layout_has_no_fault(content: bytes) -> None:
             ARRAY + b"\n" + LINES + b"\n" + LINES,
             ARRAY.count(b"\n") + 2,
             "8 entries behind the array, which other readers do not see: "
-            "the next writer folds them in, or --salvage does",
+            "the exit helper folds them in, or --salvage does",
             id="lines-behind-an-array",
         ),
         pytest.param(
             our_array(*UPSTREAM, behind=[upstream_entry(stage="a\x85b\u2028c")]),
             7,
             "1 entry behind the array, which other readers do not see: "
-            "the next writer folds it in, or --salvage does",
+            "the exit helper folds it in, or --salvage does",
             id="an-entry-behind-our-array",
         ),
         pytest.param(

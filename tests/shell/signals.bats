@@ -167,6 +167,32 @@ END
   done
 }
 
+@test "from bash 5.1 on a signal during the last line is told under lastpipe, too" {
+  # shellcheck disable=SC2016 # for the bash under test
+  "$TEST_BASH" -c '((BASH_VERSINFO[0] * 10 + BASH_VERSINFO[1] > 50))' || skip "before bash 5.1"
+  script state.sh <<'END'
+shopt -s lastpipe
+. "$SHIM"
+record_service_stage_start waiting
+"$BASH" -c ': >ready; exec sleep 30'
+END
+  interrupted_alike TERM shell
+}
+
+@test "a script of 20,000 lines that ends is a success, and one that is killed before is not" {
+  {
+    printf '%s\n' '. "$SHIM"' 'record_service_stage_start waiting'
+    printf '%s\n' '[[ ${1-} != dies ]] || { echo busy >ready; while :; do :; done; }' 'if false; then'
+    printf 'echo %0100d\n' {1..20000}
+    printf '%s\n' fi record_service_stage_success
+  } >state.sh
+  run -0 env -i "${surroundings[@]}" "$TEST_BASH" state.sh
+  [ "$(entries | tail -n 1)" = "service end success" ]
+  rm -rf records
+  SIGNAL=TERM TO=shell service state.sh dies
+  [ "$(entries phase signal | tail -n 1)" = "service end unknown" ]
+}
+
 @test "a script that is read from a FIFO ends when it has ended" {
   mkfifo state.sh
   printf '%s\n' '. "$SHIM"' '"$BASH" -c :' >state.sh &

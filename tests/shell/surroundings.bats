@@ -334,7 +334,7 @@ record_service_stage_start one
 record_service_stage_success
 END
   service verbose.sh 2>shown
-  (("$(wc -l <shown)" <= 12))
+  (("$(wc -l <shown)" <= 14))
   [ "$(entries | wc -l)" -eq 4 ]
 }
 

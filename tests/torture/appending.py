@@ -21,7 +21,7 @@ from typing import Final
 from service_record.entry import Entry, Malformed
 from service_record.layout import read_entries
 from service_record.records import Records
-from tests.array_writers import put, record_of
+from tests.array_writers import put, record_of, run_exit_helper
 from tests.builders import entry, failed_run, our_array
 from tests.shell.scripts import ROOT, SHIM, bashes, environment
 from tests.torture.injection import (
@@ -275,17 +275,21 @@ def _numbers(entries: list[Entry]) -> list[int] | None:
 
 
 def _follow_up(directory: Path, append: Append) -> list[str]:
-    """A writer that comes later loses nothing of it, and makes an array whole again."""
+    """A writer that comes later loses nothing of it, and the exit helper makes an array whole again."""
     before = [piece for piece in read(directory) if isinstance(piece, Entry)]
     last = entry("service start", 100, recorder="python/0.1.0")
     if not Records(directory / "records").writer("service").append(last):
         return ["the next writer could not write"]
-    after = read(directory)
-    if [piece for piece in after if isinstance(piece, Entry)] != [*before, last]:
+    if [piece for piece in read(directory) if isinstance(piece, Entry)] != [*before, last]:
         return ["the next writer changed what was there"]
-    torn = [piece for piece in after if isinstance(piece, Malformed)]
-    if append.layout == "array" and torn:
-        return [f"the next writer did not mend the array: {torn}"]
+    if append.layout != "array":
+        return []
+    try:
+        whole = run_exit_helper(directory)
+    except (AssertionError, ValueError) as error:
+        return [f"the exit helper did not repair the array: {error}"]
+    if whole != [each.to_json() for each in (*before, last)]:
+        return ["the exit helper changed what was there"]
     return []
 
 

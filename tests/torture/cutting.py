@@ -120,7 +120,7 @@ def judged(append: Append, cut: Cut) -> tuple[bool, list[str]]:
 
 
 def _lost(directory: Path, cut: Cut) -> Iterator[str]:
-    """What of a torn entry is nowhere any more, after the next writer has mended the array."""
+    """What of a torn entry is nowhere any more, after the exit helper has repaired the array."""
     if not cut.is_of_copy:
         return
     copy = damaged_of(directory).read_bytes()

@@ -105,7 +105,7 @@ def recorded(writer: str, layout: str, *, is_lasting: bool = False) -> Recorded:
             [program, "service"], directory, variables, directory / "trace", _OPTIONS, when_ready=before_ready
         )
         assert ended.said.count(b"\n") <= 1, ended
-        writes = tuple(_writes(directory / "trace", record, len(before_ready.content)))
+        writes = tuple(_writes(directory / "trace", record, before_ready.content))
         name = f"{writer}, {layout}{', synced' if is_lasting else ''}"
         found = Recorded(name, before_ready.content, writes, is_lasting)
         assert found.contents()[-1] == record.read_bytes(), found.name
@@ -123,9 +123,13 @@ class _BeforeReady:
         self.content = self._record.read_bytes()
 
 
-def _writes(trace: Path, record: Path, size: int) -> Iterator[Write]:
-    """Those to the record. Who has looked where it stands writes there; all others append."""
+def _writes(trace: Path, record: Path, before: bytes) -> Iterator[Write]:
+    """Yield the writes to the record. A writer that has looked where it stands writes there.
+
+    Of the others, bash has come by reading to the end of an array's last entry. All others append.
+    """
     standing = dict[tuple[str, str], int]()
+    content = bytearray(before)
     is_synced = False
     for line in _whole_lines(trace):
         found = _LINE.match(line)
@@ -140,10 +144,13 @@ def _writes(trace: Path, record: Path, size: int) -> Iterator[Write]:
             continue
         text, _, rest = arguments.removeprefix('"').partition('"')
         data = bytes.fromhex(text.replace("\\x", ""))[: int(result)]
-        offset = (
-            int(rest.rpartition(", ")[2]) if call == "pwrite64" else standing.get((process, descriptor), size)
-        )
-        size = max(size, offset + len(data))
+        offset = standing.get((process, descriptor), len(content))
+        if call == "pwrite64":
+            offset = int(rest.rpartition(", ")[2])
+        elif data.startswith((b",\n", b"\n{")) and data.endswith(b"\n]\n"):
+            offset = len(content.rstrip(b" \n").removesuffix(b"]").rstrip(b" \n"))
+        content.extend(b"\0" * (offset - len(content)))
+        content[offset : offset + len(data)] = data
         yield Write(offset, data, is_synced)
         is_synced = False
 
