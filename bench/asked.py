@@ -9,8 +9,8 @@ from typing import Final
 from sqlalchemy import func, select
 
 from bench import fleet
-from service_record.collector.access import Kind, presented
-from service_record.collector.store import sessions, tokens
+from service_record.collector.domain.access import TokenKind, presented
+from service_record.collector.store import tokens
 from service_record.collector.store.database import Database, sqlite_url
 from service_record.collector.store.schema import hosts
 
@@ -39,10 +39,10 @@ def fill(data: Path, count: int) -> tuple[str, str]:
     fleet.filled(database, count)
     now = time.time()
     with database.changing() as connection:
-        token = tokens.create(connection, tokens.NewToken(kind=Kind.READER), now)
+        token = tokens.create(connection, tokens.TokenRequest(kind=TokenKind.READER), now)
         known = presented(token)
         assert known is not None
-        session = sessions.begin(connection, known.id, now)
+        session = tokens.begin(connection, known.id, now)
     database.close()
     return session, token
 

@@ -25,8 +25,8 @@ from bench.table import Row, duration, replace_between
 from service_record.bundle.writing import DISK_BYTES
 from service_record.redaction import Rules, known_secrets
 from service_record.reporter.bundling import leak_in, make_bundle
-from service_record.reporter.gather import Collector, Context
-from service_record.reporter.gather.take import Command
+from service_record.reporter.gather import Context, GatherRow
+from service_record.reporter.gather.take import ProgramSource
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "bundle.md"
 MIB = 1 << 20
@@ -99,8 +99,8 @@ def measured(root: Path, mebibytes: int) -> Measured:
 
 def pack(root: Path) -> Mapping[str, float]:
     """Make the bundle in this process, and say what that took."""
-    collector = Collector(
-        "journal", "bootstrap/journals/journal.log", Command(("journalctl",)), 3600, 1 << 40
+    collector = GatherRow(
+        "journal", "bootstrap/journals/journal.log", ProgramSource(("journalctl",)), 3600, 1 << 40
     )
     work = root / "work"
     work.mkdir()

@@ -10,17 +10,17 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import Connection, insert, update
 
-from service_record.collector.learnt import Learnt
-from service_record.collector.progress import Progress, advance, ended, first
-from service_record.collector.statistics import statistics
-from service_record.collector.steps import Status, Step
-from service_record.collector.store import learning
+from service_record.collector.domain.progress import Progress, advance, ended, first
+from service_record.collector.domain.statistics import statistics
+from service_record.collector.domain.steps import ReportedStep, StepStatus
+from service_record.collector.ingest.baselines import Learnt
+from service_record.collector.ingest.rounds import Sweeper
+from service_record.collector.store import judging
 from service_record.collector.store.database import Database, sqlite_url
 from service_record.collector.store.fleet import Filters, fleet
-from service_record.collector.store.hosts import host
+from service_record.collector.store.host_rows import host
+from service_record.collector.store.row_writer import DatabaseWriter
 from service_record.collector.store.schema import builds, durations, hosts, steps
-from service_record.collector.store.writer import Writer
-from service_record.collector.sweep import Sweeper
 
 HOSTS: Final = 10_000
 STEPS: Final = 100
@@ -52,14 +52,14 @@ def _fill(connection: Connection, number: int) -> None:
     connection.execute(insert(durations), ends)
 
 
-def _reports(number: int) -> Iterator[Step]:
+def _reports(number: int) -> Iterator[ReportedStep]:
     for order in range(STEPS // 2):
         name = f"Step {order}"
         is_failed = number % 50 == 0 and order == STEPS // 2 - 1
-        yield Step(label=f"step_{order}", name=name, status=Status.INIT, action="install")
-        status = Status.FAILED if is_failed else Status.DONE
+        yield ReportedStep(label=f"step_{order}", name=name, status=StepStatus.INIT, action="install")
+        status = StepStatus.FAILED if is_failed else StepStatus.DONE
         percentage = 2.0 * (order + 1) if number % 3 else None
-        yield Step(label=f"step_{order}", name=name, status=status, percentage=percentage, logs=_LOGS)
+        yield ReportedStep(label=f"step_{order}", name=name, status=status, percentage=percentage, logs=_LOGS)
 
 
 def _host(number: int, progress: Progress) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def _build(number: int, progress: Progress) -> dict[str, Any]:
     return {"host_id": number + 1, "number": 1, "ended_at": progress.ended_at, **times}
 
 
-def _step(number: int, order: int, step: Step, at: float) -> dict[str, Any]:
+def _step(number: int, order: int, step: ReportedStep, at: float) -> dict[str, Any]:
     return {
         "host_id": number + 1,
         "build": 1,
@@ -136,16 +136,16 @@ def measured(database: Database) -> Iterator[tuple[str, str]]:
         "fleet, by names": lambda connection: fleet(connection, Filters(machines=("*99*",))),
         "one host with 100 steps": lambda connection: host(connection, "node05000.example.com", 0.0),
         "statistics of the latest 50,000 executions": lambda connection: statistics(
-            learning.executions(connection, (), ()), by_group=True, by_release=True
+            judging.executions(connection, (), ()), by_group=True, by_release=True
         ),
-        "what is learnt of one step": lambda connection: learning.took(connection, "step_7"),
+        "what is learnt of one step": lambda connection: judging.took(connection, "step_7"),
     }
     for name, question in pages.items():
         yield name, f"{_milliseconds(database, question):.1f} ms"
 
 
 def _judged(database: Database) -> float:
-    writer = Writer(database)
+    writer = DatabaseWriter(database)
     sweeper = Sweeper(database, writer, Learnt(database, 900.0, {}), lambda: _START + 20_000)
     began = time.perf_counter()
     try:

@@ -9,8 +9,8 @@ from statistics import median
 from bench.python import COMMAND
 from bench.shell import ENTRY
 from bench.table import Row, limited
-from service_record.entry import Entry
-from service_record.records import Records
+from service_record.record.directory import Records
+from service_record.record.entry import Entry
 
 ENTRIES = 100
 LIMIT = 100e-3

@@ -21,7 +21,7 @@ from bench.reading import BARE_CODE, record
 from bench.rounds import medians, wall
 from bench.shell import BENCH, ENTRY, REWRITE, Shim
 from bench.table import aligned, duration, replace_between
-from service_record.records import Records
+from service_record.record.directory import Records
 
 PAGE: Final = BENCH.parent / "docs/performance.md"
 PLOTS: Final = BENCH.parent / "docs/performance"
@@ -35,8 +35,8 @@ ENTRIES: Final = {"shim": 6_400, "shim, array": 256, "python": 12_800, "python, 
 
 PYTHON_WRITER: Final = """
 import sys
-from service_record.entry import Entry
-from service_record.records import Records
+from service_record.record.entry import Entry
+from service_record.record.directory import Records
 
 writer = Records(sys.argv[1]).writer(sys.argv[2])
 entry = Entry.from_json(eval(sys.argv[4]))

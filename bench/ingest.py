@@ -15,7 +15,7 @@ from typing import Any, Final
 import uvloop
 from sqlalchemy import insert
 
-from service_record.collector.access import Kind
+from service_record.collector.domain.access import TokenKind
 from service_record.collector.store import tokens
 from service_record.collector.store.database import Database, sqlite_url
 from service_record.collector.store.schema import hosts, steps
@@ -51,7 +51,9 @@ def measured(folder: Path, collector: Started) -> Measured:
     database.migrate()
     with database.changing() as connection:
         made = [
-            tokens.create(connection, tokens.NewToken(kind=Kind.HOST, scope=f"host{number}"), time.time())
+            tokens.create(
+                connection, tokens.TokenRequest(kind=TokenKind.HOST, scope=f"host{number}"), time.time()
+            )
             for number in range(CONNECTIONS)
         ]
     database.close()

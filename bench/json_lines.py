@@ -14,9 +14,9 @@ import jsonlines
 import orjson
 
 from service_record.display.machine import encoded
-from service_record.entry import Entry
 from service_record.export import FORMS
-from service_record.layout import read_entries, read_stretches
+from service_record.record.entry import Entry
+from service_record.record.layout import read_entries, read_stretches
 
 _RUNS: Final = 5_000
 _ROUNDS: Final = 7

@@ -12,9 +12,9 @@ from unittest.mock import patch
 from bench.rounds import medians, wall
 from bench.shell import ARRAY_SIZES, ENTRY, array_of
 from bench.table import Row, duration, limited
-from service_record.entry import Entry, Phase, Result
-from service_record.records import Records
-from service_record.writer import Writer
+from service_record.record.appending import Writer
+from service_record.record.directory import Records
+from service_record.record.entry import Entry, Phase, Result
 
 APPENDS = 2_000
 SYNCED = 20

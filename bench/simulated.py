@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 
 from service_record.diagnosis import Verdict
 from service_record.reporter.answers import Answered, HostView, Outcome, View
-from service_record.reporter.evidence import Evidence, Traces
+from service_record.reporter.host_state import HostEvidence, Traces
 from service_record.reporter.policy import (
-    Plan,
-    Result,
+    RoundPlan,
     Shipment,
     StageReport,
+    StepResult,
     after,
     arrive,
     asks,
@@ -23,8 +23,8 @@ from service_record.reporter.policy import (
     kept,
 )
 from service_record.reporter.policy.shipments import PROBE_BYTES
-from service_record.reporter.settings import Service, Settings
-from service_record.reporter.state import State
+from service_record.reporter.settings import AssistedServiceSettings, Settings
+from service_record.reporter.state import ReporterState
 
 MINUTE = 60.0
 DAY = 86400.0
@@ -36,7 +36,7 @@ ID = "01234567-89ab-cdef-0123-456789abcdef"
 
 def settings(**others: object) -> Settings:
     """Those of a host that was set up as the documentation has it, but for `others`."""
-    service = Service(
+    service = AssistedServiceSettings(
         url="https://assisted.example", cluster_id=ID, infra_env_id=ID, host_id=ID, token="token"
     )
     return replace(Settings(service=service), **others)  # type: ignore[arg-type]
@@ -95,8 +95,8 @@ class Answering:
 
 
 def steps(
-    settings: Settings, state: State, evidence: Evidence, service: Answering, size: int
-) -> Generator[State, None, Plan]:
+    settings: Settings, state: ReporterState, evidence: HostEvidence, service: Answering, size: int
+) -> Generator[ReporterState, None, RoundPlan]:
     """A round: each state that is saved in it, and in the end its last plan. Whoever stops it killed it."""
     state = arrive(state, evidence)
     yield state
@@ -112,7 +112,7 @@ def steps(
         if plan.told:
             state = after(state, plan, (), evidence)
             yield state
-        results: list[Result] = []
+        results: list[StepResult] = []
         gathers = plan.gather and not plan.report
         is_view_old = is_view_old or gathers
         if gathers:
@@ -124,7 +124,7 @@ def steps(
             state = before(state, step, evidence, sent)
             yield state
             outcome = service.upload(step, sent) if isinstance(step, Shipment) else service.put(step)
-            results.append(Result(step=step, outcome=outcome, size=sent))
+            results.append(StepResult(step=step, outcome=outcome, size=sent))
             is_told = isinstance(step, StageReport) and isinstance(outcome, Answered) and outcome.good
             is_view_old = is_view_old or is_told
             state = after(state, plan, results[-1:], evidence)
@@ -137,8 +137,8 @@ def steps(
 
 
 def whole_round(
-    settings: Settings, state: State, evidence: Evidence, service: Answering, size: int
-) -> tuple[State, Plan]:
+    settings: Settings, state: ReporterState, evidence: HostEvidence, service: Answering, size: int
+) -> tuple[ReporterState, RoundPlan]:
     """A round that nothing interrupts."""
     round_ = steps(settings, state, evidence, service, size)
     while True:
@@ -161,11 +161,11 @@ def live(
     settings: Settings,
     boots: Iterable[float],
     service: Answering,
-    evidence: Callable[[int, float], Evidence],
+    evidence: Callable[[int, float], HostEvidence],
     size: int,
-) -> tuple[State, Plan | None]:
+) -> tuple[ReporterState, RoundPlan | None]:
     """A host's life: boots of so many seconds each, until the reporter stops. None when it never does."""
-    state = State()
+    state = ReporterState()
     for boot, uptime in wakes(boots):
         seen = evidence(boot, uptime)
         if not is_due(settings, state, seen):
@@ -176,9 +176,9 @@ def live(
     return state, None
 
 
-def failing(boot: int, uptime: float, fingerprint: str = "the same") -> Evidence:
+def failing(boot: int, uptime: float, fingerprint: str = "the same") -> HostEvidence:
     """A host on which something has failed."""
-    return Evidence(
+    return HostEvidence(
         boot_id=f"{boot:032x}",
         uptime=uptime,
         traces=Traces(is_pending=True),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.simulated import DAY, FIRST_ROUND, MINUTE, Answering, failing, live, settings
 from bench.table import aligned, replace_between
-from service_record.reporter.evidence import Evidence
+from service_record.reporter.host_state import HostEvidence
 from service_record.reporter.settings import Settings
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "boot-reporter.md"
@@ -26,11 +26,11 @@ class Case:
 
     what: str
     boots: Sequence[float]
-    evidence: Callable[[int, float], Evidence]
+    evidence: Callable[[int, float], HostEvidence]
     knows_host_boot: bool = False
 
 
-def _anew(boot: int, uptime: float) -> Evidence:
+def _anew(boot: int, uptime: float) -> HostEvidence:
     return failing(boot, uptime, f"{boot} {uptime}")
 
 

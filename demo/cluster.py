@@ -9,8 +9,8 @@ from typing import Final
 
 import orjson
 
-from service_record.collector_address import CollectorError
-from service_record.collector_client import CollectorClient
+from service_record.client.address import CollectorError
+from service_record.client.calls import CollectorClient
 
 NAME: Final = "prod"
 GROUP: Final = "dc1/rack1"

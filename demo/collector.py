@@ -18,7 +18,7 @@ from typing import Final
 from demo import cluster
 from demo.cluster import Cluster
 from demo.fleet import Machine, Provisioning, fleet
-from service_record.collector_client import CollectorClient
+from service_record.client.calls import CollectorClient
 
 PROGRAM: Final = (sys.executable, "-c", "from service_record.cli import main; main()")
 _GROUPS: Final = ("dc1", "dc2")

@@ -13,7 +13,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from service_record.deploy.contents import HOST, SCRIPTS, Item, Layout, Option, below, contents
+from service_record.deploy.delivered import HOST, SCRIPTS, Item, Layout, Option, below, contents
 
 _PAGES_OF_THE_SHIM: Final = (*(f"man/man1/{name}.1" for name in SCRIPTS), "man/man5/service-record.5")
 

@@ -14,7 +14,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from service_record.entry import Entry, Malformed, Phase, Result
+    from service_record.record.directory import Records
+    from service_record.record.entry import Entry, Malformed, Phase, Result
     from service_record.recorder import (
         end_service,
         end_stage,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     )
     from service_record.recorder.failure import Failure
     from service_record.recorder.recording import Recording, Service
-    from service_record.records import Records
     from service_record.version import __version__
 
 __all__ = [
@@ -51,9 +51,9 @@ __all__ = [
 ]
 
 _HOMES = {
-    "entry": ("Entry", "Malformed", "Phase", "Result"),
+    "record.entry": ("Entry", "Malformed", "Phase", "Result"),
     "recorder.failure": ("Failure",),
-    "records": ("Records",),
+    "record.directory": ("Records",),
     "recorder.recording": ("Recording", "Service"),
     "version": ("__version__",),
 }

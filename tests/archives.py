@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Final, Literal, TypeAlias
 
 from service_record.bundle import Bundle, Limits, open_bundle
-from service_record.entry import Entry
-from service_record.plain import pieces_of
+from service_record.record.entry import Entry
+from service_record.record.plain import pieces_of
 from tests.builders import array
 
 if sys.version_info >= (3, 14):

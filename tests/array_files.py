@@ -2,7 +2,7 @@
 
 import json
 
-from service_record.entry import Entry
+from service_record.record.entry import Entry
 from tests.array_writers import Json
 from tests.builders import array, failed_run, upstream_entry
 

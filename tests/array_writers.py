@@ -16,9 +16,9 @@ from unittest import mock
 
 import pytest
 
-from service_record.entry import Entry, Result
-from service_record.layout import read_entries
-from service_record.records import Records
+from service_record.record.directory import Records
+from service_record.record.entry import Entry, Result
+from service_record.record.layout import read_entries
 from tests import builders
 from tests.shell.scripts import SHIM, Bash, bashes, environment, run_script
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self, TypeAlias
 
-from service_record.reporter.settings import Service
+from service_record.reporter.settings import AssistedServiceSettings
 from tests.assisted_installation import Host
 from tests.assisted_rules import BASE_PATH, Asked, AssistedRules, HungUp, Told
 from tests.running_server import running
@@ -297,9 +297,11 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing: the journal says it."""
 
 
-def service_of(host: Host, url: str, token: str | None = None, ca_bundle: Path | None = None) -> Service:
+def service_of(
+    host: Host, url: str, token: str | None = None, ca_bundle: Path | None = None
+) -> AssistedServiceSettings:
     """The settings by which a host finds a server."""
-    return Service(
+    return AssistedServiceSettings(
         url=url,
         cluster_id=host.cluster_id or "",
         infra_env_id=host.infra_env_id,

@@ -9,9 +9,9 @@ from tempfile import mkdtemp
 from typing import Final
 
 from service_record.bundle import pack
-from service_record.entry import Entry
-from service_record.records import Records
-from service_record.source import open_source
+from service_record.read.source import open_source
+from service_record.record.directory import Records
+from service_record.record.entry import Entry
 from tests.command_line import service_record
 from tests.shell.scripts import SHIM, Bash, environment, kill_group
 from tests.upstream_reader import UpstreamReader

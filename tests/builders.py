@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from service_record.entry import Entry, Phase, Result
+from service_record.record.entry import Entry, Phase, Result
 
 START = datetime(2026, 11, 21, 1, 5, 10, tzinfo=UTC)
 UPTIME = 60.0

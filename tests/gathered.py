@@ -8,7 +8,7 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any, Final
 
-from service_record.reporter.gather import Collector, Context, Gathered, add_manifest, gather
+from service_record.reporter.gather import Context, Gathered, GatherRow, add_manifest, gather
 
 SCRIPT_HEAD: Final = "#!/bin/bash\nPATH=/usr/sbin:/usr/bin:/sbin:/bin\n"
 AT: Final = datetime(2026, 11, 21, 2, tzinfo=UTC)
@@ -91,7 +91,7 @@ class Host:
         environ = {"PATH": str(self.programs)} | more.pop("environ", {})
         return Context(root=self.root, environ=environ, **more)
 
-    def gather(self, *collectors: Collector, seconds: float = 60, **more: Any) -> "Result":
+    def gather(self, *collectors: GatherRow, seconds: float = 60, **more: Any) -> "Result":
         bundle = DirectoryBundle(self.bundles / str(len(list(self.bundles.glob("*")))))
         bundle.directory.mkdir(parents=True)
         gathered = gather(collectors, self.context(**more), bundle, seconds=seconds)
@@ -126,4 +126,4 @@ def gathered(
     host: Host, take: object, member: str = "facts.txt", size: int = 1 << 20, **more: object
 ) -> Result:
     """What one collector gives of a host, into one member or a directory of them."""
-    return host.gather(Collector("facts", member, take, bytes=size), **more)  # type: ignore[arg-type]
+    return host.gather(GatherRow("facts", member, take, bytes=size), **more)  # type: ignore[arg-type]

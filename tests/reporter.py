@@ -6,10 +6,10 @@ from pathlib import Path
 from bench.simulated import ID, settings
 from service_record.diagnosis import Verdict
 from service_record.reporter.answers import HostView
-from service_record.reporter.evidence import Evidence, Traces
-from service_record.reporter.places import Places
+from service_record.reporter.host_state import HostEvidence, Traces
+from service_record.reporter.paths import Places
 from service_record.reporter.policy import arrive
-from service_record.reporter.state import State
+from service_record.reporter.state import ReporterState
 
 BOOT = "b0" * 16
 NEXT_BOOT = "b1" * 16
@@ -38,9 +38,9 @@ def places_with(root: Path, text: str | bytes | None = SERVICE, token: str | Non
     return places
 
 
-def evidence(uptime: float = 60.0, *, wrong: bool = False, **fields: object) -> Evidence:
+def evidence(uptime: float = 60.0, *, wrong: bool = False, **fields: object) -> HostEvidence:
     """Evidence of a host in its first boot, in which nothing is wrong unless told."""
-    plain = Evidence(
+    plain = HostEvidence(
         boot_id=BOOT,
         uptime=uptime,
         traces=PENDING,
@@ -56,9 +56,9 @@ def host_view(**fields: object) -> HostView:
     return replace(plain, **fields)  # type: ignore[arg-type]
 
 
-def seen(*rounds: Evidence, state: State | None = None) -> State:
+def seen(*rounds: HostEvidence, state: ReporterState | None = None) -> ReporterState:
     """The state after these rounds in which nothing was done, the last having just begun."""
-    state = state or State()
+    state = state or ReporterState()
     for found in rounds:
         state = arrive(state, found)
     return state

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from service_record.reporter.places import Places
+from service_record.reporter.paths import Places
 from tests.assisted_installation import Host
 from tests.builders import failed_run, write_lines
 from tests.command_line import PROGRAM, Answer

@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from service_record.entry import Entry, Phase, Result
+from service_record.record.entry import Entry, Phase, Result
 from tests.builders import BOOT_ID, array, timestamp
 
 TEXTS = st.text(min_size=1, max_size=300)

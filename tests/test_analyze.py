@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 import yaml
 
-from service_record import Records, systemd
+from service_record import Records
 from service_record.bundle import pack
-from service_record.entry import Entry, Phase, Result
+from service_record.record import systemd
+from service_record.record.entry import Entry, Phase, Result
 from tests.builders import BOOT_ID, START, array, entry, failed_run, upstream_entry, write_array, write_lines
 from tests.command_line import PROGRAM, Answer, environment, service_record
 from tests.pages import parsed

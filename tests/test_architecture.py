@@ -1,96 +1,47 @@
-"""Imports point one way, as docs/architecture.md draws it, and recording needs the standard library only."""
+"""What stands where, which way imports point, and what a verb loads, read from the folders."""
 
 import ast
 import re
 import subprocess
 import sys
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 import service_record
 from tests.builders import entry, write_lines
 
 PACKAGE = Path(service_record.__file__).parent
-
-PARTS = {
-    "format": {"entry", "fields", "left_out", "line", "passage", "plain", "version"},
-    "layout": {"conformance", "following", "layout", "salvage", "sighting"},
-    "records": {"records", "rereading", "writer", "array"},
-    "live": {"live", "watching"},
-    "systemd": {"systemd"},
-    "recorder": {"recorder"},
-    "history": {"history"},
-    "duration": {"duration"},
-    "diagnosis": {"diagnosis"},
-    "rotation": {"rotation"},
-    "bundle": {"bundle"},
-    "trust": {"trust"},
-    "client": {"answer_limit", "collector_address", "collector_client", "growing", "sending"},
-    "source": {"source", "remote", "foreign"},
-    "redaction": {"redaction"},
-    "reporter": {"reporter"},
-    "display": {"display"},
-    "export": {"export"},
-    "preflight": {"preflight"},
-    "deploy": {"deploy"},
-    "manual": {"manual"},
-    "collector": {"collector"},
-    "cli": {"cli"},
+REPOSITORY = PACKAGE.parent
+MODULES = sorted(PACKAGE.rglob("*.py"))
+ROOMS = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
+LOOSE = {"__init__.py", "version.py"}
+DOORS = {
+    "ctypes",
+    "os",
+    "pathlib",
+    "shutil",
+    "signal",
+    "socket",
+    "sqlalchemy",
+    "starlette",
+    "subprocess",
+    "sys",
 }
-MAY_IMPORT = {
-    "format": set(),
-    "layout": {"format"},
-    "records": {"format", "layout", "systemd"},
-    "live": {"format", "layout", "records"},
-    "systemd": set(),
-    "recorder": {"format", "records", "systemd"},
-    "history": {"format"},
-    "duration": set(),
-    "diagnosis": {"format", "history", "duration"},
-    "rotation": {"format", "layout", "records", "history", "diagnosis"},
-    "bundle": {"format", "layout", "records", "export"},
-    "trust": set(),
-    "client": {"format", "layout", "records", "trust"},
-    "source": {"format", "layout", "records", "systemd", "history", "bundle", "client"},
-    "redaction": {"format"},
-    "display": {"format", "history", "diagnosis"},
-    "export": {"format", "history", "display"},
-    "reporter": set(PARTS) - {"cli", "recorder", "reporter", "preflight", "deploy", "manual", "collector"},
-    "preflight": {"reporter", "trust"},
-    "deploy": {"format", "reporter"},
-    "manual": {"format", "deploy"},
-    "collector": set(PARTS) - {"cli", "recorder", "reporter", "preflight", "deploy", "manual", "collector"},
-    "cli": set(PARTS) - {"cli"},
-}
-PURE = {"format", "layout", "history", "duration", "diagnosis", "display", "export"}
-PURE_OF_COLLECTOR = {
-    "access",
-    "budgets",
-    "definitions",
-    "names",
-    "progress",
-    "reading",
-    "repeats",
-    "statistics",
-    "steps",
-    "verdicts",
-}
-PURE_OF_PREFLIGHT = {"checks"}
-DOORS = {"os", "pathlib", "shutil", "signal", "socket", "subprocess", "sys"}
-
-modules = pytest.mark.parametrize(
-    "path", [pytest.param(path, id=str(path.relative_to(PACKAGE))) for path in sorted(PACKAGE.rglob("*.py"))]
-)
+"""What a module that calls itself pure has no use for."""
+TWICE = {"assisted", "bundle", "collector", "export", "follow", "ignition", "preflight", "timeline"}
+"""A verb's module is called like the verb, and so may be the room that does the work."""
+MOST_MODULES = 300
+MOST_LINES = 480
 
 
-def part_of(path: Path) -> str:
-    """The part a module of the package belongs to; the package itself is the public face of them all."""
-    name = path.relative_to(PACKAGE).with_suffix("").parts[0]
-    if name == "__init__":
-        return "public"
-    return next((part for part, names in PARTS.items() if name in names), f"no part has a module {name}")
+def name_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def room_of(path: Path) -> str:
+    """The first folder; of what is loose at the top, its own name."""
+    return path.relative_to(PACKAGE).with_suffix("").parts[0]
 
 
 def imported(path: Path) -> Iterator[str]:
@@ -103,58 +54,78 @@ def imported(path: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def imported_parts(path: Path) -> set[str]:
-    names = [name.split(".")[1] for name in imported(path) if name.startswith("service_record.")]
-    return {part for part, members in PARTS.items() for name in names if name in members}
-
-
-@modules
-def test_every_module_has_a_part_and_imports_only_what_that_part_may(path: Path) -> None:
-    part = part_of(path)
-    allowed = set(PARTS) - {"cli"} if part == "public" else MAY_IMPORT.get(part)
-    assert allowed is not None, part
-    assert imported_parts(path) - {part} <= allowed
-
-
-@modules
-def test_a_pure_module_imports_no_way_out(path: Path) -> None:
-    if part_of(path) in PURE:
-        assert DOORS.isdisjoint(name.split(".")[0] for name in imported(path))
-
-
-@pytest.mark.parametrize("name", sorted(PURE_OF_COLLECTOR))
-def test_what_a_collector_judges_by_opens_nothing_and_asks_nobody(name: str) -> None:
-    names = set(imported(PACKAGE / "collector" / f"{name}.py"))
-    ours = {one.split(".")[2] for one in names if one.startswith("service_record.collector.")}
-    assert (DOORS | {"sqlalchemy", "starlette", "time"}).isdisjoint(one.split(".")[0] for one in names)
-    assert ours <= PURE_OF_COLLECTOR
-
-
-@pytest.mark.parametrize(
-    "path",
-    [pytest.param(path, id=path.stem) for path in sorted((PACKAGE / "collector/assisted").glob("*.py"))],
-)
-def test_the_rules_of_an_assisted_service_open_nothing_and_ask_nobody(path: Path) -> None:
-    names = set(imported(path))
-    ours = {one.split(".")[2] for one in names if one.startswith("service_record.collector.")}
-    assert (DOORS | {"sqlalchemy", "starlette", "time"}).isdisjoint(one.split(".")[0] for one in names)
-    assert ours <= {"assisted"}
-
-
-@pytest.mark.parametrize("name", sorted(PURE_OF_PREFLIGHT))
-def test_what_preflight_judges_by_opens_nothing(name: str) -> None:
-    names = set(imported(PACKAGE / "preflight" / f"{name}.py"))
-    assert (DOORS | {"ctypes", "service_record", "time", "urllib"}).isdisjoint(
-        one.split(".")[0] for one in names
+def rooms_imported(path: Path) -> set[str]:
+    return {name.split(".")[1] for name in imported(path) if name.startswith("service_record.")} & (
+        ROOMS | {"version"}
     )
 
 
-def test_the_parts_depend_on_one_another_in_no_circle() -> None:
+def docstring(path: Path) -> str:
+    return ast.get_docstring(ast.parse(path.read_text())) or ""
+
+
+def is_pure(path: Path) -> bool:
+    """Whether the module, or the package that it is in, says so of itself."""
+    folders = [folder for folder in path.parents if folder.is_relative_to(PACKAGE) and folder != PACKAGE]
+    texts = [docstring(path), *(docstring(folder / "__init__.py") for folder in folders)]
+    return any(re.search(r"\bPure\.$", text, re.MULTILINE) for text in texts)
+
+
+def test_nothing_is_loose_at_the_top() -> None:
+    assert {path.name for path in PACKAGE.glob("*.py")} == LOOSE
+
+
+def test_imports_between_rooms_point_one_way() -> None:
+    needs: defaultdict[str, set[str]] = defaultdict(set)
+    for path in MODULES:
+        if path != PACKAGE / "__init__.py":
+            needs[room_of(path)] |= rooms_imported(path) - {room_of(path)}
     settled: set[str] = set()
-    while settled != set(PARTS):
-        free = {part for part, needs in MAY_IMPORT.items() if needs <= settled}
-        assert free - settled, f"a circle among {set(PARTS) - settled}"
+    while settled != set(needs):
+        free = {room for room in needs if needs[room] <= settled}
+        assert free - settled, f"a circle among {sorted(set(needs) - settled)}"
         settled |= free
+
+
+def test_nobody_imports_the_command_line_or_the_tests() -> None:
+    wrong = [name_of(path) for path in MODULES if room_of(path) != "cli" and "cli" in rooms_imported(path)]
+    wrong += [
+        name_of(path) for path in MODULES if any(name.split(".")[0] == "tests" for name in imported(path))
+    ]
+    assert not wrong
+
+
+def test_what_calls_itself_pure_imports_no_way_out() -> None:
+    wrong = [
+        f"{name_of(path)}: {door}"
+        for path in MODULES
+        if is_pure(path)
+        for door in sorted(DOORS & {name.split(".")[0] for name in imported(path)})
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_history_diagnosis_display_export_and_the_domain_of_a_collector_are_pure() -> None:
+    for folder in ("history", "diagnosis", "display", "export", "collector/domain"):
+        assert is_pure(PACKAGE / folder / "__init__.py"), folder
+
+
+def test_every_module_and_every_type_has_a_name_of_its_own() -> None:
+    modules = Counter(path.stem if path.name != "__init__.py" else path.parent.name for path in MODULES)
+    types = Counter(
+        node.name
+        for path in MODULES
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ClassDef)
+    )
+    twice = {name for name, times in modules.items() if times > 1} - TWICE
+    assert not twice | {name for name, times in types.items() if times > 1}
+
+
+def test_modules_are_few_and_fit_a_head() -> None:
+    assert len(MODULES) <= MOST_MODULES
+    long = [name_of(path) for path in MODULES if len(path.read_text().splitlines()) > MOST_LINES]
+    assert not long
 
 
 def test_a_recorded_service_does_not_load_what_it_may_never_need() -> None:
@@ -192,7 +163,7 @@ print(*sys.modules)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     loaded = set(done.stdout.decode().split())
     assert {"jsonlines", "tarfile", "service_record.bundle.opening"}.isdisjoint(loaded)
-    assert "service_record.layout" in loaded
+    assert "service_record.record.layout" in loaded
 
 
 def test_the_page_on_dependencies_names_every_module_that_uses_jsonlines() -> None:

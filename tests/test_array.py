@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from service_record.entry import Entry, Malformed
-from service_record.layout import read_entries
+from service_record.record.entry import Entry, Malformed
+from service_record.record.layout import read_entries
 from tests.array_files import (
     ALL,
     CLOSED,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from service_record.entry import Entry
-from service_record.layout import read_entries
+from service_record.record.entry import Entry
+from service_record.record.layout import read_entries
 from tests.array_readers import ENTRIES, LONGEST_MESSAGE, WRITERS, read_at_once, read_while
 from tests.array_writers import Json, damaged_of, elements, record_of, run_exit_helper
 from tests.shell.writers import acknowledged, await_first_entry, prepare, writers

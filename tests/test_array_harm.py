@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from service_record.entry import Entry
-from service_record.layout import read_entries
+from service_record.record.entry import Entry
+from service_record.record.layout import read_entries
 from tests.array_writers import ARRAY, Json, call_exit_helper, damaged_of, elements, put, record_of
 from tests.builders import failed_run
 from tests.shell.scripts import Bash, Completed, bashes, run_script

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from service_record.layout import read_entries
+from service_record.record.layout import read_entries
 from tests.array_files import (
     CLOSED,
     INDENTED,

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from service_record.cli import main
 from service_record.deploy.ignition.checking import check
-from service_record.deploy.ignition.resources import content_of
-from service_record.reporter.places import Places
+from service_record.deploy.ignition.node_rules import content_of
+from service_record.reporter.paths import Places
 from service_record.reporter.settings import read_settings
 from tests.assisted_contract import assert_contract_kept
 from tests.assisted_installation import Host, InfraEnv

@@ -22,6 +22,7 @@ from service_record.reporter.answers import (
     Answered,
     HostView,
     NoHost,
+    Patience,
     Refused,
     Unreachable,
     one_line,
@@ -30,13 +31,12 @@ from service_record.reporter.answers import (
 )
 from service_record.reporter.assisted_service import _MOST_HOSTS, AssistedService, base_url
 from service_record.reporter.attempt import _LEAVE_SECONDS
-from service_record.reporter.patience import Patience
-from service_record.reporter.peers import ASKING, SHIPPING
+from service_record.reporter.policy.deciding import MOST_TRIES
 from service_record.reporter.policy.moment import DENIED_ROUNDS, DENIED_SECONDS
-from service_record.reporter.policy.stages import MOST_TRIES
 from service_record.reporter.proxies import proxy_for
 from service_record.reporter.setting_table import SERVICE_LIMIT
-from service_record.reporter.settings import Proxies, Service
+from service_record.reporter.settings import AssistedServiceSettings, Proxies
+from service_record.reporter.shipping import ASKING, SHIPPING
 from service_record.reporter.transport import trusted
 from tests.assisted_contract import assert_contract_kept, openapi_file
 from tests.assisted_installation import Host, new_id
@@ -82,8 +82,8 @@ def bundle(tmp_path: Path) -> Path:
     return path
 
 
-def service_at(url: str) -> Service:
-    return Service(url=url, cluster_id=new_id(), infra_env_id=new_id(), host_id=new_id())
+def service_at(url: str) -> AssistedServiceSettings:
+    return AssistedServiceSettings(url=url, cluster_id=new_id(), infra_env_id=new_id(), host_id=new_id())
 
 
 def client(server: AssistedServer, host: Host | None = None, patience: Patience = QUICK) -> AssistedService:

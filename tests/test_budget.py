@@ -6,10 +6,10 @@ import pytest
 
 from service_record.diagnosis.budget import Basis, Budget, BudgetFile, Budgets, read_budgets
 from service_record.diagnosis.placed import FileError
-from service_record.duration import parse_duration
-from service_record.entry import Entry, Phase, Result
 from service_record.history import History, build_history
 from service_record.history.outcome import Run
+from service_record.record.entry import Entry, Phase, Result
+from service_record.record.fields import parse_duration
 from tests.builders import entry
 
 FILE = """\

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service_record.bundle import pack
-from service_record.entry import Entry, Malformed, Phase
-from service_record.export.array import to_array
+from service_record.export import to_array
 from service_record.history import build_history
 from service_record.history.outcome import Outcome
-from service_record.source import liveness_for, open_source
+from service_record.read.source import liveness_for, open_source
+from service_record.record.entry import Entry, Malformed, Phase
 from tests.archives import COMPRESSIONS, SERVICES, Layout, found, member, opened, reasons, record, tar
 from tests.builders import BOOT_ID, array, entry, failed_run, upstream_entry
 from tests.strategies import entries

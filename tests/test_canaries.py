@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from service_record.entry import Result
+from service_record.record.entry import Result
 from tests.assisted_server import AssistedServer, local_server
 from tests.builders import entry, write_lines
 from tests.reporting_host import TOKEN, ReportingHost

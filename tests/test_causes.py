@@ -6,8 +6,8 @@ from importlib import resources
 
 import pytest
 
-from service_record.diagnosis.causes import Causes, FileError, Rule, read_rules
-from service_record.diagnosis.evidence import Evidence, KnownCause
+from service_record.diagnosis.causes import CauseRule, Causes, FileError, read_rules
+from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts
 from service_record.history.facts import Facts
 
 TEXT = resources.files("service_record.diagnosis").joinpath("causes.yaml").read_text()
@@ -91,30 +91,34 @@ ENDED = {
     "own-timeout": Facts(exit_code=124),
 }
 OTHERWISE = {
-    "host-went-down": Evidence(kinds=frozenset({"rebooted"}), service="job", facts=Facts()),
-    "vanished": Evidence(kinds=frozenset({"interrupted"}), service="job", facts=Facts()),
-    "stopped-or-killed": Evidence(
+    "host-went-down": TroubleFacts(kinds=frozenset({"rebooted"}), service="job", facts=Facts()),
+    "vanished": TroubleFacts(kinds=frozenset({"interrupted"}), service="job", facts=Facts()),
+    "stopped-or-killed": TroubleFacts(
         kinds=frozenset({"interrupted"}), service="job", facts=Facts(signal="unknown")
     ),
-    "stuck-download": Evidence(
+    "stuck-download": TroubleFacts(
         kinds=frozenset({"stuck"}), service="job", stage="pull-release-image", facts=Facts()
     ),
-    "stuck-etcd": Evidence(kinds=frozenset({"stuck"}), service="job", stage="wait-for-etcd", facts=Facts()),
-    "stuck-waiting-for-api": Evidence(
+    "stuck-etcd": TroubleFacts(
+        kinds=frozenset({"stuck"}), service="job", stage="wait-for-etcd", facts=Facts()
+    ),
+    "stuck-waiting-for-api": TroubleFacts(
         kinds=frozenset({"stuck"}), service="job", stage="wait-for-api", facts=Facts()
     ),
-    "stuck-api": Evidence(kinds=frozenset({"stuck"}), service="job", stage="cvo-bootstrap", facts=Facts()),
+    "stuck-api": TroubleFacts(
+        kinds=frozenset({"stuck"}), service="job", stage="cvo-bootstrap", facts=Facts()
+    ),
 }
 
 
-def failed(message: str | None = None, **facts: object) -> Evidence:
+def failed(message: str | None = None, **facts: object) -> TroubleFacts:
     whole = Facts(message=message, **({"exit_code": 1} | facts))  # type: ignore[arg-type]
-    return Evidence(
+    return TroubleFacts(
         kinds=frozenset({"failed"}), service="job", stage="pull", invocation_id="1f" * 16, facts=whole
     )
 
 
-def explained(evidence: Evidence, rules: str | None = None) -> KnownCause | None:
+def explained(evidence: TroubleFacts, rules: str | None = None) -> KnownCause | None:
     own = read_rules(rules, "own.yaml") if rules is not None else BUILT_IN
     return Causes(own).explain(evidence)
 
@@ -122,7 +126,7 @@ def explained(evidence: Evidence, rules: str | None = None) -> KnownCause | None
 EXAMPLES = {
     **{name: failed(f"Doing it\n{said}\nGiving up") for name, said in SAID.items()},
     **{
-        name: Evidence(kinds=frozenset({"failed"}), service="job", facts=facts)
+        name: TroubleFacts(kinds=frozenset({"failed"}), service="job", facts=facts)
         for name, facts in ENDED.items()
     },
     **OTHERWISE,
@@ -130,7 +134,7 @@ EXAMPLES = {
 
 
 @pytest.mark.parametrize("rule", BUILT_IN, ids=lambda rule: rule.name)
-def test_each_built_in_rule_knows_its_example_and_says_what_to_do(rule: Rule) -> None:
+def test_each_built_in_rule_knows_its_example_and_says_what_to_do(rule: CauseRule) -> None:
     cause = explained(EXAMPLES[rule.name])
     assert cause is not None
     assert cause.name == rule.name
@@ -325,12 +329,12 @@ def test_a_rule_says_more_where_more_is_known(message: str, says: str, explains:
         pytest.param(failed("mirror a is gone", exit_code=3), id="exit"),
         pytest.param(failed("mirror is well"), id="message"),
         pytest.param(
-            Evidence(kinds=frozenset({"failed"}), service="jobs", facts=failed("mirror a is gone").facts),
+            TroubleFacts(kinds=frozenset({"failed"}), service="jobs", facts=failed("mirror a is gone").facts),
             id="service",
         ),
     ],
 )
-def test_all_conditions_have_to_fit(evidence: Evidence) -> None:
+def test_all_conditions_have_to_fit(evidence: TroubleFacts) -> None:
     assert explained(evidence, RULE) is None
 
 

@@ -21,7 +21,7 @@ from service_record.reporter.cleanup import (
     stop,
     undelivered_bundle,
 )
-from service_record.reporter.places import Places
+from service_record.reporter.paths import Places
 from tests.builders import entry, write_lines
 from tests.programs import REPOSITORY
 
@@ -32,7 +32,7 @@ STOP = f"""
 import sys
 from pathlib import Path
 from service_record.reporter.cleanup import stop
-from service_record.reporter.places import Places
+from service_record.reporter.paths import Places
 sys.exit("\\n".join(stop(Places(Path(sys.argv[1])), {REASON!r}, [Path({str(EXTRA)!r})])) or 0)
 """
 CHANGES = ("rename", "unlink", "unlinkat", "rmdir")

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from service_record.entry import Phase
+from service_record.record.entry import Phase
 from tests.archives import member, tar
 from tests.builders import array, entry, failed_run, write_lines
 from tests.command_line import PROGRAM, Answer, environment, service_record

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from service_record.reporter.console import issue, show
-from service_record.reporter.places import Places
+from service_record.reporter.paths import Places
 
 
 def test_the_verdict_comes_first_then_what_to_do_then_room_for_the_prompt() -> None:

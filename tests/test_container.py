@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from service_record.reporter.places import Places
+from service_record.reporter.paths import Places
 from tests.programs import REPOSITORY
 
 QUADLET = REPOSITORY / "packages/container/boot-reporter.container"

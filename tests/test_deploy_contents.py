@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from service_record.deploy.contents import HOST, Layout, Option, below, contents, source
+from service_record.deploy.delivered import HOST, Layout, Option, below, contents, source
 from tests.programs import REPOSITORY
 
 PACKAGE = below("/usr")

@@ -9,16 +9,16 @@ import pytest
 from service_record.diagnosis import Diagnosis, Verdict, diagnose
 from service_record.diagnosis.budget import Basis, BudgetFile, Budgets
 from service_record.diagnosis.diagnose import Explain
-from service_record.diagnosis.evidence import Evidence, KnownCause
 from service_record.diagnosis.findings import BackwardBoot, LocalTimes, LoopOf, Trouble, UnsetClock
 from service_record.diagnosis.now import Now
+from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts
 from service_record.display.sentences import recovered_sentence
-from service_record.entry import Entry, Malformed, Phase, Result
 from service_record.history import History, build_history
+from service_record.history.build import doubted
 from service_record.history.clock import ClockStep
-from service_record.history.doubts import doubted
-from service_record.history.liveness import Liveness
 from service_record.history.outcome import order
+from service_record.history.results import Liveness
+from service_record.record.entry import Entry, Malformed, Phase, Result
 from tests.builders import BOOT_ID, START, UPTIME, entry, failed_run, upstream_entry
 
 FAILURE = {"result": Result.FAILURE}
@@ -449,7 +449,7 @@ def test_waiting_is_a_symptom_of_a_failure_even_when_it_began_before() -> None:
     assert [trouble.kind for trouble in found.followers] == [Verdict.STUCK]
 
 
-def known(evidence: Evidence) -> KnownCause | None:
+def known(evidence: TroubleFacts) -> KnownCause | None:
     """Causes named by the message, one beginning with `symptom` being one."""
     said = evidence.facts.message
     if not said:
@@ -486,7 +486,7 @@ def test_a_symptom_that_comes_of_others_is_no_root_however_early_it_began() -> N
 
 
 def test_causes_are_asked_with_what_is_known() -> None:
-    asked: list[Evidence] = []
+    asked: list[TroubleFacts] = []
     diagnosis(a=attempts(3), b=failed_run(), explain=asked.append)
     assert [(set(one.kinds), one.service, one.stage) for one in asked] == [
         ({"restart-loop"}, "a", "pull"),
@@ -495,7 +495,7 @@ def test_causes_are_asked_with_what_is_known() -> None:
 
 
 def test_a_boot_loop_of_power_losses_is_known_as_both() -> None:
-    asked: list[Evidence] = []
+    asked: list[TroubleFacts] = []
     record = in_boots([running("join", n * 100) for n in range(4)])
     diagnose(history(a=record), now=at(400), explain=asked.append)
     assert [set(one.kinds) for one in asked] == [{"boot-loop", "rebooted"}]

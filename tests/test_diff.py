@@ -11,7 +11,7 @@ import pytest
 
 from service_record.diagnosis.comparison import (
     Added,
-    Ended,
+    EndedDifferently,
     Missing,
     Moved,
     ServiceComparison,
@@ -20,15 +20,14 @@ from service_record.diagnosis.comparison import (
     Tolerance,
     compare,
 )
-from service_record.diagnosis.failures import Failure
+from service_record.diagnosis.failures import FailureGroup, RunStep
 from service_record.diagnosis.now import latest_entry
-from service_record.diagnosis.steps import Step
-from service_record.display.comparison import comparison_page
-from service_record.display.page import View, painted
-from service_record.entry import Entry, Malformed, Phase, Result
+from service_record.display.difference import comparison_page
+from service_record.display.lines import View, painted
 from service_record.history import build_history
 from service_record.history.outcome import Outcome
-from service_record.layout import read_entries
+from service_record.record.entry import Entry, Malformed, Phase, Result
+from service_record.record.layout import read_entries
 from tests.archives import SERVICES, member, tar
 from tests.builders import (
     START,
@@ -70,8 +69,8 @@ def read(path: Path) -> list[Entry | Malformed]:
         return list(read_entries(stream))
 
 
-def named(name: str) -> Step:
-    return Step("stage", name)
+def named(name: str) -> RunStep:
+    return RunStep("stage", name)
 
 
 GOOD = run(("a", 1), ("b", 2), ("c", 3), ("d", 4))
@@ -90,7 +89,10 @@ def test_a_run_that_does_the_same_does_not_differ() -> None:
         (run(("d", 4), ("a", 1), ("b", 2), ("c", 3)), [Moved(named("d"), None, named("c"))]),
         (run(("b", 2), ("c", 3), ("a", 1), ("d", 4)), [Moved(named("a"), named("c"), None)]),
         (run(("a", 1), ("b", 2), ("c", 3), ("d", 10)), [Slower(named("d"), 10, 4, is_running=False)]),
-        (run(("a", 1), ("b", 2), end=None), [Ended(), *(Missing(named(n), is_unreached=True) for n in "cd")]),
+        (
+            run(("a", 1), ("b", 2), end=None),
+            [EndedDifferently(), *(Missing(named(n), is_unreached=True) for n in "cd")],
+        ),
     ],
 )
 def test_what_differs_is_told_step_by_step(bad: list[Entry], expected: list[object]) -> None:
@@ -100,7 +102,7 @@ def test_what_differs_is_told_step_by_step(bad: list[Entry], expected: list[obje
 def test_a_failed_run_did_not_reach_what_comes_after_its_failure() -> None:
     bad = [*run(("a", 1), end=None), *failed_run("c", 1, error_message="Exited")[1:]]
     assert list(compared(GOOD, bad).differences)[:3] == [
-        Ended(),
+        EndedDifferently(),
         Missing(named("b"), is_unreached=False),
         Missing(named("d"), is_unreached=True),
     ]
@@ -138,7 +140,7 @@ def test_a_stage_that_fails_is_told_though_its_run_goes_on() -> None:
     bad = [entry(), *stage("a", 0), failed, entry(Phase.SERVICE_END, 2)]
     ended, failure = compared(run(("a", 1)), bad).differences
     assert ended == StepEnded(named("a"), Outcome.FAILURE)
-    assert isinstance(failure, Failure)
+    assert isinstance(failure, FailureGroup)
     assert (failure.step, failure.signature) == (named("a"), "no")
 
 
@@ -148,21 +150,21 @@ def test_a_failure_is_known_by_its_message_without_what_differs_each_time() -> N
     assert not compared(good, bad).differs
     other = failed_run(at=100, error_message="no space left on device")
     (failure,) = compared(good, [*bad, *attempt(3, other), *attempt(4, other)]).differences
-    assert isinstance(failure, Failure)
+    assert isinstance(failure, FailureGroup)
     assert (failure.signature, failure.count) == ("no space left on device", 2)
 
 
 def test_a_failure_without_a_message_is_known_by_its_end() -> None:
     assert not compared(failed_run(), failed_run(at=100)).differs
     (failure,) = compared(failed_run(), failed_run(exit_code=None, signal="KILL")).differences
-    assert isinstance(failure, Failure)
+    assert isinstance(failure, FailureGroup)
     assert failure.facts.signal == "KILL"
 
 
 def test_failures_of_earlier_attempts_count() -> None:
     bad = [*attempt(1, failed_run("a", error_message="no route")), *attempt(2, run(("a", 1), at=50))]
     (failure,) = compared(run(("a", 1)), bad).differences
-    assert isinstance(failure, Failure)
+    assert isinstance(failure, FailureGroup)
 
 
 def test_the_last_run_that_is_over_is_compared_or_else_the_last() -> None:

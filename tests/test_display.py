@@ -9,15 +9,13 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from service_record.display.page import ASCII, Line, View, painted
-from service_record.display.repeats import repeats
-from service_record.display.table import table
+from service_record.display.lines import ASCII, Line, View, painted
+from service_record.display.table import repeats, table, wide
 from service_record.display.text import Clock
-from service_record.display.wide import wide
-from service_record.entry import Entry, Malformed, Phase, Result
 from service_record.history import History, ServiceHistory, build_history
-from service_record.history.liveness import Liveness
-from service_record.history.runs import Runs
+from service_record.history.completed_runs import Runs
+from service_record.history.results import Liveness
+from service_record.record.entry import Entry, Malformed, Phase, Result
 from tests.builders import START, entry, failed_run, upstream_entry
 
 VIEW = View(width=80, now=START + timedelta(hours=1))

@@ -11,10 +11,9 @@ import pytest
 import yaml
 
 from service_record.display.document import document
-from service_record.display.machine import as_json, write_jsonl
-from service_record.display.yaml import as_yaml
-from service_record.entry import Entry, Malformed, Phase
+from service_record.display.machine import as_json, as_yaml, write_jsonl
 from service_record.history import History, build_history
+from service_record.record.entry import Entry, Malformed, Phase
 from tests.builders import entry, failed_run
 
 TROUBLE = "\x00\x1b[31m\x7f\x85\x9b\u202e\u2066 \"quoted\" \\ 'single' # : - 完了 \U0001f600\ttab"

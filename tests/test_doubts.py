@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from service_record.entry import Entry
 from service_record.history import build_history
-from service_record.history.doubts import doubted, utc_offset
+from service_record.history.build import doubted, utc_offset
+from service_record.record.entry import Entry
 from tests.builders import START, entry, upstream_entry
 
 WRITTEN = START.timestamp()

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from service_record import systemd
+from service_record.record import systemd
 from service_record.reporter.due import is_anything_due
-from service_record.reporter.places import Places
-from service_record.reporter.state import BootSeen, State, save
+from service_record.reporter.paths import Places
+from service_record.reporter.state import BootSeen, ReporterState, save
 from tests.programs import REPOSITORY
 
 ROUND = {
@@ -42,7 +42,7 @@ def places(tmp_path: Path) -> Places:
     places.settings_file.parent.mkdir(parents=True)
     places.settings_file.write_text('frequency = "10m"\n')
     places.state_directory.mkdir(parents=True)
-    save(places.state_file, State(boots=(seen(),)))
+    save(places.state_file, ReporterState(boots=(seen(),)))
     return places
 
 
@@ -82,7 +82,7 @@ def test_after_a_round_nothing_is_due(places: Places) -> None:
 
 
 def test_in_another_boot_a_round_is_due(places: Places) -> None:
-    save(places.state_file, State(boots=(BootSeen(boot_id="a1" * 16, rounds=2, uptime=20.0),)))
+    save(places.state_file, ReporterState(boots=(BootSeen(boot_id="a1" * 16, rounds=2, uptime=20.0),)))
     assert is_anything_due(places, {})
 
 

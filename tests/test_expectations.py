@@ -11,9 +11,9 @@ from service_record.diagnosis.expectations import add_units
 from service_record.diagnosis.findings import Hindrance
 from service_record.diagnosis.units import Unit, read_properties, read_texts
 from service_record.display.sentences import verdict_sentence
-from service_record.entry import Malformed
 from service_record.history.facts import Facts
 from service_record.history.outcome import Outcome
+from service_record.record.entry import Malformed
 from tests.builders import failed_run
 from tests.test_diagnosis import history, running, succeeded
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service_record.entry import Entry, Phase
 from service_record.export import FORMS
-from service_record.layout import read_entries
+from service_record.record.entry import Entry, Phase
+from service_record.record.layout import read_entries
 from tests.builders import array, entry, failed_run, our_array, upstream_entry, write_array, write_lines
 from tests.command_line import service_record
 from tests.strategies import RECORD_BYTES, entries

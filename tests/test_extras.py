@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from service_record.cli.extras import EXTRAS
+from service_record.cli import EXTRAS
 from tests.command_line import Answer, environment
 from tests.programs import REPOSITORY
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from service_record.collector.looking import look
-from service_record.collector.opening import look_into
-from service_record.layout import read_stretches
+from service_record.collector.domain.summary_of_records import look
+from service_record.collector.ingest.opening_bundles import look_into
+from service_record.record.layout import read_stretches
 from tests.builders import entry
 from tests.command_line import service_record
 

@@ -15,8 +15,8 @@ from typing import IO, Any
 
 import pytest
 
-from service_record.entry import Entry
-from service_record.records import Records
+from service_record.record.directory import Records
+from service_record.record.entry import Entry
 from tests.builders import entry, failed_run, write_lines
 from tests.command_line import PROGRAM, environment, service_record
 from tests.programs import REPOSITORY
@@ -25,7 +25,7 @@ PATIENCE_SECONDS = 60
 
 WRITE_UNTIL_STOPPED = """
 import itertools, pathlib, sys, time
-from service_record.records import Records
+from service_record.record.directory import Records
 from tests.builders import entry
 directory, service, stage = sys.argv[1:]
 writer = Records(directory).writer(service)

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from service_record.reporter.gather import Collector, Status, gather
+from service_record.reporter.gather import GatherRow, GatherStatus, gather
 from service_record.reporter.gather.model import Begin, Piece, Pieces, Task
-from service_record.reporter.gather.take import Command, Fact
+from service_record.reporter.gather.take import FunctionSource, ProgramSource
 from tests.gathered import DirectoryBundle, DirectoryMember, Host
 from tests.programs import REPOSITORY
 from tests.waiting import wait_for, wait_until_gone
@@ -29,8 +29,8 @@ def host(tmp_path: Path) -> Host:
     return Host(tmp_path)
 
 
-def command(*argv: str, seconds: float = MUCH, size: int = 1 << 20, **more: object) -> Collector:
-    return Collector(argv[0], f"{argv[0]}.txt", Command(argv, **more), seconds, size)  # type: ignore[arg-type]
+def command(*argv: str, seconds: float = MUCH, size: int = 1 << 20, **more: object) -> GatherRow:
+    return GatherRow(argv[0], f"{argv[0]}.txt", ProgramSource(argv, **more), seconds, size)  # type: ignore[arg-type]
 
 
 def test_what_a_program_prints_is_a_member_of_the_bundle(host: Host) -> None:
@@ -38,7 +38,7 @@ def test_what_a_program_prints_is_a_member_of_the_bundle(host: Host) -> None:
 
     result = host.gather(command("lsblk", "--all"))
 
-    assert result.only.status is Status.GIVEN
+    assert result.only.status is GatherStatus.GIVEN
     assert result.only.bytes == len("vda --all\n")
     assert result.data("lsblk.txt") == b"vda --all\n"
 
@@ -46,7 +46,7 @@ def test_what_a_program_prints_is_a_member_of_the_bundle(host: Host) -> None:
 def test_a_program_that_is_not_there_is_absent(host: Host) -> None:
     result = host.gather(command("nmcli"))
 
-    assert (result.only.status, result.only.reason) == (Status.ABSENT, "no program nmcli")
+    assert (result.only.status, result.only.reason) == (GatherStatus.ABSENT, "no program nmcli")
     assert result.bundle.paths == []
 
 
@@ -54,9 +54,9 @@ def test_a_program_that_is_not_there_is_absent(host: Host) -> None:
 def test_a_collector_whose_needs_are_not_there_is_absent_and_not_run(host: Host, need: str) -> None:
     host.program("systemctl", f"touch {host.root}/run-anyway")
 
-    result = host.gather(Collector("units", "units.txt", Command(("systemctl",)), needs=(need,)))
+    result = host.gather(GatherRow("units", "units.txt", ProgramSource(("systemctl",)), needs=(need,)))
 
-    assert result.only.status is Status.ABSENT
+    assert result.only.status is GatherStatus.ABSENT
     assert need in str(result.only.reason)
     assert not (host.root / "run-anyway").exists()
 
@@ -66,9 +66,9 @@ def test_a_collector_whose_needs_are_there_is_run(host: Host) -> None:
     host.file("/run/systemd/system/nothing")
 
     needs = ("/run/systemd/system", "systemctl")
-    result = host.gather(Collector("units", "units.txt", Command(("systemctl",)), needs=needs))
+    result = host.gather(GatherRow("units", "units.txt", ProgramSource(("systemctl",)), needs=needs))
 
-    assert result.only.status is Status.GIVEN
+    assert result.only.status is GatherStatus.GIVEN
 
 
 def test_a_program_that_prints_nothing_leaves_no_member(host: Host) -> None:
@@ -76,7 +76,7 @@ def test_a_program_that_prints_nothing_leaves_no_member(host: Host) -> None:
 
     result = host.gather(command("journalctl"))
 
-    assert (result.only.status, result.only.files) == (Status.EMPTY, ())
+    assert (result.only.status, result.only.files) == (GatherStatus.EMPTY, ())
     assert result.bundle.paths == []
 
 
@@ -85,7 +85,7 @@ def test_an_exit_status_is_a_failure_whose_output_and_errors_are_kept(host: Host
 
     result = host.gather(command("crictl"))
 
-    assert result.only.status is Status.FAILED
+    assert result.only.status is GatherStatus.FAILED
     assert result.only.reason == "exit status 7: connection refused"
     assert result.data("crictl.txt").startswith(b"half\n")
     assert b"connection refused" in result.data("crictl.txt")
@@ -94,7 +94,7 @@ def test_an_exit_status_is_a_failure_whose_output_and_errors_are_kept(host: Host
 def test_an_exit_status_that_is_fine_is_no_failure(host: Host) -> None:
     host.program("systemctl", "echo failed; exit 3")
 
-    assert host.gather(command("systemctl", fine=(0, 3))).only.status is Status.GIVEN
+    assert host.gather(command("systemctl", fine=(0, 3))).only.status is GatherStatus.GIVEN
 
 
 def test_a_program_that_says_that_the_host_has_no_such_thing_is_absent(host: Host) -> None:
@@ -103,7 +103,7 @@ def test_a_program_that_says_that_the_host_has_no_such_thing_is_absent(host: Hos
     result = host.gather(command("nmcli", absent=("is not running",)))
 
     assert (result.only.status, result.only.reason) == (
-        Status.ABSENT,
+        GatherStatus.ABSENT,
         "Error: NetworkManager is not running.",
     )
     assert result.bundle.paths == []
@@ -120,7 +120,7 @@ def test_a_program_that_hangs_is_killed_and_what_it_printed_is_kept(host: Host) 
 
     result = host.gather(command("df", seconds=3))
 
-    assert result.only.status is Status.TIMED_OUT
+    assert result.only.status is GatherStatus.TIMED_OUT
     assert result.data("df.txt") == b"first\n"
     assert result.only.seconds < MUCH
     wait_until_gone(int((host.root / "pid").read_text()))
@@ -131,7 +131,7 @@ def test_what_a_hanging_program_said_of_errors_is_kept(host: Host) -> None:
 
     result = host.gather(command("df", seconds=3))
 
-    assert result.only.status is Status.TIMED_OUT
+    assert result.only.status is GatherStatus.TIMED_OUT
     assert b"server not responding" in result.data("df.txt")
 
 
@@ -140,7 +140,7 @@ def test_a_program_that_prints_for_ever_is_stopped_and_its_end_kept(host: Host) 
 
     result = host.gather(command("journalctl", size=100_000))
 
-    assert result.only.status is Status.CUT
+    assert result.only.status is GatherStatus.CUT
     assert result.only.reason is not None
     assert 800_000 < result.only.bytes < 3_000_000
     assert result.data("journalctl.txt").count(b"and again\n") >= 9_900
@@ -151,7 +151,7 @@ def test_errors_for_ever_are_stopped_too(host: Host) -> None:
 
     result = host.gather(command("journalctl", size=100_000))
 
-    assert result.only.status is Status.CUT
+    assert result.only.status is GatherStatus.CUT
     assert len(result.data("journalctl.txt")) < 5000
 
 
@@ -164,7 +164,7 @@ def test_of_more_than_the_limit_the_end_is_kept_and_the_rest_counted(host: Host)
     kept = result.data("journalctl.txt").removeprefix(b"(cut)\n")
     assert whole.endswith(b"\n" + kept)
     assert 19_000 < len(kept) <= 20_000
-    assert (result.only.status, result.only.reason) == (Status.CUT, None)
+    assert (result.only.status, result.only.reason) == (GatherStatus.CUT, None)
     assert (result.only.bytes, result.only.dropped_bytes) == (len(whole), len(whole) - len(kept))
 
 
@@ -173,7 +173,7 @@ def test_a_grandchild_that_keeps_the_pipe_holds_nobody_and_does_not_stay(host: H
 
     result = host.gather(command("podman"))
 
-    assert result.only.status is Status.GIVEN
+    assert result.only.status is GatherStatus.GIVEN
     assert result.data("podman.txt") == b"started\n"
     assert result.only.seconds < MUCH
     wait_until_gone(int((host.root / "pid").read_text()))
@@ -182,7 +182,7 @@ def test_a_grandchild_that_keeps_the_pipe_holds_nobody_and_does_not_stay(host: H
 def test_the_grandchildren_of_a_hanging_program_do_not_stay(host: Host) -> None:
     host.program("podman", f"sleep 1000 & echo $! >{host.root}/pid; wait")
 
-    assert host.gather(command("podman", seconds=3)).only.status is Status.TIMED_OUT
+    assert host.gather(command("podman", seconds=3)).only.status is GatherStatus.TIMED_OUT
     wait_until_gone(int((host.root / "pid").read_text()))
 
 
@@ -191,7 +191,7 @@ def test_a_program_that_closes_its_output_and_goes_on_is_stopped(host: Host) -> 
 
     result = host.gather(command("podman", seconds=3))
 
-    assert result.only.status is Status.TIMED_OUT
+    assert result.only.status is GatherStatus.TIMED_OUT
     assert result.data("podman.txt") == b"done\n"
 
 
@@ -249,12 +249,12 @@ def test_what_a_collector_raises_is_its_own_failure(host: Host) -> None:
         raise KeyError("no such thing")
 
     host.program("ip", "echo address")
-    result = host.gather(Collector("broken", "broken.txt", Fact(broken)), command("ip"))
+    result = host.gather(GatherRow("broken", "broken.txt", FunctionSource(broken)), command("ip"))
 
-    assert result.of("broken").status is Status.FAILED
+    assert result.of("broken").status is GatherStatus.FAILED
     assert result.of("broken").reason == "KeyError: 'no such thing'"
     assert result.data("broken.txt") == b"before\n"
-    assert result.of("ip").status is Status.GIVEN
+    assert result.of("ip").status is GatherStatus.GIVEN
 
 
 def test_python_that_hangs_is_left_behind(host: Host) -> None:
@@ -263,12 +263,14 @@ def test_python_that_hangs_is_left_behind(host: Host) -> None:
         time.sleep(MUCH)
 
     host.program("ip", "echo address")
-    result = host.gather(Collector("hanging", "hanging.txt", Fact(hanging), seconds=0.2), command("ip"))
+    result = host.gather(
+        GatherRow("hanging", "hanging.txt", FunctionSource(hanging), seconds=0.2), command("ip")
+    )
 
-    assert result.of("hanging").status is Status.TIMED_OUT
+    assert result.of("hanging").status is GatherStatus.TIMED_OUT
     assert result.of("hanging").seconds < MUCH
     assert result.data("hanging.txt") == b"before\n"
-    assert result.of("ip").status is Status.GIVEN
+    assert result.of("ip").status is GatherStatus.GIVEN
 
 
 def test_python_that_gives_for_ever_is_left_behind(host: Host) -> None:
@@ -276,9 +278,9 @@ def test_python_that_gives_for_ever_is_left_behind(host: Host) -> None:
         while True:
             yield b"again\n"
 
-    result = host.gather(Collector("endless", "endless.txt", Fact(endless), seconds=0.2))
+    result = host.gather(GatherRow("endless", "endless.txt", FunctionSource(endless), seconds=0.2))
 
-    assert result.only.status is Status.TIMED_OUT
+    assert result.only.status is GatherStatus.TIMED_OUT
 
 
 def test_when_the_time_of_all_is_over_the_rest_is_not_begun(host: Host) -> None:
@@ -287,7 +289,7 @@ def test_when_the_time_of_all_is_over_the_rest_is_not_begun(host: Host) -> None:
 
     result = host.gather(command("df"), command("ip"), seconds=3)
 
-    assert [each.status for each in result.gathered] == [Status.TIMED_OUT] * 2
+    assert [each.status for each in result.gathered] == [GatherStatus.TIMED_OUT] * 2
     assert "not begun" in str(result.of("ip").reason)
 
 
@@ -308,7 +310,7 @@ class Several:
 
 
 def test_a_collector_may_give_several_files_and_those_without_content_are_left_out(host: Host) -> None:
-    result = host.gather(Collector("logs", "logs/", Several()))
+    result = host.gather(GatherRow("logs", "logs/", Several()))
 
     assert [(file.path, file.bytes) for file in result.only.files] == [("logs/a", 6), ("logs/b", 5)]
     assert (result.data("logs/a"), result.data("logs/b")) == (b"onetwo", b"three")

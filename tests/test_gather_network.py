@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from service_record.reporter.gather import COLLECTORS, Collector, Status
-from service_record.reporter.gather.keyfiles import mask_keyfile
+from service_record.reporter.gather import COLLECTORS, GatherRow, GatherStatus
+from service_record.reporter.gather.network import mask_keyfile
 from tests.gathered import Host
 from tests.name_server import NameServer, name_server
 from tests.programs import REPOSITORY
@@ -44,7 +44,7 @@ x=canary-11
 KUBECONFIG = "clusters:\n- cluster:\n    server: https://api-int.lab.example:6443\n"
 ASK = """\
 import sys, time
-from service_record.reporter.gather.names import names_of_cluster, resolve
+from service_record.reporter.gather.network import names_of_cluster, resolve
 began = time.monotonic()
 for answer in resolve(names_of_cluster("lab.example")):
     print(answer.name, *answer.addresses, answer.problem, answer.is_answered)
@@ -57,7 +57,7 @@ def host(tmp_path: Path) -> Host:
     return Host(tmp_path)
 
 
-def row(name: str) -> Collector:
+def row(name: str) -> GatherRow:
     (found,) = (each for each in COLLECTORS if each.name == name)
     return found
 
@@ -69,7 +69,7 @@ def test_the_network_files_of_the_assisted_installer_are_gathered(host: Host) ->
     result = host.gather(row("assisted-network"))
 
     place = "bootstrap/network/assisted-network/host0"
-    assert result.only.status is Status.GIVEN
+    assert result.only.status is GatherStatus.GIVEN
     assert result.data(f"{place}/mac_interface.ini") == b"3c:ec:ef:1c:f1:12=eno1\n"
     profile = result.data(f"{place}/eno1.nmconnection").decode()
     assert profile.startswith(KEYFILE)
@@ -110,7 +110,7 @@ def test_a_host_that_knows_no_api_has_no_names_of_a_cluster(host: Host) -> None:
     host.file("/etc/kubernetes/kubeconfig", "server: https://localhost:6443\n")
 
     urls = ("https://api.openshift.com", "https://api.openshift.com:443/", "https://[::1")
-    assert host.gather(row("cluster-names"), urls=urls).only.status is Status.ABSENT
+    assert host.gather(row("cluster-names"), urls=urls).only.status is GatherStatus.ABSENT
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,10 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from service_record.reporter.gather import Collector, Status, newest_cursor
-from service_record.reporter.gather.containers import ContainerLogs
-from service_record.reporter.gather.failed_units import FailedUnits
-from service_record.reporter.gather.journal import Journal
-from service_record.reporter.gather.records import ServiceRecords
-from service_record.reporter.gather.take import File, Listing, Tree
+from service_record.reporter.gather import GatherRow, GatherStatus, newest_cursor
+from service_record.reporter.gather.journal import FailedUnits, Journal
+from service_record.reporter.gather.record_pieces import ServiceRecords
+from service_record.reporter.gather.take import ContainerLogs, File, Listing, Tree
 from tests.builders import array, entry, failed_run, upstream_entry
 from tests.gathered import Host, gathered
 
@@ -59,7 +57,7 @@ def test_of_a_huge_file_only_the_end_is_read(host: Host) -> None:
 
     result = gathered(host, File("/var/log/huge.log"), size=1000)
 
-    assert result.only.status is Status.CUT
+    assert result.only.status is GatherStatus.CUT
     assert result.only.bytes == (1 << 40) + 8
     assert result.only.bytes - result.only.dropped_bytes == 1000
     assert result.data("facts.txt").endswith(b"\0the end\n")
@@ -86,11 +84,11 @@ def test_links_in_a_circle_are_no_file(host: Host) -> None:
     (host.root / "etc" / "resolv.conf").symlink_to("resolv.conf")
 
     result = host.gather(
-        Collector("conf", "conf", File("/etc/resolv.conf")),
-        Collector("needy", "needy", File("/etc/other"), needs=("/etc/resolv.conf",)),
+        GatherRow("conf", "conf", File("/etc/resolv.conf")),
+        GatherRow("needy", "needy", File("/etc/other"), needs=("/etc/resolv.conf",)),
     )
 
-    assert [each.status for each in result.gathered] == [Status.FAILED] * 2
+    assert [each.status for each in result.gathered] == [GatherStatus.FAILED] * 2
     assert result.of("conf").reason == "/etc/resolv.conf: too many links, or links in a circle"
 
 
@@ -100,7 +98,7 @@ def test_what_is_no_regular_file_is_a_failure_and_holds_nobody(host: Host) -> No
 
     result = gathered(host, File("/var/log/pipe"))
 
-    assert result.only.status is Status.FAILED
+    assert result.only.status is GatherStatus.FAILED
     assert "not a regular file" in str(result.only.reason)
 
 
@@ -115,7 +113,7 @@ def test_a_file_that_is_not_ours_to_read_is_a_failure_with_its_name() -> None:
         with nobody():
             result = gathered(host, File("/etc/shadow"))
 
-    assert result.only.status is Status.FAILED
+    assert result.only.status is GatherStatus.FAILED
     assert str(result.only.reason).endswith("etc/shadow: Permission denied")
 
 
@@ -137,7 +135,7 @@ def test_a_file_whose_disk_fails_is_a_failure(host: Host) -> None:
 
     result = gathered(host, File("/proc/self/mem"))  # which has nothing at its beginning
 
-    assert (result.only.status, result.bundle.paths) == (Status.FAILED, [])
+    assert (result.only.status, result.bundle.paths) == (GatherStatus.FAILED, [])
     assert str(result.only.reason).endswith("/mem: Input/output error")
 
 
@@ -150,7 +148,7 @@ def test_of_many_files_the_newest_are_members(host: Host) -> None:
     result = gathered(host, tree, "pods/")
 
     assert result.bundle.paths == ["pods/a_b_4/etcd/0.log", "pods/a_b_3/etcd/0.log"]
-    assert (result.only.status, result.only.reason) == (Status.CUT, "the newest 2 of 5 files")
+    assert (result.only.status, result.only.reason) == (GatherStatus.CUT, "the newest 2 of 5 files")
 
 
 def test_no_file_of_many_is_a_link_or_behind_one(host: Host) -> None:
@@ -174,7 +172,7 @@ def test_one_bad_file_of_many_is_told_and_the_others_are_members(host: Host) -> 
     result = gathered(host, Tree("/var/log/agent", ("/var/log/agent/*.log",)), "agent/")
 
     assert sorted(result.bundle.paths) == ["agent/a.log", "agent/c.log"]
-    assert result.only.status is Status.FAILED
+    assert result.only.status is GatherStatus.FAILED
     assert "b.log: not a regular file" in str(result.only.reason)
 
 
@@ -203,7 +201,7 @@ def test_a_listing_may_be_without_digests(host: Host) -> None:
 def test_nothing_that_matches_is_absent(host: Host) -> None:
     result = gathered(host, Listing(("/etc/kubernetes/*", "/etc/mcs/*")))
 
-    assert result.only.status is Status.ABSENT
+    assert result.only.status is GatherStatus.ABSENT
     assert result.only.reason == "no file /etc/kubernetes/*, nor any of 1 others"
 
 
@@ -229,7 +227,7 @@ def test_a_cursor_that_the_journal_does_not_know_is_none(host: Host) -> None:
 
     result = gathered(host, Journal(), cursor="bad")
 
-    assert result.only.status is Status.GIVEN
+    assert result.only.status is GatherStatus.GIVEN
     assert b"--boot=0" in result.data("facts.txt")
 
 
@@ -237,7 +235,7 @@ def test_earlier_boots_are_not_told_again_after_a_cursor(host: Host) -> None:
     host.program("journalctl", "echo old")
 
     assert gathered(host, Journal(boot=-1)).data("facts.txt") == b"old\n"
-    assert gathered(host, Journal(boot=-1), cursor="s=17;i=3").only.status is Status.EMPTY
+    assert gathered(host, Journal(boot=-1), cursor="s=17;i=3").only.status is GatherStatus.EMPTY
 
 
 @pytest.mark.parametrize(
@@ -249,10 +247,10 @@ def test_of_a_journal_that_is_too_long_the_last_lines_are_there(
 ) -> None:
     host.program("journalctl", f"[[ $* == *--lines=2000* ]] && echo the end && exit; echo begin; {endless}")
 
-    row = Collector("journal", "journal.log", Journal(("kubelet.service",), lines=9), seconds=8, bytes=90_000)
+    row = GatherRow("journal", "journal.log", Journal(("kubelet.service",), lines=9), seconds=8, bytes=90_000)
     result = host.gather(row, cursor=cursor)
 
-    assert result.only.status in {Status.TIMED_OUT, Status.CUT}
+    assert result.only.status in {GatherStatus.TIMED_OUT, GatherStatus.CUT}
     assert result.data("journal.log").endswith(b"the last are these]\nthe end\n")
 
 
@@ -260,7 +258,7 @@ def test_of_a_journal_that_is_too_long_the_last_lines_are_there(
 def test_a_boot_or_a_unit_that_the_journal_does_not_know_is_absent(host: Host, journal: Journal) -> None:
     host.program("journalctl", JOURNALCTL)
 
-    assert gathered(host, journal).only.status is Status.ABSENT
+    assert gathered(host, journal).only.status is GatherStatus.ABSENT
 
 
 def test_the_newest_cursor_is_asked_for(host: Host) -> None:
@@ -301,7 +299,7 @@ def test_a_record_longer_than_its_limit_is_an_array_of_the_last_entries(host: Ho
     result = gathered(host, ServiceRecords(), "services/", size=10_000)
 
     data = result.data("services/release-image.json")
-    assert result.only.status is Status.CUT
+    assert result.only.status is GatherStatus.CUT
     assert 9_000 < len(data) <= 10_002
     read = json.loads(data)
     assert read == [each.to_json() for each in many[-len(read) :]]
@@ -316,7 +314,7 @@ def test_records_may_be_elsewhere(host: Host) -> None:
 
 
 def test_a_host_without_records_has_none(host: Host) -> None:
-    assert gathered(host, ServiceRecords(), "services/").only.status is Status.ABSENT
+    assert gathered(host, ServiceRecords(), "services/").only.status is GatherStatus.ABSENT
 
 
 def test_failed_units_have_their_status_and_their_journal(host: Host) -> None:
@@ -336,7 +334,7 @@ def test_failed_units_have_their_status_and_their_journal(host: Host) -> None:
     result = gathered(host, FailedUnits(), "unit-status/")
 
     units = ("kubelet.service", "foo@a-b.service")
-    assert result.only.status is Status.GIVEN
+    assert result.only.status is GatherStatus.GIVEN
     assert result.bundle.paths == [f"unit-status/{unit}.{what}" for unit in units for what in ("txt", "log")]
     assert result.data("unit-status/kubelet.service.txt") == b"status of kubelet.service\n"
     assert b"--unit=kubelet.service" in result.data("unit-status/kubelet.service.log")
@@ -356,7 +354,7 @@ def test_what_cannot_be_had_of_one_failed_unit_does_not_cost_the_others(host: Ho
     result = gathered(host, FailedUnits(), "unit-status/")
 
     assert result.data("unit-status/kubelet.service.txt") == b"status\n"
-    assert result.only.status is Status.FAILED
+    assert result.only.status is GatherStatus.FAILED
     assert result.only.reason == "gone.service: exit status 4: Unit gone.service could not be found."
 
 
@@ -402,7 +400,7 @@ def test_containers_that_ended_are_first_and_one_without_log_is_told(host: Host)
     names = ("kube-apiserver-c3c", "kube-apiserver-c2b", "etcd-c1a")
     assert result.bundle.paths == [f"containers/{name}.log" for name in names]
     assert result.data("containers/etcd-c1a.log") == b"out of c1a\nerror of c1a\n"
-    assert result.only.status is Status.FAILED
+    assert result.only.status is GatherStatus.FAILED
     assert str(result.only.reason).startswith("kube-apiserver: exit status 1")
 
 
@@ -421,7 +419,7 @@ def test_a_list_of_containers_that_is_none_raises_nothing(host: Host, listed: st
 
     result = gathered(host, ContainerLogs("crictl"), "containers/")
 
-    assert result.only.status in {Status.EMPTY, Status.FAILED}
+    assert result.only.status in {GatherStatus.EMPTY, GatherStatus.FAILED}
 
 
 def test_a_runtime_that_does_not_answer_is_a_failure(host: Host) -> None:
@@ -430,6 +428,6 @@ def test_a_runtime_that_does_not_answer_is_a_failure(host: Host) -> None:
     result = gathered(host, ContainerLogs("crictl"), "containers/")
 
     assert (result.only.status, result.only.reason) == (
-        Status.FAILED,
+        GatherStatus.FAILED,
         "exit status 1: connect: connection refused",
     )

@@ -9,9 +9,9 @@ import jsonschema
 import pytest
 
 from service_record.cli import main
-from service_record.reporter.gather import COLLECTORS, ROUND_SECONDS, Collector, Status
+from service_record.reporter.gather import COLLECTORS, ROUND_SECONDS, GatherRow, GatherStatus
 from service_record.reporter.gather.journal import Journal
-from service_record.reporter.gather.take import Command, File, Listing, Tree
+from service_record.reporter.gather.take import File, Listing, ProgramSource, Tree
 from tests.builders import BOOT_ID, entry, failed_run
 from tests.gathered import Host
 from tests.programs import REPOSITORY
@@ -54,7 +54,7 @@ def test_no_two_rows_have_one_name_or_one_member(what: str) -> None:
 
 
 @each
-def test_a_row_is_bounded_and_stays_in_the_bundle(collector: Collector) -> None:
+def test_a_row_is_bounded_and_stays_in_the_bundle(collector: GatherRow) -> None:
     assert 0 < collector.seconds <= 120
     assert 0 < collector.bytes <= 256 << 20
     assert re.fullmatch(r"[A-Za-z0-9-]+", collector.name)
@@ -62,9 +62,9 @@ def test_a_row_is_bounded_and_stays_in_the_bundle(collector: Collector) -> None:
 
 
 @each
-def test_a_row_names_programs_and_absolute_paths_and_no_shell(collector: Collector) -> None:
+def test_a_row_names_programs_and_absolute_paths_and_no_shell(collector: GatherRow) -> None:
     take: object = collector.take
-    if isinstance(take, Command):
+    if isinstance(take, ProgramSource):
         assert "/" not in take.argv[0]
         assert take.argv[0] not in SHELLS
     if isinstance(take, File):
@@ -98,8 +98,8 @@ def test_of_an_empty_host_nothing_fails(host: Host) -> None:
     result = host.gather(*COLLECTORS)
 
     statuses = {each.name: each.status for each in result.gathered}
-    assert {name for name, status in statuses.items() if status is Status.GIVEN} == {"clocks"}
-    assert set(statuses.values()) == {Status.GIVEN, Status.ABSENT}
+    assert {name for name, status in statuses.items() if status is GatherStatus.GIVEN} == {"clocks"}
+    assert set(statuses.values()) == {GatherStatus.GIVEN, GatherStatus.ABSENT}
 
 
 @pytest.fixture
@@ -125,15 +125,15 @@ def test_of_a_failing_host_each_has_its_status(failing: Host) -> None:
     assert {
         name: result.of(name).status for name in ("service-records", "journal", "ip-addr", "nmcli-general")
     } == {
-        "service-records": Status.GIVEN,
-        "journal": Status.GIVEN,
-        "ip-addr": Status.GIVEN,
-        "nmcli-general": Status.ABSENT,
+        "service-records": GatherStatus.GIVEN,
+        "journal": GatherStatus.GIVEN,
+        "ip-addr": GatherStatus.GIVEN,
+        "nmcli-general": GatherStatus.ABSENT,
     }
-    assert result.of("unit-times").status is Status.CUT
+    assert result.of("unit-times").status is GatherStatus.CUT
     assert result.of("block-devices").reason == "exit status 32"
-    assert result.of("container-logs").status is Status.FAILED
-    assert result.of("reachability").status is Status.GIVEN
+    assert result.of("container-logs").status is GatherStatus.FAILED
+    assert result.of("reachability").status is GatherStatus.GIVEN
 
 
 def test_logs_of_the_agent_and_the_assisted_installer_are_gathered(host: Host) -> None:
@@ -147,7 +147,7 @@ def test_logs_of_the_agent_and_the_assisted_installer_are_gathered(host: Host) -
 
     result = host.gather(*COLLECTORS)
 
-    assert result.of("agent-logs").status is Status.GIVEN
+    assert result.of("agent-logs").status is GatherStatus.GIVEN
     assert {name: result.data(f"bootstrap/agent/{name}").decode() for name in logs} == logs
 
 
@@ -192,14 +192,14 @@ def test_the_manifest_on_the_page_follows_its_schema() -> None:
 
     jsonschema.validate(example, SCHEMA)
     stated = set(re.findall(r"^\| `([a-z-]+)` \|", behind, re.MULTILINE))
-    assert stated == {status.value for status in Status}
+    assert stated == {status.value for status in GatherStatus}
 
 
 def test_the_row_on_the_page_is_one() -> None:
     block = re.search("^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
     assert block
 
-    assert isinstance(eval(block[1], {"Collector": Collector, "Command": Command}), Collector)
+    assert isinstance(eval(block[1], {"Collector": GatherRow, "Command": ProgramSource}), GatherRow)
 
 
 def test_the_limits_on_the_page_are_those_of_the_table() -> None:

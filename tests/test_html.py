@@ -10,16 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service_record.diagnosis.now import latest_entry
-from service_record.display.html.elements import element, inked
-from service_record.display.html.frame import Section, page
+from service_record.display.html.chart import thinned
+from service_record.display.html.frame import Section, element, inked, page
 from service_record.display.html.style import DARK, INKS, LIGHT
-from service_record.display.html.timeline import timeline_html
-from service_record.display.page import Ink, View
+from service_record.display.html.timeline_page import timeline_html
+from service_record.display.lines import Ink, View
 from service_record.display.text import visible
 from service_record.display.timeline import charts
-from service_record.display.timeline.thinning import thinned
-from service_record.entry import Entry, Malformed, Phase, Result
 from service_record.history import build_history
+from service_record.record.entry import Entry, Malformed, Phase, Result
 from tests.builders import START, entry, failed_run
 from tests.command_line import service_record
 from tests.pages import Page, parsed

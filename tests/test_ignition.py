@@ -13,12 +13,12 @@ import yaml
 from click.testing import CliRunner, Result
 
 from service_record.cli import main
-from service_record.deploy.for_ignition import CLOSED_ON_BOOTSTRAP, ROLES, Wanted, delivered
 from service_record.deploy.ignition.checking import check
-from service_record.deploy.ignition.resources import content_of
+from service_record.deploy.ignition.making import CLOSED_ON_BOOTSTRAP, ROLES, Wanted, delivered
+from service_record.deploy.ignition.node_rules import content_of
+from service_record.deploy.ignition.reading import VERSIONS
 from service_record.deploy.ignition.urls import hash_of
-from service_record.deploy.ignition.versions import VERSIONS
-from service_record.reporter.places import Places
+from service_record.reporter.paths import Places
 from service_record.reporter.settings import read_settings
 from tests.command_line import service_record
 from tests.ignition_configs import DAMAGES, DISCOVERY_SERVICES, discovery, of_the_discovery_image, put

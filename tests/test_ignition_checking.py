@@ -9,9 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service_record.deploy.ignition.checking import check, insist
-from service_record.deploy.ignition.fault import BadConfigError
-from service_record.deploy.ignition.reading import read_config
-from service_record.deploy.ignition.versions import VERSIONS
+from service_record.deploy.ignition.reading import VERSIONS, BadConfigError, read_config
 from tests.ignition_configs import DAMAGES, Config, discovery, drop, put
 
 ONLY_OURS = {

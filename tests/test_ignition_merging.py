@@ -8,13 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service_record.deploy.for_ignition import ROLES, Wanted, delivered
 from service_record.deploy.ignition.checking import check
-from service_record.deploy.ignition.fault import BadConfigError
-from service_record.deploy.ignition.making import make
+from service_record.deploy.ignition.making import ROLES, Wanted, delivered, make
 from service_record.deploy.ignition.merging import merge
+from service_record.deploy.ignition.reading import VERSIONS, BadConfigError
 from service_record.deploy.ignition.urls import compressed, data_url
-from service_record.deploy.ignition.versions import VERSIONS
 from tests.ignition_configs import Config, discovery, put
 
 SHIM = "/usr/local/bin/bootstrap-service-record.sh"

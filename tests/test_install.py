@@ -17,12 +17,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service_record.deploy.contents import HOST, Option, contents, source
-from service_record.deploy.install import Outcome, install
+from service_record.deploy.delivered import HOST, Option, contents, source
 from service_record.deploy.installed import FILE
-from service_record.deploy.plan import Action
+from service_record.deploy.installing import InstallOutcome, install, uninstall
+from service_record.deploy.planning import Action
 from service_record.deploy.root import Root
-from service_record.deploy.uninstall import uninstall
 from tests.command_line import service_record
 from tests.programs import REPOSITORY
 from tests.trees import Picture, grow_old, picture, place
@@ -47,7 +46,7 @@ def root(tmp_path: Path) -> Path:
 
 def installed(
     root: Path, *options: Option, replaces: bool = False, pages: Iterable[tuple[str, str]] = PAGES
-) -> Outcome:
+) -> InstallOutcome:
     return install(Root(root), options, pages, replaces=replaces)
 
 
@@ -60,7 +59,7 @@ def at(root: Path, path: str) -> Path:
     return root / path.lstrip("/")
 
 
-def actions(outcome: Outcome) -> dict[str, Action]:
+def actions(outcome: InstallOutcome) -> dict[str, Action]:
     return {step.path: step.action for step in outcome.steps}
 
 

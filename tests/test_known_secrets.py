@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from service_record.redaction import Known, Rules, known_secrets
+from service_record.redaction import HostSecrets, Rules, known_secrets
 from tests.secret_shapes import made, pem, pull_secret
 from tests.test_redaction import redacted
 
@@ -203,7 +203,7 @@ def test_what_is_no_plain_file_below_the_root_is_not_read(
     (directory / "broken").symlink_to("nothing")
     (directory / "directory").mkdir()
     os.mkfifo(directory / "fifo")
-    assert known_secrets(host.root) == Known((), ())
+    assert known_secrets(host.root) == HostSecrets((), ())
 
 
 def test_a_file_that_cannot_be_read_is_named(host: Host) -> None:

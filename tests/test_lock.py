@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from service_record.reporter.lock import HeldError, only_one
+from service_record.reporter.stopping import HeldError, only_one
 from tests.programs import REPOSITORY
 
 HOLDING = """
 import sys
 from pathlib import Path
-from service_record.reporter.lock import only_one
+from service_record.reporter.stopping import only_one
 with only_one(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

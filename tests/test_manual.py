@@ -12,8 +12,8 @@ import pytest
 
 from packages.stage import main as stage
 from service_record.cli import VERBS
-from service_record.entry import Entry, Phase
 from service_record.manual import COMPLETIONS
+from service_record.record.entry import Entry, Phase
 from service_record.version import RELEASED
 from tests.builders import entry, failed_run, write_lines
 from tests.command_line import PROGRAM, environment

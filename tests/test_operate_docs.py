@@ -2,7 +2,7 @@
 
 import re
 
-from service_record.deploy.contents import Option, contents
+from service_record.deploy.delivered import Option, contents
 from tests.programs import REPOSITORY
 
 PAGE = (REPOSITORY / "docs/operate.md").read_text()

@@ -16,9 +16,9 @@ from packages.stage import Package, items_of
 from packages.standalone.__main__ import StandaloneError, leave_out
 from packages.standalone.glibc import needs_of, written
 from service_record.cli import main
-from service_record.deploy.contents import Option, below, contents
+from service_record.deploy.delivered import Option, below, contents
 from service_record.manual import pages
-from service_record.records import Records
+from service_record.record.directory import Records
 from service_record.version import __version__
 from tests.programs import REPOSITORY
 from tests.standalone import can_be_built

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from service_record.entry import Entry
+from service_record.record.entry import Entry
 from tests.bootstrap_host import LAYOUTS, PATTERNS, BootstrapHost, exported, packed, read_by_upstream
 from tests.builders import array, upstream_entry
 from tests.programs import story

@@ -8,10 +8,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from service_record.display.machine import write_jsonl
-from service_record.entry import Entry, Malformed, Phase, Result
-from service_record.layout import _carefully, _Lines, read_stretches
-from service_record.plain import Block, pieces_of
-from service_record.records import Records
+from service_record.record.directory import Records
+from service_record.record.entry import Entry, Malformed, Phase, Result
+from service_record.record.layout import _carefully, _Lines, read_stretches
+from service_record.record.plain import Block, pieces_of
 from tests.builders import InMemory, entry, failed_run, our_array, timestamp, upstream_entry
 from tests.strategies import RECORD_BYTES
 

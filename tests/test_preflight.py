@@ -16,8 +16,8 @@ import pytest
 
 from service_record.preflight.checks import (
     ROLES,
-    Result,
-    State,
+    CheckResult,
+    CheckState,
     as_line,
     judge_cpus,
     judge_disk,
@@ -49,14 +49,14 @@ exec "$@"
 
 @pytest.mark.parametrize(
     ("slow", "state"),
-    [(0, State.PASSED), (10, State.PASSED), (11, State.FAILED)],
+    [(0, CheckState.PASSED), (10, CheckState.PASSED), (11, CheckState.FAILED)],
     ids=["none", "1 %", "more"],
 )
-def test_one_percent_of_the_writes_may_be_slow_for_etcd(slow: int, state: State) -> None:
+def test_one_percent_of_the_writes_may_be_slow_for_etcd(slow: int, state: CheckState) -> None:
     seconds = [0.002] * (1000 - slow) + [0.050] * slow
 
     assert judge_disk("/var/lib", seconds, SINGLE).state is state
-    assert judge_disk("/var/lib", seconds, WORKER).state is State.PASSED
+    assert judge_disk("/var/lib", seconds, WORKER).state is CheckState.PASSED
 
 
 def test_a_percentile_is_a_value_that_was_measured() -> None:
@@ -65,23 +65,23 @@ def test_a_percentile_is_a_value_that_was_measured() -> None:
 
 
 def test_too_few_writes_show_no_percentile() -> None:
-    assert judge_disk("/var/lib", [0.001] * 199, SINGLE).state is State.NOT_CHECKED
+    assert judge_disk("/var/lib", [0.001] * 199, SINGLE).state is CheckState.NOT_CHECKED
 
 
 @pytest.mark.parametrize(
     ("size", "is_physical", "state"),
     [
-        (16 * GIB, True, State.PASSED),
-        (16 * GIB - 1, True, State.FAILED),
-        (16 * GIB, False, State.PASSED),
-        (15 * GIB, False, State.NOT_CHECKED),
-        (14 * GIB, False, State.FAILED),
+        (16 * GIB, True, CheckState.PASSED),
+        (16 * GIB - 1, True, CheckState.FAILED),
+        (16 * GIB, False, CheckState.PASSED),
+        (15 * GIB, False, CheckState.NOT_CHECKED),
+        (14 * GIB, False, CheckState.FAILED),
     ],
 )
 def test_memory_that_the_kernel_keeps_is_not_missing_for_certain(
     size: int,
     is_physical: bool,
-    state: State,
+    state: CheckState,
 ) -> None:
     assert judge_memory(size, SINGLE, is_physical=is_physical).state is state
 
@@ -93,8 +93,8 @@ def test_a_role_needs_what_openshifts_documentation_says(role: str, cpus: int, m
     needs = ROLES[role]
 
     assert (needs.cpus, needs.memory_bytes) == (cpus, memory * GIB)
-    assert judge_cpus(cpus, needs).state is State.PASSED
-    assert judge_cpus(cpus - 1, needs).state is State.FAILED
+    assert judge_cpus(cpus, needs).state is CheckState.PASSED
+    assert judge_cpus(cpus - 1, needs).state is CheckState.FAILED
     assert needs.source in judge_cpus(cpus, needs).detail
 
 
@@ -103,7 +103,9 @@ def test_a_line_says_what_was_found_and_what_to_do() -> None:
     assert as_line(judge_time(is_synchronized=False)).startswith(
         "✗ time: the clock follows no time source. Start"
     )
-    assert as_line(Result("disk", State.NOT_CHECKED, "why", "Do.")) == "- disk: not checked: why. Do."
+    assert (
+        as_line(CheckResult("disk", CheckState.NOT_CHECKED, "why", "Do.")) == "- disk: not checked: why. Do."
+    )
 
 
 class Registry(BaseHTTPRequestHandler):

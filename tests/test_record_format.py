@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from service_record.entry import FORMAT_VERSION, Entry, Phase
+from service_record.record.appending import record_name
+from service_record.record.entry import FORMAT_VERSION, Entry, Phase
 from service_record.version import __version__
-from service_record.writer import record_name
 from tests.builders import entry, failed_run
 
 ROOT = Path(__file__).parent.parent

@@ -10,7 +10,7 @@ import pytest
 
 import service_record
 from service_record import Result
-from service_record.entry import Entry, Phase
+from service_record.record.entry import Entry, Phase
 from tests.programs import recorded, run_program, story
 
 FAILED_STAGE = [

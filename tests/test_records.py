@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from service_record.entry import MAX_LINE_BYTES, Entry, Malformed
-from service_record.records import Records
-from service_record.writer import record_name
+from service_record.record.appending import record_name
+from service_record.record.directory import Records
+from service_record.record.entry import MAX_LINE_BYTES, Entry, Malformed
 from tests.builders import entry, write_lines
 
 TORN = b'{"timestamp":"2026-11-21T01:05:10.000Z","stage":"fir'
 
 WRITE_FOR_EVER = """
 import itertools, sys
-from service_record.records import Records
+from service_record.record.directory import Records
 from tests.builders import entry
 writer = Records().writer("job")
 for number in itertools.count():

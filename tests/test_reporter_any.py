@@ -12,10 +12,10 @@ from bench.simulated import settings as reporter_settings
 from bench.traffic import CASES, PAGE, spent, table
 from service_record.diagnosis import Verdict
 from service_record.reporter.answers import Answered, HostView, NoHost, Outcome, Refused, Unreachable, View
-from service_record.reporter.evidence import Evidence, Traces
-from service_record.reporter.policy import Fact, Plan, is_due
-from service_record.reporter.settings import HostLogs, Send, Settings, Stages
-from service_record.reporter.state import State
+from service_record.reporter.host_state import HostEvidence, Traces
+from service_record.reporter.policy import Fact, RoundPlan, is_due
+from service_record.reporter.settings import HostLogsPolicy, Send, Settings, Stages
+from service_record.reporter.state import ReporterState
 
 MIB = 1 << 20
 STATUSES = (200, 204, 301, 400, 401, 404, 408, 409, 413, 429, 500, 502, 503)
@@ -54,7 +54,7 @@ class Chance:
         views: list[View] = [Unreachable("no"), Answered(500), Answered(301), other]
         return self.data.draw(st.sampled_from(views))
 
-    def evidence(self, boot: int, uptime: float) -> Evidence:
+    def evidence(self, boot: int, uptime: float) -> HostEvidence:
         plain = failing(boot, uptime)
         if not self.one_in(2):
             return plain
@@ -78,8 +78,8 @@ class Unsteady(Answering):
 
 
 def killed_round(
-    chosen: Settings, disk: State, evidence: Evidence, service: Answering, chance: Chance
-) -> tuple[State, Plan | None]:
+    chosen: Settings, disk: ReporterState, evidence: HostEvidence, service: Answering, chance: Chance
+) -> tuple[ReporterState, RoundPlan | None]:
     """A round that may be killed before or after any save; what is on the disk then, and its last plan."""
     round_ = steps(chosen, disk, evidence, service, MIB)
     while True:
@@ -99,7 +99,7 @@ CHOSEN = st.builds(
         send=send, host_logs=logs, stages=stages, uploads=uploads, uploads_per_boot=boot, upload_bytes=MIB,
         total_bytes=8 * MIB, lifetime=12 * HOUR,
     ),
-    st.sampled_from(Send), st.sampled_from(HostLogs), st.sampled_from(Stages),
+    st.sampled_from(Send), st.sampled_from(HostLogsPolicy), st.sampled_from(Stages),
     st.integers(0, 8), st.integers(0, 4),
 )  # fmt: skip
 
@@ -113,7 +113,7 @@ def test_budgets_hold_facts_are_told_once_and_it_ends(
     service = Unsteady(knows_stages=chance.one_in(2), knows_host_boot=chance.one_in(2))
     service.chance = chance
     service.faults = lambda call: chance.fault(call, MIB)
-    disk, plan, lived = State(), None, Counter[int]()
+    disk, plan, lived = ReporterState(), None, Counter[int]()
     for boot, uptime in wakes([*boots, 13 * HOUR]):
         before = len(service.accepted)
         if is_due(chosen, disk, failing(boot, uptime)):
@@ -141,7 +141,7 @@ def test_budgets_hold_facts_are_told_once_and_it_ends(
 def test_a_fact_that_was_accepted_is_not_told_again_whatever_kills_rounds(data: st.DataObject) -> None:
     chance = Chance(data)
     service = Answering(knows_stages=chance.one_in(2))
-    disk = State()
+    disk = ReporterState()
     for boot, uptime in wakes([1200.0, 1200.0, 7200.0]):
         applied = Traces(is_applied=True) if boot > 1 else Traces(is_pending=True)
         seen = replace(failing(boot, uptime), traces=applied)
@@ -165,7 +165,7 @@ def test_the_table_in_the_documentation_is_what_the_rules_come_to() -> None:
 
 def test_refusals_by_the_service_end_the_reporter_after_thirty_minutes() -> None:
     for view in (Refused(401), Refused(403), NoHost("deleted")):
-        service, state = Answering(view=view), State()
+        service, state = Answering(view=view), ReporterState()
         for uptime in (20.0, 620.0, 1220.0):
             state, plan = whole_round(reporter_settings(), state, failing(1, uptime), service, MIB)
             assert plan.stop is None

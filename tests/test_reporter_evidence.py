@@ -11,10 +11,10 @@ from time import monotonic
 import pytest
 
 from service_record.diagnosis import Verdict
-from service_record.entry import Entry, Phase, Result
-from service_record.reporter.evidence import Asked, Evidence, Traces, is_healthy, observe, traces
-from service_record.reporter.places import Places
-from service_record.reporter.verdict import sentence
+from service_record.record.entry import Entry, Phase, Result
+from service_record.reporter.host_state import HostEvidence, HostProbes, Traces, is_healthy, observe, traces
+from service_record.reporter.log import sentence
+from service_record.reporter.paths import Places
 from tests.builders import BOOT_ID, entry, failed_run, our_array, write_lines
 from tests.running_server import running
 
@@ -24,8 +24,8 @@ NEXT = "b1" * 16
 
 def observed(
     root: Path, *, boot_id: str = BOOT_ID, uptime: float = 9000.0, units: tuple[str, ...] = ()
-) -> Evidence:
-    asked = Asked(
+) -> HostEvidence:
+    asked = HostProbes(
         boot_id=lambda: boot_id, uptime=lambda: uptime, failed_units=lambda: units, kubelet=NOBODY
     )  # fmt: skip
     return observe(Places(root), asked, own=("boot-reporter.service",))
@@ -259,7 +259,7 @@ def test_an_unknown_boot_is_not_another_boot(tmp_path: Path) -> None:
 
     found = observe(
         Places(tmp_path),
-        Asked(boot_id=lambda: None, uptime=lambda: 5.0, failed_units=lambda: (), kubelet=NOBODY),
+        HostProbes(boot_id=lambda: None, uptime=lambda: 5.0, failed_units=lambda: (), kubelet=NOBODY),
     )
 
     assert found.verdict is Verdict.RUNNING

@@ -9,14 +9,14 @@ import pytest
 from bench.simulated import Answering, whole_round
 from service_record.diagnosis import Verdict
 from service_record.reporter.answers import Answered, HostView, NoHost, Outcome, Refused, Unreachable, View
-from service_record.reporter.evidence import Evidence, Traces
+from service_record.reporter.host_state import HostEvidence, Traces
 from service_record.reporter.policy import (
     Call,
     Fact,
     Meaning,
-    Plan,
-    Result,
+    RoundPlan,
     Shipment,
+    StepResult,
     after,
     arrive,
     asks,
@@ -30,13 +30,12 @@ from service_record.reporter.policy import (
     not_kept,
     withheld,
 )
-from service_record.reporter.policy.endings import ENDINGS, QUIET
-from service_record.reporter.policy.learning import ANSWERS, Answer
-from service_record.reporter.policy.plan import info, kind_of
+from service_record.reporter.policy.deciding import ENDINGS, MOST_TRIES, QUIET, SILENCES
+from service_record.reporter.policy.moment import info, kind_of
 from service_record.reporter.policy.shipments import WANTS
-from service_record.reporter.policy.stages import MOST_TRIES, SILENCES
-from service_record.reporter.settings import HostLogs, Send, Settings, Stages
-from service_record.reporter.state import Denial, Pause, Spent, State
+from service_record.reporter.policy.transitions import ANSWERS, Answer
+from service_record.reporter.settings import HostLogsPolicy, Send, Settings, Stages
+from service_record.reporter.state import Denial, Pause, ReporterState, Spent
 from tests.reporter import APPLIED, BOOT, NEXT_BOOT, PENDING, evidence, host_view, seen, settings
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "boot-reporter.md"
@@ -52,15 +51,15 @@ class Case:
     """A round, and what is expected of its plan."""
 
     settings: Settings = field(default_factory=settings)
-    state: State = OLD_STATE
+    state: ReporterState = OLD_STATE
     view: View | None = field(default_factory=host_view)
-    evidence: Evidence = FIRST
+    evidence: HostEvidence = FIRST
 
-    def plan(self) -> Plan:
+    def plan(self) -> RoundPlan:
         return decide(self.settings, self.state, self.view, self.evidence)
 
 
-def second_boot(**fields: object) -> State:
+def second_boot(**fields: object) -> ReporterState:
     return replace(seen(FIRST, SECOND), stages_known=False, **fields)  # type: ignore[arg-type]
 
 
@@ -190,7 +189,7 @@ def test_nothing_is_shipped_or_told_to_who_does_not_take_the_token(status: int) 
 
 def rows_of_denials(*rounds: tuple[str, float, View | None]) -> list[bool]:
     """Whether the reporter stops, round by round: boot, uptime, and what the service answers."""
-    state, stops = State(), []
+    state, stops = ReporterState(), []
     for boot_id, uptime, view in rounds:
         found = evidence(uptime, boot_id=boot_id)
         state = heard(arrive(state, found), view, found)
@@ -279,7 +278,7 @@ def test_silence_neither_counts_as_a_denial_nor_ends_a_row(silence: View | None)
 
 
 def test_a_denial_that_is_asked_for_twice_in_a_round_counts_once() -> None:
-    once = heard(State(), NO, FIRST)
+    once = heard(ReporterState(), NO, FIRST)
     assert heard(once, NO, FIRST) == once
 
 
@@ -367,7 +366,7 @@ def test_information_fits_the_service() -> None:
         ),
     ],
 )  # fmt: skip
-def test_boots_are_told_apart_by_what_lies_on_the_disk(rounds: list[Evidence], fact: Fact) -> None:
+def test_boots_are_told_apart_by_what_lies_on_the_disk(rounds: list[HostEvidence], fact: Fact) -> None:
     state = replace(seen(*rounds), stages_known=False)
     (report,) = Case(state=state, evidence=rounds[-1]).plan().report
     assert report.fact is fact
@@ -426,7 +425,7 @@ def test_no_answer_is_asked_for_again_later() -> None:
 
 def test_a_service_without_the_stages_gets_the_fact_as_information_in_the_same_round() -> None:
     service = Answering()
-    state, _ = whole_round(settings(), State(), FIRST, service, SMALL)
+    state, _ = whole_round(settings(), ReporterState(), FIRST, service, SMALL)
     assert [(found.stage, found.info) for found in service.accepted] == [("Rebooting", Fact.LOCAL)]
     assert service.calls["PUT"] == 2
     assert state.stages_known is False
@@ -436,7 +435,7 @@ def test_a_service_without_the_stages_gets_the_fact_as_information_in_the_same_r
 
 def test_a_service_with_the_stages_gets_the_fact_as_a_stage() -> None:
     service = Answering(knows_stages=True)
-    state, _ = whole_round(settings(), State(), FIRST, service, SMALL)
+    state, _ = whole_round(settings(), ReporterState(), FIRST, service, SMALL)
     assert [found.stage for found in service.accepted] == [Fact.LOCAL]
     assert (service.calls["PUT"], state.stages_known) == (1, True)
 
@@ -455,7 +454,7 @@ def test_a_stage_that_moved_is_told_on_the_stage_that_is_read_then() -> None:
     service.view = host_view(stage="Configuring")
     plan = decide(settings(), OLD_STATE, old, FIRST)
     outcome = service.put(plan.report[0])
-    results = [Result(step=plan.report[0], outcome=outcome)]
+    results = [StepResult(step=plan.report[0], outcome=outcome)]
     state = after(before(OLD_STATE, plan.report[0], FIRST), plan, results, FIRST)
     assert has_moved(state, results)
     (again,) = decide(settings(), state, service.get(), FIRST).report
@@ -494,7 +493,7 @@ def test_a_refusal_ends_telling_for_good(status: int) -> None:
 
 def test_a_fact_that_the_service_has_already_is_noted() -> None:
     service = Answering(view=host_view(info=str(Fact.LOCAL)))
-    state, _ = whole_round(settings(), State(), FIRST, service, SMALL)
+    state, _ = whole_round(settings(), ReporterState(), FIRST, service, SMALL)
     assert state.told == (str(Fact.LOCAL),)
     assert service.calls["PUT"] == 0
 
@@ -558,7 +557,7 @@ def test_each_reason_to_ship_has_a_case() -> None:
             id="the last word was said",
         ),
         pytest.param(
-            Case(state=TOLD, evidence=WRONG, settings=settings(host_logs=HostLogs.NEVER)), id="never"
+            Case(state=TOLD, evidence=WRONG, settings=settings(host_logs=HostLogsPolicy.NEVER)), id="never"
         ),
         pytest.param(Case(state=replace(TOLD, refused={"host_boot": 400, "host": 413})), id="refused"),
         pytest.param(Case(state=replace(TOLD, withheld=("wrong",)), evidence=WRONG), id="with a secret"),
@@ -599,7 +598,7 @@ def test_a_healthy_host_near_its_limit_writes_over_no_logs_of_the_agent(case: Ca
 
 
 BOTH = settings(ship_to=("/mnt",))
-OVERWRITING = settings(host_logs=HostLogs.OVERWRITE)
+OVERWRITING = settings(host_logs=HostLogsPolicy.OVERWRITE)
 
 
 @pytest.mark.parametrize(
@@ -635,8 +634,8 @@ def test_only_what_was_sent_into_the_hosts_slot_makes_its_logs_ours() -> None:
     counted = before(TOLD, step, WRONG, SMALL)
     assert counted.host_uploads == step.tries
     for outcome, uploads in ((Answered(503), 0), (Unreachable("reset", sent=SMALL), 1)):
-        result = Result(step=step, outcome=outcome, size=SMALL)
-        assert after(counted, Plan(ship=(step,)), [result], WRONG).host_uploads == uploads
+        result = StepResult(step=step, outcome=outcome, size=SMALL)
+        assert after(counted, RoundPlan(ship=(step,)), [result], WRONG).host_uploads == uploads
 
 
 FACT, PLACE = str(Fact.LOCAL), "Boot logs kept on the host: /var/lib/service-record/spool"
@@ -644,12 +643,12 @@ FACT, PLACE = str(Fact.LOCAL), "Boot logs kept on the host: /var/lib/service-rec
 
 def test_where_the_bundle_lies_is_told_once_behind_the_fact() -> None:
     service = Answering(view=WITH_LOGS)
-    state = State()
+    state = ReporterState()
     for uptime in (60.0, 660.0, 1260.0):
         state, plan = whole_round(settings(), state, evidence(uptime, wrong=True), service, SMALL)
         assert plan.keeps
     assert [report.info for report in service.accepted] == [FACT, f"{FACT}. {PLACE}"]
-    assert (service.uploads, state.bundle) == ([], kept(State(), WRONG).bundle)
+    assert (service.uploads, state.bundle) == ([], kept(ReporterState(), WRONG).bundle)
     later = evidence(60.0, wrong=True, boot_id=NEXT_BOOT, traces=APPLIED)
     state, _ = whole_round(settings(), state, later, service, SMALL)
     assert service.accepted[-1].info == f"{Fact.CONTROL_PLANE}. {PLACE}"
@@ -658,7 +657,7 @@ def test_where_the_bundle_lies_is_told_once_behind_the_fact() -> None:
 
 def test_where_the_bundle_lies_is_told_with_the_stage_that_the_service_has_now() -> None:
     service = Answering(view=WITH_LOGS, knows_stages=True)
-    whole_round(settings(), State(), WRONG, service, SMALL)
+    whole_round(settings(), ReporterState(), WRONG, service, SMALL)
     told = [(report.stage, report.info) for report in service.accepted]
     assert told[0] == (FACT, "")
     assert told[1:] == [(FACT, PLACE)]
@@ -693,11 +692,11 @@ def test_where_the_bundle_lies_is_not_told(case: Case) -> None:
 
 def test_with_send_always_each_round_ships_within_the_budget() -> None:
     service = Answering()
-    state, always = State(), settings(send=Send.ALWAYS, uploads_per_boot=7)
+    state, always = ReporterState(), settings(send=Send.ALWAYS, uploads_per_boot=7)
     for number in range(5):
         state, _ = whole_round(always, state, evidence(60.0 + 600.0 * number), service, SMALL)
         assert len(service.uploads) == number + 1
-    service, state = Answering(), State()
+    service, state = Answering(), ReporterState()
     for number in range(7):
         found = evidence(60.0 + 540.0 * number)
         state, _ = whole_round(settings(send=Send.ALWAYS), state, found, service, SMALL)
@@ -713,7 +712,7 @@ def test_with_send_always_each_round_ships_within_the_budget() -> None:
         pytest.param(replace(TOLD, is_careful=True), id="after a lost state"),
     ],
 )
-def test_the_last_upload_of_a_budget_is_for_the_limit(state: State) -> None:
+def test_the_last_upload_of_a_budget_is_for_the_limit(state: ReporterState) -> None:
     (found,) = Case(state=state, evidence=evidence(3000.0, wrong=True)).plan().ship
     assert (found.last_word, found.tries) == (BOOT, 1)
     over = replace(state, spent=spent(uploads=8, boot_uploads=4))
@@ -761,7 +760,7 @@ def test_that_a_reboot_interrupted_a_service_is_wrong_only_if_it_stays_so() -> N
 
 def test_a_service_without_a_slot_for_boots_is_asked_once_and_gets_the_bundle_in_the_hosts() -> None:
     service = Answering()
-    state, _ = whole_round(settings(), State(), WRONG, service, SMALL)
+    state, _ = whole_round(settings(), ReporterState(), WRONG, service, SMALL)
     assert [found.kind for found in service.uploads] == ["host"]
     assert service.calls["POST"] == 2
     assert state.refused == {"host_boot": 400}
@@ -813,8 +812,8 @@ def test_a_budget_counts_what_was_sent(outcome: Outcome, uploads: int, sent: int
     (step,) = Case(state=TOLD, evidence=WRONG).plan().ship
     counted = before(TOLD, step, WRONG, SMALL).spent_at(step.destination)
     assert (counted.uploads, counted.bytes) == (step.tries, step.tries * SMALL)
-    results = [Result(step=step, outcome=outcome, size=SMALL)]
-    state = after(before(TOLD, step, WRONG, SMALL), Plan(ship=(step,)), results, WRONG)
+    results = [StepResult(step=step, outcome=outcome, size=SMALL)]
+    state = after(before(TOLD, step, WRONG, SMALL), RoundPlan(ship=(step,)), results, WRONG)
     found = state.spent_at(step.destination)
     assert (found.uploads, found.boot_uploads, found.bytes) == (uploads, uploads, sent)
 
@@ -861,7 +860,7 @@ def test_without_a_service_nobody_is_asked() -> None:
 @pytest.mark.parametrize(
     ("state", "uptime", "due"),
     [
-        pytest.param(State(), 1.0, True, id="first"),
+        pytest.param(ReporterState(), 1.0, True, id="first"),
         pytest.param(seen(evidence(20.0)), 80.0, False, id="a minute later"),
         pytest.param(seen(evidence(20.0)), 680.0, True, id="with all jitter"),
         pytest.param(seen(evidence(20.0), evidence(640.0)), 1234.0, False, id="not again yet"),
@@ -869,7 +868,7 @@ def test_without_a_service_nobody_is_asked() -> None:
         pytest.param(seen(replace(SECOND, uptime=500.0)), 20.0, True, id="another boot"),
     ],
 )
-def test_rounds_are_due_at_boot_and_then_by_frequency(state: State, uptime: float, due: bool) -> None:
+def test_rounds_are_due_at_boot_and_then_by_frequency(state: ReporterState, uptime: float, due: bool) -> None:
     assert is_due(settings(), state, evidence(uptime)) is due
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from service_record.reporter.places import Places
+from service_record.reporter.paths import Places
 from service_record.reporter.settings import (
     SETTINGS,
-    HostLogs,
+    HostLogsPolicy,
     Send,
     Setting,
     Settings,
@@ -80,7 +80,7 @@ ca_bundle = "/etc/ca.crt"
     assert settings.ship_to[2] == "collector+http://collector.example"
     assert settings.records_to == ("collector+https://collector.example/web1",)
     assert (settings.frequency, settings.time_limit, settings.lifetime) == (300, 1800, 172800)
-    assert (settings.send, settings.host_logs) == (Send.ALWAYS, HostLogs.OVERWRITE)
+    assert (settings.send, settings.host_logs) == (Send.ALWAYS, HostLogsPolicy.OVERWRITE)
     assert (settings.stages, settings.redact) == (Stages.NEVER, False)
     assert (settings.disk_bytes, settings.upload_bytes, settings.total_bytes) == (1 << 25, 1 << 19, 5_000_000)
     assert (settings.uploads_per_boot, settings.uploads, settings.jitter) == (2, 3, 0)

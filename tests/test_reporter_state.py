@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service_record.reporter.policy import arrive
-from service_record.reporter.state import Bundle, Denial, Pause, Spent, State, load, save
+from service_record.reporter.state import Denial, Pause, ReporterState, Spent, SpooledBundle, load, save
 from tests.full_disk import full_beyond
 from tests.reporter import BOOT, NEXT_BOOT, evidence, seen
 
-FULL = State(
+FULL = ReporterState(
     told=("a",),
     dropped=("b",),
     tries={"a": 2},
@@ -28,7 +28,7 @@ FULL = State(
     spent={
         "assisted-service": Spent(uploads=2, bytes=3, boot_id=BOOT, boot_uploads=1, fingerprints=("f",))
     },
-    bundle=Bundle(fingerprint="f", boot_id=BOOT, uptime=3.5),
+    bundle=SpooledBundle(fingerprint="f", boot_id=BOOT, uptime=3.5),
     cursor="s=1;i=2",
     denial=Denial(rule="gone", rounds=2, since=3.0, until=4.0),
     pauses={"assisted-service": Pause(boot_id=BOOT, uptime=7.0)},
@@ -36,7 +36,7 @@ FULL = State(
 
 
 def test_a_host_without_a_state_has_a_new_one(tmp_path: Path) -> None:
-    assert load(tmp_path / "reporter.json") == State()
+    assert load(tmp_path / "reporter.json") == ReporterState()
 
 
 def test_a_state_is_read_as_it_was_saved(tmp_path: Path) -> None:
@@ -65,16 +65,16 @@ def test_a_state_is_read_as_it_was_saved(tmp_path: Path) -> None:
 def test_a_damaged_state_is_set_aside_and_the_new_one_is_careful(tmp_path: Path, damage: bytes) -> None:
     path = tmp_path / "reporter.json"
     path.write_bytes(damage)
-    assert load(path) == State(is_careful=True)
+    assert load(path) == ReporterState(is_careful=True)
     assert path.with_name("reporter.json.damaged").read_bytes() == damage
-    assert load(path) == State(is_careful=True), "as long as nobody has saved the new one"
+    assert load(path) == ReporterState(is_careful=True), "as long as nobody has saved the new one"
 
 
 @given(st.binary(max_size=300))
 def test_no_content_of_the_file_raises(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     path = tmp_path_factory.mktemp("state") / "reporter.json"
     path.write_bytes(data)
-    assert isinstance(load(path), State)
+    assert isinstance(load(path), ReporterState)
 
 
 @pytest.mark.parametrize("cut", [0.3, 0.6, 0.9])
@@ -113,7 +113,7 @@ def test_a_state_that_cannot_be_saved_stays_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "reporter.json"
     save(path, FULL)
     with full_beyond(10), pytest.raises(OSError, match="large"):
-        save(path, State())
+        save(path, ReporterState())
     assert load(path) == FULL
 
 
@@ -163,7 +163,7 @@ def test_boots_are_counted_in_the_order_they_are_seen() -> None:
 
 
 def test_many_boots_are_folded_into_a_sum() -> None:
-    state = State()
+    state = ReporterState()
     for number in range(100):
         state = arrive(state, evidence(10.0, boot_id=str(number)))
     assert len(state.boots) == 16
@@ -172,4 +172,4 @@ def test_many_boots_are_folded_into_a_sum() -> None:
 
 
 def test_a_new_round_may_try_again_what_the_one_before_tried_in_vain() -> None:
-    assert arrive(replace(State(), deferred=("host",)), evidence()).deferred == ()
+    assert arrive(replace(ReporterState(), deferred=("host",)), evidence()).deferred == ()

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from service_record.entry import Entry, Malformed
 from service_record.history import History, build_history
-from service_record.history.settled import SettledRun
-from service_record.layout import read_entries, read_stretches
-from service_record.records import Records
-from service_record.rereading import LEAST_BYTES, OpenFile
-from service_record.source import open_source
+from service_record.history.completed_runs import SettledRun
+from service_record.read.source import open_source
+from service_record.record.directory import LEAST_BYTES, OpenFile, Records
+from service_record.record.entry import Entry, Malformed
+from service_record.record.layout import read_entries, read_stretches
 from tests.builders import failed_run, our_array, write_lines
 from tests.command_line import PROGRAM, environment
 

@@ -18,15 +18,15 @@ from pathlib import Path
 import pytest
 
 from service_record.diagnosis import Diagnosis, Verdict, diagnose
-from service_record.entry import Entry, Malformed, Result
-from service_record.following import Following
+from service_record.follow.live_file import Following
 from service_record.history import ServiceHistory, build_history
 from service_record.history.outcome import Outcome
-from service_record.layout import read_entries, read_stretches
-from service_record.left_out import LeftOut
-from service_record.records import Records
+from service_record.record.appending import Writer
+from service_record.record.directory import Records
+from service_record.record.entry import Entry, Malformed, Result
+from service_record.record.fields import RunsLeftOut
+from service_record.record.layout import read_entries, read_stretches
 from service_record.rotation import RotationError, rotate
-from service_record.writer import Writer
 from tests.builders import entry, failed_run, our_array, upstream_entry, write_lines
 
 SHIM = Path(__file__).parents[1] / "shell/bootstrap-service-record.sh"
@@ -367,7 +367,7 @@ def test_anything_else_than_counts_is_no_entry(field: object) -> None:
 
 
 def test_what_was_left_out_survives_a_copy() -> None:
-    first = entry(left_out=LeftOut(succeeded=3, failed=2, alike=2, boots=1, boot_runs=4, rotations=5))
+    first = entry(left_out=RunsLeftOut(succeeded=3, failed=2, alike=2, boots=1, boot_runs=4, rotations=5))
     assert list(read_entries(BytesIO(first.to_line()))) == [first]
 
 

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from service_record.diagnosis import diagnose
 from service_record.display.analysis_document import analysis_document
-from service_record.entry import Entry, Phase, Result
 from service_record.history import History, build_history
-from service_record.history.liveness import Liveness
+from service_record.history.completed_runs import SettledRun
 from service_record.history.outcome import Outcome, Run
+from service_record.history.results import Liveness
 from service_record.history.selection import Selection
-from service_record.history.settled import SettledRun
-from service_record.layout import read_stretches
+from service_record.record.entry import Entry, Phase, Result
+from service_record.record.layout import read_stretches
 from tests.builders import START, InMemory, entry, failed_run
 
 RUN = [

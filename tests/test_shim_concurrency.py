@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from service_record.entry import Entry, Malformed
-from service_record.layout import read_entries
+from service_record.record.entry import Entry, Malformed
+from service_record.record.layout import read_entries
 from tests.shell.scripts import Bash, bashes, read_record, run_script
 from tests.shell.services import needs_strace
 from tests.shell.writers import acknowledged, await_first_entry, prepare, writers

@@ -18,9 +18,9 @@ from service_record.reporter.shipping import (
     Destination,
     Directory,
     HostBootLogs,
-    HostLogs,
+    HostLogsSlot,
     PutUrl,
-    Sender,
+    Shipper,
     destination,
 )
 from tests.assisted_contract import assert_contract_kept
@@ -61,9 +61,9 @@ def talk(server: AssistedServer, host: Host | None = None) -> AssistedService:
     return AssistedService(service_of(host, server.url, TOKEN), patience=QUICK)
 
 
-def sender(server: AssistedServer, *, service: bool = True) -> Sender:
+def sender(server: AssistedServer, *, service: bool = True) -> Shipper:
     here = service_of(server.rules.add_host(), "http://not.asked.invalid", TOKEN)
-    return Sender(host="host-7", service=here if service else None, patience=QUICK)
+    return Shipper(host="host-7", service=here if service else None, patience=QUICK)
 
 
 # The assisted-service
@@ -123,7 +123,7 @@ def test_nobody_is_asked_for_a_bundle_that_is_gone(knowing: AssistedServer, tmp_
 
 def test_logs_of_a_host_are_complete_once_they_are_there(server: AssistedServer, bundle: Path) -> None:
     host = server.rules.add_host(status="error")
-    assert HostLogs(talk(server, host)).ship(bundle) == Answered(204, sent=len(CONTENT))
+    assert HostLogsSlot(talk(server, host)).ship(bundle) == Answered(204, sent=len(CONTENT))
     assert server.calls() == ["POST /v2/clusters/logs", "PUT /v2/infra-envs/hosts/logs-progress"]
     server.rules.advance(minutes=3)
     assert (host.logs_info, list(server.rules.objects.values())) == ("completed", [CONTENT])
@@ -133,7 +133,7 @@ def test_logs_of_a_host_are_complete_once_they_are_there(server: AssistedServer,
 @pytest.mark.parametrize("status", [400, 404, 503])
 def test_logs_that_were_not_taken_are_not_complete(server: AssistedServer, bundle: Path, status: int) -> None:
     server.fail(Says(status), path="/logs", times=9)
-    outcome = HostLogs(talk(server)).ship(bundle)
+    outcome = HostLogsSlot(talk(server)).ship(bundle)
     assert isinstance(outcome, Answered)
     assert outcome.status == status
     assert set(server.calls()) == {"POST /v2/clusters/logs"}
@@ -141,7 +141,7 @@ def test_logs_that_were_not_taken_are_not_complete(server: AssistedServer, bundl
 
 def test_logs_that_are_there_but_not_marked_are_there(server: AssistedServer, bundle: Path) -> None:
     server.fail(Says(404, b"no such host"), path="/logs-progress")
-    outcome = HostLogs(talk(server)).ship(bundle)
+    outcome = HostLogsSlot(talk(server)).ship(bundle)
     assert outcome == Answered(204, "(not marked as completed: 404 no such host)", sent=len(CONTENT))
 
 
@@ -189,7 +189,7 @@ def test_what_was_torn_is_removed_if_it_is_this_hosts(tmp_path: Path, bundle: Pa
 def test_a_name_of_a_host_leads_out_of_no_directory(tmp_path: Path, bundle: Path) -> None:
     share = tmp_path / "share"
     share.mkdir()
-    outcome = destination(str(share), Sender(host="../../etc/x")).ship(bundle)
+    outcome = destination(str(share), Shipper(host="../../etc/x")).ship(bundle)
     assert isinstance(outcome, Answered)
     assert [path.parent for path in tmp_path.rglob("*x-log-bundle*")] == [share]
 
@@ -252,7 +252,7 @@ def test_a_bundle_is_sent_no_more_often_than_its_budget_allows(
     collector = destination(f"collector+{knowing.url}", replace(sender(server), service=service))
     sending: list[Destination] = [
         put_url(server),
-        HostLogs(talk(knowing)),
+        HostLogsSlot(talk(knowing)),
         HostBootLogs(talk(knowing), is_known=True),
         collector,
     ]
@@ -267,7 +267,7 @@ def all_destinations(server: AssistedServer, knowing: AssistedServer) -> list[De
     service = service_of(knowing.rules.add_host(), "http://not.asked.invalid")
     return [
         put_url(server),
-        HostLogs(talk(knowing)),
+        HostLogsSlot(talk(knowing)),
         HostBootLogs(talk(knowing), is_known=True),
         destination(f"collector+{knowing.url}", replace(sender(server), service=service)),
     ]
@@ -325,14 +325,14 @@ def test_who_knows_nothing_of_leave_is_sent_the_bundle_after_a_second(
 ) -> None:
     knowing.gives_leave = False
     began = time.monotonic()
-    assert HostLogs(talk(knowing)).ship(bundle) == Answered(204, sent=len(CONTENT))
+    assert HostLogsSlot(talk(knowing)).ship(bundle) == Answered(204, sent=len(CONTENT))
     assert 1 <= time.monotonic() - began < 10
     assert list(knowing.rules.objects.values()) == [CONTENT]
 
 
 def test_who_cannot_be_asked_first_is_sent_the_bundle_without(knowing: AssistedServer, bundle: Path) -> None:
     knowing.fail(Refuses(417))
-    assert HostLogs(talk(knowing)).ship(bundle) == Answered(204, sent=len(CONTENT))
+    assert HostLogsSlot(talk(knowing)).ship(bundle) == Answered(204, sent=len(CONTENT))
     assert ["expect" in entry.asked.headers for entry in knowing.journal] == [True, False, False]
 
 
@@ -372,7 +372,7 @@ def test_a_url_where_nobody_listens_is_unreachable(server: AssistedServer, bundl
 def test_a_collector_gets_the_logs_of_a_boot_and_not_the_key(knowing: AssistedServer, bundle: Path) -> None:
     host = knowing.rules.add_host()
     service = service_of(host, "http://not.asked.invalid", TOKEN)
-    found = destination(f"collector+{knowing.url}", Sender(host="h", service=service, patience=QUICK))
+    found = destination(f"collector+{knowing.url}", Shipper(host="h", service=service, patience=QUICK))
     assert found.ship(bundle) == Answered(204, sent=len(CONTENT))
     (entry,) = knowing.journal
     assert entry.asked.query["host_id"] == host.id
@@ -382,7 +382,7 @@ def test_a_collector_gets_the_logs_of_a_boot_and_not_the_key(knowing: AssistedSe
 
 def test_a_collector_gets_a_key_of_its_own(knowing: AssistedServer, bundle: Path) -> None:
     service = service_of(knowing.rules.add_host(), "http://not.asked.invalid", TOKEN)
-    sending = Sender(host="h", service=service, collector_token="its-own", patience=QUICK)
+    sending = Shipper(host="h", service=service, collector_token="its-own", patience=QUICK)
     destination(f"collector+{knowing.url}", sending).ship(bundle)
     (entry,) = knowing.journal
     assert entry.asked.headers["x-secret-key"] == "its-own"
@@ -407,7 +407,7 @@ def test_destinations_have_names_of_their_own_that_tell_no_secret(server: Assist
         "collector+https://s/y",
     ]
     found: list[Destination] = [destination(target, here) for target in targets]
-    found += [HostBootLogs(talk(server)), HostLogs(talk(server))]
+    found += [HostBootLogs(talk(server)), HostLogsSlot(talk(server))]
     kinds = [one.kind for one in found]
     assert len(set(kinds)) == len(kinds)
     assert kinds[0] == "directory:/srv/a"

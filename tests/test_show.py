@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 import yaml
 
-from service_record import systemd
-from service_record.cli.moments import parse_moment
+from service_record.cli.parameters import parse_moment
 from service_record.cli.terminal import has_color
-from service_record.entry import Phase, Result
+from service_record.record import systemd
+from service_record.record.entry import Phase, Result
 from tests.archives import SERVICES, header, record, tar
 from tests.builders import START, array, entry, failed_run, upstream_entry, write_array, write_lines
 from tests.command_line import PROGRAM, environment, service_record

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from service_record.diagnosis.evidence import telling_line
-from service_record.diagnosis.signature import signature
+from service_record.diagnosis.failures import signature
+from service_record.diagnosis.trouble_facts import telling_line
 
 
 @pytest.mark.parametrize(

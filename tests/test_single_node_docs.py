@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
-from service_record.collector.access import Kind
-from service_record.collector_client import CollectorClient
+from service_record.client.calls import CollectorClient
+from service_record.client.sending import Sender
+from service_record.collector.domain.access import TokenKind
 from service_record.deploy.ignition.checking import check
-from service_record.deploy.ignition.resources import content_of
-from service_record.records import Records
-from service_record.sending import Sender
+from service_record.deploy.ignition.node_rules import content_of
+from service_record.record.directory import Records
 from tests.assisted_contract import assert_contract_kept
 from tests.assisted_rules import AssistedRules
 from tests.assisted_server import AssistedServer
@@ -74,7 +74,7 @@ def is_good(config: dict[str, Any]) -> bool:
 def ship(collector: Served, directory: Path) -> None:
     """Send what the host has recorded, as its unit does."""
     write_lines(directory / "bootkube.json", entry(), entry("service end", 3))
-    token = collector.client(Kind.HOST, "sno1").token
+    token = collector.client(TokenKind.HOST, "sno1").token
     with CollectorClient(collector.url, token) as client:
         Sender(client, "sno1", Records(directory)).send()
 

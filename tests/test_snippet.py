@@ -13,10 +13,9 @@ import yaml
 from click.testing import CliRunner, Result
 
 from service_record.cli import main
-from service_record.deploy.snippets.forms import BOOTED, STEPS
-from service_record.deploy.snippets.script import one_line, part_of
-from service_record.entry import Entry, Malformed
-from service_record.records import Records
+from service_record.deploy.snippets import BOOTED, STEPS, one_line, part_of
+from service_record.record.directory import Records
+from service_record.record.entry import Entry, Malformed
 from tests.programs import REPOSITORY
 from tests.running_server import nobody
 from tests.step_collector import black_hole, step_collector, trickle

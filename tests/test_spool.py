@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from service_record.reporter.durable import place_by_moving, place_copy
-from service_record.reporter.spool import Kept, NotKept, Spool
+from service_record.reporter.atomic_write import place_by_moving, place_copy
+from service_record.reporter.supply import NotKept, Spool, SpooledFile
 from tests.full_disk import full_beyond
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -45,7 +45,7 @@ def test_a_spool_that_was_never_used_is_empty(spool: Spool) -> None:
 
 def test_a_bundle_moves_into_the_spool_under_its_name(spool: Spool, tmp_path: Path) -> None:
     path = bundle(tmp_path)
-    kept = Kept(spool.directory / path.name, 6)
+    kept = SpooledFile(spool.directory / path.name, 6)
     assert spool.keep(path) == kept
     assert spool.newest() == kept
     assert held(spool) == {path.name: b"bundle"}
@@ -68,7 +68,7 @@ def test_the_same_name_again_is_replaced(spool: Spool, tmp_path: Path) -> None:
 
 def test_what_is_in_the_spool_already_stays(spool: Spool, tmp_path: Path) -> None:
     kept = spool.keep(bundle(tmp_path))
-    assert isinstance(kept, Kept)
+    assert isinstance(kept, SpooledFile)
     assert spool.keep(kept.path) == kept
     assert list(held(spool).values()) == [b"bundle"]
 
@@ -94,7 +94,7 @@ def test_the_newest_is_the_one_kept_last_although_the_clock_was_set_back(
     os.utime(newer, (0, 0))
     older = bundle(tmp_path, "copy of a.tar.gz", b"old")
     os.utime(older, (4e9, 4e9))
-    assert isinstance(spool.keep(newer), Kept)
+    assert isinstance(spool.keep(newer), SpooledFile)
     shutil.move(older, spool.directory)  # as if the power went before the older one was removed
     newest = spool.newest()
     assert newest is not None
@@ -141,7 +141,7 @@ def test_a_bundle_comes_from_another_file_system_and_stays_there_when_the_disk_i
             assert spool.keep(elsewhere) == NotKept(f"{elsewhere.name}: File too large")
         assert spool.newest() == before
         assert list(held(spool).values()) == [b"bundle"]
-        assert spool.keep(elsewhere) == Kept(spool.directory / elsewhere.name, 100_000)
+        assert spool.keep(elsewhere) == SpooledFile(spool.directory / elsewhere.name, 100_000)
         assert not elsewhere.exists()
     finally:
         elsewhere.unlink(missing_ok=True)
@@ -170,7 +170,7 @@ def test_a_file_has_its_name_only_once_its_content_is_on_disk(tmp_path: Path, fu
     name = getattr(function, "__name__", "")
     program = f"""
 from pathlib import Path
-from service_record.reporter.durable import {name}
+from service_record.reporter.atomic_write import {name}
 {name}(Path({str(source)!r}), Path({str(tmp_path / "target")!r}))
 """
     traced = ["strace", "-f", "-y", "-o", str(log), "-e", "trace=fsync,rename,renameat,renameat2"]
@@ -192,7 +192,7 @@ def test_a_bundle_is_whole_somewhere_after_a_death_at_any_step(
     newer = bundle(tmp_path, "log-bundle-2.tar.gz", b"new")
     program = f"""
 from pathlib import Path
-from service_record.reporter.spool import Spool
+from service_record.reporter.supply import Spool
 Spool(Path({str(spool.directory)!r}), 1 << 20).keep(Path({str(newer)!r}))
 """
     call, when = step.split(":")

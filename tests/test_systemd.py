@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from service_record import systemd
+from service_record.record import systemd
 
 
 @pytest.mark.parametrize(

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from service_record.diagnosis.now import Now, latest_entry
-from service_record.display.page import ASCII, View, painted
+from service_record.display.lines import ASCII, View, painted
 from service_record.display.text import Clock
 from service_record.display.timeline import Chart, Row, charts
-from service_record.display.timeline.axis import offset, round_begin, ticks
-from service_record.display.timeline.page import timeline_page
-from service_record.entry import Entry, Phase, Result
+from service_record.display.timeline.charts import offset, round_begin, ticks
+from service_record.display.timeline.screen import timeline_page
 from service_record.history import History, build_history
+from service_record.record.entry import Entry, Phase, Result
 from tests.builders import BOOT_ID, START, entry, failed_run, timestamp, upstream_entry, write_lines
 from tests.command_line import service_record
 from tests.timelines import attempt, host, stage, write_host

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status, TracesData
 
-from service_record.entry import Entry, Phase, Result
 from service_record.export.chrome_trace import to_chrome_trace
-from service_record.export.clock import with_steady_clock
 from service_record.export.otlp import to_otlp
+from service_record.export.trace import with_steady_clock
 from service_record.history import build_history
+from service_record.record.entry import Entry, Phase, Result
 from tests.builders import BOOT_ID, START, entry, failed_run, upstream_entry, write_lines
 from tests.command_line import service_record
 from tests.strategies import entries

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from service_record.entry import Entry, Phase, Result
+from service_record.record.entry import Entry, Phase, Result
 from tests.builders import array, entry, failed_run, upstream_entry
 from tests.upstream_reader import Judgement, UnreadableError, UpstreamReader
 

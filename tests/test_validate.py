@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service_record.conformance import Fault, examine
-from service_record.entry import Entry, Malformed
-from service_record.export.array import to_array
-from service_record.layout import read_entries
+from service_record.export import to_array
+from service_record.record.conformance import FormatFault, examine
+from service_record.record.entry import Entry, Malformed
+from service_record.record.layout import read_entries
 from tests.builders import array, failed_run, our_array, upstream_entry, write_array
 from tests.command_line import service_record
 from tests.strategies import RECORD_BYTES
@@ -27,8 +27,8 @@ TORN = LINES[: len(LINES) // 2]
 UNCLOSED = ARRAY.rstrip().removesuffix(b"]")
 
 
-def faults(content: bytes) -> list[Fault]:
-    return [piece for piece in examine(io.BytesIO(content)) if isinstance(piece, Fault)]
+def faults(content: bytes) -> list[FormatFault]:
+    return [piece for piece in examine(io.BytesIO(content)) if isinstance(piece, FormatFault)]
 
 
 def entries(content: bytes) -> list[Entry]:
@@ -127,7 +127,7 @@ def test_a_whole_record_in_either_layout_has_no_fault(content: bytes) -> None:
     ],
 )
 def test_what_is_wrong_is_told_with_its_line(content: bytes, line: int, reason: str) -> None:
-    assert faults(content) == [Fault(line, reason)]
+    assert faults(content) == [FormatFault(line, reason)]
 
 
 @given(RECORD_BYTES)
@@ -135,10 +135,14 @@ def test_every_entry_and_every_damaged_piece_is_told_whatever_the_content(conten
     pieces = list(read_entries(io.BytesIO(content)))
     examined = list(examine(io.BytesIO(content)))
     damage = [piece for piece in pieces if isinstance(piece, Malformed)]
-    told = [Fault(piece.line, piece.reason) if isinstance(piece, Malformed) else piece for piece in pieces]
+    told = [
+        FormatFault(piece.line, piece.reason) if isinstance(piece, Malformed) else piece for piece in pieces
+    ]
     assert examined[: len(told)] == told
-    assert len(examined) == len(told) or (not damage and isinstance(examined[-1], Fault))
-    assert all(0 < piece.line <= content.count(b"\n") + 1 for piece in examined if isinstance(piece, Fault))
+    assert len(examined) == len(told) or (not damage and isinstance(examined[-1], FormatFault))
+    assert all(
+        0 < piece.line <= content.count(b"\n") + 1 for piece in examined if isinstance(piece, FormatFault)
+    )
 
 
 @pytest.mark.parametrize(

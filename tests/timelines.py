@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from service_record.entry import Entry, Phase
+from service_record.record.entry import Entry, Phase
 from tests.builders import entry, failed_run, write_lines
 
 MESSAGE: Final = 'Error: no such image\nunable to pull \x1b[31mred\x1b[0m <b title="&amp;">\nExited'

@@ -7,8 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from service_record.bundle.head import looked_into
-    from service_record.bundle.layers import HEAD_BYTES, is_packed
+    from service_record.bundle.layers import HEAD_BYTES, is_packed, looked_into
     from service_record.bundle.limits import Limits
     from service_record.bundle.names import RECORD_DIRECTORIES, UNFINISHED_SUFFIX
     from service_record.bundle.opening import Bundle, LeftOut, Record, open_bundle
@@ -29,8 +28,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "head": ("looked_into",),
-    "layers": ("HEAD_BYTES", "is_packed"),
+    "layers": ("HEAD_BYTES", "is_packed", "looked_into"),
     "limits": ("Limits",),
     "names": ("RECORD_DIRECTORIES", "UNFINISHED_SUFFIX"),
     "opening": ("Bundle", "LeftOut", "Record", "open_bundle"),

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from service_record.bundle.backlog import Ballast, is_full, write_all
-from service_record.bundle.blocks import Blocks, Cut
-from service_record.bundle.compression import Compress
+from service_record.bundle.blocks import Blocks, Compress, Cut
+from service_record.bundle.segment_queue import Ballast, is_full, write_all
 
 _FILE_MODE: Final = 0o640
 _NEW: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

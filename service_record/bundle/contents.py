@@ -14,7 +14,7 @@ from stat import S_ISREG
 from typing import Final
 
 from service_record.bundle.layers import Layer, is_packed, is_tar, peeled
-from service_record.bundle.limits import Budget, LimitError, Limits
+from service_record.bundle.limits import LimitError, Limits, ReadingBudget
 from service_record.bundle.opening import LeftOut
 from service_record.bundle.tar import A_DIRECTORY, TarError, members
 
@@ -46,7 +46,7 @@ def archive_contents(
 
     Nothing in it raises: what is damaged or beyond a limit is told to `leave`, as is what is no file.
     """
-    layer = Layer(stream.read1, Budget(limits or Limits()))
+    layer = Layer(stream.read1, ReadingBudget(limits or Limits()))
     yield from _limited(_unpacked(layer, name, written, "", leave), "", leave)
 
 
@@ -70,7 +70,7 @@ def directory_contents(
         with stream:
             status = os.fstat(stream.fileno())
             if S_ISREG(status.st_mode):
-                layer = Layer(stream.read1, Budget(limits or Limits()))
+                layer = Layer(stream.read1, ReadingBudget(limits or Limits()))
                 pieces = _unpacked(layer, below, status.st_mtime, f"{below}/", leave)
                 yield from _limited(pieces, below, leave)
             else:

@@ -6,9 +6,10 @@ import sys
 import tarfile
 import zlib
 from collections.abc import Callable, Mapping
+from io import BufferedReader, RawIOBase
 from typing import Final, Protocol, TypeAlias
 
-from service_record.bundle.limits import Budget, Limits
+from service_record.bundle.limits import Limits, ReadingBudget
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -30,7 +31,7 @@ Pull: TypeAlias = Callable[[int], bytes]
 class Layer:
     """A stream whose first bytes can be looked at. Where its data is damaged it ends, and says why."""
 
-    def __init__(self, pull: Pull, budget: Budget, around: "Layer | None" = None) -> None:
+    def __init__(self, pull: Pull, budget: ReadingBudget, around: "Layer | None" = None) -> None:
         self._pull = pull
         self._around = around
         self._ahead = b""
@@ -189,3 +190,37 @@ _DECODERS: Final[Mapping[bytes, Callable[[Limits], _Decoder]]] = {
 
 def _decoder(head: bytes) -> Callable[[Limits], _Decoder] | None:
     return next((decoder for magic, decoder in _DECODERS.items() if head.startswith(magic)), None)
+
+
+_BEGINNINGS: Final = (b"{", b"[", b"\n")
+"""Of records, so that a line from a pipe is not kept waiting for more. A whole head is looked at anyway."""
+
+
+def looked_into(stream: BufferedReader) -> tuple[bytes, BufferedReader]:
+    """The first bytes of a stream, and the stream with them still in it. A record is not waited for."""
+    head = stream.peek()
+    if len(head) >= HEAD_BYTES or head.startswith(_BEGINNINGS):
+        return head, stream
+    head = stream.read(HEAD_BYTES)
+    return head, BufferedReader(_Rewound(head, stream))
+
+
+class _Rewound(RawIOBase):
+    """A stream from its beginning again, after its head was read."""
+
+    def __init__(self, head: bytes, stream: BufferedReader) -> None:
+        self._head = head
+        self._stream = stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # what BufferedReader gives
+        data = self._head[: len(buffer)] or self._stream.read1(len(buffer))
+        self._head = self._head[len(buffer) :]
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()

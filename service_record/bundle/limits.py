@@ -40,7 +40,7 @@ class Limits:
 
 
 @dataclass(slots=True)
-class Budget:
+class ReadingBudget:
     """What an archive has taken so far. Each method raises LimitError when that is more than its limit."""
 
     limits: Limits

@@ -3,7 +3,7 @@
 import re
 from typing import Final, NamedTuple
 
-from service_record.writer import DAMAGED_SUFFIX
+from service_record.record.appending import DAMAGED_SUFFIX
 
 RECORD_DIRECTORIES: Final = ("bootstrap/services", "var/log/openshift")
 """Where records are in a log bundle, and in what agent-gather makes, below whatever directory."""

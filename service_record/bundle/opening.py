@@ -8,7 +8,7 @@ from io import BufferedReader, BytesIO
 from typing import Final
 
 from service_record.bundle.layers import CHUNK_BYTES, Layer, Pull, is_packed, is_tar, peeled
-from service_record.bundle.limits import Budget, LimitError, Limits, shown
+from service_record.bundle.limits import LimitError, Limits, ReadingBudget, shown
 from service_record.bundle.names import (
     MANIFEST,
     RECORD_DIRECTORIES,
@@ -17,11 +17,10 @@ from service_record.bundle.names import (
     named,
 )
 from service_record.bundle.tar import Member, TarError, damage_of, members
-from service_record.entry import Malformed
-from service_record.layout import read_stretches
-from service_record.passage import InMemory
-from service_record.plain import Stretch
-from service_record.salvage import STRUCTURE
+from service_record.record.entry import Malformed
+from service_record.record.layout import read_stretches
+from service_record.record.plain import InMemory, Stretch
+from service_record.record.recovery import STRUCTURE
 
 _MAX_LEFT_OUT: Final = 20
 _MOST_MANIFEST: Final = 1 << 20  # bytes
@@ -98,7 +97,7 @@ def open_bundle(stream: BufferedReader, limits: Limits | None = None) -> Bundle:
     Nothing in it raises: what is damaged, harmful or beyond a limit is left out, and told. Of two copies of a
     service's record the later in the archive counts.
     """
-    reading = _Reading(Layer(stream.read1, Budget(limits or Limits())))
+    reading = _ArchiveReading(Layer(stream.read1, ReadingBudget(limits or Limits())))
     reading.read()
     return reading.bundle()
 
@@ -115,7 +114,7 @@ def boot_id_in(manifest: bytes) -> str | None:
     return boot_id if isinstance(boot_id, str) and _BOOT_ID.fullmatch(boot_id) else None
 
 
-class _Reading:
+class _ArchiveReading:
     """One pass through an archive."""
 
     def __init__(self, outermost: Layer) -> None:
@@ -255,7 +254,7 @@ def _record(member: Member, layer: Layer, path: str) -> Record:
     return Record(path=path, data=data, written=member.written, damage=damage)
 
 
-def _first_of(pull: Pull, budget: Budget) -> tuple[bytes, bool]:
+def _first_of(pull: Pull, budget: ReadingBudget) -> tuple[bytes, bool]:
     """As much of a record as is read, and whether there is more of it."""
     limit = budget.limits.record_bytes
     data = BytesIO()  # which gives what it has without a copy

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from io import BytesIO
 from typing import BinaryIO, Final, TypeAlias
 
-from service_record.entry import Entry, Malformed
 from service_record.export import FORMS
-from service_record.plain import Stretch, pieces_of
-from service_record.writer import DAMAGED_SUFFIX, record_name
+from service_record.record.appending import DAMAGED_SUFFIX, record_name
+from service_record.record.entry import Entry, Malformed
+from service_record.record.plain import Stretch, pieces_of
 
 _LEVEL: Final = 6
 _FILE_MODE: Final = 0o640

@@ -10,10 +10,9 @@ from types import TracebackType
 from typing import Final, Protocol, Self
 
 from service_record.bundle.archive import Archive, Opening
-from service_record.bundle.backlog import Backlog, Ballast
-from service_record.bundle.blocks import BLOCK_BYTES, MIN_BLOCK_BYTES, Blocks, Cut
-from service_record.bundle.compression import SPARE_BYTES, Pool
+from service_record.bundle.blocks import BLOCK_BYTES, MIN_BLOCK_BYTES, SPARE_BYTES, Blocks, Cut, Pool
 from service_record.bundle.names import named
+from service_record.bundle.segment_queue import Backlog, Ballast
 
 DISK_BYTES: Final = 64 << 20
 """What a bundle takes on disk at most unless told otherwise, while it is made, too."""
@@ -33,7 +32,7 @@ _PARTS: Final = 64
 _SLICE: Final = 1 << 16
 
 
-class Redactor(Protocol):
+class MemberRedactor(Protocol):
     """What masks the secrets in one member, however that is divided."""
 
     @property
@@ -61,7 +60,7 @@ class Packed:
 class MemberWriter:
     """One file of a bundle, while it is written; BundleWriter.member() makes it."""
 
-    def __init__(self, blocks: Blocks, redactor: Redactor | None) -> None:
+    def __init__(self, blocks: Blocks, redactor: MemberRedactor | None) -> None:
         self._blocks = blocks
         self._redactor = redactor
         self.given = 0
@@ -99,7 +98,7 @@ class BundleWriter:
         top: str,
         mtime: float,
         disk_bytes: int = DISK_BYTES,
-        redact: Callable[[], Redactor] | None = None,
+        redact: Callable[[], MemberRedactor] | None = None,
         workers: int | None = None,
         shares: bool = True,
     ) -> None:

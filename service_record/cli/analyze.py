@@ -2,35 +2,78 @@
 
 import gc
 import sys
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import click
 
 from service_record.cli import FAILED, TIMED_OUT, UNREADABLE, told
-from service_record.cli.durations import Duration
-from service_record.cli.judging import Judging, judging
-from service_record.cli.opening import Unreadable, history_of, opened
+from service_record.cli.diagnosing import (
+    Judging,
+    expect_option,
+    expected_services,
+    judging,
+    now_for,
+    units_for,
+    units_here,
+)
+from service_record.cli.inputs import Unreadable, history_of, opened, selected_boot
 from service_record.cli.options import display_options, period_options, service_argument, source_options
-from service_record.cli.present import now_for
-from service_record.cli.selecting import selected_boot
+from service_record.cli.parameters import Duration
 from service_record.cli.terminal import print_lines, view
-from service_record.cli.units import expect_option, expected_services, units_for, units_here
-from service_record.cli.waiting import wait_for
 from service_record.diagnosis import Diagnosis, Verdict
 from service_record.diagnosis.expectations import add_units
 from service_record.diagnosis.now import Now, latest_entry
 from service_record.diagnosis.units import Unit
-from service_record.display.page import Glyphs, View
+from service_record.display.lines import Glyphs, View
 from service_record.display.text import Clock, visible
 from service_record.history import History
 from service_record.history.selection import Selection
-from service_record.records import Records
-from service_record.source import SourceError, is_unpacked_bundle
-from service_record.writer import DEFAULT_DIRECTORY
+from service_record.read.source import SourceError, is_unpacked_bundle
+from service_record.record.appending import DEFAULT_DIRECTORY
+from service_record.record.directory import Records, is_record_name
+
+_T = TypeVar("_T")
+
+_PAUSE: Final = 0.25  # seconds between looks at the files, which cost next to nothing
+_SELDOM: Final = 5.0
+"""Seconds after which records are judged again although no file has changed: processes end without a word."""
+_SHARE: Final = 4
+"""Judging may take one part in so many of the time: a long record costs seconds."""
+
+
+def wait_for(
+    look: Callable[[], _T], is_over: Callable[[_T], bool], directory: Path, timeout: float | None
+) -> _T:
+    """What `look` sees once it is over, or when `timeout` seconds have passed; None waits for ever."""
+    deadline = None if timeout is None else time.monotonic() + timeout
+    while True:
+        state, begun = _state(directory), time.monotonic()
+        seen = look()
+        ended = time.monotonic()
+        if is_over(seen) or (deadline is not None and ended >= deadline):
+            return seen
+        again = ended + max(_SELDOM, (ended - begun) * _SHARE)
+        earliest = ended + (ended - begun) * (_SHARE - 1)
+        while time.monotonic() < again and (time.monotonic() < earliest or _state(directory) == state):
+            left = _PAUSE if deadline is None else min(_PAUSE, deadline - time.monotonic())
+            if left <= 0:
+                break
+            time.sleep(left)
+
+
+def _state(directory: Path) -> frozenset[tuple[str, int, int]]:
+    """The names, sizes and times of the records there; none where there is no such directory."""
+    try:
+        records = [path for path in directory.iterdir() if is_record_name(path.name)]
+        return frozenset((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in records)
+    except OSError:  # not there yet, or a file that was just replaced
+        return frozenset()
+
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 _NEEDS_DIRECTORY: Final = "--wait needs one directory of records that a host writes"
@@ -225,7 +268,7 @@ def _print(
     diagnosis: Diagnosis, seen: _Answer, output: str, clock: Clock | None, color: str, *, pager: bool
 ) -> None:
     if output in {"table", "wide"}:
-        from service_record.display.analysis import analysis  # noqa: PLC0415  # only what is shown
+        from service_record.display.verdict_page import analysis  # noqa: PLC0415  # only what is shown
 
         lines = analysis(diagnosis, seen.history, seen.source, view(clock), whole=output == "wide")
         print_lines(lines, color, pager=pager)
@@ -236,14 +279,14 @@ def _print(
         write_page(_page(diagnosis, seen, view(clock)))
         return
     from service_record.display.analysis_document import analysis_document, analysis_lines  # noqa: PLC0415
-    from service_record.display.programs import written  # noqa: PLC0415
+    from service_record.display.machine import written  # noqa: PLC0415
 
     document = analysis_document(diagnosis, seen.source)
     sys.stdout.buffer.write(written(document, analysis_lines(diagnosis, seen.source), output).encode())
 
 
 def _page(diagnosis: Diagnosis, seen: _Answer, view: View) -> str:
-    from service_record.display.html.analysis import analysis_html  # noqa: PLC0415
+    from service_record.display.html.diagnosis_page import analysis_html  # noqa: PLC0415
     from service_record.display.timeline import charts  # noqa: PLC0415
 
     found = charts(seen.history, latest_entry(seen.history) if seen.now is None else seen.now)

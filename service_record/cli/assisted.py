@@ -9,30 +9,33 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from service_record.cli import FAILED
-from service_record.cli.extras import require_extra
-from service_record.cli.ignition_inputs import (
-    Program,
+from service_record.cli import FAILED, require_extra
+from service_record.cli.ignition import (
+    ReporterProgram,
     check_one_input,
     delivery_options,
     read_file,
     read_wanted,
     with_added,
 )
-from service_record.cli.opening import Unreadable
+from service_record.cli.inputs import Unreadable
 from service_record.deploy.assisted.overrides import MARKER, SPEC
-from service_record.deploy.contents import Item, Option
-from service_record.deploy.for_ignition import PROGRAM, SETTINGS, Wanted, delivered
-from service_record.deploy.ignition.fault import BadConfigError
-from service_record.deploy.ignition.making import make, with_file
-from service_record.deploy.ignition.places import items
-from service_record.deploy.ignition.reading import Config
-from service_record.deploy.reporter_settings import settings_text
+from service_record.deploy.delivered import Item, Option
+from service_record.deploy.ignition.making import (
+    PROGRAM,
+    SETTINGS,
+    Wanted,
+    delivered,
+    make,
+    settings_text,
+    with_file,
+)
+from service_record.deploy.ignition.reading import BadConfigError, Config, items
 from service_record.display.text import visible
 from service_record.reporter.token import token_in
 
 if TYPE_CHECKING:
-    from service_record.deploy.assisted.plan import OverrideChange
+    from service_record.deploy.assisted.overrides import OverrideChange
     from service_record.deploy.assisted.service import Installer, Recipient
 
 NOT_DELIVERED: Final = 75
@@ -99,7 +102,7 @@ def prepare_command(
       service-record assisted prepare --url … --cluster-id … --token-file … --discovery --add live.ign
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     require_extra("reporter")
-    from service_record.deploy.assisted.plan import plan_preparing  # noqa: PLC0415  # needs the extra
+    from service_record.deploy.assisted.overrides import plan_preparing  # noqa: PLC0415  # needs the extra
 
     _check(discovery=discovery, options=options)
     check_one_input(token_file, options["reporter_token_file"], options["settings"], *options["added"])
@@ -137,7 +140,7 @@ def undo_command(
       service-record assisted undo --url https://api.openshift.com --cluster-id UUID --token-file user-token
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     require_extra("reporter")
-    from service_record.deploy.assisted.plan import plan_undoing  # noqa: PLC0415  # needs the extra
+    from service_record.deploy.assisted.overrides import plan_undoing  # noqa: PLC0415  # needs the extra
 
     with _installer(url, token_file, ca_bundle) as installer:
         recipients = (*installer.hosts(cluster_id), *installer.infra_envs(cluster_id))
@@ -168,7 +171,7 @@ def _nobody(cluster_id: str, *, discovery: bool) -> str:
 @contextmanager
 def _installer(url: str, token_file: str | None, ca_bundle: str | None) -> Iterator["Installer"]:
     """The service; what it refuses, and overrides that cannot be changed, are one line and an exit code."""
-    from service_record.deploy.assisted.plan import PlanError  # noqa: PLC0415  # needs the extra
+    from service_record.deploy.assisted.overrides import PlanError  # noqa: PLC0415  # needs the extra
     from service_record.deploy.assisted.service import (  # noqa: PLC0415
         Installer,
         ServiceError,
@@ -220,7 +223,7 @@ class _Ours:
             wanted, program = read_wanted(_ROLE, options | more, given)
         else:
             live = {name: options[name] for name in ("closes", "all_services", "array")}
-            wanted, program = Wanted(role=_ROLE, **live), Program()
+            wanted, program = Wanted(role=_ROLE, **live), ReporterProgram()
         listed = (item for item in delivered(wanted) if item.path != SETTINGS)
         self._settings = wanted.settings
         self.secrets = () if wanted.token is None else (token_in(wanted.token),)

@@ -15,18 +15,18 @@ from typing import Final, NoReturn
 
 import click
 
-from service_record import systemd
 from service_record.bundle.limits import shown
 from service_record.bundle.writing import DISK_BYTES, SERVER_BYTES, Packed
 from service_record.cli import REFUSED, UNREADABLE
-from service_record.cli.output import check_new
+from service_record.cli.diagnosing import verdict_page
+from service_record.cli.parameters import Size
 from service_record.cli.redacting import copied, rules_with, secrets_in
-from service_record.cli.sizes import Size
-from service_record.cli.verdict import verdict_page
+from service_record.cli.terminal import check_new
 from service_record.display.text import count, visible
+from service_record.record import systemd
 from service_record.redaction import Leak
 from service_record.reporter.bundling import SUFFIX, Bundled, make_bundle
-from service_record.reporter.gather import COLLECTORS, RECORDS, Collector, Context, Gathered, Status
+from service_record.reporter.gather import COLLECTORS, RECORDS, Context, Gathered, GatherRow, GatherStatus
 
 _MIN_BYTES: Final = 1 << 16
 _NICENESS: Final = 10
@@ -130,7 +130,9 @@ def _bundle_host(
 
 def _warn_of_missing(gathered: Iterable[Gathered]) -> bool:
     """Warn of what could not be read, and return whether all service records that there are could be."""
-    failed = {one.name: one for one in gathered if one.status in {Status.FAILED, Status.TIMED_OUT}}
+    failed = {
+        one.name: one for one in gathered if one.status in {GatherStatus.FAILED, GatherStatus.TIMED_OUT}
+    }
     records = failed.pop(RECORDS, None)
     if records is not None:
         which = "some service records" if records.files else "the service records of this host"
@@ -197,7 +199,7 @@ def _warn_of_unread(made: Bundled) -> None:
         )
 
 
-def _shown(collectors: Iterable[Collector]) -> Iterator[Collector]:
+def _shown(collectors: Iterable[GatherRow]) -> Iterator[GatherRow]:
     """The collectors, each told to a terminal when it begins."""
     if not sys.stderr.isatty():
         yield from collectors

@@ -5,14 +5,20 @@ from urllib.parse import urlsplit
 
 import click
 
-from service_record.cli import UNREADABLE
-from service_record.cli.collector_care import audit_command, backup_command, prune_command, restore_command
-from service_record.cli.collector_options import Number, data_option, database_option, objects_option
-from service_record.cli.collector_tokens import token
-from service_record.cli.durations import Duration
-from service_record.cli.extras import require_extra
-from service_record.cli.sizes import Size
-from service_record.collector.budgets import DEFAULT
+from service_record.cli import UNREADABLE, require_extra
+from service_record.cli.collector_care import (
+    Number,
+    audit_command,
+    backup_command,
+    data_option,
+    database_option,
+    objects_option,
+    prune_command,
+    restore_command,
+    token,
+)
+from service_record.cli.parameters import Duration, Size
+from service_record.collector.domain.silence import DEFAULT
 from service_record.display.text import visible
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
@@ -97,16 +103,16 @@ def serve_command(
     require_extra("collector")
     if webhook:
         require_extra("client")
-    from service_record.collector.collector import StepsError  # noqa: PLC0415
+    from service_record.collector.process import StepsError  # noqa: PLC0415
     from service_record.collector.serve import say_ready, serve  # noqa: PLC0415  # only where it serves
-    from service_record.collector.settings import Rates, Settings  # noqa: PLC0415
+    from service_record.collector.serving_settings import CollectorSettings, Rates  # noqa: PLC0415
     from service_record.collector.store.database import DatabaseError  # noqa: PLC0415
     from service_record.collector.store.objects import ObjectError  # noqa: PLC0415
 
     _check_webhook(webhook)
     if key and not certificate:
         raise click.UsageError("--key: a private key is of no use without its --certificate")
-    settings = Settings(
+    settings = CollectorSettings(
         data=data,
         database=database,
         objects=objects,
@@ -148,7 +154,7 @@ def _check_webhook(url: str) -> None:
 
 
 def _secret_in(file: Path | None) -> bytes:
-    from service_record.collector.webhook import read_secret  # noqa: PLC0415
+    from service_record.collector.ingest.webhook import read_secret  # noqa: PLC0415
 
     try:
         return read_secret(file) if file else b""

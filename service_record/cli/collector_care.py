@@ -1,31 +1,122 @@
 """`service-record collector audit`, `backup`, `restore` and `prune`: what an operator does now and then."""
 
+import json
+import os
+import pwd
 import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import asdict
+from datetime import UTC, datetime
+from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
-from service_record.cli import UNREADABLE
-from service_record.cli.collector_options import (
-    Number,
-    actor,
-    data_option,
-    database_option,
-    objects_option,
-    opened,
-    output_option,
-    say,
-)
-from service_record.cli.sizes import Size
+from service_record.cli import FAILED, UNREADABLE
+from service_record.cli.parameters import Size
+from service_record.display.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sqlalchemy import Connection
 
-    from service_record.collector.retention import Plan
+    from service_record.collector.domain.retention import ForgetPlan
+    from service_record.collector.store.database import Database
+
+
+FOLDER = click.Path(path_type=Path, file_okay=False)
+data_option = click.option(
+    "--data",
+    type=FOLDER,
+    default=Path("/var/lib/service-record/collector"),
+    show_default=True,
+    help="The folder of all it keeps.",
+)
+database_option = click.option(
+    "--database",
+    metavar="URL",
+    default="",
+    envvar="SERVICE_RECORD_DATABASE",
+    help="postgresql://...; without it SQLite in the folder.",
+)
+objects_option = click.option(
+    "--objects", metavar="URL", default="", help="s3://bucket/prefix for bundles; without it a folder."
+)
+output_option = click.option(
+    "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="The form."
+)
+
+
+class Number(click.FloatRange):
+    """A number within bounds, which `nan` is not."""
+
+    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number: float = super().convert(value, param, ctx)  # type: ignore[arg-type]
+        return self.fail(f"{value!r} is no number", param, ctx) if isnan(number) else number
+
+
+@contextmanager
+def opened(data: Path, database: str, *, may_make: bool = False) -> Iterator["Database"]:
+    """The database of a collector, which may be serving meanwhile. Exit code 3 where it cannot be opened."""
+    from service_record.collector.store.database import (  # noqa: PLC0415  # of the extra
+        FILE,
+        Database,
+        DatabaseError,
+        sqlite_url,
+    )
+
+    if may_make:
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    elif not database and not (data / FILE).exists():
+        click.echo(f"Error: {data / FILE}: no collector keeps anything here; name its --data", err=True)
+        raise click.exceptions.Exit(UNREADABLE)
+    try:
+        with closing(Database(database or sqlite_url(data))) as found:
+            found.migrate()
+            yield found
+    except DatabaseError as error:
+        click.echo(f"Error: {error}", err=True)
+        raise click.exceptions.Exit(UNREADABLE) from None
+
+
+def actor() -> str:
+    """Who uses the command line, for the audit log."""
+    try:
+        return f"cli ({pwd.getpwuid(os.getuid()).pw_name})"
+    except KeyError:
+        return f"cli ({os.getuid()})"
+
+
+def moment(seconds: float | None) -> str:
+    """A time for people, empty where there is none."""
+    if seconds is None:
+        return ""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def say(rows: Sequence[Mapping[str, Any]], output: str, times: Sequence[str]) -> None:
+    """Rows with the same members, as a table or as one JSON array; `times` are seconds since 1970."""
+    if output == "json":
+        click.echo(json.dumps(rows, indent=2))
+        return
+    if not rows:
+        return
+    lines = [[name.replace("_", " ") for name in rows[0]]]
+    lines += [
+        [
+            moment(value) if name in times else visible("" if value is None else str(value))
+            for name, value in row.items()
+        ]
+        for row in rows
+    ]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())
+
 
 T = TypeVar("T")
 _NEW = click.Path(path_type=Path, dir_okay=False)
@@ -39,10 +130,10 @@ _THERE = click.Path(path_type=Path, dir_okay=False, exists=True)
 @click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="Most lines.")
 def audit_command(*, data: Path, database: str, output: str, limit: int) -> None:
     """Show who administered what, latest first."""
-    from service_record.collector.store import audit  # noqa: PLC0415  # of the extra
+    from service_record.collector.store import administration  # noqa: PLC0415  # of the extra
 
     with opened(data, database) as collector, collector.reading() as connection:
-        rows = [asdict(noted) for noted in audit.listed(connection, limit)]
+        rows = [asdict(noted) for noted in administration.listed(connection, limit)]
     say(rows, output, ("at",))
 
 
@@ -70,14 +161,14 @@ def backup_command(*, data: Path, file: Path) -> None:
 def restore_command(*, data: Path, file: Path) -> None:
     """Make the folder of a collector from a backup FILE. No collector is overwritten."""
     from service_record.collector.backup import BackupError, restore  # noqa: PLC0415
-    from service_record.collector.store import audit  # noqa: PLC0415
+    from service_record.collector.store import administration  # noqa: PLC0415
 
     try:
         told = restore(file, data)
     except BackupError as error:
         _fail(error)
     with opened(data, "") as collector, collector.changing() as connection:
-        audit.note(connection, actor(), "restore", file.name, time.time())
+        administration.note(connection, actor(), "restore", file.name, time.time())
     click.echo(f"{data}: {told.objects} bundles", err=True)
 
 
@@ -95,12 +186,12 @@ def prune_command(
 
     Each host's latest build stays, and its first and its last failure.
     """
-    from service_record.collector import housekeeping  # noqa: PLC0415
-    from service_record.collector.settings import Settings  # noqa: PLC0415
+    from service_record.collector.ingest import housekeeping  # noqa: PLC0415
+    from service_record.collector.serving_settings import CollectorSettings  # noqa: PLC0415
     from service_record.collector.store.objects import ObjectError  # noqa: PLC0415
     from service_record.collector.store.objects import objects as objects_of  # noqa: PLC0415
 
-    limits = housekeeping.Limits(days=keep_days, size=keep_bytes)
+    limits = housekeeping.KeepLimits(days=keep_days, size=keep_bytes)
     if not limits.are_any:
         raise click.UsageError("say what is to be kept: --keep-days, --keep-bytes or both")
     now = time.time()
@@ -116,7 +207,7 @@ def prune_command(
                 return do(connection)
 
         try:
-            kept = objects_of(Settings(data=data, objects=objects))
+            kept = objects_of(CollectorSettings(data=data, objects=objects))
             housekeeping.carry_out(what, change, kept, actor(), now)
             kept.delete(housekeeping.orphans(collector, kept, now))
         except ObjectError as error:
@@ -124,7 +215,7 @@ def prune_command(
     _say_plan("forgot", what)
 
 
-def _say_plan(did: str, what: "Plan") -> None:
+def _say_plan(did: str, what: "ForgetPlan") -> None:
     steps = sum(build.steps for build in what.builds)
     bundles = sum(build.bundles for build in what.builds)
     click.echo(f"{did} {len(what.builds)} builds, {steps} steps, {bundles} bundles: about {what.size} bytes")
@@ -133,3 +224,103 @@ def _say_plan(did: str, what: "Plan") -> None:
 def _fail(error: Exception) -> NoReturn:
     click.echo(f"Error: {error}", err=True)
     raise click.exceptions.Exit(UNREADABLE)
+
+
+_KINDS = ("host", "group", "reader", "admin", "enrolment", "boot")
+_TIMES = ("created_at", "expires_at", "revoked_at", "used_at")
+
+
+@click.group("token")
+def token() -> None:
+    """Make, list and revoke the tokens that hosts and people present."""
+
+
+@token.command("create")
+@data_option
+@database_option
+@click.argument("kind", type=click.Choice(_KINDS))
+@click.argument("scope", default="")
+@click.option("--name", default="", help="What it is for, for people.")
+@click.option(
+    "--expires",
+    default="",
+    metavar="DURATION",
+    help="After which it ends, as 30d, or never. [default: never; 7d for enrolment and boot]",
+)
+@click.option(
+    "--output",
+    "file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="A new file for it, of mode 0600, instead of stdout.",
+)
+def create_command(
+    *, data: Path, database: str, kind: str, scope: str, name: str, expires: str, file: Path | None
+) -> None:
+    """Make a token and print it, this once.
+
+    KIND is host (writes for the host SCOPE), group (for the hosts of the group SCOPE and of those below it),
+    reader (of everything, or of the group SCOPE), admin, enrolment (gets one token of a host, once; SCOPE
+    may be host:NAME or group:NAME), or boot (reports that the host SCOPE downloaded its image, and nothing
+    else: it stands in the address that an iPXE script fetches).
+
+    \b
+    Examples:
+      service-record collector token create admin --name me --output ~/.config/service-record/collector-token
+      service-record collector token create group dc1/rack2 --name "kickstart of rack 2" --expires 30d
+      service-record collector token create enrolment group:dc1
+      service-record collector token create boot web1
+    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    from service_record.collector.domain.access import TokenKind, expiry_of, scope_of  # noqa: PLC0415  # of the extra
+    from service_record.collector.store import administration, tokens  # noqa: PLC0415
+
+    now = time.time()
+    try:
+        scope, ends = scope_of(TokenKind(kind), scope), expiry_of(TokenKind(kind), expires, now)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    if file is not None and os.path.lexists(file):
+        raise click.UsageError(f"{visible(str(file))} exists, and nothing is overwritten; name another place")
+    new = tokens.TokenRequest(
+        kind=TokenKind(kind), scope=scope, name=name, created_by=actor(), expires_at=ends
+    )
+    with opened(data, database, may_make=True) as collector, collector.changing() as connection:
+        _, made = administration.create_token(connection, new, now)
+        if file is not None:  # before it is committed: a token that nobody holds is none
+            _write(file, made)
+    if file is None:
+        click.echo(made)
+        click.echo("It is shown this once. Keep it in a file of mode 0600: --output makes one.", err=True)
+
+
+@token.command("list")
+@data_option
+@database_option
+@output_option
+def list_command(*, data: Path, database: str, output: str) -> None:
+    """List all tokens, oldest first, without their secrets."""
+    from service_record.collector.store import tokens  # noqa: PLC0415
+
+    with opened(data, database) as collector, collector.reading() as connection:
+        rows = [asdict(shown) for shown in tokens.listed(connection)]
+    say(rows, output, _TIMES)
+
+
+@token.command("revoke")
+@data_option
+@database_option
+@click.argument("number", type=click.IntRange(1, 2**63 - 1), metavar="ID")
+def revoke_command(*, data: Path, database: str, number: int) -> None:
+    """Make a token worthless, within three seconds for all that serve."""
+    from service_record.collector.store import administration  # noqa: PLC0415
+
+    with opened(data, database) as collector, collector.changing() as connection:
+        revoked = administration.revoke_token(connection, number, actor(), time.time())
+    if not revoked:
+        click.echo(f"Error: no token {number} that is worth anything; see token list", err=True)
+        raise click.exceptions.Exit(FAILED)
+
+
+def _write(file: Path, made: str) -> None:
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w") as stream:
+        stream.write(f"{made}\n")

@@ -10,9 +10,9 @@ from typing import Final
 import click
 
 from service_record.cli.options import service_name
-from service_record.deploy.contents import HOST, Option
-from service_record.deploy.install import Outcome
-from service_record.deploy.plan import Action, Step
+from service_record.deploy.delivered import HOST, Option
+from service_record.deploy.installing import InstallOutcome
+from service_record.deploy.planning import Action, DeployStep
 from service_record.display.text import visible
 
 _WORDS: Final = {
@@ -49,7 +49,7 @@ def unit_names(_context: click.Context, _parameter: click.Parameter, names: Sequ
     return tuple(map(service_name, names))
 
 
-def afterwards(outcome: Outcome) -> str:
+def afterwards(outcome: InstallOutcome) -> str:
     """Return what to know once it is removed."""
     shim = f"{HOST.programs}/{_SHIM}"
     if any(step.path == shim and step.action is Action.REMOVE for step in outcome.steps):
@@ -57,7 +57,7 @@ def afterwards(outcome: Outcome) -> str:
     return "Records stay."
 
 
-def next_steps(outcome: Outcome, root: Path) -> Iterator[str]:
+def next_steps(outcome: InstallOutcome, root: Path) -> Iterator[str]:
     """Yield what is in force now, and commands that come next."""
     if Option.SHIM in outcome.options:
         yield _in_force(outcome)
@@ -68,7 +68,7 @@ def next_steps(outcome: Outcome, root: Path) -> Iterator[str]:
     yield from (f"  {visible(command):<{column}}  {why}" for command, why in steps.items())
 
 
-def _in_force(outcome: Outcome) -> str:
+def _in_force(outcome: InstallOutcome) -> str:
     if Option.ALL_SERVICES in outcome.options:
         return "systemd closes the record of every service."
     if outcome.closed:
@@ -76,7 +76,7 @@ def _in_force(outcome: Outcome) -> str:
     return "systemd closes no record yet."
 
 
-def _commands(outcome: Outcome, root: Path) -> Iterator[tuple[str, str]]:
+def _commands(outcome: InstallOutcome, root: Path) -> Iterator[tuple[str, str]]:
     """Yield each command with what it is for."""
     install = "service-record install" + ("" if root == Path("/") else f" --root {shlex.quote(str(root))}")
     if is_short_of_something(outcome):
@@ -89,7 +89,7 @@ def _commands(outcome: Outcome, root: Path) -> Iterator[tuple[str, str]]:
         yield "systemctl enable --now collector.service", "start the collector"
 
 
-def lines(outcome: Outcome, *, is_trial: bool) -> Iterator[str]:
+def lines(outcome: InstallOutcome, *, is_trial: bool) -> Iterator[str]:
     """A line for each path with which something happens or that is not as delivered, and one for all."""
     told = [step for step in outcome.steps if step.action is not Action.LEAVE or step.why]
     words = [_word(step, is_trial=is_trial) for step in told]
@@ -100,20 +100,20 @@ def lines(outcome: Outcome, *, is_trial: bool) -> Iterator[str]:
     yield _summary(outcome.steps, is_trial=is_trial)
 
 
-def notes(outcome: Outcome) -> Iterator[str]:
+def notes(outcome: InstallOutcome) -> Iterator[str]:
     return (f"Note: {visible(note)}" for note in outcome.notes)
 
 
-def is_short_of_something(outcome: Outcome) -> bool:
+def is_short_of_something(outcome: InstallOutcome) -> bool:
     """Whether a file of somebody's stands where one of ours belongs, or ours was edited and stays."""
     return any(step.action is Action.KEEP for step in outcome.steps)
 
 
-def _word(step: Step, *, is_trial: bool) -> str:
+def _word(step: DeployStep, *, is_trial: bool) -> str:
     return f"would {_WORDS[step.action][1]}" if is_trial else _WORDS[step.action][0]
 
 
-def _summary(steps: Sequence[Step], *, is_trial: bool) -> str:
+def _summary(steps: Sequence[DeployStep], *, is_trial: bool) -> str:
     counts = Counter(step.action for step in steps)
     told = ", ".join(f"{counts[action]} {words[0]}" for action, words in _WORDS.items() if counts[action])
     return f"Nothing was done. It would be: {told}." if is_trial else f"{told or 'Nothing to do'}."

@@ -6,10 +6,10 @@ import sys
 import click
 
 from service_record.cli import FAILED
-from service_record.cli.durations import Duration
-from service_record.cli.opening import check_names, history_of, opened
+from service_record.cli.diagnosing import now_for
+from service_record.cli.inputs import check_names, history_of, opened
 from service_record.cli.options import display_options, service_names
-from service_record.cli.present import now_for
+from service_record.cli.parameters import Duration
 from service_record.cli.terminal import print_lines, view
 from service_record.diagnosis.comparison import FLOOR, RATIO, Tolerance, compare
 from service_record.display.text import Clock
@@ -82,16 +82,13 @@ def command(
     tolerance = Tolerance(ratio, floor)
     found = compare(before, after, now_for(after, sources[1]), tolerance, services)
     if output == "table":
-        from service_record.display.comparison import comparison_page  # noqa: PLC0415  # only what is shown
+        from service_record.display.difference import comparison_page  # noqa: PLC0415  # only what is shown
 
         names = (sources[0].name, before), (sources[1].name, after)
         print_lines(comparison_page(found, *names, view(Clock(clock) if clock else None)), color, pager=pager)
     else:
-        from service_record.display.comparison_document import (  # noqa: PLC0415
-            comparison_document,
-            difference_documents,
-        )
-        from service_record.display.programs import written  # noqa: PLC0415
+        from service_record.display.difference import comparison_document, difference_documents  # noqa: PLC0415
+        from service_record.display.machine import written  # noqa: PLC0415
 
         document = comparison_document(found, sources[0].name, sources[1].name, tolerance)
         sys.stdout.buffer.write(written(document, difference_documents(found), output).encode())

@@ -9,15 +9,15 @@ from typing import Final
 import click
 
 from service_record.cli import DAMAGED
-from service_record.cli.opening import opened
+from service_record.cli.inputs import opened
 from service_record.cli.options import service_argument, source_options
-from service_record.cli.output import check_new, write_new
+from service_record.cli.terminal import check_new, write_new
 from service_record.display.text import count, visible
-from service_record.entry import Entry
 from service_record.export import FORMS
-from service_record.plain import Stretch, pieces_of
-from service_record.records import Records
-from service_record.source import Source, liveness_for
+from service_record.read.source import Source, liveness_for
+from service_record.record.directory import Records
+from service_record.record.entry import Entry
+from service_record.record.plain import Stretch, pieces_of
 
 _MAX_PLACES: Final = 10
 _TRACES: Final = ("chrome-trace", "otlp")
@@ -109,7 +109,7 @@ def _trace(
     records: list[tuple[str, "_Entries"]], form: str, source: Source, host: str | None
 ) -> Iterable[bytes]:
     """One document of the history of all services."""
-    from service_record.export.clock import with_steady_clock  # noqa: PLC0415  # most exports go without
+    from service_record.export.trace import with_steady_clock  # noqa: PLC0415  # most exports go without
     from service_record.history import build_history  # noqa: PLC0415
 
     if form == "otlp":

@@ -9,17 +9,16 @@ from typing import Final, TypeAlias
 import click
 import jsonlines
 
-from service_record.cli.completion import complete_stages
-from service_record.cli.options import service_argument
+from service_record.cli.options import complete_stages, service_argument
 from service_record.cli.terminal import paint, view
 from service_record.display.entries import Ticker
 from service_record.display.machine import encoded, piece_document
 from service_record.display.text import Clock, visible
+from service_record.follow.live_directory import LiveRecords
+from service_record.follow.located_pieces import Piece
+from service_record.follow.watching import Watch
 from service_record.history.selection import Selection
-from service_record.live import LiveRecords
-from service_record.records import Records
-from service_record.sighting import Piece
-from service_record.watching import Watch
+from service_record.record.directory import Records
 
 _ALL: Final = "all"
 _HISTORY_BYTES: Final = 4 << 20

@@ -16,14 +16,14 @@ import msgspec
 from click.core import ParameterSource
 
 from service_record.cli import FAILED
-from service_record.cli.opening import Unreadable
+from service_record.cli.inputs import Unreadable
 from service_record.cli.options import display_options
 from service_record.cli.terminal import paint, print_lines, view
-from service_record.collector_address import CollectorError, address_of
-from service_record.collector_client import CollectorClient, connect
-from service_record.display.clusters import Cluster, Clusters
-from service_record.display.hosts import VERDICTS, Build, Host, Hosts, change, table, wide
-from service_record.display.page import Glyphs, Ink, Line, View
+from service_record.client.address import CollectorError, address_of
+from service_record.client.calls import CollectorClient, connect
+from service_record.display.cluster_table import Cluster, ClustersAnswer
+from service_record.display.fleet_table import VERDICTS, EarlierBuild, Host, HostsAnswer, change, table, wide
+from service_record.display.lines import Glyphs, Ink, Line, View
 from service_record.display.text import Clock, visible
 
 T = TypeVar("T")
@@ -166,7 +166,7 @@ def command(
     chosen = Clock(clock) if clock else None
     try:
         named = (address_of(place).host,) if place and address_of(place).host else ()
-        question = _Question(groups, (*machines, *named), tuple(sorted(wanted)), clusters, is_all=is_all)
+        question = _HostQuestion(groups, (*machines, *named), tuple(sorted(wanted)), clusters, is_all=is_all)
         with connect(place, token_file=token_file) as client:
             if follow:
                 _follow(client, question, output, lambda: view(chosen), color)
@@ -218,7 +218,7 @@ def show_command(
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class _HostQuestion:
     """Which hosts."""
 
     groups: tuple[str, ...]
@@ -227,10 +227,10 @@ class _Question:
     clusters: tuple[str, ...]
     is_all: bool
 
-    def asked(self, client: CollectorClient) -> Hosts:
+    def asked(self, client: CollectorClient) -> HostsAnswer:
         """All of them, page by page, as long as there is anything new on them. Raises CollectorError."""
         hosts: dict[str, Host] = {}
-        earlier: dict[str, tuple[Build, ...]] = {}
+        earlier: dict[str, tuple[EarlierBuild, ...]] = {}
         for page in self._pages(client):
             before = len(hosts)
             hosts |= {host.name: host for host in page.hosts}
@@ -252,9 +252,9 @@ class _Question:
             if error.status == HTTPStatus.NOT_FOUND and not self.clusters:  # an earlier version
                 return ()
             raise
-        return _read(answer, client.url, Clusters, "clusters").clusters
+        return _read(answer, client.url, ClustersAnswer, "clusters").clusters
 
-    def _pages(self, client: CollectorClient) -> Iterator[Hosts]:
+    def _pages(self, client: CollectorClient) -> Iterator[HostsAnswer]:
         seen = 0
         while True:
             answer = client.get(
@@ -268,7 +268,7 @@ class _Question:
                 limit=_PAGE,
                 offset=seen,
             )
-            page = _read(answer, client.url, Hosts, "hosts")
+            page = _read(answer, client.url, HostsAnswer, "hosts")
             yield page
             seen += len(page.hosts)
             if not page.hosts or seen >= page.total:
@@ -282,7 +282,7 @@ def _read(answer: object, url: str, kind: type[T], what: str) -> T:
         raise CollectorError(f"{url}: answered with something else than {what}: {error}") from None
 
 
-def _print(found: Hosts, source: str, output: str, seen: View, color: str, *, pager: bool) -> None:
+def _print(found: HostsAnswer, source: str, output: str, seen: View, color: str, *, pager: bool) -> None:
     seen = replace(seen, now=datetime.fromtimestamp(found.now, UTC))
     if output in {"table", "wide"}:
         lines = (wide if output == "wide" else table)(found, source, seen)
@@ -290,19 +290,19 @@ def _print(found: Hosts, source: str, output: str, seen: View, color: str, *, pa
         return
     if output == "html":
         from service_record.cli.redacting import write_page  # noqa: PLC0415  # only what is shown
-        from service_record.display.html.hosts import hosts_html  # noqa: PLC0415
+        from service_record.display.html.fleet_report import hosts_html  # noqa: PLC0415
 
         page = hosts_html(found, source, replace(seen, glyphs=Glyphs()))
         write_page(page)
         return
-    from service_record.display.hosts_document import host_lines, hosts_document  # noqa: PLC0415
-    from service_record.display.programs import written  # noqa: PLC0415
+    from service_record.display.fleet_document import host_lines, hosts_document  # noqa: PLC0415
+    from service_record.display.machine import written  # noqa: PLC0415
 
     sys.stdout.buffer.write(written(hosts_document(found, source), host_lines(found), output).encode())
 
 
 def _follow(
-    client: CollectorClient, question: _Question, output: str, seen: Callable[[], View], color: str
+    client: CollectorClient, question: _HostQuestion, output: str, seen: Callable[[], View], color: str
 ) -> None:
     """Show what changes until somebody interrupts it; a collector that is away for a while is waited for."""
     known: dict[str, int] = {}
@@ -343,7 +343,7 @@ def _write(lines: list[Line], color: str, before: str = "") -> None:
 
 
 def _write_documents(changed: list[Host], now: float) -> None:
-    from service_record.display.hosts_document import host_document  # noqa: PLC0415
+    from service_record.display.fleet_document import host_document  # noqa: PLC0415
     from service_record.display.machine import encoded  # noqa: PLC0415
 
     sys.stdout.buffer.write("".join(f"{encoded(host_document(host, now))}\n" for host in changed).encode())

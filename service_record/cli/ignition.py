@@ -3,41 +3,256 @@
 import errno
 import json
 import os
+import re
 import sys
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from tempfile import TemporaryDirectory
+from typing import Any, Final, TypeVar
 
 import click
 
 from service_record.cli import UNREADABLE
-from service_record.cli.ignition_inputs import (
-    Program,
-    check_one_input,
-    delivery_options,
-    read_file,
-    read_wanted,
-    with_added,
-)
-from service_record.deploy.for_ignition import PROGRAM, ROLES, Wanted, delivered
-from service_record.deploy.ignition import machine_config
-from service_record.deploy.ignition.butane import VARIANTS, butane
+from service_record.deploy.ignition import other_forms, urls
 from service_record.deploy.ignition.checking import insist, insist_on_assisted_service
-from service_record.deploy.ignition.fault import BadConfigError, Fault
-from service_record.deploy.ignition.machine_config import POOLS
-from service_record.deploy.ignition.making import make
+from service_record.deploy.ignition.making import (
+    CA_BUNDLE,
+    PROGRAM,
+    ROLES,
+    RemoteFile,
+    Wanted,
+    delivered,
+    make,
+    settings_text,
+)
 from service_record.deploy.ignition.merging import merge
-from service_record.deploy.ignition.reading import Config, read_config
-from service_record.deploy.ignition.versions import (
+from service_record.deploy.ignition.other_forms import POOLS, VARIANTS, butane
+from service_record.deploy.ignition.reading import (
     DEFAULT,
     DEFAULT_FOR_ASSISTED_SERVICE,
     TAKEN_BY_ASSISTED_SERVICE,
     VERSIONS,
+    BadConfigError,
+    Config,
+    ConfigFault,
+    read_config,
 )
+from service_record.display.machine import as_yaml
 from service_record.display.text import visible
-from service_record.display.yaml import as_yaml
-from service_record.reporter.durable import write_whole
+from service_record.reporter.atomic_write import write_whole
+from service_record.reporter.paths import Places
+from service_record.reporter.settings import read_settings
+
+MOST: Final = 64 << 20
+_MOST_TOKEN: Final = 1 << 18
+_REMOTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_BEGINNINGS: Final = (b"\x7fELF", b"#!")
+_CERTIFICATE: Final = b"-----BEGIN CERTIFICATE-----"
+_FOR_ROOT: Final = 0o600
+
+
+_DELIVERY: Final = (
+    click.option("--ca-bundle", metavar="FILE", help="PEM certificates that the reporter is to trust, too."),
+    click.option(
+        "--ship-to", metavar="URL", multiple=True, help="One more destination of bundles; repeatable."
+    ),
+    click.option("--settings", metavar="FILE", help="More settings of the reporter: a reporter.toml."),
+    click.option("--executable", metavar="URL|FILE", help="The reporter as one executable file."),
+    click.option("--executable-hash", metavar="HASH", help="sha512-… or sha256-… of it; needed with a URL."),
+    click.option(
+        "--close", "closes", metavar="SERVICE", multiple=True, help="systemd closes its record; repeatable."
+    ),
+    click.option("--all-services", is_flag=True, help="systemd closes every service's record."),
+    click.option(
+        "--array", is_flag=True, help="Every service records an array, as OpenShift's tools read it."
+    ),
+    click.option(
+        "--add",
+        "added",
+        metavar="CONFIG.ign",
+        multiple=True,
+        help="An Ignition config of yours that goes along; repeatable.",
+    ),
+)
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def delivery_options(function: _Function) -> _Function:
+    """Give a command the options of what is delivered to a host, and how."""
+    for option in reversed(_DELIVERY):
+        function = option(function)
+    return function
+
+
+@dataclass(frozen=True, slots=True)
+class ReporterProgram:
+    """The reporter's executable: in the config, or fetched; or neither."""
+
+    data: bytes | None = field(default=None, repr=False)
+    remote: tuple[RemoteFile, ...] = ()
+
+    @property
+    def is_given(self) -> bool:
+        return self.data is not None or bool(self.remote)
+
+
+def read_file(path: str, most: int = MOST) -> bytes:
+    """What is in a file, or in standard input for `-`. Raises OSError; UsageError where it is too long."""
+    if path == "-":
+        data = sys.stdin.buffer.read(most + 1)
+    else:
+        with Path(path).open("rb") as file:
+            data = file.read(most + 1)
+    if len(data) > most:
+        raise click.UsageError(f"{visible(path)} has more than {most:,} bytes")
+    return data
+
+
+def read_token_file(path: str | None) -> bytes | None:
+    if path is None:
+        return None
+    token = read_file(path, _MOST_TOKEN)
+    if not token.strip():
+        raise click.UsageError(f"{_named_file(path)} is empty; the token belongs into it")
+    return token
+
+
+def read_certificates(path: str | None) -> bytes | None:
+    if path is None:
+        return None
+    data = read_file(path)
+    if _CERTIFICATE not in data:
+        raise click.UsageError(f"{visible(path)} holds no certificate in PEM form")
+    return data
+
+
+def read_program(place: str | None, hash_text: str | None) -> ReporterProgram:
+    """The executable of a file, which is read, or of a URL, which is not."""
+    if place is None:
+        if hash_text is not None:
+            raise click.UsageError("--executable-hash is of what --executable names; give both")
+        return ReporterProgram()
+    if hash_text is not None:
+        _insist(lambda: urls.check_hash(hash_text), "--executable-hash")
+    if _REMOTE.match(place):
+        if hash_text is None:
+            raise click.UsageError("what is fetched has to be verified: add --executable-hash sha512-…")
+        _insist(lambda: urls.check_url(place), "--executable")
+        return ReporterProgram(remote=(RemoteFile(PROGRAM, place, hash_text.lower()),))
+    data = read_file(place)
+    if not data.startswith(_BEGINNINGS):
+        raise click.UsageError(f"{visible(place)} is no program, neither ELF nor a script")
+    if hash_text is not None:
+        _insist(lambda: urls.check_verified(data, hash_text), visible(place))
+    return ReporterProgram(data)
+
+
+def reporter_settings(
+    path: str | None, given: Mapping[str, object], token: bytes | None, *, is_given: bool
+) -> str | None:
+    """The text of reporter.toml, as good as the reporter itself will find it; None where nothing is given.
+
+    Raises UsageError with the reporter's own words where it would find fault with it.
+    """
+    if path is None and not is_given:
+        return None
+    try:
+        text = settings_text("" if path is None else read_file(path, 1 << 16).decode(), given)
+    except (ValueError, RecursionError) as error:
+        why = "nested too deeply" if isinstance(error, RecursionError) else visible(str(error))
+        raise click.UsageError(f"{visible(path or '')}: {why}") from None
+    for fault in _faults(text, token, has_bundle=CA_BUNDLE in given.values()):
+        raise click.UsageError(fault)
+    return text
+
+
+def _faults(text: str, token: bytes | None, *, has_bundle: bool) -> Iterator[str]:
+    """What the reporter says of these settings on a host of its own; that a token is missing is no fault."""
+    with TemporaryDirectory() as directory:
+        places = Places(Path(directory))
+        stand_ins = {places.settings_file: text.encode()}
+        if token is not None:
+            stand_ins[places.credential_file] = token
+        if has_bundle:
+            stand_ins[places.at(CA_BUNDLE)] = _CERTIFICATE
+        for path, data in stand_ins.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch(mode=_FOR_ROOT)
+            path.write_bytes(data)
+        for fault in read_settings(places, {}).faults:
+            told = fault.replace(directory, "")
+            if token is not None or ": no token" not in told:
+                yield visible(told)
+
+
+def _named_file(path: str) -> str:
+    return "standard input" if path == "-" else visible(path)
+
+
+def _insist(check: Callable[[], None], where: str) -> None:
+    try:
+        check()
+    except ValueError as error:
+        raise click.UsageError(f"{where}: {error}") from None
+
+
+def read_wanted(
+    role: str, options: Mapping[str, Any], given: dict[str, object], *, is_object: bool = False
+) -> tuple[Wanted, ReporterProgram]:
+    """What the options want on a host, whose reporter's settings are given and those of the options.
+
+    `is_object`: it becomes a MachineConfig. Raises UsageError.
+    """
+    token = read_token_file(options["token_file"])
+    bundle = read_certificates(options["ca_bundle"])
+    program = read_program(options["executable"], options["executable_hash"])
+    if options["ship_to"]:
+        given["ship_to"] = list(options["ship_to"])
+    is_given = bool(given)
+    removed = list(options.get("remove", ()))
+    if bundle is not None:
+        given["assisted_service.ca_bundle"] = CA_BUNDLE
+        removed.append(CA_BUNDLE)
+    if program.is_given:
+        removed.append(PROGRAM)
+    if is_object:
+        # The operator calls a host degraded that lacks a file of its MachineConfig.
+        given["keep_after"] = ["settings", "units"]
+    elif removed:
+        given["remove"] = removed
+    wanted = Wanted(
+        role=role,
+        closes=options["closes"],
+        all_services=options["all_services"],
+        array=options["array"],
+        settings=reporter_settings(options["settings"], given, token, is_given=is_given),
+        token=token,
+        ca_bundle=bundle,
+        program=program.data,
+    )
+    return wanted, program
+
+
+def with_added(ours: Config, added: Iterable[str]) -> Config:
+    """Merge configs of somebody's into ours. Raises BadConfigError, which names the file; OSError."""
+    for path in added:
+        try:
+            theirs = read_config(read_file(path))
+            insist(theirs)
+            ours = merge(ours, theirs)
+        except BadConfigError as error:
+            raise BadConfigError(
+                tuple(ConfigFault(_named_file(path), str(fault)) for fault in error.faults)
+            ) from None
+    return ours
+
+
+def check_one_input(*paths: str | None) -> None:
+    """UsageError where two of them are standard input, which can be read once."""
+    if paths.count("-") > 1:
+        raise click.UsageError("standard input can be read once; give a file for all but one")
+
 
 _FORMATS: Final = ("ignition", "machineconfig", "butane")
 _IDS: Final = ("url", "cluster_id", "infra_env_id", "host_id")
@@ -45,7 +260,7 @@ _OF_A_POOL: Final = ("master", "worker")
 
 
 @dataclass(frozen=True, slots=True)
-class _Form:
+class _ConfigForm:
     """As what the config is written."""
 
     name: str
@@ -114,7 +329,7 @@ def command(
         --replace /usr/local/bin/bootstrap-service-record.sh -o recorded.ign
       service-record ignition --role master --format machineconfig
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
-    wanted_form = _Form(form, role, variant, is_patch)
+    wanted_form = _ConfigForm(form, role, variant, is_patch)
     _check(wanted_form, base, replacing, options)
     spec = _spec(spec, is_patch=is_patch)
     files = (base, options["token_file"], options["settings"], options["ca_bundle"], *options["added"])
@@ -134,7 +349,7 @@ def command(
         click.echo(f"Note: no --executable; the reporter's units wait until {PROGRAM} is there.", err=True)
 
 
-def _check(form: _Form, base: str | None, replacing: tuple[str, ...], options: dict[str, Any]) -> None:
+def _check(form: _ConfigForm, base: str | None, replacing: tuple[str, ...], options: dict[str, Any]) -> None:
     """Options that do not go together. Raises UsageError."""
     if replacing and base is None:
         raise click.UsageError("--replace is of files of a config that --merge names")
@@ -160,7 +375,7 @@ def _spec(given: str | None, *, is_patch: bool) -> str:
     return given or (DEFAULT_FOR_ASSISTED_SERVICE if is_patch else DEFAULT)
 
 
-def _check_object(form: _Form, options: dict[str, Any]) -> None:
+def _check_object(form: _ConfigForm, options: dict[str, Any]) -> None:
     """What does not belong into a MachineConfig, which is of many hosts and for many eyes."""
     if form.role not in POOLS:
         raise click.UsageError("the bootstrap host takes no MachineConfig; make an Ignition config for it")
@@ -176,7 +391,7 @@ def _check_object(form: _Form, options: dict[str, Any]) -> None:
         raise click.UsageError(f"a MachineConfig is of all hosts of {form.role}; --host-id is of one")
 
 
-def _wanted(form: _Form, options: dict[str, Any]) -> tuple[Wanted, Program]:
+def _wanted(form: _ConfigForm, options: dict[str, Any]) -> tuple[Wanted, ReporterProgram]:
     given: dict[str, object] = {f"assisted_service.{name}": options[name] for name in _IDS if options[name]}
     is_object = form.name == "machineconfig" or form.variant == "openshift"
     return read_wanted(form.role, options, given, is_object=is_object)
@@ -189,14 +404,14 @@ def _merged(base: str, ours: Config, replacing: Iterable[str]) -> Config:
     return merge(theirs, ours, replacing)
 
 
-def _written(config: Config, form: _Form) -> str:
+def _written(config: Config, form: _ConfigForm) -> str:
     if form.name == "butane":
         return as_yaml(butane(config, form.role, form.variant))
     if form.name == "machineconfig":
-        text = as_yaml(machine_config.machine_config(config, form.role))
-        if len(text) > machine_config.MOST:
-            what = f"{len(text):,} bytes; a MachineConfig has room for {machine_config.MOST:,}"
-            raise BadConfigError((Fault("", what),))
+        text = as_yaml(other_forms.machine_config(config, form.role))
+        if len(text) > other_forms.MOST:
+            what = f"{len(text):,} bytes; a MachineConfig has room for {other_forms.MOST:,}"
+            raise BadConfigError((ConfigFault("", what),))
         return text
     text = json.dumps(config, ensure_ascii=False, separators=(",", ":"))
     if form.is_patch:

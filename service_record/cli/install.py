@@ -14,9 +14,9 @@ from service_record.cli.delivering import (
     trial_option,
     unit_names,
 )
-from service_record.deploy.contents import Option
-from service_record.deploy.install import install
+from service_record.deploy.delivered import Option
 from service_record.deploy.installed import DamagedError
+from service_record.deploy.installing import install
 from service_record.deploy.root import Root
 from service_record.manual import pages
 

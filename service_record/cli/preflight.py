@@ -16,7 +16,7 @@ from service_record.display.machine import as_json
 from service_record.display.text import visible
 from service_record.preflight.checks import (
     ROLES,
-    Result,
+    CheckResult,
     as_document,
     as_line,
     as_summary,
@@ -32,7 +32,7 @@ from service_record.preflight.probes import (
     check_time,
 )
 from service_record.preflight.registry import Image, check_registry, read_image
-from service_record.reporter.gather.deadline import Deadline
+from service_record.reporter.gather.model import Deadline
 
 _DISK_SECONDS: Final = 20.0
 _OTHER_SECONDS: Final = 35.0
@@ -142,11 +142,13 @@ def command(
         raise click.exceptions.Exit(FAILED)
 
 
-def _free(address: str) -> tuple[Result, ...]:
+def _free(address: str) -> tuple[CheckResult, ...]:
     return (check_free(address),)
 
 
-def _registry(image: Image | None, pull_secret: Path | None, ca_bundle: Path | None) -> tuple[Result, ...]:
+def _registry(
+    image: Image | None, pull_secret: Path | None, ca_bundle: Path | None
+) -> tuple[CheckResult, ...]:
     if image is None:
         advice = "Name it: --release-image HOST/NAME:TAG."
         return tuple(
@@ -158,15 +160,15 @@ def _registry(image: Image | None, pull_secret: Path | None, ca_bundle: Path | N
 class _Probe:
     """A check in a thread of its own, which is left behind when it takes too long, on a dead disk say."""
 
-    def __init__(self, check: str, measure: Callable[[], tuple[Result, ...]]) -> None:
+    def __init__(self, check: str, measure: Callable[[], tuple[CheckResult, ...]]) -> None:
         self._check = check
         self._measure = measure
-        self._results: tuple[Result, ...] | None = None
+        self._results: tuple[CheckResult, ...] | None = None
         self._problem = ""
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def results(self, seconds: float) -> tuple[Result, ...]:
+    def results(self, seconds: float) -> tuple[CheckResult, ...]:
         """Return the results, waiting for them at most so long."""
         self._thread.join(seconds)
         return self._results or (not_checked(self._check, self._problem or "it took too long"),)

@@ -12,13 +12,13 @@ import click
 from service_record.bundle import HEAD_BYTES, LeftOut, Limits, is_packed
 from service_record.bundle.contents import Content, archive_contents, directory_contents
 from service_record.cli import REFUSED
-from service_record.cli.opening import Unreadable
+from service_record.cli.inputs import Unreadable
 from service_record.display.text import visible
-from service_record.foreign import ForeignError, refuse_unpacked
+from service_record.read.foreign import ForeignError, refuse_unpacked
 from service_record.redaction import Rules, Secret, known_secrets
-from service_record.redaction.contents import Contents
+from service_record.redaction.host_secrets import Contents
 from service_record.redaction.outgoing import LeakError, outgoing
-from service_record.reporter.copying import Copied, make_copy
+from service_record.reporter.bundling import Copied, make_copy
 
 _STANDARD_INPUT = "-"
 _MASK = re.compile(rb"<(redacted:[a-z0-9-]+)>")

@@ -8,9 +8,8 @@ from typing import Final
 
 import click
 
-from service_record.cli import REFUSED
-from service_record.cli.extras import require_extra
-from service_record.reporter.places import Places
+from service_record.cli import REFUSED, require_extra
+from service_record.reporter.paths import Places
 
 _NOT_ALL: Final = 75
 _TERMINATED: Final = 143
@@ -65,16 +64,16 @@ def _is_anything_due(places: Places) -> bool:
 def _round(places: Places, *, due: bool, dry_run: bool) -> None:
     require_extra("reporter")
     from service_record.reporter.log import log_for  # noqa: PLC0415
-    from service_record.reporter.round import Ended, run_round  # noqa: PLC0415
+    from service_record.reporter.round import RoundResult, run_round  # noqa: PLC0415
 
     if dry_run:
         from service_record.display.text import visible  # noqa: PLC0415
-        from service_record.reporter.rehearsal import rehearsed  # noqa: PLC0415
+        from service_record.reporter.round import rehearsed  # noqa: PLC0415
 
         for line in rehearsed(places, os.environ):
             click.echo(visible(line))
         return
-    if run_round(places, os.environ, log_for(os.environ), only_if_due=due) is Ended.LEAK:
+    if run_round(places, os.environ, log_for(os.environ), only_if_due=due) is RoundResult.LEAK:
         raise click.exceptions.Exit(REFUSED)
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import click
 
 from service_record.cli import FAILED, told
-from service_record.cli.opening import check_names
+from service_record.cli.inputs import check_names
 from service_record.cli.options import service_argument
-from service_record.cli.sizes import Size
+from service_record.cli.parameters import Size
 from service_record.display.text import count, visible
-from service_record.records import Records
+from service_record.record.directory import Records
 from service_record.rotation import Rotation, RotationError, max_bytes, rotate
 
 

@@ -12,23 +12,22 @@ from urllib.parse import quote
 import click
 
 from service_record.cli import REFUSED
-from service_record.cli.opening import Unreadable
+from service_record.cli.inputs import Unreadable
 from service_record.cli.options import service_argument
 from service_record.cli.redacting import rules_with
-from service_record.collector_address import (
+from service_record.client.address import (
     CA_VARIABLE,
     TOKEN_VARIABLE,
     URL_VARIABLE,
     CollectorError,
     address_of,
 )
-from service_record.collector_client import CollectorClient, connect
+from service_record.client.calls import CollectorClient, connect
+from service_record.client.sending import NotTaken, Sender
 from service_record.display.text import visible
-from service_record.records import Records
-from service_record.redaction.host_mask import HostMask, LeakError
-from service_record.redaction.templates import outgoing_template
-from service_record.sending import NotTaken, Sender
-from service_record.watching import Watch
+from service_record.follow.watching import Watch
+from service_record.record.directory import Records
+from service_record.redaction.outgoing import HostMask, LeakError, outgoing_template
 
 NOT_DELIVERED: Final = 75
 _FIRST_WAIT: Final = 1.0
@@ -131,7 +130,7 @@ def _send_templates(client: CollectorClient, host: str, files: tuple[Path, ...])
         except LeakError as leak:
             raise _Leaking(f"{visible(str(file))}: {leak}") from None
         except CollectorError as fault:
-            raise _NotDelivered(visible(str(fault))) from None
+            raise _RecordsNotDelivered(visible(str(fault))) from None
         click.echo(f"{visible(file.name)}: {len(text)} bytes sent", err=True)
 
 
@@ -139,7 +138,7 @@ def _once(sender: Sender) -> None:
     try:
         sender.send()
     except NotTaken as fault:
-        raise _NotDelivered(visible(str(fault))) from None
+        raise _RecordsNotDelivered(visible(str(fault))) from None
     click.echo(f"{sender.sent_bytes} bytes sent", err=True)
 
 
@@ -158,14 +157,14 @@ def _follow(sender: Sender, directory: Path) -> None:
             if is_last:
                 break
             if undelivered is not None and undelivered.is_final:
-                raise _NotDelivered(visible(str(undelivered)))
+                raise _RecordsNotDelivered(visible(str(undelivered)))
             if undelivered is None:
                 watch.wait(None)
                 stopping.wait(_TOGETHER)
             else:
                 stopping.wait(waits.next())
     if undelivered is not None:
-        raise _NotDelivered(visible(str(undelivered)))
+        raise _RecordsNotDelivered(visible(str(undelivered)))
 
 
 def _tried(sender: Sender, waits: "_Waits") -> NotTaken | None:
@@ -206,7 +205,7 @@ class _Waits:
         self._longest = 0.0
 
 
-class _NotDelivered(click.ClickException):
+class _RecordsNotDelivered(click.ClickException):
     """What could not be delivered; later it may be."""
 
     exit_code = NOT_DELIVERED

@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING
 import click
 
 from service_record.cli import FAILED
-from service_record.cli.opening import history_of, opened
+from service_record.cli.inputs import history_of, opened, selected_boot
 from service_record.cli.options import display_options, selection_options, service_argument, source_options
-from service_record.cli.selecting import selected_boot
 from service_record.cli.terminal import print_lines, view
-from service_record.display.page import View
+from service_record.display.lines import View
 from service_record.display.text import Clock
 from service_record.history import History
 from service_record.history.selection import ALL_BOOTS, Selection
-from service_record.plain import Stretch
-from service_record.source import Source
+from service_record.read.source import Source
+from service_record.record.plain import Stretch
 
 if TYPE_CHECKING:
     from service_record.diagnosis.findings import FailedUnit
@@ -94,7 +93,7 @@ def _failed_units(source: Source) -> "Sequence[FailedUnit]":
     """Return the units that failed by a bundle without records, of which nothing else tells."""
     if source.records or not source.is_snapshot:
         return ()
-    from service_record.cli.units import failed_units  # noqa: PLC0415  # only where there is no record
+    from service_record.cli.diagnosing import failed_units  # noqa: PLC0415  # only where there is no record
 
     return failed_units(source)
 
@@ -114,7 +113,7 @@ def _print_page(
 
         lines = failed_units_page(units, source, view)
     elif output == "wide":
-        from service_record.display.wide import wide  # noqa: PLC0415  # only what is shown
+        from service_record.display.table import wide  # noqa: PLC0415  # only what is shown
 
         lines = wide(history, source, view)
     else:
@@ -129,7 +128,7 @@ def _print_document(history: History, source: Source, output: str, units: "Seque
 
     left_out = [(part.path, part.reason) for part in source.left_out]
     if output == "yaml":
-        from service_record.display.yaml import as_yaml  # noqa: PLC0415
+        from service_record.display.machine import as_yaml  # noqa: PLC0415
 
         sys.stdout.buffer.write(as_yaml(document(history, source.name, left_out, units)).encode())
         return

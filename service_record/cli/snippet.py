@@ -5,10 +5,9 @@ from collections.abc import Iterator
 
 import click
 
-from service_record.collector_address import HOST_RULE, is_host_name
+from service_record.client.address import HOST_RULE, is_host_name
 from service_record.deploy.ignition.urls import check_url
-from service_record.deploy.snippets.forms import BOOTED, FIRST_BOOT, KINDS, STEPS, snippet
-from service_record.deploy.snippets.script import Values
+from service_record.deploy.snippets import BOOTED, FIRST_BOOT, KINDS, STEPS, SnippetValues, snippet
 from service_record.display.text import visible
 
 
@@ -18,7 +17,7 @@ from service_record.display.text import visible
 @click.option("--host", default="", metavar="NAME", help="The host. [default: the name it has by then]")
 @click.option(
     "--token-file",
-    default=Values.__dataclass_fields__["token_file"].default,
+    default=SnippetValues.__dataclass_fields__["token_file"].default,
     show_default=True,
     metavar="PATH",
     help="Where the installer finds its token.",
@@ -89,7 +88,7 @@ def command(
         )
     if token_parameter and not re.fullmatch(r"[\w.-]+", token_parameter, re.ASCII):
         raise click.UsageError(f"--token-parameter: {visible(token_parameter)} is no name of a parameter")
-    values = Values(
+    values = SnippetValues(
         service=kind,
         url=url,
         host=host,

@@ -7,12 +7,11 @@ from datetime import datetime
 
 import click
 
-from service_record.cli.opening import history_of, opened
+from service_record.cli.diagnosing import now_for
+from service_record.cli.inputs import history_of, opened, selected_boot
 from service_record.cli.options import display_options, selection_options, service_argument, source_options
-from service_record.cli.present import now_for
-from service_record.cli.selecting import selected_boot
 from service_record.cli.terminal import print_lines, view
-from service_record.display.page import Glyphs
+from service_record.display.lines import Glyphs
 from service_record.display.text import Clock
 from service_record.display.timeline import charts
 from service_record.history.selection import Selection
@@ -72,19 +71,19 @@ def command(
     found = charts(history, now_for(whole, source), apart=is_apart, by_duration=by_duration)
     seen = view(Clock(clock) if clock else None)
     if output in {"table", "wide"}:
-        from service_record.display.timeline.page import timeline_page  # noqa: PLC0415  # only what is shown
+        from service_record.display.timeline.screen import timeline_page  # noqa: PLC0415  # only what is shown
 
         lines = timeline_page(history, source.name, found, seen, wide=is_apart, flat=by_duration)
         print_lines(lines, color, pager=pager)
     elif output == "html":
         from service_record.cli.redacting import write_page  # noqa: PLC0415
-        from service_record.display.html.timeline import timeline_html  # noqa: PLC0415
+        from service_record.display.html.timeline_page import timeline_html  # noqa: PLC0415
 
         page = timeline_html(history, source.name, found, replace(seen, glyphs=Glyphs()), flat=by_duration)
         write_page(page)
     else:
-        from service_record.display.programs import written  # noqa: PLC0415
-        from service_record.display.timeline.document import row_documents, timeline_document  # noqa: PLC0415
+        from service_record.display.machine import written  # noqa: PLC0415
+        from service_record.display.timeline.screen import row_documents, timeline_document  # noqa: PLC0415
 
         document = timeline_document(found, source.name)
         sys.stdout.buffer.write(written(document, row_documents(found), output).encode())

@@ -14,8 +14,8 @@ from service_record.cli.delivering import (
     trial_option,
 )
 from service_record.deploy.installed import DamagedError
+from service_record.deploy.installing import uninstall
 from service_record.deploy.root import Root
-from service_record.deploy.uninstall import uninstall
 from service_record.display.text import visible
 
 

@@ -21,22 +21,21 @@ from service_record.bundle import (
     open_bundle,
 )
 from service_record.cli import DAMAGED, UNREADABLE, told
-from service_record.cli.opening import Unreadable
-from service_record.cli.output import check_new, write_new
-from service_record.cli.terminal import escape_what_cannot_be_encoded
-from service_record.conformance import Fault, examine, is_array
+from service_record.cli.inputs import Unreadable
+from service_record.cli.terminal import check_new, escape_what_cannot_be_encoded, write_new
 from service_record.display.text import visible
-from service_record.entry import Entry
 from service_record.export import FORMS
-from service_record.foreign import ForeignError, refuse_foreign
-from service_record.layout import read_stretches
-from service_record.records import Records
-from service_record.source import SourceError, beside, records_directory
-from service_record.writer import DAMAGED_SUFFIX
+from service_record.read.foreign import ForeignError, refuse_foreign
+from service_record.read.source import SourceError, beside, records_directory
+from service_record.record.appending import DAMAGED_SUFFIX
+from service_record.record.conformance import FormatFault, examine, is_array
+from service_record.record.directory import Records
+from service_record.record.entry import Entry
+from service_record.record.layout import read_stretches
 
 _STANDARD_INPUT: Final = "-"
 _ONE_RECORD: Final = "--salvage takes one record, FILE"
-_UNFINISHED: Final = Fault(1, "left by a write that did not end; it may have a newer entry")
+_UNFINISHED: Final = FormatFault(1, "left by a write that did not end; it may have a newer entry")
 
 
 @click.command("validate")
@@ -63,7 +62,7 @@ def command(*, places: tuple[str, ...], salvage: Path | None) -> None:
             raise click.UsageError(_ONE_RECORD)
         check_new(salvage)
     escape_what_cannot_be_encoded()
-    damage = _Damage()
+    damage = _FaultsTold()
     may_be_foreign = places if salvage is None else ()  # to save what is whole, damage is gone through
     are_read = [_is_read(name, damage, salvage, is_named=name in may_be_foreign) for name in _names(places)]
     for leftover in _beside(places, UNFINISHED_SUFFIX):
@@ -76,20 +75,20 @@ def command(*, places: tuple[str, ...], salvage: Path | None) -> None:
         raise click.exceptions.Exit(DAMAGED)
 
 
-class _Damage:
+class _FaultsTold:
     """The faults that were told so far, a line each."""
 
     def __init__(self) -> None:
         self.is_found = False
 
-    def tell(self, name: str, fault: Fault) -> None:
+    def tell(self, name: str, fault: FormatFault) -> None:
         self.is_found = True
         sys.stdout.write(f"{visible(name)}:{fault.line}: {visible(fault.reason)}\n")
 
-    def told_from(self, name: str, pieces: Iterable[Entry | Fault]) -> Iterator[Entry]:
+    def told_from(self, name: str, pieces: Iterable[Entry | FormatFault]) -> Iterator[Entry]:
         """The entries among the pieces; the faults are told meanwhile."""
         for piece in pieces:
-            if isinstance(piece, Fault):
+            if isinstance(piece, FormatFault):
                 self.tell(name, piece)
             else:
                 yield piece
@@ -133,7 +132,7 @@ def _directory(place: str) -> Path:
         raise Unreadable(visible(str(error))) from None
 
 
-def _is_read(name: str, damage: _Damage, salvage: Path | None, *, is_named: bool) -> bool:
+def _is_read(name: str, damage: _FaultsTold, salvage: Path | None, *, is_named: bool) -> bool:
     """Tell the faults in a file and save its entries; False, and a line of why, if not all could be read.
 
     What lies in a directory of records is one, however damaged; a file that somebody names may be none.
@@ -161,7 +160,7 @@ def _is_read(name: str, damage: _Damage, salvage: Path | None, *, is_named: bool
 
 
 def _check_file(
-    name: str, stream: BinaryIO, damage: _Damage, salvage: Path | None, *, is_named: bool
+    name: str, stream: BinaryIO, damage: _FaultsTold, salvage: Path | None, *, is_named: bool
 ) -> None:
     """Check the one record of a file. Raises ForeignError where a named file is no bundle and no record."""
     if is_named:
@@ -170,7 +169,7 @@ def _check_file(
     _check(name, stream, damage, salvage)
 
 
-def _check(name: str, stream: BinaryIO, damage: _Damage, salvage: Path | None = None) -> None:
+def _check(name: str, stream: BinaryIO, damage: _FaultsTold, salvage: Path | None = None) -> None:
     entries = damage.told_from(name, examine(stream))
     if salvage is None:
         deque(entries, maxlen=0)
@@ -179,12 +178,12 @@ def _check(name: str, stream: BinaryIO, damage: _Damage, salvage: Path | None = 
         write_new(salvage, FORMS[form](entries))
 
 
-def _check_bundle(name: str, bundle: Bundle, damage: _Damage) -> None:
+def _check_bundle(name: str, bundle: Bundle, damage: _FaultsTold) -> None:
     for service, record in bundle.records.items():
         member = f"{name}:{record.path}"
         _check(member, BytesIO(record.data), damage)
         if record.damage:
-            damage.tell(member, Fault(record.data.count(b"\n") + 1, record.damage))
+            damage.tell(member, FormatFault(record.data.count(b"\n") + 1, record.damage))
         if service in bundle.unfinished:
             damage.tell(member + UNFINISHED_SUFFIX, _UNFINISHED)
     for copy in bundle.damaged.values():

@@ -39,7 +39,7 @@ class Manifest(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class BackupSummary:
     """What is in a backup."""
 
     objects: int
@@ -47,7 +47,7 @@ class Told:
     """Of the file, in bytes."""
 
 
-def back_up(data: Path, file: Path) -> Told:
+def back_up(data: Path, file: Path) -> BackupSummary:
     """Make a backup of the collector in a folder, which may be serving. Raises BackupError, OSError.
 
     The file is new, readable by its owner alone, and there only when it is whole and on disk.
@@ -68,10 +68,10 @@ def back_up(data: Path, file: Path) -> Told:
         part.unlink(missing_ok=True)
         raise
     _sync(file.parent)
-    return Told(count, file.stat().st_size)
+    return BackupSummary(count, file.stat().st_size)
 
 
-def restore(file: Path, data: Path) -> Told:
+def restore(file: Path, data: Path) -> BackupSummary:
     """Make the folder of a collector anew from a backup. Raises BackupError, OSError.
 
     The folder has to be missing or empty: no collector is overwritten. It is there only when it is whole.
@@ -91,7 +91,7 @@ def restore(file: Path, data: Path) -> Told:
         shutil.rmtree(part, ignore_errors=True)
         raise
     _sync(data.parent)
-    return Told(count, file.stat().st_size)
+    return BackupSummary(count, file.stat().st_size)
 
 
 def _write(data: Path, stream: io.BufferedWriter) -> int:

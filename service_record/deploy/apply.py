@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import Final
 
 from service_record.deploy.installed import FILE, Installed, Times, write
-from service_record.deploy.plan import Action, Step
+from service_record.deploy.planning import Action, DeployStep
 from service_record.deploy.root import Root
 
 _UNKNOWN: Final = -1
 """A time of a directory that is still to come."""
 
 
-def apply(root: Root, steps: Sequence[Step], before: Installed, after: Installed) -> bool:
+def apply(root: Root, steps: Sequence[DeployStep], before: Installed, after: Installed) -> bool:
     """Do the steps and write down what is installed; whether anything changed.
 
     Nothing is changed when the rights for one of them are missing. When it is cut short later, the next
@@ -46,7 +46,7 @@ def apply(root: Root, steps: Sequence[Step], before: Installed, after: Installed
     return True
 
 
-def do(root: Root, step: Step) -> None:
+def do(root: Root, step: DeployStep) -> None:
     """One step. Raises OSError."""
     if step.action is Action.REPLACE:
         root.keep_as(step.path, step.other)

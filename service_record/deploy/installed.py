@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from service_record.deploy.contents import Option
+from service_record.deploy.delivered import Option
 from service_record.deploy.root import Root
 
 FILE: Final = "/var/lib/service-record/installed.json"

@@ -24,7 +24,7 @@ _MAX_LINKS: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class PathSeen:
     """What is at a path; links are not followed."""
 
     kind: str
@@ -34,7 +34,7 @@ class Seen:
     mode: int = 0
 
 
-NOTHING: Final = Seen("nothing")
+NOTHING: Final = PathSeen("nothing")
 
 
 class Root:
@@ -82,16 +82,16 @@ class Root:
         """The path as this process sees it, for messages."""
         return str(self.path / path.lstrip("/"))
 
-    def see(self, path: str) -> Seen:
+    def see(self, path: str) -> PathSeen:
         try:
             with self._parent(path) as (directory, name):
                 status = os.stat(name, dir_fd=directory, follow_symlinks=False)
                 mode = stat.S_IMODE(status.st_mode)
                 if stat.S_ISLNK(status.st_mode):
-                    return Seen("link", os.readlink(name, dir_fd=directory))
+                    return PathSeen("link", os.readlink(name, dir_fd=directory))
                 if stat.S_ISREG(status.st_mode):
-                    return Seen("file", digest(_read(name, directory)), mode)
-                return Seen("directory" if stat.S_ISDIR(status.st_mode) else "other", mode=mode)
+                    return PathSeen("file", digest(_read(name, directory)), mode)
+                return PathSeen("directory" if stat.S_ISDIR(status.st_mode) else "other", mode=mode)
         except (FileNotFoundError, NotADirectoryError):
             return NOTHING
 

@@ -4,15 +4,102 @@ Patterns are matched by RE2, in time linear in the text whatever the pattern: me
 rules from whoever wrote them. This module alone needs it.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import re
+import shlex
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 import re2
 
-from service_record.diagnosis.evidence import KINDS, Evidence, KnownCause
 from service_record.diagnosis.placed import FileError, Value, document
-from service_record.diagnosis.placeholders import Phrase, commands_filled, placeholders
+from service_record.diagnosis.trouble_facts import KINDS, KnownCause, TroubleFacts
+
+_PLACEHOLDER: Final = re.compile(r"(?<![${])\{([a-z]+)\}(?!\})")
+_CHOICE: Final = re.compile(r"\[([^\[\]|]*)(?:\|([^\[\]]*))?\]")
+_MAX_PASTED: Final = 200
+_MAX_TOLD: Final = 100
+_CUT: Final = "..."
+
+
+def placeholders(text: str) -> frozenset[str]:
+    """The names of the placeholders in a text. `${x}` and `{{x}}` are none: shells and formats have those."""
+    return frozenset(_PLACEHOLDER.findall(text))
+
+
+@dataclass(frozen=True, slots=True)
+class _TextPart:
+    """A text, and one that is said in its place when all that this names is known."""
+
+    text: str
+    fuller: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """A text for people that says more where more is known: `[port {port}|the port] is in use`."""
+
+    parts: tuple[_TextPart, ...]
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """The phrase that is written so. Brackets without a placeholder stand for themselves."""
+        parts: list[_TextPart] = []
+        end = 0
+        for choice in _CHOICE.finditer(text):
+            if placeholders(choice[1]):
+                parts += _TextPart(text[end : choice.start()]), _TextPart(choice[2] or "", choice[1])
+                end = choice.end()
+        return cls((*parts, _TextPart(text[end:])))
+
+    @property
+    def names(self) -> frozenset[str]:
+        """All that it may name."""
+        texts = (text for part in self.parts for text in (part.text, part.fuller or ""))
+        return frozenset[str]().union(*map(placeholders, texts))
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What it names even where that is not known."""
+        return frozenset[str]().union(*(placeholders(part.text) for part in self.parts))
+
+    def filled(self, values: Mapping[str, str]) -> str:
+        """What it says where these are known, which are all that it needs and perhaps more."""
+        return self.filled_with(values, _told)
+
+    def filled_with(self, values: Mapping[str, str], show: Callable[[str], str]) -> str:
+        """Likewise, each value as `show` has it."""
+        chosen = (
+            part.text if part.fuller is None or placeholders(part.fuller) - values.keys() else part.fuller
+            for part in self.parts
+        )
+        return "".join(_PLACEHOLDER.sub(lambda found: show(values[found[1]]), text) for text in chosen)
+
+
+def commands_filled(commands: Iterable[str], values: Mapping[str, str]) -> Iterator[str]:
+    """The commands whose every placeholder has a value that is safe to paste into a shell.
+
+    What stands in brackets is chosen as in a phrase: `{host}:[{port}|443]`.
+    """
+    safe = {name: shlex.quote(value) for name, value in values.items() if _is_safe(value)}
+    for command in commands:
+        phrase = Phrase.of(command)
+        if phrase.needs <= safe.keys():
+            yield phrase.filled_with(safe, lambda value: value)
+
+
+def _is_safe(value: str) -> bool:
+    return value.isprintable() and len(value) <= _MAX_PASTED and not value.startswith("-")
+
+
+def _told(value: str) -> str:
+    """A value in one line, of which the middle is left out when it is long."""
+    line = " ".join(value.split())
+    if len(line) <= _MAX_TOLD:
+        return line
+    half = (_MAX_TOLD - len(_CUT)) // 2
+    return f"{line[:half]}{_CUT}{line[-half:]}"
+
 
 _Pattern: TypeAlias = Any  # re2 has no types
 _Match: TypeAlias = Any
@@ -30,7 +117,7 @@ _GIVEN: Final = _ALWAYS | {"stage", "invocation"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class CauseRule:
     """One cause and what it is known by; all of that has to fit, and of each one of the alternatives."""
 
     name: str
@@ -43,7 +130,7 @@ class Rule:
     words: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def cause(
-        self, evidence: Evidence, words: Mapping[str, Collection[str]], texts: Mapping[str, bytes]
+        self, evidence: TroubleFacts, words: Mapping[str, Collection[str]], texts: Mapping[str, bytes]
     ) -> KnownCause | None:
         """The cause as it applies to the evidence, which has these words and texts; None when it does not."""
         if any(wanted.isdisjoint(words[name]) for name, wanted in self.words.items()):
@@ -69,20 +156,20 @@ class Rule:
 class Causes:
     """Rules in the order in which they are tried: those that came first, and causes before symptoms."""
 
-    def __init__(self, rules: Iterable[Rule]) -> None:
+    def __init__(self, rules: Iterable[CauseRule]) -> None:
         self._rules = sorted(rules, key=lambda rule: rule.is_symptom)
 
-    def explain(self, evidence: Evidence) -> KnownCause | None:
+    def explain(self, evidence: TroubleFacts) -> KnownCause | None:
         """The cause that the first fitting rule knows."""
         words, texts = _words(evidence), _texts(evidence)
         causes = (rule.cause(evidence, words, texts) for rule in self._rules)
         return next((cause for cause in causes if cause is not None), None)
 
 
-def read_rules(text: str, path: str) -> tuple[Rule, ...]:
+def read_rules(text: str, path: str) -> tuple[CauseRule, ...]:
     """The rules in the text of a file, whose form is in docs/analyze.md. Raises FileError, with the line."""
     root = document(text, path)
-    rules: dict[str, Rule] = {}
+    rules: dict[str, CauseRule] = {}
     for value in root.items("rules") if root is not None else ():
         rule = _rule(value)
         if rule.name in rules:
@@ -91,7 +178,7 @@ def read_rules(text: str, path: str) -> tuple[Rule, ...]:
     return tuple(rules.values())
 
 
-def _rule(value: Value) -> Rule:
+def _rule(value: Value) -> CauseRule:
     fields = value.fields("a rule", _FIELDS)
     for required in ("name", "says"):
         if required not in fields:
@@ -110,7 +197,7 @@ def _rule(value: Value) -> Rule:
         raise value.fault(f"a rule needs something to be known by: {', '.join((*_PATTERNS, *_WORDS))}")
     known = _GIVEN.union(*(_names(pattern) for each in patterns.values() for pattern in each))
     commands = fields["next"].texts("`next`") if "next" in fields else []
-    return Rule(
+    return CauseRule(
         name=fields["name"].text("`name`"),
         says=_phrase(fields["says"], "says", known),
         explains=_phrase(fields["explains"], "explains", known) if "explains" in fields else None,
@@ -171,7 +258,7 @@ def _check_names(value: Value, names: Collection[str], known: Collection[str]) -
         raise value.fault(f"nothing is called {{{min(unknown)}}} here; there are {', '.join(sorted(known))}")
 
 
-def _words(evidence: Evidence) -> dict[str, Collection[str]]:
+def _words(evidence: TroubleFacts) -> dict[str, Collection[str]]:
     facts = evidence.facts
     return {
         "kind": evidence.kinds,
@@ -181,7 +268,7 @@ def _words(evidence: Evidence) -> dict[str, Collection[str]]:
     }
 
 
-def _texts(evidence: Evidence) -> dict[str, bytes]:
+def _texts(evidence: TroubleFacts) -> dict[str, bytes]:
     texts = {
         "service": evidence.service,
         "stage": evidence.stage,
@@ -205,7 +292,7 @@ def _decoded(name: bytes | str) -> str:
     return name.decode(errors="replace") if isinstance(name, bytes) else name
 
 
-def _given(evidence: Evidence) -> dict[str, str]:
+def _given(evidence: TroubleFacts) -> dict[str, str]:
     given = {
         "service": evidence.service,
         "unit": f"{evidence.service}.service",
@@ -230,4 +317,4 @@ def _line(match: _Match, text: bytes) -> str:
     return text[begin : end if end >= 0 else None].decode(errors="replace").strip()
 
 
-__all__ = ["Causes", "FileError", "Rule", "read_rules"]
+__all__ = ["CauseRule", "Causes", "FileError", "read_rules"]

@@ -7,9 +7,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from service_record.diagnosis.failures import Failure, new_failures
+from service_record.diagnosis.failures import FailureGroup, RunStep, longest, moved, new_failures, steps_of
 from service_record.diagnosis.now import Now
-from service_record.diagnosis.steps import Step, longest, moved, steps_of
 from service_record.history import History, ServiceHistory
 from service_record.history.outcome import Outcome, Run, Span
 
@@ -30,7 +29,7 @@ class Tolerance:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedDifferently:
     """A run came to something else, or in another place."""
 
 
@@ -38,7 +37,7 @@ class Ended:
 class StepEnded:
     """A step that succeeded in the good run did not, although its run may have gone on."""
 
-    step: Step
+    step: RunStep
     outcome: Outcome
 
 
@@ -46,7 +45,7 @@ class StepEnded:
 class Missing:
     """A step of the good run only."""
 
-    step: Step
+    step: RunStep
     is_unreached: bool
     """True when the bad run ended, or is, before the place of the step."""
 
@@ -55,30 +54,30 @@ class Missing:
 class Added:
     """A step of the bad run only."""
 
-    step: Step
+    step: RunStep
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
     """A step in another place of the order."""
 
-    step: Step
-    after: Step | None
+    step: RunStep
+    after: RunStep | None
     """What it follows in the bad run; None when it is the first."""
-    good_after: Step | None
+    good_after: RunStep | None
 
 
 @dataclass(frozen=True, slots=True)
 class Slower:
     """A step, or the whole run, that took much longer."""
 
-    step: Step | None
+    step: RunStep | None
     seconds: float
     good_seconds: float
     is_running: bool
 
 
-Difference: TypeAlias = Ended | StepEnded | Missing | Added | Moved | Slower | Failure
+Difference: TypeAlias = EndedDifferently | StepEnded | Missing | Added | Moved | Slower | FailureGroup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +140,7 @@ def _differences(
     good: Run, bad: Run, service: ServiceHistory, now: Now, tolerance: Tolerance
 ) -> Iterator[Difference]:
     if bad.outcome is not Outcome.SUCCESS and _end(bad) != _end(good):
-        yield Ended()
+        yield EndedDifferently()
     before, after = steps_of(good), steps_of(bad)
     yield from _step_ends(good, bad)
     common = [step for step in before if step in after]
@@ -173,7 +172,7 @@ def _step_ends(good: Run, bad: Run) -> Iterator[StepEnded]:
 def _slower(good: Run, bad: Run, service: ServiceHistory, now: Now, tolerance: Tolerance) -> Iterator[Slower]:
     """The steps and then the run, as measured by what succeeded in the good run."""
     before = steps_of(good)
-    of_run: tuple[Step | None, list[Span]] = (None, [bad])
+    of_run: tuple[RunStep | None, list[Span]] = (None, [bad])
     for step, spans in [*steps_of(bad).items(), of_run]:
         usual = [good] if step is None else before.get(step, [])
         known = [s.duration for s in usual if s.outcome is Outcome.SUCCESS and s.duration is not None]

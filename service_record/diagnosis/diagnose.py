@@ -2,32 +2,124 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
-from typing import TypeAlias, TypedDict
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Final, TypeAlias, TypedDict
 
-from service_record.diagnosis.budget import Budgets
-from service_record.diagnosis.clock import clock_findings
-from service_record.diagnosis.evidence import Evidence, KnownCause
+from service_record.diagnosis.budget import Budgets, durations, runs_of
 from service_record.diagnosis.findings import (
+    BackwardBoot,
+    ClockFinding,
     Damaged,
     Diagnosis,
+    LocalTimes,
     Loop,
     LoopOf,
     Recovered,
     Running,
+    Slow,
     Stopped,
     Trouble,
+    UnsetClock,
     Verdict,
 )
 from service_record.diagnosis.loops import boot_loop, distinct_messages
 from service_record.diagnosis.now import Now, boot_times, latest_entry
-from service_record.diagnosis.services import Circumstances, judge
-from service_record.diagnosis.slow import slow
+from service_record.diagnosis.services import Circumstances, judge, running_spans
+from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts
 from service_record.history import History, ServiceHistory
-from service_record.history.handled import Handled, handled_failure
-from service_record.history.outcome import Outcome, order
+from service_record.history.outcome import Outcome, Run, Stage, order
+from service_record.history.results import Handled, handled_failure
 
-Explain: TypeAlias = Callable[[Evidence], KnownCause | None]
+WORTH_TELLING: Final = 10.0
+"""Seconds. Smaller steps are what a time service does when it starts, and harm nobody."""
+_NOTHING_RECORDED_BEFORE: Final = datetime(2021, 1, 1, tzinfo=UTC)
+"""The year in which the format of records was made."""
+
+
+def clock_findings(history: History) -> tuple[ClockFinding, ...]:
+    """Local times, times of a clock that was never set, its steps, and boots before the boot before them."""
+    steps = (step for step in history.clock_steps if abs(step.seconds) >= WORTH_TELLING)
+    return (*_local(history), *_unset(history), *steps, *_backward(history))
+
+
+def _local(history: History) -> Iterator[LocalTimes]:
+    """Those of all records together, which are of one host, or of several where these were joined."""
+    zones: dict[timedelta, list[str]] = {}
+    for service in history.services:
+        if service.utc_offset is not None:
+            zones.setdefault(service.utc_offset, []).append(service.name)
+    for offset, services in zones.items():
+        yield LocalTimes(services=tuple(services), utc_offset=offset)
+
+
+def _unset(history: History) -> Iterator[UnsetClock]:
+    for service in history.services:
+        times = [run.first_entry for run in service.runs.heads if run.first_entry is not None]
+        unset = [time for time in times if time < _NOTHING_RECORDED_BEFORE]
+        if unset:
+            yield UnsetClock(service=service.name, time=unset[-1])
+
+
+def _backward(history: History) -> Iterator[BackwardBoot]:
+    """Boots in the order in which the records have them: their first times should rise."""
+    if len(history.boots) <= 1:
+        return
+    first: dict[str, datetime] = {}
+    for service in history.services:
+        for run in service.runs.heads:
+            if run.boot_id is not None and run.first_entry is not None:
+                first[run.boot_id] = min(run.first_entry, first.get(run.boot_id, run.first_entry))
+    known = [(boot_id, first[boot_id]) for boot_id in history.boots if boot_id in first]
+    for (_, before), (boot_id, after) in pairwise(known):
+        if after < before:
+            yield BackwardBoot(boot_id=boot_id, time=after, earlier=before)
+
+
+TIMES_USUAL: Final = 2.0
+LEAST_SECONDS: Final = 5.0
+"""Both have to be exceeded: twice a moment is no delay, and five seconds of an hour are none."""
+
+
+def slow(services: Iterable[ServiceHistory], baseline: History, now: Now) -> tuple[Slow, ...]:
+    """The stages, and then the whole runs, of each service's latest run that were slow; the slowest first."""
+    found = [slow for service in services for slow in _of(service, baseline, now)]
+    return tuple(sorted(found, key=lambda slow: slow.usual - slow.seconds))
+
+
+def _of(service: ServiceHistory, baseline: History, now: Now) -> Iterator[Slow]:
+    run = service.runs[-1]
+    good = runs_of(baseline, service.name)
+    took = durations(good)
+    for name, (seconds, is_running) in _longest(run, service, now).items():
+        usual = max(took.get(name, ()), default=None)
+        if usual is not None and _is_slow(seconds, usual):
+            yield Slow(service=service.name, stage=name, seconds=seconds, usual=usual, is_running=is_running)
+    whole = [one.duration for one in good if one.outcome is Outcome.SUCCESS and one.duration is not None]
+    if run.duration is not None and whole and _is_slow(run.duration, max(whole)):
+        yield Slow(service=service.name, stage=None, seconds=run.duration, usual=max(whole), is_running=False)
+
+
+def _longest(run: Run, service: ServiceHistory, now: Now) -> dict[str, tuple[float, bool]]:
+    """Stage -> the seconds of its longest execution, and whether that goes on."""
+    longest: dict[str, tuple[float, bool]] = {}
+    taken = [(stage.name, stage.duration, False) for stage in run.stages]
+    taken += [
+        (span.name, now.since(span, run, service), True)
+        for span in running_spans(run)
+        if isinstance(span, Stage)
+    ]
+    for name, seconds, is_running in taken:
+        if seconds is not None and seconds > longest.get(name, (-1.0, False))[0]:
+            longest[name] = (seconds, is_running)
+    return longest
+
+
+def _is_slow(seconds: float, usual: float) -> bool:
+    return seconds > TIMES_USUAL * usual and seconds > usual + LEAST_SECONDS
+
+
+Explain: TypeAlias = Callable[[TroubleFacts], KnownCause | None]
 
 
 def diagnose(
@@ -155,12 +247,12 @@ def _explained(troubles: Iterable[Trouble], explain: Explain | None) -> list[Tro
     return [replace(trouble, cause=explain(evidence_of(trouble))) for trouble in troubles]
 
 
-def evidence_of(trouble: Trouble) -> Evidence:
+def evidence_of(trouble: Trouble) -> TroubleFacts:
     """What a rule of known causes is held against."""
     kinds = {f"{trouble.loop.of}-loop" if trouble.loop else str(trouble.kind)}
     if trouble.is_rebooted:
         kinds = kinds - {"interrupted"} | {"rebooted"}
-    return Evidence(
+    return TroubleFacts(
         kinds=frozenset(kinds),
         service=trouble.service,
         stage=trouble.stage,

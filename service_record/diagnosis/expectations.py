@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Final
 
 from service_record.diagnosis.diagnose import Explain
-from service_record.diagnosis.evidence import Evidence
 from service_record.diagnosis.findings import (
     Diagnosis,
     FailedUnit,
@@ -14,6 +13,7 @@ from service_record.diagnosis.findings import (
     Trouble,
     Verdict,
 )
+from service_record.diagnosis.trouble_facts import TroubleFacts
 from service_record.diagnosis.units import Unit
 from service_record.history import History
 from service_record.history.outcome import Outcome
@@ -82,8 +82,8 @@ def _troubles(diagnosis: Diagnosis | None) -> Iterator[Trouble]:
         yield from (one for one in (diagnosis.root, *diagnosis.followers, *diagnosis.others) if one)
 
 
-def _evidence(service: str, unit: Unit) -> Evidence:
-    return Evidence(kinds=frozenset({str(Verdict.FAILED)}), service=service, facts=unit.facts)
+def _evidence(service: str, unit: Unit) -> TroubleFacts:
+    return TroubleFacts(kinds=frozenset({str(Verdict.FAILED)}), service=service, facts=unit.facts)
 
 
 def _not_started(

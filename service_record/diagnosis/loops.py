@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Final
 
-from service_record.diagnosis.signature import signature
+from service_record.diagnosis.failures import signature
 from service_record.history import History
 from service_record.history.outcome import Outcome, Run, Stage, order
 

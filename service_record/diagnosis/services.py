@@ -25,8 +25,8 @@ from service_record.diagnosis.loops import (
 )
 from service_record.diagnosis.now import Now, true_time
 from service_record.history import ServiceHistory
+from service_record.history.completed_runs import Runs
 from service_record.history.outcome import Command, Outcome, Run, Span, Stage
-from service_record.history.runs import Runs
 
 _SURELY_LONGER: Final = 60.0  # seconds
 

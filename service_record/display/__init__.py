@@ -1,1 +1,1 @@
-"""What people and programs see of records: pure functions from values to lines of text."""
+"""What people and programs see of records: values become lines of text, documents and pages. Pure."""

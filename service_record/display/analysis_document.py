@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from service_record.diagnosis.budget import Budget
-from service_record.diagnosis.commands import commands_for_missing, commands_for_unit, next_commands
-from service_record.diagnosis.evidence import KnownCause
 from service_record.diagnosis.findings import (
     BackwardBoot,
     ClockFinding,
@@ -23,7 +21,11 @@ from service_record.diagnosis.findings import (
     Stopped,
     Trouble,
     UnsetClock,
+    commands_for_missing,
+    commands_for_unit,
+    next_commands,
 )
+from service_record.diagnosis.trouble_facts import KnownCause
 from service_record.display.document import Document, facts_document
 from service_record.display.sentences import (
     failed_unit_sentence,
@@ -33,8 +35,8 @@ from service_record.display.sentences import (
     verdict_sentence,
 )
 from service_record.display.text import utc
-from service_record.history.handled import Handled
 from service_record.history.outcome import Run
+from service_record.history.results import Handled
 
 _SCHEMA_VERSION: Final = 1
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from service_record.diagnosis.findings import FailedUnit
-from service_record.display.page import BLANK, Ink, Line, View
+from service_record.display.lines import BLANK, Ink, Line, View
 from service_record.display.sentences import failed_unit_sentence
 from service_record.display.text import count, visible, wrap
 

@@ -7,9 +7,9 @@ from typing import Final
 import msgspec
 from rich.cells import cell_len
 
-from service_record.display.clusters import Time
-from service_record.display.hosts import Build, Host, describe
-from service_record.display.page import BLANK, Glyphs, Ink, Line, View
+from service_record.display.cluster_table import Time
+from service_record.display.fleet_table import EarlierBuild, Host, describe
+from service_record.display.lines import BLANK, Glyphs, Ink, Line, View
 from service_record.display.text import cut, duration, moment, visible, wrap
 
 _WORDS: Final = {"init": "began"}
@@ -18,7 +18,7 @@ _BESIDE: Final = 50
 """Columns of a step's line besides its name."""
 
 
-class Step(msgspec.Struct, frozen=True):
+class ShownStep(msgspec.Struct, frozen=True):
     """A report of a step. Times are seconds since 1970 by the collector's clock."""
 
     label: str
@@ -33,15 +33,15 @@ class Step(msgspec.Struct, frozen=True):
     notes: str = ""
 
 
-class Round(msgspec.Struct, frozen=True):
+class RepeatedReports(msgspec.Struct, frozen=True):
     """Reports that came `count` times in a row."""
 
-    first: tuple[Step, ...]
-    latest: tuple[Step, ...]
+    first: tuple[ShownStep, ...]
+    latest: tuple[ShownStep, ...]
     count: int = 1
 
 
-class Installation(msgspec.Struct, frozen=True):
+class ShownInstallation(msgspec.Struct, frozen=True):
     """What an assisted-service knows of a host. Times are seconds since 1970 by the collector's clock."""
 
     cluster_id: str
@@ -59,21 +59,21 @@ class HostDetail(msgspec.Struct, frozen=True):
     """A host, its builds, and the steps of one of them."""
 
     summary: Host
-    builds: tuple[Build, ...]
+    builds: tuple[EarlierBuild, ...]
     shown_build: int
-    steps: tuple[Round, ...]
-    installation: Installation | None = None
+    steps: tuple[RepeatedReports, ...]
+    installation: ShownInstallation | None = None
 
 
 class _Reports(msgspec.Struct):
     """The reports of one step in a build, oldest first."""
 
-    reports: list[Step]
+    reports: list[ShownStep]
     times: int = 0
     """How often the step was reported with its latest status."""
 
     @property
-    def latest(self) -> Step:
+    def latest(self) -> ShownStep:
         return self.reports[-1]
 
     @property
@@ -104,7 +104,7 @@ def host_detail(detail: HostDetail, source: str, now: float, view: View) -> Iter
         yield from _logs(step.reports, view)
 
 
-def _installation(found: Installation, view: View) -> Iterator[tuple[str, str]]:
+def _installation(found: ShownInstallation, view: View) -> Iterator[tuple[str, str]]:
     """Yield the facts of an installation: its state and why, its stage, its cluster."""
     why = found.status_info or found.meaning
     yield "state", f"{found.status}: {why}" if why else found.status
@@ -116,7 +116,7 @@ def _installation(found: Installation, view: View) -> Iterator[tuple[str, str]]:
     yield "cluster", f"{found.cluster_id}, {found.role}{', bootstrap' if found.is_bootstrap else ''}"
 
 
-def _by_step(rounds: Sequence[Round]) -> list[_Reports]:
+def _by_step(rounds: Sequence[RepeatedReports]) -> list[_Reports]:
     """Return the reports of each step: by priority, and those of one priority as they came."""
     found: dict[str, _Reports] = {}
     for each in rounds:
@@ -149,7 +149,7 @@ def _sign(status: str, glyphs: Glyphs) -> str:
     return signs.get(status, " ")
 
 
-def _logs(reports: Sequence[Step], view: View) -> Iterator[Line]:
+def _logs(reports: Sequence[ShownStep], view: View) -> Iterator[Line]:
     """Yield the latest logs of a step, and what was wrong with its latest report."""
     logged = next((report for report in reversed(reports) if report.logs.strip()), None)
     texts = [f"note: {note}" for note in reports[-1].notes.splitlines()]

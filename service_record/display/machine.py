@@ -2,16 +2,17 @@
 
 import json
 from collections.abc import Iterable
-from typing import IO, Final
+from typing import IO, Any, Final
 
 import jsonlines
 import orjson
+import yaml
 
-from service_record.display.document import malformed_document
-from service_record.display.text import escaped
-from service_record.entry import Entry, Malformed
-from service_record.line import mended
-from service_record.plain import Block, Stretch, lines_of, pieces_of
+from service_record.display.document import Document, malformed_document
+from service_record.display.text import UNSEEN, escaped
+from service_record.record.entry import Entry, Malformed
+from service_record.record.fields import mended
+from service_record.record.plain import Block, Stretch, lines_of, pieces_of
 
 _DELETE: Final = b"\x7f"
 _RUNS_BREAK: Final = "\n" + 6 * " "
@@ -89,3 +90,34 @@ def encoded(value: object, option: int = 0) -> str:
 
 def _is_harmless(raw: bytes) -> bool:
     return raw.isascii() and _DELETE not in raw
+
+
+def written(document: Document, lines: Iterable[Document], form: str) -> str:
+    """The document as `json` or `yaml`; or its lines as `jsonl`, one object each."""
+    if form == "jsonl":
+        return "".join(f"{encoded(line)}\n" for line in lines)
+    if form == "yaml":
+        # takes longer than all the rest
+
+        return as_yaml(document)
+    return as_json(document)
+
+
+_FAST: Final[type[Any]] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # absent where libyaml is
+_TEXT: Final = "tag:yaml.org,2002:str"
+_NO_FOLDING: Final = 1 << 30
+
+
+def as_yaml(document: object) -> str:
+    """A document as YAML in block style; texts of several lines are literal blocks where they can be."""
+    dumper = type("Dumper", (_FAST,), {})  # of our own: what it represents it keeps for all who use it
+    yaml.add_representer(str, _represented, Dumper=dumper)
+    written = yaml.dump(document, Dumper=dumper, allow_unicode=True, sort_keys=False, width=_NO_FOLDING)
+    return escaped(written)
+
+
+def _represented(dumper: yaml.SafeDumper, any_text: str) -> yaml.Node:
+    text = mended(any_text)
+    if UNSEEN.search(text):
+        return dumper.represent_scalar(_TEXT, text, '"')  # so that `as_yaml` may write escapes
+    return dumper.represent_scalar(_TEXT, text, "|" if "\n" in text else None)

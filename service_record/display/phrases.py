@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from service_record.display.page import Glyphs, Ink
+from service_record.display.lines import Glyphs, Ink
 from service_record.display.text import duration, visible
 from service_record.history.facts import Facts, Location, is_stop, is_stop_or_kill
 from service_record.history.outcome import Command, Outcome, Run, Span, Stage

@@ -4,7 +4,6 @@ from datetime import datetime
 from typing import Final
 
 from service_record.diagnosis.budget import TIMES_LONGEST, Basis, Budget
-from service_record.diagnosis.evidence import telling_line
 from service_record.diagnosis.findings import (
     BackwardBoot,
     ClockFinding,
@@ -23,11 +22,12 @@ from service_record.diagnosis.findings import (
     UnsetClock,
     Verdict,
 )
+from service_record.diagnosis.trouble_facts import telling_line
 from service_record.display.phrases import VERBS, ending, headline, kind, lasted, name, place, whereabouts
 from service_record.display.text import Clock, count, duration, moment, times, utc, visible, zone
 from service_record.history.facts import Facts
-from service_record.history.handled import Handled
 from service_record.history.outcome import Outcome, Run, Span, order
+from service_record.history.results import Handled
 
 _BASES: Final = {Basis.FILE: "from the budget file", Basis.DEFAULT: "the default"}
 

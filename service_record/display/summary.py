@@ -6,11 +6,11 @@ from datetime import timedelta
 from itertools import chain
 from typing import Final
 
-from service_record.display.page import BLANK, Ink, Line, View
+from service_record.display.lines import BLANK, Ink, Line, View
 from service_record.display.phrases import VERBS, ink, name
 from service_record.display.text import count, cut, visible, wrap, zone
-from service_record.entry import Malformed
 from service_record.history import History, ServiceHistory
+from service_record.record.entry import Malformed
 
 _MAX_PIECES: Final = 3
 _INDENT: Final = 2

@@ -1,23 +1,109 @@
 """The answer in one screen: what failed, in which stage, at which line, with what it said last."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 
-from service_record.display.details import details, labelled
-from service_record.display.headings import title, when, when_lines
-from service_record.display.page import BLANK, Ink, Line, View
-from service_record.display.phrases import VERBS, headline, ink, name
-from service_record.display.repeats import Repeat, repeats
-from service_record.display.stages import stage_lines
+from service_record.display.details import LABEL_WIDTH, details, labelled, title, when, when_lines
+from service_record.display.lines import BLANK, Ink, Line, View
+from service_record.display.phrases import VERBS, ending, glyph, headline, ink, kind, lasted, name
 from service_record.display.summary import damages, left_out_sentences, summary
-from service_record.display.text import count, moment, times, wrap
+from service_record.display.text import count, cut, moment, times, visible, wrap
 from service_record.history import History, ServiceHistory
-from service_record.history.handled import handled_failure
-from service_record.history.outcome import Outcome, Run, order
+from service_record.history.facts import NOTHING
+from service_record.history.outcome import Command, Outcome, Run, Stage, nested, order
+from service_record.history.results import handled_failure
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """Runs of one service that came to the same end in the same place."""
+
+    first: Run
+    last: Run
+    count: int
+
+
+def repeats(runs: Iterable[Run]) -> list[Repeat]:
+    """The runs of a service by what they came to, the kind seen last coming last."""
+    return [Repeat(same[0], same[-1], len(same) + _runs_left_out(same)) for same in alike(runs)]
+
+
+def _runs_left_out(same: Iterable[Run]) -> int:
+    """How many runs like these a rotation of the record left out between them."""
+    return sum(run.left_out.alike for run in same if run.left_out is not None)
+
+
+def alike(runs: Iterable[Run]) -> list[list[Run]]:
+    """Likewise, with all the runs of each kind, in their order."""
+    found: dict[Hashable, list[Run]] = {}
+    for run in runs:
+        kind = run.came_to
+        same = found.pop(kind, [])
+        same.append(run)
+        found[kind] = same
+    return list(found.values())
+
+
+_MAX_SHOWN: Final = 6
+_GAP: Final = "  "
+
+
+def stage_lines(stages: Sequence[Stage], view: View, indent: int) -> Iterator[Line]:
+    """`stages   ✓ first 1.2s  ✗ second 9.5s`, with how often each ran; of many, the last ones."""
+    by_name: dict[str, list[Stage]] = {}
+    for stage in stages:
+        by_name.setdefault(stage.name, []).append(stage)
+    kinds = sorted(by_name.values(), key=_last_time)
+    hidden = kinds[:-_MAX_SHOWN]
+    items = [_before(hidden)] if hidden else []
+    items += [_item(same, view) for same in kinds[-_MAX_SHOWN:]]
+    label = "stages"
+    for row in _rows(items, view.width - indent - LABEL_WIDTH):
+        yield (" " * indent, Ink.PLAIN), (label.ljust(LABEL_WIDTH), Ink.FAINT), *row
+        label = ""
+
+
+def _last_time(same: Sequence[Stage]) -> float:
+    known = same[-1].started or same[-1].ended
+    return known.timestamp() if known else 0.0
+
+
+def _before(hidden: Sequence[Sequence[Stage]]) -> Line:
+    failed = sum(same[-1].outcome.is_bad for same in hidden)
+    text = f"{len(hidden)} before" + (f" ({failed} failed)" if failed else "")
+    return ((text, Ink.FAINT),)
+
+
+def _item(same: Sequence[Stage], view: View) -> Line:
+    last = same[-1]
+    mark = (f"{glyph(last.outcome, view.glyphs)} ", ink(last.outcome))
+    label = cut(name(last.name), view.width // 2, view.glyphs.cut)
+    took = f" {lasted(last)}".rstrip()
+    times = f" {view.glyphs.times}{len(same)}" if len(same) > 1 else ""
+    return mark, (label, Ink.PLAIN), (took + times, Ink.FAINT)
+
+
+def _rows(items: Sequence[Line], width: int) -> Iterator[Line]:
+    """The items, side by side as long as there is room."""
+    row: list[tuple[str, Ink]] = []
+    used = 0
+    for item in items:
+        needed = sum(cell_len(text) for text, _ in item)
+        if row and used + len(_GAP) + needed > width:
+            yield tuple(row)
+            row, used = [], 0
+        if row:
+            row.append((_GAP, Ink.PLAIN))
+            used += len(_GAP)
+        row += item
+        used += needed
+    if row:
+        yield tuple(row)
+
 
 _INDENT: Final = 2
 _MAX_EARLIER: Final = 3
@@ -154,3 +240,72 @@ def _in_short(repeat: Repeat, view: View) -> str:
     if repeat.count > 1:
         times = [f"first {moment(repeat.first.last_entry, view.clock, view.now)}", f"last {times[0]}"]
     return f"{count(repeat.count, 'run')} {headline(repeat.last)}, {', '.join(times)}"
+
+
+_WIDE_INDENT: Final = 2
+_MAX_NESTING: Final = 4  # overlapping stages of threads nest without end
+
+
+def wide(history: History, source: str, view: View) -> Iterator[Line]:
+    """The lines of `show --output wide`: services in the order of their names, runs oldest first."""
+    yield from summary(history, source, view)
+    for service in history.services:
+        for run in service.runs:
+            yield BLANK
+            yield from _run(run, view)
+        yield from labelled("left out", [(text, Ink.FAINT) for text in left_out_sentences(service)], view, 0)
+    yield from damages(history, view, whole=True)
+
+
+def _run(run: Run, view: View) -> Iterator[Line]:
+    yield title(run, view)
+    yield from when_lines(run, view, _WIDE_INDENT)
+    yield from labelled("ids", ((text, Ink.PLAIN) for text in _ids(run)), view, _WIDE_INDENT)
+    yield from details(run.facts, view, _WIDE_INDENT, whole=True)
+    for command in run.commands:
+        yield _span(command, view, _WIDE_INDENT)
+        yield from _own_facts(command, run, view, _WIDE_INDENT)
+        for stage in nested(command.stages):
+            yield from _stage(stage, run, view, _WIDE_INDENT * 2)
+    for stage in nested(run.stages):
+        yield from _stage(stage, run, view, _WIDE_INDENT)
+
+
+def _ids(run: Run) -> Iterator[str]:
+    if run.boot_id is not None:
+        yield f"boot {visible(run.boot_id)}"
+    if run.invocation_id is not None:
+        yield f"invocation {visible(run.invocation_id)}"
+    if run.pid is not None:
+        yield f"pid {run.pid}"
+    if run.recorder is not None:
+        yield f"recorder {visible(run.recorder)}"
+
+
+def _stage(stage: Stage, run: Run, view: View, indent: int) -> Iterator[Line]:
+    indent += min(stage.depth, _MAX_NESTING) * _WIDE_INDENT
+    yield _span(stage, view, indent)
+    yield from _own_facts(stage, run, view, indent)
+
+
+def _span(span: Stage | Command, view: View, indent: int) -> Line:
+    """`✓ stage first    1.2s  2026-11-21 01:05:10Z`."""
+    known = span.started or span.ended
+    at = moment(known, view.clock, view.now)
+    room = min(view.width // 2, view.width - len(f"✓  {'':8}  {at}")) - indent
+    what = cut(f"{kind(span)} {name(span.name)}", room, view.glyphs.cut)
+    return (
+        (f"{' ' * indent}{glyph(span.outcome, view.glyphs)} ", ink(span.outcome)),
+        (f"{set_cell_size(what, room)} {lasted(span):>8}  ", Ink.PLAIN),
+        (at, Ink.FAINT),
+    )
+
+
+def _own_facts(span: Stage | Command, run: Run, view: View, indent: int) -> Iterator[Line]:
+    """What the failure of a stage or command adds to that of its run."""
+    if span.facts in {NOTHING, run.facts}:
+        return
+    how = ending(span.facts)
+    if how:
+        yield from labelled("ended", [(how, Ink.PLAIN)], view, indent + _WIDE_INDENT)
+    yield from details(span.facts, view, indent + _WIDE_INDENT, whole=True)

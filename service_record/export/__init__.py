@@ -3,9 +3,24 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from service_record.entry import Entry
-from service_record.export.array import to_array
-from service_record.export.jsonl import to_jsonl
+from service_record.display.machine import encoded
+from service_record.record.entry import Entry
+
+
+def to_array(entries: Iterable[Entry]) -> Iterator[bytes]:
+    """The entries as one array with an entry to a line, upstream's fields first in each."""
+    before = "[\n"
+    for entry in entries:
+        yield (before + encoded(entry.to_json())).encode()
+        before = ",\n"
+    yield b"[]\n" if before == "[\n" else b"\n]\n"
+
+
+def to_jsonl(entries: Iterable[Entry]) -> Iterator[bytes]:
+    """Each entry on a line of its own, as long as it is: an entry that others wrote may exceed our limit."""
+    for entry in entries:
+        yield f"{encoded(entry.to_json())}\n".encode()
+
 
 FORMS: Final[Mapping[str, Callable[[Iterable[Entry]], Iterator[bytes]]]] = {
     "array": to_array,

@@ -11,8 +11,7 @@ from typing import Any, Final
 
 from service_record.display.document import facts_document
 from service_record.display.machine import encoded
-from service_record.export.moments import nanoseconds
-from service_record.export.trace import TraceSpan, trace_spans
+from service_record.export.trace import TraceSpan, nanoseconds, trace_spans
 from service_record.history import History
 from service_record.history.outcome import Run
 from service_record.version import __version__

@@ -8,7 +8,7 @@ from itertools import pairwise
 from operator import attrgetter, sub
 from typing import Final, NamedTuple
 
-from service_record.history.settled import SettledRun
+from service_record.history.completed_runs import SettledRun
 from service_record.history.spans import RunSpan
 
 LEAST_STEP: Final = 2.0
@@ -32,14 +32,14 @@ class ClockStep:
 
 def clock_steps(records: Iterable[Iterable[RunSpan | SettledRun]]) -> tuple[ClockStep, ...]:
     """The steps in each boot, in the order of uptime, that the runs of all services tell together."""
-    boots: dict[str | None, list[_Reading]] = {}
+    boots: dict[str | None, list[_ClockReading]] = {}
     for runs in records:
         for boot_id, bounds in _by_boot(runs).items():
             boots.setdefault(boot_id, []).extend(_edges(bounds))
     return tuple(step for boot_id, readings in boots.items() for step in _steps(boot_id, readings))
 
 
-class _Reading(NamedTuple):
+class _ClockReading(NamedTuple):
     uptime: float
     time: datetime
     ahead: float
@@ -72,7 +72,7 @@ def _by_boot(runs: Iterable[RunSpan | SettledRun]) -> dict[str | None, _Bounds]:
     return {boot_id: bounds for boot_id, bounds in boots.items() if bounds.times}
 
 
-def _edges(bounds: _Bounds) -> Iterator[_Reading]:
+def _edges(bounds: _Bounds) -> Iterator[_ClockReading]:
     """The readings of one service in one boot around each step, the first and the last: all it takes."""
     ahead = list(map(sub, map(datetime.timestamp, bounds.times), bounds.uptimes))
     has_steps = max(ahead) - min(ahead) >= LEAST_STEP
@@ -82,10 +82,10 @@ def _edges(bounds: _Bounds) -> Iterator[_Reading]:
         if abs(after - before) >= LEAST_STEP
     }
     for place in sorted({0, *steps, *(place + 1 for place in steps), len(ahead) - 1}):
-        yield _Reading(bounds.uptimes[place], bounds.times[place], ahead[place])
+        yield _ClockReading(bounds.uptimes[place], bounds.times[place], ahead[place])
 
 
-def _steps(boot_id: str | None, readings: Iterable[_Reading]) -> Iterator[ClockStep]:
+def _steps(boot_id: str | None, readings: Iterable[_ClockReading]) -> Iterator[ClockStep]:
     for before, after in pairwise(sorted(readings, key=attrgetter("uptime"))):
         seconds = after.ahead - before.ahead
         if abs(seconds) >= LEAST_STEP:

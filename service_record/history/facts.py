@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from service_record.entry import Entry
+from service_record.record.entry import Entry
 
 
 @dataclass(frozen=True, slots=True)

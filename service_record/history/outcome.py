@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from service_record.history.facts import NOTHING, Facts
-from service_record.left_out import LeftOut
+from service_record.record.fields import RunsLeftOut
 
 
 def order(time: datetime | None) -> float:
@@ -115,7 +115,7 @@ class Run(Span):
     """True when its `service start` was not recorded."""
     dropped: int = 0
     """How many of its entries could not be written."""
-    left_out: LeftOut | None = None
+    left_out: RunsLeftOut | None = None
     """The runs right before it that a rotation of the record left out."""
 
     @property

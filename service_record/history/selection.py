@@ -5,12 +5,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from service_record.entry import Entry, Malformed, Result
 from service_record.history import History, ServiceHistory
+from service_record.history.completed_runs import Head, Runs, SettledRun
 from service_record.history.outcome import Run, Stage
-from service_record.history.runs import Runs
-from service_record.history.settled import Head, SettledRun
-from service_record.plain import Block, PlainEntry, Stretch, entries_of
+from service_record.record.entry import Entry, Malformed, Result
+from service_record.record.plain import Block, PlainEntry, Stretch, entries_of
 
 ALL_BOOTS: Final = "all"
 

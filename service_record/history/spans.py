@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from service_record.entry import Entry, Result
-from service_record.left_out import LeftOut
+from service_record.record.entry import Entry, Result
+from service_record.record.fields import RunsLeftOut
 
 
 @dataclass(slots=True)
@@ -90,7 +90,7 @@ class RunSpan(Activity):
     """From 1 within its boot; the programs recorded within one invocation share theirs."""
     commands: list[CommandSpan] = field(default_factory=list)
     dropped: int = 0
-    left_out: LeftOut | None = None
+    left_out: RunsLeftOut | None = None
     first_timed: Entry | None = None
     """The first entry that has a time."""
     last_timed: Entry | None = None

@@ -1,14 +1,100 @@
 """Man pages and shell completions, made of what the command line and its documents say already."""
 
-from collections.abc import Iterator
+import inspect
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import click
 from click.shell_completion import get_completion_class
 
-from service_record.deploy.contents import source
-from service_record.manual import markdown, verbs
+from service_record.deploy.delivered import source
+from service_record.manual import roff
+from service_record.manual.roff import section
 from service_record.version import RELEASED, __version__
+
+PROGRAM = "service-record"
+_EXAMPLES = "Examples:"
+
+
+def verb_pages(program: click.Group, cli_document: str) -> Iterator[tuple[str, str]]:
+    """Name and text of each page; the exit codes are those of docs/cli.md, which is given."""
+    context = program.make_context(PROGRAM, [], resilient_parsing=True)
+    commands = {verb: program.get_command(context, verb) for verb in program.list_commands(context)}
+    verbs = {verb: command for verb, command in commands.items() if command is not None}
+    exit_codes = [".SH EXIT STATUS", *section(cli_document, "Exit codes")]
+    yield PROGRAM, _page(context, [*_verbs(verbs), *exit_codes], verbs)
+    for verb, command in verbs.items():
+        inner = command.make_context(verb, [], parent=context, resilient_parsing=True)
+        yield f"{PROGRAM}-{verb}", _page(inner, [], [])
+
+
+def _paragraphs(command: click.Command) -> list[str]:
+    """What its help says; the first is a summary in one sentence."""
+    return inspect.cleandoc(command.help or "").split("\n\n")
+
+
+def _page(context: click.Context, more: Iterable[str], verbs: Iterable[str]) -> str:
+    name = context.command_path.replace(" ", "-")
+    summary, *paragraphs = _paragraphs(context.command)
+    usage = " ".join(context.command.collect_usage_pieces(context))
+    lines = [
+        ".SH NAME",
+        f"{roff.escaped(name)} \\- {roff.escaped(summary.rstrip('.'))}",
+        ".SH SYNOPSIS",
+        f"{roff.bold(context.command_path)} {roff.escaped(usage)}",
+        ".SH DESCRIPTION",
+        roff.line(roff.escaped(summary)),
+        *(row for paragraph in paragraphs for row in _paragraph(paragraph)),
+        ".SH OPTIONS",
+        *_options(context),
+        *more,
+        *_environment(),
+        ".SH SEE ALSO",
+        *_see_also(verbs),
+    ]
+    return roff.page(name, 1, RELEASED, f"{PROGRAM} {__version__}", lines)
+
+
+def _paragraph(text: str) -> Iterator[str]:
+    """A paragraph of help; one behind a backspace stays as it is, and may be the examples."""
+    first, _, rest = text.partition("\n")
+    if first != "\b":
+        yield from (".PP", roff.line(roff.escaped(" ".join(text.split()))))
+        return
+    heading, _, examples = rest.partition("\n")
+    if heading == _EXAMPLES:
+        yield ".SH EXAMPLES"
+        yield from roff.verbatim(inspect.cleandoc(examples))
+    else:
+        yield from roff.verbatim(inspect.cleandoc(rest))
+
+
+def _options(context: click.Context) -> Iterator[str]:
+    for parameter in context.command.get_params(context):
+        record = parameter.get_help_record(context)
+        if record is not None and isinstance(parameter, click.Option):
+            names, told = record
+            yield from (".TP", roff.bold(names), roff.line(roff.escaped(" ".join(told.split()))))
+
+
+def _verbs(verbs: Mapping[str, click.Command]) -> Iterator[str]:
+    yield ".SH COMMANDS"
+    for verb, command in verbs.items():
+        summary = " ".join(_paragraphs(command)[0].split())
+        page = f"{roff.bold(f'{PROGRAM}-{verb}')}(1)"
+        yield from (".TP", roff.bold(verb), f"{roff.escaped(summary)} See {page}.")
+
+
+def _environment() -> list[str]:
+    directory = "The directory of the records. By default /var/log/openshift."
+    return [".SH ENVIRONMENT", ".TP", roff.bold("SERVICE_RECORDS_DIR"), roff.escaped(directory)]
+
+
+def _see_also(verbs: Iterable[str]) -> Iterator[str]:
+    """The pages of these verbs, or else the one of the program; and the format in any case."""
+    names = [f"{PROGRAM}-{verb}" for verb in verbs] or [PROGRAM]
+    yield ",\n".join([*(f"{roff.bold(name)}(1)" for name in names), f"{roff.bold(PROGRAM)}(5)"])
+
 
 COMPLETIONS: Final = {
     "bash": "bash-completion/completions/service-record",
@@ -18,7 +104,7 @@ COMPLETIONS: Final = {
 """Where each shell, or its package of completions, looks below PREFIX/share."""
 
 _DOCUMENTS: Final = (
-    ("record-format.md", verbs.PROGRAM, 5),
+    ("record-format.md", PROGRAM, 5),
     ("shell.md", "bootstrap-service-record.sh", 1),
     ("shell.md", "service-record-exit.sh", 1),
 )
@@ -27,17 +113,17 @@ _DOCUMENTS: Final = (
 
 def pages(command: click.Group) -> Iterator[tuple[str, str]]:
     """Path below PREFIX/share, and text. Raises FileNotFoundError where a document is missing."""
-    for name, page in verbs.pages(command, _document("cli.md")):
+    for name, page in verb_pages(command, _document("cli.md")):
         yield f"man/man1/{name}.1", page
-    version = f"{verbs.PROGRAM} {__version__}"
+    version = f"{PROGRAM} {__version__}"
     for document, name, number in _DOCUMENTS:
-        page = markdown.page(_document(document), name, number, RELEASED, version)
+        page = roff.page_of_markdown(_document(document), name, number, RELEASED, version)
         yield f"man/man{number}/{name}.{number}", page
     for shell, path in COMPLETIONS.items():
         completion = get_completion_class(shell)
         if completion is None:
             raise LookupError(f"click completes nothing in {shell}")
-        yield path, completion(command, {}, verbs.PROGRAM, "_SERVICE_RECORD_COMPLETE").source()
+        yield path, completion(command, {}, PROGRAM, "_SERVICE_RECORD_COMPLETE").source()
 
 
 def _document(name: str) -> str:

@@ -14,7 +14,7 @@ _KERNEL_SHARE: Final = 0.1
 """Of the physical memory the kernel may keep so much to itself, so that it counts less."""
 
 
-class State(StrEnum):
+class CheckState(StrEnum):
     """What a check came to."""
 
     PASSED = "passed"
@@ -23,11 +23,11 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class CheckResult:
     """One line of the answer."""
 
     check: str
-    state: State
+    state: CheckState
     detail: str
     """What was measured, or why nothing was."""
     advice: str = ""
@@ -59,46 +59,48 @@ ROLES: Final = {
 }
 
 
-def not_checked(check: str, reason: str, advice: str = "") -> Result:
+def not_checked(check: str, reason: str, advice: str = "") -> CheckResult:
     """Return the result of a check that could not be done."""
-    return Result(check, State.NOT_CHECKED, reason, advice)
+    return CheckResult(check, CheckState.NOT_CHECKED, reason, advice)
 
 
 def judge_name(
     check: str, name: str, answer: Sequence[str], problem: str | None, *, is_needed: bool
-) -> Result:
+) -> CheckResult:
     """Judge what the name server answered for a name: addresses, or a problem."""
     if answer:
-        return Result(check, State.PASSED, f"{name} is {', '.join(answer)}")
+        return CheckResult(check, CheckState.PASSED, f"{name} is {', '.join(answer)}")
     if not is_needed:
         reason = (
             f"{name}: {problem}; needed only where the cluster answers for no name itself (platform none)"
         )
         return not_checked(check, reason)
     where = "the address of this node or of the load balancer"
-    return Result(check, State.FAILED, f"{name}: {problem}", f"Add a DNS record for it with {where}.")
+    return CheckResult(
+        check, CheckState.FAILED, f"{name}: {problem}", f"Add a DNS record for it with {where}."
+    )
 
 
-def judge_cpus(cpus: int, role: Role) -> Result:
+def judge_cpus(cpus: int, role: Role) -> CheckResult:
     """Judge the number of CPUs, each hardware thread counted as one."""
     detail = f"{cpus} CPUs; a {role.name} host needs {role.cpus} ({role.source})"
     if cpus >= role.cpus:
-        return Result("cpu", State.PASSED, detail)
-    return Result("cpu", State.FAILED, detail, f"Give it {role.cpus} CPUs or more.")
+        return CheckResult("cpu", CheckState.PASSED, detail)
+    return CheckResult("cpu", CheckState.FAILED, detail, f"Give it {role.cpus} CPUs or more.")
 
 
-def judge_memory(size: int, role: Role, *, is_physical: bool) -> Result:
+def judge_memory(size: int, role: Role, *, is_physical: bool) -> CheckResult:
     """Judge the memory in bytes; `is_physical` is false for what the kernel left of it."""
     need = role.memory_bytes
     detail = f"{size / _GIB:.1f} GiB; a {role.name} host needs {need / _GIB:.0f} GiB ({role.source})"
     if size >= need:
-        return Result("memory", State.PASSED, detail)
+        return CheckResult("memory", CheckState.PASSED, detail)
     if not is_physical and size >= need * (1 - _KERNEL_SHARE):
         return not_checked("memory", f"{detail}; the kernel keeps a part, and tells only the rest")
-    return Result("memory", State.FAILED, detail, f"Give it {need / _GIB:.0f} GiB or more.")
+    return CheckResult("memory", CheckState.FAILED, detail, f"Give it {need / _GIB:.0f} GiB or more.")
 
 
-def judge_disk(directory: str, seconds: Sequence[float], role: Role) -> Result:
+def judge_disk(directory: str, seconds: Sequence[float], role: Role) -> CheckResult:
     """Judge how long each fdatasync took; etcd's limit holds where etcd is to run."""
     if len(seconds) < LEAST_SAMPLES:
         reason = f"{directory}: only {len(seconds)} writes in the time given, too few for a 99th percentile"
@@ -107,10 +109,14 @@ def judge_disk(directory: str, seconds: Sequence[float], role: Role) -> Result:
     detail = f"{directory}: 99 % of {len(seconds)} fdatasync calls took at most {slowest * 1000:.2f} ms"
     limit = f"{ETCD_SECONDS * 1000:.0f} ms"
     if slowest <= ETCD_SECONDS:
-        return Result("disk", State.PASSED, f"{detail}; etcd needs {limit}")
+        return CheckResult("disk", CheckState.PASSED, f"{detail}; etcd needs {limit}")
     if not role.needs_etcd_disk:
-        return Result("disk", State.PASSED, f"{detail}; more than etcd's {limit}, and a worker runs no etcd")
-    return Result("disk", State.FAILED, f"{detail}; etcd needs {limit}", "Use a faster disk: SSD or NVMe.")
+        return CheckResult(
+            "disk", CheckState.PASSED, f"{detail}; more than etcd's {limit}, and a worker runs no etcd"
+        )
+    return CheckResult(
+        "disk", CheckState.FAILED, f"{detail}; etcd needs {limit}", "Use a faster disk: SSD or NVMe."
+    )
 
 
 def percentile(values: Iterable[float], part: float) -> float:
@@ -119,30 +125,30 @@ def percentile(values: Iterable[float], part: float) -> float:
     return ordered[max(-int(-part * len(ordered) // 1), 1) - 1]
 
 
-def judge_time(*, is_synchronized: bool) -> Result:
+def judge_time(*, is_synchronized: bool) -> CheckResult:
     """Judge whether the kernel's clock follows a time source."""
     if is_synchronized:
-        return Result("time", State.PASSED, "the clock follows a time source")
+        return CheckResult("time", CheckState.PASSED, "the clock follows a time source")
     advice = "Start chronyd with a server that this host reaches; see `chronyc sources`."
-    return Result("time", State.FAILED, "the clock follows no time source", advice)
+    return CheckResult("time", CheckState.FAILED, "the clock follows no time source", advice)
 
 
-def as_line(result: Result) -> str:
+def as_line(result: CheckResult) -> str:
     """Return a result as a line for people."""
-    if result.state is State.NOT_CHECKED:
+    if result.state is CheckState.NOT_CHECKED:
         line = f"- {result.check}: not checked: {result.detail}"
     else:
-        line = f"{'✓' if result.state is State.PASSED else '✗'} {result.check}: {result.detail}"
+        line = f"{'✓' if result.state is CheckState.PASSED else '✗'} {result.check}: {result.detail}"
     return f"{line}. {result.advice}" if result.advice else line
 
 
-def as_summary(results: Sequence[Result]) -> str:
+def as_summary(results: Sequence[CheckResult]) -> str:
     """Return how many results there are of each state, in a line."""
-    counts = ((sum(result.state is state for result in results), state) for state in State)
+    counts = ((sum(result.state is state for result in results), state) for state in CheckState)
     return ", ".join(f"{count} {state}" for count, state in counts)
 
 
-def as_document(results: Sequence[Result], role: Role) -> dict[str, Any]:
+def as_document(results: Sequence[CheckResult], role: Role) -> dict[str, Any]:
     """Return the results for programs."""
     rows = [
         {"check": each.check, "state": each.state.value, "detail": each.detail, "advice": each.advice or None}
@@ -151,6 +157,6 @@ def as_document(results: Sequence[Result], role: Role) -> dict[str, Any]:
     return {"version": 1, "role": role.name, "failed": is_failed(results), "checks": rows}
 
 
-def is_failed(results: Iterable[Result]) -> bool:
+def is_failed(results: Iterable[CheckResult]) -> bool:
     """Return whether any check failed."""
-    return any(result.state is State.FAILED for result in results)
+    return any(result.state is CheckState.FAILED for result in results)

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from service_record.preflight.checks import (
-    Result,
+    CheckResult,
+    CheckState,
     Role,
-    State,
     judge_cpus,
     judge_disk,
     judge_memory,
@@ -22,7 +22,7 @@ from service_record.preflight.checks import (
     judge_time,
     not_checked,
 )
-from service_record.reporter.gather.names import names_of_cluster, resolve
+from service_record.reporter.gather.network import names_of_cluster, resolve
 
 NAMES_SECONDS: Final = 5.0
 _ADDRESS_SECONDS: Final = 5.0
@@ -43,7 +43,7 @@ _FIELDS_OF_A_MOUNT: Final = 3
 _LOOPBACK: Final = "lo"
 
 
-def check_names(domain: str | None, role: Role) -> Iterator[Result]:
+def check_names(domain: str | None, role: Role) -> Iterator[CheckResult]:
     """Check that api, api-int and a name below apps have addresses."""
     checks = ("api", "api-int", "apps")
     if not domain:
@@ -59,15 +59,17 @@ def check_names(domain: str | None, role: Role) -> Iterator[Result]:
         yield judge_name(check, answer.name, answer.addresses, answer.problem, is_needed=is_needed)
 
 
-def check_free(address: str) -> Result:
+def check_free(address: str) -> CheckResult:
     """Check that no host has an address. Of another network than this host's it cannot be known."""
     check = f"address {address}"
     wanted = ipaddress.ip_address(address)
     outcome = _outcome_of_connecting(address)
     if outcome in {0, errno.ECONNREFUSED} or _has_neighbour(address):
-        return Result(check, State.FAILED, "a host has it", "Choose another, or take it from that host.")
+        return CheckResult(
+            check, CheckState.FAILED, "a host has it", "Choose another, or take it from that host."
+        )
     if outcome == errno.EHOSTUNREACH and wanted.version == 4 and _is_on_link(wanted):  # noqa: PLR2004
-        return Result(check, State.PASSED, "no host answers for it")
+        return CheckResult(check, CheckState.PASSED, "no host answers for it")
     if outcome == errno.ENETUNREACH:
         return not_checked(check, "this host has no route to it")
     return not_checked(check, "no answer, which says nothing unless this host is in the same IPv4 network")
@@ -99,7 +101,7 @@ def _is_on_link(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
     return best[1]
 
 
-def check_disk(directory: Path, role: Role) -> Result:
+def check_disk(directory: Path, role: Role) -> CheckResult:
     """Measure fdatasync as etcd uses it: short writes to a file without a name, gone afterwards."""
     kind = _file_system(directory)
     if kind is None or kind in _IN_MEMORY:
@@ -151,7 +153,7 @@ def _is_within_btrfs(directory: Path) -> bool:
     return best[1] == "btrfs"
 
 
-def check_cpus(role: Role) -> Result:
+def check_cpus(role: Role) -> CheckResult:
     """Check the number of CPUs that are online."""
     cpus = os.cpu_count()
     return (
@@ -159,7 +161,7 @@ def check_cpus(role: Role) -> Result:
     )
 
 
-def check_memory(role: Role) -> Result:
+def check_memory(role: Role) -> CheckResult:
     """Check the physical memory, or where the kernel does not tell it, what it has of that."""
     physical = _physical_memory()
     if physical:
@@ -177,7 +179,7 @@ def _physical_memory() -> int:
     return int(size, 16) * sum(lines == ["1"] for lines in online) if size else 0
 
 
-def check_time() -> Result:
+def check_time() -> CheckResult:
     """Ask the kernel whether its clock is synchronized."""
     try:
         state = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))

@@ -15,8 +15,8 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
 
-from service_record.preflight.checks import Result, State, not_checked
-from service_record.trust import system_trust
+from service_record.http.trust import system_trust
+from service_record.preflight.checks import CheckResult, CheckState, not_checked
 
 _SECONDS: Final = 8.0
 """For each of three requests."""
@@ -80,7 +80,9 @@ def credentials_for(image: Image, auths: Mapping[str, str]) -> str | None:
     return None
 
 
-def check_registry(image: Image, pull_secret: Path | None, ca_bundle: Path | None) -> tuple[Result, Result]:
+def check_registry(
+    image: Image, pull_secret: Path | None, ca_bundle: Path | None
+) -> tuple[CheckResult, CheckResult]:
     """Check that the registry answers, and that it has the image for who has the pull secret."""
     try:
         registry = _Registry(image, ca_bundle)
@@ -91,15 +93,15 @@ def check_registry(image: Image, pull_secret: Path | None, ca_bundle: Path | Non
             return not_checked(
                 "registry", f"{image.host}: {_reason(error)}", "Give this host a network."
             ), unreached
-        reached = Result(
+        reached = CheckResult(
             "registry",
-            State.FAILED,
+            CheckState.FAILED,
             f"{image.host}: {_reason(error)}",
             "See whether this host reaches it, through a proxy if one is set, and trusts its certificate "
             "(--ca-bundle FILE).",
         )
         return reached, unreached
-    answered = Result("registry", State.PASSED, f"{image.host} answers")
+    answered = CheckResult("registry", CheckState.PASSED, f"{image.host} answers")
     if pull_secret is None:
         return answered, not_checked("release image", "no pull secret", "Name it: --pull-secret FILE.")
     try:
@@ -109,26 +111,30 @@ def check_registry(image: Image, pull_secret: Path | None, ca_bundle: Path | Non
         return answered, not_checked("release image", f"{pull_secret}: {error.strerror}", advice)
     except ValueError as error:
         advice = "Download it again from console.redhat.com."
-        return answered, Result("release image", State.FAILED, str(error), advice)
+        return answered, CheckResult("release image", CheckState.FAILED, str(error), advice)
     return answered, _check_image(registry, challenge, credentials_for(image, auths))
 
 
-def _check_image(registry: "_Registry", challenge: str | None, credentials: str | None) -> Result:
+def _check_image(registry: "_Registry", challenge: str | None, credentials: str | None) -> CheckResult:
     image = registry.image
     where = f"{image.host}/{image.name}, {image.reference}"
     if challenge is not None and credentials is None:
         advice = "Add the registry to the pull secret."
-        return Result("release image", State.FAILED, f"the pull secret has nothing for {image.host}", advice)
+        return CheckResult(
+            "release image", CheckState.FAILED, f"the pull secret has nothing for {image.host}", advice
+        )
     try:
         status = registry.manifest_status(challenge, credentials)
     except (OSError, HTTPException, ValueError) as error:
         return not_checked("release image", f"{where}: {_reason(error)}", "Try again.")
     if status == _OK:
-        return Result("release image", State.PASSED, f"{where}: there, and the pull secret is good for it")
+        return CheckResult(
+            "release image", CheckState.PASSED, f"{where}: there, and the pull secret is good for it"
+        )
     if status not in _REFUSALS:
         return not_checked("release image", f"{where}: the registry answered {status}", "Try again.")
     detail = f"{where}: the registry answered {status}"
-    return Result("release image", State.FAILED, detail, _REFUSALS[status])
+    return CheckResult("release image", CheckState.FAILED, detail, _REFUSALS[status])
 
 
 class _Registry:

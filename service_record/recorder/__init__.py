@@ -4,18 +4,18 @@ import atexit
 import sys
 from typing import Final
 
-from service_record.recorder.recording import Cause, Recording, Service, current, open_services
-from service_record.recorder.run import (
+from service_record.record.appending import AnyPath
+from service_record.recorder.recorded_run import (
     Kind,
     Part,
-    Run,
+    RecordedRun,
     complain,
     complain_if_outside,
     named,
     own_part,
     surrounding_service,
 )
-from service_record.writer import AnyPath
+from service_record.recorder.recording import Cause, Recording, Service, current, open_services
 
 
 def service(
@@ -101,9 +101,9 @@ def _command_alone(kind: Kind, name: str) -> Service:
     return Service(_run(None, None), Part.command(kind, name, whole=True))
 
 
-def _run(name: str | None, directory: AnyPath | None) -> Run:
+def _run(name: str | None, directory: AnyPath | None) -> RecordedRun:
     service_name = named(name, Kind.SERVICE) if name is not None else surrounding_service() or _program()
-    return Run(service_name, directory)
+    return RecordedRun(service_name, directory)
 
 
 def _program() -> str:

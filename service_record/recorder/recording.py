@@ -10,7 +10,7 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 from service_record.recorder.failure import Failure, failure_at, failure_of
-from service_record.recorder.run import Kind, Part, Run, complain
+from service_record.recorder.recorded_run import Kind, Part, RecordedRun, complain
 
 if TYPE_CHECKING:
     from service_record.recorder.sigterm import Sigterm
@@ -26,7 +26,7 @@ class Recording:
     the block (`sys.exit(0)` is none), else as a success. It can be started again once it has ended.
     """
 
-    def __init__(self, run: Run, part: Part, around: "Recording | None" = None) -> None:
+    def __init__(self, run: RecordedRun, part: Part, around: "Recording | None" = None) -> None:
         """Take what it is a stage of, where this process records that."""
         self._run = run
         self._part = part
@@ -82,7 +82,7 @@ class Recording:
         """What this records of its run."""
         return self._part
 
-    def is_of(self, run: Run) -> bool:
+    def is_of(self, run: RecordedRun) -> bool:
         """Whether this is a recording of that run."""
         return self._run is run
 
@@ -119,7 +119,7 @@ class Service(Recording):
     What is still open of the run when it ends has ended with it, in the same way.
     """
 
-    def __init__(self, run: Run, part: Part, *, record_sigterm: bool = False) -> None:
+    def __init__(self, run: RecordedRun, part: Part, *, record_sigterm: bool = False) -> None:
         super().__init__(run, part)
         self._sigterm = self._sigterm_handler() if record_sigterm else None
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from service_record.redaction import engine, words
-from service_record.redaction.faces import MASK_BEGIN, mask
-from service_record.redaction.unescaped import View
+from service_record.redaction import ordinary_words, types
+from service_record.redaction.types import MASK_BEGIN, mask
+from service_record.redaction.unescaped import UnescapedText
 
 Found: TypeAlias = tuple[int, int, str]
 """Beginning, end and kind of a secret."""
@@ -30,18 +30,18 @@ _SHORT: Final = 16
 """The first line of a key is no shorter."""
 _PEM_UNIT: Final = 4
 
-_BEGIN: Final = engine.compiled(rb"BEGIN[ +][A-Z0-9 +]*PRIVATE[ +]KEY(?:[ +]BLOCK)?-----")
-_END: Final = engine.compiled(rb"-----END[ +][A-Z0-9 +]*PRIVATE[ +]KEY")
-_RUN: Final = engine.compiled(rb"[A-Za-z0-9+/]+={0,2}")
-_URL_RUN: Final = engine.compiled(rb"[A-Za-z0-9+/][A-Za-z0-9+/_-]*={0,2}")
-_MASK: Final = engine.compiled(rb"<redacted:[a-z0-9-]*>")
-_VARYING: Final = engine.compiled(rb"[0-9A-Fa-f]+")
-_BLANKS: Final = engine.compiled(rb"[ \t]+")
-_CLOSING: Final = engine.compiled(rb"""[\s\0"'`\\,;$)}\]|+&<>*]*""")
+_BEGIN: Final = types.compiled(rb"BEGIN[ +][A-Z0-9 +]*PRIVATE[ +]KEY(?:[ +]BLOCK)?-----")
+_END: Final = types.compiled(rb"-----END[ +][A-Z0-9 +]*PRIVATE[ +]KEY")
+_RUN: Final = types.compiled(rb"[A-Za-z0-9+/]+={0,2}")
+_URL_RUN: Final = types.compiled(rb"[A-Za-z0-9+/][A-Za-z0-9+/_-]*={0,2}")
+_MASK: Final = types.compiled(rb"<redacted:[a-z0-9-]*>")
+_VARYING: Final = types.compiled(rb"[0-9A-Fa-f]+")
+_BLANKS: Final = types.compiled(rb"[ \t]+")
+_CLOSING: Final = types.compiled(rb"""[\s\0"'`\\,;$)}\]|+&<>*]*""")
 _INDENT: Final = b" \t>#*|\"'`+-\0"
 
 
-def sub_lines(view: View) -> Iterator[tuple[int, bytes]]:
+def sub_lines(view: UnescapedText) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of a view with their places in it: an escape may stand for the end of a line."""
     position = 0
     for line in view.text.split(b"\n"):
@@ -78,7 +78,7 @@ class Body:
     def is_open(self) -> bool:
         return bool(self._kind)
 
-    def found(self, view: View) -> Iterator[Found]:
+    def found(self, view: UnescapedText) -> Iterator[Found]:
         """Yield what of the next line is secret, by its places in the view, and learn what begins in it."""
         if not self.is_open and b"PRIVATE" not in view.text:
             return
@@ -94,7 +94,7 @@ class Body:
             if self.is_open:
                 yield from self._secret(place, line, position, len(line))
 
-    def follow(self, view: View, masked: bytes) -> None:
+    def follow(self, view: UnescapedText, masked: bytes) -> None:
         """Learn from a masked line whether wrapped base64 of a secret goes on in the next."""
         line = view.text
         if self.is_open or not masked.rstrip(b" \t\r\"',\\$}").endswith(mask(_ENCODED)):
@@ -140,7 +140,9 @@ class Body:
 
     def _is_part(self, line: bytes, start: int, end: int, *, goes_on: bool) -> bool:
         is_sure = (
-            self._kind == PRIVATE_KEY and end - start >= _SURE_BYTES and words.is_random(line[start:end])
+            self._kind == PRIVATE_KEY
+            and end - start >= _SURE_BYTES
+            and ordinary_words.is_random(line[start:end])
         )
         if is_sure or (self._fits(end - start) and (goes_on or self._is_known(line, start, end))):
             if not goes_on:

@@ -9,11 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from service_record.redaction import engine
-from service_record.redaction.anchors import LONG_BYTES, anchored_forms
-from service_record.redaction.faces import Secret
+from service_record.redaction import types
+from service_record.redaction.needles import LONG_BYTES, anchored_forms
 from service_record.redaction.secrets import is_taken
-from service_record.redaction.spans import Span, merged, united, within_lines
+from service_record.redaction.types import MaskedSpan, Secret, merged, united, within_lines
 
 _FRAGMENT_BYTES: Final = 16
 _MANY_ANCHORS: Final = 8_000
@@ -38,7 +37,7 @@ _BREAK: Final = rb"(?:" + _WRITTEN_BREAK + rb"|[ \t\r\\\"'+,]*\n[ \t>#*|\"']*)"
 
 
 @dataclass(frozen=True, slots=True)
-class _Form:
+class _SecretForm:
     kind: str
     text: bytes
 
@@ -60,10 +59,10 @@ class Exact:
     """Secrets that are looked for."""
 
     def __init__(self, secrets: Iterable[Secret]) -> None:
-        self._anchors: dict[bytes, list[tuple[_Form, int]]] = {}
+        self._anchors: dict[bytes, list[tuple[_SecretForm, int]]] = {}
         self._short: dict[bytes, str] = {}
-        self._break = engine.compiled(_BREAK + b"+")
-        self._written_breaks = engine.compiled(b"(?:" + _WRITTEN_BREAK + b")+$")
+        self._break = types.compiled(_BREAK + b"+")
+        self._written_breaks = types.compiled(b"(?:" + _WRITTEN_BREAK + b")+$")
         self.left_out: Counter[str] = Counter()
         """How many secrets were one too many, by kind; the first are taken."""
         for secret in secrets:
@@ -76,9 +75,9 @@ class Exact:
         self._sizes = sorted({len(anchor) for anchor in self._anchors})
         self._pattern = self._one_pattern()
 
-    def spans(self, text: bytes) -> list[Span]:
+    def spans(self, text: bytes) -> list[MaskedSpan]:
         """What of the text is secret, in its order, without overlaps."""
-        found: list[Span] = []
+        found: list[MaskedSpan] = []
         position = 0
         while hit := self._pattern and self._pattern.search(text, position):
             match = self._match(text, hit.start(), hit.end())
@@ -87,7 +86,8 @@ class Exact:
                 position = match.pieces[0][1] if match.is_whole else position
                 pieces = [piece for each in match.pieces for piece in within_lines(text, *each)]
                 found.extend(
-                    Span(start, end, match.kind, number == 0) for number, (start, end) in enumerate(pieces)
+                    MaskedSpan(start, end, match.kind, number == 0)
+                    for number, (start, end) in enumerate(pieces)
                 )
         return united(found)
 
@@ -95,17 +95,17 @@ class Exact:
         for text, anchors in anchored_forms(secret.value, only_plain=only_plain):
             if not anchors:
                 self._short.setdefault(text, secret.kind)
-            found = _Form(secret.kind, text)
+            found = _SecretForm(secret.kind, text)
             for anchor in anchors:
                 self._anchors.setdefault(anchor, []).append((found, text.find(anchor)))
 
-    def _one_pattern(self) -> engine.Pattern | None:
+    def _one_pattern(self) -> types.Pattern | None:
         if not self._anchors and not self._short:
             return None
         # In order, so that RE2 finds what alternatives have in common.
-        literals = [engine.escaped(anchor) for anchor in sorted(self._anchors)]
+        literals = [types.escaped(anchor) for anchor in sorted(self._anchors)]
         wrapped = [_wrapped(text) for text in sorted(self._short)]
-        return engine.compiled(b"|".join(wrapped + literals), groups=False)
+        return types.compiled(b"|".join(wrapped + literals), groups=False)
 
     def _match(self, text: bytes, start: int, end: int) -> _Match | None:
         """The longest of the secrets that have an anchor there, whole before pieces; RE2 names but one."""
@@ -128,7 +128,7 @@ class Exact:
         bare = b"".join(text[a:b] for a, b in pieces)
         return _Match(self._short.get(bare, "secret"), pieces, len(bare), is_whole=False)
 
-    def _around(self, text: bytes, start: int, form: _Form, offset: int) -> _Match | None:
+    def _around(self, text: bytes, start: int, form: _SecretForm, offset: int) -> _Match | None:
         """The text around an anchor as far as it is the form."""
         begin, size = start - offset, len(form.text)
         if begin >= 0 and text[begin : begin + size] == form.text:
@@ -200,7 +200,7 @@ class Exact:
         return None
 
 
-def _cut_off(text: bytes, start: int, form: _Form, offset: int) -> _Match | None:
+def _cut_off(text: bytes, start: int, form: _SecretForm, offset: int) -> _Match | None:
     """Half of a form or more, where the text ends or begins in the middle of it: what a limit has left."""
     begin = start - _common_before(text, start, form.text, offset)
     end = start + _common(text, start, form.text, offset)
@@ -213,7 +213,7 @@ def _cut_off(text: bytes, start: int, form: _Form, offset: int) -> _Match | None
 
 def _wrapped(text: bytes) -> bytes:
     """A pattern of the text with the end of a line, and what indents the next, at any place in it."""
-    characters = (engine.escaped(text[at : at + 1]) for at in range(len(text)))
+    characters = (types.escaped(text[at : at + 1]) for at in range(len(text)))
     return (_BREAK + b"?").join(characters)
 
 

@@ -1,10 +1,20 @@
-"""Takes the secrets out of a whole text that is about to leave, and refuses it where one is left. Pure."""
+"""Takes the secrets out of a whole text that is about to leave, and out of lines of records in their
+places.
+"""
 
+from collections.abc import Iterable, Mapping
+from functools import cache
 from io import BytesIO
+from pathlib import Path
+from time import monotonic
+from typing import Final
 
+from service_record.redaction import types
+from service_record.redaction.host_secrets import known_secrets
+from service_record.redaction.leak_scan import residual
 from service_record.redaction.redactor import Redactor
-from service_record.redaction.residual import residual
 from service_record.redaction.rules import Rules
+from service_record.redaction.types import MASK_BEGIN, Secret, mask
 
 
 class LeakError(Exception):
@@ -28,3 +38,81 @@ def refuse_leaks(data: bytes, rules: Rules) -> None:
     """Raise LeakError where a secret is in what is about to leave."""
     if residual(rules, BytesIO(data)) is not None:
         raise LeakError("a secret of this host would have left it: nothing of that was sent")
+
+
+_MASK: Final = types.compiled(types.escaped(MASK_BEGIN) + rb"[^<>]*>")
+_SHORT: Final = b"***"
+"""Shorter than any secret that is masked."""
+
+
+def masked_in_place(lines: bytes, rules: Rules) -> bytes:
+    """Whole lines without their secrets, each as long as before: blanks stand at the end of shorter ones.
+
+    A line in which the masks take more room than the secrets has short ones, and where that is not enough, it
+    is masked as a whole.
+    """
+    redactor = Redactor(rules)
+    masked = redactor.feed(lines) + redactor.finish()
+    if masked == lines:
+        return lines
+    pairs = zip(lines.split(b"\n"), masked.split(b"\n"), strict=True)
+    return b"\n".join(_fitted(line, changed) for line, changed in pairs)
+
+
+def _fitted(line: bytes, masked: bytes) -> bytes:
+    if len(masked) > len(line):
+        masked = _MASK.sub(_SHORT, masked)
+    if len(masked) > len(line):
+        return b"*" * len(line)
+    return masked.ljust(len(line))
+
+
+__all__ = ["HostMask", "LeakError"]
+
+_KNOWN: Final = 60.0
+"""Seconds for which the secrets of a host are known."""
+
+
+class HostMask:
+    """Masks lines; which secrets the host has is looked up again each minute."""
+
+    def __init__(self, root: Path, environ: Mapping[str, str], secrets: Iterable[Secret] = ()) -> None:
+        """`secrets` are masked beside those of the host."""
+        self._secrets = tuple(secrets)
+        self._root = root
+        self._environ = environ
+        self._rules: Rules | None = None
+        self._at = 0.0
+
+    def __call__(self, lines: bytes) -> bytes:
+        """Whole lines without secrets, of the same length. Raises LeakError where one still is in them."""
+        if self._rules is None or monotonic() > self._at + _KNOWN:
+            self._rules = Rules((*known_secrets(self._root, self._environ).secrets, *self._secrets))
+            self._at = monotonic()
+        masked = masked_in_place(lines, self._rules)
+        refuse_leaks(masked, self._rules)
+        return masked
+
+
+_TEMPLATE_MASK: Final = mask("password")
+# debconf's own line: owner, question, type, value. A password's type is password, or its question says so.
+_PRESEED: Final = types.compiled(
+    rb"(?m)^([ \t]*\S+[ \t]+(?:\S+[ \t]+password|\S*passw\S*[ \t]+string)[ \t]+)(\S[^\n]*)"
+)
+
+
+def outgoing_template(data: bytes, rules: Rules) -> bytes:
+    """Return the template without secrets. Raises LeakError where one still is in it."""
+    return outgoing(_PRESEED.sub(rb"\1" + _TEMPLATE_MASK, data), rules)
+
+
+def refuse_template_leaks(data: bytes) -> None:
+    """Raise LeakError where a template that came from elsewhere has what a host would have masked."""
+    if outgoing_template(data, _shapes()) != data:
+        raise LeakError("the template has a secret that is not masked")
+
+
+@cache
+def _shapes() -> Rules:
+    """The rules without any exact secret: those of its host only the host knows."""
+    return Rules(())

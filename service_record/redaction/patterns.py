@@ -5,20 +5,45 @@ Of what several shapes match, the first names the kind.
 
 import base64
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
-from service_record.redaction import engine, words
-from service_record.redaction.shape import Shape
+from service_record.redaction import ordinary_words, types
+
+
+@dataclass(frozen=True, slots=True)
+class SecretShape:
+    """One kind of secret, known by its form.
+
+    A pattern of RE2. Its groups are masked; what stands around them is what they are known by, and stays.
+    """
+
+    kind: str
+    pattern: bytes
+    trigger: bytes
+    """Matches wherever the pattern can match, in a text with its escapes.
+
+    All triggers are one pattern, so one that counts or waits for the end of a line makes all of them slow.
+    """
+    check: Callable[[bytes], bool] = ordinary_words.is_value
+    """Tells whether the text of a group is a secret."""
+    least: int = 0
+    """Shortest secret, in bytes. A count in the pattern costs RE2 a state for each byte."""
+    is_certain: bool = False
+    """Never legitimate in what leaves a host: shipping is refused for it."""
+    is_assigned: bool = False
+    """A bare value behind a name: what follows a separator belongs to the next name."""
+
 
 OURS: Final = "shapes.toml"
 PUBLIC: Final = "shapes_public.toml"
 
 PEM_BEGIN: Final = rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
 
-_PART: Final = engine.compiled(rb"<<([A-Z_]+)>>")
+_PART: Final = types.compiled(rb"<<([A-Z_]+)>>")
 _BEGINNINGS: Final = (b'"auths"', b'"auth":', b"PRIVATE KEY-----", b"client-key-data")
 """What only files of secrets have; each is searched for in base64."""
 _TWICE: Final = (b"PRIVATE KEY-----", b'"auths"')
@@ -26,7 +51,7 @@ _TWICE: Final = (b"PRIVATE KEY-----", b'"auths"')
 
 
 @cache
-def shapes() -> tuple[Shape, ...]:
+def shapes() -> tuple[SecretShape, ...]:
     """Return all shapes, ours first."""
     return tuple(shape for name in (OURS, PUBLIC) for shape in _shapes_in(name))
 
@@ -42,14 +67,14 @@ def rows(name: str) -> list[dict[str, Any]]:
     return found
 
 
-def _shapes_in(name: str) -> Iterator[Shape]:
+def _shapes_in(name: str) -> Iterator[SecretShape]:
     parts = _parts()
     for row in rows(name):
-        yield Shape(
+        yield SecretShape(
             kind=row["kind"],
             pattern=_whole(row["pattern"].encode(), parts),
             trigger=_whole(row["trigger"].encode(), parts),
-            check=getattr(words, row.get("check", words.is_value.__name__)),
+            check=getattr(ordinary_words, row.get("check", ordinary_words.is_value.__name__)),
             least=row.get("least", 0),
             is_certain=row.get("certain", False),
             is_assigned=row.get("assigned", False),

@@ -6,19 +6,17 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from service_record.redaction import engine, values, words
+from service_record.redaction import ordinary_words, types, values
 from service_record.redaction.exact import Exact
-from service_record.redaction.faces import MASK_BEGIN, Secret, mask
-from service_record.redaction.patterns import shapes
-from service_record.redaction.shape import Shape
-from service_record.redaction.spans import Span, united
-from service_record.redaction.unescaped import View, views_of, whole_escapes
+from service_record.redaction.patterns import SecretShape, shapes
+from service_record.redaction.types import MASK_BEGIN, MaskedSpan, Secret, mask, united
+from service_record.redaction.unescaped import UnescapedText, views_of, whole_escapes
 
 _MOST_TURNS: Final = 8
 """What a mask lays bare is looked at again; more than two turns are seldom needed."""
 _QUOTES: Final = {b'"', b"'", b"`"}
 _LONGEST_MASK: Final = 64
-_SEPARATOR: Final = engine.compiled(
+_SEPARATOR: Final = types.compiled(
     rb"""[,;&|](?:\s|$|\\*["'{\[]|\\*["']?[A-Za-z0-9_.-]+\\*["']?\s*[=:])|[)}\]>,;.]+$"""
 )
 _NUMBER: Final = b"0123456789.eE+-"
@@ -29,15 +27,15 @@ _NESTED: Final = frozenset(b"([")
 @dataclass(frozen=True, slots=True)
 class _Rule:
     number: int
-    shape: Shape
-    pattern: engine.Pattern
+    shape: SecretShape
+    pattern: types.Pattern
 
 
 class _Patterns:
     """The patterns of all shapes, compiled."""
 
-    def __init__(self, shapes: Sequence[Shape]) -> None:
-        self._which = engine.any_of(b"(?m)" + shape.pattern for shape in shapes)
+    def __init__(self, shapes: Sequence[SecretShape]) -> None:
+        self._which = types.any_of(b"(?m)" + shape.pattern for shape in shapes)
         self._rules = [_Rule(number, shape, self._which.re(number)) for number, shape in enumerate(shapes)]
         self.trigger = _trigger(shapes, values.TRIGGER)
         self.certain_trigger = _trigger(shape for shape in shapes if shape.is_certain)
@@ -64,7 +62,7 @@ class Rules:
         """How many exact secrets were one too many to be looked for, by kind; the first given are taken."""
         return self._exact.left_out
 
-    def exact_spans(self, text: bytes) -> list[Span]:
+    def exact_spans(self, text: bytes) -> list[MaskedSpan]:
         """The exact secrets in a text of any number of lines."""
         return self._exact.spans(text)
 
@@ -78,11 +76,17 @@ class Rules:
         return start + text.startswith(b"\n", start)
 
     def without(
-        self, line: bytes, found: Iterable[tuple[int, int, str]], views: Sequence[View], counts: Counter[str]
+        self,
+        line: bytes,
+        found: Iterable[tuple[int, int, str]],
+        views: Sequence[UnescapedText],
+        counts: Counter[str],
     ) -> bytes:
         """Return a line without what was found in its finest view."""
         placed = ((*_placed(views[-1], views[-1], start, end), kind) for start, end, kind in found)
-        spans = united(Span(start, end, kind, is_first=True) for start, end, kind in placed if start < end)
+        spans = united(
+            MaskedSpan(start, end, kind, is_first=True) for start, end, kind in placed if start < end
+        )
         return _replaced(line, [(span.start, span.end, span.kind) for span in spans], counts)
 
     def masked(self, line: bytes, counts: Counter[str], *, certain: bool = False) -> bytes:
@@ -131,11 +135,11 @@ class Rules:
         return found
 
 
-def _trigger(shapes: Iterable[Shape], *others: bytes) -> engine.Pattern:
+def _trigger(shapes: Iterable[SecretShape], *others: bytes) -> types.Pattern:
     """Return one pattern of all triggers, in order, so that RE2 finds what neighbours have in common."""
     triggers = (*(shape.trigger for shape in shapes), *others)
     alternatives = {each for trigger in triggers for each in _plain(trigger)}
-    return engine.compiled(b"(?m)" + b"|".join(sorted(alternatives)), groups=False)
+    return types.compiled(b"(?m)" + b"|".join(sorted(alternatives)), groups=False)
 
 
 def _plain(trigger: bytes) -> list[bytes]:
@@ -153,19 +157,19 @@ def _values(rule: _Rule, line: bytes) -> Iterator[tuple[int, int]]:
             if rule.shape.is_assigned:
                 end = _own_end(line, start, end)
             check = rule.shape.check
-            if check is words.is_password and line[start - 1 : start] in _QUOTES:
-                check = words.is_value  # prose is not in quotes
+            if check is ordinary_words.is_password and line[start - 1 : start] in _QUOTES:
+                check = ordinary_words.is_value  # prose is not in quotes
             if end - start < max(rule.shape.least, 1) or _is_in_mask(line, start):
                 continue
             if check(line[start:end]):
                 yield start, end
 
 
-def _together(views: Sequence[View]) -> bytes:
+def _together(views: Sequence[UnescapedText]) -> bytes:
     return b"\n".join(view.text for view in views)
 
 
-def _placed(view: View, finest: View, start: int, end: int) -> tuple[int, int]:
+def _placed(view: UnescapedText, finest: UnescapedText, start: int, end: int) -> tuple[int, int]:
     return whole_escapes(finest, view.place(start), view.place(end))
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
-from service_record.redaction import engine
+from service_record.redaction import types
 
 _MAX_LEVELS: Final = 4
 """JSON in JSON in JSON, with an escape in it."""
@@ -19,14 +19,14 @@ _BOUNDARY: Final = b"\0"
 _FOREIGN: Final = b"\x80"
 """Stands for a character beyond Latin-1."""
 _NUL: Final = b"\0"
-_NOT_NULS: Final = engine.compiled(rb"[^\x00]+", groups=False)
+_NOT_NULS: Final = types.compiled(rb"[^\x00]+", groups=False)
 _LEAST_SHARE_OF_NULS: Final = 3
 """Text in UTF-16 has NULs for nearly half of its bytes; a third is enough."""
 _MAX_BYTE: Final = 0xFF
 _MAX_CONTROL: Final = 0x20
 _DELETE: Final = 0x7F
 
-_ESCAPE: Final = engine.compiled(
+_ESCAPE: Final = types.compiled(
     rb"""\\(?:[0-3][0-7][0-7]|[nrtbfvae0"'/\\$` ]|u[0-9A-Fa-f]{4}|x[0-9A-Fa-f][0-9A-Fa-f])"""
     rb"|%[0-9A-Fa-f][0-9A-Fa-f]|#[0-3][0-7][0-7]|&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[a-z]{2,5});"
     rb"|(?:\x1b|\^\[)\[[0-9;?]*[A-Za-z]|\^[IMJ]",
@@ -55,7 +55,7 @@ _NAMED: Final[Mapping[bytes, bytes]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class UnescapedText:
     """A text without its escapes, and where each of its characters stands in the text itself."""
 
     text: bytes
@@ -63,7 +63,7 @@ class View:
     """Where each piece begins in the view."""
     _places: list[int]
     """Where the same piece begins in what the view was made of."""
-    _below: "View | None" = None
+    _below: "UnescapedText | None" = None
 
     def place(self, position: int) -> int:
         """Return where a character of the view, or its end, stands in the text."""
@@ -74,9 +74,9 @@ class View:
         return self._below.place(place) if self._below else place
 
 
-def views_of(text: bytes) -> list[View]:
+def views_of(text: bytes) -> list[UnescapedText]:
     """Return the text itself, and its view at each level of escapes."""
-    views = [View(text, [], [])]
+    views = [UnescapedText(text, [], [])]
     if _LEAST_SHARE_OF_NULS * text.count(_NUL) >= len(text) > 0:
         views.append(_without_nuls(views[0]))
     while len(views) <= _MAX_LEVELS and (finer := _one_level(views[-1])) is not None:
@@ -84,22 +84,22 @@ def views_of(text: bytes) -> list[View]:
     return views
 
 
-def whole_escapes(finest: View, start: int, end: int) -> tuple[int, int]:
+def whole_escapes(finest: UnescapedText, start: int, end: int) -> tuple[int, int]:
     """Return a span of the text that begins behind an escape, not within it, and ends likewise."""
     size = len(finest.text)
     first, last = (bisect_left(range(size), place, key=finest.place) for place in (start, end))
     return finest.place(first), finest.place(last)
 
 
-def _without_nuls(below: View) -> View:
+def _without_nuls(below: UnescapedText) -> UnescapedText:
     """Return the view of UTF-16 or UTF-32 in which a character is a byte."""
     runs = list(_NOT_NULS.finditer(below.text))
     pieces = [run.group() for run in runs]
     starts = [0, *accumulate(map(len, pieces))]
-    return View(b"".join(pieces), starts, [*(run.start() for run in runs), len(below.text)], below)
+    return UnescapedText(b"".join(pieces), starts, [*(run.start() for run in runs), len(below.text)], below)
 
 
-def _one_level(below: View) -> View | None:
+def _one_level(below: UnescapedText) -> UnescapedText | None:
     text = below.text
     pieces: list[bytes] = []
     starts: list[int] = []
@@ -127,7 +127,7 @@ def _one_level(below: View) -> View | None:
     if not pieces:
         return None
     add(text[position:], position)
-    return View(b"".join(pieces), starts, places, below)
+    return UnescapedText(b"".join(pieces), starts, places, below)
 
 
 def _character(escape: bytes) -> bytes | None:

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from service_record.redaction import engine, words
+from service_record.redaction import ordinary_words, types
 from service_record.redaction.bodies import Found, sub_lines
 from service_record.redaction.patterns import part
-from service_record.redaction.unescaped import View
+from service_record.redaction.unescaped import UnescapedText
 
 TRIGGER: Final = rb"""(?:stringD|[^A-Za-z]d)ata["'\\]*(?::|&|%3A)[ \t]*(?:\{|\\|&|%|$)"""
 """Matches where a map begins that may be that of a Secret; names of values have their own triggers."""
@@ -17,29 +17,29 @@ _LEAST_ENCODED: Final = 4
 _LEAST_BINARY: Final = 24
 
 _NAME: Final = rb"""["']?[A-Za-z0-9_.-]*(?i:<<TOKENS>>|<<PASSWORDS>>|_pw)<<SUFFIX>>["']?"""
-_ASKS: Final = engine.compiled(
+_ASKS: Final = types.compiled(
     part(rb"""^([^\n]*?)(?:-[ \t]+)?""" + _NAME + rb"""[ \t]*[:=][ \t]*([|>][-+0-9]*)?[ \t\r]*$""")
 )
-_ASKS_XML: Final = engine.compiled(part(rb"""^([^\n]*?)<""" + _NAME + rb"""(?:[ \t][^<>\n]*)?>[ \t\r]*$"""))
-_ENV: Final = engine.compiled(
+_ASKS_XML: Final = types.compiled(part(rb"""^([^\n]*?)<""" + _NAME + rb"""(?:[ \t][^<>\n]*)?>[ \t\r]*$"""))
+_ENV: Final = types.compiled(
     part(
         rb"""^([^\n]*?)(?:-[ \t]+)?\{?["']?(?:name|key)["']?[ \t]*:[ \t]*"""
         + _NAME
         + rb"""[ \t]*,?[ \t\r]*$"""
     )
 )
-_ENV_VALUE: Final = engine.compiled(
+_ENV_VALUE: Final = types.compiled(
     rb"""^[^\n]*?["']?\b[Vv]alue["']?[ \t]*:[ \t]*"""
     rb"""(?:"([^"\n]+)|'([^'\n]+)|([^\s"'{\[|>][^\n]*?))[ \t\r,"'}]*$"""
 )
-_MAP: Final = engine.compiled(rb"""^([^\n]*?)["']?(stringData|data)["']?[ \t]*:[ \t]*\{?[ \t\r]*$""")
-_PAIR: Final = engine.compiled(
+_MAP: Final = types.compiled(rb"""^([^\n]*?)["']?(stringData|data)["']?[ \t]*:[ \t]*\{?[ \t\r]*$""")
+_PAIR: Final = types.compiled(
     rb"""^[^\n]*?["']?[A-Za-z0-9_.-]+["']?[ \t]*:[ \t]+"""
     rb"""(?:"([^"\n]+)|'([^'\n]+)|([^\s"'{\[|>&*!][^\n]*?))[ \t\r,"']*$"""
 )
-_MAPS_IN_LINE: Final = engine.compiled(rb'"(stringData|data)"[ \t]*:[ \t]*\{([^{}\n]*)\}')
-_PAIRS_IN_LINE: Final = engine.compiled(rb'"[^"\\\n]+"[ \t]*:[ \t]*"([^"\\\n]+)"')
-_ANY: Final = engine.compiled(
+_MAPS_IN_LINE: Final = types.compiled(rb'"(stringData|data)"[ \t]*:[ \t]*\{([^{}\n]*)\}')
+_PAIRS_IN_LINE: Final = types.compiled(rb'"[^"\\\n]+"[ \t]*:[ \t]*"([^"\\\n]+)"')
+_ANY: Final = types.compiled(
     part(
         rb"""(?m)"""
         + _NAME
@@ -49,8 +49,8 @@ _ANY: Final = engine.compiled(
     groups=False,
 )
 """Matches wherever a name may begin to wait for its value."""
-_SCALAR: Final = engine.compiled(rb"""["']?([^\s"'{\[|>#<-][^\s"']*)["']?[ \t\r,]*""")
-_KEY: Final = engine.compiled(rb"[A-Za-z0-9_.-]+:")
+_SCALAR: Final = types.compiled(rb"""["']?([^\s"'{\[|>#<-][^\s"']*)["']?[ \t\r,]*""")
+_KEY: Final = types.compiled(rb"[A-Za-z0-9_.-]+:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class _Open:
         return len(self.head) - len(self.head.rstrip(b" \t"))
 
 
-class Values:
+class ValueFollower:
     """Follows names to their values, from line to line."""
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class Values:
     def is_open(self) -> bool:
         return self._open is not None
 
-    def found(self, view: View) -> Iterator[Found]:
+    def found(self, view: UnescapedText) -> Iterator[Found]:
         """Yield the values in the next line whose names stand before it, and learn which names are in it."""
         if self._open is None and not _ANY.search(view.text):
             return
@@ -153,10 +153,10 @@ def _value(form: str, text: bytes) -> tuple[int, int] | None:
     """Return where the value is in a line."""
     if form == "block":
         start = len(text) - len(text.lstrip(b" \t"))
-        return (start, len(text.rstrip())) if words.is_value(text) else None
+        return (start, len(text.rstrip())) if ordinary_words.is_value(text) else None
     if form in {"env", "stringData", "data"}:
         match = (_ENV_VALUE if form == "env" else _PAIR).search(text)
-        check = _is_encoded if form == "data" else words.is_value
+        check = _is_encoded if form == "data" else ordinary_words.is_value
     else:
         match = _SCALAR.fullmatch(text.strip(b" \t\r"))
         check = _is_scalar
@@ -169,22 +169,22 @@ def _value(form: str, text: bytes) -> tuple[int, int] | None:
 
 
 def _is_scalar(value: bytes) -> bool:
-    return words.is_password(value) and not _KEY.match(value)
+    return ordinary_words.is_password(value) and not _KEY.match(value)
 
 
 def _is_encoded(value: bytes) -> bool:
     """Tell base64 of a text, and long base64 of bytes, from the plain values of a ConfigMap."""
-    decoded = words.decoded(value)
+    decoded = ordinary_words.decoded(value)
     if len(decoded) < _LEAST_ENCODED or len(value) % 4:
         return False
     is_text = decoded.isascii() and decoded.decode().replace("\n", "").replace("\t", "").isprintable()
-    return is_text or (len(value) >= _LEAST_BINARY and words.is_token(value))
+    return is_text or (len(value) >= _LEAST_BINARY and ordinary_words.is_token(value))
 
 
 def _in_line(line: bytes) -> Iterator[tuple[int, int]]:
     """Yield the values of a Secret that is one line of JSON."""
     for each in _MAPS_IN_LINE.finditer(line):
         for pair in _PAIRS_IN_LINE.finditer(line, each.start(2), each.end(2)):
-            check = _is_encoded if each.group(1) == b"data" else words.is_value
+            check = _is_encoded if each.group(1) == b"data" else ordinary_words.is_value
             if check(pair.group(1)):
                 yield pair.span(1)

@@ -7,7 +7,7 @@ itself, and as HTML, plain text or nothing from whatever stands before it.
 import html
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -120,7 +120,7 @@ def is_own_error(status: int, body: bytes | bytearray) -> bool:
     return any(isinstance(document.get(name), str) for name in _REASONS)
 
 
-class _Row(msgspec.Struct, gc=False):
+class _ListedHost(msgspec.Struct, gc=False):
     id: str
     """Required of every row: a list of something else, without our id, must not count as a denial."""
 
@@ -134,7 +134,7 @@ def view_of(body: bytes | bytearray, host_id: str) -> HostView | NoHost | None:
     try:
         rows = msgspec.json.decode(body, type=list[msgspec.Raw])
         for row in rows:
-            if msgspec.json.decode(row, type=_Row).id.lower() == host_id.lower():
+            if msgspec.json.decode(row, type=_ListedHost).id.lower() == host_id.lower():
                 ours = ours or row
         if ours is not None:
             return None if len(ours) > _MOST_ROW_BYTES else _view(msgspec.json.decode(ours))
@@ -244,3 +244,55 @@ def _date(value: str | None) -> datetime | None:
     except (ValueError, OverflowError):
         return None
     return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+
+
+ASK_AGAIN: Final[frozenset[int]] = frozenset(
+    (
+        HTTPStatus.REQUEST_TIMEOUT,
+        HTTPStatus.LOCKED,
+        HTTPStatus.TOO_EARLY,
+        HTTPStatus.TOO_MANY_REQUESTS,
+        *range(500, 600),
+    )
+)
+"""Of every call. What is none of these stays the answer, however often one asks."""
+
+ASK_AGAIN_FOR_PROGRESS: Final = ASK_AGAIN - {HTTPStatus.INTERNAL_SERVER_ERROR}
+"""The assisted-service answers 500 to a stage it cannot store, and to one that changed meanwhile: both for
+ever.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """Limits in seconds. The first five hold for one try."""
+
+    connect: float = 10.0
+    read: float = 60.0
+    """Without a byte from the server; it reads an upload whole before it answers."""
+    write: float = 30.0
+    total: float = 90.0
+    upload_total: float = 300.0
+    tries: int = 4
+    upload_tries: int = 2
+    """Each try of an upload costs the network its whole size again."""
+    budget: float = 180.0
+    """Of all calls to one server in a round, waits included. When it is spent, each call is tried once."""
+    first_wait: float = 2.0
+    longest_wait: float = 10.0
+    jitter: float = 2.0
+
+
+def wait_before_next(outcome: Answered | Unreachable, again: Collection[int], left: float) -> float | bool:
+    """Whether to try again: True after the usual wait, a number after that many seconds, False not in this
+    round.
+
+    `left` is what remains of the budget in seconds.
+    """
+    if isinstance(outcome, Unreachable):
+        return not outcome.is_tls and left > 0
+    if outcome.status not in again or left <= 0:
+        return False
+    if outcome.retry_after is None:
+        return True
+    return outcome.retry_after if outcome.retry_after < left else False

@@ -16,9 +16,11 @@ from typing import Final, Literal, Self, TypeAlias
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from service_record.reporter.answers import (
+    ASK_AGAIN_FOR_PROGRESS,
     Answered,
     NoHost,
     Outcome,
+    Patience,
     Refused,
     Unreachable,
     View,
@@ -27,9 +29,8 @@ from service_record.reporter.answers import (
     view_of,
 )
 from service_record.reporter.attempt import Request
-from service_record.reporter.patience import ASK_AGAIN_FOR_PROGRESS, Patience
 from service_record.reporter.setting_table import SERVICE_LIMIT
-from service_record.reporter.settings import Proxies, Service
+from service_record.reporter.settings import AssistedServiceSettings, Proxies
 from service_record.reporter.transport import Reply, Transport, acknowledged
 
 BASE_PATH: Final = "/api/assisted-install"
@@ -59,7 +60,7 @@ class AssistedService:
 
     def __init__(
         self,
-        service: Service,
+        service: AssistedServiceSettings,
         *,
         proxies: Proxies | None = None,
         patience: Patience | None = None,

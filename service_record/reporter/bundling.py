@@ -8,10 +8,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from service_record.bundle.writing import DISK_BYTES, BundleWriter, Packed
-from service_record.redaction import Known, Leak, Redactor, Rules, Secret, known_secrets, report, residual
-from service_record.reporter.gather import MANIFEST, ROUND_SECONDS, Collector, Context, Gathered, gather
-from service_record.reporter.gather.manifest import manifest
+from service_record.bundle.contents import Content
+from service_record.bundle.writing import DISK_BYTES, SERVER_BYTES, BundleWriter, Packed
+from service_record.redaction import (
+    HostSecrets,
+    Leak,
+    Redactor,
+    Rules,
+    Secret,
+    known_secrets,
+    report,
+    residual,
+)
+from service_record.reporter.gather import MANIFEST, ROUND_SECONDS, Context, Gathered, GatherRow, gather
+from service_record.reporter.gather.model import manifest
 
 VERDICT: Final = "verdict.txt"
 REDACTION: Final = "redaction.json"
@@ -46,7 +56,7 @@ def bundle_name(at: datetime) -> str:
 
 def make_bundle(
     directory: Path,
-    collectors: Iterable[Collector],
+    collectors: Iterable[GatherRow],
     context: Context,
     *,
     verdict: str,
@@ -89,9 +99,9 @@ def make_bundle(
     )
 
 
-def _sharing(collectors: Iterable[Collector], writer: BundleWriter) -> Iterator[Collector]:
+def _sharing(collectors: Iterable[GatherRow], writer: BundleWriter) -> Iterator[GatherRow]:
     """The collectors, the last of which may have all the room that is left."""
-    waiting: Collector | None = None
+    waiting: GatherRow | None = None
     for collector in collectors:
         if waiting is not None:
             yield waiting
@@ -114,7 +124,7 @@ def leak_in(path: Path, rules: Rules) -> Leak | None:
         raise
 
 
-def redaction_report(masked: Counter[str], known: Known | None) -> dict[str, object]:
+def redaction_report(masked: Counter[str], known: HostSecrets | None) -> dict[str, object]:
     """What redaction.json says: how much was masked, by kind, and which files of secrets were not read.
 
     A number of passwords behind the word looks like a password, so this is not redacted itself.
@@ -140,3 +150,41 @@ def cuts(members: Iterable[Packed]) -> list[dict[str, object]]:
 
 def _json(document: object) -> bytes:
     return json.dumps(document, indent=2).encode() + b"\n"
+
+
+_CHUNK_BYTES: Final = 1 << 18
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copied:
+    """A copy on the disk. One with a leak is not to be given away."""
+
+    bytes: int
+    members: tuple[Packed, ...]
+    kinds: Counter[str]
+    """How many secrets were masked, by kind."""
+    leak: Leak | None
+
+
+def make_copy(
+    contents: Iterable[Content], path: Path, rules: Rules, *, mtime: float, most_bytes: int = SERVER_BYTES
+) -> Copied:
+    """Make a bundle of these files in a new file, of at most so many bytes; `mtime` is the present.
+
+    Beside them is a `redaction.json`, in the directory in which all of them are, if there is one. Raises
+    OSError where the disk fails, and leaves nothing then.
+    """
+    tops: set[str] = set()
+    with BundleWriter(
+        path, top="", mtime=mtime, disk_bytes=most_bytes, redact=lambda: Redactor(rules), shares=False
+    ) as writer:
+        for content in contents:
+            tops.add(content.path.rpartition("/")[0].partition("/")[0])
+            with writer.member(content.path, mtime=content.written, keep_empty=True) as member:
+                while data := content.read(_CHUNK_BYTES):
+                    member.write(data)
+        members = tuple(writer.members)
+        told = {"redacted": True} | report([writer.masked]) | {"cut": cuts(members)}
+        below = f"{tops.pop()}/" if len(tops) == 1 and "" not in tops else ""
+        writer.add(f"{below}{REDACTION}", json.dumps(told, indent=2).encode() + b"\n", as_is=True)
+    return Copied(bytes=path.stat().st_size, members=members, kinds=writer.masked, leak=leak_in(path, rules))

@@ -15,10 +15,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from service_record import systemd
-from service_record.reporter.durable import sync_directory, write_whole
-from service_record.reporter.places import Places, is_there
-from service_record.reporter.telling import tell_systemd
+from service_record.record import systemd
+from service_record.reporter.atomic_write import sync_directory, write_whole
+from service_record.reporter.console import tell_systemd
+from service_record.reporter.paths import Places, is_there
 
 _VERSION: Final = 1
 UNDELIVERED: Final = ("spool", "console")

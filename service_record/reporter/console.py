@@ -1,16 +1,34 @@
-r"""The verdict on the consoles of a host that nobody can reach: agetty(8) shows it above its prompts.
-
-agetty acts on a backslash and the character behind it (`\n` is the host's name), so that each is doubled.
-Consoles this early have whatever font the firmware has: what is not ASCII is left out.
+"""The verdict on the consoles of a host that nobody can reach (agetty(8) shows it above its prompts), and
+what programs of the host are told, for whom it does no harm when they do not listen.
 """
 
+import subprocess
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 from service_record.display.text import cut_within, visible, wrap
-from service_record.reporter.durable import write_whole
-from service_record.reporter.places import Places
-from service_record.reporter.telling import tell
+from service_record.reporter.atomic_write import write_whole
+from service_record.reporter.paths import Places
+
+_SECONDS: Final = 10
+_BOOTED: Final = Path("/run/systemd/system")
+"""Only there where systemd is the init system; see sd_booted(3)."""
+
+
+def tell_systemd(places: Places, *arguments: str) -> None:
+    """Run systemctl with these arguments, where it speaks of the host that is meant."""
+    if _BOOTED.is_dir():
+        tell(places, "systemctl", "--quiet", *arguments)
+
+
+def tell(places: Places, *command: str) -> None:
+    """Run a program for at most ten seconds, on the host itself only, never for one below a directory."""
+    if places.root != Path("/"):
+        return
+    with suppress(OSError, subprocess.SubprocessError):
+        subprocess.run(command, check=False, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS)
+
 
 _WIDTH: Final = 79
 """Of a row: one cell less than the narrowest console has, where a full row is followed by an empty one."""

@@ -4,10 +4,10 @@ import hashlib
 from collections.abc import Mapping
 from typing import Final
 
-from service_record import systemd
-from service_record.reporter.places import Places, is_there
+from service_record.record import systemd
+from service_record.reporter.paths import Places, is_there
 from service_record.reporter.settings import Settings, read_settings
-from service_record.reporter.state import State, read
+from service_record.reporter.state import ReporterState, read
 
 _SLACK: Final = 5.0
 """Seconds: what wakes the reporter is that inexact."""
@@ -32,7 +32,7 @@ def is_anything_due(places: Places, environ: Mapping[str, str]) -> bool:
     return not (state and boot_id and uptime) or is_due_at(settings, state, boot_id, uptime)
 
 
-def is_due_at(settings: Settings, state: State, boot_id: str, uptime: float) -> bool:
+def is_due_at(settings: Settings, state: ReporterState, boot_id: str, uptime: float) -> bool:
     """Whether a round is due by its frequency; the first of a boot is at once. Pure."""
     boot = state.boot(boot_id)
     if boot is None or uptime < boot.uptime:

@@ -1,13 +1,21 @@
-"""What a round says, a line each: to the journal with their priorities, to people without."""
+"""What a round says, a line each: to the journal with their priorities, to people without; and in which
+words.
+"""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from enum import IntEnum
 from typing import Final
 
+from service_record.display.sentences import verdict_sentence
 from service_record.display.text import visible
+from service_record.display.verdict_page import analysis_text
+from service_record.reporter.answers import Answered, HostView, NoHost, Outcome, Refused, View
+from service_record.reporter.host_state import HostEvidence
+from service_record.reporter.policy import RoundPlan
 
 _STDERR: Final = 2
 
@@ -57,3 +65,50 @@ def log_for(environ: Mapping[str, str]) -> Log:
         status = os.fstat(_STDERR)
         return Log(_STDERR, (str(status.st_dev), str(status.st_ino)) == (device, inode))
     return Log(_STDERR, is_journal=False)
+
+
+_NOTHING: Final = "no service has recorded a run on this host"
+
+
+def sentence(evidence: HostEvidence) -> str:
+    """`failed: bootkube in stage pull: the registry has no such image`, or why there is no verdict."""
+    if evidence.diagnosis is not None:
+        return verdict_sentence(evidence.diagnosis)
+    return f"unknown: {evidence.unread or _NOTHING}"
+
+
+def page(evidence: HostEvidence, source: str, at: datetime) -> str:
+    """What `analyze` prints of the records of `source`; the sentence where none can be judged."""
+    if evidence.diagnosis is None or evidence.history is None:
+        return f"{sentence(evidence)}\n"
+    return analysis_text(evidence.diagnosis, evidence.history, source, at)
+
+
+def told_view(view: View | None) -> str:
+    """What the service says of this host, in a few words."""
+    match view:
+        case None:
+            return "not asked"
+        case HostView():
+            words = [f"stage {view.stage or 'none'}", f"status {view.status or 'none'}", view.role]
+            return ", ".join(filter(None, words))
+        case NoHost():
+            return f"it knows no such host: {view.reason}"
+        case Refused():
+            return f"it refuses our token: {view.status} {view.text}".rstrip()
+        case _:
+            return told_outcome(view)
+
+
+def told_outcome(outcome: Outcome) -> str:
+    """What a call came to, in a few words."""
+    if isinstance(outcome, Answered):
+        return f"answered {outcome.status} {outcome.text}".rstrip()
+    return outcome.reason
+
+
+def said(plan: RoundPlan) -> Iterator[str]:
+    """The rules that made the plan, and whether it is the last of all."""
+    yield from plan.why
+    if plan.stop is not None:
+        yield f"stops: {plan.stop.reason}"

@@ -11,26 +11,24 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from service_record import systemd
+from service_record.record import systemd
 from service_record.redaction import Rules, known_secrets
 from service_record.redaction.outgoing import LeakError, outgoing_text
-from service_record.reporter import console, verdict
+from service_record.reporter import console, log
 from service_record.reporter.answers import Answered, HostView, View
+from service_record.reporter.atomic_write import clear_the_way
 from service_record.reporter.cleanup import Tombstone, finish, read_tombstone
-from service_record.reporter.durable import clear_the_way
-from service_record.reporter.evidence import Evidence, observe
-from service_record.reporter.lock import HeldError, only_one
-from service_record.reporter.log import Log
-from service_record.reporter.peers import Peers
-from service_record.reporter.places import Places
+from service_record.reporter.host_state import HostEvidence, observe
+from service_record.reporter.log import Log, said, told_outcome, told_view
+from service_record.reporter.paths import Places
 from service_record.reporter.policy import (
     PLACE,
     Call,
     Meaning,
-    Plan,
-    Result,
+    RoundPlan,
     Shipment,
     StageReport,
+    StepResult,
     Stop,
     after,
     arrive,
@@ -43,12 +41,12 @@ from service_record.reporter.policy import (
     learn,
     not_kept,
 )
-from service_record.reporter.rotating import rotate_records
+from service_record.reporter.record_care import rotate_records
 from service_record.reporter.settings import Settings, read_settings, secrets_in
-from service_record.reporter.state import State, load, save
-from service_record.reporter.stopping import stop_for, tell_undelivered
+from service_record.reporter.shipping import Peers
+from service_record.reporter.state import ReporterState, load, save
+from service_record.reporter.stopping import HeldError, only_one, stop_for, tell_undelivered
 from service_record.reporter.supply import Supply
-from service_record.reporter.words import said, told_outcome, told_view
 
 _MOST_PLANS: Final = 8
 """In one round. Seven are the most that the rules ask for: two forms of a fact, the same once the host has
@@ -56,7 +54,7 @@ moved on, two slots, and where the bundle lies.
 """
 
 
-class Ended(StrEnum):
+class RoundResult(StrEnum):
     """What a round came to. Each of them is as it should be but for a leak."""
 
     DONE = "done"
@@ -66,7 +64,9 @@ class Ended(StrEnum):
     LEAK = "a bundle was held back: a secret would have left the host"
 
 
-def run_round(places: Places, environ: Mapping[str, str], say: Log, *, only_if_due: bool = False) -> Ended:
+def run_round(
+    places: Places, environ: Mapping[str, str], say: Log, *, only_if_due: bool = False
+) -> RoundResult:
     """Make a round, unless one is running, or the reporter has stopped for good: then finish that."""
     tombstone = read_tombstone(places)
     if tombstone is not None:
@@ -76,11 +76,11 @@ def run_round(places: Places, environ: Mapping[str, str], say: Log, *, only_if_d
             settings, (state, is_known) = read_settings(places, environ), _loaded(places, say)
             if only_if_due and not is_due(settings, state, _now()):
                 _send_records(places, environ, settings, say)
-                return Ended.NOT_DUE
+                return RoundResult.NOT_DUE
             return Round(places, environ, say, settings, state, is_saved=is_known, may_save=is_known).run()
     except HeldError:
         say.info("another round is running; this one leaves it to that")
-        return Ended.BUSY
+        return RoundResult.BUSY
 
 
 @dataclass(slots=True)
@@ -91,10 +91,10 @@ class Round:
     environ: Mapping[str, str]
     say: Log
     settings: Settings
-    state: State
-    evidence: Evidence = field(init=False)
+    state: ReporterState
+    evidence: HostEvidence = field(init=False)
     view: View | None = None
-    plan: Plan = field(default_factory=Plan)
+    plan: RoundPlan = field(default_factory=RoundPlan)
     is_view_old: bool = False
     """True when the host's stage may be another than that of the view: told since, or minutes ago."""
     tried: set[tuple[str, ...]] = field(default_factory=set)
@@ -103,7 +103,7 @@ class Round:
     may_save: bool = True
     """Not over one that could not be read, and may be readable again in the next round."""
 
-    def run(self) -> Ended:
+    def run(self) -> RoundResult:
         for fault in self.settings.faults:
             self.say.warning(fault)
         self._sweep()
@@ -131,7 +131,7 @@ class Round:
         rotate_records(self.places, self.environ, self.say)
         if self.plan.stop is not None:
             return self._stop(self.plan.stop)
-        return Ended.LEAK if supply.leak is not None else Ended.DONE
+        return RoundResult.LEAK if supply.leak is not None else RoundResult.DONE
 
     def _follow(self, peers: Peers, supply: Supply) -> bool:
         """Do what the plan has and was not tried in this round; whether there was any of it.
@@ -179,7 +179,7 @@ class Round:
             self.say.notice(f"the service has no stage {report.stage}: it is told as information")
         else:
             self.say.warning(f"the service was not told: {told}: {told_outcome(outcome)}")
-        results = [Result(step=report, outcome=outcome)]
+        results = [StepResult(step=report, outcome=outcome)]
         self._keep(after(self.state, self.plan, results, self.evidence))
         if has_moved(self.state, results):
             self._ask(peers)
@@ -197,10 +197,10 @@ class Round:
             return
         is_known = shipment.kind in self.state.accepted
         outcome = supply.ship(peers, shipment, kept, is_known=is_known)
-        result = Result(step=shipment, outcome=outcome, size=kept.bytes)
+        result = StepResult(step=shipment, outcome=outcome, size=kept.bytes)
         self._keep(after(self.state, self.plan, [result], self.evidence))
 
-    def _keep(self, state: State) -> bool:
+    def _keep(self, state: ReporterState) -> bool:
         """Save the state; whether it is on the disk. What cannot be counted must not be done."""
         if state == self.state and self.is_saved:
             return True
@@ -232,7 +232,7 @@ class Round:
     def _show(self, advice: str) -> None:
         rules = Rules((*known_secrets(self.places.root, self.environ).secrets, *secrets_in(self.settings)))
         try:
-            said = outgoing_text(verdict.sentence(self.evidence), rules)
+            said = outgoing_text(log.sentence(self.evidence), rules)
             advice = outgoing_text(advice, rules)
         except LeakError:
             said, advice = "the verdict holds a secret of this host", "Log in: service-record analyze"
@@ -251,35 +251,35 @@ class Round:
             return "Log in: service-record analyze"
         return f"Not reported: {told_view(self.view)}. Log in: service-record analyze"
 
-    def _stop(self, end: Stop) -> Ended:
+    def _stop(self, end: Stop) -> RoundResult:
         self.say.notice(f"stopped for good: {end.reason}")
         if end.is_undelivered:
             self._show(f"{PLACE}. Log in: service-record analyze")
         left = stop_for(self.places, self.settings, end.reason, is_undelivered=end.is_undelivered)
         _say_left(left, self.say)
         tell_undelivered(self.places, self.say)
-        return Ended.STOPPED
+        return RoundResult.STOPPED
 
 
 def _send_records(places: Places, environ: Mapping[str, str], settings: Settings, say: Log) -> None:
     if settings.records_to:
-        from service_record.reporter.live import send_records  # noqa: PLC0415  # only where it is wanted
+        from service_record.reporter.record_care import send_records  # noqa: PLC0415  # only where it is wanted
 
         send_records(places, environ, settings, say)
 
 
-def _now() -> Evidence:
+def _now() -> HostEvidence:
     """What is known of this moment without looking at the host: enough to tell whether a round is due."""
-    return Evidence(boot_id=systemd.boot_id() or "unknown", uptime=systemd.uptime() or 0.0)
+    return HostEvidence(boot_id=systemd.boot_id() or "unknown", uptime=systemd.uptime() or 0.0)
 
 
-def _loaded(places: Places, say: Log) -> tuple[State, bool]:
+def _loaded(places: Places, say: Log) -> tuple[ReporterState, bool]:
     """The state, and whether it is the one that the disk has."""
     try:
         state = load(places.state_file)
     except OSError as error:
         say.error(f"{places.state_file}: {error.strerror}; without it nothing is told or shipped")
-        return State(is_careful=True), False
+        return ReporterState(is_careful=True), False
     if state.is_careful:
         say.warning(
             f"{places.state_file}: an earlier one was damaged, or no file; it is beside it as "
@@ -299,11 +299,31 @@ def _alone(places: Places, say: Log) -> Iterator[None]:
         yield
 
 
-def _finished(places: Places, tombstone: Tombstone, say: Log) -> Ended:
+def _finished(places: Places, tombstone: Tombstone, say: Log) -> RoundResult:
     _say_left(finish(places, tombstone), say)
-    return Ended.STOPPED
+    return RoundResult.STOPPED
 
 
 def _say_left(left: tuple[str, ...], say: Log) -> None:
     for line in left:
         say.error(line)
+
+
+def rehearsed(places: Places, environ: Mapping[str, str]) -> Iterator[str]:
+    """What a round would do now, a line each: the service is asked for its view, and nothing else is done."""
+    tombstone = read_tombstone(places)
+    if tombstone is not None:
+        yield f"stopped for good: {tombstone.reason}"
+        return
+    settings, state = read_settings(places, environ), ReporterState(is_careful=True)
+    yield from settings.faults
+    try:
+        state = load(places.state_file, sets_aside=False)
+    except OSError as error:
+        yield f"{places.state_file}: {error.strerror}; without it nothing is told or shipped"
+    evidence = observe(places, own=(places.service.name,))
+    state = arrive(state, evidence)
+    yield f"verdict: {log.sentence(evidence)}"
+    view = Peers(settings).view() if asks(settings, state, evidence) else None
+    yield f"service: {told_view(view)}"
+    yield from said(decide(settings, state, view, evidence))

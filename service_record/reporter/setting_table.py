@@ -24,7 +24,7 @@ class Send(StrEnum):
     """In every round."""
 
 
-class HostLogs(StrEnum):
+class HostLogsPolicy(StrEnum):
     """Whether a bundle may go into the service's slot for the host's logs, where the agent's own logs are."""
 
     WHEN_EMPTY = "when-empty"
@@ -89,8 +89,8 @@ def _send(value: object) -> Send:
     return Send(_one_of(*Send)(value))
 
 
-def _host_logs(value: object) -> HostLogs:
-    return HostLogs(_one_of(*HostLogs)(value))
+def _host_logs(value: object) -> HostLogsPolicy:
+    return HostLogsPolicy(_one_of(*HostLogsPolicy)(value))
 
 
 def _stages(value: object) -> Stages:

@@ -1,4 +1,4 @@
-"""What a setting may hold: each kind of value read from TOML or from a text of the environment. Pure.
+"""What a setting may hold: each kind of value read from TOML or from a text of the environment.
 
 Each reader gives the value, or raises ValueError with what it has to be. No reader repeats a value that may
 hold a password.
@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-from service_record.duration import parse_duration
+from service_record.record.fields import parse_duration
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 _SIZE: Final = re.compile(r"(\d{1,12}(?:\.\d{1,3})?) ?(?:([KMG])i?)?B?", re.IGNORECASE | re.ASCII)

@@ -3,15 +3,15 @@
 Nothing here fails: a setting that is missing or bad is a line in `faults`, and the rest counts.
 """
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from service_record.reporter.places import Places, is_there
-from service_record.reporter.setting_lines import line_of, line_of_error
-from service_record.reporter.setting_table import SETTINGS, HostLogs, Send, Setting, Stages
+from service_record.reporter.paths import Places, is_there
+from service_record.reporter.setting_table import SETTINGS, HostLogsPolicy, Send, Setting, Stages
 from service_record.reporter.setting_values import COLLECTOR
 from service_record.reporter.token import (
     UnusableError,
@@ -24,6 +24,38 @@ from service_record.reporter.token import (
 if TYPE_CHECKING:
     from service_record.redaction import Secret
 
+
+_SECTION: Final = re.compile(r"\s*\[{1,2}([^\]]*)\]")
+_KEY: Final = re.compile(r"""\s*([\w."'-]+(?:\s*\.\s*[\w"'-]+)*)\s*=""")
+_AT: Final = re.compile(r"\(at line (\d+),")
+_BLANK: Final = re.compile(r"""[\s"']""")
+
+
+def line_of(text: str, name: str) -> int:
+    """The line of a key, given with its section and a dot; where it is not found, its section's, or 1."""
+    section, nearest = "", 1
+    for number, line in enumerate(text.splitlines(), 1):
+        if found := _SECTION.match(line):
+            section = _BLANK.sub("", found[1])
+            here = section
+        elif found := _KEY.match(line):
+            key = _BLANK.sub("", found[1])
+            here = f"{section}.{key}" if section else key
+        else:
+            continue
+        if here == name:
+            return number
+        if name.startswith(f"{here}."):
+            nearest = number
+    return nearest
+
+
+def line_of_error(error: tomllib.TOMLDecodeError, text: str) -> int:
+    """The line that the parser stopped at; the last where it was the end of the file."""
+    found = _AT.search(str(error))
+    return int(found[1]) if found else max(1, len(text.splitlines()))
+
+
 _MIB: Final = 1 << 20
 _DAY: Final = 86400.0
 _CREDENTIAL: Final = "reporter.toml"
@@ -31,10 +63,10 @@ _MOST: Final = 1 << 16
 """Bytes of a settings file; ours are a hundred times smaller."""
 __all__ = [
     "SETTINGS",
-    "HostLogs",
+    "AssistedServiceSettings",
+    "HostLogsPolicy",
     "Proxies",
     "Send",
-    "Service",
     "Setting",
     "Settings",
     "Stages",
@@ -43,7 +75,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
+class AssistedServiceSettings:
     """The assisted-service, and which of its hosts this is."""
 
     url: str
@@ -71,7 +103,7 @@ class Proxies:
 class Settings:
     """What a round does, and how much it may cost. Durations are in seconds, sizes in bytes."""
 
-    service: Service | None = None
+    service: AssistedServiceSettings | None = None
     faults: tuple[str, ...] = ()
     """What is missing or bad, a line each: where, what, and what to do."""
     proxies: Proxies = field(default_factory=Proxies)
@@ -90,7 +122,7 @@ class Settings:
     jitter: float = 60.0
     """Rounds of one host are later than those of another by up to this."""
     send: Send = Send.WHEN_WRONG
-    host_logs: HostLogs = HostLogs.WHEN_EMPTY
+    host_logs: HostLogsPolicy = HostLogsPolicy.WHEN_EMPTY
     stages: Stages = Stages.AUTO
     redact: bool = True
     disk_bytes: int = 64 * _MIB
@@ -250,7 +282,7 @@ def _section(given: Mapping[str, Any], section: str) -> dict[str, Any]:
 
 def _service_of(
     given: Mapping[str, Any], places: Places, environ: Mapping[str, str]
-) -> tuple[Service | None, list[tuple[str, str]], tuple[str, ...]]:
+) -> tuple[AssistedServiceSettings | None, list[tuple[str, str]], tuple[str, ...]]:
     """The service as settings and token have it, what is missing, and what is wrong with the token.
 
     With a token that is there and unusable, the service is known and `is_usable` is false.
@@ -282,7 +314,7 @@ def _collectors_of(
 
 def _service(
     given: Mapping[str, Any], token: str | None, places: Places
-) -> tuple[Service | None, list[tuple[str, str]]]:
+) -> tuple[AssistedServiceSettings | None, list[tuple[str, str]]]:
     """The service, when all it takes to find this host there is known; what is missing, a line for each."""
     known = _section(given, "assisted_service")
     missing = [_BY_NAME[f"assisted_service.{name}"] for name in _NEEDED if name not in known]
@@ -292,7 +324,7 @@ def _service(
         return None, [(setting.name, _missing(setting, places)) for setting in missing]
     if "ca_bundle" not in known and is_there(places.ca_bundle):
         known["ca_bundle"] = places.ca_bundle
-    service = Service(token=token, **known)
+    service = AssistedServiceSettings(token=token, **known)
     no_token = (
         f"{places.credential_file}:1: no token; only a service without authentication answers: "
         "write the token into it (0600)"

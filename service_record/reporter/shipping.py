@@ -3,22 +3,24 @@
 import filecmp
 import io
 import itertools
+import platform
 import tarfile
-from collections.abc import Iterable
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
-from service_record.reporter.answers import Answered, Outcome, Unreachable, printable
+from service_record.reporter.answers import Answered, Outcome, Patience, Unreachable, View, printable
 from service_record.reporter.assisted_service import AssistedService, not_sendable, succeeded
+from service_record.reporter.atomic_write import place_copy, remove_torn
 from service_record.reporter.attempt import Request
-from service_record.reporter.durable import place_copy, remove_torn
-from service_record.reporter.patience import Patience
-from service_record.reporter.policy.plan import HOST, HOST_BOOT, kind_of
+from service_record.reporter.policy.moment import HOST, HOST_BOOT, Shipment, kind_of
 from service_record.reporter.setting_values import COLLECTOR
-from service_record.reporter.settings import Proxies, Service
+from service_record.reporter.settings import AssistedServiceSettings, Proxies, Settings
 from service_record.reporter.transport import Transport, acknowledged
 
 _STORED: Final = frozenset({HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.NO_CONTENT})
@@ -72,7 +74,7 @@ class HostBootLogs:
 
 
 @dataclass(frozen=True, slots=True)
-class HostLogs:
+class HostLogsSlot:
     """The assisted-service's one slot of logs for each host: an upload takes the place of the agent's own
     logs.
     """
@@ -95,7 +97,7 @@ class HostLogs:
 
 
 @dataclass(frozen=True, slots=True)
-class Collector:
+class CollectorDestination:
     """Another service with the same calls, of which only logs are asked. It is sent a key of its own, and not
     the assisted-service's.
     """
@@ -152,12 +154,12 @@ class Directory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sender:
+class Shipper:
     """Who ships, and how: what the destinations of one host have in common."""
 
     host: str
     """A name for files: the host's id, or its hostname."""
-    service: Service | None = None
+    service: AssistedServiceSettings | None = None
     """Whose ids a collector knows the host by, and whose CA bundle holds for all."""
     collector_token: str | None = field(default=None, repr=False)
     """Of collectors: they are never sent that of the assisted-service."""
@@ -165,7 +167,7 @@ class Sender:
     patience: Patience | None = None
 
 
-def destination(target: str, sender: Sender) -> Destination:
+def destination(target: str, sender: Shipper) -> Destination:
     """What a setting names: a directory, an http(s) URL, or a collector. ValueError: it is none of them,
     without it.
     """
@@ -180,10 +182,10 @@ def destination(target: str, sender: Sender) -> Destination:
     url = target.removeprefix(COLLECTOR)
     elsewhere = replace(sender.service, url=url, token=sender.collector_token)
     service = AssistedService(elsewhere, proxies=sender.proxies, patience=sender.patience)
-    return Collector(service, kind_of(target))
+    return CollectorDestination(service, kind_of(target))
 
 
-def _put_url(url: str, sender: Sender) -> PutUrl:
+def _put_url(url: str, sender: Shipper) -> PutUrl:
     ca_bundle = sender.service.ca_bundle if sender.service else None
     transport = Transport(
         url, ca_bundle=ca_bundle, proxies=sender.proxies, patience=sender.patience, secrets=_secrets(url)
@@ -212,3 +214,69 @@ def _probe() -> bytes:
         member.size = len(said)
         archive.addfile(member, io.BytesIO(said))
     return packed.getvalue()
+
+
+ASKING: Final = Patience(read=20.0, total=30.0, tries=3, budget=60.0)
+"""For a few hundred bytes. What takes longer is for the next round."""
+SHIPPING: Final = Patience(upload_total=180.0, total=60.0, budget=200.0)
+"""For a bundle at one destination: a slow line takes 12 MiB in three minutes at 70 kB/s."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peers:
+    """Who is there to be talked to in one round. Its requests carry one id."""
+
+    settings: Settings
+    request_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+
+    @contextmanager
+    def service(self) -> Iterator[AssistedService | None]:
+        """The assisted-service, to ask and to tell; None when the settings name none."""
+        if self.settings.service is None:
+            yield None
+            return
+        with self._service(ASKING) as service:
+            yield service
+
+    def view(self) -> View | None:
+        """This host as the assisted-service sees it; None when the settings name none."""
+        with self.service() as service:
+            return None if service is None else service.host()
+
+    @contextmanager
+    def destination(self, shipment: Shipment, left: float, *, is_known: bool) -> Iterator[Destination]:
+        """Where this shipment goes, within so many seconds; `is_known` when it took one before.
+
+        Raises ValueError where it is no destination.
+        """
+        patience = replace(
+            SHIPPING,
+            upload_total=min(SHIPPING.upload_total, left),
+            budget=min(SHIPPING.budget, left),
+        )
+        if shipment.to:
+            yield destination(shipment.to, self._sender(patience))
+            return
+        with self._service(patience) as service:
+            yield HostBootLogs(service, is_known) if shipment.kind == HOST_BOOT else HostLogsSlot(service)
+
+    def _service(self, patience: Patience) -> AssistedService:
+        if self.settings.service is None:
+            raise ValueError("the settings name no assisted-service")
+        return AssistedService(
+            self.settings.service,
+            proxies=self.settings.proxies,
+            patience=patience,
+            request_id=self.request_id,
+        )
+
+    def _sender(self, patience: Patience) -> Shipper:
+        service = self.settings.service
+        host = service.host_id if service else platform.node() or "host"
+        return Shipper(
+            host=host,
+            service=service,
+            collector_token=self.settings.collector_token,
+            proxies=self.settings.proxies,
+            patience=patience,
+        )

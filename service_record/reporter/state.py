@@ -9,7 +9,7 @@ from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
-from service_record.reporter.durable import DAMAGED_SUFFIX, set_aside, write_whole
+from service_record.reporter.atomic_write import DAMAGED_SUFFIX, set_aside, write_whole
 from service_record.reporter.token import read_small
 
 VERSION: Final = 1
@@ -53,7 +53,7 @@ class Spent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bundle:
+class SpooledBundle:
     """What is in the spool."""
 
     fingerprint: str
@@ -84,7 +84,7 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class ReporterState:
     """All of it. A new one is that of a host where the reporter never ran."""
 
     version: int = VERSION
@@ -114,7 +114,7 @@ class State:
     """Destination -> what it has got."""
     host_uploads: _Count = 0
     """How many uploads the service's slot for the host's logs has got: then what is in it is ours."""
-    bundle: Bundle | None = None
+    bundle: SpooledBundle | None = None
     withheld: tuple[str, ...] = ()
     """Fingerprints whose bundle had a secret in it that would have left the host."""
     cursor: str | None = None
@@ -149,17 +149,17 @@ class State:
         return self.spent.get(destination, Spent())
 
 
-def read(path: Path) -> State | None:
+def read(path: Path) -> ReporterState | None:
     """Return the state as it is on the disk; None where it is damaged, or no file. Raises OSError."""
     try:
         data, _ = read_small(path, _MOST, follows=False)  # whatever a link leads to is not ours
-        state = msgspec.json.decode(data, type=State)
+        state = msgspec.json.decode(data, type=ReporterState)
     except ValueError:  # msgspec's errors are some
         return None
     return state if state.version == VERSION else None
 
 
-def load(path: Path, *, sets_aside: bool = True) -> State:
+def load(path: Path, *, sets_aside: bool = True) -> ReporterState:
     """Return the state; a new one where there is none.
 
     In the place of a damaged one, of a link or of a directory it is a careful one, and those are set aside.
@@ -169,15 +169,15 @@ def load(path: Path, *, sets_aside: bool = True) -> State:
     try:
         state = read(path)
     except FileNotFoundError:  # set aside by a round that was killed before it could save: careful, too
-        return State(is_careful=os.path.lexists(damaged))
+        return ReporterState(is_careful=os.path.lexists(damaged))
     if state is not None:
         return state
     if sets_aside:
         with suppress(OSError):
             set_aside(path)
-    return State(is_careful=True)
+    return ReporterState(is_careful=True)
 
 
-def save(path: Path, state: State) -> None:
+def save(path: Path, state: ReporterState) -> None:
     """Put the state in the place of the one before, on the disk when this returns. Raises OSError."""
     write_whole(path, msgspec.json.encode(state) + b"\n")

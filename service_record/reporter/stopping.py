@@ -1,18 +1,56 @@
 """Stopping for good as settings want it, and when a person does: `report --stop`."""
 
-from collections.abc import Mapping
-from contextlib import ExitStack
+import fcntl
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Final
 
-from service_record import systemd
+from service_record.record import systemd
 from service_record.reporter.cleanup import PURGE, UNDELIVERED, purge, stop, undelivered_bundle
-from service_record.reporter.lock import HeldError, only_one
+from service_record.reporter.console import tell_systemd
 from service_record.reporter.log import Log
-from service_record.reporter.places import Places
+from service_record.reporter.paths import Places
 from service_record.reporter.policy import Fact
 from service_record.reporter.settings import Settings, read_settings
 from service_record.reporter.state import read
-from service_record.reporter.telling import tell_systemd
+
+_LOOK_SECONDS: Final = 0.1
+
+
+class HeldError(Exception):
+    """Another round is running."""
+
+
+@contextmanager
+def only_one(directory: Path, wait: float = 0.0) -> Iterator[None]:
+    """Hold the lock of a directory, which is made when missing; nothing of a lock is left in it.
+
+    Raises HeldError when another process holds it for longer than `wait` seconds, OSError when the directory
+    cannot be had. A process that dies gives it back.
+    """
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        _take(descriptor, time.monotonic() + wait)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _take(descriptor: int, until: float) -> None:
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                raise HeldError from None
+            time.sleep(_LOOK_SECONDS)
+        else:
+            return
+
 
 BY_HAND: Final = "somebody told it to stop (report --stop)"
 _SETTINGS: Final = Places().settings_file.parent

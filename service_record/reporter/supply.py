@@ -1,28 +1,120 @@
 """The bundle of a round: gathered when the rules want one, kept in the spool, and shipped from there."""
 
+import os
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final
 
 from service_record.redaction import Leak  # noqa: TC001  # a field's type
-from service_record.reporter import verdict
-from service_record.reporter.answers import Answered, Outcome, Unreachable
+from service_record.reporter import log
+from service_record.reporter.answers import Answered, Outcome, Unreachable, printable
+from service_record.reporter.atomic_write import clear_the_way, place_by_moving, remove_torn, sync_names
 from service_record.reporter.bundling import Bundled, make_bundle
-from service_record.reporter.evidence import Evidence
 from service_record.reporter.gather import COLLECTORS, Context, newest_cursor
-from service_record.reporter.gather.deadline import Deadline
-from service_record.reporter.log import Log
-from service_record.reporter.peers import Peers
-from service_record.reporter.places import Places
+from service_record.reporter.gather.model import Deadline
+from service_record.reporter.host_state import HostEvidence
+from service_record.reporter.log import Log, told_outcome
+from service_record.reporter.paths import Places
 from service_record.reporter.policy import Call, Meaning, Shipment, kept, learn, not_kept, withheld
 from service_record.reporter.policy.moment import Moment
 from service_record.reporter.policy.shipments import targets
 from service_record.reporter.setting_values import COLLECTOR
 from service_record.reporter.settings import Settings, secrets_in
-from service_record.reporter.spool import Kept, NotKept, Spool
-from service_record.reporter.state import State
-from service_record.reporter.words import told_outcome
+from service_record.reporter.shipping import Peers
+from service_record.reporter.state import ReporterState
+
+
+@dataclass(frozen=True, slots=True)
+class SpooledFile:
+    """A bundle in the spool."""
+
+    path: Path
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class NotKept:
+    """The spool is as it was; the reason is one line."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Spool:
+    """A directory of its own. Nothing here raises on account of a disk."""
+
+    directory: Path
+    most_bytes: int
+    """Of the one bundle. While a newer one takes its place there are two."""
+
+    def keep(self, bundle: Path) -> SpooledFile | NotKept:
+        """Move the bundle into the spool, in the place of the one there. It is there whole, or the old one
+        is.
+        """
+        try:
+            size = bundle.stat().st_size
+            if size > self.most_bytes:
+                return NotKept(f"{bundle.name}: {size} bytes are more than the spool's {self.most_bytes}")
+            clear_the_way(self.directory, is_directory=True)
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            remove_torn(self.directory)
+            target = self.directory / bundle.name
+            clear_the_way(target)
+            _make_newest(bundle, [path for path in self._bundles() if path != target])
+            if bundle != target:
+                place_by_moving(bundle, target)
+            self._drop_all_but(target)
+        except OSError as fault:
+            return NotKept(printable(f"{bundle.name}: {fault.strerror or fault}"))
+        return SpooledFile(target, size)
+
+    def newest(self) -> SpooledFile | None:
+        """The bundle in the spool; what a loss of power left beside it is removed."""
+        try:
+            bundles = self._bundles()
+            self._remove_torn()
+            if not bundles:
+                return None
+            self._drop_all_but(bundles[-1])
+            return SpooledFile(bundles[-1], bundles[-1].stat().st_size)
+        except OSError:
+            return None
+
+    def drop(self) -> None:
+        """Empty the spool, as far as the disk lets us; what stays is for the next round to drop."""
+        try:
+            self._remove_torn()
+            self._drop_all_but(None)
+        except OSError:
+            return
+
+    def _remove_torn(self) -> None:
+        if not self.directory.is_symlink():
+            remove_torn(self.directory)
+
+    def _bundles(self) -> list[Path]:
+        """The newest last, by when they were kept. No link is followed: it could lead to anything."""
+        if self.directory.is_symlink():
+            return []
+        files = [path for path in self.directory.glob("[!.]*") if path.is_file() and not path.is_symlink()]
+        return sorted(files, key=lambda path: (path.stat().st_mtime_ns, path.name))
+
+    def _drop_all_but(self, kept: Path | None) -> None:
+        dropped = [path for path in self._bundles() if path != kept]
+        for path in dropped:
+            path.unlink(missing_ok=True)
+        if dropped:
+            sync_names(self.directory)
+
+
+def _make_newest(bundle: Path, others: list[Path]) -> None:
+    """Order by time also on a host whose clock was set back between two bundles."""
+    latest = max((path.stat().st_mtime_ns for path in others), default=0)
+    if bundle.stat().st_mtime_ns <= latest:
+        os.utime(bundle, ns=(latest + 1_000_000_000,) * 2)
+
 
 _ROUND_SECONDS: Final = 780.0
 """Until when a shipment may begin, or go on: the unit ends a round after 900."""
@@ -34,7 +126,7 @@ class Supply:
     """What there is to ship in one round."""
 
     def __init__(
-        self, places: Places, environ: Mapping[str, str], say: Log, settings: Settings, evidence: Evidence
+        self, places: Places, environ: Mapping[str, str], say: Log, settings: Settings, evidence: HostEvidence
     ) -> None:
         self.leak: Leak | None = None
         """Where a secret was in a bundle, which was therefore not kept."""
@@ -49,7 +141,7 @@ class Supply:
         self._spool = Spool(places.spool_directory, settings.disk_bytes)
         self._cursor: str | None = None
 
-    def gather(self, state: State, most_bytes: int) -> State:
+    def gather(self, state: ReporterState, most_bytes: int) -> ReporterState:
         """Make a bundle and keep it in the spool; the state is what came of that."""
         if self.is_spent:
             return state
@@ -72,7 +164,7 @@ class Supply:
         self._say.notice(f"a bundle was made: {made.bytes} bytes, {made.masked} secrets masked")
         return kept(state, self._evidence)
 
-    def _made(self, state: State, most_bytes: int) -> Bundled:
+    def _made(self, state: ReporterState, most_bytes: int) -> Bundled:
         at = datetime.now(UTC)
         service = self._settings.service
         context = Context(
@@ -91,21 +183,21 @@ class Supply:
             self._places.work_directory,
             COLLECTORS,
             context,
-            verdict=verdict.page(self._evidence, str(self._places.records), at),
+            verdict=log.page(self._evidence, str(self._places.records), at),
             at=at,
             most_bytes=min(most_bytes, self._settings.disk_bytes),
             redact=self._settings.redact,
             secrets=secrets_in(self._settings),
         )
 
-    def bundle(self, shipment: Shipment) -> Kept | None:
+    def bundle(self, shipment: Shipment) -> SpooledFile | None:
         """What is in the spool, unless it is more than this shipment may have."""
         spooled = self._spool.newest()
         if spooled is None or spooled.bytes > shipment.most:
             return None
         return spooled
 
-    def ship(self, peers: Peers, shipment: Shipment, spooled: Kept, *, is_known: bool) -> Outcome:
+    def ship(self, peers: Peers, shipment: Shipment, spooled: SpooledFile, *, is_known: bool) -> Outcome:
         """Ship it, if there is time left in this round, and say what came of that."""
         left = self._deadline.left()
         if left < _LEAST_SECONDS:
@@ -123,7 +215,7 @@ class Supply:
             self._say.warning(f"{shipment.kind}: not shipped, and kept: {told_outcome(outcome)}")
         return outcome
 
-    def settled(self, state: State) -> State:
+    def settled(self, state: ReporterState) -> ReporterState:
         """The state when the spool is emptied of what every destination has that is not ruled out.
 
         What none of them has stays, also when all of them are ruled out.

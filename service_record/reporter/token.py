@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from service_record.reporter.places import Places
+from service_record.reporter.paths import Places
 
 CREDENTIAL: Final = "token"
 """The name of systemd's credential: `LoadCredential=token:/etc/service-record/token`."""

@@ -19,21 +19,23 @@ from urllib.parse import unquote, urlsplit
 import httpx2
 import stamina
 
+from service_record.http.trust import system_trust
 from service_record.reporter.answers import (
+    ASK_AGAIN,
     MOST_BODY,
     Answered,
     Outcome,
+    Patience,
     Unreachable,
     is_page,
     one_line,
     printable,
     retry_after,
+    wait_before_next,
 )
 from service_record.reporter.attempt import Attempt, Request
-from service_record.reporter.patience import ASK_AGAIN, Patience, wait_before_next
 from service_record.reporter.proxies import proxy_for
 from service_record.reporter.settings import Proxies
-from service_record.trust import system_trust
 from service_record.version import __version__
 
 _NONE_KEPT: Final = httpx2.Limits(max_keepalive_connections=0)

@@ -5,12 +5,12 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from service_record.diagnosis.signature import signature
-from service_record.entry import Entry, Phase
+from service_record.diagnosis.failures import signature
 from service_record.history import build_history
-from service_record.history.handled import handled_failure
 from service_record.history.outcome import Outcome
-from service_record.left_out import LeftOut
+from service_record.history.results import handled_failure
+from service_record.record.entry import Entry, Phase
+from service_record.record.fields import RunsLeftOut
 
 _STEPS: Final = (
     (100, None),
@@ -58,7 +58,7 @@ class Invocation:
     came_to: Hashable = None
     message: str = ""
     """The signature of the message of its failure."""
-    before: LeftOut = field(default_factory=LeftOut)
+    before: RunsLeftOut = field(default_factory=RunsLeftOut)
     """What an earlier rotation left out right before it."""
 
 
@@ -75,8 +75,8 @@ def shortened(entries: Sequence[Entry], sizes: Sequence[int], wanted: int) -> li
         replace(entries[place], left_out=marks[place]) if place in marks else entries[place]
         for place in places
     ]
-    before = entries[0].left_out or LeftOut()
-    first = replace(found[0].left_out or LeftOut(), rotations=before.rotations + 1)
+    before = entries[0].left_out or RunsLeftOut()
+    first = replace(found[0].left_out or RunsLeftOut(), rotations=before.rotations + 1)
     return [replace(found[0], left_out=first), *found[1:]]
 
 
@@ -116,7 +116,7 @@ def _around(entry: Entry, latest: dict[str | None, Invocation]) -> Invocation | 
 def _judge(invocation: Invocation, entries: Sequence[Entry]) -> None:
     (service,) = build_history([("", entries)]).services
     run = service.attempts[-1]
-    invocation.before = next((e.left_out for e in entries if e.left_out is not None), LeftOut())
+    invocation.before = next((e.left_out for e in entries if e.left_out is not None), RunsLeftOut())
     invocation.outcome, invocation.came_to = run.outcome, run.came_to
     handled = [failure for failure in map(handled_failure, service.runs) if failure is not None]
     invocation.has_failure = (
@@ -176,15 +176,15 @@ def _without_middle_boots(invocations: Sequence[Invocation], kept: set[int]) -> 
         yield from dict.fromkeys(_ends(indexes, 1))
 
 
-def _marks(invocations: Sequence[Invocation], kept: Sequence[int]) -> dict[int, LeftOut]:
+def _marks(invocations: Sequence[Invocation], kept: Sequence[int]) -> dict[int, RunsLeftOut]:
     """Return for the first entry of a run that stays what is left out before it, where that is anything."""
-    marks: dict[int, LeftOut] = {}
+    marks: dict[int, RunsLeftOut] = {}
     boots = {invocations[index].boot_id for index in kept}
     behind = 0
     told: set[str | None] = set()
     for index in kept:
         mark = _mark(invocations[index], invocations[behind:index], boots, told)
-        if mark != LeftOut():
+        if mark != RunsLeftOut():
             marks[invocations[index].places[0]] = mark
         behind = index + 1
     return marks
@@ -192,7 +192,7 @@ def _marks(invocations: Sequence[Invocation], kept: Sequence[int]) -> dict[int, 
 
 def _mark(
     one: Invocation, gap: Sequence[Invocation], kept_boots: set[str | None], told: set[str | None]
-) -> LeftOut:
+) -> RunsLeftOut:
     counts: Counter[str] = Counter()
     _add(counts, one.before)
     boots = one.before.boots
@@ -205,7 +205,7 @@ def _mark(
         counts["boot_runs"] += 1 + other.before.runs + other.before.boot_runs
         boots += other.boot_id not in kept_boots | told
         told.add(other.boot_id)
-    return LeftOut(
+    return RunsLeftOut(
         succeeded=counts["succeeded"],
         stopped=counts["stopped"],
         failed=counts["failed"],
@@ -215,7 +215,7 @@ def _mark(
     )
 
 
-def _add(counts: Counter[str], before: LeftOut) -> None:
+def _add(counts: Counter[str], before: RunsLeftOut) -> None:
     for name in ("succeeded", "stopped", "failed", "boot_runs"):
         if getattr(before, name):
             counts[name] += getattr(before, name)

@@ -19,11 +19,11 @@ from io import BytesIO
 from pathlib import Path
 from typing import Final
 
-from service_record.entry import Entry, Malformed
-from service_record.layout import BYTE_ORDER_MARK, read_entries
-from service_record.line import encoded
+from service_record.record.appending import DAMAGED_SUFFIX, Writer, open_regular
+from service_record.record.entry import Entry, Malformed
+from service_record.record.fields import encoded
+from service_record.record.layout import BYTE_ORDER_MARK, read_entries
 from service_record.rotation.choosing import AnonymousError, shortened
-from service_record.writer import DAMAGED_SUFFIX, Writer, open_regular
 
 _LOCK_SECONDS: Final = 5.0
 _WRITERS_SECONDS: Final = 5.0

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from service_record.collector.serve import say_ready, serve
-from service_record.collector.settings import Rates, Settings
+from service_record.collector.serving_settings import CollectorSettings, Rates
 from service_record.collector.store.migrations import versions
 from tests.programs import REPOSITORY
 from tests.waiting import wait_for
@@ -139,7 +139,7 @@ def _serve(data: Path, said: str) -> None:
     os.dup2(2, 1)
     status = 1
     try:
-        serve(Settings(data=data, port=0, rates=_OFTEN, guesses=_OFTEN), say_ready)
+        serve(CollectorSettings(data=data, port=0, rates=_OFTEN, guesses=_OFTEN), say_ready)
         status = 0
     finally:
         os._exit(status)

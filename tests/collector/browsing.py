@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
-from service_record.collector.access import Kind
+from service_record.collector.domain.access import TokenKind
 from tests.collector.serving import Client, Reply, Served
 from tests.pages import Page, parsed
 
@@ -48,7 +48,7 @@ class Visitor:
         return reply
 
 
-def signed_in(server: Served, kind: Kind | str = Kind.READER) -> Visitor:
+def signed_in(server: Served, kind: TokenKind | str = TokenKind.READER) -> Visitor:
     """Somebody who has signed in with a new token."""
     visitor = Visitor(server)
     assert visitor.sign_in(server.client(kind).token).status == 303

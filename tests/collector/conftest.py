@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from service_record.collector.settings import Settings
+from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.database import FILE, Database, sqlite_url
 from tests.collector import postgresql
 from tests.collector.postgresql import Cluster
@@ -38,7 +38,7 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def sqlite_settings(tmp_path: Path, sqlite_template: Path) -> Settings:
+def sqlite_settings(tmp_path: Path, sqlite_template: Path) -> CollectorSettings:
     """Settings of a collector of this test's own, on SQLite."""
     settings = settings_in(tmp_path)
     settings.data.mkdir(mode=0o700)
@@ -47,21 +47,21 @@ def sqlite_settings(tmp_path: Path, sqlite_template: Path) -> Settings:
 
 
 @pytest.fixture
-def postgresql_settings(tmp_path: Path, cluster: Cluster) -> Iterator[Settings]:
+def postgresql_settings(tmp_path: Path, cluster: Cluster) -> Iterator[CollectorSettings]:
     """Settings of a collector of this test's own, on PostgreSQL."""
     with cluster.migrated() as url:
         yield settings_in(tmp_path, database=url)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def settings(request: pytest.FixtureRequest) -> Settings:
+def settings(request: pytest.FixtureRequest) -> CollectorSettings:
     """Settings of a collector of this test's own, on each database in turn."""
-    chosen: Settings = request.getfixturevalue(f"{request.param}_settings")
+    chosen: CollectorSettings = request.getfixturevalue(f"{request.param}_settings")
     return chosen
 
 
 @pytest.fixture
-def server(settings: Settings) -> Iterator[Served]:
+def server(settings: CollectorSettings) -> Iterator[Served]:
     """A collector of this test's own, on each database in turn."""
     with served(settings) as running:
         yield running
@@ -70,7 +70,7 @@ def server(settings: Settings) -> Iterator[Served]:
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
 def shared_settings(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path
-) -> Iterator[Settings]:
+) -> Iterator[CollectorSettings]:
     """Settings of one collector for a module whose tests each have hosts of their own, on each database."""
     folder = tmp_path_factory.mktemp("shared")
     if request.param == "postgresql":
@@ -85,7 +85,7 @@ def shared_settings(
 
 
 @pytest.fixture
-def sqlite_server(sqlite_settings: Settings) -> Iterator[Served]:
+def sqlite_server(sqlite_settings: CollectorSettings) -> Iterator[Served]:
     """A collector of this test's own, on SQLite."""
     with served(sqlite_settings) as running:
         yield running

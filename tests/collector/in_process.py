@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from service_record.collector.api.app import application
-from service_record.collector.collector import Collector
+from service_record.collector.process import Collector
 from tests.collector.serving import Reply
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from service_record.collector.access import Kind
-from service_record.collector.settings import Settings
+from service_record.collector.domain.access import TokenKind
+from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store import tokens as token_store
 from service_record.collector.store.database import Database
 from tests.command_line import PROGRAM
@@ -42,7 +42,7 @@ class Process:
 
 
 @contextlib.contextmanager
-def process(settings: Settings, *options: str, port: int = 0) -> Iterator[Process]:
+def process(settings: CollectorSettings, *options: str, port: int = 0) -> Iterator[Process]:
     """A collector with these settings, until the end of the block."""
     settings.data.mkdir(parents=True, exist_ok=True)
     said = settings.data / f"said-{os.urandom(4).hex()}"
@@ -128,7 +128,7 @@ class Load:
 
 def tokens_in(database: Database, count: int = 16) -> list[str]:
     """New tokens of administrators."""
-    new = token_store.NewToken(kind=Kind.ADMIN)
+    new = token_store.TokenRequest(kind=TokenKind.ADMIN)
     with database.changing() as connection:
         return [token_store.create(connection, new, time.time()) for _ in range(count)]
 

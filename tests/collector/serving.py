@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from service_record.collector.access import Kind
-from service_record.collector.collector import Collector
+from service_record.collector.domain.access import TokenKind
+from service_record.collector.process import Collector
 from service_record.collector.serve import Server, config_of
-from service_record.collector.settings import Settings
+from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store import judging, tokens
 
 
@@ -80,9 +80,9 @@ class Served:
     url: str
     collector: Collector
 
-    def client(self, kind: Kind | str = Kind.ADMIN, scope: str = "") -> Client:
+    def client(self, kind: TokenKind | str = TokenKind.ADMIN, scope: str = "") -> Client:
         """Somebody with a new token of that kind."""
-        new = tokens.NewToken(kind=Kind(kind), scope=scope, created_by="test")
+        new = tokens.TokenRequest(kind=TokenKind(kind), scope=scope, created_by="test")
         made = self.collector.writer.change(lambda connection: tokens.create(connection, new, time.time()))
         return Client(self.url, made.result())
 
@@ -103,7 +103,7 @@ class Served:
 
 
 @contextlib.contextmanager
-def served(settings: Settings, now: Callable[[], float] = time.time) -> Iterator[Served]:
+def served(settings: CollectorSettings, now: Callable[[], float] = time.time) -> Iterator[Served]:
     """A collector that serves until the end of the block."""
     collector = Collector(settings, now)
     config = config_of(collector)
@@ -121,6 +121,6 @@ def served(settings: Settings, now: Callable[[], float] = time.time) -> Iterator
         thread.join()
 
 
-def settings_in(folder: Path, **changes: Any) -> Settings:
+def settings_in(folder: Path, **changes: Any) -> CollectorSettings:
     """Settings of a collector that keeps everything in a folder."""
-    return Settings(data=folder / "data", port=0, **changes)
+    return CollectorSettings(data=folder / "data", port=0, **changes)

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, insert, select, update
 
 from service_record.collector.store.schema import bundles, events, hosts
-from service_record.entry import Entry
+from service_record.record.entry import Entry
 from tests.builders import START, entry, failed_run
 from tests.collector.serving import Client, Served
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from service_record.collector.store import hosts
+from service_record.collector.store import host_rows
 from tests.collector.serving import Client, Served, served, settings_in
 
 NOW = 1_800_000_000.0
@@ -147,7 +147,7 @@ def test_a_host_that_is_enrolled_is_in_the_group_of_the_enrolment(server: Served
     host.step("web1", "Disk setup", group="dc9")
 
     with server.collector.database.reading() as connection:
-        found = hosts.host(connection, "web1", 1.0)
+        found = host_rows.host(connection, "web1", 1.0)
     assert found is not None
     assert found.summary.group == "dc1"
 
@@ -161,7 +161,7 @@ def test_a_host_that_is_put_has_its_group_and_release_before_it_reports(server: 
     assert (first.status, first.json) == (201, {"host": "web1", "created": True})
     assert (again.status, again.json) == (200, {"host": "web1", "created": False})
     with server.collector.database.reading() as connection:
-        found = hosts.host(connection, "web1", 1.0)
+        found = host_rows.host(connection, "web1", 1.0)
     assert found is not None
     assert (found.summary.group, found.summary.release) == ("dc2", "9.6")
 
@@ -185,11 +185,11 @@ def test_a_host_that_is_deleted_is_gone_with_its_tokens(server: Served) -> None:
     assert admin.ask("DELETE", "/api/v1/hosts/web1").status == 204
 
     with server.collector.database.reading() as connection:
-        assert hosts.host(connection, "web1", 1.0) is None
+        assert host_rows.host(connection, "web1", 1.0) is None
     assert admin.ask("DELETE", "/api/v1/hosts/web1").status == 404
     assert host.step("web1", "Disk setup").status == 401
     with server.collector.database.reading() as connection:
-        assert hosts.host(connection, "web1", 1.0) is None
+        assert host_rows.host(connection, "web1", 1.0) is None
 
 
 def test_a_deleted_host_takes_every_token_with_it_that_is_for_it_alone(sqlite_server: Served) -> None:

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
 
-from service_record.collector.assisted.rules import Installation, Refused, progressed
-from service_record.collector.assisted.stages import KNOWN, limit_of
-from service_record.collector.settings import Settings
+from service_record.collector.domain.host_states import KNOWN, limit_of
+from service_record.collector.domain.installation_rules import CallRefused, Installation, progressed
+from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.schema import events, hosts, steps
 from tests.assisted_installation import CONTROL_PLANE_IGNITION, LOCAL_IGNITION, STAGES, new_id
 from tests.assisted_rules import Asked, AssistedRules, Told
@@ -34,7 +34,7 @@ def clock() -> Clock:
 
 
 @pytest.fixture(scope="module")
-def server(shared_settings: Settings, clock: Clock) -> Iterator[Served]:
+def server(shared_settings: CollectorSettings, clock: Clock) -> Iterator[Served]:
     """One for all tests here: each has hosts of its own."""
     with served(shared_settings, clock) as running:
         yield running
@@ -203,7 +203,7 @@ def test_any_order_of_stages_comes_to_the_same_in_both(role: str, told: list[tup
         status = 200
         try:
             ours = progressed(ours, body, 1)
-        except Refused as refused:
+        except CallRefused as refused:
             status = refused.status
         assert isinstance(theirs, Told)
         assert status == theirs.status

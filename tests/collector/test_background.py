@@ -6,9 +6,9 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from service_record.collector.background import Background
+from service_record.collector.ingest.rounds import Background
 from service_record.collector.logs import configure
-from service_record.collector.store.writer import Unavailable
+from service_record.collector.store.row_writer import Unavailable
 
 PATIENCE = 30.0
 FAR_OFF = 3600.0

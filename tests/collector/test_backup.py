@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from service_record.collector.backup import BackupError, back_up, restore
-from service_record.collector.settings import Settings
+from service_record.collector.serving_settings import CollectorSettings
 from tests.collector.commands import collector_command
 from tests.collector.postgresql import Cluster
 from tests.collector.serving import Client, served, settings_in
@@ -116,7 +116,7 @@ def test_a_backup_that_ends_early_is_none(tmp_path: Path) -> None:
 
 
 def test_a_dump_of_postgresql_restores_all_that_was_acknowledged(
-    tmp_path: Path, postgresql_settings: Settings, cluster: Cluster
+    tmp_path: Path, postgresql_settings: CollectorSettings, cluster: Cluster
 ) -> None:
     dump = tmp_path / "collector.dump"
     with served(postgresql_settings) as server:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from service_record.collector.settings import Settings
+from service_record.collector.serving_settings import CollectorSettings
 from tests.collector.serving import Client, Served, served
 
 BOOT = "/api/v1/boot/{}"
@@ -40,7 +40,7 @@ def test_its_token_does_nothing_but_that(server: Served) -> None:
 
 
 @pytest.mark.parametrize("method", ["HEAD", "POST"])
-def test_only_a_get_reports(sqlite_settings: Settings, method: str) -> None:
+def test_only_a_get_reports(sqlite_settings: CollectorSettings, method: str) -> None:
     with served(sqlite_settings) as server:
         token = server.client("boot", "web1").token
 
@@ -60,7 +60,9 @@ def test_it_ends_after_a_week_and_with_its_host(server: Served) -> None:
     assert Client(server.url).get(BOOT.format(made["token"])).status == 401
 
 
-def test_nothing_of_the_token_is_logged(sqlite_settings: Settings, capfd: pytest.CaptureFixture[str]) -> None:
+def test_nothing_of_the_token_is_logged(
+    sqlite_settings: CollectorSettings, capfd: pytest.CaptureFixture[str]
+) -> None:
     with served(sqlite_settings) as server:
         token = server.client("host", "web1").token
         assert server.stranger.get(BOOT.format(token)).status == 403

@@ -3,19 +3,25 @@
 import pytest
 from sqlalchemy import select
 
-from service_record.collector.access import Grant, Kind
-from service_record.collector.progress import Progress, advance, begins_build, first
-from service_record.collector.steps import Status, Step, label_of
-from service_record.collector.store.reports import Accepted, Report, record_steps
+from service_record.collector.domain.access import Grant, TokenKind
+from service_record.collector.domain.progress import Progress, advance, begins_build, first
+from service_record.collector.domain.steps import ReportedStep, StepStatus, label_of
+from service_record.collector.store.reporting import Accepted, Report, record_steps
 from service_record.collector.store.schema import builds, steps
 from tests.collector.serving import Client, Served
 
 
-def step(name: str, status: str = "init", percentage: float | None = None, **fields: str) -> Step:
-    return Step(label=label_of(name), name=name, status=Status(status), percentage=percentage, **fields)  # type: ignore[arg-type]
+def step(name: str, status: str = "init", percentage: float | None = None, **fields: str) -> ReportedStep:
+    return ReportedStep(
+        label=label_of(name),
+        name=name,
+        status=StepStatus(status),
+        percentage=percentage,
+        **fields,  # type: ignore[arg-type]
+    )
 
 
-def build_of(*reported: Step) -> Progress:
+def build_of(*reported: ReportedStep) -> Progress:
     """A build of which these were reported, a second apart."""
     progress = first(reported[0], 1, 0.0)
     for at, each in enumerate(reported):
@@ -71,7 +77,7 @@ COMPLETE = (step("Disk"), step("Callback", "done", 100))
     ],
 )
 def test_a_build_begins_when_the_host_is_installed_anew(
-    before: list[Step], reported: Step, is_new: bool
+    before: list[ReportedStep], reported: ReportedStep, is_new: bool
 ) -> None:
     assert begins_build(build_of(*before), reported, now=10.0) is is_new
 
@@ -100,7 +106,7 @@ def test_a_new_step_long_after_a_build_was_complete_is_of_the_next_one() -> None
 def known_host(server: Served) -> Grant:
     """Make web1, and return a grant of its."""
     assert server.client("admin").ask("PUT", "/api/v1/hosts/web1").status == 201
-    return Grant(0, Kind.HOST, "web1")
+    return Grant(0, TokenKind.HOST, "web1")
 
 
 def builds_of(server: Served) -> list[tuple[int, str]]:
@@ -181,7 +187,7 @@ def test_a_build_that_ended_when_the_next_began_in_the_same_transaction_has_ende
 )
 @pytest.mark.parametrize("is_together", [True, False], ids=["together", "one by one"])
 def test_an_action_that_comes_again_is_late_or_on_purpose(
-    server: Served, reported: Step, at: float, build: int, *, is_together: bool
+    server: Served, reported: ReportedStep, at: float, build: int, *, is_together: bool
 ) -> None:
     grant = known_host(server)
     reports = [

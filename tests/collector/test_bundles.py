@@ -12,9 +12,9 @@ from urllib.parse import quote
 import pytest
 from sqlalchemy import select, update
 
-from service_record.collector.confined import Allowed
-from service_record.collector.opening import look_into
-from service_record.collector.settings import Settings
+from service_record.collector.ingest.confined import Allowed
+from service_record.collector.ingest.opening_bundles import look_into
+from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.schema import bundle_services, bundles, hosts
 from tests.archives import member, record, tar
 from tests.assisted_installation import new_id
@@ -29,7 +29,7 @@ FAILED = gzip.compress(tar(record("bootkube", *failed_run("pull")), record("crio
 
 
 @pytest.fixture(scope="module")
-def server(shared_settings: Settings) -> Iterator[Served]:
+def server(shared_settings: CollectorSettings) -> Iterator[Served]:
     """One for all tests here: each has hosts of its own."""
     with served(replace(shared_settings, most_bundle=MOST)) as running:
         yield running

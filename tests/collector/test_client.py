@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from service_record.collector_address import (
+from service_record.client.address import (
     TOKEN_VARIABLE,
     Address,
     CollectorError,
@@ -12,7 +12,7 @@ from service_record.collector_address import (
     is_collector,
     read_token,
 )
-from service_record.collector_client import CollectorClient, connect, host_path
+from service_record.client.calls import CollectorClient, connect, host_path
 from tests.assisted_server import AssistedServer, Drips
 from tests.collector.serving import Served
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from service_record.collector.assisted.cluster_states import ClusterState
-from service_record.collector.settings import Settings
+from service_record.collector.domain.cluster_states import ClusterState
+from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.schema import cluster_logs, clusters
 from tests.assisted_contract import assert_contract_kept
 from tests.assisted_installation import Host, new_id
@@ -27,7 +27,7 @@ def clock() -> Clock:
 
 
 @pytest.fixture(scope="module")
-def server(shared_settings: Settings, clock: Clock) -> Iterator[Served]:
+def server(shared_settings: CollectorSettings, clock: Clock) -> Iterator[Served]:
     """One for all tests here: each has a cluster of its own."""
     with served(shared_settings, clock) as running:
         yield running

@@ -6,7 +6,7 @@ import pytest
 
 from service_record.collector.api.operation import READERS
 from service_record.collector.api.operations import OPERATIONS
-from service_record.collector.settings import Settings
+from service_record.collector.serving_settings import CollectorSettings
 from tests.collector.serving import Client, Reply, Served, served
 from tests.collector.test_records import piece
 
@@ -26,7 +26,7 @@ LISTS = [
 
 
 @pytest.fixture(scope="module")
-def server(shared_settings: Settings) -> Iterator[Served]:
+def server(shared_settings: CollectorSettings) -> Iterator[Served]:
     """A collector with one host in the reader's group, one in another, and one in none."""
     with served(shared_settings) as running:
         admin = running.client("admin")

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import select
 
-from service_record.collector.definitions import DefinitionError, Definitions, parse
-from service_record.collector.settings import Settings
-from service_record.collector.steps import Status, Step, label_of
+from service_record.collector.domain.definitions import DefinitionError, Definitions, parse
+from service_record.collector.domain.steps import ReportedStep, StepStatus, label_of
+from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.schema import hosts, steps
 from tests.collector.serving import Served, served
 from tests.command_line import PROGRAM
@@ -36,7 +36,7 @@ last = true
 
 
 @pytest.fixture
-def strict(settings: Settings, tmp_path: Path) -> Iterator[Served]:
+def strict(settings: CollectorSettings, tmp_path: Path) -> Iterator[Served]:
     """A collector with the steps of FILE, on each database in turn."""
     file = tmp_path / "steps.toml"
     file.write_text(FILE)
@@ -49,8 +49,8 @@ def kept(server: Served) -> list[Any]:
         return list(connection.execute(select(steps).order_by(steps.c.id)))
 
 
-def reported(name: str, status: str = "done", **fields: Any) -> Step:
-    return Step(label=label_of(name), name=name, status=Status(status), **fields)
+def reported(name: str, status: str = "done", **fields: Any) -> ReportedStep:
+    return ReportedStep(label=label_of(name), name=name, status=StepStatus(status), **fields)
 
 
 def refusal_of(text: str) -> DefinitionError | None:
@@ -186,7 +186,7 @@ def test_a_bad_file_is_told_in_one_line_before_anything_is_served(tmp_path: Path
     assert done.stderr == f"Error: {file}:3: budget: seconds, more than 0 and at most 1e9\n"
 
 
-def test_the_steps_of_several_files_are_welcome(sqlite_settings: Settings, tmp_path: Path) -> None:
+def test_the_steps_of_several_files_are_welcome(sqlite_settings: CollectorSettings, tmp_path: Path) -> None:
     files = (tmp_path / "foreman.toml", tmp_path / "plugin.toml")
     files[0].write_text(FILE)
     files[1].write_text('[[step]]\nlabel = "puppet_run"\n')

@@ -14,10 +14,10 @@ from tests.torture.injection import cannot_trace
 
 WRITER = """
 import sys, time
-from service_record.collector.access import Kind
+from service_record.collector.domain.access import Kind
 from service_record.collector.store import tokens
 from service_record.collector.store.database import Database, sqlite_url
-from service_record.collector.store.writer import Unavailable, Writer
+from service_record.collector.store.row_writer import Unavailable, Writer
 from pathlib import Path
 
 database = Database(sqlite_url(Path(sys.argv[1])))

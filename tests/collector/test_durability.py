@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 from sqlalchemy import select, text
 
-from service_record.collector.settings import Settings
+from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.database import Database, sqlite_url
 from service_record.collector.store.schema import steps
 from tests.collector import postgresql
@@ -39,7 +39,7 @@ def lasting_cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def lasting(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Settings]:
+def lasting(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CollectorSettings]:
     """Settings of a collector that keeps what it acknowledges, on each database in turn."""
     if request.param == "sqlite":
         yield settings_in(tmp_path)
@@ -49,7 +49,7 @@ def lasting(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Settings
         yield settings_in(tmp_path, database=url)
 
 
-def opened(settings: Settings) -> Database:
+def opened(settings: CollectorSettings) -> Database:
     settings.data.mkdir(exist_ok=True)
     database = Database(settings.database or sqlite_url(settings.data))
     database.migrate()
@@ -71,7 +71,7 @@ def assert_nothing_is_lost(database: Database, loads: list[Load]) -> None:
     assert by_name.keys() <= sent
 
 
-def test_a_killed_collector_has_lost_nothing_that_it_acknowledged(lasting: Settings) -> None:
+def test_a_killed_collector_has_lost_nothing_that_it_acknowledged(lasting: CollectorSettings) -> None:
     database = opened(lasting)
     tokens = tokens_in(database)
     loads = []
@@ -88,7 +88,7 @@ def test_a_killed_collector_has_lost_nothing_that_it_acknowledged(lasting: Setti
     database.close()
 
 
-def test_a_collector_that_is_told_to_end_answers_everything_that_it_took(lasting: Settings) -> None:
+def test_a_collector_that_is_told_to_end_answers_everything_that_it_took(lasting: CollectorSettings) -> None:
     database = opened(lasting)
     tokens = tokens_in(database)
     with process(lasting) as collector, load([collector.url], tokens) as going:

@@ -13,8 +13,8 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
-from service_record.collector.access import presented
-from service_record.collector.settings import Settings
+from service_record.collector.domain.access import presented
+from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store import tokens
 from tests.collector.browsing import Visitor, signed_in
 from tests.collector.processes import process
@@ -111,7 +111,9 @@ def test_a_page_that_is_old_gets_all_at_once(running: Served) -> None:
             assert change["whole"].startswith('<div id="live">') or '<div id="live">' in change["whole"]
 
 
-def test_a_page_of_one_process_shows_what_another_one_was_told(postgresql_settings: Settings) -> None:
+def test_a_page_of_one_process_shows_what_another_one_was_told(
+    postgresql_settings: CollectorSettings,
+) -> None:
     with process(postgresql_settings) as other, served(postgresql_settings) as server:
         visitor = signed_in(server)
         elsewhere = Client(other.url, server.client("host", "web1").token)

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Connection
 
-from service_record.collector.repeats import repeated
+from service_record.collector.domain.progress import repeated
 from service_record.collector.store.fleet import Filters, Fleet, fleet
-from service_record.collector.store.hosts import HostDetail, host, logs_of
+from service_record.collector.store.host_rows import StoredHostDetail, host, logs_of
 from tests.collector.serving import Served
 
 T = TypeVar("T")
@@ -25,7 +25,7 @@ def shown(server: Served, limit: int = 100, offset: int = 0, **filters: object) 
     return asked(server, lambda connection: fleet(connection, Filters(**filters), limit, offset))  # type: ignore[arg-type]
 
 
-def detail(server: Served, build: int | None) -> HostDetail | None:
+def detail(server: Served, build: int | None) -> StoredHostDetail | None:
     return asked(server, lambda connection: host(connection, "web1", 1.0, build))
 
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service_record.collector.access import Grant, Kind, is_within, presented, scope_of, spelled
-from service_record.collector.api.throttle import Bucket, Failures, address_of
-from service_record.collector.settings import Rates, Settings
+from service_record.collector.api.guard import Bucket, Failures, address_of
+from service_record.collector.domain.access import Grant, TokenKind, is_within, presented, scope_of, spelled
+from service_record.collector.serving_settings import CollectorSettings, Rates
 from tests.collector.commands import collector_command
 from tests.collector.processes import process
 from tests.collector.serving import Client, served, settings_in
@@ -28,7 +28,7 @@ def test_a_token_that_comes_too_often_is_told_when_to_come_again(tmp_path: Path)
         assert other.step("web2", "Disk setup").status == 201
 
 
-def test_an_operator_says_how_often_a_token_may_come(sqlite_settings: Settings) -> None:
+def test_an_operator_says_how_often_a_token_may_come(sqlite_settings: CollectorSettings) -> None:
     made = collector_command("token", "create", "admin", "--data", sqlite_settings.data)
     with process(sqlite_settings, "--rate", "0.5") as running:
         admin = Client(running.url, made.out.strip())
@@ -118,30 +118,34 @@ def test_the_addresses_of_one_network_of_ipv6_are_one() -> None:
 
 
 @given(
-    kind=st.sampled_from(Kind),
+    kind=st.sampled_from(TokenKind),
     scope=st.text(max_size=12),
     host=st.text(max_size=12),
     group=st.text(max_size=12),
 )
 def test_only_administrators_write_beyond_their_scope_and_nobody_who_writes_reads(
-    kind: Kind, scope: str, host: str, group: str
+    kind: TokenKind, scope: str, host: str, group: str
 ) -> None:
     grant = Grant(1, kind, scope)
 
     if grant.may_write(host, group):
-        assert kind is Kind.ADMIN or (kind is Kind.HOST and host == scope) or is_within(group, scope)
-        assert kind is Kind.ADMIN or not grant.may_read
-    assert grant.may_administer == (kind is Kind.ADMIN)
+        assert (
+            kind is TokenKind.ADMIN or (kind is TokenKind.HOST and host == scope) or is_within(group, scope)
+        )
+        assert kind is TokenKind.ADMIN or not grant.may_read
+    assert grant.may_administer == (kind is TokenKind.ADMIN)
 
 
 @pytest.mark.parametrize("group", ["dc10", "dc1x/rack2", "DC1", "", "dc", "/dc1"])
 def test_a_group_that_begins_alike_is_another_one(group: str) -> None:
-    assert not Grant(1, Kind.GROUP, "dc1").may_write("web1", group)
-    assert not Grant(1, Kind.ENROLMENT, "group:dc1").may_enrol("web1", group)
+    assert not Grant(1, TokenKind.GROUP, "dc1").may_write("web1", group)
+    assert not Grant(1, TokenKind.ENROLMENT, "group:dc1").may_enrol("web1", group)
 
 
-@given(st.sampled_from([Kind.HOST, Kind.GROUP]), st.text(alphabet="ab/.:'\"%;\x00\n \\", max_size=12))
-def test_a_scope_is_a_plain_name_or_refused(kind: Kind, said: str) -> None:
+@given(
+    st.sampled_from([TokenKind.HOST, TokenKind.GROUP]), st.text(alphabet="ab/.:'\"%;\x00\n \\", max_size=12)
+)
+def test_a_scope_is_a_plain_name_or_refused(kind: TokenKind, said: str) -> None:
     try:
         scope = scope_of(kind, said)
     except ValueError:

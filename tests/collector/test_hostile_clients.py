@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from service_record.collector.settings import Settings
+from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.database import Database, sqlite_url
 from tests.collector.processes import load, process, tokens_in
 from tests.collector.serving import Served, served
@@ -79,7 +79,7 @@ def send(connection: socket.socket, sent: bytes) -> None:
 
 
 @pytest.fixture
-def impatient(sqlite_settings: Settings) -> Iterator[Served]:
+def impatient(sqlite_settings: CollectorSettings) -> Iterator[Served]:
     """A collector that waits for nobody."""
     with served(replace(sqlite_settings, seconds=0.3)) as running:
         yield running
@@ -123,7 +123,7 @@ def test_a_client_that_is_slow_within_its_time_is_answered(sqlite_server: Served
         assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
 
 
-def test_good_clients_do_not_notice_hostile_ones(sqlite_settings: Settings) -> None:
+def test_good_clients_do_not_notice_hostile_ones(sqlite_settings: CollectorSettings) -> None:
     with process(sqlite_settings) as collector:
         from_database = tokens_of(sqlite_settings)
         undisturbed = latencies(collector.url, from_database)
@@ -133,7 +133,7 @@ def test_good_clients_do_not_notice_hostile_ones(sqlite_settings: Settings) -> N
     assert percentile(beside) < 10 * percentile(undisturbed) + 3.0
 
 
-def tokens_of(settings: Settings) -> list[str]:
+def tokens_of(settings: CollectorSettings) -> list[str]:
     database = Database(sqlite_url(settings.data))
     try:
         return tokens_in(database, 8)

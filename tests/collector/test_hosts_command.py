@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from service_record.collector.settings import Settings
+from service_record.collector.serving_settings import CollectorSettings
 from tests.assisted_installation import new_id
 from tests.collector.serving import Client, Served, served
 from tests.collector.test_sweep import Clock, eventually, verdict
@@ -41,7 +41,7 @@ class Fleet:
 
 
 @pytest.fixture
-def fleet(sqlite_settings: Settings, tmp_path: Path) -> Iterator[Fleet]:
+def fleet(sqlite_settings: CollectorSettings, tmp_path: Path) -> Iterator[Fleet]:
     """A host of each verdict but silence."""
     clock = Clock()
     clock.at = START

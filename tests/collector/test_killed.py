@@ -2,11 +2,11 @@
 
 import signal
 
-from service_record.collector.access import Kind
-from service_record.collector.settings import Settings
+from service_record.collector.domain.access import TokenKind
+from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store import tokens
 from service_record.collector.store.database import Database, sqlite_url
-from service_record.collector.store.tokens import NewToken
+from service_record.collector.store.tokens import TokenRequest
 from tests.assisted_rules import AssistedRules
 from tests.builders import failed_run
 from tests.collector.installing import Agent
@@ -16,15 +16,19 @@ from tests.collector.test_bundles import FAILED, indexed
 from tests.collector.test_records import piece, send
 
 
-def token_of(settings: Settings, host: str) -> str:
+def token_of(settings: CollectorSettings, host: str) -> str:
     database = Database(settings.database or sqlite_url(settings.data))
     with database.changing() as connection:
-        made = tokens.create(connection, NewToken(kind=Kind.HOST, scope=host, created_by="test"), 0.0)
+        made = tokens.create(
+            connection, TokenRequest(kind=TokenKind.HOST, scope=host, created_by="test"), 0.0
+        )
     database.close()
     return made
 
 
-def test_what_was_acknowledged_of_a_host_is_there_after_the_collector_was_killed(settings: Settings) -> None:
+def test_what_was_acknowledged_of_a_host_is_there_after_the_collector_was_killed(
+    settings: CollectorSettings,
+) -> None:
     host = AssistedRules().add_host()
     token = token_of(settings, host.id)
     lines = b"".join(one.to_line() for one in failed_run("pull"))

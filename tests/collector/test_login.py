@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from service_record.collector.access import presented
-from service_record.collector.settings import Rates
+from service_record.collector.domain.access import presented
+from service_record.collector.serving_settings import Rates
 from service_record.collector.store import tokens
 from service_record.collector.store.database import FILE
-from service_record.collector.web.sessions import is_local
+from service_record.collector.web.login import is_local
 from tests.collector.browsing import Visitor, signed_in
 from tests.collector.processes import process
 from tests.collector.serving import Client, Served, served, settings_in

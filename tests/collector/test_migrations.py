@@ -10,13 +10,13 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Column, Connection, insert, inspect, select, text, update
 
-from service_record.collector.access import Grant, Kind
-from service_record.collector.steps import Status, Step
+from service_record.collector.domain.access import Grant, TokenKind
+from service_record.collector.domain.steps import ReportedStep, StepStatus
 from service_record.collector.store import database as database_module
 from service_record.collector.store.administration import put_host
-from service_record.collector.store.clusters import list_clusters, refresh_new
+from service_record.collector.store.cluster_rows import list_clusters, refresh_new
 from service_record.collector.store.database import Database, DatabaseError, sqlite_url
-from service_record.collector.store.reports import Report, record_steps
+from service_record.collector.store.reporting import Report, record_steps
 from service_record.collector.store.schema import builds, counters, hosts, metadata, steps
 
 if TYPE_CHECKING:
@@ -107,11 +107,11 @@ def test_after_a_migration_steps_have_numbers_that_no_step_had(empty: Database, 
     with empty.changing() as connection:
         fill(connection)
     empty.migrate()
-    step = Step(label="disk", name="Disk", status=Status.DONE)
+    step = ReportedStep(label="disk", name="Disk", status=StepStatus.DONE)
 
     with empty.changing() as connection:
         put_host(connection, "web1", {}, 1.0)
-        (taken,) = record_steps(connection, [Report("web1", step, 1.0, Grant(1, Kind.ADMIN))])
+        (taken,) = record_steps(connection, [Report("web1", step, 1.0, Grant(1, TokenKind.ADMIN))])
 
     assert getattr(taken, "id", taken) == 2
 
@@ -170,8 +170,8 @@ def test_readers_see_one_state_of_the_database_and_change_nothing(empty: Databas
 
 def test_numbers_of_steps_that_are_gone_are_given_to_no_other(empty: Database) -> None:
     empty.migrate()
-    step = Step(label="disk", name="Disk", status=Status.DONE)
-    report = Report("web1", step, 1.0, Grant(1, Kind.ADMIN))
+    step = ReportedStep(label="disk", name="Disk", status=StepStatus.DONE)
+    report = Report("web1", step, 1.0, Grant(1, TokenKind.ADMIN))
     with empty.changing() as connection:
         put_host(connection, "web1", {}, 1.0)
         record_steps(connection, [report, report])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from moto.server import ThreadedMotoServer
 
-from service_record.collector.settings import Settings
+from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.objects import NoSuchObject, ObjectError, Objects, new_key, objects
 from tests.assisted_rules import AssistedRules
 from tests.collector.installing import Agent, map_host
@@ -32,7 +32,7 @@ def s3() -> Iterator[str]:
 def kept(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Objects:
     """An empty place for objects, of each kind in turn."""
     if request.param == "folder":
-        return objects(Settings(data=tmp_path / "data"))
+        return objects(CollectorSettings(data=tmp_path / "data"))
     endpoint: str = request.getfixturevalue("s3")
     for name, value in {
         "AWS_ENDPOINT_URL": endpoint,
@@ -43,7 +43,7 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
         monkeypatch.setenv(name, value)
     bucket = f"bundles-{os.urandom(4).hex()}"
     urllib.request.urlopen(urllib.request.Request(f"{endpoint}/{bucket}", method="PUT"))
-    return objects(Settings(data=tmp_path / "data", objects=f"s3://{bucket}/collector"))
+    return objects(CollectorSettings(data=tmp_path / "data", objects=f"s3://{bucket}/collector"))
 
 
 def file_of(folder: Path, content: bytes) -> Path:
@@ -98,7 +98,7 @@ def test_what_is_deleted_is_gone_and_can_be_deleted_again(kept: Objects, tmp_pat
 
 
 def test_a_key_leads_nowhere_out_of_the_folder(tmp_path: Path) -> None:
-    kept = objects(Settings(data=tmp_path / "data"))
+    kept = objects(CollectorSettings(data=tmp_path / "data"))
 
     with pytest.raises(ObjectError):
         kept.put("../../escaped", file_of(tmp_path, b"x"))
@@ -113,13 +113,13 @@ def test_a_store_that_does_not_answer_is_told_in_one_line(
     monkeypatch.setenv("AWS_REGION", "us-east-1")
 
     with pytest.raises(ObjectError) as caught:
-        list(objects(Settings(data=tmp_path, objects="s3://bucket/prefix")).keys())
+        list(objects(CollectorSettings(data=tmp_path, objects="s3://bucket/prefix")).keys())
 
     assert "\n" not in str(caught.value)
 
 
 def test_a_client_is_not_told_where_the_object_store_is(
-    sqlite_settings: Settings, monkeypatch: pytest.MonkeyPatch
+    sqlite_settings: CollectorSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in {
         "AWS_ENDPOINT_URL": "http://127.0.0.1:9",

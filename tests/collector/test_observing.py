@@ -17,9 +17,8 @@ from starlette.routing import Route
 from starlette.types import Message
 
 from service_record.collector import logs
-from service_record.collector.api.metrics import Metrics
-from service_record.collector.api.observing import Observed
-from service_record.collector.collector import Collector
+from service_record.collector.api.metrics import Metrics, Observed
+from service_record.collector.process import Collector
 from tests.collector.serving import Client, Served, served, settings_in
 
 CANARIES = ["srt_7_CANARYinHEADER0123456789", "CANARYinQUERY", "CANARYinFORM", "CANARYinJSON", "CANARYinPATH"]

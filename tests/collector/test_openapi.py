@@ -19,8 +19,8 @@ from service_record.collector.api.app import application
 from service_record.collector.api.openapi import document
 from service_record.collector.api.operation import ANYBODY, Operation
 from service_record.collector.api.operations import OPERATIONS
-from service_record.collector.collector import Collector
-from service_record.collector.settings import Rates
+from service_record.collector.process import Collector
+from service_record.collector.serving_settings import Rates
 from tests.collector.routes import PARAMETER, walk
 from tests.collector.serving import Served, served, settings_in
 

@@ -6,12 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service_record.collector.analysis import ServiceRan
-from service_record.collector.repeats import repeated
-from service_record.collector.store.boots import Boot
-from service_record.collector.store.hosts import BuildSummary, StepShown
-from service_record.collector.web.bars import service_rows
-from service_record.collector.web.timeline import Timeline, timeline
+from service_record.collector.domain.progress import repeated
+from service_record.collector.domain.records_page import ServiceRan
+from service_record.collector.store.host_rows import Boot, BuildSummary, StepShown
+from service_record.collector.web.build_chart import Timeline, service_rows, timeline
 
 BEGAN = 1_800_000_000.0
 

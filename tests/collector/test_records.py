@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import func, select
 
-from service_record.collector.settings import Settings
+from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.schema import chunks, hosts
 from tests.builders import failed_run
 from tests.collector.installing import Clock
@@ -29,7 +29,7 @@ def clock() -> Clock:
 
 
 @pytest.fixture(scope="module")
-def server(shared_settings: Settings, clock: Clock) -> Iterator[Served]:
+def server(shared_settings: CollectorSettings, clock: Clock) -> Iterator[Served]:
     """One for all tests here: each has a host of its own."""
     with served(replace(shared_settings, most_records=MOST), clock) as running:
         yield running

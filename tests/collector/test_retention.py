@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import func, insert, select, update
 
-from service_record.collector.collector import Collector
-from service_record.collector.housekeeping import Housekeeper, Limits, orphans
-from service_record.collector.retention import Build, plan
-from service_record.collector.settings import Settings
-from service_record.collector.store import hosts as shown
+from service_record.collector.domain.retention import StoredBuild, plan
+from service_record.collector.ingest.housekeeping import Housekeeper, KeepLimits, orphans
+from service_record.collector.process import Collector
+from service_record.collector.serving_settings import CollectorSettings
+from service_record.collector.store import host_rows as shown
 from service_record.collector.store.schema import audit, builds, bundles, chunks, hosts, steps
 from tests.collector.commands import collector_command
 from tests.collector.serving import Served, served
@@ -23,7 +23,7 @@ NOW = 1_800_000_000.0
 DAY = 86_400.0
 
 one_build = st.builds(
-    Build,
+    StoredBuild,
     host_id=st.integers(1, 4),
     number=st.integers(1, 6),
     updated_at=st.floats(0, 100),
@@ -36,7 +36,7 @@ one_build = st.builds(
 
 
 @st.composite
-def fleets(draw: st.DrawFn) -> list[Build]:
+def fleets(draw: st.DrawFn) -> list[StoredBuild]:
     found = draw(st.lists(one_build, max_size=20, unique_by=lambda build: (build.host_id, build.number)))
     latest = {build.host_id: max(b.number for b in found if b.host_id == build.host_id) for build in found}
     return [replace(build, is_latest=build.number == latest[build.host_id]) for build in found]
@@ -44,7 +44,7 @@ def fleets(draw: st.DrawFn) -> list[Build]:
 
 @given(fleet=fleets(), before=st.none() | st.floats(0, 100), excess=st.integers(0, 500))
 def test_of_each_host_the_latest_build_and_the_first_and_last_failure_stay(
-    fleet: list[Build], before: float | None, excess: int
+    fleet: list[StoredBuild], before: float | None, excess: int
 ) -> None:
     forgotten = set(plan(fleet, before=before, excess=excess).builds)
 
@@ -56,7 +56,7 @@ def test_of_each_host_the_latest_build_and_the_first_and_last_failure_stay(
 
 @given(fleet=fleets(), before=st.none() | st.floats(0, 100), excess=st.integers(0, 500))
 def test_what_is_old_goes_and_as_much_as_is_too_much_but_nothing_else(
-    fleet: list[Build], before: float | None, excess: int
+    fleet: list[StoredBuild], before: float | None, excess: int
 ) -> None:
     told = plan(fleet, before=before, excess=excess)
     everything = set(plan(fleet, before=1e9, excess=0).builds)
@@ -81,7 +81,7 @@ class Clock:
 
 
 @pytest.fixture
-def house(settings: Settings) -> Iterator[tuple[Served, Clock]]:
+def house(settings: CollectorSettings) -> Iterator[tuple[Served, Clock]]:
     """A collector with a host of five builds, a day apart, of which the second and the fourth failed."""
     clock = Clock()
     clock.now = NOW - 5 * DAY
@@ -116,7 +116,7 @@ def housekeeper(server: Served, clock: Clock, **limits: float) -> Housekeeper:
         collector.database,
         lambda do: collector.writer.change(do).result(),
         collector.objects,
-        Limits(**limits),  # type: ignore[arg-type]
+        KeepLimits(**limits),  # type: ignore[arg-type]
         clock,
     )
 

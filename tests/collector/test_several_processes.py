@@ -7,8 +7,8 @@ from dataclasses import replace
 from sqlalchemy import func, select
 from sqlalchemy.engine import make_url
 
-from service_record.collector.collector import Collector
-from service_record.collector.settings import Settings
+from service_record.collector.process import Collector
+from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.database import Database
 from service_record.collector.store.schema import steps
 from tests.collector.postgresql import Cluster
@@ -18,7 +18,9 @@ from tests.collector.serving import Client, served
 FEW_REPORTS = 400
 
 
-def test_what_one_process_is_told_wakes_those_who_wait_at_another(postgresql_settings: Settings) -> None:
+def test_what_one_process_is_told_wakes_those_who_wait_at_another(
+    postgresql_settings: CollectorSettings,
+) -> None:
     async def told(collector: Collector, client: Client) -> None:
         news = collector.news.subscribe()
         await asyncio.to_thread(client.step, "web1", "Disk setup")
@@ -31,7 +33,7 @@ def test_what_one_process_is_told_wakes_those_who_wait_at_another(postgresql_set
 
 
 def test_a_process_listens_again_when_its_connection_was_lost(
-    postgresql_settings: Settings, cluster: Cluster
+    postgresql_settings: CollectorSettings, cluster: Cluster
 ) -> None:
     async def told_within(collector: Collector, client: Client) -> None:
         news = collector.news.subscribe()
@@ -46,7 +48,7 @@ def test_a_process_listens_again_when_its_connection_was_lost(
 
 
 def test_a_host_that_one_process_deletes_does_not_come_back_by_a_token_another_remembers(
-    postgresql_settings: Settings,
+    postgresql_settings: CollectorSettings,
 ) -> None:
     with served(postgresql_settings) as here, served(postgresql_settings) as there:
         host, admin = here.client("host", "web1"), here.client("admin")
@@ -62,7 +64,7 @@ def test_a_host_that_one_process_deletes_does_not_come_back_by_a_token_another_r
 
 
 def test_a_process_that_hangs_while_it_writes_does_not_hold_the_others_up_for_ever(
-    postgresql_settings: Settings,
+    postgresql_settings: CollectorSettings,
 ) -> None:
     url = make_url(postgresql_settings.database).update_query_dict({"options": "-c lock_timeout=200ms"})
     impatient = replace(postgresql_settings, database=url.render_as_string(hide_password=False))
@@ -77,7 +79,7 @@ def test_a_process_that_hangs_while_it_writes_does_not_hold_the_others_up_for_ev
 
 
 def test_steps_of_four_processes_are_numbered_in_the_order_of_their_commits(
-    postgresql_settings: Settings,
+    postgresql_settings: CollectorSettings,
 ) -> None:
     database = Database(postgresql_settings.database)
     database.migrate()

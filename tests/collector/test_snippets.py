@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from service_record.collector.settings import Settings
+from service_record.collector.serving_settings import CollectorSettings
 from tests.collector.serving import served
 from tests.test_snippet import Installed, Installer, shell_of, snippet_of
 
@@ -13,7 +13,7 @@ from tests.test_snippet import Installed, Installer, shell_of, snippet_of
 @pytest.mark.parametrize("kind", ["kickstart", "preseed"])
 @pytest.mark.parametrize("shell", ["dash", "busybox"])
 def test_a_host_is_seen_from_its_image_to_its_first_boot(
-    kind: str, shell: str, tmp_path: Path, sqlite_settings: Settings
+    kind: str, shell: str, tmp_path: Path, sqlite_settings: CollectorSettings
 ) -> None:
     host = Installer(tmp_path / "host", shell)
     with served(sqlite_settings) as server:

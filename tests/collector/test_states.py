@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from service_record.collector.assisted.cluster_states import (
+from service_record.collector.domain.assisted_reports import after_event, operator_in, state_in
+from service_record.collector.domain.cluster_states import (
     CLUSTER_MOVES,
     TOLD,
     ClusterHost,
@@ -15,16 +16,8 @@ from service_record.collector.assisted.cluster_states import (
     next_state,
     reason_of,
 )
-from service_record.collector.assisted.host_states import (
-    MEANINGS,
-    MOVES,
-    HostState,
-    Position,
-    Signal,
-    move_of,
-)
-from service_record.collector.assisted.rules import Event, Installation, registered, signalled
-from service_record.collector.assisted.service_events import after_event, operator_in, state_in
+from service_record.collector.domain.host_states import MEANINGS, MOVES, HostState, Position, Signal, move_of
+from service_record.collector.domain.installation_rules import Event, Installation, registered, signalled
 from tests.assisted_contract import load, openapi_file
 
 START = 1_800_000_000.0

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service_record.collector.statistics import Execution, FailureSeen, Times, percentile, statistics
+from service_record.collector.domain.statistics import (
+    Execution,
+    FailureSeen,
+    Percentiles,
+    percentile,
+    statistics,
+)
 
 
 def took(seconds: float | None, group: str = "", release: str = "") -> Execution:
@@ -20,7 +26,7 @@ def failed(signature: str, seconds: float | None = None) -> Execution:
 def test_times_are_those_of_what_did_not_fail() -> None:
     (told,) = statistics([took(float(second)) for second in range(1, 101)] + [failed("no disk", 9000.0)])
 
-    assert told.times == Times(50.0, 95.0, 99.0)
+    assert told.times == Percentiles(50.0, 95.0, 99.0)
     assert (told.count, told.failed) == (101, 1)
 
 

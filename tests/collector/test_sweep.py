@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from sqlalchemy import select
 
-from service_record.collector.access import Grant, Kind
-from service_record.collector.collector import Collector
-from service_record.collector.reading import step_of
-from service_record.collector.settings import Settings
-from service_record.collector.store.reports import Report, record_steps
+from service_record.collector.domain.access import Grant, TokenKind
+from service_record.collector.domain.reports import step_of
+from service_record.collector.process import Collector
+from service_record.collector.serving_settings import CollectorSettings
+from service_record.collector.store.reporting import Report, record_steps
 from service_record.collector.store.schema import notices
 from tests.collector.serving import Client, Served, served
 
@@ -46,7 +46,9 @@ def news(server: Served) -> list[tuple[str, str]]:
         return [(before, after) for before, after in rows]
 
 
-def test_a_host_is_judged_when_it_reports_and_again_when_its_time_has_come(settings: Settings) -> None:
+def test_a_host_is_judged_when_it_reports_and_again_when_its_time_has_come(
+    settings: CollectorSettings,
+) -> None:
     clock = Clock()
     with served(settings, clock) as server:
         host, reader = server.client("host", "web1"), server.client("reader")
@@ -63,7 +65,7 @@ def test_a_host_is_judged_when_it_reports_and_again_when_its_time_has_come(setti
         assert news(server) == [("progressing", "stuck"), ("stuck", "failed")]
 
 
-def test_a_host_that_falls_silent_is_stuck_although_nothing_else_happens(settings: Settings) -> None:
+def test_a_host_that_falls_silent_is_stuck_although_nothing_else_happens(settings: CollectorSettings) -> None:
     with served(replace(settings, budget=0.5)) as server:
         reader = server.client("reader")
         server.client("host", "web1").step("web1", "Disk setup", "init")
@@ -71,7 +73,7 @@ def test_a_host_that_falls_silent_is_stuck_although_nothing_else_happens(setting
         eventually(lambda: verdict(reader, "web1"), "stuck")
 
 
-def test_what_was_due_while_nothing_ran_is_judged_at_the_next_start(settings: Settings) -> None:
+def test_what_was_due_while_nothing_ran_is_judged_at_the_next_start(settings: CollectorSettings) -> None:
     clock = Clock()
     with served(settings, clock) as server:
         server.client("host", "web1").step("web1", "Disk setup", "init")
@@ -81,7 +83,7 @@ def test_what_was_due_while_nothing_ran_is_judged_at_the_next_start(settings: Se
         eventually(lambda: verdict(server.client("reader"), "web1"), "stuck")
 
 
-def test_several_processes_judge_each_host_once(settings: Settings) -> None:
+def test_several_processes_judge_each_host_once(settings: CollectorSettings) -> None:
     clock = Clock()
     with Collector(settings, clock) as one, Collector(settings, clock) as other:
         server = Served("", one)
@@ -101,11 +103,11 @@ def test_several_processes_judge_each_host_once(settings: Settings) -> None:
 def report_of_many(collector: Collector, clock: Clock, count: int) -> None:
     step = step_of({"name": "Disk setup", "status": "init"})
     for number in range(count):
-        report = Report(f"web{number}", step, clock(), Grant(1, Kind.ADMIN))
+        report = Report(f"web{number}", step, clock(), Grant(1, TokenKind.ADMIN))
         collector.writer.add(record_steps, report).result()
 
 
-def test_budgets_are_learnt_from_builds_that_were_done(settings: Settings) -> None:
+def test_budgets_are_learnt_from_builds_that_were_done(settings: CollectorSettings) -> None:
     clock = Clock()
     with served(settings, clock) as server:
         admin = server.client("admin")
@@ -158,7 +160,9 @@ def test_the_fleet_is_asked_by_its_filters(sqlite_server: Served) -> None:
         assert reader.get("/api/v1/hosts", **query).status == 400
 
 
-def test_hosts_that_were_done_long_ago_are_shown_to_who_asks_for_all(sqlite_settings: Settings) -> None:
+def test_hosts_that_were_done_long_ago_are_shown_to_who_asks_for_all(
+    sqlite_settings: CollectorSettings,
+) -> None:
     clock = Clock()
     with served(sqlite_settings, clock) as server:
         admin = server.client("admin")
@@ -181,7 +185,7 @@ def test_an_earlier_build_is_asked_by_its_number(sqlite_server: Served) -> None:
     assert admin.get("/api/v1/hosts/web2").json["detail"] == "nothing is known of web2"
 
 
-def test_a_clock_that_goes_back_and_is_put_right_makes_no_host_silent(settings: Settings) -> None:
+def test_a_clock_that_goes_back_and_is_put_right_makes_no_host_silent(settings: CollectorSettings) -> None:
     clock = Clock()
     with served(settings, clock) as server:
         host, reader = server.client("host", "web1"), server.client("reader")
@@ -197,7 +201,7 @@ def test_a_clock_that_goes_back_and_is_put_right_makes_no_host_silent(settings: 
         assert news(server) == []
 
 
-def test_a_host_loops_at_the_second_time_where_that_is_asked_for(sqlite_settings: Settings) -> None:
+def test_a_host_loops_at_the_second_time_where_that_is_asked_for(sqlite_settings: CollectorSettings) -> None:
     with served(replace(sqlite_settings, loop_after=2)) as server:
         host, reader = server.client("host", "web1"), server.client("reader")
         host.step("web1", "Disk setup", "init", boot="a")

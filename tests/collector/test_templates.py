@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from service_record.collector.settings import Settings
+from service_record.collector.serving_settings import CollectorSettings
 from tests.collector.browsing import signed_in
 from tests.collector.serving import Served, served
 from tests.command_line import service_record
@@ -26,7 +26,7 @@ TEMPLATES = "/api/v1/hosts/web1/templates"
 
 
 def test_a_template_is_masked_on_its_host_and_shown_with_its_build(
-    tmp_path: Path, sqlite_settings: Settings
+    tmp_path: Path, sqlite_settings: CollectorSettings
 ) -> None:
     with served(sqlite_settings) as server:
         host = server.client("host", "web1")
@@ -68,7 +68,7 @@ def test_a_template_with_a_secret_is_refused_where_it_arrives(server: Served, li
     assert server.client("admin").get("/api/v1/hosts/web1/bundles").json["bundles"] == []
 
 
-def test_who_may_not_report_attaches_nothing(sqlite_settings: Settings) -> None:
+def test_who_may_not_report_attaches_nothing(sqlite_settings: CollectorSettings) -> None:
     with served(sqlite_settings) as server:
         for kind, scope in (("reader", ""), ("boot", "web1"), ("enrolment", ""), ("host", "web2")):
             answer = server.client(kind, scope).ask("POST", f"{TEMPLATES}?name=ks", body=b"text")

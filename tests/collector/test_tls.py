@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from service_record.collector.settings import Settings
+from service_record.collector.serving_settings import CollectorSettings
 from tests.collector.commands import collector_command
 from tests.collector.processes import process
 from tests.collector.serving import settings_in
@@ -38,7 +38,7 @@ def certificate_in(folder: Path) -> tuple[Path, Path]:
     return certificate, key
 
 
-def token_of(settings: Settings, kind: str, scope: str = "") -> str:
+def token_of(settings: CollectorSettings, kind: str, scope: str = "") -> str:
     made = collector_command("token", "create", kind, scope, "--data", settings.data)
     return made.out.strip()
 

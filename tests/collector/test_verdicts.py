@@ -7,16 +7,16 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from service_record.collector.budgets import Basis, Budgets, Took, of_stage
-from service_record.collector.progress import Progress, advance, begins_build, ended, first
-from service_record.collector.reading import step_of
-from service_record.collector.steps import Step
-from service_record.collector.verdicts import (
+from service_record.collector.domain.progress import Progress, advance, begins_build, ended, first
+from service_record.collector.domain.reports import step_of
+from service_record.collector.domain.silence import SilenceBasis, SilenceBudgets, Took, of_stage
+from service_record.collector.domain.steps import ReportedStep
+from service_record.collector.domain.verdicts import (
+    FleetVerdict,
+    HostFacts,
     HostVerdict,
-    Installation,
-    Known,
+    InstallationSeen,
     RecordsVerdict,
-    Verdict,
     judge,
 )
 
@@ -30,13 +30,13 @@ class Host:
     """A host that reports steps, a minute apart unless told otherwise."""
 
     now: float = START
-    known: Known = field(default_factory=lambda: Known(first_seen=START, heard_at=START))
-    budgets: Budgets = field(default_factory=Budgets)
+    known: HostFacts = field(default_factory=lambda: HostFacts(first_seen=START, heard_at=START))
+    budgets: SilenceBudgets = field(default_factory=SilenceBudgets)
 
     def says(self, name: str, status: str = "", after: float = MINUTE, **fields: object) -> "Host":
         return self.reports(step_of({"name": name, "status": status, **fields}), after)
 
-    def reports(self, step: Step, after: float = MINUTE) -> "Host":
+    def reports(self, step: ReportedStep, after: float = MINUTE) -> "Host":
         self.now += after
         self.known = replace(
             self.known, progress=_with(self.known.progress, step, self.now), heard_at=self.now
@@ -52,7 +52,7 @@ class Host:
         return judge(self.known, self.budgets, self.now + after)
 
 
-def _with(progress: Progress | None, step: Step, now: float) -> Progress:
+def _with(progress: Progress | None, step: ReportedStep, now: float) -> Progress:
     if progress is None or begins_build(progress, step, now):
         progress = first(step, progress.number + 1 if progress else 1, now)
     return advance(progress, step, now)
@@ -107,7 +107,7 @@ def test_entries_that_come_are_news_of_a_step_that_takes_long() -> None:
 
 def test_the_budget_that_was_given_is_the_one_that_counts() -> None:
     took = tuple(Took(600.0, "", "") for _ in range(50))
-    host = Host(budgets=Budgets(given={"disk_setup": 30.0}, took={"disk_setup": took}))
+    host = Host(budgets=SilenceBudgets(given={"disk_setup": 30.0}, took={"disk_setup": took}))
     host.says("Disk setup", "init")
 
     assert told(host.verdict(30)) == (
@@ -130,16 +130,16 @@ def test_a_budget_is_learnt_from_the_builds_that_are_most_alike(
 ) -> None:
     took = [Took(200.0, "dc1", "9.4")] * 10 + [Took(1000.0, "dc4", "9.4")] * 10
 
-    budget = Budgets(took={"disk": tuple(took)}).of_step("disk", group, release)
+    budget = SilenceBudgets(took={"disk": tuple(took)}).of_step("disk", group, release)
 
-    assert (budget.seconds, budget.basis, budget.builds) == (seconds, Basis.LEARNT, builds)
+    assert (budget.seconds, budget.basis, budget.builds) == (seconds, SilenceBasis.LEARNT, builds)
 
 
 def test_nothing_is_learnt_from_few_builds_and_no_budget_is_learnt_that_is_too_small() -> None:
     quick = Took(0.5, "", "")
 
-    assert Budgets(took={"disk": (quick,) * 9}).of_step("disk", "", "").basis is Basis.DEFAULT
-    assert Budgets(took={"disk": (quick,) * 10}).of_step("disk", "", "").seconds == 120
+    assert SilenceBudgets(took={"disk": (quick,) * 9}).of_step("disk", "", "").basis is SilenceBasis.DEFAULT
+    assert SilenceBudgets(took={"disk": (quick,) * 10}).of_step("disk", "", "").seconds == 120
 
 
 def test_a_step_that_begins_for_the_third_time_without_anything_new_is_a_loop() -> None:
@@ -237,7 +237,7 @@ def test_a_complete_build_is_done_until_another_one_begins() -> None:
 
 def installed(stage: str, status: str = "installing-in-progress", **fields: object) -> Host:
     host = Host()
-    installation = Installation(stage=stage, status=status, updated_at=START, **fields)  # type: ignore[arg-type]
+    installation = InstallationSeen(stage=stage, status=status, updated_at=START, **fields)  # type: ignore[arg-type]
     host.known = replace(host.known, installation=installation)
     return host
 
@@ -352,9 +352,9 @@ class Judged(RuleBasedStateMachine):
 
         progress = self.host.known.progress
         assert progress is not None
-        if said.verdict is Verdict.DONE and before is not None and progress.number == before.number:
-            assert self.host.verdict().verdict is Verdict.DONE
-        assert progress.ended_at is None or self.host.verdict().verdict is Verdict.DONE
+        if said.verdict is FleetVerdict.DONE and before is not None and progress.number == before.number:
+            assert self.host.verdict().verdict is FleetVerdict.DONE
+        assert progress.ended_at is None or self.host.verdict().verdict is FleetVerdict.DONE
         assert progress.started_at <= progress.fresh_at <= progress.updated_at == self.host.now
         assert set(progress.repeats) <= {report.rpartition(":")[0] for report in progress.seen}
 
@@ -367,7 +367,7 @@ class Judged(RuleBasedStateMachine):
     @rule(stage=st.sampled_from(["Rebooting", "Joined", "Done"]))
     def install(self, stage: str) -> None:
         self.host.now += 1
-        found = Installation(stage=stage, status="installing-in-progress", updated_at=self.host.now)
+        found = InstallationSeen(stage=stage, status="installing-in-progress", updated_at=self.host.now)
         self.host.known = replace(self.host.known, installation=found, heard_at=self.host.now)
 
     @rule(after=st.sampled_from([1.0, 900.0, 86_400.0]))

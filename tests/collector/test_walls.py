@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from service_record.collector.api.answering import ALWAYS
 from service_record.collector.api.app import application
-from service_record.collector.api.headers import ALWAYS
-from service_record.collector.collector import Collector
+from service_record.collector.process import Collector
 from tests.collector.routes import Walked, walk
 from tests.collector.serving import Client, Served, served, settings_in
 

@@ -18,13 +18,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import case, func, insert, select, update
 
-from service_record.collector import signing
-from service_record.collector.collector import Collector
-from service_record.collector.settings import Settings
+from service_record.collector.ingest import webhook
+from service_record.collector.ingest.webhook import LEASE, Webhook
+from service_record.collector.process import Collector
+from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store import administration
 from service_record.collector.store.database import Database, sqlite_url
 from service_record.collector.store.schema import hosts, notices
-from service_record.collector.webhook import LEASE, Webhook
 from tests.collector.commands import collector_command
 from tests.collector.processes import process
 from tests.collector.receiving import Receiver, receiving
@@ -74,7 +74,7 @@ class Desk:
 
 
 @pytest.fixture
-def desk(settings: Settings) -> Iterator[Desk]:
+def desk(settings: CollectorSettings) -> Iterator[Desk]:
     with receiving() as receiver, Collector(settings, lambda: NOW) as collector:
         yield Desk(collector, receiver)
 
@@ -234,7 +234,7 @@ def case_of_lease() -> Any:
     return case((notices.c.next_at.is_not(None), 0.0), else_=None)
 
 
-def wait_until_delivered(settings: Settings, number: int) -> None:
+def wait_until_delivered(settings: CollectorSettings, number: int) -> None:
     wanted = select(func.count()).where(notices.c.delivered_at.is_not(None))
     with closing(Database(sqlite_url(settings.data))) as database:
         while True:  # the test's own time-out ends it
@@ -244,20 +244,20 @@ def wait_until_delivered(settings: Settings, number: int) -> None:
             time.sleep(0.01)
 
 
-@given(tries=st.integers(1, signing.MOST_TRIES - 1), chance=st.floats(0, 1), asked=st.floats(0, 1e9))
+@given(tries=st.integers(1, webhook.MOST_TRIES - 1), chance=st.floats(0, 1), asked=st.floats(0, 1e9))
 def test_waits_are_between_seconds_and_an_hour(tries: int, chance: float, asked: float) -> None:
-    wait = signing.wait_after(tries, chance, asked)
+    wait = webhook.wait_after(tries, chance, asked)
 
     assert wait is not None
     assert 2.5 <= wait <= 3600
 
 
 def test_after_many_tries_news_are_given_up() -> None:
-    assert signing.wait_after(signing.MOST_TRIES, 0.5) is None
+    assert webhook.wait_after(webhook.MOST_TRIES, 0.5) is None
 
 
 def test_a_secret_is_read_as_it_stands_or_as_receivers_libraries_spell_it() -> None:
-    assert signing.secret_of(b"plain text\n") == b"plain text"
-    assert signing.secret_of(b"whsec_" + base64.b64encode(SECRET) + b"\n") == SECRET
+    assert webhook.secret_of(b"plain text\n") == b"plain text"
+    assert webhook.secret_of(b"whsec_" + base64.b64encode(SECRET) + b"\n") == SECRET
     with pytest.raises(ValueError, match="base64"):
-        signing.secret_of(b"whsec_%%%")
+        webhook.secret_of(b"whsec_%%%")

@@ -16,10 +16,10 @@ import structlog
 from starlette.applications import Starlette
 
 from service_record.collector import logs
-from service_record.collector.access import Kind
 from service_record.collector.api.app import application
-from service_record.collector.collector import Collector
-from service_record.collector.settings import Rates, Settings
+from service_record.collector.domain.access import TokenKind
+from service_record.collector.process import Collector
+from service_record.collector.serving_settings import CollectorSettings, Rates
 from service_record.collector.store import tokens
 from service_record.collector.store.database import FILE, Database, sqlite_url
 
@@ -48,7 +48,7 @@ class Asked:
         """A token of that kind; each is made once, but for those that are good once."""
         name = f"{kind} {scope}"
         if name not in self.tokens or kind == "enrolment":
-            new = tokens.NewToken(kind=Kind(kind), scope=scope, created_by="test")
+            new = tokens.TokenRequest(kind=TokenKind(kind), scope=scope, created_by="test")
             now = self.collector.now()
             made = self.collector.writer.change(lambda connection: tokens.create(connection, new, now))
             self.tokens[name] = made.result()
@@ -117,7 +117,7 @@ def _template() -> bytes:
 def at_work(**changes: Any) -> Iterator[Asked]:
     """A collector with nothing in it, at work until the end of the block."""
     with TemporaryDirectory() as folder, quiet() as log, asyncio.Runner() as runner:
-        settings = Settings(data=Path(folder) / "data", rates=ANY, guesses=ANY, **changes)
+        settings = CollectorSettings(data=Path(folder) / "data", rates=ANY, guesses=ANY, **changes)
         settings.data.mkdir(mode=0o700)
         (settings.data / FILE).write_bytes(_template())
         app = application(collector := Collector(settings))

@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 from hypothesis import strategies as st
 
-from service_record.entry import Entry
-from service_record.export.array import to_array
+from service_record.export import to_array
+from service_record.record.entry import Entry
 from tests.archives import COMPRESSIONS, header, member, tar
 from tests.builders import array, entry, failed_run, our_array, upstream_entry
 from tests.fuzz.corpus import grown

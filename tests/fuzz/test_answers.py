@@ -11,15 +11,23 @@ from hypothesis import strategies as st
 from bench.simulated import Answering, failing, whole_round
 from bench.simulated import settings as reporter_settings
 from service_record.display.text import visible
-from service_record.reporter.answers import Answered, HostView, NoHost, Outcome, Refused, Unreachable, View
+from service_record.reporter.answers import (
+    Answered,
+    HostView,
+    NoHost,
+    Outcome,
+    Patience,
+    Refused,
+    Unreachable,
+    View,
+)
 from service_record.reporter.assisted_service import AssistedService
-from service_record.reporter.live import send_records
 from service_record.reporter.log import Log
-from service_record.reporter.patience import Patience
-from service_record.reporter.places import Places
+from service_record.reporter.paths import Places
 from service_record.reporter.policy import Shipment, StageReport
-from service_record.reporter.settings import Service, Settings
-from service_record.reporter.state import State
+from service_record.reporter.record_care import send_records
+from service_record.reporter.settings import AssistedServiceSettings, Settings
+from service_record.reporter.state import ReporterState
 from tests.builders import failed_run, write_lines
 from tests.fuzz.command import Watched, bounded, service_record
 from tests.fuzz.corpus import with_seeds
@@ -74,7 +82,7 @@ def saying(test: str, *said: bytes) -> Iterator[str]:
 
 
 def service() -> AssistedService:
-    found = Service(url=server.url, cluster_id=ID, infra_env_id=ID, host_id=ID, token=TOKEN)
+    found = AssistedServiceSettings(url=server.url, cluster_id=ID, infra_env_id=ID, host_id=ID, token=TOKEN)
     return AssistedService(found, patience=AT_ONCE)
 
 
@@ -139,7 +147,7 @@ def test_rounds_end_and_an_odd_answer_stops_none_of_the_later_ones(said: list[by
     with saying("answers: to rounds of the reporter", *said), service() as asked:
         told = OverTheWire()
         told.service = asked
-        state, plan = whole_round(chosen, State(), failing(1, 60.0), told, 999)
+        state, plan = whole_round(chosen, ReporterState(), failing(1, 60.0), told, 999)
         if plan.stop is not None:
             view = told.view
             assert isinstance(view, HostView | NoHost | Refused)

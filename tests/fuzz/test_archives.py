@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from service_record.bundle import Bundle, LeftOut, Limits, open_bundle, pack
 from service_record.bundle.contents import archive_contents
 from service_record.bundle.writing import BundleWriter
-from service_record.entry import Entry
-from service_record.plain import pieces_of
+from service_record.record.entry import Entry
+from service_record.record.plain import pieces_of
 from tests.archives import COMPRESSIONS, found, record, tar
 from tests.builders import failed_run
 from tests.fuzz.command import bounded

@@ -6,10 +6,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from service_record.bundle import is_packed
-from service_record.conformance import Fault, examine
-from service_record.entry import Entry, Malformed
 from service_record.export import FORMS
-from service_record.layout import read_entries
+from service_record.record.conformance import FormatFault, examine
+from service_record.record.entry import Entry, Malformed
+from service_record.record.layout import read_entries
 from tests.fuzz.command import bounded
 from tests.fuzz.corpus import with_seeds
 from tests.fuzz.hostile import RAW_NAMES, RECORDS, STREAMS
@@ -67,7 +67,9 @@ def test_what_is_saved_is_whole_and_is_all_that_was_whole(content: bytes) -> Non
         assert answer.status in {0, 4}
         saved = (directory / "out" / "saved.json").read_bytes()
         assert entries(saved) == entries(content)
-        assert not entries(content) or not [one for one in examine(BytesIO(saved)) if isinstance(one, Fault)]
+        assert not entries(content) or not [
+            one for one in examine(BytesIO(saved)) if isinstance(one, FormatFault)
+        ]
         assert answered(command[:2], str(records), directory / "out").status == answer.status
 
 

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service_record.collector.settings import Settings
+from service_record.collector.serving_settings import CollectorSettings
 from tests.collector.serving import served
 from tests.fuzz.asgi import ANY, at_work
 from tests.fuzz.asking import answered, check, check_it_serves, check_store, signed_in
@@ -45,7 +45,7 @@ def test_a_collector_answers_whatever_it_is_asked() -> None:
 
 def test_a_collector_answers_or_hangs_up_whatever_comes_over_a_connection() -> None:
     with TemporaryDirectory() as folder:
-        chosen = Settings(data=Path(folder), port=0, rates=ANY, guesses=ANY, seconds=0.3)
+        chosen = CollectorSettings(data=Path(folder), port=0, rates=ANY, guesses=ANY, seconds=0.3)
         with served(chosen) as running:
             client = running.client("admin")
             port = int(running.url.rpartition(":")[2])

@@ -12,7 +12,7 @@ from types import FrameType
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from service_record.collector.collector import StepsError
+from service_record.collector.process import StepsError
 from tests.fuzz.asgi import at_work, quiet
 from tests.fuzz.asking import check_it_serves, signed_in
 from tests.fuzz.command import bounded, service_record

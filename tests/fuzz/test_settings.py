@@ -10,17 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import service_record as recorder
-from service_record.collector.definitions import DefinitionError, parse
-from service_record.collector_address import is_collector
+from service_record.client.address import is_collector
+from service_record.collector.domain.definitions import DefinitionError, parse
 from service_record.display.text import UNSEEN
-from service_record.entry import Entry
-from service_record.layout import read_entries
-from service_record.reporter.live import send_records
+from service_record.record.entry import Entry
+from service_record.record.layout import read_entries
 from service_record.reporter.log import log_for
-from service_record.reporter.peers import Peers
-from service_record.reporter.places import Places
-from service_record.reporter.policy.plan import Shipment
+from service_record.reporter.paths import Places
+from service_record.reporter.policy.moment import Shipment
+from service_record.reporter.record_care import send_records
 from service_record.reporter.settings import read_settings
+from service_record.reporter.shipping import Peers
 from tests.fuzz.command import Watched, bounded, environment_is, service_record
 from tests.fuzz.corpus import with_seeds
 from tests.fuzz.odd_settings import (

@@ -11,10 +11,10 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from service_record.cli import main
-from service_record.entry import Entry
 from service_record.history.outcome import order
-from service_record.records import Records
-from service_record.source import records_directory
+from service_record.read.source import records_directory
+from service_record.record.directory import Records
+from service_record.record.entry import Entry
 
 _LAST: Final = "nothing-more"
 """A service that records once all else was shown."""

@@ -25,8 +25,8 @@ done
 
 PYTHON = r"""
 import os, sys
-from service_record.entry import Entry, Phase, Result
-from service_record.records import Records
+from service_record.record.entry import Entry, Phase, Result
+from service_record.record.directory import Records
 
 name, count = sys.argv[1], int(sys.argv[2])
 writer = Records(os.environ["SERVICE_RECORDS_DIR"]).writer("service")

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from service_record.records import Records
+from service_record.record.directory import Records
 from tests.system.machine import REPOSITORY, Machine
 
 SUITE: Final = "bookworm"

@@ -13,10 +13,10 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from service_record.entry import Entry
 from service_record.history import build_history
 from service_record.history.outcome import Run
-from service_record.records import Records
+from service_record.record.directory import Records
+from service_record.record.entry import Entry
 from tests.system import cgroup
 
 REPOSITORY = Path(__file__).resolve().parents[2]

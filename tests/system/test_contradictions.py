@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from service_record.entry import Phase
 from service_record.history.outcome import Outcome, Run
+from service_record.record.entry import Phase
 from tests.system.machine import BASH_HEAD, Machine
 
 WORK = "record_service_stage_start work\ntrue\n"

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from service_record.reporter.gather import COLLECTORS, Context, add_manifest, gather, newest_cursor
-from service_record.systemd import boot_id
+from service_record.record.systemd import boot_id
 from tests.gathered import AT, DirectoryBundle
 
 bundle, cursor = DirectoryBundle(Path(sys.argv[1])), sys.argv[2] if len(sys.argv) > 2 else None

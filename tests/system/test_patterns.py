@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from service_record.entry import Entry
+from service_record.record.entry import Entry
 from tests.bootstrap_host import LAYOUTS, install, read_by_upstream
 from tests.system.machine import REPOSITORY, Machine
 from tests.upstream_reader import UpstreamReader

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from service_record.collector.access import Kind
+from service_record.collector.domain.access import TokenKind
 from tests.assisted_installation import LOCAL_IGNITION, Host
 from tests.assisted_rules import AssistedRules
 from tests.assisted_server import AssistedServer
@@ -159,7 +159,7 @@ class Journey:
         for name, port in self.ports.items():
             self.machine.write_unit(f"{name}.socket", NETWORK + SOCKET.format(port=port))
             self.machine.write_unit(f"{name}.service", NETWORK + PROXY.format(name=name))
-        self.reader = collector.client(Kind.READER)
+        self.reader = collector.client(TokenKind.READER)
         self.token_file = directory / "reader"
         self.token_file.write_text(self.reader.token)
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from service_record.entry import Result
 from service_record.history.outcome import Outcome, Run
+from service_record.record.entry import Result
 from tests.system.machine import Machine
 
 FOREVER = "record_service_stage_start waiting; sleep infinity"

@@ -18,9 +18,9 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Final
 
-from service_record.entry import Entry, Malformed
-from service_record.layout import read_entries
-from service_record.records import Records
+from service_record.record.directory import Records
+from service_record.record.entry import Entry, Malformed
+from service_record.record.layout import read_entries
 from tests.array_writers import put, record_of, run_exit_helper
 from tests.builders import entry, failed_run, our_array
 from tests.shell.scripts import ROOT, SHIM, bashes, environment
@@ -71,8 +71,8 @@ SCRIPT: Final = f"""
 PROGRAM: Final = f"""
 import os, resource, sys
 from service_record import array
-from service_record.entry import Entry, Phase, Result
-from service_record.records import Records
+from service_record.record.entry import Entry, Phase, Result
+from service_record.record.directory import Records
 
 def mark(name):
     try:

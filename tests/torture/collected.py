@@ -19,11 +19,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from sqlalchemy import func, select
 
 from service_record.collector import logs
-from service_record.collector.access import Kind
-from service_record.collector.budgets import DEFAULT
-from service_record.collector.collector import Collector
-from service_record.collector.housekeeping import DAY, Limits, carry_out, planned
-from service_record.collector.settings import Rates, Settings
+from service_record.collector.domain.access import TokenKind
+from service_record.collector.domain.silence import DEFAULT
+from service_record.collector.ingest.housekeeping import DAY, KeepLimits, carry_out, planned
+from service_record.collector.process import Collector
+from service_record.collector.serving_settings import CollectorSettings, Rates
 from service_record.collector.store import tokens
 from service_record.collector.store.database import FILE, Database, sqlite_url
 from service_record.collector.store.schema import builds, bundles, hosts, notices, steps
@@ -91,8 +91,8 @@ class CollectedHosts(RuleBasedStateMachine):
         self._data.mkdir()
         (self._data / FILE).write_bytes(_template())
         self._open()
-        self.tokens = {name: self._token(Kind.ADMIN, "") for name in ("web1", "web2")}
-        self.tokens[AGENT] = self._token(Kind.HOST, AGENT)
+        self.tokens = {name: self._token(TokenKind.ADMIN, "") for name in ("web1", "web2")}
+        self.tokens[AGENT] = self._token(TokenKind.HOST, AGENT)
 
     def teardown(self) -> None:
         if hasattr(self, "collector"):
@@ -105,7 +105,7 @@ class CollectedHosts(RuleBasedStateMachine):
 
     def _open(self) -> None:
         defined = (Path(self.place.name) / "steps.toml",) if self.is_strict else ()
-        settings = Settings(data=self._data, steps=defined, rates=_OFTEN, guesses=_OFTEN)
+        settings = CollectorSettings(data=self._data, steps=defined, rates=_OFTEN, guesses=_OFTEN)
         self.collector = Collector(settings, self.clock)
         self.app = Application(self.collector)
 
@@ -113,8 +113,8 @@ class CollectedHosts(RuleBasedStateMachine):
         self.app.close()
         self.collector.close()
 
-    def _token(self, kind: Kind, scope: str) -> str:
-        new = tokens.NewToken(kind=kind, scope=scope)
+    def _token(self, kind: TokenKind, scope: str) -> str:
+        new = tokens.TokenRequest(kind=kind, scope=scope)
         now = self.clock.now
         return self.collector.writer.change(lambda connection: tokens.create(connection, new, now)).result()
 
@@ -280,7 +280,7 @@ class CollectedHosts(RuleBasedStateMachine):
     @rule(days=st.sampled_from([1.0, 90.0]))
     def forget(self, days: float) -> None:
         """Old builds go; of each host the latest stays, and its first and its last failure."""
-        limits, now = Limits(days=days), self.clock.now
+        limits, now = KeepLimits(days=days), self.clock.now
         staying = self._staying()
         with self.collector.database.reading() as connection:
             what = planned(connection, limits, now)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from service_record.collector.budgets import DEFAULT, SILENT
+from service_record.collector.domain.silence import DEFAULT, SILENT
 
 BUDGET: Final = 600.0
 """Seconds that a step may take of which the operator has said so."""

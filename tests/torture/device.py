@@ -20,8 +20,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from service_record.entry import Entry
-from service_record.layout import read_entries
+from service_record.record.entry import Entry
+from service_record.record.layout import read_entries
 from tests.shell.scripts import ROOT
 from tests.shell.writers import acknowledged, failures, prepare, writers
 from tests.torture.tally import Tally, Until

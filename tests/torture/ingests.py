@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from service_record.collector.access import Kind
+from service_record.collector.domain.access import TokenKind
 from service_record.collector.store import tokens
 from service_record.collector.store.database import FILE, Database, sqlite_url
 from tests.archives import member, tar
@@ -159,7 +159,7 @@ class Collectors:
         database = Database(sqlite_url(data))
         database.migrate()
         with database.changing() as connection:
-            self._token = tokens.create(connection, tokens.NewToken(kind=Kind.ADMIN), time.time())
+            self._token = tokens.create(connection, tokens.TokenRequest(kind=TokenKind.ADMIN), time.time())
         database.close()
         with self.serving(data) as (_, client):
             said = {"id": ID, "cluster_id": ID, "infra_env_id": ID, "role": "master"}

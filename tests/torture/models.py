@@ -21,14 +21,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from bench.simulated import failing
 from bench.simulated import settings as reporter_settings
-from service_record.entry import Entry, Phase, Result
 from service_record.history import build_history
-from service_record.history.liveness import Liveness
 from service_record.history.outcome import Outcome
-from service_record.layout import read_entries
-from service_record.reporter.policy import Plan, is_due
-from service_record.reporter.state import State
-from service_record.writer import Writer
+from service_record.history.results import Liveness
+from service_record.record.appending import Writer
+from service_record.record.entry import Entry, Phase, Result
+from service_record.record.layout import read_entries
+from service_record.reporter.policy import RoundPlan, is_due
+from service_record.reporter.state import ReporterState
 from tests.builders import START
 from tests.full_disk import full_beyond
 from tests.test_reporter_any import MIB, Chance, Unsteady, killed_round
@@ -238,9 +238,9 @@ class ReportedHost(RuleBasedStateMachine):
         self.service = Unsteady(
             knows_stages=data.draw(st.booleans()), knows_host_boot=data.draw(st.booleans())
         )
-        self.disk = State()
+        self.disk = ReporterState()
         self.boot, self.uptime = 1, 20.0
-        self.plan: Plan | None = None
+        self.plan: RoundPlan | None = None
         self.in_boot = Counter[int]()
         self.states_lost = 0
         self.calls_when_stopped: int | None = None
@@ -260,7 +260,7 @@ class ReportedHost(RuleBasedStateMachine):
     @precondition(lambda self: not self._is_stopped and self.states_lost < 2)
     @rule()
     def lose_the_state(self) -> None:
-        self.disk = State(is_careful=True)
+        self.disk = ReporterState(is_careful=True)
         self.states_lost += 1
 
     @precondition(lambda self: not self._is_stopped)

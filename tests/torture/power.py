@@ -13,8 +13,8 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Final
 
-from service_record.entry import Entry, Phase, Result
-from service_record.layout import read_entries
+from service_record.record.entry import Entry, Phase, Result
+from service_record.record.layout import read_entries
 from tests.array_writers import NO_LAYOUT, WRITERS, ArrayWriter, put, record_of
 from tests.torture.tally import ORDER, Tally, Until, while_time_lasts
 from tests.torture.writes import BEFORE, Recorded, recorded

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BytesIO
 
-from service_record.entry import Entry, Malformed, Phase, Result
-from service_record.layout import read_entries
+from service_record.record.entry import Entry, Malformed, Phase, Result
+from service_record.record.layout import read_entries
 from tests.builders import array, entry, our_array
 from tests.torture.tally import Tally, Until, sample, while_time_lasts
 

@@ -23,8 +23,8 @@ from typing import Final
 
 import orjson
 
-from service_record.entry import Entry
-from service_record.layout import read_entries
+from service_record.record.entry import Entry
+from service_record.record.layout import read_entries
 from tests.command_line import PROGRAM, environment
 from tests.programs import REPOSITORY
 from tests.shell.writers import acknowledged, prepare, writers
@@ -38,7 +38,7 @@ _STOP: Final = """
 import sys
 from pathlib import Path
 from service_record.reporter.cleanup import stop
-from service_record.reporter.places import Places
+from service_record.reporter.paths import Places
 sys.exit("\\n".join(stop(Places(Path(sys.argv[1])), "torture")) or 0)
 """
 

@@ -34,8 +34,8 @@ _JOURNALCTL: Final = '#!/bin/sh\ncase "$*" in *--sync*) ;; *) cat message ;; esa
 _PROGRAM: Final = f"""
 import os, sys
 from service_record import array
-from service_record.entry import Entry, Phase, Result
-from service_record.records import Records
+from service_record.record.entry import Entry, Phase, Result
+from service_record.record.directory import Records
 
 writer = Records(os.environ["SERVICE_RECORDS_DIR"]).writer("service")
 print("ready", flush=True)

@@ -18,33 +18,48 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from service_record.collector.api import (
-    administration,
-    assisted,
-    assisted_clusters,
-    bundles,
-    clusters,
-    enrolment,
-    hosts,
-    records,
-    steps,
-    templates,
+    admin_calls,
+    assisted_calls,
+    bundle_calls,
+    cluster_calls,
+    host_calls,
+    record_calls,
+    step_calls,
 )
-from service_record.collector.api.answers import Refusal, refused
+from service_record.collector.api.answering import Refusal, SafeHeaders, refused
 from service_record.collector.api.guard import Guard
-from service_record.collector.api.headers import SafeHeaders
-from service_record.collector.api.metrics import Metrics, metrics
-from service_record.collector.api.numbers import NUMBER
-from service_record.collector.api.observing import Observed
+from service_record.collector.api.metrics import Metrics, Observed, metrics
 from service_record.collector.api.openapi import get_document
+from service_record.collector.api.requests import NUMBER
 from service_record.collector.api.serving import Serving, unavailable
-from service_record.collector.collector import Collector
 from service_record.collector.logs import fault_of, log
+from service_record.collector.process import Collector
+from service_record.collector.store.row_writer import Unavailable
 from service_record.collector.store.schema import counters
-from service_record.collector.store.writer import Unavailable
+from service_record.collector.web import cluster_page, events, fleet_page, host_page, login, statistics_page
 from service_record.collector.web.analyses import Analyses
-from service_record.collector.web.pages import environment
-from service_record.collector.web.routes import PAGES
-from service_record.collector.web.statistics import Recent
+from service_record.collector.web.login import for_readers
+from service_record.collector.web.pages import environment, get_asset
+from service_record.collector.web.statistics_page import Recent
+
+PAGES: Final = (
+    Route("/", for_readers(fleet_page.get_fleet)),
+    Route("/hosts/{host}", for_readers(host_page.get_host)),
+    Route(f"/hosts/{{host}}/steps/{{step:{NUMBER}}}/logs", for_readers(host_page.get_logs)),
+    Route("/hosts/{host}/analysis", for_readers(host_page.get_analysis)),
+    Route("/hosts/{host}/bundles/{bundle}", for_readers(bundle_calls.send_bundle)),
+    Route("/clusters", for_readers(cluster_page.get_clusters)),
+    Route("/clusters/{cluster}", for_readers(cluster_page.get_cluster)),
+    Route("/clusters/{cluster}/logs/{kind}", for_readers(cluster_page.get_logs)),
+    Route("/hosts/{host}/templates/{template}", for_readers(bundle_calls.show_template)),
+    Route("/statistics", for_readers(statistics_page.get_statistics)),
+    Route("/events", for_readers(events.get_events)),
+    Route("/login", login.get_login, methods=["GET"]),
+    Route("/login", login.post_login, methods=["POST"]),
+    Route("/logout", for_readers(login.post_logout), methods=["POST"]),
+    Route("/static/{file}", get_asset),
+)
+
 
 STEPS = "/api/v1/hosts/{host}/steps"
 
@@ -69,28 +84,28 @@ def application(collector: Collector) -> Starlette:
             Route("/readyz", ready),
             Route("/metrics", metrics),
             Route("/api/v1/openapi.json", get_document),
-            Route(STEPS, steps.post_step, methods=["POST"]),
-            Route(STEPS, steps.get_step, methods=["GET"]),
-            Route("/api/v1/hosts/{host}/templates", templates.post_template, methods=["POST"]),
-            Route("/api/v1/boot/{secret}", steps.get_boot, methods=["GET"]),
-            Route("/api/v1/hosts", hosts.list_hosts, methods=["GET"]),
-            Route("/api/v1/hosts/{host}", hosts.show_host, methods=["GET"]),
-            Route(f"/api/v1/hosts/{{host}}/builds/{{n:{NUMBER}}}", hosts.show_build, methods=["GET"]),
-            Route("/api/v1/statistics", hosts.show_statistics, methods=["GET"]),
-            Route("/api/v1/enrol", enrolment.enrol, methods=["POST"]),
-            Route("/api/v1/tokens", administration.create_token, methods=["POST"]),
-            Route("/api/v1/tokens", administration.list_tokens, methods=["GET"]),
-            Route("/api/v1/tokens/{token}", administration.revoke_token, methods=["DELETE"]),
-            Route("/api/v1/audit", administration.list_audit, methods=["GET"]),
-            Route("/api/v1/hosts/{host}", administration.put_host, methods=["PUT"]),
-            Route("/api/v1/hosts/{host}", administration.delete_host, methods=["DELETE"]),
-            Route("/api/v1/hosts/{host}/builds", administration.begin_build, methods=["POST"]),
-            Route("/api/update", steps.post_update, methods=["POST"]),
-            *assisted.ROUTES,
-            *assisted_clusters.ROUTES,
-            *clusters.ROUTES,
-            *bundles.ROUTES,
-            *records.ROUTES,
+            Route(STEPS, step_calls.post_step, methods=["POST"]),
+            Route(STEPS, step_calls.get_step, methods=["GET"]),
+            Route("/api/v1/hosts/{host}/templates", bundle_calls.post_template, methods=["POST"]),
+            Route("/api/v1/boot/{secret}", step_calls.get_boot, methods=["GET"]),
+            Route("/api/v1/hosts", host_calls.list_hosts, methods=["GET"]),
+            Route("/api/v1/hosts/{host}", host_calls.show_host, methods=["GET"]),
+            Route(f"/api/v1/hosts/{{host}}/builds/{{n:{NUMBER}}}", host_calls.show_build, methods=["GET"]),
+            Route("/api/v1/statistics", host_calls.show_statistics, methods=["GET"]),
+            Route("/api/v1/enrol", admin_calls.enrol, methods=["POST"]),
+            Route("/api/v1/tokens", admin_calls.create_token, methods=["POST"]),
+            Route("/api/v1/tokens", admin_calls.list_tokens, methods=["GET"]),
+            Route("/api/v1/tokens/{token}", admin_calls.revoke_token, methods=["DELETE"]),
+            Route("/api/v1/audit", admin_calls.list_audit, methods=["GET"]),
+            Route("/api/v1/hosts/{host}", admin_calls.put_host, methods=["PUT"]),
+            Route("/api/v1/hosts/{host}", admin_calls.delete_host, methods=["DELETE"]),
+            Route("/api/v1/hosts/{host}/builds", admin_calls.begin_build, methods=["POST"]),
+            Route("/api/update", step_calls.post_update, methods=["POST"]),
+            *assisted_calls.ROUTES,
+            *cluster_calls.ASSISTED_ROUTES,
+            *cluster_calls.ROUTES,
+            *bundle_calls.ROUTES,
+            *record_calls.ROUTES,
             *PAGES,
         ],
         middleware=[Middleware(SafeHeaders), Middleware(Observed, metrics=counted)],

@@ -1,6 +1,7 @@
 """Who asks: the token of a request, and whether it may ask again so soon."""
 
 import hmac
+import ipaddress
 import math
 import time
 from collections import OrderedDict
@@ -11,12 +12,70 @@ from typing import Final
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
-from service_record.collector.access import Grant, Presented, presented
-from service_record.collector.api.answers import Refusal
-from service_record.collector.api.throttle import Bucket, Failures, address_of
-from service_record.collector.collector import Collector
-from service_record.collector.settings import Rates
+from service_record.collector.api.answering import Refusal
+from service_record.collector.domain.access import Grant, Presented, presented
+from service_record.collector.process import Collector
+from service_record.collector.serving_settings import Rates
 from service_record.collector.store import tokens
+
+_MOST_BUCKETS: Final = 20_000
+"""Whom is remembered: of more those are forgotten that came longest ago."""
+
+
+@dataclass(slots=True)
+class Bucket:
+    """What is left, and since when. Times are of one monotonic clock, in seconds."""
+
+    left: float
+    at: float
+
+    def fill(self, rates: Rates, now: float) -> None:
+        """What time has brought since it was last looked at."""
+        self.left = min(self.left + (now - self.at) * rates.per_second, float(rates.burst))
+        self.at = now
+
+    def take(self, rates: Rates, now: float) -> float:
+        """Take one; 0, or the seconds after which there is one again, where there is none."""
+        self.fill(rates, now)
+        if self.left < 1:
+            return (1 - self.left) / rates.per_second
+        self.left -= 1
+        return 0.0
+
+
+class Failures:
+    """How often an address presented a token that is worth nothing."""
+
+    def __init__(self, rates: Rates) -> None:
+        self._rates = rates
+        self._buckets: OrderedDict[str, Bucket] = OrderedDict()
+
+    def wait(self, address: str, now: float) -> float:
+        """The seconds for which that address is not to be heard; 0 where it is."""
+        bucket = self._buckets.get(address)
+        if bucket is None:
+            return 0.0
+        bucket.fill(self._rates, now)
+        return 0.0 if bucket.left >= 1 else (1 - bucket.left) / self._rates.per_second
+
+    def count(self, address: str, now: float) -> None:
+        """It failed once more."""
+        bucket = self._buckets.setdefault(address, Bucket(float(self._rates.burst), now))
+        bucket.take(self._rates, now)
+        self._buckets.move_to_end(address)
+        while len(self._buckets) > _MOST_BUCKETS:
+            self._buckets.popitem(last=False)
+
+
+def address_of(host: str) -> str:
+    """What failures of an address count for: with IPv6 for its /64, which one machine has for itself."""
+    if ":" not in host:
+        return host
+    try:
+        return str(ipaddress.IPv6Network((host.partition("%")[0], 64), strict=False))
+    except ValueError:
+        return host
+
 
 REMEMBERED: Final = 3.0
 """Seconds for which a token that was good is taken for good. So long after it was revoked by another process
@@ -25,7 +84,7 @@ _MOST: Final = 20_000
 
 
 @dataclass(slots=True)
-class _Known:
+class _CachedToken:
     """A token that was good when it was last looked up, and how many requests it has left."""
 
     presented: Presented
@@ -44,7 +103,7 @@ class Guard:
     def __init__(self, collector: Collector, rates: Rates) -> None:
         self._collector = collector
         self._rates = rates
-        self._known: OrderedDict[int, _Known] = OrderedDict()
+        self._known: OrderedDict[int, _CachedToken] = OrderedDict()
         self._failures = Failures(collector.settings.guesses)
         self._viewers: OrderedDict[int, Bucket] = OrderedDict()
 
@@ -87,7 +146,7 @@ class Guard:
         if known := self._known.get(token_id):
             known.until = 0.0
 
-    async def _look_up(self, token: Presented, request: Request) -> _Known:
+    async def _look_up(self, token: Presented, request: Request) -> _CachedToken:
         before = self._known.get(token.id)
 
         def read_grant() -> Grant | None:
@@ -99,7 +158,7 @@ class Guard:
         if grant is None:
             raise self._count_failure(request, now)
         bucket = before.bucket if before else Bucket(float(self._rates.burst), now)
-        known = self._known[token.id] = _Known(token, grant, now + REMEMBERED, bucket)
+        known = self._known[token.id] = _CachedToken(token, grant, now + REMEMBERED, bucket)
         self._known.move_to_end(token.id)
         while len(self._known) > _MOST:
             self._known.popitem(last=False)

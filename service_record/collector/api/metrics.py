@@ -1,5 +1,7 @@
 """`GET /metrics`, for Prometheus: what came, what became of it, how long it took, and how the fleet is."""
 
+import secrets
+import time
 from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Final
@@ -10,13 +12,16 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector as Source
 from sqlalchemy import func, select
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service_record.collector.api.answers import Refusal
+from service_record.collector.api.answering import Refusal, refused
 from service_record.collector.api.serving import reader
-from service_record.collector.collector import Collector
-from service_record.collector.store.clusters import count_by_status
+from service_record.collector.logs import fault_of, log
+from service_record.collector.process import Collector
+from service_record.collector.store.cluster_rows import count_by_status
 from service_record.collector.store.schema import hosts, notices
 
 _BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -119,3 +124,65 @@ async def metrics(request: Request) -> Response:
         raise Refusal(HTTPStatus.FORBIDDEN, "metrics are of all hosts: this token reads one group only")
     text = await run_in_threadpool(serving.metrics.text)
     return Response(text, media_type=CONTENT_TYPE_LATEST)
+
+
+_NO_ROUTE = "none"
+
+
+class Observed:
+    """Middleware that gives each request an id, which is in its answer and in the log."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id, began = secrets.token_hex(8), time.perf_counter()
+        status = 0
+
+        async def send_observed(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = int(message["status"])
+                MutableHeaders(scope=message)["X-Request-Id"] = request_id
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_observed)
+        except Exception as fault:  # noqa: BLE001  # whatever it is, the server goes on
+            log().error("fault", request=request_id, **_said(scope), **fault_of(fault))
+            if status == 0:
+                await refused(_sorry(request_id), scope["path"])(scope, receive, send_observed)
+        finally:
+            seconds = time.perf_counter() - began
+            self._metrics.count(_route(scope), scope["method"], status, seconds)
+            if status >= HTTPStatus.BAD_REQUEST:
+                said = _said(scope) | {"status": status, "milliseconds": round(seconds * 1000, 1)}
+                log().info("refused", request=request_id, **said)
+
+
+def _sorry(request_id: str) -> Refusal:
+    return Refusal(
+        HTTPStatus.INTERNAL_SERVER_ERROR, f"a fault of the collector's; its log has it as {request_id}"
+    )
+
+
+def _said(scope: Scope) -> dict[str, object]:
+    """What of a request may be logged: never its path, query or headers, where secrets might be."""
+    client = scope.get("client")
+    return {
+        "method": scope["method"] if scope["method"] in _KNOWN_METHODS else "other",
+        "route": _route(scope),
+        "address": client[0] if client else "",
+        "token": scope.get("state", {}).get("token_id"),
+    }
+
+
+_KNOWN_METHODS = {"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"}
+
+
+def _route(scope: Scope) -> str:
+    return getattr(scope.get("route"), "path", _NO_ROUTE)

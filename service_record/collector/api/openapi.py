@@ -10,7 +10,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service_record.collector.api.answers import AgentProblem, Problem, answer
+from service_record.collector.api.answering import AgentProblem, Problem, answer
 from service_record.collector.api.operation import ANYBODY, BOOTING, TEXT, AgentError, Operation
 from service_record.collector.api.operations import OPERATIONS
 from service_record.collector.api.serving import reader

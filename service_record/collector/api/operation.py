@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from service_record.collector.access import Kind
+from service_record.collector.domain.access import TokenKind
 
 TEXT: Final = "text/plain"
 BYTES: Final = "application/octet-stream"
@@ -53,7 +53,7 @@ class Update(msgspec.Struct, omit_defaults=True):
 class NewToken(msgspec.Struct, omit_defaults=True):
     """A token to make."""
 
-    kind: Kind
+    kind: TokenKind
     scope: str = ""
     name: str = ""
     expires: str = ""

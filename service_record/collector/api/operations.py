@@ -3,16 +3,14 @@
 from typing import Final
 
 from service_record.collector.api import (
-    administration,
-    bundles,
-    clusters,
-    enrolment,
-    hosts,
-    records,
-    steps,
-    templates,
+    admin_calls,
+    bundle_calls,
+    cluster_calls,
+    host_calls,
+    record_calls,
+    step_calls,
 )
-from service_record.collector.api.assisted_operations import ASSISTED
+from service_record.collector.api.assisted_calls import BASE
 from service_record.collector.api.operation import (
     ADMINISTRATORS,
     ANYBODY,
@@ -32,9 +30,123 @@ from service_record.collector.api.operation import (
     StepReport,
     Update,
 )
-from service_record.collector.learnt import Statistics
-from service_record.collector.store.clusters import ClusterDetail
-from service_record.collector.store.hosts import HostDetail
+from service_record.collector.ingest.baselines import Statistics
+from service_record.collector.store.cluster_rows import ClusterDetail
+from service_record.collector.store.host_rows import StoredHostDetail
+
+_ASSISTED_CLUSTER: Final = f"{BASE}/clusters/{{cluster_id}}"
+ASSISTED: Final = (
+    Operation(
+        method="GET",
+        path=f"{BASE}/clusters/{{cluster_id}}/hosts",
+        summary="As the assisted-service: the hosts of a cluster.",
+        who=f"{HOSTS}, reader",
+        query={"role": STRING, "status": STRING},
+        answers={200: {"type": "array", "items": OBJECT}},
+        problem="AgentError",
+    ),
+    Operation(
+        method="PUT",
+        path=f"{BASE}/infra-envs/{{infra_env_id}}/hosts/{{host_id}}/progress",
+        summary="As the assisted-service: the stage of a host.",
+        who=HOSTS,
+        body=OBJECT,
+        answers={200: None},
+        refusals=(404, 409),
+        problem="AgentError",
+    ),
+    Operation(
+        method="PUT",
+        path=f"{BASE}/infra-envs/{{infra_env_id}}/hosts/{{host_id}}/logs-progress",
+        summary="As the assisted-service: how far the logs of a host have come.",
+        who=HOSTS,
+        body=OBJECT,
+        answers={204: None},
+        refusals=(404, 409),
+        problem="AgentError",
+    ),
+    Operation(
+        method="POST",
+        path=f"{BASE}/infra-envs/{{infra_env_id}}/hosts",
+        summary="As the assisted-service: an agent registers its host, which booted the discovery image.",
+        who=HOSTS,
+        body=OBJECT,
+        answers={201: OBJECT},
+        refusals=(404,),
+        problem="AgentError",
+    ),
+    Operation(
+        method="GET",
+        path=f"{BASE}/infra-envs/{{infra_env_id}}/hosts/{{host_id}}/instructions",
+        summary="As the assisted-service: the call of an agent once a minute; it gets nothing to do.",
+        who=HOSTS,
+        answers={200: OBJECT},
+        refusals=(404,),
+        problem="AgentError",
+    ),
+    Operation(
+        method="PUT",
+        path=f"{_ASSISTED_CLUSTER}/progress",
+        summary="As the assisted-service: the stage in which the controller finalizes.",
+        who=HOSTS,
+        body=OBJECT,
+        answers={200: None},
+        refusals=(404,),
+        problem="AgentError",
+    ),
+    Operation(
+        method="PUT",
+        path=f"{_ASSISTED_CLUSTER}/monitored-operators",
+        summary="As the assisted-service: the status of an operator.",
+        who=HOSTS,
+        body=OBJECT,
+        answers={200: None},
+        refusals=(404,),
+        problem="AgentError",
+    ),
+    Operation(
+        method="POST",
+        path=f"{_ASSISTED_CLUSTER}/actions/complete-installation",
+        summary="As the assisted-service: what the installation of a cluster came to.",
+        who=HOSTS,
+        body=OBJECT,
+        answers={202: OBJECT},
+        refusals=(404,),
+        problem="AgentError",
+    ),
+    Operation(
+        method="PUT",
+        path=f"{_ASSISTED_CLUSTER}/logs-progress",
+        summary="As the assisted-service: how far the logs of a cluster have come.",
+        who=HOSTS,
+        body=OBJECT,
+        answers={204: None},
+        refusals=(404,),
+        problem="AgentError",
+    ),
+    Operation(
+        method="POST",
+        path=f"{BASE}/events",
+        summary="As the assisted-service: an event of a host or of a cluster.",
+        who=HOSTS,
+        body=OBJECT,
+        answers={201: None},
+        refusals=(404, 409),
+        problem="AgentError",
+    ),
+    Operation(
+        method="POST",
+        path=f"{BASE}/clusters/{{cluster_id}}/logs",
+        summary="As the assisted-service: the logs of a host, a bundle; or those of a cluster.",
+        who=HOSTS,
+        body="multipart/form-data",
+        query={"logs_type": STRING, "host_id": STRING},
+        answers={204: None},
+        refusals=(404, 409, 507),
+        problem="AgentError",
+    ),
+)
+
 
 _NUMBER: Final = {"type": "integer"}
 _HOST: Final = "/api/v1/hosts/{host}"
@@ -68,7 +180,7 @@ OPERATIONS: Final = (
         who=HOSTS,
         body=StepReport,
         is_form=True,
-        answers={201: steps.Taken},
+        answers={201: step_calls.Taken},
         refusals=(422,),
     ),
     Operation(
@@ -77,7 +189,7 @@ OPERATIONS: Final = (
         summary="Report a step by a query, for a wget that can only GET.",
         who=HOSTS,
         query=_STEP_QUERY,
-        answers={201: steps.Taken},
+        answers={201: step_calls.Taken},
         refusals=(422,),
     ),
     Operation(
@@ -95,7 +207,7 @@ OPERATIONS: Final = (
         who=HOSTS,
         body=Update,
         is_form=True,
-        answers={201: steps.Taken},
+        answers={201: step_calls.Taken},
         refusals=(422,),
     ),
     Operation(
@@ -113,14 +225,14 @@ OPERATIONS: Final = (
             "limit": _NUMBER,
             "offset": _NUMBER,
         },
-        answers={200: hosts.Hosts},
+        answers={200: host_calls.Hosts},
     ),
     Operation(
         method="GET",
         path=_HOST,
         summary="All that is known of a host, with the steps of its latest build.",
         who=READERS,
-        answers={200: HostDetail},
+        answers={200: StoredHostDetail},
         refusals=(404,),
     ),
     Operation(
@@ -130,7 +242,7 @@ OPERATIONS: Final = (
         who=ADMINISTRATORS,
         body=HostFields,
         is_form=True,
-        answers={200: administration.HostPut, 201: administration.HostPut},
+        answers={200: admin_calls.HostPut, 201: admin_calls.HostPut},
         refusals=(409,),
     ),
     Operation(
@@ -148,7 +260,7 @@ OPERATIONS: Final = (
         who=ADMINISTRATORS,
         body=NewBuild,
         is_form=True,
-        answers={201: administration.BuildBegun},
+        answers={201: admin_calls.BuildBegun},
         refusals=(404,),
     ),
     Operation(
@@ -156,7 +268,7 @@ OPERATIONS: Final = (
         path=f"{_HOST}/builds/{{n}}",
         summary="The same as of the host, with the steps of that build.",
         who=READERS,
-        answers={200: HostDetail},
+        answers={200: StoredHostDetail},
         refusals=(404,),
     ),
     Operation(
@@ -165,7 +277,7 @@ OPERATIONS: Final = (
         summary="Clusters and their states, those that need somebody first.",
         who=READERS,
         query={"cluster": _REPEATED, "all": {"type": "boolean"}},
-        answers={200: clusters.Clusters},
+        answers={200: cluster_calls.Clusters},
     ),
     Operation(
         method="GET",
@@ -182,7 +294,7 @@ OPERATIONS: Final = (
         who=ADMINISTRATORS,
         body=ClusterFields,
         is_form=True,
-        answers={200: clusters.ClusterPut, 201: clusters.ClusterPut},
+        answers={200: cluster_calls.ClusterPut, 201: cluster_calls.ClusterPut},
     ),
     Operation(
         method="GET",
@@ -205,8 +317,8 @@ OPERATIONS: Final = (
         path=f"{_HOST}/records",
         summary="Send pieces of service records as they are written.",
         who=HOSTS,
-        body=records.Batch,
-        answers={200: records.Kept},
+        body=record_calls.Batch,
+        answers={200: record_calls.Kept},
         refusals=(409, 507),
     ),
     Operation(
@@ -214,7 +326,7 @@ OPERATIONS: Final = (
         path=f"{_HOST}/records",
         summary="Of which services there are records, and how much; a host may ask it of itself.",
         who=f"{READERS}; of itself {HOSTS}",
-        answers={200: records.Records},
+        answers={200: record_calls.SentRecords},
         refusals=(404,),
     ),
     Operation(
@@ -230,7 +342,7 @@ OPERATIONS: Final = (
         path=f"{_HOST}/bundles",
         summary="The bundles of a host.",
         who=READERS,
-        answers={200: bundles.Bundles},
+        answers={200: bundle_calls.Bundles},
         refusals=(404,),
     ),
     Operation(
@@ -248,7 +360,7 @@ OPERATIONS: Final = (
         who=HOSTS,
         body=TEXT,
         query={"name": STRING},
-        answers={201: templates.TemplateKept},
+        answers={201: bundle_calls.TemplateKept},
         refusals=(422, 507),
     ),
     Operation(
@@ -258,7 +370,7 @@ OPERATIONS: Final = (
         who="enrolment",
         body=Enrolment,
         is_form=True,
-        answers={201: (TEXT, enrolment.Enrolled)},
+        answers={201: (TEXT, admin_calls.Enrolled)},
     ),
     Operation(
         method="POST",
@@ -267,14 +379,14 @@ OPERATIONS: Final = (
         who=ADMINISTRATORS,
         body=NewToken,
         is_form=True,
-        answers={201: administration.TokenMade},
+        answers={201: admin_calls.TokenMade},
     ),
     Operation(
         method="GET",
         path="/api/v1/tokens",
         summary="All tokens, without their secrets.",
         who=ADMINISTRATORS,
-        answers={200: administration.Tokens},
+        answers={200: admin_calls.Tokens},
     ),
     Operation(
         method="DELETE",
@@ -290,7 +402,7 @@ OPERATIONS: Final = (
         summary="What was administered, latest first.",
         who=ADMINISTRATORS,
         query={"limit": _NUMBER, "before": _NUMBER},
-        answers={200: administration.Audit},
+        answers={200: admin_calls.Audit},
     ),
     *ASSISTED,
 )

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, TypeVar
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
-from service_record.collector.api.answers import Refusal
+from service_record.client.address import HOST_RULE, is_host_name
+from service_record.collector.api.answering import Refusal
 from service_record.collector.api.guard import Guard
-from service_record.collector.collector import Collector
-from service_record.collector.settings import Settings
-from service_record.collector.store.arrivals import group_of
-from service_record.collector.store.writer import Unavailable
-from service_record.collector_address import HOST_RULE, is_host_name
+from service_record.collector.process import Collector
+from service_record.collector.serving_settings import CollectorSettings
+from service_record.collector.store.installations import group_of
+from service_record.collector.store.row_writer import Unavailable
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from service_record.collector.access import Grant
     from service_record.collector.api.metrics import Metrics
+    from service_record.collector.domain.access import Grant
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ class Serving:
     metrics: "Metrics"
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> CollectorSettings:
         return self.collector.settings
 
     @classmethod

@@ -3,31 +3,58 @@
 All of these run in one transaction each, of the writer or of the command line.
 """
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 import msgspec
 from sqlalchemy import Connection, delete, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from service_record.collector.access import Forbidden, Grant, Kind, presented
-from service_record.collector.progress import Progress
-from service_record.collector.store import audit, tokens
-from service_record.collector.store.clusters import refresh
+from service_record.collector.domain.access import Forbidden, Grant, TokenKind, presented
+from service_record.collector.domain.progress import Progress
+from service_record.collector.store import tokens
+from service_record.collector.store.cluster_rows import refresh
 from service_record.collector.store.judging import UPDATE_VERDICT, final_verdict
 from service_record.collector.store.report_rows import build_row
-from service_record.collector.store.schema import builds, hosts, installations
+from service_record.collector.store.schema import audit, builds, hosts, installations
+
+_LONGEST: Final = 255
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noted:
+    """A line of the log. `at` is in seconds since 1970."""
+
+    id: int
+    at: float
+    actor: str
+    action: str
+    subject: str
+
+
+def note(connection: Connection, actor: str, action: str, subject: str, at: float) -> None:
+    """Write down what somebody did; never with a secret in it."""
+    connection.execute(insert(audit).values(at=at, actor=actor[:_LONGEST], action=action, subject=subject))
+
+
+def listed(connection: Connection, limit: int, before: int | None = None) -> tuple[Noted, ...]:
+    """What was done, latest first; of those before an entry, where that is given."""
+    wanted = select(audit).order_by(audit.c.id.desc()).limit(limit)
+    if before is not None:
+        wanted = wanted.where(audit.c.id < before)
+    return tuple(Noted(**row) for row in connection.execute(wanted).mappings())
 
 
 class Used(Exception):  # noqa: N818  # a refusal, told as 401
     """An enrolment token that somebody has used a moment before."""
 
 
-def create_token(connection: Connection, new: tokens.NewToken, now: float) -> tuple[int, str]:
+def create_token(connection: Connection, new: tokens.TokenRequest, now: float) -> tuple[int, str]:
     """Make a token: its number, and itself, this once."""
     made = tokens.create(connection, new, now)
     token = presented(made)
     assert token is not None  # noqa: S101  # it was spelled by us
-    audit.note(connection, new.created_by, "token create", _said_of(token.id, new), now)
+    note(connection, new.created_by, "token create", _said_of(token.id, new), now)
     return token.id, made
 
 
@@ -35,7 +62,7 @@ def revoke_token(connection: Connection, token_id: int, actor: str, now: float) 
     """Make a token worthless; whether it was worth anything before."""
     if not tokens.revoke(connection, token_id, now):
         return False
-    audit.note(connection, actor, "token revoke", f"token {token_id}", now)
+    note(connection, actor, "token revoke", f"token {token_id}", now)
     return True
 
 
@@ -53,9 +80,9 @@ def enrol(connection: Connection, grant: Grant, host: str, asked_group: str, now
         raise Used("this token is used, revoked or expired")
     if row is None:
         put_host(connection, host, {"group": group}, now)
-    new = tokens.NewToken(kind=Kind.HOST, scope=host, name=grant.name, created_by=grant.holder)
+    new = tokens.TokenRequest(kind=TokenKind.HOST, scope=host, name=grant.name, created_by=grant.holder)
     made = tokens.create(connection, new, now)
-    audit.note(connection, grant.holder, "enrol", host, now)
+    note(connection, grant.holder, "enrol", host, now)
     return made
 
 
@@ -107,7 +134,7 @@ def delete_host(connection: Connection, name: str, now: float) -> set[int] | Non
     return tokens.revoke_all_of_host(connection, names, now)
 
 
-def _said_of(token_id: int, new: tokens.NewToken) -> str:
+def _said_of(token_id: int, new: tokens.TokenRequest) -> str:
     named = f" ({new.name})" if new.name else ""
     return f"token {token_id}{named}: {new.kind.value} {new.scope}".rstrip()
 

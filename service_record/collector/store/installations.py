@@ -8,25 +8,113 @@ from dataclasses import asdict, dataclass, fields, replace
 from http import HTTPStatus
 from typing import Any, Final
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Column, ColumnElement, Connection, case, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 
-from service_record.collector.access import Forbidden, Grant
-from service_record.collector.assisted.host_states import DISCOVERY, PREPARATION, HostState
-from service_record.collector.assisted.rules import Event, Installation, Mapped, Refused, registered
-from service_record.collector.assisted.service_events import after_event
-from service_record.collector.steps import LONGEST_LOGS, Status, Step, label_of
+from service_record.collector.domain.access import Forbidden, Grant
+from service_record.collector.domain.assisted_reports import after_event
+from service_record.collector.domain.host_states import DISCOVERY, PREPARATION, HostState
+from service_record.collector.domain.installation_rules import (
+    CallRefused,
+    Event,
+    Installation,
+    Mapped,
+    registered,
+)
+from service_record.collector.domain.steps import LONGEST_LOGS, ReportedStep, StepStatus, label_of
 from service_record.collector.store.administration import begin_build
-from service_record.collector.store.arrivals import Arrival, arrive, known
-from service_record.collector.store.clusters import refresh
-from service_record.collector.store.reports import Report, record_steps
+from service_record.collector.store.cluster_rows import refresh
+from service_record.collector.store.reporting import Report, record_steps
 from service_record.collector.store.schema import events, hosts, installations
+from service_record.collector.store.tokens import select_bad
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """Of which host, with whose token, and when."""
+
+    host: str
+    grant: Grant
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class HostRef:
+    """A host as the database has it."""
+
+    id: int
+    name: str
+    group: str
+    build: int
+
+
+def arrive(connection: Connection, arrival: Arrival) -> HostRef:
+    """The host, made where it is new, and locked; it was heard of, and its verdict is due.
+
+    Raises Forbidden where the token is not for it.
+    """
+    found = known(connection, arrival.host)
+    if found is None:
+        found = _made(connection, arrival)
+    elif not arrival.grant.may_write(found.name, found.group):
+        raise _forbidden(arrival)
+    heard = {
+        "last_seen": _later(hosts.c.last_seen, arrival.at),
+        "updated_at": _later(hosts.c.updated_at, arrival.at),
+        "due_at": 0.0,
+    }
+    connection.execute(
+        update(hosts).where(hosts.c.id == found.id).values(**heard, revision=hosts.c.revision + 1)
+    )
+    return found
+
+
+def _later(column: Column[float], at: float) -> ColumnElement[float]:
+    """Return the later of a time and the one that is stored: the clock may have gone back since."""
+    return case((column > at, column), else_=at)
+
+
+def known(connection: Connection, name: str) -> HostRef | None:
+    """The host of that name, locked against other processes; None where there is none."""
+    row = connection.execute(
+        select(hosts.c.id, hosts.c.name, hosts.c.group, hosts.c.build)
+        .where(hosts.c.name == name)
+        .with_for_update()
+    ).one_or_none()
+    return None if row is None else HostRef(row.id, row.name, row.group, row.build)
+
+
+def group_of(connection: Connection, name: str) -> str | None:
+    """The group of the host of that name; None where there is no such host."""
+    found: str | None = connection.execute(
+        select(hosts.c.group).where(hosts.c.name == name)
+    ).scalar_one_or_none()
+    return found
+
+
+def _made(connection: Connection, arrival: Arrival) -> HostRef:
+    group = arrival.grant.group_of_new_host("")
+    is_bad = select_bad(connection, {arrival.grant.token_id}, arrival.at)
+    if is_bad or not arrival.grant.may_write(arrival.host, group):
+        raise _forbidden(arrival)
+    row = {"name": arrival.host, "group": group, "first_seen": arrival.at, "last_seen": arrival.at}
+    insert = (postgresql if connection.dialect.name == "postgresql" else sqlite).insert(hosts)
+    connection.execute(insert.values(row).on_conflict_do_nothing(index_elements=["name"]))
+    found = known(connection, arrival.host)
+    assert found is not None  # noqa: S101  # made just now, here or by another process
+    return found
+
+
+def _forbidden(arrival: Arrival) -> Forbidden:
+    return Forbidden(f"this token may not write for {arrival.host}")
+
 
 _ACTION: Final = "install"
 _FIELDS: Final = tuple(field.name for field in fields(Installation))
 
 
 @dataclass(frozen=True, slots=True)
-class Installed:
+class HostInstallation:
     """An installation, and the host that it is of."""
 
     host: str
@@ -73,13 +161,13 @@ def map_host(connection: Connection, host: str, mapped: Mapped, now: float) -> N
         put(connection, found.id, mapped, now)
 
 
-def find(connection: Connection, installed_id: str) -> Installed | None:
+def find(connection: Connection, installed_id: str) -> HostInstallation | None:
     """The installation of the host that has that id; None where there is none."""
     row = connection.execute(_all(installations.c.id == installed_id)).one_or_none()
     return None if row is None else _installed(row)
 
 
-def of_cluster(connection: Connection, cluster_id: str) -> Sequence[Installed]:
+def of_cluster(connection: Connection, cluster_id: str) -> Sequence[HostInstallation]:
     """The installations of a cluster, by the names of their hosts."""
     rows = connection.execute(_all(installations.c.cluster_id == cluster_id).order_by(hosts.c.name))
     return [_installed(row) for row in rows]
@@ -137,7 +225,7 @@ def register_agent(connection: Connection, arrival: Arrival, infra_env_id: str) 
         of_env = select(installations.c.cluster_id).where(installations.c.infra_env_id == infra_env_id)
         cluster_id = connection.execute(of_env.limit(1)).scalar_one_or_none()
         if cluster_id is None:
-            raise Refused(HTTPStatus.NOT_FOUND, f"infra-env {infra_env_id} was not found")
+            raise CallRefused(HTTPStatus.NOT_FOUND, f"infra-env {infra_env_id} was not found")
         mapped = Mapped(
             id=arrival.host,
             cluster_id=cluster_id,
@@ -167,7 +255,7 @@ def _unknown(installed_id: str, grant: Grant) -> Exception:
     """A token for all is told that there is no such host; any other only that it is not its own."""
     if not grant.may_administer:
         return Forbidden(f"this token may not write for {installed_id}")
-    return Refused(HTTPStatus.NOT_FOUND, f"host {installed_id} was not found")
+    return CallRefused(HTTPStatus.NOT_FOUND, f"host {installed_id} was not found")
 
 
 def _save(connection: Connection, host_id: int, installation: Installation) -> None:
@@ -183,10 +271,10 @@ def _save(connection: Connection, host_id: int, installation: Installation) -> N
 def _report(connection: Connection, arrival: Arrival, installation: Installation, build: str = "") -> None:
     has_failed = installation.status == HostState.ERROR
     name = "Installation failed" if has_failed else installation.stage
-    step = Step(
+    step = ReportedStep(
         label=label_of(name),
         name=name,
-        status=Status.FAILED if has_failed else Status.REPORTED,
+        status=StepStatus.FAILED if has_failed else StepStatus.REPORTED,
         percentage=None if has_failed else float(installation.percentage),
         action=_ACTION,
         logs=(installation.info or installation.status_info)[:LONGEST_LOGS],
@@ -206,8 +294,8 @@ def _all(condition: Any) -> Any:
     )
 
 
-def _installed(row: Any) -> Installed:
-    return Installed(row.host, row.host_group, _installation(row))
+def _installed(row: Any) -> HostInstallation:
+    return HostInstallation(row.host, row.host_group, _installation(row))
 
 
 def _installation(row: Any) -> Installation:

@@ -1,27 +1,30 @@
 """Hosts whose verdict is due: found, judged and written down, each by one process."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
 import msgspec
 from sqlalchemy import Connection, bindparam, func, insert, select, update
 
-from service_record.collector.assisted import rules
-from service_record.collector.assisted.host_states import Signal
-from service_record.collector.budgets import Budgets
-from service_record.collector.progress import Progress
-from service_record.collector.store.clusters import refresh
-from service_record.collector.store.schema import builds, hosts, installations, notices
-from service_record.collector.verdicts import (
+from service_record.collector.domain import installation_rules
+from service_record.collector.domain.access import is_within
+from service_record.collector.domain.host_states import Signal
+from service_record.collector.domain.progress import Progress
+from service_record.collector.domain.silence import SilenceBudgets, Took
+from service_record.collector.domain.statistics import Execution
+from service_record.collector.domain.steps import StepStatus
+from service_record.collector.domain.verdicts import (
+    FleetVerdict,
+    HostFacts,
     HostVerdict,
-    Installation,
-    Known,
+    InstallationSeen,
     RecordsVerdict,
-    Verdict,
     judge,
     judge_overtaken,
 )
+from service_record.collector.store.cluster_rows import refresh
+from service_record.collector.store.schema import builds, durations, hosts, installations, notices
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ def labels_due(connection: Connection, now: float, most: int) -> frozenset[str]:
 
 def judge_due(
     connection: Connection,
-    budgets: Budgets,
+    budgets: SilenceBudgets,
     labels: Collection[str],
     now: float,
     *,
@@ -77,7 +80,7 @@ def judge_due(
 
 def final_verdict(connection: Connection, row: Any, progress: Progress) -> dict[str, Any]:
     """Return the values of UPDATE_VERDICT for a build that another one overtakes; `row` is its host's."""
-    known = Known(
+    known = HostFacts(
         first_seen=row.first_seen,
         heard_at=progress.updated_at,
         progress=progress,
@@ -85,7 +88,7 @@ def final_verdict(connection: Connection, row: Any, progress: Progress) -> dict[
     )
     last = None
     if progress.number == row.build and _is_of_build(connection, row):
-        last = HostVerdict(Verdict(row.verdict), row.reason, row.verdict_since)
+        last = HostVerdict(FleetVerdict(row.verdict), row.reason, row.verdict_since)
     verdict, reason = judge_overtaken(known, last)
     return {"of": row.id, "in": progress.number, "verdict": verdict, "reason": reason}
 
@@ -112,12 +115,12 @@ def _label(blob: bytes | None) -> str:
     return _LATEST.decode(blob).label if blob else ""
 
 
-def _label_of(known: Known) -> str:
+def _label_of(known: HostFacts) -> str:
     return known.progress.label if known.progress else ""
 
 
-def _known(row: Any, now: float) -> Known:
-    return Known(
+def _known(row: Any, now: float) -> HostFacts:
+    return HostFacts(
         first_seen=row.first_seen,
         heard_at=_heard_at(row),
         group=row.group,
@@ -138,14 +141,14 @@ def _records(row: Any) -> RecordsVerdict | None:
     return msgspec.json.decode(blob, type=RecordsVerdict) if blob else None
 
 
-def _installation(row: Any, now: float) -> Installation:
+def _installation(row: Any, now: float) -> InstallationSeen:
     """Return how far it is. A host of which records or steps came is not taken for one that does not boot."""
     found = _rules(row)
     move = found.silence_at(now)
     is_heard = now - _heard_at(row) <= found.limit
     if move is not None and move.signal is Signal.REBOOT_IS_LATE and is_heard:
         move = None
-    return Installation(
+    return InstallationSeen(
         stage=found.stage,
         status=found.status if move is None else move.to.value,
         info=(found.status_info if move is None else move.info) or found.info,
@@ -154,8 +157,10 @@ def _installation(row: Any, now: float) -> Installation:
     )
 
 
-def _rules(row: Any) -> rules.Installation:
-    return rules.Installation(**{name: getattr(row, label) for name, label in _INSTALLATION.items()})
+def _rules(row: Any) -> installation_rules.Installation:
+    return installation_rules.Installation(
+        **{name: getattr(row, label) for name, label in _INSTALLATION.items()}
+    )
 
 
 def _is_changed(row: Any, said: HostVerdict) -> bool:
@@ -164,7 +169,7 @@ def _is_changed(row: Any, said: HostVerdict) -> bool:
 
 def _is_news(row: Any, said: HostVerdict) -> bool:
     """Nobody has to hear that a host which has just turned up is progressing."""
-    return row.verdict_since is not None or said.verdict is not Verdict.PROGRESSING
+    return row.verdict_since is not None or said.verdict is not FleetVerdict.PROGRESSING
 
 
 def _host_row(row: Any, said: HostVerdict, now: float) -> dict[str, Any]:
@@ -202,7 +207,7 @@ _AFTER: Final = 0.01
 """Seconds after the end of a limit: it is not over before."""
 _INSTALLATION: Final = {
     field.name: "installation_id" if field.name == "id" else field.name
-    for field in fields(rules.Installation)
+    for field in fields(installation_rules.Installation)
 }
 """Field of an installation -> the column of `_DUE` that has it: `id` is the host's there."""
 _DUE: Final = (
@@ -234,3 +239,58 @@ UPDATE_VERDICT: Final = (
     .where(builds.c.host_id == bindparam("of"), builds.c.number == bindparam("in"))
     .values(verdict=bindparam("verdict"), reason=bindparam("reason"))
 )
+
+
+LATEST: Final = 1_000
+"""Executions of a step that its budget is learnt from."""
+LATEST_OF_ALL: Final = 50_000
+"""Executions of any steps that statistics are made of."""
+_FAILED: Final = StepStatus.FAILED.value
+_GOOD: Final = (StepStatus.DONE.value, StepStatus.REPORTED.value)
+
+
+def took(connection: Connection, label: str) -> tuple[Took, ...]:
+    """What a step took where it did not fail: the longest of each build, lest a loop outvote all."""
+    latest = (
+        select(
+            durations.c.host_id,
+            durations.c.build,
+            durations.c.seconds,
+            durations.c.group,
+            durations.c.release,
+        )
+        .where(durations.c.label == label, durations.c.status.in_(_GOOD), durations.c.seconds.is_not(None))
+        .order_by(durations.c.ended_at.desc())
+        .limit(LATEST)
+    )
+    longest: dict[tuple[int, int], Took] = {}
+    for host_id, build, seconds, group, release in connection.execute(latest):
+        known = longest.get((host_id, build))
+        if known is None or known.seconds < seconds:
+            longest[host_id, build] = Took(seconds, group, release)
+    return tuple(longest.values())
+
+
+def executions(connection: Connection, groups: Iterable[str], releases: Iterable[str]) -> list[Execution]:
+    """The latest executions of all steps, of these groups and those below them, and of these releases; of all
+    where none is named.
+    """
+    wanted, of_releases = tuple(groups), frozenset(releases)
+    latest = (
+        select(
+            durations.c.label,
+            durations.c.group,
+            durations.c.release,
+            durations.c.seconds,
+            durations.c.status,
+            durations.c.signature,
+        )
+        .order_by(durations.c.id.desc())
+        .limit(LATEST_OF_ALL)
+    )
+    return [
+        Execution(label, group, release, seconds, status == _FAILED, signature)
+        for label, group, release, seconds, status, signature in connection.execute(latest).fetchall()
+        if (not wanted or any(is_within(group, one) for one in wanted))
+        and (not of_releases or release in of_releases)
+    ]

@@ -16,7 +16,7 @@ import obstore
 from obstore.exceptions import BaseError, NotFoundError
 from obstore.store import LocalStore, ObjectStore, from_url
 
-from service_record.collector.settings import Settings
+from service_record.collector.serving_settings import CollectorSettings
 
 if TYPE_CHECKING:
     from obstore import GetResult  # there is none when it runs
@@ -89,7 +89,7 @@ class Objects:
                 yield from (each["path"] for each in found if each["last_modified"].timestamp() < when)
 
 
-def objects(settings: Settings) -> Objects:
+def objects(settings: CollectorSettings) -> Objects:
     """The objects of a collector with these settings. Raises ObjectError, OSError."""
     if not settings.objects:
         folder = settings.data / FOLDER

@@ -5,10 +5,10 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import bindparam, update
 
-from service_record.collector.progress import Ended, Progress
-from service_record.collector.steps import Step
+from service_record.collector.domain.progress import Progress, StepFinished
+from service_record.collector.domain.steps import ReportedStep
 from service_record.collector.store.schema import builds, hosts
-from service_record.diagnosis.signature import signature
+from service_record.diagnosis.failures import signature
 
 _LONGEST_MESSAGE: Final = 500
 """Characters of what a fleet's table says of a host."""
@@ -20,7 +20,7 @@ def new_host(name: str, group: str, release: str, now: float) -> dict[str, Any]:
 
 
 def step_row(
-    number: int, host_id: int, build: int, step: Step, now: float, *, notes: tuple[str, ...]
+    number: int, host_id: int, build: int, step: ReportedStep, now: float, *, notes: tuple[str, ...]
 ) -> dict[str, Any]:
     """A report as it came; `notes` are what is to be noted of it besides its own."""
     return {
@@ -42,7 +42,7 @@ def step_row(
     }
 
 
-def duration_row(host: Any, build: int, release: str, finish: Ended, now: float) -> dict[str, Any]:
+def duration_row(host: Any, build: int, release: str, finish: StepFinished, now: float) -> dict[str, Any]:
     """What a report ended, for what is learnt; `host` is a row."""
     return {
         "host_id": host.id,
@@ -82,7 +82,7 @@ def build_change(host_id: int, progress: Progress) -> dict[str, Any]:
     }
 
 
-def host_change(host: Any, progress: Progress, step: Step, now: float) -> dict[str, Any]:
+def host_change(host: Any, progress: Progress, step: ReportedStep, now: float) -> dict[str, Any]:
     """For UPDATE_HOST; `host` is its row until now, and the step its latest."""
     said = step.name if not step.logs else f"{step.name}: {step.logs}"
     return {

@@ -2,18 +2,19 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from typing import Final
 
-from sqlalchemy import Connection, Row, insert, or_, select, update
+from sqlalchemy import Connection, Row, delete, insert, or_, select, update
 
-from service_record.collector.access import Grant, Kind, Presented, digest_of, new_secret, spelled
-from service_record.collector.store.schema import tokens
+from service_record.collector.domain.access import Grant, Presented, TokenKind, digest_of, new_secret, spelled
+from service_record.collector.store.schema import sessions, tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewToken:
+class TokenRequest:
     """A token to make."""
 
-    kind: Kind
+    kind: TokenKind
     scope: str = ""
     name: str = ""
     created_by: str = ""
@@ -36,7 +37,7 @@ class TokenShown:
     """Of an enrolment token: when it was worth its one token of a host."""
 
 
-def create(connection: Connection, new: NewToken, now: float) -> str:
+def create(connection: Connection, new: TokenRequest, now: float) -> str:
     """Make a token; it is returned this once, and cannot be read again."""
     secret = new_secret()
     row = {
@@ -57,7 +58,7 @@ def grant_of(connection: Connection, presented: Presented, now: float) -> Grant 
     row = connection.execute(select(tokens).where(tokens.c.id == presented.id)).one_or_none()
     if row is None or not presented.fits(row.hash) or not _is_good(row, now):
         return None
-    return Grant(row.id, Kind(row.kind), row.scope, row.name)
+    return Grant(row.id, TokenKind(row.kind), row.scope, row.name)
 
 
 def select_bad(connection: Connection, token_ids: Iterable[int], now: float) -> set[int]:
@@ -72,8 +73,8 @@ def select_bad(connection: Connection, token_ids: Iterable[int], now: float) -> 
 
 def revoke_all_of_host(connection: Connection, names: Iterable[str], now: float) -> set[int]:
     """Revoke every token that is for this host alone, by any of its names, and return their numbers."""
-    of_host = tokens.c.kind.in_({Kind.HOST, Kind.BOOT}) & tokens.c.scope.in_(set(names))
-    to_enrol = (tokens.c.kind == Kind.ENROLMENT) & tokens.c.scope.in_({f"host:{name}" for name in names})
+    of_host = tokens.c.kind.in_({TokenKind.HOST, TokenKind.BOOT}) & tokens.c.scope.in_(set(names))
+    to_enrol = (tokens.c.kind == TokenKind.ENROLMENT) & tokens.c.scope.in_({f"host:{name}" for name in names})
     open_ = or_(of_host, to_enrol) & tokens.c.revoked_at.is_(None)
     revoked = update(tokens).where(open_).values(revoked_at=now).returning(tokens.c.id)
     return set(connection.execute(revoked).scalars())
@@ -103,5 +104,37 @@ def _is_good(row: Row[tuple[object, ...]], now: float) -> bool:
     return (
         row.revoked_at is None
         and (row.expires_at is None or row.expires_at > now)
-        and (row.kind != Kind.ENROLMENT or row.used_at is None)
+        and (row.kind != TokenKind.ENROLMENT or row.used_at is None)
     )
+
+
+SECONDS: Final = 12 * 60 * 60
+"""How long a session lasts."""
+
+
+def begin(connection: Connection, token_id: int, now: float) -> str:
+    """A new session of whoever presented that token: its id, which cannot be read again."""
+    connection.execute(delete(sessions).where(sessions.c.expires_at <= now))
+    made = new_secret()
+    connection.execute(
+        insert(sessions).values(hash=digest_of(made), token_id=token_id, expires_at=now + SECONDS)
+    )
+    return made
+
+
+def grant_of_session(connection: Connection, session: str, now: float) -> Grant | None:
+    """What a session is good for; None where it is over, or its token is worth nothing any more."""
+    wanted = (
+        select(tokens, sessions.c.expires_at.label("until"))
+        .join(sessions, sessions.c.token_id == tokens.c.id)
+        .where(sessions.c.hash == digest_of(session), tokens.c.revoked_at.is_(None))
+    )
+    row = connection.execute(wanted).one_or_none()
+    if row is None or row.until <= now or (row.expires_at is not None and row.expires_at <= now):
+        return None
+    return Grant(row.id, TokenKind(row.kind), row.scope, row.name)
+
+
+def end(connection: Connection, session: str) -> None:
+    """End a session, if it is one."""
+    connection.execute(delete(sessions).where(sessions.c.hash == digest_of(session)))

@@ -13,12 +13,12 @@ from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from service_record.collector.analysing import analyse_bundle
-from service_record.collector.analysis import Analysis
-from service_record.collector.collector import Collector
-from service_record.collector.confined import Stopped
+from service_record.collector.domain.records_page import Analysis
+from service_record.collector.ingest.analysing import analyse_bundle
+from service_record.collector.ingest.confined import ReadingStopped
+from service_record.collector.process import Collector
+from service_record.collector.store.bundle_rows import RecordsSource, source_of, write_records
 from service_record.collector.store.objects import ObjectError
-from service_record.collector.store.sources import Source, source_of, write_records
 
 _MOST: Final = 64
 """Hosts whose analyses are kept."""
@@ -31,7 +31,7 @@ _log: Final = logging.getLogger(__name__)
 class AnalysisSeen:
     """What is known of a host's records."""
 
-    source: Source | None
+    source: RecordsSource | None
     """None where it has sent none."""
     analysis: Analysis | None = None
     """Of this source, or of the one before while `is_pending`."""
@@ -89,10 +89,10 @@ class Analyses:
                 self._pool.submit(self._make, host, source)
         return AnalysisSeen(source, known.analysis if known else None, is_pending=True)
 
-    def _make(self, host: str, source: Source) -> None:
+    def _make(self, host: str, source: RecordsSource) -> None:
         try:
             made = self._made(source)
-        except Stopped:
+        except ReadingStopped:
             return
         except (ObjectError, OSError, SQLAlchemyError) as fault:
             _log.warning("records of %s cannot be analysed: %s", host, fault)
@@ -108,7 +108,7 @@ class Analyses:
                 self._known.popitem(last=False)
         self._collector.news.tell()
 
-    def _made(self, source: Source) -> Analysis:
+    def _made(self, source: RecordsSource) -> Analysis:
         collector = self._collector
         with collector.incoming.scratch() as path:
             with path.open("wb") as stream:

@@ -16,13 +16,12 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from service_record.collector.api.answers import Refusal
+from service_record.collector.api.answering import Refusal
 from service_record.collector.api.serving import Serving, check_readable, host_name
-from service_record.collector.web.clusters import see_cluster, see_clusters
-from service_record.collector.web.fleet import FleetSeen, see_fleet
-from service_record.collector.web.hosts import build_of, see_host
-from service_record.collector.web.look import Look
-from service_record.collector.web.sessions import grant_of, viewer_of
+from service_record.collector.web.cluster_page import see_cluster, see_clusters
+from service_record.collector.web.fleet_page import FleetFilters, FleetSeen, see_fleet
+from service_record.collector.web.host_page import build_of, see_host
+from service_record.collector.web.login import grant_of, viewer_of
 
 _QUIET: Final = 15.0
 """Seconds after which a stream says that it is alive, and looks whether its session still is."""
@@ -34,7 +33,7 @@ _LONGEST: Final = 5.0
 """but no more seconds than these."""
 
 
-class Seen(Protocol):
+class PageState(Protocol):
     """Something that is looked at, at one moment."""
 
     @property
@@ -53,7 +52,7 @@ class Seen(Protocol):
 class _Viewer:
     """What a browser has of a page."""
 
-    see: Callable[[], Seen]
+    see: Callable[[], PageState]
     state: str
     rows: Mapping[str, int] = field(default_factory=dict)
     """Of a fleet: host -> the revision that is shown. Empty until something was sent."""
@@ -80,7 +79,7 @@ class _Viewer:
         changed = [name for name, revision in seen.revisions.items() if self.rows[name] != revision]
         return {"rows": {name: seen.row(name) for name in changed}, "tally": seen.tally()}
 
-    def _has(self, seen: Seen) -> None:
+    def _has(self, seen: PageState) -> None:
         if isinstance(seen, FleetSeen):
             self.rows = seen.revisions
 
@@ -92,7 +91,7 @@ async def get_events(request: Request) -> Response:
     """
     serving = Serving.of(request)
     query = request.query_params
-    see: Callable[[], Seen]
+    see: Callable[[], PageState]
     grant = viewer_of(request)
     if "of_cluster" in query:
         see = partial(see_cluster, serving.collector, query["of_cluster"], grant.confined_to)
@@ -105,7 +104,7 @@ async def get_events(request: Request) -> Response:
         see = partial(see_host, request.app.state.analyses, serving.collector, name, build)
         await run_in_threadpool(see)  # one that is not there is refused now
     else:
-        see = partial(see_fleet, serving.collector, Look.of(query), grant.confined_to)
+        see = partial(see_fleet, serving.collector, FleetFilters.of(query), grant.confined_to)
     return StreamingResponse(
         _stream(request, serving, _Viewer(see, query.get("state", ""))),
         media_type="text/event-stream",

@@ -1,18 +1,128 @@
-"""Renders pages from templates. What a browser may do with them is in the headers of every answer."""
+"""Renders pages from templates, with their words, signs, styles and script."""
 
+import hashlib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.requests import Request
 from starlette.responses import Response
 
-from service_record.collector.web.assets import assets
-from service_record.collector.web.words import LOOKS, SIGNS, VERDICTS, times, took
-from service_record.display.hosts import stopped_at
-from service_record.display.text import duration, visible
+from service_record.collector.api.answering import Refusal
+from service_record.display.fleet_table import stopped_at
+from service_record.display.html.style import stylesheet
+from service_record.display.text import count, duration, visible
+
+_FOLDER: Final = Path(__file__).parent / "static"
+_TYPES: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+_DIGITS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """A file that pages refer to."""
+
+    content: bytes
+    media_type: str
+    address: str
+
+
+@cache
+def assets() -> dict[str, Asset]:
+    """The files by their names. The styles are those of all our pages, and the collector's own after them."""
+    contents = {path.name: path.read_bytes() for path in sorted(_FOLDER.iterdir())}
+    contents["pages.css"] = stylesheet().encode() + contents["pages.css"]
+    return {name: _asset(name, content) for name, content in contents.items()}
+
+
+def _asset(name: str, content: bytes) -> Asset:
+    stem, suffix = Path(name).stem, Path(name).suffix
+    digest = hashlib.sha256(content).hexdigest()[:_DIGITS]
+    return Asset(content, _TYPES[suffix], f"/static/{stem}-{digest}{suffix}")
+
+
+async def get_asset(request: Request) -> Response:
+    """`GET /static/{file}`: a file, for anybody."""
+    for asset in assets().values():
+        if asset.address == request.url.path:
+            kept = {
+                "Cache-Control": "public, max-age=31536000, immutable",
+                "X-Content-Type-Options": "nosniff",
+            }
+            return Response(asset.content, media_type=asset.media_type, headers=kept)
+    raise Refusal(HTTPStatus.NOT_FOUND, "no such file")
+
+
+VERDICTS: Final = ("failed", "looping", "stuck", "silent", "progressing", "done")
+"""Worst first, as counts are shown."""
+SIGNS: Final = {
+    "failed": "✗",
+    "looping": "↻",
+    "stuck": "▲",
+    "silent": "◌",
+    "progressing": "●",
+    "done": "✓",
+    "abandoned": "▲",
+    # States of clusters and of their hosts.
+    "pending-for-input": "▲",
+    "insufficient": "▲",
+    "disconnected": "▲",
+    "installing-pending-user-action": "▲",
+    "resetting-pending-user-action": "▲",
+    "discovering": "●",
+    "known": "●",
+    "ready": "●",
+    "preparing-for-installation": "●",
+    "preparing-successful": "●",
+    "preparing-failed": "✗",
+    "installing": "●",
+    "installing-in-progress": "●",
+    "finalizing": "●",
+    "resetting": "●",
+    "installed": "✓",
+    "added-to-existing-cluster": "✓",
+    "available": "✓",
+    "error": "✗",
+    "cancelled": "◌",
+    "disabled": "◌",
+}
+_LOOKS_OF_SIGNS: Final = {
+    "✗": "failure",
+    "↻": "failure",
+    "▲": "interrupted",
+    "●": "running",
+    "✓": "success",
+    "◌": "faint",
+}
+LOOKS: Final = {word: _LOOKS_OF_SIGNS[sign] for word, sign in SIGNS.items()}
+"""The class of the styles that all our pages share."""
+_MINUTE: Final = 60
+
+
+def took(seconds: float) -> str:
+    """`12s`, `2m 3s`, `1h 5m`: pages tick in whole seconds."""
+    whole = max(int(seconds), 0)
+    return f"{whole}s" if whole < _MINUTE else duration(whole)
+
+
+def times(number: int) -> str:
+    """`×3`; nothing for once."""  # noqa: RUF002
+    return f"×{number}" if number > 1 else ""  # noqa: RUF001
+
+
+def counted(total: int, counts: Mapping[str, int], shown: Collection[str] = ()) -> str:
+    """`31 hosts: 2 failed, 1 stuck, 28 done`."""
+    told = ", ".join(
+        f"{counts[verdict]} {verdict}"
+        for verdict in VERDICTS
+        if counts[verdict] and (not shown or verdict in shown)
+    )
+    return f"{count(total, 'host')}: {told}" if told else "no hosts"
 
 
 @cache

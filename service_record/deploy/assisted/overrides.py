@@ -7,21 +7,27 @@ machine, and nothing has to be kept beside it.
 import copy
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import msgspec
 
-from service_record.deploy.contents import Item, Option
+from service_record.deploy.assisted.service import Recipient
+from service_record.deploy.delivered import Item, Option
 from service_record.deploy.ignition.checking import insist, insist_on_assisted_service
-from service_record.deploy.ignition.fault import BadConfigError, Fault
 from service_record.deploy.ignition.making import with_file
 from service_record.deploy.ignition.merging import LISTS, merge
-from service_record.deploy.ignition.places import at, items
-from service_record.deploy.ignition.reading import Config, read_config
-from service_record.deploy.ignition.resources import content_of
-from service_record.deploy.ignition.versions import DEFAULT_FOR_ASSISTED_SERVICE
+from service_record.deploy.ignition.node_rules import content_of
+from service_record.deploy.ignition.reading import (
+    DEFAULT_FOR_ASSISTED_SERVICE,
+    BadConfigError,
+    Config,
+    ConfigFault,
+    at,
+    items,
+    read_config,
+)
 
 MARKER: Final = "/etc/service-record/prepared.json"
 """The file that tells ours from theirs: the earlier override, and a digest of each thing of ours."""
@@ -105,7 +111,7 @@ def _marker_of(config: Config) -> _Marker | None:
         _read(marker.earlier)
     except (ValueError, msgspec.DecodeError):
         what = f"{MARKER} is damaged, or of another version; take what is ours out of the override by hand"
-        raise BadConfigError((Fault(where, what),)) from None
+        raise BadConfigError((ConfigFault(where, what),)) from None
     return marker
 
 
@@ -158,3 +164,49 @@ def _digest(each: dict[str, Any]) -> str:
 
 def _dumped(config: Config) -> str:
     return json.dumps(config, ensure_ascii=False, separators=(",", ":"))
+
+
+class PlanError(Exception):
+    """An override that cannot be changed; one line says whose, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class OverrideChange:
+    """One override as it is to be."""
+
+    recipient: Recipient
+    text: str
+    kept: tuple[str, ...] = ()
+    """What of ours somebody has changed since, and undoing leaves there."""
+
+    @property
+    def is_needed(self) -> bool:
+        return self.text != self.recipient.override
+
+
+def plan_preparing(
+    recipients: Iterable[Recipient], ours: Callable[[Recipient], Config], replacing: Collection[str]
+) -> tuple[OverrideChange, ...]:
+    """Return each override with what `ours` makes for its recipient. Raises PlanError."""
+
+    def change(recipient: Recipient) -> OverrideChange:
+        return OverrideChange(recipient, prepared(recipient.override, ours(recipient), replacing))
+
+    return tuple(_told(recipient, change) for recipient in recipients)
+
+
+def plan_undoing(recipients: Iterable[Recipient]) -> tuple[OverrideChange, ...]:
+    """Return each override as it was before. Raises PlanError."""
+
+    def change(recipient: Recipient) -> OverrideChange:
+        before = undone(recipient.override)
+        return OverrideChange(recipient, before.text, before.kept)
+
+    return tuple(_told(recipient, change) for recipient in recipients)
+
+
+def _told(recipient: Recipient, change: Callable[[Recipient], OverrideChange]) -> OverrideChange:
+    try:
+        return change(recipient)
+    except BadConfigError as error:
+        raise PlanError(f"{recipient}: override: {error}") from None

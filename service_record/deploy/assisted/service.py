@@ -14,10 +14,9 @@ from typing import Final, Self, TypeVar
 
 import msgspec
 
-from service_record.reporter.answers import Answered, Unreachable, without
+from service_record.reporter.answers import ASK_AGAIN, Answered, Patience, Unreachable, without
 from service_record.reporter.assisted_service import base_url
 from service_record.reporter.attempt import Request
-from service_record.reporter.patience import ASK_AGAIN, Patience
 from service_record.reporter.settings import Proxies
 from service_record.reporter.transport import Transport, acknowledged
 

@@ -1,21 +1,23 @@
 """An Ignition config of what is delivered to a host. Pure."""
 
+import json
 import posixpath
-from collections.abc import Iterable
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from service_record.deploy.contents import Item
+from service_record.deploy.delivered import HOST, Item, Option, closing, contents
 from service_record.deploy.ignition import urls
-from service_record.deploy.ignition.nodes import UNITS
+from service_record.deploy.ignition.node_rules import UNITS
 from service_record.deploy.ignition.reading import Config
-from service_record.deploy.ignition.units import is_unit_name
+from service_record.deploy.ignition.unit_rules import is_unit_name
 
 _PULLING_IN: Final = (".wants", ".requires")
 
 
 @dataclass(frozen=True, slots=True)
-class Remote:
+class RemoteFile:
     """A file that Ignition fetches when the host boots first."""
 
     path: str
@@ -24,7 +26,7 @@ class Remote:
     mode: int = 0o755
 
 
-def make(items: Iterable[Item], version: str, remotes: Iterable[Remote] = ()) -> Config:
+def make(items: Iterable[Item], version: str, remotes: Iterable[RemoteFile] = ()) -> Config:
     """The config of this version, always the same for the same items.
 
     Units go into its systemd section, enabled where the items have a link that pulls them in; everything
@@ -86,6 +88,115 @@ def _file(item: Item) -> dict[str, Any]:
     return {"path": item.path, "mode": item.mode, "overwrite": True, "contents": contents} | _owner(item)
 
 
-def _remote(remote: Remote) -> dict[str, Any]:
+def _remote(remote: RemoteFile) -> dict[str, Any]:
     contents = {"source": remote.url, "verification": {"hash": remote.hash}}
     return {"path": remote.path, "mode": remote.mode, "overwrite": True, "contents": contents}
+
+
+ROLES: Final = ("master", "worker", "bootstrap", "single-node")
+PROGRAM: Final = f"{HOST.programs}/service-record"
+"""Where the units of the reporter look for it."""
+CA_BUNDLE: Final = "/etc/service-record/ca.crt"
+SETTINGS: Final = "/etc/service-record/reporter.toml"
+TOKEN: Final = "/etc/service-record/token"  # noqa: S105  # where it is, not what
+CLOSED_ON_BOOTSTRAP: Final = (
+    *("release-image", "crio-configure", "kubelet"),
+    *("bootkube", "approve-csr", "progress"),
+)
+"""The services of OpenShift's bootstrap host that record themselves, by docs/openshift.md."""
+_FOR_ROOT: Final = 0o600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is to be on the host beside the shim."""
+
+    role: str
+    closes: tuple[str, ...] = ()
+    """Services whose records systemd closes, whatever they know of being recorded."""
+    all_services: bool = False
+    array: bool = False
+    settings: str | None = None
+    """Of the reporter; without them it stays away."""
+    token: bytes | None = field(default=None, repr=False)
+    ca_bundle: bytes | None = None
+    program: bytes | None = field(default=None, repr=False)
+    """The reporter as one executable file."""
+
+
+def delivered(wanted: Wanted) -> tuple[Item, ...]:
+    """All of it, by path. The bootstrap host records arrays, and has its services closed."""
+    options = {
+        Option.SHIM: True,
+        Option.ALL_SERVICES: wanted.all_services,
+        Option.ARRAY: wanted.array or wanted.role == "bootstrap",
+        Option.REPORTER: wanted.settings is not None,
+    }
+    items = contents(option for option, is_wanted in options.items() if is_wanted)
+    return tuple(sorted([*items, *_drop_ins(wanted), *_of_reporter(wanted)], key=lambda item: item.path))
+
+
+def _drop_ins(wanted: Wanted) -> Iterator[Item]:
+    """Of services by name; where every service is closed, there is nothing to add."""
+    if wanted.all_services:
+        return
+    yield from closing(wanted.closes or (CLOSED_ON_BOOTSTRAP if wanted.role == "bootstrap" else ()))
+
+
+def _of_reporter(wanted: Wanted) -> Iterator[Item]:
+    settings = None if wanted.settings is None else wanted.settings.encode()
+    files: Mapping[str, tuple[bytes | None, int]] = {
+        SETTINGS: (settings, _FOR_ROOT),
+        TOKEN: (wanted.token, _FOR_ROOT),
+        CA_BUNDLE: (wanted.ca_bundle, 0o644),
+        PROGRAM: (wanted.program, 0o755),
+    }
+    for path, (data, mode) in files.items():
+        if data is not None:
+            yield Item(path, Option.REPORTER, data, mode)
+
+
+def settings_text(given: str, changes: Mapping[str, object]) -> str:
+    """TOML of what is given, changed in these settings, whose names are as `assisted_service.url`.
+
+    Lists of both are joined. Raises ValueError where what is given is no TOML.
+    """
+    settings: dict[str, Any] = tomllib.loads(given)
+    for name, value in changes.items():
+        section, _, key = name.rpartition(".")
+        table = settings.setdefault(section, {}) if section else settings
+        if not isinstance(table, dict):
+            raise ValueError(  # noqa: TRY004  # the type is somebody's text
+                f"{section} is a section; write [{section}] and its settings below"
+            )
+        table[key] = _joined(table.get(key), value)
+    plain = {name: value for name, value in settings.items() if not isinstance(value, dict)}
+    sections = {name: value for name, value in settings.items() if isinstance(value, dict)}
+    parts = [_lines(plain), *(f"[{_key(name)}]\n{_lines(table)}" for name, table in sections.items())]
+    return "\n".join(part for part in parts if part)
+
+
+def _joined(before: object, value: object) -> object:
+    if isinstance(before, list) and isinstance(value, list):
+        return [*before, *(each for each in value if each not in before)]
+    return value
+
+
+def _lines(table: Mapping[str, object]) -> str:
+    return "".join(f"{_key(name)} = {_value(value)}\n" for name, value in table.items())
+
+
+def _key(name: str) -> str:
+    return name if name.isascii() and name.isidentifier() else _value(name)
+
+
+def _value(value: object) -> str:
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_value, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_key(name)} = {_value(inner)}' for name, inner in value.items())}}}"
+    return str(value)

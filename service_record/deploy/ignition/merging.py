@@ -4,13 +4,20 @@ import copy
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from service_record.deploy.ignition import resources
+from service_record.deploy.ignition import node_rules
 from service_record.deploy.ignition.checking import check, insist
-from service_record.deploy.ignition.fault import BadConfigError, Fault, quoted
-from service_record.deploy.ignition.nodes import KINDS, unit_paths
-from service_record.deploy.ignition.places import at, items
-from service_record.deploy.ignition.reading import Config, read_config
-from service_record.deploy.ignition.versions import VERSIONS, minor_of
+from service_record.deploy.ignition.node_rules import KINDS, unit_paths
+from service_record.deploy.ignition.reading import (
+    VERSIONS,
+    BadConfigError,
+    Config,
+    ConfigFault,
+    at,
+    items,
+    minor_of,
+    quoted,
+    read_config,
+)
 
 _SPECIAL_BITS: Final = 4
 """The minor version that has them first."""
@@ -47,7 +54,7 @@ def merge(base: Config, ours: Config, replacing: Iterable[str] = ()) -> Config:
     return merged
 
 
-def conflicts(base: Config, ours: Config) -> Iterator[Fault]:
+def conflicts(base: Config, ours: Config) -> Iterator[ConfigFault]:
     """What both have."""
     for place, name in LISTS:
         if place.removeprefix("storage.") in KINDS:
@@ -56,7 +63,7 @@ def conflicts(base: Config, ours: Config) -> Iterator[Fault]:
         for _, each in items(ours, place):
             if each[name] in theirs:
                 kind = place.rpartition(".")[2].removesuffix("s")
-                yield Fault(
+                yield ConfigFault(
                     place, f"the {kind} {quoted(each[name])} is there already, and we would add it, too"
                 )
     written = dict(_paths(base))
@@ -65,7 +72,9 @@ def conflicts(base: Config, ours: Config) -> Iterator[Fault]:
             hint = (
                 f"; --replace {path} puts ours in its place" if written[path].startswith("storage.f") else ""
             )
-            yield Fault(written[path], f"{quoted(path)} is there already, and we would add it, too{hint}")
+            yield ConfigFault(
+                written[path], f"{quoted(path)} is there already, and we would add it, too{hint}"
+            )
 
 
 def _paths(config: Config, where: str = "") -> Iterator[tuple[str, str]]:
@@ -82,14 +91,14 @@ def _paths(config: Config, where: str = "") -> Iterator[tuple[str, str]]:
 def _inner(resource: dict[str, Any]) -> Config | None:
     """The config that stands in a data URL, where it is one."""
     try:
-        data = resources.content_of(resource)
+        data = node_rules.content_of(resource)
         inner = None if data is None else read_config(data)
     except ValueError:
         return None
     return inner if inner is not None and not any(not fault.is_warning for fault in check(inner)) else None
 
 
-def _faults_of_version(base: Config, version: str) -> Iterator[Fault]:
+def _faults_of_version(base: Config, version: str) -> Iterator[ConfigFault]:
     """What Ignition passed over in the version of the base, and would do in the higher one."""
     before, after = minor_of(base["ignition"]["version"]), minor_of(version)
     if not before < _SPECIAL_BITS <= after:
@@ -102,14 +111,14 @@ def _faults_of_version(base: Config, version: str) -> Iterator[Fault]:
                     f"the special bits of 0{mode:o} do nothing in 3.{before}.0, and would in {version}: "
                     f"write {mode & 0o777}, or make ours with --spec 3.{before}.0"
                 )
-                yield Fault(f"{where}.mode", what)
+                yield ConfigFault(f"{where}.mode", what)
 
 
-def _faults_of_replacement(base: Config) -> Iterator[Fault]:
+def _faults_of_replacement(base: Config) -> Iterator[ConfigFault]:
     source = at(base, "ignition.config.replace.source")
     if source:
         what = f"Ignition puts {quoted(source)} in the place of all that is here, ours too; merge into that"
-        yield Fault("ignition.config.replace", what)
+        yield ConfigFault("ignition.config.replace", what)
 
 
 def _without(base: Config, ours: Config, replacing: frozenset[str]) -> Config:
@@ -119,15 +128,15 @@ def _without(base: Config, ours: Config, replacing: frozenset[str]) -> Config:
     present = {node["path"] for _, node in items(merged, "storage.files")}
     for path in sorted(replacing):
         if path not in offered:
-            _refuse([Fault("", f"--replace {path}: ours has no such file")])
+            _refuse([ConfigFault("", f"--replace {path}: ours has no such file")])
         if path not in present:
-            _refuse([Fault("", f"--replace {path}: there is no such file to replace")])
+            _refuse([ConfigFault("", f"--replace {path}: there is no such file to replace")])
     if replacing:
         kept = [node for node in merged["storage"]["files"] if not node or node["path"] not in replacing]
         merged["storage"]["files"] = kept
     return merged
 
 
-def _refuse(faults: list[Fault]) -> None:
+def _refuse(faults: list[ConfigFault]) -> None:
     if faults:
         raise BadConfigError(tuple(faults))

@@ -1,10 +1,47 @@
-"""The bytes of a config to its document."""
+"""The bytes of a config to its document, the places and faults in it, and the versions of the
+specification.
+"""
 
 import json
+import posixpath
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
-from service_record.deploy.ignition.fault import BadConfigError, Fault, quoted
+
+@dataclass(frozen=True, slots=True)
+class ConfigFault:
+    """One thing that Ignition refuses, or that it takes and does not do what it looks like."""
+
+    where: str
+    """As `storage.files[3].mode`; empty for the config as a whole."""
+    what: str
+    """With what to do, where that is not plain."""
+    is_warning: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}" if self.where else self.what
+
+
+class BadConfigError(ValueError):
+    """A config that cannot be used; the text is one line."""
+
+    def __init__(self, faults: tuple[ConfigFault, ...]) -> None:
+        more = len(faults) - 1
+        rest = f" (and {more} more)" if more else ""
+        super().__init__(f"{faults[0]}{rest}")
+        self.faults = faults
+
+
+def quoted(value: object) -> str:
+    """A value of a config in a message: on one line, and not long."""
+    text = ascii(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+_LONGEST = 60
+
 
 Config = dict[str, Any]
 """A config as JSON has it."""
@@ -49,7 +86,7 @@ def read_config(data: bytes) -> Config:
 
 
 def _bad(what: str) -> BadConfigError:
-    return BadConfigError((Fault("", what),))
+    return BadConfigError((ConfigFault("", what),))
 
 
 def _instead(text: str) -> str:
@@ -96,3 +133,77 @@ def _number(digits: str) -> int:
     if len(digits) > _MOST_DIGITS:
         raise ValueError(f"a number of {len(digits)} digits")
     return int(digits)
+
+
+Item = tuple[str, dict[str, Any]]
+"""Where an object of a config stands, and the object."""
+
+
+def items(config: dict[str, Any], path: str) -> list[Item]:
+    """The objects of a list, by its path such as `storage.files`."""
+    found = at(config, path) or []
+    return [(f"{path}[{number}]", each) for number, each in enumerate(found) if each is not None]
+
+
+def at(config: dict[str, Any], path: str) -> Any:
+    """What stands at a path of names, or None."""
+    value: Any = config
+    for name in path.split("."):
+        if value is None:
+            return None
+        value = value.get(name)
+    return value
+
+
+def twice(found: list[tuple[str, object]], what: str) -> Iterator[ConfigFault]:
+    """Of places and values: those whose value an earlier one has."""
+    first: dict[object, str] = {}
+    for where, value in found:
+        if value in first:
+            yield ConfigFault(where, f"{what} {quoted(value)} is given before, by {first[value]}")
+        else:
+            first[value] = where
+
+
+def faults_of_path(where: str, path: str) -> Iterator[ConfigFault]:
+    """Why Ignition would not take a path of something on the host."""
+    if not path:
+        yield ConfigFault(where, "is empty")
+    elif not path.startswith("/"):
+        yield ConfigFault(where, f"{quoted(path)} is relative; paths begin with /")
+    elif "\0" in path:
+        yield ConfigFault(where, f"{quoted(path)} has a NUL")
+    elif path != posixpath.normpath(path) or path.startswith("//"):
+        clean = posixpath.normpath("/" + path.lstrip("/"))
+        yield ConfigFault(where, f"{quoted(path)} is not simple; write {quoted(clean)}")
+
+
+NEWEST: Final = 5
+OLDEST: Final = 1
+DEFAULT: Final = "3.4.0"
+VERSIONS: Final = tuple(f"3.{minor}.0" for minor in range(OLDEST, NEWEST + 1))
+"""Those we know the rules of."""
+TAKEN_BY_ASSISTED_SERVICE: Final = VERSIONS[:2]
+"""Of its overrides. It reads no newer version: `ParseToLatest` in its internal/common/ignition."""
+
+DEFAULT_FOR_ASSISTED_SERVICE: Final = TAKEN_BY_ASSISTED_SERVICE[-1]
+
+_SEMANTIC: Final = re.compile(r"\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?", re.ASCII)
+
+
+def minor_of(version: object) -> int:
+    """Which of the 3.x it is; ValueError says why it is none of those we know."""
+    if not isinstance(version, str) or not version:
+        raise ValueError("no version; write one such as 3.4.0")
+    if not _SEMANTIC.fullmatch(version):
+        raise ValueError(f"{version[:40]!a} is no version; write one such as 3.4.0")
+    if version in VERSIONS:
+        return VERSIONS.index(version) + OLDEST
+    known = f"{VERSIONS[0]} to {VERSIONS[-1]} are known here"
+    if version == "3.0.0":
+        raise ValueError(f"3.0.0 is too old, {known}; it may be called 3.1.0, and nothing else changes")
+    if version.startswith(("1.", "2.")):
+        raise ValueError(f"{version} is of another specification than 3.x; {known}: convert the config first")
+    if "-" in version:
+        raise ValueError(f"{version} is no stable version; {known}")
+    raise ValueError(f"{version} is not known; {known}")

@@ -3,22 +3,112 @@
 Positions are in percent of the width, so that a chart fits every screen without a script.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from service_record.display.html.chart_table import chart_table, row_id
-from service_record.display.html.elements import element
-from service_record.display.html.frame import Section
-from service_record.display.page import View
+from service_record.display.html.frame import Section, element
+from service_record.display.lines import View
 from service_record.display.phrases import VERBS, glyph, headline
 from service_record.display.text import count
-from service_record.display.timeline.axis import offset, ticks
-from service_record.display.timeline.charts import Chart, Kind, Row
-from service_record.display.timeline.page import boot_title, chart_notes, row_name, took
-from service_record.display.timeline.thinning import Drawn, thinned
+from service_record.display.timeline.charts import Bar, Chart, Row, RowKind, offset, ticks
+from service_record.display.timeline.screen import boot_title, chart_notes, row_name, took
 from service_record.history.outcome import Outcome
+
+_MAX_TOLD: Final = 20
+"""Executions of one row."""
+_HEADS: Final = ("What", "Attempt", "Outcome", "From", "To", "Took")
+_NUMBERS: Final = {"Attempt", "From", "To", "Took"}
+
+
+def chart_table(chart: Chart, view: View, identity: str) -> Element:
+    """The table, folded; each row of the chart has its last executions."""
+    heads = (element("th", head, scope="col", class_=_class(head)) for head in _HEADS)
+    rows = [told for number, row in enumerate(chart.rows) for told in _rows(row, row_id(chart, number), view)]
+    table = element("table", element("thead", element("tr", *heads)), element("tbody", *rows))
+    summary = element("summary", "The same as a table")
+    return element("details", summary, element("div", table, class_="scroll", tabindex="0"), id=identity)
+
+
+def row_id(chart: Chart, number: int) -> str:
+    """Where a page has the table's row for a row of the chart."""
+    return f"boot-{chart.number}-row-{number}"
+
+
+def _rows(row: Row, identity: str, view: View) -> Iterator[Element]:
+    what = row_name(row, flat=True)
+    hidden = len(row.bars) - _MAX_TOLD
+    if hidden > 0:
+        note = f"{what}: {hidden} earlier executions left out; --output json has them"
+        yield element("tr", element("td", note, class_="faint", colspan=str(len(_HEADS))))
+    for number, bar in enumerate(row.bars[-_MAX_TOLD:]):
+        texts = dict(zip(_HEADS, _texts(bar, what, view), strict=True))
+        cells = [element("td", text, class_=_class(head, bar)) for head, text in texts.items()]
+        yield element("tr", *cells, **({"id": identity} if number == 0 else {}))
+
+
+def _texts(bar: Bar, what: str, view: View) -> tuple[str, ...]:
+    outcome = f"{glyph(bar.outcome, view.glyphs)} {VERBS[bar.outcome]}"
+    return what, str(bar.run.attempt), outcome, _offset(bar.start), _offset(bar.end), took(bar)
+
+
+def _offset(at: float | None) -> str:
+    return offset(round(at, 3)) if at is not None else ""
+
+
+def _class(head: str, bar: Bar | None = None) -> str:
+    if bar is not None and head == "Outcome":
+        return bar.outcome.value
+    return "number" if head in _NUMBERS else "text"
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnBars:
+    """One bar or several, from `begin` to `end`."""
+
+    begin: float
+    end: float
+    bar: Bar
+    """The latest of them."""
+    count: int = 1
+    is_followed: bool = False
+    """True when the next bar leaves no room behind this one."""
+
+    @property
+    def outcome(self) -> Outcome:
+        return self.bar.outcome
+
+
+def thinned(bars: Iterable[Bar], least: float, edge: float) -> list[DrawnBars]:
+    """The bars in their order; those alike, short and less than `least` seconds apart are drawn as one.
+
+    What is running ends at the edge.
+    """
+    drawn = list(_joined(bars, least, edge))
+    followed = [later.begin - earlier.end < 2 * least for earlier, later in pairwise(drawn)]
+    return [
+        replace(one, is_followed=is_followed)
+        for one, is_followed in zip(drawn, [*followed, False], strict=True)
+    ]
+
+
+def _joined(bars: Iterable[Bar], least: float, edge: float) -> Iterator[DrawnBars]:
+    last: DrawnBars | None = None
+    for bar in bars:
+        end = bar.end if bar.end is not None else edge
+        this = DrawnBars(bar.first, end, bar)
+        if last is None:
+            last = this
+        elif last.outcome is bar.outcome and this.begin - last.end < least and end - this.begin < least:
+            last = replace(last, end=max(last.end, end), bar=bar, count=last.count + 1)
+        else:
+            yield last
+            last = this
+    if last is not None:
+        yield last
+
 
 _ROOM: Final = 95.0
 """Percent of the width that bars may take; signs stand behind them."""
@@ -109,7 +199,7 @@ def _label(row: Row, view: View, *, flat: bool) -> Element:
         "span",
         element("span", glyph(row.outcome, view.glyphs), class_=row.outcome.value, title=VERBS[row.outcome]),
         " ",
-        element("span", text, class_="strong" if row.kind is Kind.SERVICE else "plain"),
+        element("span", text, class_="strong" if row.kind is RowKind.SERVICE else "plain"),
         element("span", times, class_="faint"),
         class_="label",
     )
@@ -131,7 +221,7 @@ def _bars(row: Row, number: int, drawing: _Drawing) -> Iterable[Element]:
     return (_bar(drawn, row, number, drawing) for drawn in thinned(row.bars, least, chart.end))
 
 
-def _bar(drawn: Drawn, row: Row, number: int, drawing: _Drawing) -> Element:
+def _bar(drawn: DrawnBars, row: Row, number: int, drawing: _Drawing) -> Element:
     """A bar that can be focused: it links to the failures of its service, or to its row of the table."""
     target = drawing.targets.get(row.service) if drawn.outcome.is_bad else None
     left, right = drawing.percent(drawn.begin), drawing.percent(drawn.end)
@@ -150,14 +240,14 @@ def _bar(drawn: Drawn, row: Row, number: int, drawing: _Drawing) -> Element:
     return made
 
 
-def _described(drawn: Drawn, row: Row) -> str:
+def _described(drawn: DrawnBars, row: Row) -> str:
     """A bar for those who do not see it: `bootkube, attempt 2: failed, from 2m to 2m 30s, 30.0s`."""
     bar, what = drawn.bar, row_name(row, flat=True)
     if drawn.count > 1:
         several = f"{count(drawn.count, 'execution')} {VERBS[drawn.outcome]}"
         return f"{what}: {several}, from {_seconds(drawn.begin)} to {_seconds(drawn.end)}"
     parts = [f"{what}, attempt {bar.run.attempt}: "]
-    parts.append(headline(bar.run) if row.kind is Kind.SERVICE else VERBS[drawn.outcome])
+    parts.append(headline(bar.run) if row.kind is RowKind.SERVICE else VERBS[drawn.outcome])
     parts.append(f", from {_seconds(bar.start)}" if bar.start is not None else ", start not recorded")
     if bar.end is not None:
         parts.append(f" to {_seconds(bar.end)}")

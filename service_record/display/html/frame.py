@@ -1,13 +1,70 @@
 """What every page has around its sections."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
-from xml.etree.ElementTree import Element
+from typing import Final, TypeAlias
+from xml.etree.ElementTree import Element, tostring
 
-from service_record.display.html.elements import Content, as_html, element
 from service_record.display.html.style import stylesheet
+from service_record.display.lines import Ink, Line
+from service_record.display.phrases import ending, place
+from service_record.display.text import visible
+from service_record.history.facts import Facts
 from service_record.version import __version__
+
+Content: TypeAlias = Element | str
+
+_CLASSES: Final = {
+    Ink.STRONG: "strong",
+    Ink.FAINT: "faint",
+    Ink.GOOD: "success",
+    Ink.BUSY: "running",
+    Ink.CALM: "stopped",
+    Ink.WORRYING: "interrupted",
+    Ink.BAD: "failure",
+}
+
+
+def element(tag: str, *content: Content, **attributes: str) -> Element:
+    """An element; its attribute `class_` is `class`, and `aria_label` is `aria-label`."""
+    named = {name.removesuffix("_").replace("_", "-"): visible(value) for name, value in attributes.items()}
+    made = Element(tag, named)
+    append(made, content)
+    return made
+
+
+def append(around: Element, content: Iterable[Content]) -> None:
+    """Put elements and texts at the end of an element."""
+    for one in content:
+        if isinstance(one, Element):
+            around.append(one)
+        elif len(around):
+            around[-1].tail = (around[-1].tail or "") + _text(one)
+        else:
+            around.text = (around.text or "") + _text(one)
+
+
+def inked(line: Line) -> list[Content]:
+    """A line as terminals have it, with classes for its inks."""
+    return [element("span", text, class_=_CLASSES[ink]) if ink in _CLASSES else text for text, ink in line]
+
+
+def preformatted(lines: Iterable[Line]) -> Element:
+    """Lines as terminals have them, in the letters of terminals."""
+    made = element("pre")
+    for line in lines:
+        append(made, [*inked(line), "\n"])
+    return made
+
+
+def as_html(root: Element) -> str:
+    """The document of an `html` element."""
+    return "<!DOCTYPE html>\n" + tostring(root, encoding="unicode", method="html") + "\n"
+
+
+def _text(text: str) -> str:
+    return "\n".join(map(visible, text.split("\n")))
+
 
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 """A browser loads nothing and runs nothing for such a page, whatever is in it."""
@@ -63,3 +120,27 @@ def section_element(section: Section) -> Element:
     return element(
         "section", heading, *section.content, id=section.id, aria_labelledby=f"{section.id}-heading"
     )
+
+
+def facts_list(facts: Facts) -> Element:
+    """Where it happened, called from where, how it ended, and what the journal said: a `dl`."""
+    made = element("dl")
+    for term, value in _terms(facts):
+        made.extend([element("dt", term), element("dd", value)])
+    return made
+
+
+def _terms(facts: Facts) -> Iterator[tuple[str, Content]]:
+    if facts.location is not None:
+        near = "near " if facts.is_approximate else ""
+        yield "at", element("code", near + place(facts.location))
+    if facts.command is not None:
+        yield "command", element("code", facts.command)
+    inner, callers = facts.frames_around
+    for term, frames in (("into", inner), ("from", callers)):
+        if frames:
+            yield term, element("pre", "\n".join(map(place, frames)))
+    if ending(facts):
+        yield "ended", ending(facts)
+    if facts.message:
+        yield "message", element("pre", facts.message)

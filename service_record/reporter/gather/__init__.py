@@ -3,16 +3,17 @@
 from service_record.reporter.gather.collectors import COLLECTORS, RECORDS
 from service_record.reporter.gather.gathering import ROUND_SECONDS, gather
 from service_record.reporter.gather.journal import newest_cursor
-from service_record.reporter.gather.manifest import MANIFEST, add_manifest
 from service_record.reporter.gather.model import (
-    Bundle,
-    Collector,
+    MANIFEST,
     Context,
     Gathered,
+    GatheredBundle,
+    GatheredMember,
     GatherError,
+    GatherRow,
+    GatherStatus,
     Given,
-    Member,
-    Status,
+    add_manifest,
 )
 
 __all__ = [
@@ -20,14 +21,14 @@ __all__ = [
     "MANIFEST",
     "RECORDS",
     "ROUND_SECONDS",
-    "Bundle",
-    "Collector",
     "Context",
     "GatherError",
+    "GatherRow",
+    "GatherStatus",
     "Gathered",
+    "GatheredBundle",
+    "GatheredMember",
     "Given",
-    "Member",
-    "Status",
     "add_manifest",
     "gather",
     "newest_cursor",

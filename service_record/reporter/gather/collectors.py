@@ -5,14 +5,19 @@ Members lie where OpenShift's own gather puts them, so far as it has them. To ga
 
 from typing import Final
 
-from service_record.reporter.gather import facts, names
-from service_record.reporter.gather.containers import ContainerLogs
-from service_record.reporter.gather.failed_units import FailedUnits
-from service_record.reporter.gather.journal import Journal
-from service_record.reporter.gather.keyfiles import mask_assisted, mask_keyfile
-from service_record.reporter.gather.model import Collector
-from service_record.reporter.gather.records import ServiceRecords
-from service_record.reporter.gather.take import Command, Fact, File, Listing, Tree
+from service_record.reporter.gather import host_facts, network
+from service_record.reporter.gather.journal import FailedUnits, Journal
+from service_record.reporter.gather.model import GatherRow
+from service_record.reporter.gather.network import mask_assisted, mask_keyfile
+from service_record.reporter.gather.record_pieces import ServiceRecords
+from service_record.reporter.gather.take import (
+    ContainerLogs,
+    File,
+    FunctionSource,
+    Listing,
+    ProgramSource,
+    Tree,
+)
 
 RECORDS: Final = "service-records"
 """The name of the row of the service records."""
@@ -50,29 +55,31 @@ _UNITS: Final = {
 """Member of bootstrap/journals -> the units whose lines are in it."""
 
 
-def _journal_of(name: str, units: tuple[str, ...]) -> Collector:
+def _journal_of(name: str, units: tuple[str, ...]) -> GatherRow:
     member = f"bootstrap/journals/{name}.log"
-    return Collector(f"journal-{name}", member, Journal(units), seconds=30, bytes=4 * _MIB)
+    return GatherRow(f"journal-{name}", member, Journal(units), seconds=30, bytes=4 * _MIB)
 
 
-def _printed(name: str, member: str, *argv: str, needs: tuple[str, ...] = ()) -> Collector:
-    return Collector(name, member, Command(argv), needs=needs)
+def _printed(name: str, member: str, *argv: str, needs: tuple[str, ...] = ()) -> GatherRow:
+    return GatherRow(name, member, ProgramSource(argv), needs=needs)
 
 
-def _network(name: str, *argv: str) -> Collector:
+def _network(name: str, *argv: str) -> GatherRow:
     return _printed(name, f"bootstrap/network/{name}.txt", *argv)
 
 
-def _of_systemd(name: str, *argv: str, absent: tuple[str, ...] = ()) -> Collector:
-    return Collector(name, f"bootstrap/systemd/{name}.txt", Command(argv, absent=absent), needs=_SYSTEMD)
+def _of_systemd(name: str, *argv: str, absent: tuple[str, ...] = ()) -> GatherRow:
+    return GatherRow(
+        name, f"bootstrap/systemd/{name}.txt", ProgramSource(argv, absent=absent), needs=_SYSTEMD
+    )
 
 
-def _system_file(name: str, path: str) -> Collector:
-    return Collector(name, f"bootstrap/system/{name}.txt", File(path))
+def _system_file(name: str, path: str) -> GatherRow:
+    return GatherRow(name, f"bootstrap/system/{name}.txt", File(path))
 
 
 COLLECTORS: Final = (
-    Collector(RECORDS, "bootstrap/services/", ServiceRecords(), seconds=30, bytes=8 * _MIB),
+    GatherRow(RECORDS, "bootstrap/services/", ServiceRecords(), seconds=30, bytes=8 * _MIB),
     # systemd
     _printed(
         "failed-units",
@@ -80,7 +87,7 @@ COLLECTORS: Final = (
         *("systemctl", "list-units", "--state=failed", "--full", "--no-pager"),
         needs=_SYSTEMD,
     ),
-    Collector("unit-status", "unit-status/", FailedUnits(), seconds=30, needs=_SYSTEMD),
+    GatherRow("unit-status", "unit-status/", FailedUnits(), seconds=30, needs=_SYSTEMD),
     _of_systemd("jobs", "systemctl", "list-jobs", "--full", "--no-pager"),
     _of_systemd("units", "systemctl", "list-units", "--all", "--full", "--no-pager"),
     _of_systemd("unit-files", "systemctl", "list-unit-files", "--full", "--no-pager"),
@@ -96,7 +103,7 @@ COLLECTORS: Final = (
     _printed("boots", "bootstrap/journals/boots.txt", "journalctl", "--quiet", "--no-pager", "--list-boots"),
     # the journal, by unit
     *(_journal_of(name, units) for name, units in _UNITS.items()),
-    Collector(
+    GatherRow(
         "journal-kernel",
         "bootstrap/journals/kernel.log",
         Journal(kernel=True, lines=50_000),
@@ -104,7 +111,12 @@ COLLECTORS: Final = (
         bytes=4 * _MIB,
     ),
     # the network
-    Collector("reachability", "bootstrap/network/reachability.txt", Fact(facts.reachability), seconds=60),
+    GatherRow(
+        "reachability",
+        "bootstrap/network/reachability.txt",
+        FunctionSource(host_facts.reachability),
+        seconds=60,
+    ),
     _network("ip-addr", "ip", "-d", "addr"),
     _network("ip-route", "ip", "-d", "route", "show", "table", "all"),
     _network("ip-6-route", "ip", "-6", "-d", "route", "show", "table", "all"),
@@ -113,21 +125,21 @@ COLLECTORS: Final = (
     _network("ip-neighbour", "ip", "-s", "neighbour"),
     _network("ip-link", "ip", "-s", "link"),
     _network("sockets", "ss", "-lntup"),
-    Collector(
+    GatherRow(
         "open-vswitch",
         "bootstrap/network/ovs-vsctl.txt",
-        Command(("ovs-vsctl", "--timeout=5", "show")),
+        ProgramSource(("ovs-vsctl", "--timeout=5", "show")),
         needs=("/run/openvswitch/db.sock",),
     ),
-    Collector("hostname", "bootstrap/network/hostname.txt", File("/proc/sys/kernel/hostname")),
-    Collector("resolv-conf", "bootstrap/network/resolv.conf", File("/etc/resolv.conf")),
-    Collector("nsswitch-conf", "bootstrap/network/nsswitch.conf", File("/etc/nsswitch.conf")),
-    Collector("hosts", "bootstrap/network/hosts", File("/etc/hosts")),
+    GatherRow("hostname", "bootstrap/network/hostname.txt", File("/proc/sys/kernel/hostname")),
+    GatherRow("resolv-conf", "bootstrap/network/resolv.conf", File("/etc/resolv.conf")),
+    GatherRow("nsswitch-conf", "bootstrap/network/nsswitch.conf", File("/etc/nsswitch.conf")),
+    GatherRow("hosts", "bootstrap/network/hosts", File("/etc/hosts")),
     *(
-        Collector(
+        GatherRow(
             f"nmcli-{name}",
             f"bootstrap/network/nmcli-{name}.txt",
-            Command(("nmcli", "--colors=no", *what), absent=("NetworkManager is not running",)),
+            ProgramSource(("nmcli", "--colors=no", *what), absent=("NetworkManager is not running",)),
         )
         for name, what in {
             "general": ("general", "status"),
@@ -135,7 +147,7 @@ COLLECTORS: Final = (
             "connections": ("connection", "show"),
         }.items()
     ),
-    Collector(
+    GatherRow(
         "network-profiles",
         "bootstrap/network/profiles.txt",
         Listing(
@@ -150,7 +162,7 @@ COLLECTORS: Final = (
         ),
     ),
     *(
-        Collector(
+        GatherRow(
             name,
             f"bootstrap/network/{name}/",
             Tree(base, tuple(f"{base}/{pattern}" for pattern in patterns), mask=mask),
@@ -163,11 +175,11 @@ COLLECTORS: Final = (
             ("nmstate", "/etc/nmstate", ("*.*", "*/*.*"), None),
         )
     ),
-    Collector("cluster-names", "bootstrap/network/cluster-names.txt", Fact(names.cluster_names)),
+    GatherRow("cluster-names", "bootstrap/network/cluster-names.txt", FunctionSource(network.cluster_names)),
     # disks and mounts
     # those of PID 1: a sandbox around us has mounts of its own
     _printed("mounts", "bootstrap/storage/findmnt.txt", "findmnt", "--real", "--notruncate", "--task", "1"),
-    Collector("proc-mounts", "bootstrap/storage/mounts.txt", File("/proc/1/mounts")),
+    GatherRow("proc-mounts", "bootstrap/storage/mounts.txt", File("/proc/1/mounts")),
     _printed(
         "block-devices",
         "bootstrap/storage/lsblk.txt",
@@ -175,7 +187,7 @@ COLLECTORS: Final = (
     ),
     _printed("disk-space", "bootstrap/storage/df.txt", "df", "--local", "--print-type", "--all"),
     _printed("inodes", "bootstrap/storage/df-inodes.txt", "df", "--local", "--inodes", "--all"),
-    Collector("disk-statistics", "bootstrap/storage/diskstats.txt", File("/proc/diskstats")),
+    GatherRow("disk-statistics", "bootstrap/storage/diskstats.txt", File("/proc/diskstats")),
     # memory, pressure, time
     _system_file("memory", "/proc/meminfo"),
     _system_file("load", "/proc/loadavg"),
@@ -183,30 +195,32 @@ COLLECTORS: Final = (
     _printed(
         "processes", "bootstrap/system/processes.txt", "ps", "-eo", "pid,ppid,stat,etimes,rss,wchan:20,comm"
     ),
-    Collector("clocks", "bootstrap/system/clocks.txt", Fact(facts.clocks)),
+    GatherRow("clocks", "bootstrap/system/clocks.txt", FunctionSource(host_facts.clocks)),
     _printed("time-settings", "bootstrap/system/timedatectl.txt", "timedatectl", "status", needs=_BUS),
     *(
-        Collector(
+        GatherRow(
             f"chrony-{what}",
             f"bootstrap/system/chrony-{what}.txt",
-            Command(("chronyc", "-n", what), absent=("Cannot talk to daemon",)),
+            ProgramSource(("chronyc", "-n", what), absent=("Cannot talk to daemon",)),
         )
         for what in ("tracking", "sources")
     ),
     # what was installed, and how far that came
-    Collector(
+    GatherRow(
         "os-release", "bootstrap/system/os-release.txt", File("/etc/os-release", "/usr/lib/os-release")
     ),
     _system_file("kernel-version", "/proc/version"),
     _system_file("selinux", "/sys/fs/selinux/enforce"),
-    Collector(
+    GatherRow(
         "coredumps",
         "bootstrap/system/coredumps.txt",
-        Command(("coredumpctl", "--no-pager", "list"), absent=("No coredumps found", "No journal files")),
+        ProgramSource(
+            ("coredumpctl", "--no-pager", "list"), absent=("No coredumps found", "No journal files")
+        ),
     ),
     _system_file("kernel-command-line", "/proc/cmdline"),
-    Collector("ignition-result", "bootstrap/system/ignition-result.json", File("/etc/.ignition-result.json")),
-    Collector(
+    GatherRow("ignition-result", "bootstrap/system/ignition-result.json", File("/etc/.ignition-result.json")),
+    GatherRow(
         "machine-config",
         "bootstrap/system/machine-config.txt",
         Listing(
@@ -224,29 +238,35 @@ COLLECTORS: Final = (
             )
         ),
     ),
-    Collector(
-        "rpm-ostree", "bootstrap/system/rpm-ostree.txt", Command(("rpm-ostree", "status")), 20, needs=_BUS
+    GatherRow(
+        "rpm-ostree",
+        "bootstrap/system/rpm-ostree.txt",
+        ProgramSource(("rpm-ostree", "status")),
+        20,
+        needs=_BUS,
     ),
-    Collector("packages", "bootstrap/system/packages.txt", Command(("rpm", "--query", "--all")), seconds=20),
+    GatherRow(
+        "packages", "bootstrap/system/packages.txt", ProgramSource(("rpm", "--query", "--all")), seconds=20
+    ),
     # containers
     *(
-        Collector(
+        GatherRow(
             f"crictl-{what}",
             f"bootstrap/containers/crictl-{what}.txt",
-            Command(("crictl", *argv)),
+            ProgramSource(("crictl", *argv)),
             needs=_CRIO,
         )
         for what, argv in {"ps": ("ps", "--all"), "pods": ("pods",), "images": ("images",)}.items()
     ),
-    Collector("container-logs", "bootstrap/containers/", ContainerLogs("crictl"), 60, 256 << 10, needs=_CRIO),
-    Collector(
+    GatherRow("container-logs", "bootstrap/containers/", ContainerLogs("crictl"), 60, 256 << 10, needs=_CRIO),
+    GatherRow(
         "pod-logs",
         "bootstrap/pod-logs/",
         Tree("/var/log/pods", ("/var/log/pods/*/*/*.log",)),
         seconds=30,
         bytes=128 << 10,
     ),
-    Collector(
+    GatherRow(
         "control-plane-logs",
         "bootstrap/containers/bootstrap-control-plane/",
         Tree("/var/log/bootstrap-control-plane", ("/var/log/bootstrap-control-plane/*.log",)),
@@ -254,8 +274,8 @@ COLLECTORS: Final = (
         bytes=256 << 10,
     ),
     _printed("podman-ps", "bootstrap/pods/podman-ps.txt", "podman", "ps", "--all", "--no-trunc"),
-    Collector("podman-logs", "bootstrap/pods/", ContainerLogs("podman"), 60, 256 << 10),
-    Collector(
+    GatherRow("podman-logs", "bootstrap/pods/", ContainerLogs("podman"), 60, 256 << 10),
+    GatherRow(
         "agent-logs",
         "bootstrap/agent/",
         Tree(
@@ -264,7 +284,7 @@ COLLECTORS: Final = (
     ),
     # the journal, whole
     *(
-        Collector(
+        GatherRow(
             f"journal-boot{boot}",
             f"bootstrap/journals/boot{boot}.log",
             Journal(boot=boot, lines=lines),
@@ -273,7 +293,7 @@ COLLECTORS: Final = (
         )
         for boot, lines in {-1: 20_000, -2: 5_000}.items()
     ),
-    Collector(
+    GatherRow(
         "journal", "bootstrap/journals/journal.log", Journal(lines=1_000_000), seconds=120, bytes=256 * _MIB
     ),
 )

@@ -9,9 +9,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from service_record.reporter.gather.deadline import Deadline
-from service_record.reporter.gather.model import GatherError, Status
-from service_record.writer import open_regular
+from service_record.record.appending import open_regular
+from service_record.reporter.gather.model import Deadline, GatherError, GatherStatus
 
 _READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 _CHUNK_BYTES: Final = 256 << 10
@@ -38,7 +37,7 @@ def below(root: Path, path: str) -> Path:
             continue
         links += 1
         if links > _MOST_LINKS:
-            raise GatherError(Status.FAILED, f"{path}: too many links, or links in a circle")
+            raise GatherError(GatherStatus.FAILED, f"{path}: too many links, or links in a circle")
         place = root if target.startswith("/") else place
         rest += _steps(target)
     return place
@@ -69,10 +68,10 @@ def opened(path: Path) -> int:
     try:
         return open_regular(path, _READ)
     except FileNotFoundError:
-        raise GatherError(Status.ABSENT, f"no file {path}") from None
+        raise GatherError(GatherStatus.ABSENT, f"no file {path}") from None
     except OSError as error:
         why = "a link" if error.errno == errno.ELOOP else error.strerror or "not a regular file"
-        raise GatherError(Status.FAILED, f"{path}: {why}") from error
+        raise GatherError(GatherStatus.FAILED, f"{path}: {why}") from error
 
 
 def tail(descriptor: int, most: int) -> tuple[int, Iterator[bytes]]:

@@ -1,31 +1,104 @@
 """One collector after the other, into a bundle: none can end the others, or hold them up for long."""
 
+import os
+import queue
 import signal
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from types import FrameType
-from typing import Final
+from typing import Final, TypeAlias
 
-from service_record.reporter.gather.deadline import Deadline
 from service_record.reporter.gather.files import below
-from service_record.reporter.gather.isolation import isolated
 from service_record.reporter.gather.model import (
     Begin,
-    Bundle,
-    Collector,
     Context,
+    Deadline,
     Gathered,
+    GatheredBundle,
+    GatheredMember,
     GatherError,
+    GatherRow,
+    GatherStatus,
     Given,
-    Member,
     Piece,
     Pieces,
-    Status,
     Task,
 )
 from service_record.reporter.gather.running import found
+
+_GRACE_SECONDS: Final = 3.0
+"""What a thread has, after its deadline, to end what it started."""
+_HELD_PIECES: Final = 4
+_LOOK_SECONDS: Final = 0.2
+_LOWEST_PRIORITY: Final = 19
+
+_Item: TypeAlias = Piece | BaseException | None
+"""None at the end."""
+
+
+def isolated(make: Callable[[], Pieces], deadline: Deadline) -> Pieces:
+    """The pieces that `make` gives in a thread of the lowest priority, and what it raises.
+
+    Raises GatherError when the thread goes on long after the deadline: it is left behind. When this
+    generator is closed, the deadline is now.
+    """
+    gone = threading.Event()
+    held: queue.Queue[_Item] = queue.Queue(_HELD_PIECES)
+    thread = threading.Thread(target=_work, args=(make, held, gone), daemon=True)
+    try:
+        thread.start()  # in here: a signal may come when it has started a program, and this has not returned
+        yield from _received(held, deadline)
+    finally:
+        gone.set()
+        deadline.cut_short()
+        with suppress(RuntimeError):  # it has not begun; once it does, it finds that nobody waits
+            thread.join(max(_GRACE_SECONDS - deadline.passed(), 0))
+
+
+def _received(held: "queue.Queue[_Item]", deadline: Deadline) -> Iterator[Piece]:
+    late = 0
+    while late <= _HELD_PIECES + 1:  # of those that were made in time, and taken slowly
+        patience = _GRACE_SECONDS + deadline.left() - deadline.passed()
+        late += patience <= 0
+        try:
+            item = held.get(timeout=max(patience, 0))
+        except queue.Empty:
+            break
+        if item is None:
+            return
+        if isinstance(item, BaseException):
+            raise item
+        yield item
+    raise GatherError(GatherStatus.TIMED_OUT, "hung, and could not be stopped")
+
+
+def _work(make: Callable[[], Pieces], held: "queue.Queue[_Item]", gone: threading.Event) -> None:
+    with suppress(OSError):  # of this thread alone; what it starts inherits it; see setpriority(2), NOTES
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOWEST_PRIORITY)
+    if gone.is_set():
+        return
+    end: _Item = None
+    try:
+        pieces = make()
+        for piece in pieces:
+            if not _handed_over(piece, held, gone):
+                pieces.close()
+                return
+    except BaseException as error:  # noqa: BLE001  # whatever it is, it is told where somebody waits
+        end = error
+    _handed_over(end, held, gone)
+
+
+def _handed_over(item: _Item, held: "queue.Queue[_Item]", gone: threading.Event) -> bool:
+    """Whether somebody took it, who may be slower than we are."""
+    while not gone.is_set():
+        with suppress(queue.Full):
+            held.put(item, timeout=_LOOK_SECONDS)
+            return True
+    return False
+
 
 ROUND_SECONDS: Final = 300.0
 """For all collectors together, unless told otherwise."""
@@ -34,7 +107,11 @@ _REASON_CHARACTERS: Final = 300
 
 
 def gather(
-    collectors: Iterable[Collector], context: Context, bundle: Bundle, *, seconds: float = ROUND_SECONDS
+    collectors: Iterable[GatherRow],
+    context: Context,
+    bundle: GatheredBundle,
+    *,
+    seconds: float = ROUND_SECONDS,
 ) -> tuple[Gathered, ...]:
     """What became of each collector, in their order, after all had `seconds` together.
 
@@ -46,7 +123,7 @@ def gather(
         return tuple(_gathered(collector, context, bundle, whole) for collector in collectors)
 
 
-def _gathered(collector: Collector, context: Context, bundle: Bundle, whole: Deadline) -> Gathered:
+def _gathered(collector: GatherRow, context: Context, bundle: GatheredBundle, whole: Deadline) -> Gathered:
     began = time.monotonic()
     files = _Files(collector, bundle)
     end = _obstacle(collector, context, whole)
@@ -55,7 +132,7 @@ def _gathered(collector: Collector, context: Context, bundle: Bundle, whole: Dea
         end = _all_pieces(Task(collector, context, deadline), files)
     given = sum(each.bytes for each in files.given)
     dropped = sum(each.dropped_bytes for each in files.given)
-    status = Status.CUT if dropped else Status.GIVEN if given else Status.EMPTY
+    status = GatherStatus.CUT if dropped else GatherStatus.GIVEN if given else GatherStatus.EMPTY
     return Gathered(
         collector.name,
         collector.member,
@@ -68,16 +145,16 @@ def _gathered(collector: Collector, context: Context, bundle: Bundle, whole: Dea
     )
 
 
-def _obstacle(collector: Collector, context: Context, whole: Deadline) -> GatherError | None:
+def _obstacle(collector: GatherRow, context: Context, whole: Deadline) -> GatherError | None:
     try:
         missing = next((need for need in collector.needs if not _is_there(need, context)), None)
     except GatherError as error:
         return error
     if missing is not None:
         what = missing if missing.startswith("/") else f"program {missing}"
-        return GatherError(Status.ABSENT, f"no {what}")
+        return GatherError(GatherStatus.ABSENT, f"no {what}")
     if whole.left() == 0:
-        return GatherError(Status.TIMED_OUT, "not begun: the time of the whole round was over")
+        return GatherError(GatherStatus.TIMED_OUT, "not begun: the time of the whole round was over")
     return None
 
 
@@ -103,7 +180,7 @@ def _written(pieces: Pieces, files: "_Files") -> GatherError | None:
         except GatherError as error:
             return error
         except Exception as error:  # noqa: BLE001  # a collector is never the end of a round
-            return GatherError(Status.FAILED, f"{type(error).__name__}: {error}")
+            return GatherError(GatherStatus.FAILED, f"{type(error).__name__}: {error}")
         if piece is None:
             return None
         files.take(piece)
@@ -112,13 +189,13 @@ def _written(pieces: Pieces, files: "_Files") -> GatherError | None:
 class _Files:
     """The files of one collector, each made in the bundle as soon as there is something in it."""
 
-    def __init__(self, collector: Collector, bundle: Bundle) -> None:
+    def __init__(self, collector: GatherRow, bundle: GatheredBundle) -> None:
         self.given: list[Given] = []
         self._collector = collector
         self._bundle = bundle
         self._begin = Begin(collector.member)
         self._bytes = 0
-        self._member: Member | None = None
+        self._member: GatheredMember | None = None
         self.members = ExitStack()
 
     def take(self, piece: Piece) -> None:
@@ -129,12 +206,12 @@ class _Files:
             self._opened().write(piece)
             self._bytes += len(piece)
 
-    def _opened(self) -> Member:
+    def _opened(self) -> GatheredMember:
         if self._member is None:
             self._member = self.members.enter_context(self._begun(self._begin, self._collector.bytes))
         return self._member
 
-    def _begun(self, begin: Begin, limit: int) -> AbstractContextManager[Member]:
+    def _begun(self, begin: Begin, limit: int) -> AbstractContextManager[GatheredMember]:
         if begin.opening is None:
             return self._bundle.member(begin.member, limit=limit, mtime=begin.mtime)
         return self._bundle.member(begin.member, limit=limit, mtime=begin.mtime, opening=begin.opening)

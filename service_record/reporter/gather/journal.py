@@ -4,10 +4,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from service_record.reporter.gather.deadline import Deadline
-from service_record.reporter.gather.model import Context, GatherError, Pieces, Status, Task
+from service_record.reporter.gather.model import (
+    Begin,
+    Context,
+    Deadline,
+    GatherError,
+    GatherStatus,
+    Pieces,
+    Task,
+)
 from service_record.reporter.gather.running import Program
-from service_record.reporter.gather.take import Command
+from service_record.reporter.gather.take import ProgramSource, output_of
 
 _ASK: Final = ("journalctl", "--quiet", "--no-pager")
 _LINES: Final = ("--all", "--utc", "--output=short-iso-precise")
@@ -48,7 +55,7 @@ class Journal:
         try:
             yield from self._in_order(replace(task, deadline=most))
         except GatherError as stopped:
-            if stopped.status in {Status.TIMED_OUT, Status.CUT} and task.deadline.left():
+            if stopped.status in {GatherStatus.TIMED_OUT, GatherStatus.CUT} and task.deadline.left():
                 yield _GAP
                 yield from self._last(_LAST_LINES).pieces(task)
             raise
@@ -64,13 +71,13 @@ class Journal:
                 raise
             yield from self._last(self.lines).pieces(task)
 
-    def _last(self, lines: int) -> Command:
+    def _last(self, lines: int) -> ProgramSource:
         span = (f"--boot={self.boot}", f"--lines={lines}")
-        return Command((*_ASK, *_LINES, *self._matches(), *span), absent=_NO_JOURNAL)
+        return ProgramSource((*_ASK, *_LINES, *self._matches(), *span), absent=_NO_JOURNAL)
 
-    def _news(self, cursor: str) -> Command:
+    def _news(self, cursor: str) -> ProgramSource:
         span = f"--after-cursor={cursor}"
-        return Command((*_ASK, *_LINES, *self._matches(), span), absent=(*_NO_JOURNAL, _BAD_CURSOR))
+        return ProgramSource((*_ASK, *_LINES, *self._matches(), span), absent=(*_NO_JOURNAL, _BAD_CURSOR))
 
     def _matches(self) -> Iterator[str]:
         yield from (f"--unit={unit}" for unit in self.units)
@@ -90,3 +97,42 @@ def newest_cursor(context: Context) -> str | None:
         return None
     marked = [line for line in printed.splitlines() if line.startswith(_CURSOR_MARK)]
     return marked[-1].removeprefix(_CURSOR_MARK).decode(errors="replace") if marked else None
+
+
+_LIST: Final = ("systemctl", "list-units", "--state=failed", "--plain", "--no-legend", "--full", "--no-pager")
+_STATUS: Final = ("systemctl", "status", "--full", "--no-pager", "--lines=0", "--")
+_STATUS_OF_FAILED: Final = 3  # of systemctl, for a unit that is not active
+_JOURNAL_LINES: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class FailedUnits:
+    """`<unit>.txt` with the status of each, `<unit>.log` with its journal, in the collector's directory."""
+
+    most: int = 20
+
+    def pieces(self, task: Task) -> Pieces:
+        """Raises GatherError when systemd does not answer, and when units are left out."""
+        printed = output_of(_LIST, task)
+        units = [line.split()[0] for line in printed.decode(errors="replace").splitlines() if line.split()]
+        trouble: list[GatherError] = []
+        for unit in units[: self.most]:
+            yield from _about(unit, task, trouble)
+        if trouble:
+            raise trouble[0]
+        if len(units) > self.most:
+            raise GatherError(GatherStatus.CUT, f"{self.most} of {len(units)} failed units")
+
+
+def _about(unit: str, task: Task, trouble: list[GatherError]) -> Pieces:
+    path = task.collector.member + unit.replace("/", "_")
+    status = ProgramSource((*_STATUS, unit), fine=(0, _STATUS_OF_FAILED))
+    for member, take in ((f"{path}.txt", status), (f"{path}.log", Journal((unit,), lines=_JOURNAL_LINES))):
+        yield Begin(member)
+        try:
+            yield from take.pieces(task)
+        except GatherError as error:
+            if error.status is GatherStatus.FAILED:
+                trouble.append(GatherError(GatherStatus.FAILED, f"{unit}: {error}"))
+            elif error.status is not GatherStatus.ABSENT:
+                raise

@@ -1,16 +1,44 @@
 """What collectors, a bundle and a round know of one another; gathering itself is in `gathering`."""
 
-from collections.abc import Callable, Generator, Mapping
+import json
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, Self, TypeAlias
 
-from service_record.reporter.gather.deadline import Deadline
+from service_record.version import __version__
 
 
-class Status(StrEnum):
+class Deadline:
+    """A moment, on the monotonic clock, that any thread may bring forward to now."""
+
+    def __init__(self, seconds: float, outer: Self | None = None) -> None:
+        """So many seconds from now, but not behind `outer`, whatever becomes of that."""
+        self._until = time.monotonic() + seconds
+        self._outer = outer
+
+    def left(self) -> float:
+        """Seconds, 0 from the deadline on."""
+        return max(self.moment() - time.monotonic(), 0.0)
+
+    def passed(self) -> float:
+        """Seconds since the deadline, 0 before it."""
+        return max(time.monotonic() - self.moment(), 0.0)
+
+    def cut_short(self) -> None:
+        """It is now, if it was not before."""
+        self._until = min(self._until, time.monotonic())
+
+    def moment(self) -> float:
+        """When it is, as time.monotonic() tells it."""
+        return self._until if self._outer is None else min(self._until, self._outer.moment())
+
+
+class GatherStatus(StrEnum):
     """What became of a collector, in the words of manifest.json."""
 
     GIVEN = "given"
@@ -47,7 +75,7 @@ Opening: TypeAlias = Callable[[int], bytes]
 """What stands before the rest of a file of which so many bytes are cut off at its beginning."""
 
 
-class Member(Protocol):
+class GatheredMember(Protocol):
     """One file of a bundle, while it is written."""
 
     @property
@@ -62,12 +90,12 @@ class Member(Protocol):
         """Append. Raises OSError when the bundle as a whole can hold nothing more."""
 
 
-class Bundle(Protocol):
+class GatheredBundle(Protocol):
     """What is gathered goes here, one member after the other."""
 
     def member(
         self, path: str, *, limit: int | None = None, mtime: float | None = None, opening: Opening = ...
-    ) -> AbstractContextManager[Member]:
+    ) -> AbstractContextManager[GatheredMember]:
         """Begin a file, of which the last `limit` bytes are kept; `mtime` is in seconds since 1970.
 
         The path is relative to the top directory of the bundle. Where the beginning is cut off, `opening`
@@ -103,7 +131,7 @@ class GatherError(Exception):
     The text says why, in one line.
     """
 
-    def __init__(self, status: Status, reason: str) -> None:
+    def __init__(self, status: GatherStatus, reason: str) -> None:
         super().__init__(reason)
         self.status = status
 
@@ -121,7 +149,7 @@ class Take(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Collector:
+class GatherRow:
     """A row of the table: something to gather, and what it may cost."""
 
     name: str
@@ -144,7 +172,7 @@ class Collector:
 class Task:
     """A collector at work on a host."""
 
-    collector: Collector
+    collector: GatherRow
     context: Context
     deadline: Deadline
 
@@ -164,7 +192,7 @@ class Gathered:
 
     name: str
     member: str
-    status: Status
+    status: GatherStatus
     bytes: int = 0
     """How much it gave, before redaction."""
     seconds: float = 0.0
@@ -173,3 +201,55 @@ class Gathered:
     reason: str | None = None
     """Why it is absent, was stopped or failed, in one line."""
     files: tuple[Given, ...] = ()
+
+
+MANIFEST: Final = "manifest.json"
+FORMAT_VERSION: Final = 1
+
+
+def add_manifest(
+    bundle: GatheredBundle,
+    gathered: Iterable[Gathered],
+    *,
+    at: datetime,
+    boot_id: str | None,
+    cursor: str | None,
+) -> None:
+    """Add the manifest to a bundle that was begun at that time, which must be aware.
+
+    The bundle must redact what it is given: a reason is what a program said of an error.
+    """
+    document = manifest(gathered, at=at, boot_id=boot_id, cursor=cursor)
+    bundle.add(MANIFEST, json.dumps(document, indent=2).encode() + b"\n")
+
+
+def manifest(
+    gathered: Iterable[Gathered], *, at: datetime, boot_id: str | None, cursor: str | None
+) -> dict[str, object]:
+    """The document: sizes in bytes as they were before redaction, times in seconds."""
+    return {
+        "version": FORMAT_VERSION,
+        "generator": f"service-record/{__version__}",
+        "time": at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "bootId": boot_id,
+        "journalAfterCursor": cursor,
+        "collectors": [_collector(each) for each in gathered],
+    }
+
+
+def _collector(gathered: Gathered) -> dict[str, object]:
+    told: dict[str, object] = {
+        "name": gathered.name,
+        "member": gathered.member,
+        "status": gathered.status.value,
+        "bytes": gathered.bytes,
+        "droppedBytes": gathered.dropped_bytes,
+        "seconds": gathered.seconds,
+    }
+    if gathered.reason is not None:
+        told["reason"] = gathered.reason
+    files = [
+        {"path": file.path, "bytes": file.bytes, "droppedBytes": file.dropped_bytes}
+        for file in gathered.files
+    ]
+    return told | {"files": files}

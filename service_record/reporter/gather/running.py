@@ -16,8 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import IO, Final
 
-from service_record.reporter.gather.deadline import Deadline
-from service_record.reporter.gather.model import GatherError, Status
+from service_record.reporter.gather.model import Deadline, GatherError, GatherStatus
 
 CHUNK_BYTES: Final = 256 << 10
 ERROR_BYTES: Final = 4 << 10
@@ -53,7 +52,7 @@ class Program:
         self.name = command[0]
         path = found(self.name, environ)
         if path is None:
-            raise GatherError(Status.ABSENT, f"no program {self.name}")
+            raise GatherError(GatherStatus.ABSENT, f"no program {self.name}")
         ionice = shutil.which("ionice")
         lowest = (ionice, *_LOWEST) if ionice else ()
         try:
@@ -67,7 +66,7 @@ class Program:
                 start_new_session=True,
             )
         except OSError as error:
-            raise GatherError(Status.FAILED, f"{path}: {error.strerror}") from error
+            raise GatherError(GatherStatus.FAILED, f"{path}: {error.strerror}") from error
 
     def chunks(self, deadline: Deadline, most: int) -> Iterator[bytes]:
         """What it prints, until it ends; a grandchild that keeps the pipe is not waited for.
@@ -83,7 +82,7 @@ class Program:
                 else:
                     yield chunk
                 if read > most:
-                    raise GatherError(Status.CUT, f"stopped after {read} bytes: it printed without end")
+                    raise GatherError(GatherStatus.CUT, f"stopped after {read} bytes: it printed without end")
         finally:
             self.close()
 
@@ -114,7 +113,7 @@ class Program:
 
     def _still_has_time(self, deadline: Deadline) -> None:
         if deadline.left() == 0:
-            raise GatherError(Status.TIMED_OUT, f"{self.name} did not end within its time")
+            raise GatherError(GatherStatus.TIMED_OUT, f"{self.name} did not end within its time")
 
     def _has_ended(self) -> bool:
         """Whether it has, without taking its status: until then nobody else can have its number."""

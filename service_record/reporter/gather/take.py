@@ -1,16 +1,18 @@
 """The kinds of sources that a row of the table may name; more are in modules of their own."""
 
 import hashlib
+import json
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from service_record.reporter.gather import files
-from service_record.reporter.gather.model import Begin, GatherError, Pieces, Status, Task
+from service_record.reporter.gather.model import Begin, GatherError, GatherStatus, Pieces, Task
 from service_record.reporter.gather.running import Program
 
 _MOST_DIGESTED: Final = 16 << 20
@@ -22,7 +24,7 @@ Mask: TypeAlias = Callable[[Path, bytes], bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class ProgramSource:
     """What a program prints, and behind that what it says of errors. Never a shell's command."""
 
     argv: tuple[str, ...]
@@ -46,14 +48,14 @@ class Command:
         errors = _text(program.errors)
         missing = [line for line in errors.splitlines() if any(words in line for words in self.absent)]
         if is_silent and missing:
-            raise GatherError(Status.ABSENT, missing[0])
+            raise GatherError(GatherStatus.ABSENT, missing[0])
         if errors:
             yield b"" if is_silent else b"\n"
             yield f"[service-record: error output]\n{errors}\n".encode()
         if stopped is not None:
             raise stopped
         if program.status not in self.fine:
-            raise GatherError(Status.FAILED, _ending(program.status, errors))
+            raise GatherError(GatherStatus.FAILED, _ending(program.status, errors))
 
 
 def output_of(argv: tuple[str, ...], task: Task) -> bytes:
@@ -61,7 +63,7 @@ def output_of(argv: tuple[str, ...], task: Task) -> bytes:
     program = Program(argv, task.context.environ)
     printed = b"".join(program.chunks(task.deadline, task.collector.most))
     if program.status != 0:
-        raise GatherError(Status.FAILED, _ending(program.status, _text(program.errors)))
+        raise GatherError(GatherStatus.FAILED, _ending(program.status, _text(program.errors)))
     return printed
 
 
@@ -111,23 +113,23 @@ class Tree:
         trouble: list[GatherError] = []
         for path in found[: self.most]:
             if task.deadline.left() == 0:
-                raise GatherError(Status.TIMED_OUT, "not all files were read within the time")
+                raise GatherError(GatherStatus.TIMED_OUT, "not all files were read within the time")
             try:
                 member = f"{task.collector.member}{path.relative_to(base)}"
                 yield from _file(member, path, task.collector.bytes, self.mask)
             except GatherError as error:
                 trouble.append(error)
         if trouble:
-            raise GatherError(Status.FAILED, str(trouble[0]))
+            raise GatherError(GatherStatus.FAILED, str(trouble[0]))
         if len(found) > self.most:
-            raise GatherError(Status.CUT, f"the newest {self.most} of {len(found)} files")
+            raise GatherError(GatherStatus.CUT, f"the newest {self.most} of {len(found)} files")
 
 
 def _matches(patterns: tuple[str, ...], task: Task) -> list[Path]:
     found = files.matches(task.context.root, patterns, task.deadline)
     if not found:
         more = f", nor any of {len(patterns) - 1} others" if len(patterns) > 1 else ""
-        raise GatherError(Status.ABSENT, f"no file {patterns[0]}{more}")
+        raise GatherError(GatherStatus.ABSENT, f"no file {patterns[0]}{more}")
     return found
 
 
@@ -138,7 +140,7 @@ def _file(member: str, path: Path, most: int, mask: Mask | None = None) -> Piece
         yield Begin(member, os.fstat(descriptor).st_mtime, skipped)
         yield from chunks if mask is None else (mask(path, b"".join(chunks)),)
     except OSError as error:
-        raise GatherError(Status.FAILED, f"{path}: {error.strerror}") from error
+        raise GatherError(GatherStatus.FAILED, f"{path}: {error.strerror}") from error
     finally:
         os.close(descriptor)
 
@@ -157,7 +159,7 @@ class Listing:
         root = files.real(task.context.root)
         for path in sorted(found):
             if task.deadline.left() == 0:
-                raise GatherError(Status.TIMED_OUT, "not all files were looked at within the time")
+                raise GatherError(GatherStatus.TIMED_OUT, "not all files were looked at within the time")
             yield f"{self._described(path)}  /{path.relative_to(root)}\n".encode(errors="backslashreplace")
 
     def _described(self, path: Path) -> str:
@@ -186,7 +188,7 @@ def _digest(path: Path) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class FunctionSource:
     """What a function of ours finds out."""
 
     ask: Ask
@@ -194,3 +196,79 @@ class Fact:
     def pieces(self, task: Task) -> Pieces:
         """Raises what the function raises."""
         yield from self.ask(task)
+
+
+_LINES: Final = 1000
+_ENDED: Final = frozenset({"container_exited", "exited", "dead", "stopped"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Container:
+    id: str
+    name: str
+    is_running: bool
+    created: str
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerLogs:
+    """`<name>-<id>.log` in the collector's directory, for the newest containers of crictl or podman."""
+
+    program: str
+    most: int = 40
+
+    def pieces(self, task: Task) -> Pieces:
+        """Raises GatherError when the containers cannot be listed, or one's log cannot be had."""
+        containers = self._listed(task)
+        trouble: list[GatherError] = []
+        for container in containers[: self.most]:
+            yield Begin(f"{task.collector.member}{container.name}-{container.id[:13]}.log")
+            argv = (self.program, "logs", f"--tail={_LINES}", container.id)
+            try:
+                yield from ProgramSource(argv, is_merged=True).pieces(task)
+            except GatherError as error:
+                if error.status is not GatherStatus.FAILED:
+                    raise
+                trouble.append(GatherError(GatherStatus.FAILED, f"{container.name}: {error}"))
+        if trouble:
+            raise trouble[0]
+        if len(containers) > self.most:
+            raise GatherError(GatherStatus.CUT, f"the newest {self.most} of {len(containers)} containers")
+
+    def _listed(self, task: Task) -> list[_Container]:
+        form = "--output=json" if self.program == "crictl" else "--format=json"
+        containers = containers_in(output_of((self.program, "ps", "--all", form), task))
+        newest_first = sorted(containers, key=lambda each: each.created, reverse=True)
+        return sorted(newest_first, key=lambda each: each.is_running)
+
+
+def containers_in(printed: bytes) -> list[_Container]:
+    """The containers that crictl or podman lists. Raises GatherError for what is no such list."""
+    try:
+        listed = json.loads(printed or b"[]")
+    except ValueError as error:
+        raise GatherError(GatherStatus.FAILED, f"the list of containers is no JSON: {error}") from error
+    if isinstance(listed, dict):
+        listed = listed.get("containers")
+    return list(_understood(listed if isinstance(listed, list) else []))
+
+
+def _understood(listed: Iterable[Any]) -> Iterator[_Container]:
+    for each in listed:
+        with suppress(AttributeError, KeyError, IndexError, TypeError):
+            container = _of_crictl(each) if "metadata" in each else _of_podman(each)
+            if container.id.isalnum():  # it is to be an argument
+                yield container
+
+
+def _of_crictl(each: dict[str, Any]) -> _Container:
+    return _container(each["id"], each["metadata"]["name"], each["state"], each["createdAt"])
+
+
+def _of_podman(each: dict[str, Any]) -> _Container:
+    return _container(each["Id"], each["Names"][0], each["State"], each["Created"])
+
+
+def _container(id_: object, name: object, state: object, created: object) -> _Container:
+    is_running = str(state).lower() not in _ENDED
+    return _Container(str(id_), str(name).replace("/", "_"), is_running, str(created))

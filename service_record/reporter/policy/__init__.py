@@ -5,18 +5,27 @@ again from `decide` until the plan `is_last`. Each rule is a row of a table here
 docs/boot-reporter.md.
 """
 
-from service_record.reporter.policy.deciding import decide
-from service_record.reporter.policy.learning import Call, Meaning, learn
-from service_record.reporter.policy.moment import asks, is_due
-from service_record.reporter.policy.plan import Fact, Plan, Result, Shipment, StageReport, Stop
-from service_record.reporter.policy.stages import PLACE
+from service_record.reporter.policy.deciding import PLACE, decide
+from service_record.reporter.policy.moment import (
+    Fact,
+    RoundPlan,
+    Shipment,
+    StageReport,
+    StepResult,
+    Stop,
+    asks,
+    is_due,
+)
 from service_record.reporter.policy.transitions import (
+    Call,
+    Meaning,
     after,
     arrive,
     before,
     has_moved,
     heard,
     kept,
+    learn,
     not_kept,
     withheld,
 )
@@ -26,10 +35,10 @@ __all__ = [
     "Call",
     "Fact",
     "Meaning",
-    "Plan",
-    "Result",
+    "RoundPlan",
     "Shipment",
     "StageReport",
+    "StepResult",
     "Stop",
     "after",
     "arrive",

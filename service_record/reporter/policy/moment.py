@@ -1,15 +1,137 @@
 """One round as the rules see it: what they all ask, worked out once. Pure."""
 
-from dataclasses import dataclass
+import hashlib
+from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cached_property
 from typing import Final
+from urllib.parse import urlsplit
 
-from service_record.reporter.answers import HostView, View
+from service_record.reporter.answers import HostView, Outcome, View
 from service_record.reporter.due import is_due_at
-from service_record.reporter.evidence import Evidence
-from service_record.reporter.policy.plan import SERVICE, Fact
+from service_record.reporter.host_state import HostEvidence
+from service_record.reporter.setting_values import COLLECTOR
 from service_record.reporter.settings import Settings
-from service_record.reporter.state import BootSeen, State
+from service_record.reporter.state import BootSeen, ReporterState
+
+HOST_BOOT: Final = "host_boot"
+"""The service's slot of logs for boots, where it has one."""
+HOST: Final = "host"
+"""Its slot of logs for a host, which an upload takes from the logs before the reboot."""
+SERVICE: Final = "assisted-service"
+"""The destination that both slots are of, and whose budget they share."""
+NOT_OURS: Final = "not-ours"
+GONE: Final = "gone"
+"""The endings that the service speaks for by denying the host."""
+_MOST_INFO: Final = 2048
+
+
+class Fact(StrEnum):
+    """A fact that the service is told of a host, once. The first two are stages where it knows them."""
+
+    LOCAL = "Booted with local ignition"
+    CONTROL_PLANE = "Booted with control plane ignition"
+    KEPT = "Boot logs kept on the host"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageReport:
+    """A fact for the assisted-service: one PUT of a stage and its information."""
+
+    fact: Fact
+    stage: str
+    info: str
+
+    @property
+    def is_new_stage(self) -> bool:
+        return self.stage == self.fact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shipment:
+    """A bundle for a destination."""
+
+    kind: str
+    """A name of the destination that is no secret; of the assisted-service, the type of logs."""
+    to: str = field(default="", repr=False)
+    """As `ship_to` names it; empty for the assisted-service."""
+    most: int
+    """Bytes: a larger bundle is not shipped."""
+    tries: int = 1
+    """How often it may be sent in this round."""
+    fingerprint: str
+    """What the bundle tells of."""
+    last_word: str | None = None
+    """The limit that is near, when it is shipped for that."""
+
+    @property
+    def destination(self) -> str:
+        """Whose budget it takes from."""
+        return SERVICE if self.kind in {HOST_BOOT, HOST} else self.kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """The reporter's work here is over."""
+
+    rule: str
+    reason: str
+    clean_up: bool = True
+    is_undelivered: bool = False
+    """True while a bundle of what is wrong with the host has not arrived: it is kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundPlan:
+    """What to do in this round, in this order. After stage reports or shipments, decide anew."""
+
+    report: tuple[StageReport, ...] = ()
+    told: tuple[Fact, ...] = ()
+    """Facts that the service has already."""
+    gather: bool = False
+    """Make a bundle, into the spool. Without it, what is shipped is there already."""
+    bundle_bytes: int = 0
+    """The most that bundle may have."""
+    ship: tuple[Shipment, ...] = ()
+    keeps: bool = False
+    """True when the bundle in the spool stays there because the service's slot has the agent's logs."""
+    stop: Stop | None = None
+    quiet: bool = False
+    """True when this boot had its time: nobody is asked or told anything."""
+    why: tuple[str, ...] = ()
+    """The rules that decided, a line each: `NAME: REASON`."""
+
+    @property
+    def is_last(self) -> bool:
+        """Nothing that this plan does changes what the next would be."""
+        return not (self.report or self.told or self.gather or self.ship)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepResult:
+    """What a step of a plan came to."""
+
+    step: StageReport | Shipment
+    outcome: Outcome
+    size: int = 0
+    """Of the bundle, in bytes."""
+
+
+def info(words: str) -> str:
+    """Words as the service can store them: 2048 characters without NUL; it answers 500 to others."""
+    return words.replace("\0", "")[:_MOST_INFO]
+
+
+def kind_of(target: str) -> str:
+    """The name of a destination that `ship_to` has: what is secret in a URL is not in it."""
+    if target.startswith("/"):
+        return f"directory:{target}"
+    plain = target.removeprefix(COLLECTOR)
+    parts = urlsplit(plain)
+    digest = hashlib.sha256(plain.encode()).hexdigest()[:12]
+    beginning = "put" if plain == target else "collector"
+    return f"{beginning}:{parts.scheme}://{parts.hostname}:{digest}"
+
 
 LIFETIME: Final = "lifetime"
 DENIED_ROUNDS: Final = 3
@@ -26,8 +148,8 @@ class Moment:
     """Settings, state, evidence, and the server's view: None when it was not asked."""
 
     settings: Settings
-    state: State
-    evidence: Evidence
+    state: ReporterState
+    evidence: HostEvidence
     view: View | None = None
 
     @cached_property
@@ -113,17 +235,17 @@ class Moment:
         return self.state.is_paused(destination, self.evidence.boot_id, self.evidence.uptime)
 
 
-def round_of(evidence: Evidence) -> str:
+def round_of(evidence: HostEvidence) -> str:
     """Return a name of the round with this evidence that no other round of the host has."""
     return f"{evidence.boot_id} {evidence.uptime:.2f}"
 
 
-def is_due(settings: Settings, state: State, evidence: Evidence) -> bool:
+def is_due(settings: Settings, state: ReporterState, evidence: HostEvidence) -> bool:
     """Whether a round is due; the first of a boot is at once. Give the state before `arrive`."""
     return is_due_at(settings, state, evidence.boot_id, evidence.uptime)
 
 
-def asks(settings: Settings, state: State, evidence: Evidence) -> bool:
+def asks(settings: Settings, state: ReporterState, evidence: HostEvidence) -> bool:
     """Whether the assisted-service is to be asked for its view in this round."""
     moment = Moment(settings, state, evidence)
     is_usable = settings.service is not None and settings.service.is_usable

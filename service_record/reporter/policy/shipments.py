@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from service_record.reporter.answers import HostView
-from service_record.reporter.policy.moment import Moment
-from service_record.reporter.policy.plan import HOST, HOST_BOOT, SERVICE, Shipment, kind_of
-from service_record.reporter.settings import HostLogs, Send
+from service_record.reporter.policy.moment import HOST, HOST_BOOT, SERVICE, Moment, Shipment, kind_of
+from service_record.reporter.settings import HostLogsPolicy, Send
 from service_record.reporter.state import Spent
 
 PROBE_BYTES: Final = 4096
@@ -82,7 +81,7 @@ def targets(moment: Moment) -> Iterator[Target]:
     if moment.settings.service is not None:
         if HOST_BOOT not in refused:
             yield Target(HOST_BOOT)
-        elif HOST not in refused and moment.settings.host_logs is not HostLogs.NEVER:
+        elif HOST not in refused and moment.settings.host_logs is not HostLogsPolicy.NEVER:
             yield Target(HOST)
     for to in dict.fromkeys(moment.settings.ship_to):
         if kind_of(to) not in refused:
@@ -109,7 +108,7 @@ def has_agents_logs(moment: Moment) -> bool:
         return False
     if not moment.is_wrong and settings.send is Send.WHEN_WRONG:
         return True
-    return settings.host_logs is HostLogs.WHEN_EMPTY and moment.state.host_uploads == 0
+    return settings.host_logs is HostLogsPolicy.WHEN_EMPTY and moment.state.host_uploads == 0
 
 
 def keeps_bundle(moment: Moment) -> bool:

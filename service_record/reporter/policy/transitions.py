@@ -4,27 +4,121 @@ Whatever others see is counted before it happens (`before`), and put right when 
 (`after`). So a round that is killed in between has spent its budget, and none is ever exceeded.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Final, TypeVar
 
-from service_record.reporter.answers import Answered, NoHost, Refused, Unreachable, View
-from service_record.reporter.evidence import Evidence
-from service_record.reporter.policy import stages
-from service_record.reporter.policy.learning import Call, Meaning, learn
-from service_record.reporter.policy.moment import round_of
-from service_record.reporter.policy.plan import (
+from service_record.reporter.answers import Answered, NoHost, Outcome, Refused, Unreachable, View
+from service_record.reporter.host_state import HostEvidence
+from service_record.reporter.policy import deciding
+from service_record.reporter.policy.moment import (
     GONE,
     HOST,
     NOT_OURS,
     SERVICE,
-    Plan,
-    Result,
+    RoundPlan,
     Shipment,
     StageReport,
+    StepResult,
+    round_of,
 )
 from service_record.reporter.policy.shipments import PROBE_BYTES
-from service_record.reporter.state import BootSeen, Bundle, Denial, Pause, Spent, State
+from service_record.reporter.state import BootSeen, Denial, Pause, ReporterState, Spent, SpooledBundle
+
+
+class Call(StrEnum):
+    """A kind of request."""
+
+    STAGE = "stage"
+    """A PUT of a stage that is a fact."""
+    INFO = "info"
+    """A PUT of the current stage with other information."""
+    UPLOAD = "upload"
+
+
+class Meaning(StrEnum):
+    """What an answer means."""
+
+    DONE = "done"
+    LATER = "later"
+    """Nothing was said about the request itself: a later round may try again, within its limits."""
+    OTHER_FORM = "other form"
+    """The service does not know facts as stages: they are information on the current stage."""
+    MOVED = "moved"
+    """The host has moved on: look once more what the service knows; the second time the fact is dropped."""
+    NEVER_AGAIN = "never again"
+    """This kind of request is over for good."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A row of the table: of the first one that fits, the meaning counts."""
+
+    name: str
+    calls: frozenset[Call]
+    statuses: Container[int]
+    meaning: Meaning
+    reason: str
+
+
+_ALL: Final = frozenset(Call)
+_PUTS: Final = frozenset({Call.STAGE, Call.INFO})
+
+ANSWERS: Final = (
+    Answer("accepted", _ALL, range(200, 300), Meaning.DONE, "the service has it"),
+    Answer(
+        "unknown-stage",
+        frozenset({Call.STAGE}),
+        {400},
+        Meaning.OTHER_FORM,
+        "services without the stages of the enhancement answer 400 to them, and store nothing",
+    ),
+    Answer(
+        "moved-on",
+        _PUTS,
+        {409, 500},
+        Meaning.MOVED,
+        "409: it has another stage by now; 500: its status changed meanwhile, or this can never be stored",
+    ),
+    Answer(
+        "busy",
+        _ALL,
+        {408, 423, 425, 429, *range(500, 600)},
+        Meaning.LATER,
+        "the server, or what stands before it, has a bad moment",
+    ),
+    Answer(
+        "denied",
+        _ALL,
+        {401, 403, 404},
+        Meaning.LATER,
+        "a proxy, a portal, or a service whose database is away says so, too",
+    ),
+    Answer(
+        "not-the-service",
+        _ALL,
+        range(100, 400),
+        Meaning.LATER,
+        "redirects come from portals and proxies, and are not followed: the key is for the service alone",
+    ),
+    Answer(
+        "refused",
+        _ALL,
+        range(400, 500),
+        Meaning.NEVER_AGAIN,
+        "it would be refused again; the server may keep a large upload that it refuses on its disk for ever",
+    ),
+)
+
+
+def learn(call: Call, outcome: Outcome) -> Meaning:
+    """What an outcome of a call means. A status that HTTP does not have means as much as no answer."""
+    if isinstance(outcome, Unreachable):
+        return Meaning.LATER
+    rows = (row for row in ANSWERS if call in row.calls and outcome.status in row.statuses)
+    return next((row.meaning for row in rows), Meaning.LATER)
+
 
 _Value = TypeVar("_Value")
 _MOST_KEPT: Final = 64
@@ -33,7 +127,7 @@ _BOOTS: Final = 16
 """How many boots are remembered one by one."""
 
 
-def arrive(state: State, evidence: Evidence) -> State:
+def arrive(state: ReporterState, evidence: HostEvidence) -> ReporterState:
     """The state with this round in it. Its first step: a round that is killed counts."""
     trouble = evidence.fingerprint if evidence.is_wrong else None
     boot = state.boot(evidence.boot_id)
@@ -54,7 +148,9 @@ def arrive(state: State, evidence: Evidence) -> State:
     )
 
 
-def before(state: State, step: StageReport | Shipment, evidence: Evidence, size: int = 0) -> State:
+def before(
+    state: ReporterState, step: StageReport | Shipment, evidence: HostEvidence, size: int = 0
+) -> ReporterState:
     """The state to save before a step; without that the step must not be made. `size` is the bundle's."""
     if isinstance(step, StageReport):
         return replace(state, tries=_with(state.tries, step.fact, state.tries.get(step.fact, 0) + 1))
@@ -65,7 +161,9 @@ def before(state: State, step: StageReport | Shipment, evidence: Evidence, size:
     return _with_host_uploads(state, step, step.tries)
 
 
-def after(state: State, plan: Plan, results: Iterable[Result], evidence: Evidence) -> State:
+def after(
+    state: ReporterState, plan: RoundPlan, results: Iterable[StepResult], evidence: HostEvidence
+) -> ReporterState:
     """The state when these steps of a plan, each of which `before` has counted, came to these results."""
     state = replace(state, told=_added(state.told, *plan.told))
     for result in results:
@@ -78,12 +176,12 @@ def after(state: State, plan: Plan, results: Iterable[Result], evidence: Evidenc
     return state
 
 
-def heard(state: State, view: View | None, evidence: Evidence) -> State:
+def heard(state: ReporterState, view: View | None, evidence: HostEvidence) -> ReporterState:
     """The state when the service gave this view."""
     return _paused(_with_denial(state, view, evidence), SERVICE, view, evidence)
 
 
-def has_moved(state: State, results: Iterable[Result]) -> bool:
+def has_moved(state: ReporterState, results: Iterable[StepResult]) -> bool:
     """Whether the service is to be asked for its view once more before anything else is decided.
 
     The state is that of `after` with these results.
@@ -95,23 +193,23 @@ def has_moved(state: State, results: Iterable[Result]) -> bool:
     )
 
 
-def kept(state: State, evidence: Evidence) -> State:
+def kept(state: ReporterState, evidence: HostEvidence) -> ReporterState:
     """The state when a bundle that tells of this evidence is in the spool."""
-    bundle = Bundle(fingerprint=evidence.fingerprint, boot_id=evidence.boot_id, uptime=evidence.uptime)
+    bundle = SpooledBundle(fingerprint=evidence.fingerprint, boot_id=evidence.boot_id, uptime=evidence.uptime)
     return replace(state, bundle=bundle)
 
 
-def not_kept(state: State) -> State:
+def not_kept(state: ReporterState) -> ReporterState:
     """The state when there is no bundle in the spool, whatever was thought."""
     return replace(state, bundle=None)
 
 
-def withheld(state: State, evidence: Evidence) -> State:
+def withheld(state: ReporterState, evidence: HostEvidence) -> ReporterState:
     """The state when the bundle of this evidence must not leave the host, for a secret in it."""
     return replace(state, withheld=_added(state.withheld, evidence.fingerprint)[-_MOST_KEPT:])
 
 
-def _with_denial(state: State, view: View | None, evidence: Evidence) -> State:
+def _with_denial(state: ReporterState, view: View | None, evidence: HostEvidence) -> ReporterState:
     """Count a round in which the service denies the host; any other answer ends the row.
 
     Silence neither counts nor ends it.
@@ -130,7 +228,7 @@ def _with_denial(state: State, view: View | None, evidence: Evidence) -> State:
     return replace(state, denial=replace(row, rounds=row.rounds + 1, until=lived))
 
 
-def _after_report(state: State, step: StageReport, result: Result) -> State:
+def _after_report(state: ReporterState, step: StageReport, result: StepResult) -> ReporterState:
     meaning = learn(Call.STAGE if step.is_new_stage else Call.INFO, result.outcome)
     if meaning is Meaning.DONE:
         known = True if step.is_new_stage else state.stages_known
@@ -138,7 +236,7 @@ def _after_report(state: State, step: StageReport, result: Result) -> State:
     if meaning is Meaning.OTHER_FORM:
         return replace(state, stages_known=False)
     if meaning is Meaning.NEVER_AGAIN:
-        return replace(state, refused=_with(state.refused, stages.KIND, _status(result)))
+        return replace(state, refused=_with(state.refused, deciding.KIND, _status(result)))
     if meaning is Meaning.MOVED:
         moved = state.moved.get(step.fact, 0) + 1
         dropped = _added(state.dropped, step.fact) if moved > 1 else state.dropped
@@ -146,12 +244,14 @@ def _after_report(state: State, step: StageReport, result: Result) -> State:
     if isinstance(result.outcome, Answered):  # surely not accepted, so that it counts as no try
         tries = max(0, state.tries.get(step.fact, 0) - 1)
         state = replace(state, tries=_with(state.tries, step.fact, tries))
-    if state.tries.get(step.fact, 0) >= stages.MOST_TRIES:
+    if state.tries.get(step.fact, 0) >= deciding.MOST_TRIES:
         return replace(state, dropped=_added(state.dropped, step.fact))
     return replace(state, deferred=_added(state.deferred, step.fact))
 
 
-def _after_shipment(state: State, step: Shipment, result: Result, evidence: Evidence) -> State:
+def _after_shipment(
+    state: ReporterState, step: Shipment, result: StepResult, evidence: HostEvidence
+) -> ReporterState:
     meaning = learn(Call.UPLOAD, result.outcome)
     spent = state.spent_at(step.destination)
     uploads = _uploads(result, is_done=meaning is Meaning.DONE)
@@ -171,13 +271,13 @@ def _after_shipment(state: State, step: Shipment, result: Result, evidence: Evid
     return replace(state, deferred=_added(state.deferred, step.kind))
 
 
-def _with_host_uploads(state: State, step: Shipment, uploads: int) -> State:
+def _with_host_uploads(state: ReporterState, step: Shipment, uploads: int) -> ReporterState:
     if step.kind != HOST:
         return state
     return replace(state, host_uploads=max(0, state.host_uploads + uploads))
 
 
-def _uploads(result: Result, *, is_done: bool) -> int:
+def _uploads(result: StepResult, *, is_done: bool) -> int:
     """How often the bundle was sent, wholly or in part. A probe that was refused is not it."""
     sent = result.outcome.sent
     if sent <= PROBE_BYTES and not is_done:
@@ -195,14 +295,16 @@ def _spend(spent: Spent, boot_id: str, uploads: int, size: int) -> Spent:
     )
 
 
-def _paused(state: State, destination: str, answer: View | None, evidence: Evidence) -> State:
+def _paused(
+    state: ReporterState, destination: str, answer: View | None, evidence: HostEvidence
+) -> ReporterState:
     if not isinstance(answer, Answered) or not answer.retry_after:
         return state
     pause = Pause(boot_id=evidence.boot_id, uptime=evidence.uptime + answer.retry_after)
     return replace(state, pauses=_with(state.pauses, destination, pause))
 
 
-def _status(result: Result) -> int:
+def _status(result: StepResult) -> int:
     return result.outcome.status if isinstance(result.outcome, Answered) else 0
 
 

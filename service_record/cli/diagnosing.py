@@ -1,0 +1,163 @@
+"""What a diagnosis is made with: the files that `analyze` is given, the host that it runs on, the moment
+as of which it is judged, and the units that failed.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib import resources
+from pathlib import Path
+from typing import Final, TypeVar
+
+import click
+
+from service_record.cli import told
+from service_record.cli.inputs import history_of, opened
+from service_record.cli.options import complete_services, service_name
+from service_record.diagnosis import Diagnosis, diagnose
+from service_record.diagnosis.budget import BudgetFile, Budgets, read_budgets
+from service_record.diagnosis.causes import CauseRule, Causes, read_rules
+from service_record.diagnosis.expectations import ROLES, add_units
+from service_record.diagnosis.findings import FailedUnit
+from service_record.diagnosis.now import Now, latest_entry
+from service_record.diagnosis.placed import FileError
+from service_record.diagnosis.units import PROPERTIES, Unit, read_properties, read_texts
+from service_record.display.text import visible
+from service_record.display.verdict_page import analysis_text
+from service_record.history import History, build_history
+from service_record.history.outcome import order
+from service_record.read.source import Source, SourceError, open_source
+from service_record.record import systemd
+from service_record.record.appending import DEFAULT_DIRECTORY
+
+_T = TypeVar("_T")
+_BUILT_IN: Final = "causes.yaml"
+
+
+class BadFile(click.ClickException):
+    """A file that was given for judging by is not what it should be."""
+
+    exit_code = click.UsageError.exit_code
+
+
+@dataclass(frozen=True, slots=True)
+class Judging:
+    """What every diagnosis of one call is made with."""
+
+    budgets: Budgets = field(default_factory=Budgets)
+    causes: Causes = field(default_factory=lambda: Causes(()))
+
+    def diagnosis(self, history: History, now: Now) -> Diagnosis | None:
+        return diagnose(history, now=now, budgets=self.budgets, explain=self.causes.explain)
+
+
+def judging(budget: Path | None, baseline: str | None, rules: Sequence[Path]) -> Judging:
+    """What these files say; rules of one's own come before the built-in ones.
+
+    Raises BadFile with the line where one is not as docs/analyze.md has it.
+    """
+    file = _read(budget, read_budgets) if budget else BudgetFile()
+    good = build_history(opened([baseline], ()).records) if baseline else None
+    known: list[CauseRule] = [rule for path in rules for rule in _read(path, read_rules)]
+    built_in = resources.files("service_record.diagnosis").joinpath(_BUILT_IN).read_text(encoding="utf-8")
+    return Judging(Budgets(file=file, baseline=good), Causes([*known, *read_rules(built_in, _BUILT_IN)]))
+
+
+def _read(path: Path, read: Callable[[str, str], _T]) -> _T:
+    try:
+        return read(path.read_text(encoding="utf-8"), str(path))
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise BadFile(visible(f"{path}:{line}: not UTF-8")) from None
+    except FileError as error:
+        raise BadFile(visible(str(error))) from None
+
+
+def now_for(history: History, source: Source) -> Now:
+    """The present, where the records are those of this host as it runs; elsewhere the latest entry."""
+    boot_id = systemd.boot_id()
+    is_here = source.is_home or (boot_id is not None and boot_id in history.boots)
+    if source.is_snapshot or not is_here:
+        return latest_entry(history)
+    return Now(time=datetime.now(UTC), boot_id=boot_id, uptime=systemd.uptime())
+
+
+BASELINE = "baseline"
+
+expect_option = click.option(
+    "--expect",
+    "expectations",
+    metavar="SERVICE|ROLE",
+    multiple=True,
+    shell_complete=complete_services,
+    help="Services that must have started, in their order: names with commas; bootstrap, for the services of "
+    "that host; baseline, for those of --baseline. Repeatable.",
+)
+
+
+def expected_services(expectations: Iterable[str], baseline: History | None) -> tuple[str, ...]:
+    """Return the services that `--expect` means, in its order. Raises UsageError."""
+    names: list[str] = []
+    for word in (part.strip() for text in expectations for part in text.split(",")):
+        if not word:
+            raise click.UsageError("--expect: a name is empty")
+        if word != BASELINE:
+            names += ROLES.get(word, (service_name(word),))
+        elif baseline is None:
+            raise click.UsageError("--expect baseline needs --baseline, whose services are then expected")
+        else:
+            started = [service for service in baseline.services if service.runs]
+            names += [s.name for s in sorted(started, key=lambda service: order(service.runs[0].first_entry))]
+    return tuple(dict.fromkeys(names))
+
+
+def units_for(
+    source: Source, places: Sequence[str], history: History, boot_id: str | None, expected: Sequence[str]
+) -> tuple[Unit, ...]:
+    """Return the failed and the expected units, of the bundle that is read or of this host.
+
+    None are known of an earlier boot that was asked for, nor of a directory that may be another host's.
+    """
+    if source.is_snapshot:
+        is_latest = boot_id is None or boot_id in history.boots[-1:]
+        return read_texts(source.unit_texts) if is_latest else ()
+    here = systemd.boot_id()
+    is_only_home = source.is_home and len(places) <= 1
+    is_of_host = source.name == DEFAULT_DIRECTORY or (here is not None and here in history.boots)
+    return units_here(expected) if is_only_home and is_of_host and boot_id in {None, here} else ()
+
+
+def failed_units(source: Source) -> tuple[FailedUnit, ...]:
+    """Return the units that failed by the texts of a bundle without records."""
+    found = add_units(None, History(()), read_texts(source.unit_texts))
+    return found.failed_units if found is not None else ()
+
+
+def units_here(expected: Sequence[str]) -> tuple[Unit, ...]:
+    """Return the failed and the expected units of this host; none where there is no systemd."""
+    if not systemd.is_running():
+        return ()
+    text = systemd.unit_properties(expected, PROPERTIES)
+    if text is None:
+        click.echo("Warning: systemd does not answer; which units failed is not known", err=True)
+        return ()
+    return read_properties(text, time.time() - time.clock_gettime(time.CLOCK_MONOTONIC))
+
+
+def verdict_page(at: datetime) -> str:
+    """What is wrong with this host, or why nobody can tell; always a text."""
+    try:
+        source = open_source()
+        history = history_of(source)
+        made = judging(None, None, ())
+        units = units_for(source, (), history, None, ())
+        found = made.diagnosis(history, now_for(history, source))
+        diagnosis = add_units(found, history, units, explain=made.causes.explain)
+    except SourceError as error:
+        return f"{visible(str(error))}\n"
+    except OSError as error:
+        return f"{told(error)}\n"
+    if diagnosis is None:
+        return f"no run to judge in {visible(source.name)}\n"
+    return analysis_text(diagnosis, history, source.name, at)

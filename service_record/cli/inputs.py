@@ -1,0 +1,130 @@
+"""Which boot a verb was asked for."""
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import click
+
+from service_record.cli import UNREADABLE
+from service_record.display.text import visible
+from service_record.history import History, build_history
+from service_record.history.build import doubted, with_running
+from service_record.history.outcome import Outcome, Run
+from service_record.history.selection import ALL_BOOTS, find_boot
+from service_record.read.source import Source, SourceError, liveness_for, open_source
+from service_record.record.appending import record_name
+from service_record.record.directory import Records
+from service_record.record.systemd import RunningService, boot_id
+from service_record.reporter.paths import Places, is_there
+
+_MAX_NEAREST: Final = 3
+_MAX_LISTED: Final = 8
+
+
+class Unreadable(click.ClickException):
+    """Nothing to read there, or not readable."""
+
+    exit_code = UNREADABLE
+
+
+def opened(places: Sequence[str], services: Sequence[str], *, needs_records: bool = True) -> Source:
+    """The source at these places; it has a record of each of these services.
+
+    A bundle without records may say which units failed: it will do where `needs_records` is False.
+    """
+    try:
+        source = open_source(places)
+    except SourceError as error:
+        raise Unreadable(visible(str(error))) from None
+    if needs_records and not source.records and not source.running and source.unit_texts:
+        raise Unreadable(f"no records in {visible(source.name)}, but units that failed: use show or analyze")
+    for part in source.left_out:
+        click.echo(f"Warning: {visible(str(part))}", err=True)
+    running = {record_name(one.unit) for one in source.running}
+    check_names(services, sorted(running.union(name for name, _ in source.records)), source.name)
+    _tell_undelivered(Path(places[0]) if len(places) == 1 else None if places else Records().directory)
+    return source
+
+
+def check_names(services: Iterable[str], recorded: Sequence[str], place: str) -> None:
+    """Raise Unreadable with the nearest name where a service has no record there."""
+    unknown = sorted(set(services) - set(recorded))
+    if not unknown:
+        return
+    nearest = dict.fromkeys(
+        near for name in unknown for near in get_close_matches(name, recorded, _MAX_NEAREST)
+    )
+    if nearest:
+        advice = f"did you mean {' or '.join(nearest)}?"
+    else:
+        more = f" and {len(recorded) - _MAX_LISTED} more" if len(recorded) > _MAX_LISTED else ""
+        advice = f"there are: {', '.join(recorded[:_MAX_LISTED])}{more}"
+    raise Unreadable(visible(f"no record of {', '.join(unknown)} in {place}; {advice}"))
+
+
+@cache  # --wait opens again and again
+def _tell_undelivered(directory: Path | None) -> None:
+    """Say where the bundle lies that the boot reporter of this host could not deliver."""
+    host = _host_of(directory)
+    if host is None:
+        return
+    if not is_there(host.tombstone):
+        return
+    from service_record.reporter.cleanup import PURGE, undelivered_bundle  # noqa: PLC0415  # rarely needed
+
+    bundle = undelivered_bundle(host)
+    if bundle is not None:
+        told = (
+            f"the boot reporter keeps a bundle that not every destination has: {bundle}; remove it: {PURGE}"
+        )
+        click.echo(f"Note: {visible(told)}", err=True)
+
+
+def _host_of(directory: Path | None) -> Places | None:
+    """Return the host whose records those are, below whatever root; None when that cannot be told."""
+    if directory is None:
+        return None
+    if directory == Records().directory:
+        return Places()
+    is_default = directory.parts[-3:] == Places().records.parts[-3:]
+    return Places(directory.parents[2]) if is_default else None
+
+
+def history_of(source: Source) -> History:
+    """The history that the records of a source tell, with what speaks against them."""
+    history = build_history(source.records, liveness_for(source))
+    history = with_running(history, map(_run_of, source.running))
+    return doubted(history, source.written, source.unfinished, source.damaged)
+
+
+def _run_of(running: RunningService) -> Run:
+    """Return the run of a service that runs, as far as systemd knows it."""
+    return Run(
+        service=record_name(running.unit),
+        attempt=1,
+        outcome=Outcome.RUNNING,
+        started=running.started,
+        ended=None,
+        duration=None,
+        uptime=running.uptime,
+        first_entry=running.started,
+        last_entry=running.started,
+        last_uptime=running.uptime,
+        boot_id=boot_id(),
+        invocation_id=running.invocation_id,
+        pid=running.pid,
+        recorder="systemd",
+    )
+
+
+def selected_boot(history: History, wanted: str) -> str | None:
+    """The id of the boot that `--boot` names; None for all."""
+    if wanted == ALL_BOOTS:
+        return None
+    try:
+        return find_boot(history.boots, wanted)
+    except LookupError as error:
+        raise Unreadable(str(error)) from None

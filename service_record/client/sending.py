@@ -1,0 +1,323 @@
+"""Sends the records of a directory to a collector: what is new in them since the last look, in batches.
+
+What is sent of a file is a stream that only grows. Of lines it is the bytes themselves, with their secrets
+masked and of the same length. The array layouts are rewritten at their end, or as a whole: of them it is each
+entry on a line. The collector keeps how far it has each stream; nothing is kept here.
+"""
+
+import base64
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache
+from http import HTTPStatus
+from io import BytesIO
+from math import inf
+from pathlib import Path
+from time import monotonic
+from typing import Any, Final
+
+import orjson
+
+from service_record.client.address import CollectorError
+from service_record.client.calls import CollectorClient, host_path
+from service_record.record.directory import Records, open_record
+from service_record.record.entry import Entry
+from service_record.record.layout import BYTE_ORDER_MARK, read_entries
+
+HEAD: Final = 4096
+"""Bytes of the beginning of a stream that tell it from others, at most."""
+_MOST_ARRAY: Final = 64 << 20
+"""Bytes of a file in an array layout that is sent; it is read as a whole."""
+
+
+class Stream:
+    """The stream of a record file, as it is now. Close it."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = open_record(path)
+        self._lines: bytes | None = None
+        head = os.pread(self._descriptor, HEAD, 0).removeprefix(BYTE_ORDER_MARK).lstrip()
+        if head.startswith(b"["):
+            self._lines = _as_lines(os.pread(self._descriptor, _MOST_ARRAY, 0))
+
+    def read(self, offset: int, size: int) -> bytes:
+        """So many bytes from there on; fewer where it ends."""
+        if self._lines is not None:
+            return self._lines[offset : offset + size]
+        return os.pread(self._descriptor, size, offset)
+
+    def has(self, offset: int) -> bool:
+        """Whether it is at least so long."""
+        return offset == 0 or len(self.read(offset - 1, 1)) == 1
+
+    def close(self) -> None:
+        """Let go of the file."""
+        os.close(self._descriptor)
+
+
+def _as_lines(array: bytes) -> bytes:
+    """The entries of an array, each on a line, and what is damaged between them.
+
+    What is damaged at the end may still be written.
+    """
+    pieces = list(read_entries(BytesIO(array)))
+    while pieces and not isinstance(pieces[-1], Entry):
+        pieces.pop()
+    return b"".join(
+        piece.to_line() if isinstance(piece, Entry) else piece.text.encode() + b"\n" for piece in pieces
+    )
+
+
+def begins_as(stream: Stream, file: str) -> bool:
+    """Whether a stream has the beginning that its name, `LENGTH-DIGEST`, tells of."""
+    length, _, digest = file.partition("-")
+    if not length.isdecimal() or int(length) > HEAD:
+        return False
+    head = stream.read(0, int(length))
+    return len(head) == int(length) and digest_of(head) == digest.partition("-")[0]
+
+
+def digest_of(head: bytes) -> str:
+    """Tells beginnings apart, and tells nobody without the host's own id what is in them."""
+    return hashlib.blake2b(head, digest_size=16, key=_machine_id()).hexdigest()
+
+
+@cache
+def _machine_id() -> bytes:
+    """Which machine-id(5) asks to keep to oneself."""
+    try:
+        return Path("/etc/machine-id").read_bytes().strip()[:64]
+    except OSError:
+        return b""
+
+
+def signature_of(path: Path) -> tuple[int, ...]:
+    """What changes with a file, or with what takes its place."""
+    try:
+        status = path.stat()
+    except OSError:
+        return ()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+_BATCH: Final = 768 << 10
+"""Bytes of records in one request."""
+_MOST_PIECES: Final = 200
+_PIECE: Final = 256 << 10
+_HIDDEN: Final = b"*"
+_LONGEST_NAME: Final = 250
+"""Characters of the name of a service; a longer one, or one that cannot be printed, is not sent."""
+_MOST_TURNS: Final = 8
+"""Answers in a row that nothing fits, after which something is wrong."""
+
+
+class NotTaken(Exception):  # noqa: N818  # what became of it, not a fault of ours
+    """The collector does not take what is sent. `is_final`: nor will it later."""
+
+    def __init__(self, reason: str, *, is_final: bool) -> None:
+        super().__init__(reason)
+        self.is_final = is_final
+
+
+@dataclass(slots=True)
+class _StreamPosition:
+    """How far the stream of a service was sent."""
+
+    file: str = ""
+    """What tells this stream: the length and the digest of its beginning. Empty where nothing was sent."""
+    offset: int = 0
+    seen: tuple[int, ...] = ()
+    """The file as it was when nothing of it was left to send."""
+
+
+@dataclass(slots=True)
+class Sender:
+    """Sends the records of one directory, of all services or of some."""
+
+    client: CollectorClient
+    host: str
+    records: Records
+    services: frozenset[str] = frozenset()
+    mask: Callable[[bytes], bytes] = bytes
+    """Takes the secrets out of whole lines, and leaves their lengths as they are."""
+    sent_bytes: int = 0
+    _sent: dict[str, _StreamPosition] = field(default_factory=dict)
+    _held: dict[tuple[str, str], int] | None = None
+
+    def send(self, seconds: float = inf) -> None:
+        """Send all that is new, or what can be sent in about so many seconds.
+
+        Raises NotTaken, and OSError where the records cannot be read.
+        """
+        turns, until = 0, monotonic() + seconds
+        while monotonic() < until and (batch := list(self._batch())):
+            before = self.sent_bytes
+            self._deliver(batch)
+            turns = 0 if self.sent_bytes > before else turns + 1
+            if turns == _MOST_TURNS:
+                raise NotTaken("the collector answers with ever other offsets", is_final=False)
+
+    def _batch(self) -> Iterator["_Piece"]:
+        """What is to be sent next."""
+        if self._held is None:
+            self._held = self._ask()
+        room, pieces = _BATCH, 0
+        for service in self._services():
+            if room <= 0 or pieces == _MOST_PIECES:
+                return
+            sent = self._sent.setdefault(service, _StreamPosition())
+            with suppress(FileNotFoundError):  # removed at this moment
+                piece = self._next(service, sent, min(room, _PIECE))
+                if piece is not None:
+                    room, pieces = room - len(piece.data), pieces + 1
+                    yield piece
+
+    def _services(self) -> list[str]:
+        """Those that may have something new, so that the first do not keep others waiting."""
+        try:
+            there = self.records.services()
+        except FileNotFoundError:
+            return []
+        wanted = [
+            service
+            for service in there
+            if (not self.services or service in self.services)
+            and service.isprintable()
+            and len(service) <= _LONGEST_NAME
+        ]
+        return [service for service in wanted if self._is_new(service)]
+
+    def _is_new(self, service: str) -> bool:
+        sent = self._sent.get(service)
+        return sent is None or not sent.seen or sent.seen != signature_of(self._path(service))
+
+    def _path(self, service: str) -> Path:
+        return self.records.directory / f"{service}.json"
+
+    def _next(self, service: str, sent: _StreamPosition, size: int) -> "_Piece | None":
+        seen = signature_of(self._path(service))
+        stream = Stream(self._path(service))
+        try:
+            if not sent.file or not begins_as(stream, sent.file) or not stream.has(sent.offset):
+                self._begin(service, sent, stream)
+            data = self._whole_lines(stream, sent.offset, size) if sent.file else b""
+        finally:
+            stream.close()
+        if not data:
+            sent.seen = seen
+            return None
+        return _Piece(service, sent.file, sent.offset, data)
+
+    def _whole_lines(self, stream: Stream, offset: int, size: int) -> bytes:
+        """What is to be sent from there on, without secrets; an unfinished line waits for its end.
+
+        Of a line that is longer than a piece nothing can be told whole: it is masked.
+        """
+        data = stream.read(offset, size)
+        is_within = offset > 0 and stream.read(offset - 1, 1) != b"\n"
+        end = data.rfind(b"\n") + 1
+        if not end:
+            return _HIDDEN * len(data) if is_within or len(data) == size else b""
+        begin = data.find(b"\n") if is_within else 0
+        return _HIDDEN * begin + self.mask(data[begin:end])
+
+    def _begin(self, service: str, sent: _StreamPosition, stream: Stream) -> None:
+        """Know the stream again among those that the collector has, or begin a new one."""
+        held = self._held or {}
+        for (name, file), offset in reversed(held.items()):
+            if name == service and begins_as(stream, file) and stream.has(offset):
+                sent.file, sent.offset = file, offset
+                return
+        head = stream.read(0, HEAD)
+        sent.file = f"{len(head)}-{digest_of(head)}" if head else ""
+        sent.offset = 0
+        if (service, sent.file) in held:  # another that began alike, and was longer
+            sent.file += f"-{sum(file.startswith(sent.file) for name, file in held if name == service) + 1}"
+
+    def _ask(self) -> dict[tuple[str, str], int]:
+        """How far the collector has each stream."""
+        try:
+            known = self.client.get(host_path(self.host, "records"))
+            return _offsets(known)
+        except CollectorError as fault:
+            raise _not_taken(fault) from None
+        except (KeyError, TypeError, ValueError):
+            raise NotTaken("what answers there is no collector", is_final=False) from None
+
+    def _deliver(self, batch: list["_Piece"]) -> None:
+        """Send a batch, and go on where the collector says."""
+        body = json.dumps({"pieces": [piece.document() for piece in batch]}).encode()
+        try:
+            answer = self.client.send("POST", host_path(self.host, "records"), body=body)
+        except CollectorError as fault:
+            if fault.status != HTTPStatus.CONFLICT:
+                raise _not_taken(fault) from None
+            self._go_on(_document(fault.body))
+            return
+        told = self._go_on(answer)
+        self.sent_bytes += sum(
+            len(piece.data) for piece in batch if told.get((piece.service, piece.file)) == piece.end
+        )
+
+    def _go_on(self, answer: Any) -> dict[tuple[str, str], int]:
+        """Take the offsets of an answer, and give them."""
+        try:
+            told = _offsets(answer)
+        except (KeyError, TypeError, ValueError):
+            raise NotTaken("what answers there is no collector", is_final=False) from None
+        self._held = {**(self._held or {}), **told}
+        for (service, file), offset in told.items():
+            sent = self._sent.get(service)
+            if sent is not None and sent.file == file:
+                sent.offset = offset
+        return told
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Some bytes of a stream."""
+
+    service: str
+    file: str
+    offset: int
+    data: bytes
+
+    @property
+    def end(self) -> int:
+        """The offset that the collector has the stream up to, once it has taken this."""
+        return self.offset + len(self.data)
+
+    def document(self) -> dict[str, object]:
+        data = base64.b64encode(self.data).decode()
+        return {"service": self.service, "file": self.file, "offset": self.offset, "data": data}
+
+
+def _offsets(answer: Any) -> dict[tuple[str, str], int]:
+    """How far the collector has streams, by service and file. Raises KeyError, TypeError, ValueError."""
+    told = {(str(one["service"]), str(one["file"])): one["offset"] for one in answer["files"]}
+    if not all(isinstance(offset, int) and offset >= 0 for offset in told.values()):
+        raise ValueError("an offset is a number of bytes")
+    return told
+
+
+def _document(body: bytes) -> Any:
+    try:
+        return orjson.loads(body)
+    except ValueError:
+        return None
+
+
+def _not_taken(fault: CollectorError) -> NotTaken:
+    """A refusal is final where the same would be refused again."""
+    later = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS}
+    status = fault.status
+    is_final = (
+        status is not None
+        and HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR
+        and status not in later
+    )
+    return NotTaken(str(fault), is_final=is_final or status == HTTPStatus.INSUFFICIENT_STORAGE)

@@ -1,0 +1,281 @@
+"""What administrators do over HTTP, and enrolment: tokens, hosts, builds, and the log of all of it."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Final
+
+import msgspec
+from sqlalchemy import Connection
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from service_record.collector.api.answering import Refusal, answer
+from service_record.collector.api.requests import body_of, fields_of
+from service_record.collector.api.serving import Serving, administrator, host_name
+from service_record.collector.domain import access
+from service_record.collector.domain.access import Forbidden, TokenKind, expiry_of, scope_of
+from service_record.collector.domain.installation_rules import CallRefused, Mapped, mapped_of
+from service_record.collector.domain.steps import LONGEST_NAME, readable
+from service_record.collector.store import administration, installations, tokens
+from service_record.collector.store.administration import Noted
+from service_record.collector.store.installations import TakenId
+from service_record.collector.store.tokens import TokenShown
+
+_MOST_NOTED: Final = 1000
+
+
+class TokenMade(msgspec.Struct):
+    """A new token; it is never shown again."""
+
+    id: int
+    token: str
+    kind: str
+    scope: str
+    expires_at: float | None
+
+
+class Tokens(msgspec.Struct):
+    """All tokens, without their secrets."""
+
+    tokens: tuple[TokenShown, ...]
+
+
+class Audit(msgspec.Struct):
+    """What was administered, latest first."""
+
+    entries: tuple[Noted, ...]
+
+
+class HostPut(msgspec.Struct):
+    """What became of a host."""
+
+    host: str
+    created: bool
+
+
+class BuildBegun(msgspec.Struct):
+    """A build that has begun."""
+
+    host: str
+    build: int
+
+
+async def create_token(request: Request) -> Response:
+    """`POST /api/v1/tokens`: make one of `kind`, `scope`, `name`, `expires` (as `30d`)."""
+    serving, grant = await administrator(request)
+    fields = await _fields(request)
+    new = _new_token(fields, grant.holder, serving.collector.now())
+    now = serving.collector.now()
+    number, made = await serving.written(
+        serving.collector.writer.change(lambda connection: administration.create_token(connection, new, now))
+    )
+    return answer(TokenMade(number, made, new.kind.value, new.scope, new.expires_at), HTTPStatus.CREATED)
+
+
+async def list_tokens(request: Request) -> Response:
+    """`GET /api/v1/tokens`."""
+    serving, _ = await administrator(request)
+
+    def found() -> tuple[TokenShown, ...]:
+        with serving.collector.database.reading() as connection:
+            return tokens.listed(connection)
+
+    return answer(Tokens(await run_in_threadpool(found)))
+
+
+async def revoke_token(request: Request) -> Response:
+    """`DELETE /api/v1/tokens/{token}`: it is worth nothing from now on."""
+    serving, grant = await administrator(request)
+    number = _positive(request.path_params["token"], 2**63 - 1)
+    if number is None:
+        raise Refusal(HTTPStatus.NOT_FOUND, "a token is told by its number, as token list shows it")
+    now = serving.collector.now()
+    revoked = await serving.written(
+        serving.collector.writer.change(
+            lambda connection: administration.revoke_token(connection, number, grant.holder, now)
+        )
+    )
+    if not revoked:
+        raise Refusal(HTTPStatus.NOT_FOUND, f"no token {number} that is worth anything")
+    serving.guard.forget(number)
+    return Response(status_code=HTTPStatus.NO_CONTENT)
+
+
+async def list_audit(request: Request) -> Response:
+    """`GET /api/v1/audit?limit=...&before=...`: what was administered, latest first."""
+    serving, _ = await administrator(request)
+    limit = _number(request, "limit", 100, _MOST_NOTED)
+    before = _number(request, "before", 0, 2**53) or None
+
+    def found() -> tuple[Noted, ...]:
+        with serving.collector.database.reading() as connection:
+            return administration.listed(connection, limit, before)
+
+    return answer(Audit(await run_in_threadpool(found)))
+
+
+async def put_host(request: Request) -> Response:
+    """`PUT /api/v1/hosts/{host}`: make a host before it reports, or change its `group` or `release`.
+
+    With `id`, `cluster_id` and more it says which host of an assisted-service this is.
+    """
+    serving, grant = await administrator(request)
+    host = host_name(request.path_params["host"])
+    said = await _fields(request)
+    fields: dict[str, str] = {name: said[name] for name in ("group", "release") if name in said}
+    if fields.get("group") and not access.is_group(fields["group"]):
+        raise Refusal(HTTPStatus.BAD_REQUEST, access.GROUP_RULE)
+    mapped = _mapped(said)
+    now = serving.collector.now()
+    noted = {**fields, **({"id": mapped.id, "cluster_id": mapped.cluster_id} if mapped else {})}
+    subject = " ".join([host, *(f"{name}={value}" for name, value in noted.items())])
+
+    def put(connection: Connection) -> bool:
+        administration.note(connection, grant.holder, "host put", subject, now)
+        made = administration.put_host(connection, host, fields, now)
+        if mapped is not None:
+            installations.map_host(connection, host, mapped, now)
+        return made
+
+    try:
+        made = await serving.written(serving.collector.writer.change(put))
+    except TakenId as error:
+        raise Refusal(HTTPStatus.CONFLICT, str(error)) from None
+    return answer(HostPut(host, made), HTTPStatus.CREATED if made else HTTPStatus.OK)
+
+
+def _mapped(said: Mapping[str, object]) -> Mapped | None:
+    """Which host of an assisted-service is told of; None where nothing is. Raises Refusal."""
+    try:
+        return mapped_of(said)
+    except CallRefused as refused:
+        raise Refusal(refused.status, str(refused)) from None
+
+
+async def delete_host(request: Request) -> Response:
+    """`DELETE /api/v1/hosts/{host}`: forget it, all that it reported, and its tokens."""
+    serving, grant = await administrator(request)
+    host = host_name(request.path_params["host"])
+    now = serving.collector.now()
+
+    def delete(connection: Connection) -> set[int] | None:
+        revoked = administration.delete_host(connection, host, now)
+        if revoked is not None:
+            administration.note(connection, grant.holder, "host delete", host, now)
+        return revoked
+
+    revoked = await serving.written(serving.collector.writer.change(delete))
+    if revoked is None:
+        raise Refusal(HTTPStatus.NOT_FOUND, f"no host {host}")
+    for token_id in revoked:
+        serving.guard.forget(token_id)
+    return Response(status_code=HTTPStatus.NO_CONTENT)
+
+
+async def begin_build(request: Request) -> Response:
+    """`POST /api/v1/hosts/{host}/builds`: a new build begins, of that `build` (key) and `action`."""
+    serving, grant = await administrator(request)
+    host = host_name(request.path_params["host"])
+    said = await _fields(request)
+    key, action = said.get("build", ""), said.get("action", "")
+    now = serving.collector.now()
+
+    def begin(connection: Connection) -> int | None:
+        number = administration.begin_build(connection, host, key, action, now)
+        if number is not None:
+            administration.note(connection, grant.holder, "build begin", f"{host} {number}", now)
+        return number
+
+    number = await serving.written(serving.collector.writer.change(begin))
+    if number is None:
+        raise Refusal(HTTPStatus.NOT_FOUND, f"no host {host}; PUT it first")
+    return answer(BuildBegun(host, number), HTTPStatus.CREATED)
+
+
+async def _fields(request: Request) -> dict[str, str]:
+    """The members of a body that are texts or numbers, within the length of a name. Raises Refusal."""
+    settings = Serving.of(request).settings
+    fields = fields_of(await body_of(request, settings.most_body, settings.seconds))
+    texts: dict[str, str] = {}
+    for name, value in fields.items():
+        if value is None:
+            continue
+        if not isinstance(value, str | int | float) or len(str(value)) > LONGEST_NAME:
+            raise Refusal(
+                HTTPStatus.BAD_REQUEST, f"{readable(name)[:64]} is no text of at most 255 characters"
+            )
+        texts[name] = readable(str(value)).strip()
+    return texts
+
+
+def _new_token(fields: dict[str, str], holder: str, now: float) -> tokens.TokenRequest:
+    try:
+        kind = TokenKind(fields.get("kind", ""))
+    except ValueError:
+        raise Refusal(
+            HTTPStatus.BAD_REQUEST, f"the kind of a token is one of {', '.join(TokenKind)}"
+        ) from None
+    try:
+        scope = scope_of(kind, fields.get("scope", ""))
+        expires_at = expiry_of(kind, fields.get("expires", ""), now)
+    except ValueError as error:
+        raise Refusal(HTTPStatus.BAD_REQUEST, str(error)) from None
+    return tokens.TokenRequest(
+        kind=kind, scope=scope, name=fields.get("name", ""), created_by=holder, expires_at=expires_at
+    )
+
+
+def _number(request: Request, name: str, default: int, most: int) -> int:
+    said = request.query_params.get(name, "")
+    if not said:
+        return default
+    number = _positive(said, most)
+    if number is None:
+        raise Refusal(HTTPStatus.BAD_REQUEST, f"{name} is a number from 1 to {most}")
+    return number
+
+
+def _positive(said: str, most: int) -> int | None:
+    if not (said.isascii() and said.isdecimal() and len(said) <= len(str(most))):
+        return None
+    number = int(said)
+    return number if 0 < number <= most else None
+
+
+class Enrolled(msgspec.Struct):
+    """A host's token; it is never shown again."""
+
+    host: str
+    token: str
+
+
+async def enrol(request: Request) -> Response:
+    """`POST /api/v1/enrol` with `host` and, for one that is not known yet, `group`.
+
+    The token and a line feed, for a shell; JSON for those that accept it.
+    """
+    serving = Serving.of(request)
+    grant = await serving.guard.grant(request)
+    if grant.kind is not TokenKind.ENROLMENT:
+        raise Refusal(HTTPStatus.FORBIDDEN, f"this needs a token of kind enrolment, and not {grant.kind}")
+    fields = fields_of(await body_of(request, serving.settings.most_body, serving.settings.seconds))
+    host, group = host_name(str(fields.get("host") or "")), str(fields.get("group") or "")
+    if group and not access.is_group(group):
+        raise Refusal(HTTPStatus.BAD_REQUEST, access.GROUP_RULE)
+    now = serving.collector.now()
+    try:
+        token = await serving.written(
+            serving.collector.writer.change(
+                lambda connection: administration.enrol(connection, grant, host, group, now)
+            )
+        )
+    except Forbidden as error:
+        raise Refusal(HTTPStatus.FORBIDDEN, str(error)) from None
+    except administration.Used as error:
+        raise Refusal(HTTPStatus.UNAUTHORIZED, str(error), {"WWW-Authenticate": "Bearer"}) from None
+    finally:
+        serving.guard.forget(grant.token_id)
+    if "application/json" in request.headers.get("accept", ""):
+        return answer(Enrolled(host, token), HTTPStatus.CREATED)
+    return PlainTextResponse(f"{token}\n", HTTPStatus.CREATED)

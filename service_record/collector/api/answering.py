@@ -1,0 +1,108 @@
+"""What is answered: JSON, a refusal of one line that says what to do, and the headers of every answer."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgspec
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+ASSISTED: Final = "/api/assisted-install/"
+"""Where the calls of an assisted-service are."""
+
+
+class AgentProblem(msgspec.Struct):
+    """A refusal by the assisted-service's authentication, routing or validation; the code is a number."""
+
+    code: int
+    message: str
+
+
+class Refusal(Exception):  # noqa: N818  # an answer, not a fault
+    """A request that is refused, and why."""
+
+    def __init__(self, status: HTTPStatus, reason: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.headers = headers or {}
+
+
+class Problem(msgspec.Struct):
+    """What a refusal looks like; RFC 9457."""
+
+    title: str
+    status: int
+    detail: str
+
+
+def agent_refused(status: HTTPStatus, message: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a refusal as the assisted-service's authentication, routing and validation have it."""
+    return answer(AgentProblem(int(status), message), status, headers)
+
+
+def answer(
+    value: Any, status: HTTPStatus = HTTPStatus.OK, headers: Mapping[str, str] | None = None
+) -> Response:
+    """A value of ours as JSON."""
+    return Response(msgspec.json.encode(value), status, headers, media_type="application/json")
+
+
+def refused(refusal: Refusal, path: str = "") -> Response:
+    """Return a refusal of a request for that path: RFC 9457, or the assisted-service's form for its calls."""
+    if path.startswith(ASSISTED):
+        return agent_refused(refusal.status, str(refusal), refusal.headers)
+    problem = Problem(refusal.status.phrase, refusal.status, str(refusal))
+    return Response(
+        msgspec.json.encode(problem), refusal.status, refusal.headers, media_type="application/problem+json"
+    )
+
+
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+ALWAYS: Final = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",  # for browsers that know no frame-ancestors
+    # Not no-referrer: with it browsers say `Origin: null` of our own forms, and nobody could tell them.
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+_YEAR: Final = 365 * 24 * 3600
+
+
+class SafeHeaders:
+    """Middleware that adds them. A handler may set a policy of its own, and what may be cached."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_safely(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                _add(message["headers"], is_tls=scope["scheme"] == "https")
+            await send(message)
+
+        await self._app(scope, receive, send_safely)
+
+
+def _raw(headers: Mapping[str, str]) -> tuple[tuple[bytes, bytes], ...]:
+    return tuple((name.lower().encode(), value.encode()) for name, value in headers.items())
+
+
+_PLAIN: Final = _raw({**ALWAYS, "Cache-Control": "no-store"})
+_TLS: Final = (*_PLAIN, *_raw({"Strict-Transport-Security": f"max-age={_YEAR}"}))
+
+
+def _add(headers: list[tuple[bytes, bytes]], *, is_tls: bool) -> None:
+    """Those that the handler did not set; every step that is reported pays for this."""
+    there = {name for name, _ in headers}
+    headers.extend(pair for pair in (_TLS if is_tls else _PLAIN) if pair[0] not in there)

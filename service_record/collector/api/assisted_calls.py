@@ -1,0 +1,257 @@
+"""The calls of boot reporters and agents on an assisted-service, below `/api/assisted-install`.
+
+Those of the controller, which are of a cluster, are in `assisted_clusters`.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import wraps
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import Connection
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from service_record.collector.api.answering import ASSISTED, Refusal, agent_refused, answer
+from service_record.collector.api.operation import AgentError
+from service_record.collector.api.requests import body_of
+from service_record.collector.api.serving import Serving
+from service_record.collector.domain.access import Forbidden, Grant, TokenKind
+from service_record.collector.domain.installation_rules import (
+    ROLES,
+    CallRefused,
+    Installation,
+    event_of,
+    is_id,
+    progressed,
+    with_logs_state,
+)
+from service_record.collector.store import cluster_rows, installations
+from service_record.collector.store.installations import Arrival, HostInstallation
+
+BASE: Final = f"{ASSISTED}v2"
+_AGENT_SECONDS: Final = 60
+"""Until an agent calls again."""
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+def as_assisted(handler: Handler) -> Handler:
+    """Have a handler refuse as the assisted-service does, which has two forms of refusals.
+
+    What its handlers refuse (404, 409) has a text for a code; what it refuses before them has a number.
+    """
+
+    @wraps(handler)
+    async def told(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except Refusal as refusal:
+            return agent_refused(refusal.status, str(refusal), refusal.headers)
+        except CallRefused as refused:
+            if refused.status == HTTPStatus.BAD_REQUEST:
+                return agent_refused(refused.status, str(refused))
+            return _error(refused.status, str(refused))
+        except Forbidden as forbidden:
+            return agent_refused(HTTPStatus.FORBIDDEN, str(forbidden))
+
+    return told
+
+
+@as_assisted
+async def get_hosts(request: Request) -> Response:
+    """`GET /v2/clusters/{cluster_id}/hosts`: those of a cluster that the token is for.
+
+    A token of one host, whose scope is the host's id, makes the host known with its first call.
+    """
+    serving = Serving.of(request)
+    grant = await agent(request)
+    cluster_id = id_in_path(request, "cluster_id")
+    role, status = request.query_params.get("role"), request.query_params.get("status")
+    if role is not None and role not in ROLES:
+        raise CallRefused(HTTPStatus.BAD_REQUEST, f"role in query should be one of {sorted(ROLES)}")
+
+    def found() -> list[HostInstallation]:
+        with serving.collector.database.reading() as connection:
+            return list(installations.of_cluster(connection, cluster_id))
+
+    seen = await run_in_threadpool(found)
+    if grant.kind is TokenKind.HOST and is_id(grant.scope) and all(one.host != grant.scope for one in seen):
+        arrival = Arrival(grant.scope, grant, serving.collector.now())
+        await serving.written(
+            serving.collector.writer.change(
+                lambda connection: installations.register(connection, arrival, cluster_id)
+            )
+        )
+        seen = await run_in_threadpool(found)
+    now = serving.collector.now()
+    shown = [
+        _shown(one.installation, now)
+        for one in seen
+        if (grant.may_read_group(one.group) or grant.may_write(one.host, one.group))
+        and role in {None, one.installation.role}
+        and status in {None, one.installation.status_at(now)}
+    ]
+    return answer(shown)
+
+
+@as_assisted
+async def put_progress(request: Request) -> Response:
+    """`PUT /v2/infra-envs/{infra_env_id}/hosts/{host_id}/progress`."""
+    now = Serving.of(request).collector.now()
+    await _change(request, lambda host, body: progressed(host, body, now))
+    return Response(status_code=HTTPStatus.OK)
+
+
+@as_assisted
+async def put_logs_progress(request: Request) -> Response:
+    """`PUT /v2/infra-envs/{infra_env_id}/hosts/{host_id}/logs-progress`."""
+    await _change(request, with_logs_state)
+    return Response(status_code=HTTPStatus.NO_CONTENT)
+
+
+@as_assisted
+async def post_event(request: Request) -> Response:
+    """`POST /v2/events`: of a host, or of a cluster; those of the service itself tell of states."""
+    serving = Serving.of(request)
+    grant = await agent(request)
+    event = event_of(await object_in(request))
+    add_event = installations.add_event if event.host_id else cluster_rows.add_event
+    now = serving.collector.now()
+    await serving.written(
+        serving.collector.writer.change(lambda connection: add_event(connection, event, grant, now))
+    )
+    return Response(status_code=HTTPStatus.CREATED)
+
+
+@as_assisted
+async def register_host(request: Request) -> Response:
+    """`POST /v2/infra-envs/{infra_env_id}/hosts`: an agent says that its host booted the discovery image."""
+    serving = Serving.of(request)
+    grant = await agent(request)
+    infra_env_id = id_in_path(request, "infra_env_id")
+    body = await object_in(request)
+    host_id = body.get("host_id")
+    if not isinstance(host_id, str) or not is_id(host_id):
+        raise CallRefused(HTTPStatus.BAD_REQUEST, "host_id in body must be of type uuid")
+    now = serving.collector.now()
+    arrival = Arrival(host_id.lower(), grant, now)
+
+    def register(connection: Connection) -> Installation:
+        return installations.register_agent(connection, arrival, infra_env_id)
+
+    host = await serving.written(serving.collector.writer.change(register))
+    return answer(_shown(host, now), HTTPStatus.CREATED)
+
+
+@as_assisted
+async def get_instructions(request: Request) -> Response:
+    """`GET .../hosts/{host_id}/instructions`: an agent says that it is there. It gets nothing to do."""
+    now = Serving.of(request).collector.now()
+    await _change(request, lambda host, _: replace(host, checked_in_at=now), has_body=False)
+    return answer({"next_instruction_seconds": _AGENT_SECONDS, "instructions": []})
+
+
+async def agent(request: Request) -> Grant:
+    """Who calls. Raises Refusal."""
+    grant = await Serving.of(request).guard.grant(request)
+    if grant.kind in {TokenKind.ENROLMENT, TokenKind.BOOT}:
+        raise Refusal(HTTPStatus.FORBIDDEN, f"a token of kind {grant.kind} does not make this call")
+    return grant
+
+
+def id_in_path(request: Request, name: str) -> str:
+    """An id, in lower case. Raises Refused."""
+    text = str(request.path_params[name])
+    if not is_id(text):
+        raise CallRefused(HTTPStatus.BAD_REQUEST, f"{name} in path must be of type uuid")
+    return text.lower()
+
+
+async def _change(
+    request: Request, do: Callable[[Installation, dict[str, Any]], Installation], *, has_body: bool = True
+) -> None:
+    """Change the installation of the host in the path, by the body; acknowledged when it is on disk."""
+    serving = Serving.of(request)
+    grant = await agent(request)
+    infra_env_id, host_id = id_in_path(request, "infra_env_id"), id_in_path(request, "host_id")
+    body = await object_in(request) if has_body else {}
+    now = serving.collector.now()
+
+    def changed(host: Installation) -> Installation:
+        if host.infra_env_id not in {"", infra_env_id}:
+            raise CallRefused(
+                HTTPStatus.NOT_FOUND, f"host {host_id} was not found in infra-env {infra_env_id}"
+            )
+        return do(replace(host, infra_env_id=infra_env_id), body)
+
+    await serving.written(
+        serving.collector.writer.change(
+            lambda connection: installations.change(connection, host_id, grant, now, changed)
+        )
+    )
+
+
+async def object_in(request: Request) -> dict[str, Any]:
+    """Return the JSON object of a body. Raises Refused, Refusal."""
+    settings = Serving.of(request).settings
+    body = await body_of(request, settings.most_body, settings.seconds)
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        raise CallRefused(HTTPStatus.BAD_REQUEST, "the Content-Type is not application/json")
+    try:
+        found = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise CallRefused(HTTPStatus.BAD_REQUEST, "the body is no JSON object")
+    return found
+
+
+def _shown(host: Installation, now: float) -> dict[str, object]:
+    """A host as the assisted-service lists it, without its inventory."""
+    has_failed = host.status == "error"  # then what was said is why
+    return {
+        "id": host.id,
+        "href": f"{BASE}/infra-envs/{host.infra_env_id}/hosts/{host.id}",
+        "kind": "Host",
+        "infra_env_id": host.infra_env_id,
+        "cluster_id": host.cluster_id,
+        "role": host.role,
+        "bootstrap": host.is_bootstrap,
+        "status": host.status_at(now),
+        "status_info": host.status_info_at(now) or (host.info if has_failed else ""),
+        "progress": {
+            "current_stage": host.stage,
+            "progress_info": "" if has_failed else host.info,
+            "installation_percentage": host.percentage,
+            "stage_started_at": _time(host.stage_started_at),
+            "stage_updated_at": _time(host.stage_updated_at),
+            "stage_timed_out": host.is_late(now),
+        },
+        "logs_info": host.logs_state,
+    }
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _error(status: HTTPStatus, reason: str) -> Response:
+    return answer(AgentError(str(int(status)), "", int(status), "Error", reason), status)
+
+
+_INSTALLED: Final = BASE + "/infra-envs/{infra_env_id}/hosts/{host_id}"
+ROUTES: Final = (
+    Route(f"{BASE}/clusters/{{cluster_id}}/hosts", get_hosts, methods=["GET"]),
+    Route(f"{BASE}/clusters/{{cluster_id}}/hosts/", get_hosts, methods=["GET"]),  # as the service takes it
+    Route(f"{_INSTALLED}/progress", put_progress, methods=["PUT"]),
+    Route(f"{_INSTALLED}/logs-progress", put_logs_progress, methods=["PUT"]),
+    Route(f"{BASE}/infra-envs/{{infra_env_id}}/hosts", register_host, methods=["POST"]),
+    Route(f"{_INSTALLED}/instructions", get_instructions, methods=["GET"]),
+    Route(f"{BASE}/events", post_event, methods=["POST"]),
+)

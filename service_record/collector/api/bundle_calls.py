@@ -1,0 +1,323 @@
+"""Rendered templates of installers: taken for the build of a host, and shown as text."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
+
+import msgspec
+from sqlalchemy import Connection
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from service_record.collector.api.answering import Refusal, answer
+from service_record.collector.api.assisted_calls import BASE, agent, as_assisted, id_in_path
+from service_record.collector.api.requests import body_of, receive
+from service_record.collector.api.serving import Serving, host_name, host_reader
+from service_record.collector.domain.access import Forbidden, Grant, TokenKind
+from service_record.collector.domain.installation_rules import CLUSTER_LOGS, LOGS_TYPES, CallRefused, is_id
+from service_record.collector.domain.steps import LONGEST_NAME, readable
+from service_record.collector.ingest.incoming import Arriving, TooMany
+from service_record.collector.logs import fault_of, log
+from service_record.collector.store import bundle_rows, cluster_rows, installations
+from service_record.collector.store.bundle_rows import BundleAdded, NewBundle
+from service_record.collector.store.cluster_rows import NewLogs
+from service_record.collector.store.host_rows import BundleShown
+from service_record.collector.store.installations import Arrival, group_of
+from service_record.collector.store.objects import NoSuchObject, ObjectError, new_key
+from service_record.redaction.outgoing import LeakError, refuse_template_leaks
+
+_PART: Final = "upfile"
+_PROBE: Final = "probe.tar.gz"
+"""What the boot reporter sends to ask whether logs of a boot are taken: it is answered, and not kept."""
+_LARGEST_PROBE: Final = 1024
+_NOT_PLAIN: Final = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class Bundles(msgspec.Struct):
+    """The bundles of a host, latest first."""
+
+    host: str
+    bundles: tuple[BundleShown, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """Whose logs come, and of which kind."""
+
+    arrival: Arrival
+    """Of the host; those of a cluster have its id for a name."""
+    kind: str
+
+
+@as_assisted
+async def post_logs(request: Request) -> Response:
+    """`POST /v2/clusters/{cluster_id}/logs?logs_type=...&host_id=...`: a bundle as the form's `upfile`.
+
+    Everything else is looked at before the file: what is refused was not written anywhere.
+    """
+    serving = Serving.of(request)
+    collector, settings = serving.collector, serving.settings
+    grant = await agent(request)
+    sent = await _sent(request, grant)
+    try:
+        with collector.incoming.file(settings.most_bundle) as file:
+            name = await receive(request, _PART, file, settings.seconds)
+            if name == _PROBE and file.size <= _LARGEST_PROBE:
+                return Response(status_code=HTTPStatus.NO_CONTENT)
+            keep_it = _keep_of_cluster if sent.kind in CLUSTER_LOGS else keep
+            await keep_it(serving, sent, name, file)
+    except TooMany as fault:
+        raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, str(fault), {"Retry-After": "10"}) from None
+    except OSError as fault:
+        reason = f"the bundle cannot be written: {fault.strerror}"
+        raise Refusal(HTTPStatus.INSUFFICIENT_STORAGE, reason, {"Retry-After": "60"}) from None
+    return Response(status_code=HTTPStatus.NO_CONTENT)
+
+
+async def _sent(request: Request, grant: Grant) -> Sent:
+    """Whose logs these are to be. Raises Refused, Forbidden."""
+    serving = Serving.of(request)
+    cluster_id = id_in_path(request, "cluster_id")
+    kind, host_id = request.query_params.get("logs_type", ""), request.query_params.get("host_id", "")
+    if kind not in LOGS_TYPES:
+        raise CallRefused(HTTPStatus.BAD_REQUEST, f"logs_type in query should be one of {sorted(LOGS_TYPES)}")
+    is_of_cluster = kind in CLUSTER_LOGS
+    for name, default in (("host_id", cluster_id if is_of_cluster else ""), ("infra_env_id", cluster_id)):
+        if not is_id(request.query_params.get(name, default)):
+            raise CallRefused(HTTPStatus.BAD_REQUEST, f"{name} in query must be of type uuid")
+
+    def found() -> str:
+        with serving.collector.database.reading() as connection:
+            if not is_of_cluster:
+                return _host(connection, grant, cluster_id, host_id.lower())
+            cluster_rows.check_writable(connection, cluster_id, grant)
+            return cluster_id
+
+    host = await run_in_threadpool(found)
+    return Sent(Arrival(host, grant, serving.collector.now()), kind)
+
+
+def _host(connection: Connection, grant: Grant, cluster_id: str, host_id: str) -> str:
+    """The name of the host that has this id; a host that is not known yet is called as its id."""
+    found = installations.find(connection, host_id)
+    name = found.host if found else host_id
+    group = found.group if found else group_of(connection, host_id)
+    may_write = grant.may_write(name, grant.group_of_new_host("") if group is None else group)
+    if not may_write:
+        raise Forbidden(f"this token may not write for {host_id}")
+    if found is not None and found.installation.cluster_id != cluster_id:
+        raise CallRefused(HTTPStatus.NOT_FOUND, f"host {host_id} was not found in cluster {cluster_id}")
+    if found is None and group is None and grant.kind is TokenKind.ADMIN:
+        raise CallRefused(HTTPStatus.NOT_FOUND, f"host {host_id} was not found")
+    return name
+
+
+async def _put_object(serving: Serving, sent: Sent, file: Arriving) -> str:
+    """Have a file on disk as an object; return its key. Raises Refusal."""
+    key = new_key(sent.arrival.host)
+    if file.stream is not None:
+        file.stream.flush()
+    try:
+        await run_in_threadpool(serving.collector.objects.put, key, file.path)
+    except ObjectError as fault:
+        raise not_now(fault) from None
+    return key
+
+
+async def _delete_object(serving: Serving, key: str) -> None:
+    try:
+        await run_in_threadpool(serving.collector.objects.delete, [key])
+    except ObjectError as fault:  # an object without a row goes after a day
+        log().warning("an object could not be deleted", **fault_of(fault))
+
+
+async def _keep_of_cluster(serving: Serving, sent: Sent, name: str, file: Arriving) -> None:
+    """Have the logs of a cluster on disk in the place of the earlier ones, as the assisted-service does."""
+    key = await _put_object(serving, sent, file)
+    new = NewLogs(kind=sent.kind, name=name, key=key, size=file.size, sha256=file.sha256)
+    arrival = sent.arrival
+    replaced = await serving.written(
+        serving.collector.writer.change(
+            lambda connection: cluster_rows.add_logs(connection, arrival.host, new, arrival.grant, arrival.at)
+        )
+    )
+    if replaced is not None:
+        await _delete_object(serving, replaced)
+
+
+async def keep(serving: Serving, sent: Sent, name: str, file: Arriving) -> BundleAdded:
+    """Have a bundle on disk, and known; only then it is acknowledged."""
+    collector = serving.collector
+    key = await _put_object(serving, sent, file)
+    new = NewBundle(
+        arrival=sent.arrival, kind=sent.kind, name=name, key=key, size=file.size, sha256=file.sha256
+    )
+    # Where this fails, nobody knows whether it got to the disk: the object stays.
+    added: BundleAdded = await serving.written(
+        collector.writer.change(lambda connection: bundle_rows.add(connection, new))
+    )
+    if added.is_new:
+        collector.indexer.wake()
+    else:  # the host's bundle is kept
+        await _delete_object(serving, key)
+    return added
+
+
+async def list_bundles(request: Request) -> Response:
+    """`GET /api/v1/hosts/{host}/bundles`."""
+    serving, _, host = await host_reader(request)
+
+    def found() -> tuple[BundleShown, ...] | None:
+        with serving.collector.database.reading() as connection:
+            return bundle_rows.listed(connection, host)
+
+    listed = await run_in_threadpool(found)
+    if listed is None:
+        raise Refusal(HTTPStatus.NOT_FOUND, f"no host {host}")
+    return answer(Bundles(host, listed))
+
+
+async def get_bundle(request: Request) -> Response:
+    """`GET /api/v1/hosts/{host}/bundles/{bundle}`: as it came, to be saved and never shown."""
+    await host_reader(request)
+    return await send_bundle(request)
+
+
+async def send_bundle(request: Request) -> Response:
+    """The same for whoever is known to read: the host's page asks it with a session."""
+    serving, host = Serving.of(request), host_name(request.path_params["host"])
+    collector = serving.collector
+    number = str(request.path_params["bundle"])
+
+    def found() -> tuple[bundle_rows.StoredBundle, Iterator[bytes]] | None:
+        with collector.database.reading() as connection:
+            kept = bundle_rows.find(connection, host, int(number[:18])) if number.isdecimal() else None
+        return None if kept is None else (kept, collector.objects.read(kept.key))
+
+    try:
+        opened = await run_in_threadpool(found)
+    except NoSuchObject:
+        opened = None
+    except ObjectError as fault:
+        raise not_now(fault) from None
+    if opened is None:
+        raise Refusal(HTTPStatus.NOT_FOUND, f"{host} has no bundle {number}")
+    kept, pieces = opened
+    return download(pieces, kept.size, f"{host}-{kept.id}-{kept.name}")
+
+
+async def send_cluster_logs(request: Request, confined_to: str) -> Response:
+    """Answer with the logs of a cluster, as they came; `confined_to` is the group of a reader."""
+    collector = Serving.of(request).collector
+    cluster, kind = str(request.path_params["cluster"]), str(request.path_params["kind"])
+
+    def found() -> tuple[str, int, Iterator[bytes]] | None:
+        with collector.database.reading() as connection:
+            detail = cluster_rows.show_cluster(connection, cluster, collector.now(), confined_to)
+            kept = detail and cluster_rows.key_of_logs(connection, detail.summary.id, kind)
+        return None if not kept else (kept[1], kept[2], collector.objects.read(kept[0]))
+
+    try:
+        opened = await run_in_threadpool(found)
+    except NoSuchObject:
+        opened = None
+    except ObjectError as fault:
+        raise not_now(fault) from None
+    if opened is None:
+        raise Refusal(HTTPStatus.NOT_FOUND, f"there are no logs of kind {kind} of cluster {cluster}")
+    name, size, pieces = opened
+    return download(pieces, size, f"{cluster}-{kind}-{name}")
+
+
+def download(pieces: Iterator[bytes], size: int, name: str) -> Response:
+    """Return an answer that is to be saved, never shown."""
+    return StreamingResponse(
+        pieces,
+        media_type="application/octet-stream",
+        headers={
+            "Content-Length": str(size),
+            "Content-Disposition": f'attachment; filename="{_NOT_PLAIN.sub("_", name)}"',
+            "X-Content-Type-Options": "nosniff",
+        },
+    )
+
+
+def not_now(fault: ObjectError) -> Refusal:
+    """Return what a client is told when the object store fails: the store's address is for the log alone."""
+    log().error("object store", said=str(fault), **fault_of(fault))
+    reason = "the bundle store does not answer at the moment"
+    return Refusal(HTTPStatus.SERVICE_UNAVAILABLE, reason, {"Retry-After": "10"})
+
+
+ROUTES: Final = (
+    Route(f"{BASE}/clusters/{{cluster_id}}/logs", post_logs, methods=["POST"]),
+    Route("/api/v1/hosts/{host}/bundles", list_bundles, methods=["GET"]),
+    Route("/api/v1/hosts/{host}/bundles/{bundle}", get_bundle, methods=["GET"]),
+)
+
+
+class TemplateKept(msgspec.Struct):
+    """A template that is kept."""
+
+    id: int
+    host: str
+
+
+async def post_template(request: Request) -> Response:
+    """`POST /api/v1/hosts/{host}/templates?name=...`: the text, kept with the present build of the host.
+
+    The sender has masked its secrets. What has the shape of one all the same is refused with 422.
+    """
+    serving = Serving.of(request)
+    grant = await serving.guard.grant(request)
+    if not grant.may_report:
+        raise Refusal(HTTPStatus.FORBIDDEN, f"a token of kind {grant.kind} reports nothing")
+    host = host_name(request.path_params["host"])
+    name = readable(request.query_params.get("name", "")).strip()
+    if not name or len(name) > LONGEST_NAME:
+        raise Refusal(HTTPStatus.BAD_REQUEST, "name in query should be a text of at most 255 characters")
+    text = await body_of(request, serving.settings.most_body, serving.settings.seconds)
+    try:
+        await run_in_threadpool(refuse_template_leaks, text)
+    except LeakError:
+        reason = "the template has a secret that is not masked; send it with service-record ship --template"
+        raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, reason) from None
+    sent = Sent(Arrival(host, grant, serving.collector.now()), bundle_rows.TEMPLATE)
+    try:
+        with serving.collector.incoming.file(serving.settings.most_body) as file:
+            await run_in_threadpool(file.write, text)
+            kept = await keep(serving, sent, name, file)
+    except Forbidden as error:
+        raise Refusal(HTTPStatus.FORBIDDEN, str(error)) from None
+    except TooMany as fault:
+        raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, str(fault), {"Retry-After": "10"}) from None
+    except OSError as fault:
+        reason = f"the template cannot be written: {fault.strerror}"
+        raise Refusal(HTTPStatus.INSUFFICIENT_STORAGE, reason, {"Retry-After": "60"}) from None
+    return answer(TemplateKept(kept.id, host), HTTPStatus.CREATED)
+
+
+async def show_template(request: Request) -> Response:
+    """`GET /hosts/{host}/templates/{template}`: the text of one, for a page's reader."""
+    collector = Serving.of(request).collector
+    host, number = host_name(request.path_params["host"]), str(request.path_params["template"])
+
+    def found() -> bytes | None:
+        with collector.database.reading() as connection:
+            kept = bundle_rows.find(connection, host, int(number[:18])) if number.isdecimal() else None
+        is_template = kept is not None and kept.kind == bundle_rows.TEMPLATE
+        return b"".join(collector.objects.read(kept.key)) if kept is not None and is_template else None
+
+    try:
+        text = await run_in_threadpool(found)
+    except NoSuchObject:
+        text = None
+    except ObjectError as fault:
+        raise not_now(fault) from None
+    if text is None:
+        raise Refusal(HTTPStatus.NOT_FOUND, f"{host} has no template {number}")
+    return Response(text, media_type="text/plain", headers={"Cache-Control": "no-store"})

@@ -1,0 +1,201 @@
+"""What readers ask of clusters, and what administrators say of them."""
+
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import Connection
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from service_record.collector.api.answering import Refusal, answer
+from service_record.collector.api.assisted_calls import BASE, agent, as_assisted, id_in_path, object_in
+from service_record.collector.api.bundle_calls import send_cluster_logs
+from service_record.collector.api.host_calls import asked, flag_in
+from service_record.collector.api.requests import body_of, fields_of
+from service_record.collector.api.serving import Serving, administrator, reader
+from service_record.collector.domain.access import Grant
+from service_record.collector.domain.assisted_reports import completion_of, finalizing_stage_of, operator_of
+from service_record.collector.domain.installation_rules import is_id, logs_state_of
+from service_record.collector.domain.steps import LONGEST_NAME, readable
+from service_record.collector.store import administration, cluster_rows
+from service_record.collector.store.cluster_rows import ClusterDefinition, ClusterDetail, ClusterSummary
+
+Write = Callable[[Connection, str, Grant, float], None]
+"""Writes what is reported of the cluster with that id, by whom, and when."""
+
+
+@as_assisted
+async def put_progress(request: Request) -> Response:
+    """`PUT /v2/clusters/{cluster_id}/progress`: the stage in which the controller finalizes."""
+    stage = finalizing_stage_of(await _body(request))
+    await _report(request, finalizing_stage=stage)
+    return Response(status_code=HTTPStatus.OK)
+
+
+@as_assisted
+async def put_operator(request: Request) -> Response:
+    """`PUT /v2/clusters/{cluster_id}/monitored-operators`: the status of an operator."""
+    operator = operator_of(await _body(request))
+
+    def write(connection: Connection, cluster_id: str, grant: Grant, now: float) -> None:
+        cluster_rows.report_operator(connection, cluster_id, operator, grant, now)
+
+    await _write(request, write)
+    return Response(status_code=HTTPStatus.OK)
+
+
+@as_assisted
+async def complete(request: Request) -> Response:
+    """`POST /v2/clusters/{cluster_id}/actions/complete-installation`: what it came to."""
+    is_success, info = completion_of(await _body(request))
+    completion = "success" if is_success else "failure"
+    cluster_id = await _report(request, completion=completion, completion_info="" if is_success else info)
+    return answer({"id": cluster_id, "kind": "Cluster"}, HTTPStatus.ACCEPTED)
+
+
+@as_assisted
+async def put_logs_progress(request: Request) -> Response:
+    """`PUT /v2/clusters/{cluster_id}/logs-progress`: how far the controller's logs have come."""
+    await _report(request, logs_state=logs_state_of(await _body(request)))
+    return Response(status_code=HTTPStatus.NO_CONTENT)
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    """Return the JSON object of a call whose token is good for something. Raises Refused, Refusal."""
+    await agent(request)
+    id_in_path(request, "cluster_id")
+    return await object_in(request)
+
+
+async def _report(request: Request, **values: Any) -> str:
+    def write(connection: Connection, cluster_id: str, grant: Grant, now: float) -> None:
+        cluster_rows.report(connection, cluster_id, grant, now, **values)
+
+    return await _write(request, write)
+
+
+async def _write(request: Request, write: Write) -> str:
+    """Have a report on disk; return the id of its cluster. Raises Refused, Forbidden, Refusal."""
+    serving = Serving.of(request)
+    grant = await agent(request)
+    cluster_id = id_in_path(request, "cluster_id")
+    now = serving.collector.now()
+    await serving.written(
+        serving.collector.writer.change(lambda connection: write(connection, cluster_id, grant, now))
+    )
+    return cluster_id
+
+
+_CLUSTER: Final = f"{BASE}/clusters/{{cluster_id}}"
+ASSISTED_ROUTES: Final = (
+    Route(f"{_CLUSTER}/progress", put_progress, methods=["PUT"]),
+    Route(f"{_CLUSTER}/monitored-operators", put_operator, methods=["PUT"]),
+    Route(f"{_CLUSTER}/actions/complete-installation", complete, methods=["POST"]),
+    Route(f"{_CLUSTER}/logs-progress", put_logs_progress, methods=["PUT"]),
+)
+
+
+_MOST_HOSTS: Final = 10_000
+
+
+class Clusters(msgspec.Struct):
+    """Clusters, those that need somebody first."""
+
+    clusters: tuple[ClusterSummary, ...]
+    now: float
+    """What the collector's clock says, by which all times are."""
+
+
+class ClusterPut(msgspec.Struct):
+    """What became of a cluster."""
+
+    cluster: str
+    created: bool
+
+
+async def list_clusters(request: Request) -> Response:
+    """`GET /api/v1/clusters?cluster=&all=`: without `all=true` those installed a day ago are left out."""
+    serving, grant = await reader(request)
+    now = serving.collector.now()
+    since = None if flag_in(request, "all") else cluster_rows.shown_since(now)
+    named = request.query_params.getlist("cluster")
+    found = await asked(
+        serving,
+        lambda connection: cluster_rows.list_clusters(
+            connection, named=named, confined_to=grant.confined_to, done_since=since
+        ),
+    )
+    return answer(Clusters(found, now))
+
+
+async def show_cluster(request: Request) -> Response:
+    """`GET /api/v1/clusters/{cluster}`: a cluster, by its id or name."""
+    serving, grant = await reader(request)
+    return answer(await see_cluster(serving, str(request.path_params["cluster"]), grant.confined_to))
+
+
+async def see_cluster(serving: Serving, named: str, confined_to: str) -> ClusterDetail:
+    """Return a cluster as it is now. Raises Refusal where there is none for this reader."""
+    now = serving.collector.now()
+    found = await asked(
+        serving,
+        lambda connection: cluster_rows.show_cluster(connection, named.replace("\0", ""), now, confined_to),
+    )
+    if found is None:
+        raise Refusal(HTTPStatus.NOT_FOUND, f"no cluster {readable(named)[:LONGEST_NAME]}")
+    return found
+
+
+async def get_logs(request: Request) -> Response:
+    """`GET /api/v1/clusters/{cluster}/logs/{kind}`: logs of a cluster as they came."""
+    _, grant = await reader(request)
+    return await send_cluster_logs(request, grant.confined_to)
+
+
+async def put_cluster(request: Request) -> Response:
+    """`PUT /api/v1/clusters/{cluster}`: its `name`, and how many `control_planes` and `workers` it has."""
+    serving, grant = await administrator(request)
+    cluster_id = str(request.path_params["cluster"]).lower()
+    if not is_id(cluster_id):
+        raise Refusal(HTTPStatus.BAD_REQUEST, "a cluster is defined by its id, a UUID")
+    settings = serving.settings
+    fields = fields_of(await body_of(request, settings.most_body, settings.seconds))
+    name = fields.get("name")
+    if name is not None and (not isinstance(name, str) or len(name) > LONGEST_NAME):
+        raise Refusal(HTTPStatus.BAD_REQUEST, f"name is a text of at most {LONGEST_NAME} characters")
+    definition = ClusterDefinition(
+        name=None if name is None else readable(name).strip(),
+        control_planes=_number(fields.get("control_planes"), "control_planes", 1),
+        workers=_number(fields.get("workers"), "workers", 0),
+    )
+    now = serving.collector.now()
+
+    def put(connection: Connection) -> bool:
+        administration.note(connection, grant.holder, "cluster put", cluster_id, now)
+        return cluster_rows.define(connection, cluster_id, definition, now)
+
+    made = await serving.written(serving.collector.writer.change(put))
+    return answer(ClusterPut(cluster_id, made), HTTPStatus.CREATED if made else HTTPStatus.OK)
+
+
+def _number(said: object, name: str, least: int) -> int | None:
+    """Return a number of hosts; None where nothing is said. Raises Refusal."""
+    if said is None or said == "":
+        return None
+    text = str(said)
+    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(_MOST_HOSTS))):
+        raise Refusal(HTTPStatus.BAD_REQUEST, f"{name} is a whole number from {least} to {_MOST_HOSTS}")
+    if not least <= int(text) <= _MOST_HOSTS:
+        raise Refusal(HTTPStatus.BAD_REQUEST, f"{name} is a whole number from {least} to {_MOST_HOSTS}")
+    return int(text)
+
+
+ROUTES: Final = (
+    Route("/api/v1/clusters", list_clusters, methods=["GET"]),
+    Route("/api/v1/clusters/{cluster}", show_cluster, methods=["GET"]),
+    Route("/api/v1/clusters/{cluster}", put_cluster, methods=["PUT"]),
+    Route("/api/v1/clusters/{cluster}/logs/{kind}", get_logs, methods=["GET"]),
+)

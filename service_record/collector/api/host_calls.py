@@ -1,0 +1,140 @@
+"""What readers ask: the fleet, a host, one of its builds, and what is learnt of all of them."""
+
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Final, TypeVar
+
+import msgspec
+from sqlalchemy import Connection
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service_record.collector.api.answering import Refusal, answer
+from service_record.collector.api.serving import Serving, host_reader, reader
+from service_record.collector.domain.access import Forbidden
+from service_record.collector.domain.verdicts import FleetVerdict
+from service_record.collector.store.fleet import SHOWN_DONE, Filters, HostSummary, fleet
+from service_record.collector.store.host_rows import BuildSummary, StoredHostDetail, earlier_builds, host
+
+T = TypeVar("T")
+_PAGE: Final = 100
+_MOST: Final = 1000
+"""Hosts in one answer."""
+_EARLIER: Final = 30 * 86_400.0
+"""Seconds since an earlier build was heard of, at most, for it to be among `earlier`."""
+
+
+class Hosts(msgspec.Struct):
+    """A page of the fleet."""
+
+    hosts: tuple[HostSummary, ...]
+    counts: Mapping[str, int]
+    """Of each verdict, among those that pass the other filters."""
+    total: int
+    """How many pass all filters."""
+    now: float
+    """What the collector's clock says, by which all times are."""
+    earlier: Mapping[str, tuple[BuildSummary, ...]] = {}
+    """Name of a host -> its earlier builds of the last 30 days, latest first, where that was asked for."""
+
+
+async def list_hosts(request: Request) -> Response:
+    """`GET /api/v1/hosts?group=&machine=&verdict=&cluster=&all=&limit=&offset=`: those with trouble first.
+
+    `group`, `machine`, `verdict` and `cluster` may be repeated. Without `all=true`, hosts that were done a
+    day ago are left out. With `earlier=true` the earlier builds of these hosts are there, too.
+    """
+    serving, grant = await reader(request)
+    query = request.query_params
+    is_all = flag_in(request, "all")
+    filters = Filters(
+        confined_to=grant.confined_to,
+        groups=tuple(query.getlist("group")),
+        machines=tuple(query.getlist("machine")),
+        verdicts=tuple(_verdict(said) for said in query.getlist("verdict")),
+        clusters=tuple(query.getlist("cluster")),
+        done_since=None if is_all else serving.collector.now() - SHOWN_DONE,
+    )
+    limit, offset = _number(request, "limit", _PAGE, 1, _MOST), _number(request, "offset", 0, 0, 2**31)
+    now, has_earlier = serving.collector.now(), flag_in(request, "earlier")
+
+    def find(connection: Connection) -> Hosts:
+        found = fleet(connection, filters, limit, offset)
+        names = [each.name for each in found.hosts] if has_earlier else []
+        earlier = earlier_builds(connection, names, now - _EARLIER) if names else {}
+        return Hosts(found.hosts, found.counts, found.total, now, earlier)
+
+    return answer(await asked(serving, find))
+
+
+async def show_host(request: Request) -> Response:
+    """`GET /api/v1/hosts/{host}`: all that is known of it, with the steps of its latest build."""
+    return answer(await _detail(request, None))
+
+
+async def show_build(request: Request) -> Response:
+    """`GET /api/v1/hosts/{host}/builds/{n}`: the same with the steps of that build."""
+    return answer(await _detail(request, request.path_params["n"]))
+
+
+async def show_statistics(request: Request) -> Response:
+    """`GET /api/v1/statistics?group=&release=&by=`: times and failures of each step.
+
+    `group` and `release` may be repeated; `by=group` and `by=release` tell these apart.
+    """
+    serving, grant = await reader(request)
+    query = request.query_params
+    by = set(query.getlist("by"))
+    if not by <= {"group", "release"}:
+        raise Refusal(HTTPStatus.BAD_REQUEST, "by is group or release")
+    try:
+        groups = grant.readable_groups(query.getlist("group"))
+    except Forbidden as error:
+        raise Refusal(HTTPStatus.FORBIDDEN, str(error)) from None
+    releases = query.getlist("release")
+    return answer(await run_in_threadpool(serving.collector.learnt.statistics, groups, releases, by))
+
+
+async def asked(serving: Serving, question: Callable[[Connection], T]) -> T:
+    """What the database answers, off the event loop."""
+
+    def ask() -> T:
+        with serving.collector.database.reading() as connection:
+            return question(connection)
+
+    return await run_in_threadpool(ask)
+
+
+async def _detail(request: Request, build: int | None) -> StoredHostDetail:
+    serving, _, name = await host_reader(request)
+    now = serving.collector.now()
+    found = await asked(serving, lambda connection: host(connection, name, now, build))
+    if found is None:
+        what = name if build is None else f"build {build} of {name}"
+        raise Refusal(HTTPStatus.NOT_FOUND, f"nothing is known of {what}")
+    return found
+
+
+def _verdict(said: str) -> str:
+    if said not in set(FleetVerdict):
+        raise Refusal(HTTPStatus.BAD_REQUEST, f"verdict is one of {', '.join(FleetVerdict)}")
+    return said
+
+
+def flag_in(request: Request, name: str) -> bool:
+    """Return whether a query says so; `?all` and `?all=1` do. Raises Refusal."""
+    said = request.query_params.get(name, "false").lower()
+    if said not in {"", "true", "false", "1", "0"}:
+        raise Refusal(HTTPStatus.BAD_REQUEST, f"{name} is true or false")
+    return said in {"", "true", "1"}
+
+
+def _number(request: Request, name: str, default: int, least: int, most: int) -> int:
+    said = request.query_params.get(name, str(default))
+    if not (said.isascii() and said.isdecimal() and len(said) <= len(str(most))):
+        raise Refusal(HTTPStatus.BAD_REQUEST, f"{name} is a whole number from {least} to {most}")
+    number = int(said)
+    if not least <= number <= most:
+        raise Refusal(HTTPStatus.BAD_REQUEST, f"{name} is a whole number from {least} to {most}")
+    return number

@@ -1,0 +1,227 @@
+"""Service records live: taken piece by piece as hosts send them, and read again."""
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import Final
+
+import msgspec
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from service_record.collector.api.answering import Refusal, answer
+from service_record.collector.api.requests import body_of
+from service_record.collector.api.serving import Serving, host_name, host_reader
+from service_record.collector.domain.access import Forbidden
+from service_record.collector.store import bundle_rows, record_rows
+from service_record.collector.store.installations import Arrival, group_of
+from service_record.collector.store.record_rows import Elsewhere, HeldFile, Piece, TooMuch
+
+MOST_BODY: Final = 2 << 20
+"""Bytes of one batch, which is base64 in JSON."""
+MOST_PIECES: Final = 256
+_SERVICE: Final = re.compile(r"[^/.\x00-\x1f\x7f][^/\x00-\x1f\x7f]{0,249}")
+_FILE: Final = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+_ROWS: Final = 16
+"""Of a record that are read at once."""
+_LARGEST: Final = 1 << 50
+
+
+class PieceSent(msgspec.Struct, forbid_unknown_fields=True):
+    """Some bytes of a record file, in base64."""
+
+    service: str
+    file: str
+    offset: int
+    data: str
+
+
+class Batch(msgspec.Struct, forbid_unknown_fields=True):
+    """What is sent at once: all of it is kept, or nothing."""
+
+    pieces: list[PieceSent]
+
+
+class FileHeld(msgspec.Struct):
+    """A file, and the offset from which on it is to be sent."""
+
+    service: str
+    file: str
+    offset: int
+
+
+class Kept(msgspec.Struct):
+    """What became of a batch."""
+
+    host: str
+    files: tuple[FileHeld, ...]
+
+
+class ElsewhereProblem(msgspec.Struct):
+    """A batch that does not begin where what is held ends; RFC 9457."""
+
+    title: str
+    status: int
+    detail: str
+    files: tuple[FileHeld, ...]
+
+
+class ServiceHeld(msgspec.Struct):
+    """A service with a record."""
+
+    service: str
+    bytes: int
+    received_at: float
+
+
+class SentRecords(msgspec.Struct):
+    """What a host has sent of its records."""
+
+    host: str
+    services: tuple[ServiceHeld, ...]
+    files: tuple[FileHeld, ...]
+    bundle: int | None
+    """The latest bundle with records in it."""
+
+
+async def post_records(request: Request) -> Response:
+    """`POST /api/v1/hosts/{host}/records`: a batch of pieces; acknowledged when all of it is on disk."""
+    serving = Serving.of(request)
+    grant = await serving.guard.grant(request)
+    if not grant.may_report:
+        raise Refusal(HTTPStatus.FORBIDDEN, f"a token of kind {grant.kind} reports nothing")
+    host = host_name(request.path_params["host"])
+    pieces = _pieces(await body_of(request, MOST_BODY, serving.settings.seconds))
+    collector, most = serving.collector, serving.settings.most_records
+    arrival = Arrival(host, grant, collector.now())
+    try:
+        host_id, held = await serving.written(
+            collector.writer.change(lambda connection: record_rows.append(connection, arrival, pieces, most))
+        )
+    except Forbidden as error:
+        raise Refusal(HTTPStatus.FORBIDDEN, str(error)) from None
+    except TooMuch as error:
+        raise Refusal(HTTPStatus.INSUFFICIENT_STORAGE, str(error)) from None
+    except Elsewhere as error:
+        conflict = HTTPStatus.CONFLICT
+        told = answer(
+            ElsewhereProblem(conflict.phrase, conflict, str(error), tuple(map(_held, error.held))), conflict
+        )
+        told.headers["Content-Type"] = "application/problem+json"
+        return told
+    collector.judge.tell(host_id)
+    return answer(Kept(host, tuple(map(_held, held))))
+
+
+async def get_records(request: Request) -> Response:
+    """`GET /api/v1/hosts/{host}/records`: of which services there are records, and how much of each file.
+
+    A host may ask it of itself, to go on where it ended.
+    """
+    serving = Serving.of(request)
+    grant = await serving.guard.grant(request)
+    host = host_name(request.path_params["host"])
+
+    def found() -> SentRecords | None:
+        with serving.collector.database.reading() as connection:
+            group = group_of(connection, host)
+            if group is None:
+                group = grant.group_of_new_host("")
+            if not grant.may_read_group(group) and not grant.may_write(host, group):
+                if grant.may_read:
+                    return None
+                raise Refusal(HTTPStatus.FORBIDDEN, f"this token may not read of {host}")
+            host_id = record_rows.host_id_of(connection, host)
+            if host_id is None:
+                return None if grant.may_read else SentRecords(host, (), (), None)
+            held = record_rows.held_of(connection, host_id)
+            bundle = bundle_rows.latest_with_records(connection, host) if grant.may_read else None
+            return SentRecords(host, _services(held), tuple(map(_held, held)), bundle)
+
+    listed = await run_in_threadpool(found)
+    if listed is None:
+        raise Refusal(HTTPStatus.NOT_FOUND, f"no host {host}")
+    return answer(listed)
+
+
+async def get_record(request: Request) -> Response:
+    """`GET /api/v1/hosts/{host}/records/{service}`: the record, byte for byte, as far as it was sent."""
+    serving, _, host = await host_reader(request)
+    database = serving.collector.database
+    service = str(request.path_params["service"])
+
+    def begin() -> tuple[list[int | None], int | None]:
+        with database.reading() as connection:
+            host_id = record_rows.host_id_of(connection, host)
+            places = [] if host_id is None else record_rows.places_of(connection, host_id, service)
+            return places, bundle_rows.latest_with_records(connection, host)
+
+    places, bundle = await run_in_threadpool(begin)
+    if not places:
+        elsewhere = f"; its latest bundle with records is /api/v1/hosts/{host}/bundles/{bundle}"
+        raise Refusal(
+            HTTPStatus.NOT_FOUND,
+            f"{host} has sent no record of {service[:255]!r}{elsewhere if bundle else ''}",
+        )
+
+    def data() -> Iterator[bytes]:
+        # Whoever reads slowly holds no connection meanwhile.
+        for begin in range(0, len(places), _ROWS):
+            with database.reading() as connection:
+                piece = record_rows.data_at(connection, places[begin : begin + _ROWS])
+            yield piece
+
+    return StreamingResponse(
+        data(), media_type="application/octet-stream", headers={"X-Content-Type-Options": "nosniff"}
+    )
+
+
+def _pieces(body: bytes) -> list[Piece]:
+    """The pieces of a batch. Raises Refusal."""
+    try:
+        batch = msgspec.json.decode(body, type=Batch)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
+        raise Refusal(HTTPStatus.BAD_REQUEST, f"the body is no batch of pieces: {fault}") from None
+    if len(batch.pieces) > MOST_PIECES:
+        raise Refusal(HTTPStatus.BAD_REQUEST, f"more than {MOST_PIECES} pieces at once")
+    return [_piece(sent) for sent in batch.pieces]
+
+
+def _piece(sent: PieceSent) -> Piece:
+    if not _SERVICE.fullmatch(sent.service):
+        raise Refusal(
+            HTTPStatus.BAD_REQUEST, "a service is named like its file, without /, dot first or controls"
+        )
+    if not _FILE.fullmatch(sent.file):
+        raise Refusal(HTTPStatus.BAD_REQUEST, "a file is told by at most 64 letters, digits and . _ : -")
+    if not 0 <= sent.offset <= _LARGEST:
+        raise Refusal(HTTPStatus.BAD_REQUEST, "an offset is a number of bytes")
+    try:
+        data = base64.b64decode(sent.data, validate=True)
+    except (binascii.Error, ValueError):
+        raise Refusal(HTTPStatus.BAD_REQUEST, "data is not in base64") from None
+    return Piece(sent.service, sent.file, sent.offset, data)
+
+
+def _held(held: HeldFile) -> FileHeld:
+    return FileHeld(held.service, held.file, held.offset)
+
+
+def _services(held: tuple[HeldFile, ...]) -> tuple[ServiceHeld, ...]:
+    services: dict[str, ServiceHeld] = {}
+    for one in held:
+        known = services.setdefault(one.service, ServiceHeld(one.service, 0, 0.0))
+        known.bytes += one.offset
+        known.received_at = max(known.received_at, one.received_at)
+    return tuple(services[name] for name in sorted(services))
+
+
+ROUTES: Final = (
+    Route("/api/v1/hosts/{host}/records", post_records, methods=["POST"]),
+    Route("/api/v1/hosts/{host}/records", get_records, methods=["GET"]),
+    Route("/api/v1/hosts/{host}/records/{service}", get_record, methods=["GET"]),
+)

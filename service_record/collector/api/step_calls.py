@@ -1,0 +1,109 @@
+"""Steps as hosts report them: JSON, a form, a query, and the body of the RFC's thread."""
+
+from dataclasses import replace
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from service_record.collector.api.answering import Refusal, answer
+from service_record.collector.api.requests import body_of, fields_of, pairs_of
+from service_record.collector.api.serving import Serving, host_name
+from service_record.collector.domain.access import Forbidden, Grant, TokenKind, presented
+from service_record.collector.domain.reports import UnreadableReport, step_of, update_of
+from service_record.collector.domain.steps import ReportedStep, StepStatus
+from service_record.collector.store.reporting import Accepted, Report, record_steps
+
+_DOWNLOADED: Final = ReportedStep(label="image_downloaded", name="Image downloaded", status=StepStatus.DONE)
+
+
+class Taken(msgspec.Struct, omit_defaults=True):
+    """What became of a report."""
+
+    id: int
+    host: str
+    build: int
+    notes: tuple[str, ...] = ()
+
+
+async def post_step(request: Request) -> Response:
+    """`POST /api/v1/hosts/{host}/steps`: a step as JSON or as a form."""
+    grant = await _reporter(request)
+    return await _take(request, grant, request.path_params["host"], _step(fields_of(await _body(request))))
+
+
+async def get_step(request: Request) -> Response:
+    """`GET /api/v1/hosts/{host}/steps?name=...`: a step as a query, for a wget that can only GET."""
+    grant = await _reporter(request)
+    return await _take(request, grant, request.path_params["host"], _step(pairs_of(request.url.query)))
+
+
+async def post_update(request: Request) -> Response:
+    """`POST /api/update`: the body that the RFC's thread has in use."""
+    grant = await _reporter(request)
+    fields = fields_of(await _body(request))
+    try:
+        host, step = update_of(fields)
+    except UnreadableReport as error:
+        raise Refusal(HTTPStatus.BAD_REQUEST, str(error)) from None
+    return await _take(request, grant, host, step)
+
+
+async def get_boot(request: Request) -> Response:
+    """`GET /api/v1/boot/{secret}`: an iPXE script reports that the host has downloaded its image.
+
+    The address has the token, because iPXE sends no headers. Such a token does nothing else, and no other
+    token does this. The answer is an empty script, so that iPXE can fetch it or chain to it.
+    """
+    guard = Serving.of(request).guard
+    if request.method != "GET":  # a HEAD must not report
+        raise Refusal(HTTPStatus.METHOD_NOT_ALLOWED, "only GET reports a download", {"Allow": "GET"})
+    token = presented(request.path_params["secret"])
+    if token is None:
+        raise Refusal(HTTPStatus.UNAUTHORIZED, "the address has no token: /api/v1/boot/srt_...")
+    grant = await guard.grant_of(token, request)
+    if grant.kind is not TokenKind.BOOT:
+        raise Refusal(HTTPStatus.FORBIDDEN, f"a token of kind {grant.kind} must not stand in an address")
+    await _take(request, replace(grant, kind=TokenKind.HOST), grant.scope, _DOWNLOADED)
+    return PlainTextResponse("#!ipxe\n")  # 200: older versions of iPXE take 201 for an error
+
+
+async def _reporter(request: Request) -> Grant:
+    """Who reports; nothing else of a request is looked at before. Raises Refusal."""
+    grant = await Serving.of(request).guard.grant(request)
+    if not grant.may_report:
+        raise Refusal(HTTPStatus.FORBIDDEN, f"a token of kind {grant.kind} reports nothing")
+    return grant
+
+
+async def _body(request: Request) -> bytes:
+    settings = Serving.of(request).settings
+    return await body_of(request, settings.most_body, settings.seconds)
+
+
+async def _take(request: Request, grant: Grant, host: str, step: ReportedStep) -> Response:
+    """Write a step down; it is acknowledged when it is on disk."""
+    serving = Serving.of(request)
+    name = host_name(host)
+    defined = serving.collector.definitions
+    step = defined.applied(step)
+    report = Report(name, step, serving.collector.now(), grant, defined.is_last(step))
+    try:
+        taken: Accepted = await serving.written(serving.collector.writer.add(record_steps, report))
+    except Forbidden as error:
+        raise Refusal(HTTPStatus.FORBIDDEN, str(error)) from None
+    if not step.is_known:
+        raise Refusal(
+            HTTPStatus.UNPROCESSABLE_ENTITY,
+            f"{step.label} is none of the steps that are defined here; it was kept as step {taken.id}",
+        )
+    return answer(Taken(taken.id, name, taken.build, step.notes), HTTPStatus.CREATED)
+
+
+def _step(fields: dict[str, Any]) -> ReportedStep:
+    try:
+        return step_of(fields)
+    except UnreadableReport as error:
+        raise Refusal(HTTPStatus.BAD_REQUEST, str(error)) from None

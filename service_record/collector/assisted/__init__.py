@@ -1,1 +1,0 @@
-"""The rules of an assisted-service, as far as a boot reporter meets them. Pure."""

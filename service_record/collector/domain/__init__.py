@@ -1,0 +1,1 @@
+"""What a collector judges by: reports, progress, budgets and verdicts. Pure."""

@@ -1,0 +1,223 @@
+"""Who may do what: tokens, what they are good for, and the form they have. Pure.
+
+A token is `srt_ID_SECRET`, 256 bits of chance; what is kept of it is the SHA-256 of the secret, which nobody
+can guess back, so that no slower hash is needed.
+"""
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from service_record.client.address import HOST_RULE, is_host_name
+from service_record.record.fields import parse_duration
+
+GROUP_RULE: Final = "a group's name has letters, digits and . _ : - only, and / before a group below it"
+
+_GROUP: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]*(?:/[A-Za-z0-9][A-Za-z0-9._:-]*)*")
+_LONGEST_GROUP: Final = 255
+
+
+def is_group(name: str) -> bool:
+    """Whether an administrator may call a group that; what a report says of its group is any text."""
+    return len(name) <= _LONGEST_GROUP and _GROUP.fullmatch(name) is not None
+
+
+_PREFIX: Final = "srt"
+_BYTES: Final = 32
+_SECONDS_IN_TEMPLATES: Final = 7 * 86_400.0
+_LONGEST_SECONDS: Final = 100 * 365 * 86_400.0
+
+
+class TokenKind(StrEnum):
+    """What a token is for."""
+
+    HOST = "host"
+    """Writes for one host, and reads nothing."""
+    GROUP = "group"
+    """Writes for the hosts of a group and of the groups below it, and reads nothing."""
+    READER = "reader"
+    """Reads everything, or with a scope the hosts of a group and of the groups below it."""
+    ADMIN = "admin"
+    ENROLMENT = "enrolment"
+    """Gets one token of a host, once. Its scope is none, `host:NAME` or `group:NAME`."""
+    BOOT = "boot"
+    """Reports one step of one host, that its image was downloaded; it stands in an address."""
+
+
+_SORTS: Final = {
+    TokenKind.HOST: "host",
+    TokenKind.BOOT: "host",
+    TokenKind.GROUP: "group",
+    TokenKind.READER: "group",
+}
+"""What the scope of a token is the name of."""
+
+
+class Forbidden(Exception):  # noqa: N818  # a refusal, told as 403
+    """The token is good, and not for this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What the token of a request is good for."""
+
+    token_id: int
+    kind: TokenKind
+    scope: str = ""
+    name: str = ""
+
+    @property
+    def holder(self) -> str:
+        """Who did what was done with it, as it is written into the audit log."""
+        return f"token {self.token_id} ({self.name})" if self.name else f"token {self.token_id}"
+
+    @property
+    def may_read(self) -> bool:
+        return self.kind in {TokenKind.READER, TokenKind.ADMIN}
+
+    @property
+    def may_report(self) -> bool:
+        """Return whether it reports for any host; of which, `may_write` says."""
+        return self.kind in {TokenKind.HOST, TokenKind.GROUP, TokenKind.ADMIN}
+
+    @property
+    def may_administer(self) -> bool:
+        return self.kind is TokenKind.ADMIN
+
+    @property
+    def confined_to(self) -> str:
+        """Return the group that a reader is confined to; empty for a reader of everything."""
+        return self.scope if self.kind is TokenKind.READER else ""
+
+    def may_read_group(self, group: str) -> bool:
+        """Return whether it may read of the hosts in that group."""
+        return self.may_read and (not self.confined_to or is_within(group, self.confined_to))
+
+    def readable_groups(self, asked: Sequence[str]) -> tuple[str, ...]:
+        """Narrow the groups that somebody asks for to those it may read; none asked for means all of these.
+
+        Raises Forbidden when it may read none of them.
+        """
+        confined_to = self.confined_to
+        if not confined_to or not asked:
+            return tuple(asked) if asked else ((confined_to,) if confined_to else ())
+        groups = [
+            group if is_within(group, confined_to) else confined_to
+            for group in asked
+            if is_within(group, confined_to) or is_within(confined_to, group)
+        ]
+        if not groups:
+            raise Forbidden(f"this token reads the hosts of group {confined_to} only")
+        return tuple(dict.fromkeys(groups))
+
+    def may_write(self, host: str, group: str) -> bool:
+        """Whether it may report for that host, which is in that group."""
+        match self.kind:
+            case TokenKind.ADMIN:
+                return True
+            case TokenKind.HOST:
+                return host == self.scope
+            case TokenKind.GROUP:
+                return is_within(group, self.scope)
+        return False
+
+    def may_enrol(self, host: str, group: str) -> bool:
+        """Whether it may have a token of that host, which is in that group."""
+        if self.kind is not TokenKind.ENROLMENT:
+            return False
+        sort, _, name = self.scope.partition(":")
+        match sort:
+            case "":
+                return True
+            case "host":
+                return host == name
+            case "group":
+                return is_within(group, name)
+        return False
+
+    def group_of_enrolled(self, group: str) -> str:
+        """The group of a host that is enrolled before it is known, and asks for this one."""
+        sort, _, name = self.scope.partition(":")
+        return name if sort == "group" and not is_within(group, name) else group
+
+    def group_of_new_host(self, group: str) -> str:
+        """The group of a host that is reported for the first time, and asks for this one."""
+        if self.kind is TokenKind.GROUP and not is_within(group, self.scope):
+            return self.scope
+        return group
+
+
+def scope_of(kind: TokenKind, said: str) -> str:
+    """The scope of a new token. Raises ValueError, with what to say instead."""
+    sort, _, name = said.partition(":") if kind is TokenKind.ENROLMENT else (_SORTS.get(kind, ""), "", said)
+    match kind:
+        case TokenKind.ADMIN if said:
+            raise ValueError("a token of kind admin is good for every host: it has no scope")
+        case TokenKind.HOST | TokenKind.GROUP | TokenKind.BOOT if not said:
+            raise ValueError(f"a token of kind {kind} needs the {sort}'s name")
+        case TokenKind.ENROLMENT if said and sort not in {"host", "group"}:
+            raise ValueError("the scope of an enrolment token is host:NAME or group:NAME")
+    if sort == "host" and said and not is_host_name(name):
+        raise ValueError(HOST_RULE)
+    if sort == "group" and said and not is_group(name):
+        raise ValueError(GROUP_RULE)
+    return said.lower() if sort == "host" else said
+
+
+def expiry_of(kind: TokenKind, said: str, now: float) -> float | None:
+    """When a new token ends, of a duration as `30d`, or `never`. Raises ValueError, with what is wrong.
+
+    Without one, a token that stands in templates (enrolment, boot) ends after a week; others never do.
+    """
+    if said == "never" or (not said and kind not in {TokenKind.ENROLMENT, TokenKind.BOOT}):
+        return None
+    seconds = parse_duration(said) if said else _SECONDS_IN_TEMPLATES
+    if seconds > _LONGEST_SECONDS:
+        raise ValueError(f"{said!r} is longer than 100 years; never is a word for that")
+    return now + seconds
+
+
+def is_within(group: str, scope: str) -> bool:
+    """Whether a group is `scope`, or below it: `dc1/rack2` is below `dc1`."""
+    return group == scope or group.startswith(f"{scope}/")
+
+
+@dataclass(frozen=True, slots=True)
+class Presented:
+    """A token as somebody presents it."""
+
+    id: int
+    secret: str = field(repr=False)
+
+    def fits(self, digest: str) -> bool:
+        """Whether it is the one of which this is kept; how long that takes tells nothing."""
+        return hmac.compare_digest(digest_of(self.secret), digest)
+
+
+def new_secret() -> str:
+    """The secret of a new token."""
+    return secrets.token_urlsafe(_BYTES)
+
+
+def digest_of(secret: str) -> str:
+    """What is kept of a secret."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def spelled(token_id: int, secret: str) -> str:
+    """A token as it is handed out."""
+    return f"{_PREFIX}_{token_id}_{secret}"
+
+
+def presented(text: str) -> Presented | None:
+    """A token that somebody presents, or None where it has not the form of one."""
+    prefix, _, rest = text.partition("_")
+    number, _, secret = rest.partition("_")
+    if prefix != _PREFIX or not secret.isascii() or not (number.isascii() and number.isdecimal()):
+        return None
+    return Presented(int(number[:18]), secret)

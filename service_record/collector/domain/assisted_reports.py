@@ -1,0 +1,125 @@
+"""What events of an assisted-service say of states: of hosts and of clusters. Pure.
+
+Names and messages are those of its docs/events.yaml.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from service_record.collector.domain.cluster_states import TOLD, ClusterState, Operator
+from service_record.collector.domain.host_states import DISCOVERY, HostState, Signal
+from service_record.collector.domain.installation_rules import (
+    Event,
+    Installation,
+    bad_request,
+    check_fields,
+    registered,
+    signalled,
+    text_in,
+)
+
+FINALIZING_STAGES: Final = (
+    "Waiting for cluster operators",
+    "Adding router ca",
+    "Applying olm manifests",
+    "Waiting for olm operators csv initialization",
+    "Waiting for olm operators csv",
+    "Waiting for OLM operator setup jobs",
+    "Done",
+)
+OPERATOR_STATES: Final = ("failed", "progressing", "available")
+_LONGEST_NAME: Final = 255
+_LONGEST_INFO: Final = 4096
+
+
+def finalizing_stage_of(body: Mapping[str, object]) -> str:
+    """Return the stage in the body of a `PUT .../progress`. Raises Refused."""
+    check_fields(body, {"finalizing_stage"})
+    stage = text_in(body, "finalizing_stage")
+    if stage not in FINALIZING_STAGES:
+        raise bad_request(f"finalizing_stage in body should be one of [{' '.join(FINALIZING_STAGES)}]")
+    return stage
+
+
+def operator_of(body: Mapping[str, object]) -> Operator:
+    """Return the operator in the body of a `PUT .../monitored-operators`. Raises Refused."""
+    check_fields(body, {"name", "version", "status", "status_info"})
+    name, status = text_in(body, "name"), text_in(body, "status")
+    if not name:
+        raise bad_request("name in body is required")
+    if status and status not in OPERATOR_STATES:
+        raise bad_request(f"status in body should be one of [{' '.join(OPERATOR_STATES)}]")
+    return Operator(
+        name=_stored(name)[:_LONGEST_NAME],
+        status=status or "progressing",
+        version=_stored(text_in(body, "version"))[:_LONGEST_NAME],
+        info=_stored(text_in(body, "status_info"))[:_LONGEST_INFO],
+    )
+
+
+def completion_of(body: Mapping[str, object]) -> tuple[bool, str]:
+    """Return whether it was a success, and why not, of a `POST .../complete-installation`. Raises Refused."""
+    check_fields(body, {"is_success", "error_info", "data"})
+    is_success = body.get("is_success")
+    if not isinstance(is_success, bool):
+        raise bad_request("is_success in body is required, true or false")
+    return is_success, _stored(text_in(body, "error_info"))[:_LONGEST_INFO]
+
+
+def _stored(text: str) -> str:
+    """Return a text without NUL, which no database takes."""
+    return text.replace("\0", " ")
+
+
+_STATUS: Final = re.compile(
+    r"updated status from \"?[\w-]+\"? to \"?(?P<status>[\w-]+)\"?(?: \((?P<info>.*)\))?", re.DOTALL
+)
+_CLUSTER_STATUS: Final = re.compile(r"Updated status of the cluster to (?P<status>[\w-]+)")
+_OPERATOR: Final = re.compile(
+    r"Operator (?P<name>\S{1,255}) status: (?P<status>failed|progressing|available)"
+    r"(?: message: (?P<info>.*))?",
+    re.DOTALL,
+)
+_SIGNALS: Final = {
+    "host_installation_cancelled": Signal.CANCELLED,
+    "host_installation_reset": Signal.RESET,
+    "user_required_complete_installation_reset": Signal.RESET_WAITS,
+}
+_CLUSTER: Final = {
+    "cluster_prepare_installation_started": ClusterState.PREPARING,
+    "cluster_installation_completed": ClusterState.INSTALLED,
+    "cluster_installation_failed": ClusterState.ERROR,
+    "cluster_installation_canceled": ClusterState.CANCELLED,
+    "cluster_installation_reset": ClusterState.INSUFFICIENT,
+}
+
+
+def after_event(host: Installation, event: Event, now: float) -> Installation:
+    """Return the installation of a host after an event; the same object if that tells no state."""
+    if event.name == "host_registration_succeeded":
+        return registered(host, now)
+    if (signal := _SIGNALS.get(event.name)) is not None:
+        return signalled(host, signal, now)
+    found = _STATUS.search(event.message) if event.name == "host_status_updated" else None
+    if found is None or found["status"] not in set(HostState):
+        return host
+    status, info = found["status"], found["info"] or ""
+    if status in DISCOVERY and host.status not in DISCOVERY | {HostState.DISCONNECTED}:
+        host = replace(host, stage="", info="", stage_started_at=now, stage_updated_at=now)
+    return replace(host, status=status, status_info=info)
+
+
+def state_in(event: Event) -> ClusterState | None:
+    """Return the state that an event tells of its cluster; None where it tells none."""
+    if event.name == "cluster_status_updated":
+        found = _CLUSTER_STATUS.search(event.message)
+        return TOLD.get(found["status"]) if found else None
+    return _CLUSTER.get(event.name)
+
+
+def operator_in(event: Event) -> Operator | None:
+    """Return the operator that an event tells of; None where it tells of none."""
+    found = _OPERATOR.match(event.message) if event.name == "cluster_operator_status" else None
+    return Operator(name=found["name"], status=found["status"], info=found["info"] or "") if found else None

@@ -1,0 +1,327 @@
+"""The states of a cluster, from what its hosts, its controller and the service's events report. Pure.
+
+The sentences are those of the assisted-service's documentation.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from service_record.collector.domain import host_states
+from service_record.collector.domain.host_states import DONE, JOINED, HostState
+
+CONTROL_PLANE: Final = frozenset({"master", "arbiter"})
+_USUAL_CONTROL_PLANES: Final = 3
+_ENOUGH_WORKERS: Final = 2
+_MOST_NAMED: Final = 5
+"""Hosts that a reason names."""
+
+
+class ClusterState(StrEnum):
+    """The states of a cluster in the assisted-service."""
+
+    PENDING = "pending-for-input"
+    INSUFFICIENT = "insufficient"
+    READY = "ready"
+    PREPARING = "preparing-for-installation"
+    INSTALLING = "installing"
+    FINALIZING = "finalizing"
+    INSTALLED = "installed"
+    ERROR = "error"
+    CANCELLED = "cancelled"
+
+
+BEFORE: Final = frozenset({ClusterState.PENDING, ClusterState.INSUFFICIENT, ClusterState.READY})
+_AT_WORK: Final = frozenset({ClusterState.PREPARING, ClusterState.INSTALLING, ClusterState.FINALIZING})
+_OVER: Final = frozenset({ClusterState.INSTALLED, ClusterState.ERROR, ClusterState.CANCELLED})
+
+TOLD: Final = {state.value: state for state in ClusterState} | {
+    "installing-pending-user-action": ClusterState.INSTALLING,
+    "adding-hosts": ClusterState.INSTALLED,
+}
+"""Status in an event of the service -> the state that it is here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterHost:
+    """A host of a cluster, as far as the cluster's state depends on it."""
+
+    name: str
+    role: str = "master"
+    status: str = HostState.IN_PROGRESS.value
+    stage: str = ""
+    is_single_node: bool = False
+
+    @property
+    def is_control_plane(self) -> bool:
+        return self.role in CONTROL_PLANE
+
+    @property
+    def is_installed(self) -> bool:
+        return self.status in host_states.INSTALLED
+
+    @property
+    def has_joined(self) -> bool:
+        """Tell whether its node is in the cluster."""
+        return self.is_installed or self.stage in {JOINED, DONE}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """An operator of the cluster, as its controller reports it."""
+
+    name: str
+    status: str = ""
+    version: str = ""
+    info: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """What is known of a cluster at one moment."""
+
+    hosts: Sequence[ClusterHost] = ()
+    control_planes: int | None = None
+    """How many the definition of the cluster has; None where nobody told."""
+    workers: int | None = None
+    operators: Sequence[Operator] = ()
+    finalizing_stage: str = ""
+    completion: str = ""
+    """`success` or `failure`, as the controller reports at the end."""
+    is_told: bool = False
+    """The service itself told the present state."""
+
+    @property
+    def active(self) -> tuple[ClusterHost, ...]:
+        """Hosts that take part: "Hosts in this state [disabled] will not participate in the installation."""
+        return tuple(host for host in self.hosts if host.status != HostState.DISABLED)
+
+    @property
+    def needed_control_planes(self) -> int:
+        """Control-plane hosts that have to be installed: those of the definition, or all there are."""
+        if self.control_planes is not None:
+            return self.control_planes
+        known = sum(host.is_control_plane for host in self.active)
+        is_single = any(host.is_single_node for host in self.active)
+        return max(known, 1 if is_single else _USUAL_CONTROL_PLANES)
+
+    @property
+    def defined_workers(self) -> int:
+        """Workers of the definition; those that are known where nobody told."""
+        if self.workers is not None:
+            return self.workers
+        return sum(host.role == "worker" for host in self.active)
+
+    @property
+    def needed_workers(self) -> int:
+        """Workers that have to be installed: two, or one where only one is defined."""
+        return min(self.defined_workers, _ENOUGH_WORKERS)
+
+    @property
+    def installed_control_planes(self) -> int:
+        return sum(host.is_control_plane and host.is_installed for host in self.active)
+
+    @property
+    def installed_workers(self) -> int:
+        return sum(host.role == "worker" and host.is_installed for host in self.active)
+
+    @property
+    def joined(self) -> int:
+        """Nodes that have joined the cluster."""
+        return sum(host.has_joined for host in self.active)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterMove:
+    """A row of the table: a cluster in one of these states goes on when this is so."""
+
+    sources: frozenset[ClusterState]
+    to: ClusterState
+    when: Callable[[Sight], bool]
+    sentence: str
+    """The state in the words of the assisted-service's documentation."""
+
+
+def is_successful(sight: Sight) -> bool:
+    """Tell whether the installation is successful, by the rule of the assisted-service's documentation.
+
+    "The installation will be marked successful if all control plane nodes were deployed successfully, and if
+    at least 2 worker nodes were deployed successfully (in case the cluster definition specified worker
+    nodes)."
+    """
+    return (
+        bool(sight.active)
+        and sight.installed_control_planes >= sight.needed_control_planes
+        and sight.installed_workers >= sight.needed_workers
+    )
+
+
+def _all_before(sight: Sight) -> bool:
+    early = host_states.DISCOVERY | {HostState.DISCONNECTED}
+    return bool(sight.active) and all(host.status in early for host in sight.active)
+
+
+def _is_reset(sight: Sight) -> bool:
+    return any(host.status in host_states.RESET for host in sight.active) or _all_before(sight)
+
+
+def _wants_input(sight: Sight) -> bool:
+    asks = any(host.status == HostState.PENDING_FOR_INPUT for host in sight.active)
+    return not sight.is_told and (asks or not sight.active)
+
+
+def _is_ready(sight: Sight) -> bool:
+    known = sum(host.is_control_plane for host in sight.active)
+    all_known = all(host.status == HostState.KNOWN for host in sight.active)
+    return not sight.is_told and bool(sight.active) and all_known and known >= sight.needed_control_planes
+
+
+def _lacks_something(sight: Sight) -> bool:
+    return not sight.is_told and not _wants_input(sight) and not _is_ready(sight)
+
+
+def _is_preparing(sight: Sight) -> bool:
+    return any(host.status in host_states.PREPARATION for host in sight.active)
+
+
+def _has_begun(sight: Sight) -> bool:
+    begun = host_states.INSTALLATION | host_states.INSTALLED | host_states.FAILED
+    return any(host.status in begun for host in sight.active) and not _is_reset(sight)
+
+
+def _is_cancelled(sight: Sight) -> bool:
+    return any(host.status == HostState.CANCELLED for host in sight.active)
+
+
+def _cannot_succeed(sight: Sight) -> bool:
+    if sight.completion == "failure":
+        return True
+    failed = [host for host in sight.active if host.status == HostState.ERROR]
+    left = sight.defined_workers - sum(host.role == "worker" for host in failed)
+    return any(host.is_control_plane for host in failed) or left < sight.needed_workers
+
+
+def _is_formed(sight: Sight) -> bool:
+    """Enough hosts are installed, or the controller says that it has come so far."""
+    return is_successful(sight) or bool(sight.finalizing_stage) or sight.completion == "success"
+
+
+def _is_complete(sight: Sight) -> bool:
+    """The controller said so, or all its operators are available; without a controller, the hosts decide."""
+    if sight.completion:
+        return sight.completion == "success"
+    has_stage = sight.finalizing_stage not in {"", DONE}
+    return (
+        is_successful(sight) and not has_stage and all(each.status == "available" for each in sight.operators)
+    )
+
+
+CLUSTER_MOVES: Final = (
+    ClusterMove(
+        sources=_AT_WORK,
+        to=ClusterState.CANCELLED,
+        when=_is_cancelled,
+        sentence="Cancelled: the user cancelled the installation.",
+    ),
+    ClusterMove(
+        sources=frozenset({ClusterState.INSTALLING, ClusterState.FINALIZING}),
+        to=ClusterState.ERROR,
+        when=_cannot_succeed,
+        sentence="Error: Error during installation.",
+    ),
+    ClusterMove(
+        sources=frozenset({ClusterState.FINALIZING}),
+        to=ClusterState.INSTALLED,
+        when=_is_complete,
+        sentence="Installed: Cluster installed successfully.",
+    ),
+    ClusterMove(
+        sources=frozenset({ClusterState.INSTALLING}),
+        to=ClusterState.FINALIZING,
+        when=_is_formed,
+        sentence="Finalizing: Cluster is formed, waiting for components to come up.",
+    ),
+    ClusterMove(
+        sources=BEFORE | {ClusterState.PREPARING},
+        to=ClusterState.INSTALLING,
+        when=_has_begun,
+        sentence="Installing: Cluster is currently installing.",
+    ),
+    ClusterMove(
+        sources=BEFORE,
+        to=ClusterState.PREPARING,
+        when=_is_preparing,
+        sentence="Preparing-for-installation: The service runs openshift-install create ignition-configs and "
+        "uploads all files to S3.",
+    ),
+    ClusterMove(
+        sources=_AT_WORK | _OVER,
+        to=ClusterState.INSUFFICIENT,
+        when=lambda sight: not sight.is_told and _is_reset(sight),
+        sentence="Insufficient: One or more cluster validations is failing.",
+    ),
+    ClusterMove(
+        sources=BEFORE,
+        to=ClusterState.PENDING,
+        when=_wants_input,
+        sentence="Pending-for-input: The user should input some configuration information so that the "
+        "service can validate and move the cluster to “ready” or “insufficient” state.",
+    ),
+    ClusterMove(
+        sources=BEFORE,
+        to=ClusterState.READY,
+        when=_is_ready,
+        sentence="Ready: The cluster is ready for the user to request the installation to start.",
+    ),
+    ClusterMove(
+        sources=BEFORE,
+        to=ClusterState.INSUFFICIENT,
+        when=_lacks_something,
+        sentence="Insufficient: One or more cluster validations is failing.",
+    ),
+)
+"""The first row that fits counts, again and again until none leads anywhere else."""
+
+
+def next_state(state: ClusterState, sight: Sight) -> ClusterState:
+    """Return the state of a cluster after what is known of it now."""
+    for _ in CLUSTER_MOVES:
+        rows = (row for row in CLUSTER_MOVES if state in row.sources and row.when(sight))
+        row = next(rows, None)
+        if row is None or row.to is state:
+            return state
+        state = row.to
+    return state
+
+
+def reason_of(state: ClusterState, sight: Sight) -> str:
+    """Return in one or two sentences what a cluster in a state waits for, and which hosts are in trouble."""
+    said = _lacking(sight) if state in BEFORE else _installed(sight)
+    return " ".join([*(["The assisted-service says so."] if sight.is_told else []), said, *_troubles(sight)])
+
+
+def _lacking(sight: Sight) -> str:
+    known = sum(host.status == HostState.KNOWN for host in sight.active)
+    control = sum(host.is_control_plane for host in sight.active)
+    if control < sight.needed_control_planes:
+        return f"{control} of {sight.needed_control_planes} control-plane hosts are discovered."
+    return f"{known} of {len(sight.active)} hosts are known and sufficient."
+
+
+def _installed(sight: Sight) -> str:
+    control = f"{sight.installed_control_planes} of {sight.needed_control_planes} control-plane hosts"
+    if not sight.defined_workers:
+        return f"{control} are installed."
+    return f"{control} and {sight.installed_workers} of {sight.defined_workers} workers are installed."
+
+
+def _troubles(sight: Sight) -> list[str]:
+    told = []
+    bad = {*host_states.WAITING, *host_states.FAILED, HostState.INSUFFICIENT, HostState.PREPARING_FAILED}
+    for state in sorted(bad):
+        names = [host.name for host in sight.active if host.status == state]
+        if names:
+            more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+            told.append(f"{', '.join(names[:_MOST_NAMED])}{more}: {state}.")
+    return told

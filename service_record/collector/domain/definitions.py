@@ -1,0 +1,177 @@
+"""The steps that an operator defined: the strict way of the RFC. Pure.
+
+A report of any other step is refused, and kept nevertheless: what a host says is never lost for its spelling.
+"""
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+from service_record.collector.domain.steps import ReportedStep, StepStatus
+from service_record.display.text import visible
+
+_TABLE: Final = "step"
+_FIELD: Final = re.compile(r"\$\.(\w+)|field `(.*)`", re.DOTALL)
+_POSITION: Final = re.compile(r"^(.*?) \(at line (\d+), column \d+\)$")
+_WANTED: Final = {
+    "label": "lower case letters, digits and _, at most 255",
+    "name": "a text of at most 255 characters",
+    "priority": "a whole number of at most 31 bits",
+    "budget": "seconds, more than 0 and at most 1e9",
+    "percentage": "a number from 0 to 100",
+    "last": "true or false",
+}
+
+
+class DefinitionError(Exception):
+    """What is wrong with a file of definitions, and in which line."""
+
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(reason)
+        self.line = line
+
+
+class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A step that hosts may report."""
+
+    label: Annotated[str, Meta(pattern=r"^[a-z0-9_]{1,255}\Z")]
+    name: Annotated[str, Meta(max_length=255)] = ""
+    """For people; as it is reported where this is empty."""
+    priority: Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)] = 0
+    budget: Annotated[float, Meta(gt=0, le=1e9)] | None = None
+    """Seconds that it may take before the host is called stuck."""
+    percentage: Annotated[float, Meta(ge=0, le=100)] | None = None
+    """How far the host is when this is done, where the report does not say."""
+    last: bool = False
+    """Whether the build is complete when this is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Definitions:
+    """All that are defined, in the order of their file; none where every step is welcome."""
+
+    by_label: Mapping[str, Definition] = field(default_factory=dict)
+
+    def of(self, label: str) -> Definition | None:
+        """What is defined of a step."""
+        return self.by_label.get(label)
+
+    def budget(self, label: str) -> float | None:
+        """Seconds that a step may take; None where nobody said."""
+        known = self.of(label)
+        return None if known is None else known.budget
+
+    @property
+    def budgets(self) -> Mapping[str, float]:
+        """Label -> seconds that a step may take, where somebody said."""
+        return {label: known.budget for label, known in self.by_label.items() if known.budget is not None}
+
+    def is_last(self, step: ReportedStep) -> bool:
+        """Whether a build is complete when this step is done."""
+        known = self.of(step.label)
+        return known is not None and known.last
+
+    def applied(self, step: ReportedStep) -> ReportedStep:
+        """A step as it is kept: with what is defined of it, or marked as none of those that are."""
+        if not self.by_label:
+            return step
+        known = self.of(step.label)
+        if known is None:
+            return replace(step, is_known=False)
+        is_done = step.status in {StepStatus.DONE, StepStatus.REPORTED}
+        return replace(
+            step,
+            name=known.name or step.name,
+            priority=known.priority,
+            percentage=known.percentage if step.percentage is None and is_done else step.percentage,
+        )
+
+
+def parse(text: str) -> Definitions:
+    """The definitions in a TOML document of `[[step]]` tables. Raises DefinitionError."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise _syntax_error(text, str(error)) from None
+    except RecursionError:
+        raise DefinitionError(1, "nested too deeply; a step is a [[step]] table of plain values") from None
+    except ValueError as error:  # a number of more digits than Python takes
+        raise DefinitionError(1, str(error)) from None
+    foreign = document.keys() - {_TABLE}
+    if foreign:
+        line = _line(text, lambda found: bool(found.keys() & foreign))
+        raise DefinitionError(line, f"no [[{_TABLE}]]: {visible(', '.join(sorted(foreign)))}")
+    tables = document.get(_TABLE, [])
+    if not isinstance(tables, list) or not tables:
+        raise DefinitionError(1, f"it defines no steps: [[{_TABLE}]] and label = ... for each")
+    known: dict[str, Definition] = {}
+    for number, table in enumerate(tables):
+        definition = _definition(text, number, table)
+        if definition.label in known:
+            raise DefinitionError(
+                _line_of_field(text, number, "label"), f"{definition.label} is defined twice"
+            )
+        known[definition.label] = definition
+    return Definitions(known)
+
+
+def _definition(text: str, number: int, table: object) -> Definition:
+    try:
+        return msgspec.convert(table, Definition)
+    except msgspec.ValidationError as error:
+        named = _FIELD.search(str(error))
+        name = (named[1] or named[2]) if named else ""
+        raise DefinitionError(_line_of_field(text, number, name), _reason(table, name)) from None
+
+
+def _reason(table: object, name: str) -> str:
+    """What is wrong with a field, for whoever wrote it."""
+    if not isinstance(table, dict):
+        return f"a step is a table: [[{_TABLE}]]"
+    if not name:
+        return f"a step has {', '.join(_WANTED)}, and nothing else"
+    if name not in table:
+        return f"a step needs a {name}"
+    if name not in _WANTED:
+        return f"unknown: {visible(name)}; a step has {', '.join(_WANTED)}"
+    return f"{name}: {_WANTED[name]}"
+
+
+def _syntax_error(text: str, said: str) -> DefinitionError:
+    at = _POSITION.match(said)
+    if at is not None:
+        return DefinitionError(int(at[2]), at[1])
+    return DefinitionError(text.count("\n") + 1, said.removesuffix(" (at end of document)"))
+
+
+def _line_of_field(text: str, number: int, name: str) -> int:
+    """The line of a field of a table, or that with which the table begins where it has no such field."""
+
+    def has_table(document: Mapping[str, Any]) -> bool:
+        return len(document.get(_TABLE, [])) > number
+
+    def has_field(document: Mapping[str, Any]) -> bool:
+        if not has_table(document):
+            return False
+        table = document[_TABLE][number]
+        return isinstance(table, dict) and name in table
+
+    return _line(text, has_field, default=_line(text, has_table))
+
+
+def _line(text: str, is_there: Callable[[Mapping[str, Any]], bool], default: int = 1) -> int:
+    """The number of the first line with which something is there; the parser does not tell."""
+    lines = text.splitlines()
+    for number in range(1, len(lines) + 1):
+        try:
+            document = tomllib.loads("\n".join(lines[:number]))
+        except tomllib.TOMLDecodeError:  # a text or list of several lines is not over
+            continue
+        if is_there(document):
+            return number
+    return default

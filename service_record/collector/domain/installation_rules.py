@@ -1,0 +1,347 @@
+"""What a host may report of its installation, in which order, and what becomes of it. Pure."""
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from http import HTTPStatus
+from typing import Final
+
+import msgspec
+
+from service_record.collector.domain.host_states import (
+    DONE,
+    FAILED_STAGE,
+    INSTALLATION,
+    KNOWN,
+    REBOOTING,
+    HostState,
+    Move,
+    Position,
+    Signal,
+    limit_of,
+    move_of,
+    percentage_of,
+    stages_of,
+)
+
+LONGEST_INFO: Final = 2048
+"""Characters of what is said of a stage."""
+LONGEST_MESSAGE: Final = 4096
+"""Characters of an event."""
+ROLES: Final = frozenset({"master", "arbiter", "worker", "auto-assign"})
+LOGS_STATES: Final = frozenset({"requested", "collecting", "completed", "timeout", ""})
+HOST_LOGS: Final = frozenset({"host", "host_boot"})
+CLUSTER_LOGS: Final = frozenset({"controller", "all"})
+LOGS_TYPES: Final = HOST_LOGS | CLUSTER_LOGS
+CSRS_APPROVED: Final = "csrs_approved"
+"""In the properties of an event: how many certificate requests were approved so far."""
+SILENCE_SECONDS: Final = 180.0
+"""Without a call of its agent for longer, a host is disconnected."""
+BOOTSTRAP_SILENCE_SECONDS: Final = 300.0
+
+_SEVERITIES: Final = ("info", "warning", "error", "critical")
+_CATEGORIES: Final = ("user", "metrics")
+_MOST_CSRS: Final = 1_000_000
+
+
+class CallRefused(Exception):  # noqa: N818  # an answer, not a fault
+    """Why a call is refused, with the status that the assisted-service has for it."""
+
+    def __init__(self, status: HTTPStatus, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mapped:
+    """Which host of an assisted-service a host is."""
+
+    id: str
+    cluster_id: str
+    infra_env_id: str = ""
+    role: str = "master"
+    is_bootstrap: bool = False
+    is_single_node: bool = False
+    status: str = ""
+    """Where it is; empty for a host that reboots into its disk, or that stays where it is."""
+
+
+def mapped_of(said: Mapping[str, object]) -> Mapped | None:
+    """What an administrator says of a host; None where that names no host of an assisted-service.
+
+    Raises Refused.
+    """
+    ids = {name: text_in(said, name).lower() for name in ("id", "cluster_id", "infra_env_id")}
+    if not ids["id"] and not ids["cluster_id"]:
+        return None
+    for name, value in ids.items():
+        if not is_id(value) and (value or name != "infra_env_id"):
+            raise bad_request(f"{name} must be of type uuid; id and cluster_id go together")
+    role = text_in(said, "role") or "master"
+    if role not in ROLES:
+        raise bad_request(f"role should be one of {sorted(ROLES)}")
+    status = text_in(said, "status")
+    if status not in {"", *HostState}:
+        raise bad_request(f"status should be one of {sorted(HostState)}")
+    return Mapped(
+        **ids,
+        role=role,
+        status=status,
+        is_bootstrap=_is_true(said, "bootstrap"),
+        is_single_node=_is_true(said, "single_node"),
+    )
+
+
+def is_id(text: str) -> bool:
+    """Whether a text is a UUID in its usual form."""
+    try:
+        return str(uuid.UUID(text)) == text.lower()
+    except ValueError:
+        return False
+
+
+def _is_time(text: str) -> bool:
+    """Return whether a text is a time of RFC 3339, with its zone."""
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def _is_true(said: Mapping[str, object], name: str) -> bool:
+    """A form has only texts."""
+    return str(said.get(name)).lower() in {"true", "1", "yes"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installation:
+    """What is known of the installation of a host. Times are seconds since 1970."""
+
+    id: str
+    """The host's."""
+    cluster_id: str
+    infra_env_id: str = ""
+    """Empty until the host names it."""
+    role: str = "master"
+    is_bootstrap: bool = False
+    is_single_node: bool = False
+    status: str = HostState.IN_PROGRESS.value
+    status_info: str = ""
+    """Why it is in that state, where the state says too little."""
+    stage: str = REBOOTING
+    """Empty before its installation."""
+    info: str = ""
+    stage_started_at: float
+    stage_updated_at: float
+    checked_in_at: float | None = None
+    """When its agent called last; None where none did: then it is never disconnected."""
+    logs_state: str = ""
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """Those that it goes through, in order."""
+        return stages_of(self.role, is_bootstrap=self.is_bootstrap, is_single_node=self.is_single_node)
+
+    @property
+    def percentage(self) -> int:
+        return percentage_of(self.stage, self.stages)
+
+    @property
+    def limit(self) -> float:
+        """Seconds from the last news until it takes too long in its stage."""
+        return limit_of(self.stage, is_single_node=self.is_single_node)
+
+    @property
+    def position(self) -> Position:
+        """Where it is on its way, seen from its reboot."""
+        if self.stage == REBOOTING:
+            return Position.REBOOTING
+        stages = self.stages
+        is_after = self.stage in stages and stages.index(self.stage) > stages.index(REBOOTING)
+        return Position.AFTER if is_after else Position.BEFORE
+
+    @property
+    def silent_after(self) -> float:
+        """Seconds without a call of its agent after which it is silent."""
+        return BOOTSTRAP_SILENCE_SECONDS if self.is_bootstrap else SILENCE_SECONDS
+
+    def is_late(self, now: float) -> bool:
+        """Return whether it takes longer in its stage than it may."""
+        return self.status in INSTALLATION and now - self.stage_updated_at > self.limit
+
+    def status_at(self, now: float) -> str:
+        """Return its state at that time: some last only while nothing is heard."""
+        move = self.silence_at(now)
+        return self.status if move is None else move.to.value
+
+    def status_info_at(self, now: float) -> str:
+        """Return why it is in its state at that time."""
+        move = self.silence_at(now)
+        return self.status_info if move is None else move.info
+
+    def changes_at(self, now: float) -> float | None:
+        """Return when its state changes next if nothing is heard; None where it does not."""
+        return min((at for at, _ in self._silences() if at >= now), default=None)
+
+    def silence_at(self, now: float) -> Move | None:
+        """Return the state in which it is at that time because nothing was heard; None if there is none."""
+        return next((move for at, move in self._silences() if now > at), None)
+
+    def _silences(self) -> list[tuple[float, Move]]:
+        """Return the times from which on it is silent, with the state that this is."""
+        signals = [(Signal.REBOOT_IS_LATE, self.stage_updated_at + self.limit)]
+        if self.checked_in_at is not None:
+            signals.insert(0, (Signal.SILENT, self.checked_in_at + self.silent_after))
+        moves = ((at, move_of(self.status, signal, self.position)) for signal, at in signals)
+        return [(at, move) for at, move in moves if move is not None]
+
+
+def signalled(host: Installation, signal: Signal, now: float, info: str = "") -> Installation:
+    """Return the installation after a signal; the same object where it means nothing in its state."""
+    move = move_of(host.status, signal, host.position)
+    if move is None:
+        return host
+    after = replace(host, status=move.to.value, status_info=info or move.info)
+    if move.to is HostState.DISCOVERING:
+        return replace(after, stage="", info="", stage_started_at=now, stage_updated_at=now)
+    return after
+
+
+def registered(host: Installation, now: float) -> Installation:
+    """Return the installation after its agent registered: it booted the discovery image."""
+    return replace(signalled(host, Signal.REGISTERED, now), checked_in_at=now)
+
+
+def progressed(host: Installation, body: Mapping[str, object], now: float) -> Installation:
+    """The installation after a `PUT .../progress` with that body; the same object where nothing is new.
+
+    Raises Refused.
+    """
+    check_fields(body, {"current_stage", "progress_info"})
+    stage, info = text_in(body, "current_stage"), text_in(body, "progress_info")
+    if stage and stage not in KNOWN:
+        raise bad_request(f"current_stage in body should be one of [{' '.join(sorted(KNOWN))}]")
+    if len(info) > LONGEST_INFO:
+        raise bad_request(f"progress_info in body should be at most {LONGEST_INFO} chars long")
+    if "\0" in info:
+        raise bad_request("progress_info in body may not have a NUL in it")
+    if stage == host.stage:
+        return host if info == host.info else replace(host, info=info, stage_updated_at=now)
+    signal = {FAILED_STAGE: Signal.FAILED, DONE: Signal.DONE}.get(stage, Signal.STAGE)
+    move = move_of(host.status, signal, host.position)
+    if move is None:
+        raise _conflict(f"Can't set progress <{stage}> to host in status <{host.status}>")
+    after = replace(host, status=move.to.value, status_info="", info=info, stage_updated_at=now)
+    if stage == FAILED_STAGE:
+        return after
+    _in_order(host, stage)
+    return replace(after, stage=stage, stage_started_at=now)
+
+
+def _in_order(host: Installation, stage: str) -> None:
+    stages = host.stages
+    if stage not in stages:
+        which = f"role {host.role} bootstrap {str(host.is_bootstrap).lower()}"
+        raise _conflict(f"Stages {stage} isn't available for host {which}")
+    if host.stage in stages and stages.index(stage) < stages.index(host.stage):
+        after = f'after host has been in stage "{host.stage}"'
+        raise _conflict(f'Can\'t assign lower stage "{stage}" {after}')
+
+
+def with_logs_state(host: Installation, body: Mapping[str, object]) -> Installation:
+    """The installation after a `PUT .../logs-progress`. Raises Refused."""
+    return replace(host, logs_state=logs_state_of(body))
+
+
+def logs_state_of(body: Mapping[str, object]) -> str:
+    """Return the state in the body of a `PUT .../logs-progress`. Raises Refused."""
+    check_fields(body, {"logs_state"})
+    state = body.get("logs_state")
+    if not isinstance(state, str) or state not in LOGS_STATES:
+        raise bad_request("logs_state in body should be one of [requested collecting completed timeout]")
+    return state
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """What somebody tells of a host, or of a cluster, in free words."""
+
+    host_id: str
+    """Empty for an event of the cluster itself."""
+    cluster_id: str
+    severity: str
+    name: str
+    message: str
+    csrs_approved: int | None = None
+    """How many certificate requests the controller has approved, where `props` say so."""
+
+
+def event_of(body: Mapping[str, object]) -> Event:
+    """Return the event in the body of a `POST .../events`. Raises Refused."""
+    for name in ("severity", "message", "event_time"):
+        if not body.get(name):
+            raise bad_request(f"{name} in body is required")
+    if not _is_time(text_in(body, "event_time")):
+        raise bad_request("event_time in body must be of type date-time")
+    severity = text_in(body, "severity")
+    if severity not in _SEVERITIES:
+        raise bad_request(f"severity in body should be one of [{' '.join(_SEVERITIES)}]")
+    if (text_in(body, "category") or _CATEGORIES[0]) not in _CATEGORIES:
+        raise bad_request(f"category in body should be one of [{' '.join(_CATEGORIES)}]")
+    message = text_in(body, "message")
+    if len(message) > LONGEST_MESSAGE:
+        raise bad_request(f"message in body should be at most {LONGEST_MESSAGE} chars long")
+    ids = {name: _id(body, name) for name in ("host_id", "cluster_id")}
+    if not any(ids.values()):
+        raise bad_request("host_id or cluster_id in body is required: an event is of a host or of a cluster")
+    return Event(
+        **ids,
+        severity=severity,
+        name=text_in(body, "name")[:255],
+        message=message.replace("\0", " "),
+        csrs_approved=_csrs(text_in(body, "props")),
+    )
+
+
+def _id(body: Mapping[str, object], name: str) -> str:
+    text = text_in(body, name)
+    if text and not is_id(text):
+        raise bad_request(f"{name} in body must be of type uuid")
+    return text.lower()
+
+
+def _csrs(props: str) -> int | None:
+    """Return the number of approved requests in the properties of an event, a JSON object as a text."""
+    try:
+        said = msgspec.json.decode(props).get(CSRS_APPROVED) if props else None
+    except (msgspec.DecodeError, UnicodeError, AttributeError):
+        return None
+    is_number = isinstance(said, int) and not isinstance(said, bool) and 0 <= said <= _MOST_CSRS
+    return said if is_number else None
+
+
+def check_fields(body: Mapping[str, object], known: set[str]) -> None:
+    """Raise Refused if a body has a field that is not known."""
+    unknown = sorted(set(body) - known)
+    if unknown:
+        raise bad_request(f'json: unknown field "{unknown[0]}"')
+
+
+def text_in(body: Mapping[str, object], name: str) -> str:
+    """Return the text of a field; empty where it is missing. Raises Refused if it is no text."""
+    value = body.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise bad_request(f"{name} in body must be of type string")
+    return value
+
+
+def bad_request(reason: str) -> CallRefused:
+    """Return the refusal of a request that does not fit."""
+    return CallRefused(HTTPStatus.BAD_REQUEST, reason)
+
+
+def _conflict(reason: str) -> CallRefused:
+    return CallRefused(HTTPStatus.CONFLICT, reason)

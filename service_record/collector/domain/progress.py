@@ -1,0 +1,250 @@
+"""Reports that come again and again, as a host in a loop sends them: told once, and how often. Pure."""
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from service_record.collector.domain.steps import ReportedStep, StepStatus
+
+COMPLETE: Final = 100.0
+"""Per cent."""
+_MOST_LABELS: Final = 256
+_MOST_BOOTS: Final = 32
+_AFTERWARDS: Final = 3600.0
+"""Seconds after its end in which a build may still report steps that it had not."""
+
+
+class StepFailure(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A step that failed."""
+
+    label: str
+    name: str
+    at: float
+    logs: str = ""
+    count: int = 1
+    """How often that step has failed in this build."""
+
+
+class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A build so far. Times are the collector's, in seconds since 1970."""
+
+    number: int
+    """1 is the first build of a host."""
+    started_at: float
+    updated_at: float
+    key: str = ""
+    """What its template calls it."""
+    action: str = ""
+    label: str = ""
+    """Of the latest step."""
+    name: str = ""
+    status: StepStatus = StepStatus.REPORTED
+    boot_id: str = ""
+    """The latest that was told."""
+    percentage: float | None = None
+    """The latest that was reported; 100 once the build is complete."""
+    farthest: float = 0.0
+    """The highest that was."""
+    fresh_at: float = 0.0
+    """When it last got further: something was reported that had not been in this build."""
+    fresh_name: str = ""
+    """The step that was reported then."""
+    open: dict[str, float] = {}
+    """Label -> since when, of steps that began and did not end."""
+    seen: dict[str, int] = {}
+    """Label and status -> how often they were reported."""
+    repeats: dict[str, int] = {}
+    """Label -> how often that step began anew since the build last got further."""
+    again_name: str = ""
+    """The step that did so most often."""
+    boots: tuple[str, ...] = ()
+    """Boot ids since the build last got further, in order."""
+    failure: StepFailure | None = None
+    """The latest failure, unless that step was done later."""
+    ended_at: float | None = None
+    """When it was complete; it stays so until another build begins."""
+
+    @property
+    def again(self) -> int:
+        """How often the step that did so most often began anew since the build last got further."""
+        return max(self.repeats.values(), default=0)
+
+
+class StepFinished(msgspec.Struct, frozen=True):
+    """A step that came to its end with this report."""
+
+    label: str
+    status: StepStatus
+    seconds: float | None
+    """None where its beginning was not reported."""
+    logs: str
+
+
+def begins_build(progress: Progress | None, step: ReportedStep, now: float) -> bool:
+    """Whether a step is the first of a new build: a host that is installed anew, not one that tries again.
+
+    It is when its template names another build or action than before. It is, too, when the build before is
+    complete and the step starts over: it was reported in that build, and is not the one that completed it.
+    A step that is new then comes after the end, as a first boot does, unless that was long ago.
+    """
+    if progress is None:
+        return True
+    if step.build and progress.key:
+        return step.build != progress.key
+    if step.action and progress.action and step.action != progress.action:
+        return True
+    if progress.ended_at is None or _completes(step) or step.label == progress.label:
+        return False
+    is_known = any(f"{step.label}:{status}" in progress.seen for status in StepStatus)
+    return is_known or now - progress.ended_at > _AFTERWARDS
+
+
+def first(step: ReportedStep, number: int, now: float) -> Progress:
+    """A build that begins with a step, which still is to be taken in by `advance`."""
+    return Progress(
+        number=number, started_at=now, updated_at=now, key=step.build, action=step.action, fresh_at=now
+    )
+
+
+def advance(progress: Progress, step: ReportedStep, now: float, *, is_last: bool = False) -> Progress:
+    """The build with one more report. `is_last`: of the steps that an operator defined it is the last."""
+    report = f"{step.label}:{step.status}"
+    is_further = report not in progress.seen or (step.percentage or 0.0) > progress.farthest
+    repeats = {} if is_further else _repeats(progress, step)
+    is_most = bool(repeats) and repeats.get(step.label) == max(repeats.values())
+    is_complete = _completes(step) or (is_last and step.status is StepStatus.DONE)
+    ended_at = now if progress.ended_at is None and is_complete else progress.ended_at
+    percentage = progress.percentage if step.percentage is None else step.percentage
+    return msgspec.structs.replace(
+        progress,
+        updated_at=max(now, progress.updated_at),
+        key=step.build or progress.key,
+        action=step.action or progress.action,
+        label=step.label,
+        name=step.name,
+        status=step.status,
+        boot_id=step.boot_id or progress.boot_id,
+        percentage=percentage if ended_at is None else COMPLETE,
+        farthest=max(progress.farthest, step.percentage or 0.0),
+        fresh_at=max(now, progress.fresh_at) if is_further else progress.fresh_at,
+        fresh_name=step.name if is_further else progress.fresh_name,
+        open=_open(progress, step, now),
+        seen=_counted(progress.seen, report),
+        repeats=repeats,
+        again_name=step.name if is_most else progress.again_name,
+        boots=_boots(progress, step, is_further=is_further),
+        failure=_failure(progress, step, now),
+        ended_at=ended_at,
+    )
+
+
+def ended(progress: Progress, step: ReportedStep, now: float) -> tuple[StepFinished, ...]:
+    """What a report ends, seen from the build before it.
+
+    That is the step it tells the end of, and a step before it of which only was told that it happened: of
+    those nothing else tells how long they took.
+    """
+    found = []
+    if progress.label and progress.status is StepStatus.REPORTED and progress.label != step.label:
+        found.append(StepFinished(progress.label, StepStatus.REPORTED, _passed(progress.updated_at, now), ""))
+    if step.status in {StepStatus.DONE, StepStatus.FAILED}:
+        since = progress.open.get(step.label)
+        found.append(StepFinished(step.label, step.status, _passed(since, now), step.logs))
+    return tuple(found)
+
+
+def _passed(since: float | None, now: float) -> float | None:
+    """Return the seconds since then; None where that is not known, or the clock was set back meanwhile."""
+    return None if since is None or now < since else now - since
+
+
+def _completes(step: ReportedStep) -> bool:
+    return step.percentage == COMPLETE and step.status in {StepStatus.DONE, StepStatus.REPORTED}
+
+
+def _open(progress: Progress, step: ReportedStep, now: float) -> dict[str, float]:
+    if step.status is StepStatus.REPORTED:  # how far a step is that goes on
+        return progress.open
+    rest = {label: since for label, since in progress.open.items() if label != step.label}
+    if step.status is StepStatus.INIT and len(rest) < _MOST_LABELS:
+        rest[step.label] = now
+    return rest
+
+
+def _counted(seen: dict[str, int], report: str) -> dict[str, int]:
+    if report not in seen and len(seen) >= _MOST_LABELS:
+        return seen
+    return {**seen, report: seen.get(report, 0) + 1}
+
+
+def _repeats(progress: Progress, step: ReportedStep) -> dict[str, int]:
+    """Once more for a step that begins anew. One that ends began before; and who says twice in a row that a
+    step happened, or is done, says it again to be sure, or to show life.
+    """
+    is_same = (step.label, step.status) == (progress.label, progress.status)
+    is_same = is_same and step.boot_id in {"", progress.boot_id}
+    is_end = step.status in {StepStatus.DONE, StepStatus.FAILED} and step.label in progress.open
+    if is_end or (is_same and step.status in {StepStatus.DONE, StepStatus.REPORTED}):
+        return progress.repeats
+    return {**progress.repeats, step.label: progress.repeats.get(step.label, 0) + 1}
+
+
+def _boots(progress: Progress, step: ReportedStep, *, is_further: bool) -> tuple[str, ...]:
+    """The boots in a row without anything new, after that in which something was."""
+    if is_further:
+        return (step.boot_id,) if step.boot_id else progress.boots[-1:]
+    if not step.boot_id or step.boot_id in progress.boots:
+        return progress.boots
+    return (*progress.boots, step.boot_id)[-_MOST_BOOTS:]
+
+
+def _failure(progress: Progress, step: ReportedStep, now: float) -> StepFailure | None:
+    before = progress.failure
+    if step.status is StepStatus.FAILED:
+        count = progress.seen.get(f"{step.label}:{step.status}", 0) + 1
+        return StepFailure(step.label, step.name, now, step.logs, count)
+    if before is not None and step.status is StepStatus.DONE and step.label == before.label:
+        return None
+    return before
+
+
+T = TypeVar("T")
+_LONGEST: Final = 32
+"""Reports of a round that is recognised when it comes again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated(Generic[T]):
+    """A round of reports, of one at least, that came so often in a row."""
+
+    first: tuple[T, ...]
+    """As it came first."""
+    latest: tuple[T, ...]
+    count: int = 1
+
+
+def repeated(items: Iterable[T], key: Callable[[T], Hashable]) -> tuple[Repeated[T], ...]:
+    """What came, in order, with rounds that came twice or more in a row told once; shorter rounds first."""
+    pending = list(items)
+    keys = [key(item) for item in pending]
+    found: list[Repeated[T]] = []
+    at = 0
+    while at < len(pending):
+        length, count = _round_at(keys, at)
+        end = at + length * count
+        found.append(Repeated(tuple(pending[at : at + length]), tuple(pending[end - length : end]), count))
+        at = end
+    return tuple(found)
+
+
+def _round_at(keys: Sequence[Hashable], at: int) -> tuple[int, int]:
+    """Length and count of the round that begins there: of those that come again, the shortest."""
+    for length in range(1, min(_LONGEST, (len(keys) - at) // 2) + 1):
+        count = 1
+        while keys[at + count * length : at + (count + 1) * length] == keys[at : at + length]:
+            count += 1
+        if count > 1:
+            return length, count
+    return 1, 1

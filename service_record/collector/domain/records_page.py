@@ -1,0 +1,118 @@
+"""What a page shows of records: the cause, the whole analysis, and when which service ran. Pure.
+
+The parts of pages are those of `analyze --output html`, but for what a policy forbids that allows no style
+within a page.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Final
+from xml.etree.ElementTree import Element, tostring
+
+import msgspec
+
+from service_record.collector.domain.summary_of_records import MOST_SERVICES, known_causes, moment_of
+from service_record.diagnosis import diagnose
+from service_record.diagnosis.expectations import add_units
+from service_record.diagnosis.now import true_time
+from service_record.diagnosis.units import read_texts
+from service_record.display.html.diagnosis_page import analysis_sections, verdict_line
+from service_record.display.html.frame import Section, element, inked, section_element
+from service_record.display.lines import View
+from service_record.display.summary import summary
+from service_record.display.timeline import charts
+from service_record.history import History, ServiceHistory, build_history
+from service_record.history.outcome import Outcome, Run
+from service_record.record.plain import Stretch
+
+_CAUSE: Final = frozenset({"cause", "running"})
+"""The sections that a host's page shows; an analysis of its own shows the rest."""
+_MOST_ROWS: Final = 200
+_MOST_RUNS: Final = 60
+_WIDE: Final = 1 << 16
+
+
+class ServiceRan(msgspec.Struct, frozen=True):
+    """When a service ran, in seconds since 1970 by the clock of its host."""
+
+    name: str
+    runs: tuple[tuple[float, float | None, str], ...]
+    """Begin, end and outcome of the latest; None while it runs."""
+
+
+class Analysis(msgspec.Struct, frozen=True):
+    """What records come to, as parts of a page."""
+
+    verdict: str = ""
+    """A sentence, as HTML; empty where no service has a run."""
+    lead: str = ""
+    """A summary, as HTML."""
+    is_explained: bool = False
+    """Whether there is a root cause, which says what the verdict does and more."""
+    cause: str = ""
+    """The sections that say what went wrong, as HTML."""
+    rest: str = ""
+    """All sections, as HTML."""
+    services: tuple[ServiceRan, ...] = ()
+    left_out: tuple[str, ...] = ()
+    """What could not be read, and why."""
+
+
+def analyse(
+    records: Iterable[tuple[str, Iterable[Stretch]]],
+    left_out: Iterable[str],
+    source: str,
+    now: datetime,
+    *,
+    silence: float | None = None,
+    unit_texts: Mapping[str, str] | None = None,
+) -> Analysis:
+    """Analyse records once, as of their latest entry, or so many seconds later; `now` is when it is shown."""
+    history = build_history(record for _, record in zip(range(MOST_SERVICES), records, strict=False))
+    moment = moment_of(history, silence)
+    explain = known_causes().explain
+    found = diagnose(history, now=moment, explain=explain)
+    found = add_units(found, history, read_texts(unit_texts or {}), explain=explain)
+    told = Analysis(services=tuple(_ran(history)), left_out=tuple(left_out))
+    if found is None:
+        return told
+    view = View(now=now, width=_WIDE)
+    sections = analysis_sections(found, history, charts(history, moment), view)
+    return msgspec.structs.replace(
+        told,
+        verdict=_html([verdict_line(found, view)]),
+        lead=_html(element("p", *inked(line)) for line in summary(history, source, view)),
+        is_explained=found.root is not None,
+        cause=_html(_elements(section for section in sections if section.id in _CAUSE)),
+        rest=_html(_elements(sections)),
+    )
+
+
+def _elements(sections: Iterable[Section]) -> Iterator[Element]:
+    return map(section_element, sections)
+
+
+def _html(elements: Iterable[Element]) -> str:
+    return "".join(tostring(_without_style(one), encoding="unicode", method="html") for one in elements)
+
+
+def _without_style(root: Element) -> Element:
+    """The same element, with nothing in it that is styled by itself."""
+    for one in root.iter():
+        one.attrib.pop("style", None)
+    return root
+
+
+def _ran(history: History) -> Iterator[ServiceRan]:
+    for service in history.services[:_MOST_ROWS]:
+        if service.runs:
+            found = (_run(run, service) for run in service.runs[-_MOST_RUNS:])
+            yield ServiceRan(service.name, tuple(run for run in found if run is not None))
+
+
+def _run(run: Run, service: ServiceHistory) -> tuple[float, float | None, str] | None:
+    """When a run began and ended, and what it came to; None when it has no time."""
+    begin, last = true_time(run.first_entry, service), true_time(run.last_entry, service)
+    if begin is None or last is None:
+        return None
+    return begin.timestamp(), None if run.outcome is Outcome.RUNNING else last.timestamp(), run.outcome.value

@@ -1,0 +1,152 @@
+"""Reports of steps as templates write them: JSON, forms, queries, and the body in the RFC's thread. Pure.
+
+What can be made sense of is taken, with a note of what was wrong: a template that is refused tells nothing.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from service_record.collector.domain.progress import COMPLETE
+from service_record.collector.domain.steps import (
+    LONGEST_LOGS,
+    LONGEST_NAME,
+    TRIMMED,
+    ReportedStep,
+    StepStatus,
+    label_of,
+    readable,
+)
+
+_WORDS: Final = re.compile(r"\w+")
+
+
+class UnreadableReport(Exception):  # noqa: N818  # what is told of a report, not a fault of ours
+    """Why nothing can be made of a report, in one line."""
+
+
+def step_of(fields: Mapping[str, Any]) -> ReportedStep:
+    """The step in the members of a JSON object, of a form or of a query. Raises UnreadableReport."""
+    notes: list[str] = []
+    label = _text(fields, "label", notes)
+    name = _text(fields, "name", notes) or label
+    if not name:
+        raise UnreadableReport("a step needs a name or a label")
+    return ReportedStep(
+        label=label_of(label or name),
+        name=name,
+        status=_status(fields, notes),
+        priority=_priority(fields, notes),
+        percentage=_percentage(fields, notes),
+        action=_text(fields, "action", notes),
+        logs=_logs(fields, notes),
+        time=_time(fields, notes),
+        boot_id=_text(fields, "boot", notes)[:64],
+        build=_text(fields, "build", notes),
+        group=_text(fields, "group", notes),
+        release=_text(fields, "release", notes),
+        notes=tuple(notes),
+    )
+
+
+def update_of(fields: Mapping[str, Any]) -> tuple[str, ReportedStep]:
+    """Host and step of the body in use in the RFC's thread: its `name` is the host's, its `status` a text."""
+    host = str(fields.get("name") or "")
+    if not host:
+        raise UnreadableReport("an update needs the name of its host")
+    said = str(fields.get("status") or fields.get("action") or "update")
+    known = {
+        "name": said,
+        "status": _status_in(said),
+        "percentage": fields.get("percentage"),
+        "action": fields.get("action"),
+        "group": fields.get("datacenter_name"),
+        "logs": fields.get("logs"),
+    }
+    return host, step_of({name: value for name, value in known.items() if value is not None})
+
+
+def _status_in(said: str) -> str:
+    """Failures are told in words there."""
+    words = _WORDS.findall(said.lower())
+    return StepStatus.FAILED if {"failed", "failure", "error"} & set(words) else StepStatus.REPORTED
+
+
+def _text(fields: Mapping[str, Any], name: str, notes: list[str]) -> str:
+    value = fields.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str | int | float):
+        notes.append(f"{name} was no text")
+        return ""
+    text = readable(str(value)).strip()
+    if len(text) > LONGEST_NAME:
+        notes.append(f"{name} was cut at {LONGEST_NAME} characters")
+    return text[:LONGEST_NAME]
+
+
+def _status(fields: Mapping[str, Any], notes: list[str]) -> StepStatus:
+    said = _text(fields, "status", notes).lower()
+    if not said:
+        return StepStatus.REPORTED
+    if said in set(StepStatus):
+        return StepStatus(said)
+    notes.append(f"status was {said}")
+    return StepStatus.REPORTED
+
+
+def _priority(fields: Mapping[str, Any], notes: list[str]) -> int:
+    number = _number(fields, "priority", notes)
+    return 0 if number is None else int(max(-(2**31), min(number, 2**31 - 1)))
+
+
+def _percentage(fields: Mapping[str, Any], notes: list[str]) -> float | None:
+    number = _number(fields, "percentage", notes)
+    if number is None:
+        return None
+    if 0 <= number <= COMPLETE:
+        return number
+    notes.append(f"percentage was {number:g}")
+    return None
+
+
+def _number(fields: Mapping[str, Any], name: str, notes: list[str]) -> float | None:
+    said = _text(fields, name, notes).removesuffix("%").strip()
+    if not said:
+        return None
+    try:
+        number = float(said)
+    except ValueError:
+        number = math.nan
+    if math.isfinite(number):
+        return number
+    notes.append(f"{name} was {said}")
+    return None
+
+
+def _logs(fields: Mapping[str, Any], notes: list[str]) -> str:
+    value = fields.get("logs")
+    if value is None:
+        return ""
+    logs = str(value).replace("\x00", " ")
+    raw = logs.encode("utf-8", "replace")
+    if len(raw) <= LONGEST_LOGS:
+        return raw.decode()
+    notes.append(f"{TRIMMED}: logs had {len(raw)} bytes")
+    return raw[-LONGEST_LOGS:].decode(errors="ignore")
+
+
+def _time(fields: Mapping[str, Any], notes: list[str]) -> float | None:
+    """RFC 3339, or seconds since 1970."""
+    said = _text(fields, "time", notes)
+    if not said:
+        return None
+    try:
+        if said.replace(".", "", 1).isdigit():
+            return float(said)
+        return datetime.fromisoformat(said).timestamp()
+    except (ValueError, OverflowError):
+        notes.append(f"time was {said}")
+        return None

@@ -1,0 +1,113 @@
+"""How long a host may say nothing before it is stuck: given, of a stage, learnt, or by default. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from service_record.collector.domain.statistics import percentile
+
+DEFAULT: Final = 15 * 60.0
+"""Seconds: what the RFC's thread gives a host after its network boot."""
+SILENT: Final = 24 * 3600.0
+"""Seconds after which a stuck host counts as silent, at least."""
+FEWEST: Final = 10
+"""Earlier builds that something is learnt from."""
+LEAST_LEARNT: Final = 120.0
+TIMES: Final = 2
+"""How many times its p99 a step may take: at the p99 itself one host of a hundred would be called stuck."""
+
+_MINUTE: Final = 60.0
+_STAGES: Final = {
+    "Starting installation": 30 * _MINUTE,
+    "Writing image to disk": 30 * _MINUTE,
+    "Rebooting": 40 * _MINUTE,
+    "Copying registry data to disk": 90 * _MINUTE,
+    "Waiting for ignition": 24 * 60 * _MINUTE,
+}
+"""openshift/assisted-service, internal/host/config: how long it waits itself."""
+_ANY_STAGE: Final = 60 * _MINUTE
+_REBOOTING_ALONE: Final = 80 * _MINUTE
+
+
+class SilenceBasis(StrEnum):
+    """What a budget comes from."""
+
+    GIVEN = "given"
+    STAGE = "stage"
+    LEARNT = "learnt"
+    DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class SilenceBudget:
+    """So many seconds, and how that is known."""
+
+    seconds: float
+    basis: SilenceBasis
+    builds: int = 0
+    """How many earlier builds it was learnt from."""
+
+    def __str__(self) -> str:
+        """For a sentence: why it is so long."""
+        match self.basis:
+            case SilenceBasis.GIVEN:
+                return "as given for this step"
+            case SilenceBasis.STAGE:
+                return "the assisted-service's limit for this stage"
+            case SilenceBasis.LEARNT:
+                return f"{TIMES} times the p99 of {self.builds} earlier builds"
+        return "the default"
+
+
+@dataclass(frozen=True, slots=True)
+class Took:
+    """How many seconds a step took in one build of a host."""
+
+    seconds: float
+    group: str
+    release: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SilenceBudgets:
+    """The budgets of all steps."""
+
+    default: float = DEFAULT
+    given: Mapping[str, float] = field(default_factory=dict)
+    """Label -> seconds, as an operator defined them."""
+    took: Mapping[str, tuple[Took, ...]] = field(default_factory=dict)
+    """Label -> what it took in earlier builds, the latest of them."""
+
+    def of_step(self, label: str, group: str, release: str) -> SilenceBudget:
+        """What a step may take on a host of that group with that release.
+
+        It is learnt from hosts of the same group and release; where these are too few, from those of the
+        same release, of the same group, or from all.
+        """
+        if label in self.given:
+            return SilenceBudget(self.given[label], SilenceBasis.GIVEN)
+        known = self.took.get(label, ())
+        for alike in (
+            (one.seconds for one in known if (one.group, one.release) == (group, release)),
+            (one.seconds for one in known if one.release == release),
+            (one.seconds for one in known if one.group == group),
+            (one.seconds for one in known),
+        ):
+            if (learnt := self._learnt(alike)) is not None:
+                return learnt
+        return SilenceBudget(self.default, SilenceBasis.DEFAULT)
+
+    def _learnt(self, took: Iterable[float]) -> SilenceBudget | None:
+        seconds = sorted(took)
+        if len(seconds) < FEWEST:
+            return None
+        least = min(LEAST_LEARNT, self.default)
+        return SilenceBudget(max(TIMES * percentile(seconds, 99), least), SilenceBasis.LEARNT, len(seconds))
+
+
+def of_stage(stage: str, *, is_single_node: bool) -> SilenceBudget:
+    """What a stage of an assisted-service's installation may take."""
+    if stage == "Rebooting" and is_single_node:
+        return SilenceBudget(_REBOOTING_ALONE, SilenceBasis.STAGE)
+    return SilenceBudget(_STAGES.get(stage, _ANY_STAGE), SilenceBasis.STAGE)

@@ -1,0 +1,66 @@
+"""A step of a host's provisioning as it was reported. Pure.
+
+The words are those of the RFC "Tracking provisioning progress of hosts": name, label, priority, status, logs.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+LONGEST_LOGS: Final = 65_535
+"""Bytes of a report's logs that are kept, of its end, as Foreman keeps of a failed build's output."""
+LONGEST_NAME: Final = 255
+"""Characters of a name, a label or an action."""
+TRIMMED: Final = "Output trimmed"
+
+_NOT_A_LABEL: Final = re.compile(r"[^a-z0-9]+")
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+
+
+class StepStatus(StrEnum):
+    """What is said of a step."""
+
+    INIT = "init"
+    DONE = "done"
+    FAILED = "failed"
+    REPORTED = "reported"
+    """That it happened, and no more: the RFC's simple reports have no status."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedStep:
+    """One report, within its limits and free of control characters."""
+
+    label: str
+    """What steps are told apart by: lower case, digits and `_`."""
+    name: str
+    """For people."""
+    status: StepStatus
+    priority: int = 0
+    percentage: float | None = None
+    """0 to 100, of the whole provisioning."""
+    action: str = ""
+    """What is done to the host: `install`, `rebuild` and the like."""
+    logs: str = ""
+    time: float | None = None
+    """When it happened by the host's own clock, in seconds since 1970."""
+    boot_id: str = ""
+    build: str = ""
+    """What a template calls this build; another one than before begins a new build."""
+    group: str = ""
+    release: str = ""
+    notes: tuple[str, ...] = ()
+    """What of the report was not as it should be, and what was made of it."""
+    is_known: bool = True
+    """False where an operator has defined the steps, and this is none of them."""
+
+
+def label_of(name: str) -> str:
+    """The label of a step that has a name only: as the snippets make it."""
+    return _NOT_A_LABEL.sub("_", name.lower()).strip("_")[:LONGEST_NAME] or "step"
+
+
+def readable(text: str) -> str:
+    """A text without control characters; those that would end a line of its own become spaces."""
+    return _CONTROL.sub(" ", text)

@@ -1,0 +1,142 @@
+"""What the records of a host come to: its services, and the verdict that `analyze` would have. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from functools import cache
+from importlib import resources
+from typing import Final
+
+import msgspec
+
+from service_record.diagnosis import Diagnosis, diagnose
+from service_record.diagnosis.causes import Causes, read_rules
+from service_record.diagnosis.expectations import add_units
+from service_record.diagnosis.now import Now, latest_entry
+from service_record.diagnosis.units import read_texts
+from service_record.display.sentences import verdict_sentence, why_sentence
+from service_record.history import History, ServiceHistory, build_history
+from service_record.record.entry import Entry
+from service_record.record.plain import Block, Stretch
+
+MOST_SERVICES: Final = 1_000
+_MOST_BOOTS: Final = 64
+_MOST_LEFT_OUT: Final = 32
+_LONGEST: Final = 2_000
+"""Characters of a reason, and of what was left out."""
+_LONGEST_NAME: Final = 255
+_CAUSES: Final = "causes.yaml"
+
+
+class ServiceSeen(msgspec.Struct, frozen=True):
+    """A service of which there is a record."""
+
+    service: str
+    entries: int
+    malformed: int
+    outcome: str
+    """Of its latest attempt; empty where there is none."""
+    stage: str
+    """That it is in, failed in or was interrupted in."""
+
+
+class RecordsLook(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What was seen."""
+
+    services: tuple[ServiceSeen, ...] = ()
+    verdict: str = ""
+    """A word of `diagnosis.Verdict`; empty where no service has a run."""
+    reason: str = ""
+    """A sentence that goes on behind the verdict."""
+    why: str = ""
+    """The end of it, behind service and stage, where something is wrong."""
+    service: str = ""
+    """The one that is the root cause, where something is wrong."""
+    stage: str = ""
+    boots: tuple[str, ...] = ()
+    """Oldest first."""
+    left_out: tuple[str, ...] = ()
+    """What could not be read, and why."""
+
+
+def look(
+    records: Iterable[tuple[str, Iterable[Stretch]]],
+    left_out: Iterable[str] = (),
+    silence: float | None = None,
+    unit_texts: Mapping[str, str] | None = None,
+) -> RecordsLook:
+    """Look at records once. They are judged as of their latest entry, or so many seconds later: of records
+    that are sent as they are written, what runs still runs. `unit_texts` is what a bundle says of the units
+    that failed.
+    """
+    counts: dict[str, int] = {}
+    history = build_history(
+        (service, _counted(service, record, counts)) for service, record in _first(records)
+    )
+    explain = known_causes().explain
+    found = diagnose(history, now=moment_of(history, silence), explain=explain)
+    found = add_units(found, history, read_texts(unit_texts or {}), explain=explain)
+    return RecordsLook(
+        services=tuple(_seen(service, counts) for service in history.services),
+        boots=history.boots[-_MOST_BOOTS:],
+        left_out=tuple(text[:_LONGEST] for text in left_out)[:_MOST_LEFT_OUT],
+        **(_told(found) if found is not None else {}),
+    )
+
+
+def moment_of(history: History, silence: float | None) -> Now:
+    """The moment by which records are judged: their latest entry, or so many seconds later."""
+    latest = latest_entry(history)
+    if silence is None:
+        return latest
+    uptime = None if latest.uptime is None else latest.uptime + silence
+    return replace(
+        latest, time=latest.time + timedelta(seconds=silence), uptime=uptime, is_latest_entry=False
+    )
+
+
+def _first(records: Iterable[tuple[str, Iterable[Stretch]]]) -> Iterator[tuple[str, Iterable[Stretch]]]:
+    for number, record in enumerate(records):
+        if number == MOST_SERVICES:
+            return
+        yield record
+
+
+def _told(found: Diagnosis) -> dict[str, str]:
+    root = found.root
+    units = [one.unit.service or one.unit.name for one in found.failed_units]
+    return {
+        "verdict": found.verdict.value,
+        "reason": verdict_sentence(found).removeprefix(f"{found.verdict}: ")[:_LONGEST],
+        "why": "" if root is None else why_sentence(root)[:_LONGEST],
+        "service": (root.service if root is not None else (units or [""])[0])[:_LONGEST_NAME],
+        "stage": "" if root is None else (root.stage or "")[:_LONGEST],
+    }
+
+
+def _counted(service: str, record: Iterable[Stretch], counts: dict[str, int]) -> Iterator[Stretch]:
+    counts[service] = 0
+    for stretch in record:
+        if isinstance(stretch, Block):
+            counts[service] += len(stretch.rows)
+        elif isinstance(stretch, Entry):
+            counts[service] += 1
+        yield stretch
+
+
+def _seen(service: ServiceHistory, counts: dict[str, int]) -> ServiceSeen:
+    latest = service.attempts[-1] if service.runs else None
+    return ServiceSeen(
+        service=service.name[:_LONGEST_NAME],
+        entries=counts[service.name],
+        malformed=service.damaged_pieces,
+        outcome="" if latest is None else latest.outcome.value,
+        stage="" if latest is None else (latest.in_stage or "")[:_LONGEST],
+    )
+
+
+@cache
+def known_causes() -> Causes:
+    """The known causes that come with the program."""
+    text = resources.files("service_record.diagnosis").joinpath(_CAUSES).read_text(encoding="utf-8")
+    return Causes(read_rules(text, _CAUSES))

@@ -1,0 +1,296 @@
+"""What is said of a host: progressing, stuck, looping, failed, done or silent, and why. Pure.
+
+Whatever is looked at is as it was last told; a verdict changes with news, or when `due_at` has come.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from service_record.collector.domain.progress import Progress, StepFailure
+from service_record.collector.domain.silence import (
+    SILENT,
+    SilenceBasis,
+    SilenceBudget,
+    SilenceBudgets,
+    of_stage,
+)
+from service_record.collector.domain.steps import StepStatus
+from service_record.diagnosis.budget import DEFAULT_SECONDS
+
+LOOP: Final = 3
+"""Beginnings of one step, or boots, in a row without anything new: two may be a second try. The default."""
+_LONGEST_CAUSE: Final = 300
+"""Characters of a failure's logs in a reason."""
+
+
+class FleetVerdict(StrEnum):
+    """What is said of a host."""
+
+    FAILED = "failed"
+    LOOPING = "looping"
+    STUCK = "stuck"
+    SILENT = "silent"
+    PROGRESSING = "progressing"
+    DONE = "done"
+
+    @property
+    def is_bad(self) -> bool:
+        return self not in {FleetVerdict.PROGRESSING, FleetVerdict.DONE}
+
+
+ABANDONED: Final = "abandoned"
+"""The verdict of a build that another build overtook before it was complete or had failed. No host has it."""
+
+
+class RecordsVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the service records of a host come to; `hosts.records_verdict` has it as JSON."""
+
+    verdict: str
+    """A word of `diagnosis.findings.Verdict`."""
+    reason: str
+    """The root cause, as a sentence."""
+    service: str = ""
+    stage: str = ""
+    at: float = 0.0
+    """When the latest of what it was judged by was received."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstallationSeen:
+    """How far an assisted-service has seen a host come."""
+
+    stage: str
+    status: str
+    info: str = ""
+    updated_at: float
+    is_single_node: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostFacts:
+    """What is known of a host when it is judged."""
+
+    first_seen: float
+    heard_at: float
+    """When anything of it was received last: a step, a stage, entries, a bundle."""
+    group: str = ""
+    release: str = ""
+    progress: Progress | None = None
+    installation: InstallationSeen | None = None
+    records: RecordsVerdict | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HostVerdict:
+    """What is said of a host."""
+
+    verdict: FleetVerdict
+    reason: str
+    """One sentence for a person."""
+    since: float
+    """When it last did anything else: got further, was heard of, was complete, failed."""
+    due_at: float | None = None
+    """When this changes if nothing is heard until then; None where it would not."""
+
+
+def judge(known: HostFacts, budgets: SilenceBudgets, now: float, loop_after: int = LOOP) -> HostVerdict:
+    """Return the verdict of the first rule that has one; where none has, it is a question of time.
+
+    `loop_after` is how many beginnings of one step, or boots, in a row without anything new are a loop.
+    """
+    return (
+        _done(known)
+        or _looping(known, loop_after)
+        or _failed(known)
+        or _records_are_bad(known)
+        or _asks_for_help(known)
+        or _waiting(known, budgets, now)
+    )
+
+
+def judge_overtaken(known: HostFacts, last: HostVerdict | None) -> tuple[str, str]:
+    """Return the final verdict and reason of a build when another build of its host begins.
+
+    `last` is the latest verdict of the host in this build, if it was judged. It counts unless it is out of
+    date.
+    """
+    if (done := _done(known)) is not None:
+        return done.verdict.value, done.reason
+    if last is not None and _is_current(last, known.progress):
+        return last.verdict.value, last.reason
+    progress = known.progress
+    if (failed := _failed(known) or _records_are_bad(known)) is not None:
+        return failed.verdict.value, failed.reason
+    if progress is not None and progress.failure is not None:
+        return FleetVerdict.FAILED.value, _failure(
+            progress.failure, "; it went on, and another build began"
+        ).reason
+    after = f"after this: {progress.name} {_BECAME[progress.status]}" if progress and progress.label else ""
+    return ABANDONED, f"Another build began {after or 'before it reported a step'}."
+
+
+def _is_current(last: HostVerdict, progress: Progress | None) -> bool:
+    """Tell whether a bad verdict still holds: a loop until something new comes, others until any report."""
+    if progress is None or not last.verdict.is_bad:
+        return False
+    return last.since >= (progress.fresh_at if last.verdict is FleetVerdict.LOOPING else progress.updated_at)
+
+
+def duration(seconds: float) -> str:
+    """A budget in a sentence: `8 s`, `15 min`, `1 h 30 min`, `24 h`."""
+    if seconds < 2 * 60:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 2 * 60:
+        return f"{minutes} min"
+    return f"{minutes // 60} h" + (f" {minutes % 60} min" if minutes % 60 else "")
+
+
+_BECAME: Final = {
+    StepStatus.INIT: "began",
+    StepStatus.DONE: "was done",
+    StepStatus.FAILED: "failed",
+    StepStatus.REPORTED: "was reported",
+}
+
+
+def _done(known: HostFacts) -> HostVerdict | None:
+    """Complete is complete, until another build begins."""
+    progress, installation = known.progress, _installation(known)
+    if progress is not None and progress.ended_at is not None:
+        return HostVerdict(FleetVerdict.DONE, f"{progress.name} completed it.", progress.ended_at)
+    if installation is not None and _is_installed(installation):
+        return HostVerdict(
+            FleetVerdict.DONE, "The assisted-service has it as installed.", installation.updated_at
+        )
+    records = _records(known)
+    if progress is None and installation is None and records and records.verdict == "succeeded":
+        return HostVerdict(FleetVerdict.DONE, "All its services succeeded.", records.at)
+    return None
+
+
+def _looping(known: HostFacts, loop_after: int) -> HostVerdict | None:
+    progress = known.progress
+    if progress is None:
+        return None
+    if len(progress.boots) >= loop_after:
+        what = f"{len(progress.boots)} boots in a row came no further than {progress.fresh_name}"
+    elif progress.again + 1 >= loop_after:
+        what = f"{progress.again_name} began {progress.again + 1} times, and nothing new was reported between"
+    else:
+        return None
+    why = f"; {_failed_with(progress.failure)}" if progress.failure else ""
+    return HostVerdict(FleetVerdict.LOOPING, f"{what}{why}.", progress.fresh_at)
+
+
+def _failed(known: HostFacts) -> HostVerdict | None:
+    progress, installation = known.progress, _installation(known)
+    if progress is not None and progress.failure is not None and progress.status is StepStatus.FAILED:
+        return _failure(progress.failure)
+    if installation is not None and (installation.status == "error" or installation.stage == "Failed"):
+        where = f" in stage {installation.stage}" if installation.stage else ""
+        said = _joined(f"The installation failed{where}", installation.info)
+        return HostVerdict(FleetVerdict.FAILED, f"{said}.", installation.updated_at)
+    return None
+
+
+def _records_are_bad(known: HostFacts) -> HostVerdict | None:
+    """The verdict over service records, unless the host got further after them."""
+    records = _records(known)
+    fresh_at = known.progress.fresh_at if known.progress else 0.0
+    calm = {"running", "stopped", "unknown", "succeeded"}
+    if records is None or records.at < fresh_at or records.verdict in calm:
+        return None
+    verdict = FleetVerdict.FAILED if records.verdict == "interrupted" else FleetVerdict(records.verdict)
+    where = f"stage {records.stage} of {records.service}" if records.stage else records.service
+    said = f"{where or 'a service'} {records.verdict}"
+    return HostVerdict(verdict, f"{_joined(said, records.reason)}.", records.at)
+
+
+def _asks_for_help(known: HostFacts) -> HostVerdict | None:
+    installation = _installation(known)
+    if installation is None:
+        return None
+    if installation.status == "disabled":
+        takes_no_part = "It is disabled, and takes no part in the installation."
+        return HostVerdict(FleetVerdict.PROGRESSING, takes_no_part, installation.updated_at)
+    waits = installation.status in {"disconnected", "cancelled"}
+    if not waits and "pending-user-action" not in installation.status:
+        return None
+    where = f" in stage {installation.stage}" if installation.stage else ""
+    said = _joined(f"Somebody has to act{where}", installation.info)
+    return HostVerdict(FleetVerdict.STUCK, f"{said}.", installation.updated_at)
+
+
+def _waiting(known: HostFacts, budgets: SilenceBudgets, now: float) -> HostVerdict:
+    """Progressing until the budget is spent, then stuck (or failed, if something has), then silent."""
+    what, since, budget = _latest(known, budgets)
+    progress = known.progress
+    late_at, silent_at = since + budget.seconds, since + max(2 * budget.seconds, SILENT)
+    if now < late_at:
+        may = f"{what}; the next report has {duration(budget.seconds)} ({budget})."
+        return HostVerdict(FleetVerdict.PROGRESSING, may, progress.started_at if progress else since, late_at)
+    late = f"othing was heard for {duration(budget.seconds)} ({budget}) after this: {what}"
+    if progress is not None and progress.failure is not None:
+        return _failure(progress.failure, f"; n{late}")
+    if not (progress and progress.label) and _installation(known) is None and known.records is None:
+        reason = f"No step came within {duration(budget.seconds)}; see whether it boots, and from what."
+        return HostVerdict(FleetVerdict.SILENT, reason, since)
+    if now < silent_at:
+        return HostVerdict(FleetVerdict.STUCK, f"N{late}.", since, silent_at)
+    return HostVerdict(FleetVerdict.SILENT, f"N{late}, and neither in {duration(silent_at - since)}.", since)
+
+
+def _latest(known: HostFacts, budgets: SilenceBudgets) -> tuple[str, float, SilenceBudget]:
+    """What was told last, since when nothing is, and how long that may be."""
+    progress, installation = known.progress, _installation(known)
+    since = max(known.heard_at, progress.updated_at if progress else 0.0)
+    if installation is not None and (progress is None or installation.updated_at >= progress.updated_at):
+        budget = of_stage(installation.stage, is_single_node=installation.is_single_node)
+        what = f"stage {installation.stage}" if installation.stage else f"state {installation.status}"
+        return f"{what} was reported", max(since, installation.updated_at), budget
+    if progress is not None and progress.label:
+        budget = budgets.of_step(progress.label, known.group, known.release)
+        return f"{progress.name} {_BECAME[progress.status]}", since, budget
+    if known.records is not None:
+        return "its services ran", since, SilenceBudget(DEFAULT_SECONDS, SilenceBasis.DEFAULT)
+    return "it was made known", since, SilenceBudget(budgets.default, SilenceBasis.DEFAULT)
+
+
+def _failure(failure: StepFailure, more: str = "") -> HostVerdict:
+    return HostVerdict(FleetVerdict.FAILED, f"{_failed_with(failure)}{more}.", failure.at)
+
+
+def _failed_with(failure: StepFailure) -> str:
+    """What failed, how often, and what its logs end with."""
+    times = f" {failure.count} times, the last time" if failure.count > 1 else ""
+    said = next((line.strip() for line in reversed(failure.logs.splitlines()) if line.strip()), "")
+    cause = said if len(said) <= _LONGEST_CAUSE else f"…{said[1 - _LONGEST_CAUSE :]}"
+    return _joined(f"{failure.name} failed{times}", cause)
+
+
+def _joined(what: str, why: str) -> str:
+    """Without the end of a sentence, which may have to go on."""
+    return f"{what}: {why.strip()}".rstrip(".: ")
+
+
+def _installation(known: HostFacts) -> InstallationSeen | None:
+    """That of this build: a host that is installed anew has one from before."""
+    found = known.installation
+    return None if found is None or found.updated_at < _began(known) else found
+
+
+def _records(known: HostFacts) -> RecordsVerdict | None:
+    found = known.records
+    return None if found is None or found.at < _began(known) else found
+
+
+def _began(known: HostFacts) -> float:
+    return known.progress.started_at if known.progress else 0.0
+
+
+def _is_installed(installation: InstallationSeen) -> bool:
+    return installation.stage == "Done" or installation.status in {"installed", "added-to-existing-cluster"}

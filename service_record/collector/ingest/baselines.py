@@ -1,0 +1,90 @@
+"""What was learnt of earlier builds, kept for a while: budgets, and statistics."""
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from service_record.collector.domain.silence import SilenceBudgets, Took
+from service_record.collector.domain.statistics import StepStatistics, statistics
+from service_record.collector.store import judging
+from service_record.collector.store.database import Database
+
+_FRESH: Final = 60.0
+"""Seconds for which what a step took stands."""
+_MOST_LABELS: Final = 10_000
+_MOST_ANSWERS: Final = 32
+_RESTS: Final = 20
+"""Statistics stand so many times as long as they took to make: they cost a twentieth of a core at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What steps have in common."""
+
+    steps: tuple[StepStatistics, ...]
+    executions: int
+    """That it was learnt from: the latest ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class _LearntQuestion:
+    groups: tuple[str, ...]
+    releases: tuple[str, ...]
+    by: frozenset[str]
+
+
+class Learnt:
+    """Asks the database no more often than it must. For any number of threads."""
+
+    def __init__(self, database: Database, default: float, given: Mapping[str, float]) -> None:
+        self._database = database
+        self._default = default
+        self._given = given
+        self._took: dict[str, tuple[float, tuple[Took, ...]]] = {}
+        self._answers: OrderedDict[_LearntQuestion, tuple[float, Statistics]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def set_given(self, given: Mapping[str, float]) -> None:
+        """Take other budgets that an operator gave, in seconds by the label of a step."""
+        self._given = given
+
+    def budgets(self, labels: Collection[str]) -> SilenceBudgets:
+        """The budgets of these steps."""
+        now = time.monotonic()
+        if len(self._took) > _MOST_LABELS:
+            self._took.clear()
+        wanted = [label for label in labels if label and label not in self._given]
+        old = [label for label in wanted if self._took.get(label, (0.0,))[0] < now - _FRESH]
+        if old:
+            with self._database.reading() as connection:
+                self._took |= {label: (now, judging.took(connection, label)) for label in old}
+        took = {label: self._took[label][1] for label in wanted}
+        return SilenceBudgets(default=self._default, given=self._given, took=took)
+
+    def statistics(
+        self, groups: Iterable[str] = (), releases: Iterable[str] = (), by: Iterable[str] = ()
+    ) -> Statistics:
+        """What is learnt of steps, of these groups and releases, told apart by `group`, `release` or both."""
+        question = _LearntQuestion(tuple(groups), tuple(releases), frozenset(by))
+        with self._lock:  # who asks meanwhile gets the same answer
+            until, answer = self._answers.get(question, (0.0, None))
+            if answer is None or until < time.monotonic():
+                until, answer = self._asked(question)
+            self._answers[question] = until, answer
+            self._answers.move_to_end(question)
+            while len(self._answers) > _MOST_ANSWERS:
+                self._answers.popitem(last=False)
+        return answer
+
+    def _asked(self, question: _LearntQuestion) -> tuple[float, Statistics]:
+        """The answer, and until when it stands."""
+        began = time.monotonic()
+        with self._database.reading() as connection:
+            found = judging.executions(connection, question.groups, question.releases)
+        by_group, by_release = "group" in question.by, "release" in question.by
+        answer = Statistics(statistics(found, by_group=by_group, by_release=by_release), len(found))
+        ended = time.monotonic()
+        return ended + _RESTS * (ended - began), answer

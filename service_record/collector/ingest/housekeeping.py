@@ -1,0 +1,134 @@
+"""Forgets what need not be kept, now and then: a thread in each process, and `collector prune`."""
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, Protocol, TypeVar
+
+from sqlalchemy import Connection
+
+from service_record.collector.domain.retention import ForgetPlan, plan
+from service_record.collector.ingest.rounds import Background
+from service_record.collector.store import administration, notices, purge
+from service_record.collector.store.database import Database
+from service_record.collector.store.objects import Objects
+from service_record.collector.store.row_writer import Unavailable
+
+T = TypeVar("T")
+DAY: Final = 86_400.0
+_EVERY: Final = 3600.0
+_FIRST: Final = 60.0
+"""Seconds after the start: not while hosts come back to a collector that was away."""
+_LEARNT: Final = 365 * DAY
+"""Seconds for which it is kept how long steps took: it is small, and what budgets come from."""
+_NEWS: Final = 7 * DAY
+_ORPHAN: Final = DAY
+"""Seconds after which an object without a row is nobody's: an upload writes its row within an hour."""
+_KEYS: Final = 500
+
+
+class Change(Protocol):
+    """Has something done in a transaction, and waits for it."""
+
+    def __call__(self, do: Callable[[Connection], T], /) -> T: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepLimits:
+    """What is kept; 0 is no limit."""
+
+    days: float = 0.0
+    size: int = 0
+
+    @property
+    def are_any(self) -> bool:
+        return self.days > 0 or self.size > 0
+
+
+def planned(connection: Connection, limits: KeepLimits, now: float) -> ForgetPlan:
+    """What these limits have forgotten now."""
+    if not limits.are_any:
+        return ForgetPlan()
+    found = purge.stored(connection)
+    excess = 0
+    if limits.size:
+        taken = sum(build.size for build in found) + purge.size_of_chunks(connection)
+        excess = max(0, taken - limits.size)
+    return plan(found, before=now - limits.days * DAY if limits.days else None, excess=excess)
+
+
+def carry_out(what: ForgetPlan, change: Change, objects: Objects, actor: str, now: float) -> None:
+    """Forget it, in many short transactions. Raises Unavailable, SQLAlchemyError, ObjectError."""
+    for build in what.builds:
+        host_id, number = build.host_id, build.number
+        while change(lambda connection: purge.delete_steps(connection, host_id, number)):  # noqa: B023
+            pass
+        objects.delete(change(lambda connection: purge.delete_build(connection, host_id, number)))  # noqa: B023
+    before = what.before
+    if before is not None:
+        while change(lambda connection: purge.delete_events(connection, before)):
+            pass
+        change(lambda connection: purge.delete_replaced_chunks(connection, before))
+    if what.builds:
+        said = (
+            f"{len(what.builds)} builds, {sum(build.steps for build in what.builds)} steps, {what.size} bytes"
+        )
+        change(lambda connection: administration.note(connection, actor, "retention", said, now))
+
+
+def tidy(change: Change, now: float) -> None:
+    """Delete what nobody asks for any more, whatever is to be kept. Raises Unavailable, SQLAlchemyError."""
+    change(lambda connection: purge.delete_sessions(connection, now))
+    change(lambda connection: notices.forget(connection, now - _NEWS))
+    while change(lambda connection: purge.delete_durations(connection, now - _LEARNT)):
+        pass
+
+
+def orphans(database: Database, objects: Objects, now: float) -> Iterator[str]:
+    """The keys of objects that no bundle has, for a day. Raises SQLAlchemyError, ObjectError."""
+    keys = objects.keys_before(now - _ORPHAN)
+    while some := list(islice(keys, _KEYS)):
+        with database.reading() as connection:
+            without = purge.without_rows(connection, some)
+        yield from sorted(without)
+
+
+def _an_hour() -> float:
+    """More or less, so that not all processes are at it at once."""
+    return _EVERY * (0.9 + random.random() / 5)  # noqa: S311
+
+
+class Housekeeper(Background):
+    """Does it each hour."""
+
+    def __init__(
+        self,
+        database: Database,
+        change: Change,
+        objects: Objects,
+        limits: KeepLimits,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__("housekeeper", "housekeeping was put off", first=_FIRST, again=_an_hour())
+        self._database = database
+        self._change = change
+        self._objects = objects
+        self._limits = limits
+        self._now = now
+
+    def round(self) -> float:
+        """Forget what is to be forgotten now; seconds until the next time."""
+        now = self._now()
+        with self._database.reading() as connection:
+            what = planned(connection, self._limits, now)
+        carry_out(what, self._interruptible, self._objects, "retention", now)
+        tidy(self._interruptible, now)
+        self._objects.delete(orphans(self._database, self._objects, now))
+        return _an_hour()
+
+    def _interruptible(self, do: Callable[[Connection], T], /) -> T:
+        if self._is_closed.is_set():
+            raise Unavailable("the collector is shutting down")
+        return self._change(do)

@@ -1,0 +1,322 @@
+"""The threads of a collector that look into bundles, judge records and judge hosts when that is due."""
+
+import logging
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Final
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
+
+from service_record.collector.domain.summary_of_records import RecordsLook, look
+from service_record.collector.domain.verdicts import LOOP
+from service_record.collector.ingest.baselines import Learnt
+from service_record.collector.ingest.confined import ReadingStopped
+from service_record.collector.ingest.incoming import Incoming
+from service_record.collector.ingest.opening_bundles import look_into
+from service_record.collector.logs import fault_of, log
+from service_record.collector.store import bundle_rows, judging, record_rows
+from service_record.collector.store.bundle_rows import StoredBundle
+from service_record.collector.store.database import Database
+from service_record.collector.store.objects import NoSuchObject, ObjectError, Objects
+from service_record.collector.store.row_writer import DatabaseWriter, Unavailable
+from service_record.record.layout import read_stretches
+
+_PASSING: Final = (Unavailable, SQLAlchemyError, ObjectError)
+"""Faults of what it depends on; any other is one of ours."""
+
+
+class Background(ABC):
+    """Makes rounds in a thread of its own: when it is woken, and when the next is due.
+
+    A round that fails is logged in one line and made again later: no fault ends the thread.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        fault: str,
+        *,
+        first: float = 0.0,
+        again: float = 5.0,
+        pause: float = 0.0,
+        share: float = 0.0,
+    ) -> None:
+        """`fault` is what is logged of a round that failed. All times are seconds: `first` until the first
+        round, `again` after one that failed, whoever wakes it. Between two rounds are `pause` at least, and
+        `share` times as long as the first of them took.
+        """
+        self._fault = fault
+        self._first = first
+        self._again = again
+        self._pause = pause
+        self._share = share
+        self._is_awake = threading.Event()
+        self._is_closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name)
+
+    @abstractmethod
+    def round(self) -> float:
+        """Do what is due; seconds until something will be again."""
+
+    def start(self) -> None:
+        """Make rounds until it is closed."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """There may be something to do."""
+        self._is_awake.set()
+
+    def close(self) -> None:
+        """End, after the round that it is at; a round may look at `_is_closed`, and end early."""
+        self._is_closed.set()
+        self._is_awake.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        self._is_awake.wait(self._first)
+        while True:
+            self._is_awake.clear()
+            if (
+                self._is_closed.is_set()
+            ):  # looked at after the clearing, which may have undone close()'s waking
+                return
+            began = time.monotonic()
+            sleep = self._tried()
+            if sleep is None:
+                self._is_closed.wait(self._again)
+                continue
+            rest = max(self._pause, self._share * (time.monotonic() - began))
+            self._is_awake.wait(sleep)
+            self._is_closed.wait(rest)
+
+    def _tried(self) -> float | None:
+        """Seconds until the next round, None where this one failed."""
+        try:
+            return self.round()
+        except _PASSING as fault:
+            if not self._is_closed.is_set():  # then rounds are cut short on purpose
+                log().warning(self._fault, **fault_of(fault))
+        except Exception as fault:  # noqa: BLE001  # whatever is wrong with one thing, the others are still to be done
+            log().error(self._fault, **fault_of(fault))
+        return None
+
+
+_REST: Final = 60.0
+"""Seconds after which it looks for bundles that were left, by itself or by a process that is gone."""
+_indexing_log: Final = logging.getLogger(__name__)
+
+
+class Indexer(Background):
+    """Looks into one bundle after the other. Close it before the writer."""
+
+    def __init__(
+        self, database: Database, writer: DatabaseWriter, objects: Objects, incoming: Incoming
+    ) -> None:
+        super().__init__("indexer", "bundles are looked into later")
+        self._database = database
+        self._writer = writer
+        self._objects = objects
+        self._incoming = incoming
+
+    def round(self) -> float:
+        """Look into what waits; what could not be looked into, or not any more, is left to a later round."""
+        failed: set[int] = set()
+        while not self._is_closed.is_set():
+            with self._database.reading() as connection:
+                waiting = [bundle for bundle in bundle_rows.unindexed(connection) if bundle.id not in failed]
+            if not waiting:
+                break
+            for bundle in waiting:
+                if not self._is_closed.is_set() and not self._index(bundle):
+                    failed.add(bundle.id)
+        return _REST
+
+    def _index(self, bundle: StoredBundle) -> bool:
+        try:
+            seen = self._look(bundle)
+            self._writer.change(lambda connection: bundle_rows.save(connection, bundle.id, seen)).result()
+        except ReadingStopped:
+            return False
+        except (ObjectError, OSError, Unavailable) as fault:
+            _indexing_log.warning("bundle %d is looked into later: %s", bundle.id, fault)
+            return False
+        return True
+
+    def _look(self, bundle: StoredBundle) -> RecordsLook:
+        with self._incoming.scratch() as path:
+            try:
+                with path.open("wb") as stream:
+                    stream.writelines(self._objects.read(bundle.key))
+            except NoSuchObject:
+                return RecordsLook(left_out=("not read: its object is gone",))
+            return look_into(path, is_stopped=self._is_closed)
+
+
+_PAUSE: Final = 2.0
+"""Seconds between two looks at the records of a host."""
+_AGAIN: Final = 60.0
+"""Seconds after which records are looked at again in which something runs: it may be too long by then."""
+_MOST_SERVICE: Final = 2 << 20
+"""Bytes of the end of one record that are judged."""
+_MOST_HOST: Final = 16 << 20
+_FORGOTTEN: Final = 24 * 3600.0
+"""Seconds without news after which the records of a host are not looked at any more."""
+_RUNNING: Final = "running"
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Watched:
+    """When a host is to be looked at, on the monotonic clock, and when it was."""
+
+    due: float
+    seen: float = -_PAUSE
+
+
+class Judge(Background):
+    """Judges the records of hosts. Close it before the writer."""
+
+    def __init__(
+        self, database: Database, writer: DatabaseWriter, now: Callable[[], float] = time.time
+    ) -> None:
+        super().__init__("judge", "records are judged later")
+        self._database = database
+        self._writer = writer
+        self._now = now
+        self._lock = threading.Lock()
+        self._watched: dict[int, _Watched] = {}
+        self._has_begun = False
+
+    def tell(self, host_id: int) -> None:
+        """There is something new in the records of this host."""
+        now = time.monotonic()
+        with self._lock:
+            watched = self._watched.setdefault(host_id, _Watched(now))
+            watched.due = min(watched.due, max(now, watched.seen + _PAUSE))
+        self.wake()
+
+    def round(self) -> float:
+        """Judge the hosts that are due; seconds until one is."""
+        if not self._has_begun:
+            self._begin()
+            self._has_begun = True
+        now = time.monotonic()
+        with self._lock:
+            due = [host for host, watched in self._watched.items() if watched.due <= now]
+        for host in due:
+            self._judge(host)
+        with self._lock:
+            next_due = min((watched.due for watched in self._watched.values()), default=now + _AGAIN)
+        return min(_AGAIN, max(0.0, next_due - time.monotonic()))
+
+    def _begin(self) -> None:
+        """Hosts in whose records something ran when the process before this one ended."""
+        with self._database.reading() as connection:
+            found = record_rows.heard_since(connection, self._now() - _FORGOTTEN)
+        for host in found:
+            self.tell(host)
+
+    def _judge(self, host_id: int) -> None:
+        if self._is_closed.is_set():
+            return
+        try:
+            verdict = self._look(host_id)
+        except (SQLAlchemyError, Unavailable) as fault:
+            _log.warning("records of host %d are judged later: %s", host_id, fault)
+            verdict = _RUNNING
+        except Exception:  # noqa: BLE001  # a host whose records break the look must not take that of others
+            _log.exception("records of host %d cannot be judged", host_id)
+            verdict = ""
+        with self._lock:
+            watched = self._watched[host_id]
+            watched.seen = time.monotonic()
+            watched.due = watched.seen + _AGAIN
+            if verdict != _RUNNING:
+                del self._watched[host_id]
+
+    def _look(self, host_id: int) -> str:
+        """Look at the records of a host, and keep what they come to; the verdict."""
+        with self._database.reading() as connection:
+            heard_at, texts = _texts(connection, host_id)
+        if not texts or heard_at < self._now() - _FORGOTTEN:
+            return ""
+        silence = max(0.0, self._now() - heard_at)
+        seen = look(((service, read_stretches(BytesIO(text))) for service, text in texts), silence=silence)
+        self._writer.change(lambda connection: bundle_rows.tell(connection, host_id, seen, heard_at)).result()
+        return seen.verdict
+
+
+def _texts(connection: Connection, host_id: int) -> tuple[float, list[tuple[str, bytes]]]:
+    """When something was received last, and the ends of the records of a host."""
+    held = record_rows.held_of(connection, host_id)
+    left = _MOST_HOST
+    texts: list[tuple[str, bytes]] = []
+    for service in sorted({one.service for one in held}):
+        places = record_rows.places_of(connection, host_id, service, min(left, _MOST_SERVICE))
+        text = record_rows.data_at(connection, places)
+        left -= len(text)
+        texts.append((service, text))
+        if left <= 0:
+            break
+    return max((one.received_at for one in held), default=0.0), texts
+
+
+_MOST: Final = 200
+"""Hosts that are judged in one transaction: others wait to write meanwhile."""
+_SWEEP_PAUSE: Final = 0.25
+"""Seconds between two rounds at least: what comes within them is judged together."""
+_SHARE: Final = 4
+"""It rests so many times as long as a round took, at least: most of the time belongs to those who report."""
+_LONGEST: Final = 30.0
+"""Seconds that it sleeps at most, should another process's news not come."""
+
+
+class Sweeper(Background):
+    """Judges when a verdict is due, or something was heard."""
+
+    def __init__(
+        self,
+        database: Database,
+        writer: DatabaseWriter,
+        learnt: Learnt,
+        now: Callable[[], float] = time.time,
+        loop_after: int = LOOP,
+    ) -> None:
+        super().__init__("sweeper", "hosts could not be judged", pause=_SWEEP_PAUSE, share=_SHARE)
+        self._database = database
+        self._writer = writer
+        self._learnt = learnt
+        self._now = now
+        self._loop_after = loop_after
+
+    def round(self) -> float:
+        """Judge what is due; seconds until something will be again."""
+        self.sweep()
+        with self._database.reading() as connection:
+            due_at = judging.next_due(connection)
+        return _LONGEST if due_at is None else min(max(due_at - self._now(), 0.0), _LONGEST)
+
+    def sweep(self) -> None:
+        """Judge all that is due now. Raises Unavailable, SQLAlchemyError when the database fails."""
+        while not self._is_closed.is_set() and self._judge_some():
+            pass
+
+    def _judge_some(self) -> bool:
+        now = self._now()
+        with self._database.reading() as connection:
+            labels = judging.labels_due(connection, now, _MOST)
+        if not labels:
+            return False
+        budgets = self._learnt.budgets(labels)
+        done = self._writer.change(
+            lambda connection: judging.judge_due(
+                connection, budgets, labels, now, most=_MOST, loop_after=self._loop_after
+            )
+        ).result()
+        return done is not None

@@ -1,0 +1,226 @@
+"""Tells a URL of changes of verdicts, signed after https://www.standardwebhooks.com: a thread in each
+process, any number of which share the work.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import random
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from sqlalchemy.exc import SQLAlchemyError
+
+from service_record.collector.ingest.rounds import Background
+from service_record.collector.logs import log
+from service_record.collector.store import notices
+from service_record.collector.store.database import Database
+from service_record.collector.store.notices import Notice
+from service_record.collector.store.row_writer import DatabaseWriter, Unavailable
+from service_record.http.trust import system_trust
+from service_record.redaction import Rules
+from service_record.redaction.outgoing import LeakError, outgoing_text
+
+if TYPE_CHECKING:
+    import httpx2
+
+
+MOST_TRIES: Final = 24
+"""After which news are given up: more than half a day after the first."""
+_FIRST_WAIT: Final = 5.0
+_LONGEST_WAIT: Final = 3600.0
+_PREFIX: Final = b"whsec_"
+
+
+def body_of(data: Mapping[str, Any], at: float) -> bytes:
+    """What is sent: the same bytes each time it is."""
+    moment = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return msgspec.json.encode({"type": "host.verdict", "timestamp": moment, "data": data})
+
+
+def headers_of(notice_id: int, body: bytes, secret: bytes, now: float) -> dict[str, str]:
+    """The id, the same each time, by which a receiver drops what it has; and the signature, with a secret."""
+    message_id, timestamp = f"notice_{notice_id}", str(int(now))
+    headers = {
+        "Content-Type": "application/json",
+        "Webhook-Id": message_id,
+        "Webhook-Timestamp": timestamp,
+    }
+    if secret:
+        signed = b".".join((message_id.encode(), timestamp.encode(), body))
+        digest = hmac.new(secret, signed, hashlib.sha256).digest()
+        headers["Webhook-Signature"] = f"v1,{base64.b64encode(digest).decode()}"
+    return headers
+
+
+def secret_of(text: bytes) -> bytes:
+    """The secret in a file: after `whsec_` as base64, else as it stands. Raises ValueError."""
+    text = text.strip()
+    if not text.startswith(_PREFIX):
+        return text
+    try:
+        return base64.b64decode(text.removeprefix(_PREFIX), validate=True)
+    except binascii.Error:
+        raise ValueError("what follows whsec_ is no base64") from None
+
+
+def wait_after(tries: int, chance: float, asked: float = 0.0) -> float | None:
+    """Seconds until it is sent again, after so many tries; None where it is given up.
+
+    `chance` is from 0 to 1; `asked` are the seconds that the receiver asks for.
+    """
+    if tries >= MOST_TRIES:
+        return None
+    doubled = min(_FIRST_WAIT * 2.0 ** (tries - 1), _LONGEST_WAIT)
+    return max(doubled * (0.5 + chance / 2), min(asked, _LONGEST_WAIT))
+
+
+_PATIENCE: Final = 10.0
+"""Seconds for each part of a delivery: to connect, to send, to be answered."""
+LEASE: Final = 60.0
+"""Seconds for which what a process is sending is nobody else's; should it be killed, so long nobody's."""
+_MOST: Final = 50
+_LONGEST: Final = 30.0
+"""Seconds that it sleeps at most: another process may have left news."""
+_SHORTEST: Final = 0.1
+"""And at least, where an older one of the same host is on its way."""
+_AGAIN: Final = 5.0
+"""Seconds until it is tried again to note what was delivered."""
+
+
+class Webhook(Background):
+    """Delivers news at least once each, with an id; what was delivered is never sent again.
+
+    Only of the one on its way is it unknown, when the process is killed, whether it came: it is sent again.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        writer: DatabaseWriter,
+        url: str,
+        secret: bytes,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__("webhook", "news are told later")
+        self._database = database
+        self._writer = writer
+        self._url = url
+        self._secret = secret
+        self._now = now
+        self._client: httpx2.Client | None = None
+
+    def set_secret(self, secret: bytes) -> None:
+        """Sign with another secret from the next delivery on."""
+        self._secret = secret
+
+    def round(self) -> float:
+        """Deliver what is due; seconds until something will be again."""
+        if self._client is None:
+            self._client = _client()
+        self.deliver_due(self._client)
+        now = self._now()
+        with self._database.reading() as connection:
+            next_at = notices.next_due(connection, now)
+        return _LONGEST if next_at is None else min(max(next_at - now, _SHORTEST), _LONGEST)
+
+    def close(self) -> None:
+        """End, after the delivery that it is at."""
+        super().close()
+        if self._client is not None:
+            self._client.close()
+
+    def deliver_due(self, client: "httpx2.Client") -> None:
+        """Deliver all that is due now. Raises Unavailable, SQLAlchemyError when the database fails."""
+        while not self._is_closed.is_set():
+            with self._database.reading() as connection:
+                found = notices.due(connection, self._now(), _MOST)
+            if not found:
+                return
+            for notice in found:
+                if self._is_closed.is_set():
+                    return
+                self._deliver(client, notice)
+
+    def _deliver(self, client: "httpx2.Client", notice: Notice) -> None:
+        until = self._now() + LEASE
+        claimed = self._writer.change(lambda connection: notices.claim(connection, notice, until))
+        if not claimed.result():
+            return
+        status, asked = self._send(client, notice)
+        now, tries = self._now(), notice.tries + 1
+        if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
+            self._mark_delivered(notice.id, now)
+            return
+        wait = None if status == HTTPStatus.GONE else wait_after(tries, random.random(), asked)  # noqa: S311
+        log().warning(
+            "webhook" if wait is not None else "webhook given up",
+            notice=notice.id,
+            status=status,
+            tries=tries,
+        )
+        next_at = None if wait is None else now + wait
+        self._writer.change(lambda connection: notices.put_off(connection, notice.id, next_at)).result()
+
+    def _mark_delivered(self, notice_id: int, now: float) -> None:
+        """However long the database takes: what is not marked would be sent again."""
+        while True:
+            try:
+                self._writer.change(lambda connection: notices.delivered(connection, notice_id, now)).result()
+            except (Unavailable, SQLAlchemyError):
+                if self._is_closed.wait(_AGAIN):
+                    return
+            else:
+                return
+
+    def _send(self, client: "httpx2.Client", notice: Notice) -> tuple[int, float]:
+        """The status of the answer, 0 where there is none, and for how long it asks to wait."""
+        import httpx2  # noqa: PLC0415  # only where there is a webhook
+
+        data = {
+            "id": notice.id,
+            "host": notice.host,
+            "group": notice.group,
+            "build": notice.build,
+            "verdict": notice.verdict,
+            "before": notice.before,
+            "reason": _public(notice.reason),
+            "at": notice.at,
+        }
+        body = body_of(data, notice.at)
+        headers = headers_of(notice.id, body, self._secret, self._now())
+        try:
+            with client.stream("POST", self._url, content=body, headers=headers) as response:
+                asked = response.headers.get("retry-after", "")
+                return response.status_code, float(asked[:9]) if asked.isdecimal() else 0.0
+        except (httpx2.HTTPError, httpx2.InvalidURL):
+            return 0, 0.0
+
+
+def _public(reason: str) -> str:
+    """Return a reason without what has the shape of a secret: hosts may have sent records with theirs in."""
+    try:
+        return outgoing_text(reason, Rules())
+    except LeakError:
+        return "left out: it holds a secret"
+
+
+def _client() -> "httpx2.Client":
+    import httpx2  # noqa: PLC0415
+
+    timeout = httpx2.Timeout(_PATIENCE)
+    return httpx2.Client(verify=system_trust(), timeout=timeout, follow_redirects=False)
+
+
+def read_secret(file: Path) -> bytes:
+    """Return the secret in a file. Raises OSError, or ValueError when it holds none."""
+    secret = secret_of(file.read_bytes())
+    if not secret:
+        raise ValueError("there is no secret in it")
+    return secret

@@ -1,0 +1,178 @@
+"""A collector at work: its database, the thread that writes to it, and whom it tells of changes."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+from sqlalchemy import Connection
+
+from service_record.collector.domain.definitions import Definition, DefinitionError, Definitions, parse
+from service_record.collector.ingest.baselines import Learnt
+from service_record.collector.ingest.housekeeping import Housekeeper, KeepLimits
+from service_record.collector.ingest.incoming import Incoming
+from service_record.collector.ingest.rounds import Indexer, Judge, Sweeper
+from service_record.collector.ingest.webhook import Webhook, read_secret
+from service_record.collector.serving_settings import CollectorSettings
+from service_record.collector.store import cluster_rows
+from service_record.collector.store.database import Database, Listening, sqlite_url
+from service_record.collector.store.objects import objects
+from service_record.collector.store.row_writer import DatabaseWriter
+
+
+class News:
+    """Wakes those who wait, of any event loop; told from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
+        self._listeners: list[Callable[[], None]] = []
+        self._is_over = threading.Event()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is told any more: whoever waits for news without an end is to leave."""
+        return self._is_over.is_set()
+
+    def end(self) -> None:
+        """The last news: the process is shutting down."""
+        self._is_over.set()
+        self.tell()
+
+    def tell(self) -> None:
+        """Something changed."""
+        with self._lock:
+            waiting, self._waiting = self._waiting, set()
+        for loop, event in waiting:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(event.set)
+        for listener in self._listeners:
+            listener()
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Have this called with all news, by whoever tells them; it has to be quick."""
+        self._listeners.append(listener)
+
+    def subscribe(self) -> asyncio.Event:
+        """An event that is set, once, by the next news."""
+        event = asyncio.Event()
+        if self.is_over:
+            event.set()
+        with self._lock:
+            self._waiting.add((asyncio.get_running_loop(), event))
+        return event
+
+
+T = TypeVar("T")
+
+
+class StepsError(Exception):
+    """What is wrong with the file of an operator's steps, and where, in one line."""
+
+
+class Collector:
+    """One process's share of a collector. Close it, or use it as a context manager.
+
+    Raises StepsError, DatabaseError, ObjectError, OSError when it cannot begin.
+    """
+
+    def __init__(self, settings: CollectorSettings, now: Callable[[], float] = time.time) -> None:
+        self.settings = settings
+        self.now = now
+        self.definitions = _definitions(settings.steps)
+        settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.database = Database(settings.database or sqlite_url(settings.data))
+        self.database.migrate()
+        self.objects = objects(settings)
+        self.news = News()
+        self.incoming = Incoming(settings.data)
+        self._listening = None if self.database.is_sqlite else Listening(self.database, self.news.tell)
+        announce = self._listening.announce if self._listening else None
+        self.writer = DatabaseWriter(self.database, self.news.tell, announce)
+        self.writer.change(lambda connection: cluster_rows.refresh_new(connection, now()))
+        self.indexer = Indexer(self.database, self.writer, self.objects, self.incoming)
+        self.judge = Judge(self.database, self.writer, now)
+        self.learnt = Learnt(self.database, settings.budget, self.definitions.budgets)
+        self.sweeper = Sweeper(self.database, self.writer, self.learnt, now, settings.loop_after)
+        self.news.listen(self.sweeper.wake)
+        self._webhook = _webhook(settings, self.database, self.writer, now)
+        if self._webhook is not None:
+            self.news.listen(self._webhook.wake)
+        limits = KeepLimits(days=settings.keep_days, size=settings.keep_bytes)
+        self._housekeeper = Housekeeper(self.database, self._changed, self.objects, limits, now)
+
+    def start(self) -> None:
+        """Begin what it does by itself: look into what hosts send, judge them, tell of it, and forget."""
+        self.sweeper.start()
+        self.indexer.start()
+        self.judge.start()
+        self._housekeeper.start()
+        if self._webhook is not None:
+            self._webhook.start()
+
+    def reload_definitions(self) -> None:
+        """Read the operator's steps again; wrong ones change nothing. Raises StepsError."""
+        self.definitions = _definitions(self.settings.steps)
+        self.learnt.set_given(self.definitions.budgets)
+
+    def reload_webhook_secret(self) -> None:
+        """Read the secret of the webhook again. Raises OSError, ValueError and keeps the present one."""
+        if self._webhook is not None and self.settings.webhook_secret_file is not None:
+            self._webhook.set_secret(read_secret(self.settings.webhook_secret_file))
+
+    def _changed(self, do: Callable[[Connection], T], /) -> T:
+        """What a change came to, once it is on disk."""
+        return self.writer.change(do).result()
+
+    def close(self) -> None:
+        """Write what was taken, and let go of everything."""
+        self._housekeeper.close()
+        self.sweeper.close()
+        self.judge.close()
+        if self._webhook is not None:
+            self._webhook.close()
+        self.indexer.close()
+        self.writer.close()
+        if self._listening is not None:
+            self._listening.close()
+        self.database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _webhook(
+    settings: CollectorSettings, database: Database, writer: DatabaseWriter, now: Callable[[], float]
+) -> Webhook | None:
+    if not settings.webhook:
+        return None
+    return Webhook(database, writer, settings.webhook, settings.webhook_secret, now)
+
+
+def _definitions(paths: Iterable[Path]) -> Definitions:
+    """Return the steps that an operator defined in all of these files. Raises StepsError."""
+    by_label: dict[str, Definition] = {}
+    files: dict[str, Path] = {}
+    for path in paths:
+        for label, definition in _definitions_in(path).by_label.items():
+            if label in by_label:
+                raise StepsError(f"{path}: {label} is defined in {files[label]} already")
+            by_label[label], files[label] = definition, path
+    return Definitions(by_label)
+
+
+def _definitions_in(path: Path) -> Definitions:
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except DefinitionError as error:
+        raise StepsError(f"{path}:{error.line}: {error}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise StepsError(f"{path}: {getattr(error, 'strerror', None) or error}") from None

@@ -1,0 +1,237 @@
+"""What a host's records are read from: those that it sends live, or its latest bundle that has some."""
+
+import io
+import tarfile
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, BinaryIO, Final
+
+import msgspec
+from sqlalchemy import Connection, delete, insert, select, update
+
+from service_record.bundle.names import RECORD_DIRECTORIES
+from service_record.collector.domain.summary_of_records import RecordsLook
+from service_record.collector.domain.verdicts import RecordsVerdict
+from service_record.collector.store import record_rows
+from service_record.collector.store.host_rows import BundleShown
+from service_record.collector.store.installations import Arrival, arrive, group_of
+from service_record.collector.store.schema import bundle_services, bundles, hosts, installations
+
+TEMPLATE: Final = "template"
+"""The kind of a rendered template: a text, which nobody looks into for records."""
+_AT_ONCE: Final = 64
+_MOST_LISTED: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewBundle:
+    """A bundle whose object is kept already."""
+
+    arrival: Arrival
+    kind: str
+    name: str
+    key: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredBundle:
+    """Where a bundle is."""
+
+    id: int
+    kind: str
+    key: str
+    name: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class BundleAdded:
+    """What became of a bundle."""
+
+    id: int
+    is_new: bool
+    """False where the host had sent the same before: an answer was lost on its way."""
+
+
+def add(connection: Connection, new: NewBundle) -> BundleAdded:
+    """Write a bundle down. Raises Forbidden."""
+    host = arrive(connection, new.arrival)
+    same = (bundles.c.host_id == host.id) & (bundles.c.kind == new.kind)
+    if new.kind == TEMPLATE:  # each build has its own, of each name
+        same &= (bundles.c.build == host.build) & (bundles.c.name == new.name)
+    before = connection.execute(
+        select(bundles.c.id, bundles.c.sha256).where(same).order_by(bundles.c.id.desc()).limit(1)
+    ).one_or_none()
+    if before is not None and before.sha256 == new.sha256:
+        return BundleAdded(before.id, is_new=False)
+    row = {
+        "host_id": host.id,
+        "build": host.build,
+        "kind": new.kind,
+        "name": new.name,
+        "key": new.key,
+        "size": new.size,
+        "sha256": new.sha256,
+        "received_at": new.arrival.at,
+        "is_indexed": new.kind == TEMPLATE,
+    }
+    if new.kind == "host":  # as the assisted-service has it, until it is told that this was all
+        of = update(installations).where(installations.c.host_id == host.id)
+        connection.execute(of.values(logs_state="collecting"))
+    number = connection.execute(insert(bundles).values(row).returning(bundles.c.id)).scalar_one()
+    return BundleAdded(number, is_new=True)
+
+
+def unindexed(connection: Connection) -> Sequence[StoredBundle]:
+    """Bundles into which nobody has looked yet, oldest first."""
+    wanted = select(*_KEPT).where(bundles.c.is_indexed.is_(False)).order_by(bundles.c.id).limit(_AT_ONCE)
+    return [_kept(row) for row in connection.execute(wanted)]
+
+
+def find(connection: Connection, host: str, bundle_id: int) -> StoredBundle | None:
+    """That bundle of that host; None where there is none."""
+    wanted = select(*_KEPT).join(hosts).where(hosts.c.name == host, bundles.c.id == bundle_id)
+    row = connection.execute(wanted).one_or_none()
+    return None if row is None else _kept(row)
+
+
+def listed(connection: Connection, host: str) -> tuple[BundleShown, ...] | None:
+    """The bundles of a host, latest first; None where there is no such host."""
+    if group_of(connection, host) is None:
+        return None
+    names = [field.name for field in fields(BundleShown)]
+    wanted = (
+        select(*(bundles.c[name] for name in names))
+        .join(hosts)
+        .where(hosts.c.name == host)
+        .order_by(bundles.c.id.desc())
+        .limit(_MOST_LISTED)
+    )
+    return tuple(BundleShown(**row) for row in connection.execute(wanted).mappings())
+
+
+def latest_with_records(connection: Connection, host: str) -> int | None:
+    """The id of the latest bundle of a host that has records in it; None where there is none."""
+    wanted = (
+        select(bundles.c.id)
+        .join(hosts)
+        .where(
+            hosts.c.name == host,
+            select(bundle_services.c.service).where(bundle_services.c.bundle_id == bundles.c.id).exists(),
+        )
+        .order_by(bundles.c.id.desc())
+        .limit(1)
+    )
+    return connection.execute(wanted).scalar_one_or_none()
+
+
+def save(connection: Connection, bundle_id: int, seen: RecordsLook) -> None:
+    """Keep what was found in a bundle; where its records are the latest of the host, they tell of it."""
+    row = connection.execute(
+        select(bundles.c.host_id, bundles.c.received_at).where(bundles.c.id == bundle_id)
+    ).one_or_none()
+    if row is None:
+        return  # removed meanwhile
+    connection.execute(delete(bundle_services).where(bundle_services.c.bundle_id == bundle_id))
+    services = {found.service: found for found in seen.services}
+    if services:
+        connection.execute(
+            insert(bundle_services),
+            [{"bundle_id": bundle_id, **msgspec.structs.asdict(found)} for found in services.values()],
+        )
+    told = {
+        "is_indexed": True,
+        "verdict": seen.verdict,
+        "reason": seen.reason,
+        "boots": "\n".join(seen.boots),
+        "left_out": "\n".join(seen.left_out),
+    }
+    connection.execute(update(bundles).where(bundles.c.id == bundle_id).values(told))
+    tell(connection, row.host_id, seen, row.received_at)
+
+
+def tell(connection: Connection, host_id: int, seen: RecordsLook, at: float) -> None:
+    """Have records say of their host what they come to, unless later ones have said it."""
+    if not seen.verdict:
+        return
+    before: bytes | None = connection.execute(
+        select(hosts.c.records_verdict).where(hosts.c.id == host_id)
+    ).scalar_one_or_none()
+    if before and msgspec.json.decode(before, type=RecordsVerdict).at > at:
+        return
+    verdict = RecordsVerdict(seen.verdict, seen.why or seen.reason, seen.service, seen.stage, at)
+    values: dict[str, Any] = {"records_verdict": msgspec.json.encode(verdict), "due_at": 0.0}
+    connection.execute(
+        update(hosts).where(hosts.c.id == host_id).values(**values, revision=hosts.c.revision + 1)
+    )
+
+
+_KEPT: Final = (bundles.c.id, bundles.c.kind, bundles.c.key, bundles.c.name, bundles.c.size)
+
+
+def _kept(row: Any) -> StoredBundle:
+    return StoredBundle(id=row.id, kind=row.kind, key=row.key, name=row.name, size=row.size)
+
+
+_MOST_SERVICE: Final = 8 << 20
+"""Bytes of the end of one record that are read."""
+_MOST_HOST: Final = 32 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordsSource:
+    """Where records are."""
+
+    name: str
+    """For people."""
+    mark: str
+    """Changes with the records."""
+    received_at: float
+    """When the latest of them came."""
+    key: str = ""
+    """Of the object, where it is a bundle."""
+    host_id: int = 0
+    """Of the host, where it sends them live."""
+
+
+def source_of(connection: Connection, host: str) -> RecordsSource | None:
+    """The records of a host that were received last; None where there are none."""
+    found = [source for source in (_live(connection, host), _bundle(connection, host)) if source]
+    return max(found, key=lambda source: source.received_at, default=None)
+
+
+def write_records(connection: Connection, source: RecordsSource, stream: BinaryIO) -> None:
+    """Write records that came live as the archive that they would be in: the ends of long ones."""
+    left = _MOST_HOST
+    services = sorted({held.service for held in record_rows.held_of(connection, source.host_id)})
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        for service in services:
+            places = record_rows.places_of(connection, source.host_id, service, min(left, _MOST_SERVICE))
+            data = record_rows.data_at(connection, places)
+            member = tarfile.TarInfo(f"{RECORD_DIRECTORIES[-1]}/{service}.json")
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+            left -= len(data)
+            if left <= 0:
+                break
+
+
+def _live(connection: Connection, host: str) -> RecordsSource | None:
+    host_id = record_rows.host_id_of(connection, host)
+    held = () if host_id is None else record_rows.held_of(connection, host_id)
+    if not held or host_id is None:
+        return None
+    at = max(one.received_at for one in held)
+    mark = f"live {sum(one.offset for one in held)} {at}"
+    return RecordsSource(name="records as they are sent", mark=mark, received_at=at, host_id=host_id)
+
+
+def _bundle(connection: Connection, host: str) -> RecordsSource | None:
+    found = latest_with_records(connection, host)
+    wanted = select(bundles.c.name, bundles.c.key, bundles.c.received_at).where(bundles.c.id == found)
+    row = connection.execute(wanted).one_or_none()
+    if row is None:
+        return None
+    return RecordsSource(name=row.name, mark=f"bundle {found}", received_at=row.received_at, key=row.key)

@@ -1,0 +1,473 @@
+"""Clusters in the database: their states, what their controllers report, and their logs.
+
+The state is written down when a host of the cluster is judged, and with each report of its controller.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from http import HTTPStatus
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, case, delete, exists, func, insert, or_, select, update
+
+from service_record.collector.domain.access import Forbidden, Grant
+from service_record.collector.domain.assisted_reports import operator_in, state_in
+from service_record.collector.domain.cluster_states import (
+    BEFORE,
+    CONTROL_PLANE,
+    ClusterHost,
+    ClusterState,
+    Operator,
+    Sight,
+    next_state,
+    reason_of,
+)
+from service_record.collector.domain.installation_rules import CallRefused, Event, Installation
+from service_record.collector.store.fleet import SHOWN_DONE, is_within
+from service_record.collector.store.schema import (
+    cluster_events,
+    cluster_logs,
+    cluster_operators,
+    clusters,
+    hosts,
+    installations,
+)
+
+MOST_LISTED: Final = 1000
+_LATEST_EVENTS: Final = 100
+_ORDER: Final = (
+    ClusterState.ERROR,
+    ClusterState.INSUFFICIENT,
+    ClusterState.PENDING,
+    ClusterState.CANCELLED,
+    ClusterState.INSTALLING,
+    ClusterState.FINALIZING,
+    ClusterState.PREPARING,
+    ClusterState.READY,
+    ClusterState.INSTALLED,
+)
+"""As a list of clusters has them: those that need somebody first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSummary:
+    """A cluster in a line. Times are seconds since 1970 by the collector's clock."""
+
+    id: str
+    name: str
+    status: str
+    """A word of `assisted.cluster_states.ClusterState`."""
+    reason: str
+    since: float | None
+    updated_at: float | None
+    revision: int
+    """Counts up with every change of the cluster."""
+    hosts: int
+    needed_control_planes: int
+    installed_control_planes: int
+    defined_workers: int
+    installed_workers: int
+    joined: int
+    """Nodes that have joined the cluster."""
+    csrs_approved: int | None
+    """Certificate requests that the controller approved; None where nobody tells."""
+    finalizing_stage: str
+    completion: str
+    """What the controller said at the end: `success` or `failure`; empty until then."""
+    completion_info: str
+    logs_state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterHostShown:
+    """A host of a cluster."""
+
+    name: str
+    role: str
+    is_bootstrap: bool
+    status: str
+    status_info: str
+    stage: str
+    info: str
+    percentage: int
+    stage_updated_at: float
+    checked_in_at: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorShown:
+    """An operator as the controller reported it last."""
+
+    name: str
+    status: str
+    version: str
+    info: str
+    updated_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterEventShown:
+    """An event of a cluster."""
+
+    received_at: float
+    severity: str
+    name: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterLogsShown:
+    """Logs of a cluster; of each kind the latest are kept."""
+
+    kind: str
+    name: str
+    size: int
+    sha256: str
+    received_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterDetail:
+    """All that is shown of a cluster at once."""
+
+    summary: ClusterSummary
+    hosts: tuple[ClusterHostShown, ...]
+    """The control plane first, then by name."""
+    operators: tuple[OperatorShown, ...]
+    logs: tuple[ClusterLogsShown, ...]
+    events: tuple[ClusterEventShown, ...]
+    """Latest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewLogs:
+    """Logs of a cluster whose object is kept already."""
+
+    kind: str
+    name: str
+    key: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterDefinition:
+    """What an administrator says of a cluster; None where nothing is said."""
+
+    name: str | None = None
+    control_planes: int | None = None
+    workers: int | None = None
+
+
+# Reading
+
+
+def list_clusters(
+    connection: Connection,
+    *,
+    named: Sequence[str] = (),
+    confined_to: str = "",
+    done_since: float | None = None,
+) -> tuple[ClusterSummary, ...]:
+    """Return clusters, those that need somebody first; without those installed before `done_since`.
+
+    `named` are ids or names. A reader who is confined to a group sees clusters all of whose hosts are in it.
+    """
+    wanted = _summaries().where(_is_readable(confined_to))
+    if named:
+        wanted = wanted.where(is_named(named))
+    elif done_since is not None:
+        is_old = (clusters.c.status == ClusterState.INSTALLED.value) & (clusters.c.since < done_since)
+        wanted = wanted.where(or_(clusters.c.since.is_(None), ~is_old))
+    rank = case({state.value: place for place, state in enumerate(_ORDER)}, value=clusters.c.status, else_=0)
+    rows = connection.execute(wanted.order_by(rank, clusters.c.name, clusters.c.id).limit(MOST_LISTED))
+    return tuple(_summary(row) for row in rows)
+
+
+def shown_since(now: float) -> float:
+    """Return the time before which clusters were installed that a list leaves out."""
+    return now - SHOWN_DONE
+
+
+def show_cluster(
+    connection: Connection, cluster_id: str, now: float, confined_to: str = ""
+) -> ClusterDetail | None:
+    """Return a cluster by its id or name; None if there is none that this reader may see."""
+    wanted = _summaries().where(_is_readable(confined_to), is_named([cluster_id]))
+    row = connection.execute(wanted.order_by(clusters.c.id).limit(1)).one_or_none()
+    if row is None:
+        return None
+    of = row.id
+    found = sorted(_installed(connection, of), key=lambda each: each[1].role not in CONTROL_PLANE)
+    return ClusterDetail(
+        summary=_summary(row),
+        hosts=tuple(_host_shown(name, installation, now) for name, installation in found),
+        operators=_rows(connection, OperatorShown, cluster_operators, of, cluster_operators.c.name),
+        logs=_rows(connection, ClusterLogsShown, cluster_logs, of, cluster_logs.c.kind),
+        events=_rows(connection, ClusterEventShown, cluster_events, of, cluster_events.c.id.desc()),
+    )
+
+
+def key_of_logs(connection: Connection, cluster_id: str, kind: str) -> tuple[str, str, int] | None:
+    """Return the object's key, the name and the size of the logs of a kind; None if there are none."""
+    wanted = select(cluster_logs.c.key, cluster_logs.c.name, cluster_logs.c.size).where(
+        cluster_logs.c.cluster_id == cluster_id, cluster_logs.c.kind == kind
+    )
+    row = connection.execute(wanted).one_or_none()
+    return None if row is None else (row.key, row.name, row.size)
+
+
+def count_by_status(connection: Connection) -> dict[str, int]:
+    """Return how many clusters are in each state."""
+    counted = select(clusters.c.status, func.count().label("number")).group_by(clusters.c.status)
+    none = dict.fromkeys((state.value for state in ClusterState), 0)
+    return none | {row.status: row.number for row in connection.execute(counted)}
+
+
+def is_named(named: Iterable[str]) -> ColumnElement[bool]:
+    """Return the condition that a cluster has one of these ids or names."""
+    texts = [name.lower() for name in named]
+    return or_(clusters.c.id.in_(texts), func.lower(clusters.c.name).in_(texts))
+
+
+# Writing
+
+
+def define(connection: Connection, cluster_id: str, definition: ClusterDefinition, now: float) -> bool:
+    """Keep what an administrator says of a cluster; return whether it was made."""
+    is_new = _ensure(connection, cluster_id)
+    said = {name: value for name, value in asdict(definition).items() if value is not None}
+    if said:
+        _change(connection, cluster_id, said, now)
+    refresh(connection, {cluster_id}, now)
+    return is_new
+
+
+def report(connection: Connection, cluster_id: str, grant: Grant, now: float, **values: Any) -> None:
+    """Keep what the controller of a cluster reports. Raises Refused, Forbidden."""
+    _check(connection, cluster_id, grant)
+    _change(connection, cluster_id, values, now)
+    refresh(connection, {cluster_id}, now)
+
+
+def report_operator(
+    connection: Connection, cluster_id: str, operator: Operator, grant: Grant, now: float
+) -> None:
+    """Keep the status of an operator. Raises Refused, Forbidden."""
+    _check(connection, cluster_id, grant)
+    _put_operator(connection, cluster_id, operator, now)
+    _change(connection, cluster_id, {}, now)
+    refresh(connection, {cluster_id}, now)
+
+
+def add_event(connection: Connection, event: Event, grant: Grant, now: float) -> None:
+    """Keep an event of a cluster, and the state that it tells. Raises Refused, Forbidden."""
+    _check(connection, event.cluster_id, grant)
+    row = {"severity": event.severity, "name": event.name, "message": event.message}
+    connection.execute(insert(cluster_events).values(cluster_id=event.cluster_id, received_at=now, **row))
+    values: dict[str, Any] = {}
+    if event.csrs_approved is not None:
+        values["csrs_approved"] = event.csrs_approved
+    state = state_in(event)
+    if state is not None:
+        before = connection.execute(
+            select(clusters.c.status).where(clusters.c.id == event.cluster_id)
+        ).scalar_one()
+        values |= {"status": state.value, "is_told": True, **({} if before == state else {"since": now})}
+        values["completion_info"] = event.message if state is ClusterState.ERROR else ""
+        if state in {ClusterState.PREPARING, ClusterState.INSTALLING}:  # another try
+            values["completion"] = ""
+    if (operator := operator_in(event)) is not None:
+        _put_operator(connection, event.cluster_id, operator, now)
+    _change(connection, event.cluster_id, values, now)
+    refresh(connection, {event.cluster_id}, now)
+
+
+def add_logs(connection: Connection, cluster_id: str, new: NewLogs, grant: Grant, now: float) -> str | None:
+    """Keep logs of a cluster in the place of the earlier ones of that kind, whose key is returned.
+
+    Raises Refused, Forbidden.
+    """
+    _check(connection, cluster_id, grant)
+    of_kind = (cluster_logs.c.cluster_id == cluster_id) & (cluster_logs.c.kind == new.kind)
+    before: str | None = connection.execute(select(cluster_logs.c.key).where(of_kind)).scalar_one_or_none()
+    connection.execute(delete(cluster_logs).where(of_kind))
+    connection.execute(insert(cluster_logs).values(cluster_id=cluster_id, received_at=now, **asdict(new)))
+    _change(connection, cluster_id, {"logs_state": "collecting"}, now)
+    return before
+
+
+def may_write(connection: Connection, cluster_id: str, grant: Grant) -> bool:
+    """Return whether a token may report for a cluster: it may for one of its control-plane hosts.
+
+    There the controller runs. Workers may not speak for the cluster.
+    """
+    if grant.may_administer:
+        return True
+    of = select(hosts.c.name, hosts.c.group).join(installations, installations.c.host_id == hosts.c.id)
+    rows = connection.execute(
+        of.where(installations.c.cluster_id == cluster_id, installations.c.role.in_(CONTROL_PLANE))
+    )
+    return any(grant.may_write(row.name, row.group) for row in rows)
+
+
+def check_writable(connection: Connection, cluster_id: str, grant: Grant) -> None:
+    """Raise Forbidden or Refused if a token may not report for a cluster."""
+    if not may_write(connection, cluster_id, grant):
+        raise Forbidden(f"this token may not write for cluster {cluster_id}")
+    is_known = select(
+        or_(
+            exists().where(clusters.c.id == cluster_id),
+            exists().where(installations.c.cluster_id == cluster_id),
+        )
+    )
+    if not connection.execute(is_known).scalar_one():
+        raise CallRefused(HTTPStatus.NOT_FOUND, f"cluster {cluster_id} was not found")
+
+
+def refresh(connection: Connection, cluster_ids: Collection[str], now: float) -> None:
+    """Write down the states of clusters by what is known of their hosts; forget those without hosts."""
+    for cluster_id in sorted(cluster_ids):
+        _refresh(connection, cluster_id, now)
+
+
+def refresh_new(connection: Connection, now: float) -> None:
+    """Do so for clusters whose state nobody has written down yet: a migration made them."""
+    new = select(clusters.c.id).where(clusters.c.since.is_(None))
+    refresh(connection, set(connection.execute(new).scalars()), now)
+
+
+def _refresh(connection: Connection, cluster_id: str, now: float) -> None:
+    found = _installed(connection, cluster_id)
+    row = connection.execute(select(clusters).where(clusters.c.id == cluster_id)).one_or_none()
+    if not found and (row is None or row.hosts):
+        connection.execute(delete(clusters).where(clusters.c.id == cluster_id))
+        return
+    if row is None:
+        _ensure(connection, cluster_id)
+        row = connection.execute(select(clusters).where(clusters.c.id == cluster_id)).one()
+    sight = _sight(connection, row, found, now)
+    before = ClusterState(row.status)
+    state = next_state(before, sight)
+    if state is not before and sight.is_told:
+        sight = replace(sight, is_told=False)  # from here on the hosts lead
+        state = next_state(state, sight)
+    values = {
+        "status": state.value,
+        "reason": row.completion_info or reason_of(state, sight),
+        "is_told": sight.is_told,
+        "since": row.since if row.since is not None and state is before else now,
+        "hosts": len(sight.hosts),
+        "needed_control_planes": sight.needed_control_planes,
+        "installed_control_planes": sight.installed_control_planes,
+        "defined_workers": sight.defined_workers,
+        "installed_workers": sight.installed_workers,
+        "joined": sight.joined,
+    }
+    if state in BEFORE:  # what a controller reported was of an earlier installation
+        values |= {"csrs_approved": None, "finalizing_stage": "", "completion": "", "completion_info": ""}
+        connection.execute(delete(cluster_operators).where(cluster_operators.c.cluster_id == cluster_id))
+    if any(getattr(row, name) != value for name, value in values.items()):
+        _change(connection, cluster_id, values, now)
+
+
+def _sight(connection: Connection, row: Any, found: Iterable[tuple[str, Installation]], now: float) -> Sight:
+    operators = connection.execute(select(cluster_operators).where(cluster_operators.c.cluster_id == row.id))
+    return Sight(
+        hosts=[
+            ClusterHost(
+                name=name,
+                role=each.role,
+                status=each.status_at(now),
+                stage=each.stage,
+                is_single_node=each.is_single_node,
+            )
+            for name, each in found
+        ],
+        control_planes=row.control_planes,
+        workers=row.workers,
+        operators=[Operator(name=each.name, status=each.status) for each in operators],
+        finalizing_stage=row.finalizing_stage,
+        completion=row.completion,
+        is_told=row.is_told,
+    )
+
+
+def _check(connection: Connection, cluster_id: str, grant: Grant) -> None:
+    check_writable(connection, cluster_id, grant)
+    _ensure(connection, cluster_id)
+
+
+def _ensure(connection: Connection, cluster_id: str) -> bool:
+    """Make the row of a cluster; return whether there was none. One process writes at a time."""
+    if connection.execute(select(clusters.c.id).where(clusters.c.id == cluster_id)).first() is not None:
+        return False
+    connection.execute(insert(clusters).values(id=cluster_id))
+    return True
+
+
+def _change(connection: Connection, cluster_id: str, values: dict[str, Any], now: float) -> None:
+    changed = {**values, "updated_at": now, "revision": clusters.c.revision + 1}
+    connection.execute(update(clusters).where(clusters.c.id == cluster_id).values(changed))
+
+
+def _put_operator(connection: Connection, cluster_id: str, operator: Operator, now: float) -> None:
+    of = (cluster_operators.c.cluster_id == cluster_id) & (cluster_operators.c.name == operator.name)
+    values: dict[str, Any] = {"status": operator.status, "info": operator.info, "updated_at": now}
+    if operator.version:  # an event of the service tells none
+        values["version"] = operator.version
+    if not connection.execute(update(cluster_operators).where(of).values(values)).rowcount:
+        row = {"cluster_id": cluster_id, "name": operator.name, **values}
+        connection.execute(insert(cluster_operators).values(row))
+
+
+def _installed(connection: Connection, cluster_id: str) -> list[tuple[str, Installation]]:
+    """Return the hosts of a cluster by name, with what is known of their installations."""
+    columns = [installations.c[field.name] for field in fields(Installation)]
+    wanted = select(hosts.c.name.label("host"), *columns).join(hosts, hosts.c.id == installations.c.host_id)
+    rows = connection.execute(wanted.where(installations.c.cluster_id == cluster_id).order_by(hosts.c.name))
+    return [
+        (row.host, Installation(**{field.name: getattr(row, field.name) for field in fields(Installation)}))
+        for row in rows
+    ]
+
+
+def _host_shown(name: str, installation: Installation, now: float) -> ClusterHostShown:
+    return ClusterHostShown(
+        name=name,
+        role=installation.role,
+        is_bootstrap=installation.is_bootstrap,
+        status=installation.status_at(now),
+        status_info=installation.status_info_at(now),
+        stage=installation.stage,
+        info=installation.info,
+        percentage=installation.percentage,
+        stage_updated_at=installation.stage_updated_at,
+        checked_in_at=installation.checked_in_at,
+    )
+
+
+def _summaries() -> Any:
+    return select(*(clusters.c[field.name] for field in fields(ClusterSummary)))
+
+
+def _summary(row: Any) -> ClusterSummary:
+    return ClusterSummary(**{field.name: getattr(row, field.name) for field in fields(ClusterSummary)})
+
+
+def _is_readable(confined_to: str) -> ColumnElement[bool]:
+    if not confined_to:
+        return clusters.c.id == clusters.c.id
+    of = select(hosts.c.id).join(installations, installations.c.host_id == hosts.c.id)
+    of = of.where(installations.c.cluster_id == clusters.c.id)
+    inside = is_within(hosts.c.group, confined_to)
+    return of.where(inside).exists() & ~of.where(~inside).exists()
+
+
+def _rows(
+    connection: Connection, kind: Callable[..., Any], table: Any, of: str, order: Any
+) -> tuple[Any, ...]:
+    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    wanted = select(*(table.c[name] for name in names)).where(table.c.cluster_id == of)
+    rows = connection.execute(wanted.order_by(order).limit(_LATEST_EVENTS)).mappings()
+    return tuple(kind(**row) for row in rows)

@@ -1,0 +1,271 @@
+"""One host as readers see it: its builds, the latest steps of one, and what else is known of it."""
+
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
+from typing import Any, Final, TypeVar
+
+from sqlalchemy import ColumnElement, Connection, Select, func, select
+
+from service_record.collector.domain.host_states import meaning_of
+from service_record.collector.domain.installation_rules import Installation
+from service_record.collector.domain.progress import Repeated, repeated
+from service_record.collector.store.fleet import HostSummary, summary_of
+from service_record.collector.store.schema import builds, bundles, events, hosts, installations, steps
+
+
+@dataclass(frozen=True, slots=True)
+class Boot:
+    """A boot, by the steps that name it; times are the collector's, in seconds since 1970."""
+
+    id: str
+    begin: float
+    end: float
+
+
+def boots_of(connection: Connection, host: str, build: int, first_step: int) -> tuple[Boot, ...]:
+    """The boots of a build in the order in which they were heard of first, from a step on."""
+    begin, end = func.min(steps.c.received_at), func.max(steps.c.received_at)
+    named = (
+        select(steps.c.boot_id, begin, end)
+        .join(hosts, hosts.c.id == steps.c.host_id)
+        .where(hosts.c.name == host, steps.c.build == build, steps.c.id >= first_step, steps.c.boot_id != "")
+        .group_by(steps.c.boot_id)
+        .order_by(func.min(steps.c.id))
+    )
+    return tuple(Boot(*row) for row in connection.execute(named))
+
+
+T = TypeVar("T")
+LATEST_STEPS: Final = 500
+EARLIER_BUILDS: Final = 20
+"""Of each host in a list of hosts."""
+_LATEST_BUILDS: Final = 50
+_LATEST_BUNDLES: Final = 50
+_LATEST_EVENTS: Final = 100
+_LONGEST_LOGS: Final = 4_000
+"""Characters of a step's logs that are shown with many others: their end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildSummary:
+    """One build of a host."""
+
+    number: int
+    key: str
+    action: str
+    release: str
+    started_at: float
+    updated_at: float
+    ended_at: float | None
+    verdict: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepShown:
+    """A step as it was reported."""
+
+    id: int
+    label: str
+    name: str
+    status: str
+    priority: int
+    percentage: float | None
+    action: str
+    logs: str
+    """The end of them; `logs_of` has all."""
+    logs_length: int
+    """Characters of all of them."""
+    notes: str
+    boot_id: str
+    host_time: float | None
+    received_at: float
+    is_known: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BundleShown:
+    """A bundle that came from the host."""
+
+    id: int
+    build: int
+    kind: str
+    name: str
+    size: int
+    sha256: str
+    received_at: float
+    is_indexed: bool
+    verdict: str
+    reason: str
+    boots: str
+    left_out: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventShown:
+    """What an assisted-service's client told in free words."""
+
+    received_at: float
+    severity: str
+    name: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstallationShown:
+    """What an assisted-service knows of the host."""
+
+    id: str
+    cluster_id: str
+    infra_env_id: str
+    role: str
+    is_bootstrap: bool
+    is_single_node: bool
+    status: str
+    """Its state now."""
+    status_info: str
+    meaning: str
+    """What the state means, in one sentence."""
+    stage: str
+    info: str
+    stage_started_at: float
+    stage_updated_at: float
+    checked_in_at: float | None
+    """When its agent called last."""
+    logs_state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredHostDetail:
+    """All that is shown of a host at once."""
+
+    summary: HostSummary
+    first_seen: float
+    last_seen: float
+    builds: tuple[BuildSummary, ...]
+    """Latest first."""
+    shown_build: int
+    """That of which these are the steps; 0 where there is none."""
+    steps: tuple[Repeated[StepShown], ...]
+    """The latest, oldest first; rounds that came again and again told once."""
+    bundles: tuple[BundleShown, ...]
+    """Latest first."""
+    events: tuple[EventShown, ...]
+    """Latest first."""
+    installation: InstallationShown | None
+
+
+def host(
+    connection: Connection, name: str, now: float, build: int | None = None, most_steps: int = LATEST_STEPS
+) -> StoredHostDetail | None:
+    """A host and the steps of a build, the latest unless another is asked for.
+
+    None where there is no such host, or it has no such build.
+    """
+    row = connection.execute(select(hosts).where(hosts.c.name == name)).one_or_none()
+    if row is None:
+        return None
+    shown = row.build if build is None else build
+    known = _builds(connection, row.id)
+    if build is not None and all(one.number != build for one in known):
+        asked = _build(connection, row.id, build)
+        if asked is None:
+            return None
+        known = (*known, asked)
+    return StoredHostDetail(
+        summary=summary_of(row),
+        first_seen=row.first_seen,
+        last_seen=row.last_seen,
+        builds=known,
+        shown_build=shown,
+        steps=repeated(_steps(connection, row.id, shown, most_steps), lambda step: (step.label, step.status)),
+        bundles=_bundles(connection, row.id),
+        events=_events(connection, row.id),
+        installation=_installation(connection, row.id, now),
+    )
+
+
+def earlier_builds(
+    connection: Connection, names: Collection[str], since: float
+) -> dict[str, tuple[BuildSummary, ...]]:
+    """Return the latest earlier builds of these hosts that were heard of since that time, latest first."""
+    rank = func.row_number().over(partition_by=builds.c.host_id, order_by=builds.c.number.desc())
+    columns = (builds.c[name] for name in BuildSummary.__slots__)
+    ranked = (
+        select(hosts.c.name.label("host"), rank.label("rank"), *columns)
+        .join(hosts, hosts.c.id == builds.c.host_id)
+        .where(hosts.c.name.in_(names), builds.c.number < hosts.c.build, builds.c.updated_at >= since)
+        .subquery()
+    )
+    latest = select(ranked).where(ranked.c.rank <= EARLIER_BUILDS).order_by(ranked.c.rank)
+    found: dict[str, list[BuildSummary]] = {}
+    for row in connection.execute(latest):
+        build = BuildSummary(**{name: getattr(row, name) for name in BuildSummary.__slots__})
+        found.setdefault(row.host, []).append(build)
+    return {name: tuple(of_host) for name, of_host in found.items()}
+
+
+def logs_of(connection: Connection, name: str, step_id: int) -> str | None:
+    """All that is kept of the logs of a host's step; None where it has no such step."""
+    of = select(steps.c.logs).join(hosts, hosts.c.id == steps.c.host_id)
+    logs: str | None = connection.execute(
+        of.where(hosts.c.name == name, steps.c.id == step_id)
+    ).scalar_one_or_none()
+    return logs
+
+
+def _builds(connection: Connection, host_id: int) -> tuple[BuildSummary, ...]:
+    latest = _of(BuildSummary, builds).where(builds.c.host_id == host_id)
+    return _found(connection, BuildSummary, latest.order_by(builds.c.number.desc()).limit(_LATEST_BUILDS))
+
+
+def _build(connection: Connection, host_id: int, number: int) -> BuildSummary | None:
+    asked = _of(BuildSummary, builds).where(builds.c.host_id == host_id, builds.c.number == number)
+    return next(iter(_found(connection, BuildSummary, asked)), None)
+
+
+def _steps(connection: Connection, host_id: int, build: int, most: int) -> tuple[StepShown, ...]:
+    plain = [steps.c[name] for name in StepShown.__slots__ if name not in {"logs", "logs_length"}]
+    latest = (
+        select(*plain, _end(connection).label("logs"), func.length(steps.c.logs).label("logs_length"))
+        .where(steps.c.host_id == host_id, steps.c.build == build)
+        .order_by(steps.c.id.desc())
+        .limit(most)
+    )
+    return _found(connection, StepShown, latest)[::-1]
+
+
+def _end(connection: Connection) -> ColumnElement[str]:
+    if connection.dialect.name == "postgresql":
+        return func.right(steps.c.logs, _LONGEST_LOGS)
+    return func.substr(steps.c.logs, -_LONGEST_LOGS)
+
+
+def _bundles(connection: Connection, host_id: int) -> tuple[BundleShown, ...]:
+    latest = _of(BundleShown, bundles).where(bundles.c.host_id == host_id)
+    return _found(connection, BundleShown, latest.order_by(bundles.c.id.desc()).limit(_LATEST_BUNDLES))
+
+
+def _events(connection: Connection, host_id: int) -> tuple[EventShown, ...]:
+    latest = _of(EventShown, events).where(events.c.host_id == host_id)
+    return _found(connection, EventShown, latest.order_by(events.c.id.desc()).limit(_LATEST_EVENTS))
+
+
+def _installation(connection: Connection, host_id: int, now: float) -> InstallationShown | None:
+    asked = _of(Installation, installations).where(installations.c.host_id == host_id)
+    found = next(iter(_found(connection, Installation, asked)), None)
+    if found is None:
+        return None
+    status = found.status_at(now)
+    info = found.status_info_at(now)
+    told = {"status": status, "status_info": info, "meaning": meaning_of(status)}
+    return InstallationShown(**{**asdict(found), **told})
+
+
+def _found(connection: Connection, kind: type[T], query: Select[Any]) -> tuple[T, ...]:
+    return tuple(kind(**row) for row in connection.execute(query).mappings())
+
+
+def _of(kind: type, table: Any) -> Select[Any]:
+    """The columns of a table that a kind of ours has."""
+    return select(*(table.c[name] for name in kind.__slots__))  # type: ignore[attr-defined]

@@ -1,0 +1,164 @@
+"""What is stored of builds, how much room it takes, and its deletion: rows first, objects afterwards."""
+
+from collections.abc import Collection, Sequence
+from typing import Any, Final
+
+from sqlalchemy import Connection, delete, func, select, tuple_
+
+from service_record.collector.domain.retention import FAILURES, StoredBuild
+from service_record.collector.store.schema import (
+    builds,
+    bundles,
+    chunks,
+    cluster_events,
+    cluster_logs,
+    durations,
+    events,
+    hosts,
+    sessions,
+    steps,
+)
+
+AT_ONCE: Final = 5_000
+"""Rows that are deleted in one transaction: hosts that report wait meanwhile."""
+_STEP: Final = 300
+"""Bytes that a step takes without its logs, with its places in the indexes: about."""
+
+
+def stored(connection: Connection) -> list[StoredBuild]:
+    """All builds, with what each takes."""
+    step_count, step_bytes = func.count(), func.coalesce(func.sum(func.length(steps.c.logs)), 0)
+    of_steps = _sums(connection, steps, step_count, step_bytes)
+    bundle_count, bundle_bytes = func.count(), func.coalesce(func.sum(bundles.c.size), 0)
+    of_bundles = _sums(connection, bundles, bundle_count, bundle_bytes)
+    wanted = select(
+        builds.c.host_id, builds.c.number, builds.c.updated_at, builds.c.verdict, hosts.c.build
+    ).join(hosts, hosts.c.id == builds.c.host_id)
+    found = []
+    for row in connection.execute(wanted):
+        step_number, logs = of_steps.get((row.host_id, row.number), (0, 0))
+        bundle_number, size = of_bundles.get((row.host_id, row.number), (0, 0))
+        found.append(
+            StoredBuild(
+                host_id=row.host_id,
+                number=row.number,
+                updated_at=row.updated_at,
+                is_failure=row.verdict in FAILURES,
+                is_latest=row.number == row.build,
+                steps=step_number,
+                bundles=bundle_number,
+                size=step_number * _STEP + logs + size,
+            )
+        )
+    return [*found, *_before_any_build(connection)]
+
+
+def _before_any_build(connection: Connection) -> list[StoredBuild]:
+    """What hosts shipped before they had a build: as build 0, the latest while there is no other."""
+    latest, count, size = func.max(bundles.c.received_at), func.count(), func.sum(bundles.c.size)
+    wanted = (
+        select(
+            bundles.c.host_id,
+            latest.label("latest"),
+            count.label("number"),
+            size.label("size"),
+            hosts.c.build,
+        )
+        .join(hosts, hosts.c.id == bundles.c.host_id)
+        .where(bundles.c.build == 0)
+        .group_by(bundles.c.host_id, hosts.c.build)
+    )
+    return [
+        StoredBuild(
+            host_id=row.host_id,
+            number=0,
+            updated_at=row.latest,
+            is_failure=False,
+            is_latest=row.build == 0,
+            steps=0,
+            bundles=row.number,
+            size=int(row.size),
+        )
+        for row in connection.execute(wanted)
+    ]
+
+
+def size_of_chunks(connection: Connection) -> int:
+    """Bytes of records that were sent live."""
+    wanted = select(func.coalesce(func.sum(func.length(chunks.c.data)), 0))
+    found: int = connection.execute(wanted).scalar_one()
+    return int(found)
+
+
+def delete_steps(connection: Connection, host_id: int, build: int) -> int:
+    """Delete some of the steps of a build; how many, 0 when there are no more."""
+    some = select(steps.c.id).where(steps.c.host_id == host_id, steps.c.build == build).limit(AT_ONCE)
+    return connection.execute(delete(steps).where(steps.c.id.in_(some))).rowcount
+
+
+def delete_build(connection: Connection, host_id: int, build: int) -> Sequence[str]:
+    """Delete a build and the rows of its bundles, whose keys are returned. Its steps are gone already."""
+    of_build = (bundles.c.host_id == host_id) & (bundles.c.build == build)
+    keys = connection.execute(select(bundles.c.key).where(of_build)).scalars().all()
+    connection.execute(delete(bundles).where(of_build))
+    connection.execute(delete(builds).where(builds.c.host_id == host_id, builds.c.number == build))
+    return keys
+
+
+def delete_events(connection: Connection, before: float) -> int:
+    """Delete some events that came before that time; how many."""
+    deleted = 0
+    for table in (events, cluster_events):
+        some = select(table.c.id).where(table.c.received_at < before).limit(AT_ONCE)
+        deleted += connection.execute(delete(table).where(table.c.id.in_(some))).rowcount
+    return deleted
+
+
+def delete_durations(connection: Connection, before: float) -> int:
+    """Forget some of what was learnt of steps before that time; how many."""
+    some = select(durations.c.id).where(durations.c.ended_at < before).limit(AT_ONCE)
+    return connection.execute(delete(durations).where(durations.c.id.in_(some))).rowcount
+
+
+def delete_replaced_chunks(connection: Connection, before: float) -> int:
+    """Delete files of records of which nothing came since that time, and which others have replaced."""
+    file = (chunks.c.host_id, chunks.c.service, chunks.c.file)
+    latest = func.max(chunks.c.id)
+    of_services: dict[tuple[int, str], int] = {
+        (row.host_id, row.service): row.latest
+        for row in connection.execute(
+            select(chunks.c.host_id, chunks.c.service, latest.label("latest")).group_by(*file[:2])
+        )
+    }
+    old = (
+        select(*file, latest.label("latest")).group_by(*file).having(func.max(chunks.c.received_at) < before)
+    )
+    replaced = [
+        (row.host_id, row.service, row.file)
+        for row in connection.execute(old)
+        if row.latest != of_services.get((row.host_id, row.service))
+    ]
+    deleted = 0
+    for start in range(0, len(replaced), 200):
+        some = tuple_(*file).in_(replaced[start : start + 200])
+        deleted += connection.execute(delete(chunks).where(some)).rowcount
+    return deleted
+
+
+def delete_sessions(connection: Connection, now: float) -> int:
+    """Delete the sessions of browsers that have ended; how many."""
+    return connection.execute(delete(sessions).where(sessions.c.expires_at < now)).rowcount
+
+
+def without_rows(connection: Connection, keys: Collection[str]) -> set[str]:
+    """Return those of these keys that no bundle and no logs of a cluster have."""
+    found = set(keys)
+    for column in (bundles.c.key, cluster_logs.c.key):
+        found -= set(connection.execute(select(column).where(column.in_(keys))).scalars())
+    return found
+
+
+def _sums(connection: Connection, table: Any, *sums: Any) -> dict[tuple[int, int], tuple[int, int]]:
+    """How many rows of a table a build has, and how many bytes are in them, by host and build."""
+    wanted = select(table.c.host_id, table.c.build, *sums).group_by(table.c.host_id, table.c.build)
+    return {(row[0], row[1]): (int(row[2]), int(row[3])) for row in connection.execute(wanted)}

@@ -1,0 +1,203 @@
+"""The one thread of a process that changes the database: whatever waits is written in one transaction.
+
+A change is acknowledged when that transaction is on disk. With many at once, the price of a commit is shared.
+"""
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
+
+from service_record.collector.store.database import Database
+
+T = TypeVar("T")
+Item_contra = TypeVar("Item_contra", contravariant=True)
+Result_co = TypeVar("Result_co", covariant=True)
+_LOG: Final = logging.getLogger(__name__)
+_LOST: Final = (OperationalError, InterfaceError)
+"""What is raised when it is the database that fails, not a change."""
+_MOST: Final = 512
+"""Changes in one transaction: beyond that the first of them would wait too long."""
+_WAITING: Final = 20_000
+"""Changes that may wait; more are refused, for they would be acknowledged long after anybody listens."""
+
+
+class Unavailable(Exception):  # noqa: N818  # it is what is told, not a fault of ours
+    """The database cannot be changed at the moment; nothing was acknowledged."""
+
+
+class Batched(Protocol[Item_contra, Result_co]):
+    """What can be done to many things at once, cheaper than to each; a result or a refusal for each."""
+
+    def __call__(
+        self, connection: Connection, items: Sequence[Item_contra], /
+    ) -> Sequence[Result_co | Exception]: ...
+
+
+@dataclass(slots=True)
+class _Change(Generic[T]):
+    """One thing to do, and whom to tell."""
+
+    do: Callable[[Connection], T]
+    done: "Future[T]" = field(default_factory=Future)
+    batch: "Batched[Any, T] | None" = None
+    item: object = None
+
+
+class DatabaseWriter:
+    """Takes changes from any thread. Close it: what was taken is still written.
+
+    `after` is called after each transaction, `announce` in it.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        after: Callable[[], None] = lambda: None,
+        announce: Callable[[Connection], None] | None = None,
+    ) -> None:
+        self._database = database
+        self._after = after
+        self._announce = announce
+        self._waiting: queue.Queue[_Change[Any] | None] = queue.Queue(_WAITING)
+        self._is_closed = threading.Event()
+        self._closing = threading.Lock()
+        self.commits = 0
+        """Transactions that are on disk, and so on: counted by its thread, read by any."""
+        self.changes = 0
+        self.seconds = 0.0
+        self._thread = threading.Thread(target=self._run, name="writer")
+        self._thread.start()
+
+    def change(self, do: Callable[[Connection], T]) -> "Future[T]":
+        """Have this done in a transaction. The future ends when it is on disk, or with its exception."""
+        return self._take(_Change(do))
+
+    def add(self, batch: "Batched[Any, T]", item: object) -> "Future[T]":
+        """Have this done together with the same of others that wait; by itself when that fails."""
+
+        def alone(connection: Connection) -> T:
+            (result,) = batch(connection, [item])
+            if isinstance(result, Exception):
+                raise result
+            return result
+
+        return self._take(_Change(alone, batch=batch, item=item))
+
+    def waiting(self) -> int:
+        """How many changes wait to be written."""
+        return self._waiting.qsize()
+
+    def close(self) -> None:
+        """Write what was taken, and take no more."""
+        with self._closing:
+            was_open = not self._is_closed.is_set()
+            self._is_closed.set()
+        if was_open:
+            self._waiting.put(None)
+        self._thread.join()
+
+    def _take(self, change: _Change[T]) -> "Future[T]":
+        change.done.set_running_or_notify_cancel()  # whoever goes away meanwhile cannot cancel it
+        with self._closing:  # nothing comes after the end
+            if self._is_closed.is_set():
+                raise Unavailable("the collector is shutting down")
+            try:
+                self._waiting.put_nowait(change)
+            except queue.Full:
+                raise Unavailable("too many changes wait for the database") from None
+        return change.done
+
+    def _run(self) -> None:
+        while (batch := self._next()) is not None:
+            began = time.perf_counter()
+            if self._write(batch):
+                self.commits += 1
+                self.changes += len(batch)
+                self.seconds += time.perf_counter() - began
+            self._after()
+
+    def _next(self) -> list[_Change[Any]] | None:
+        """All that waits, at least one; None when nothing comes any more."""
+        first = self._waiting.get()
+        if first is None:
+            return None
+        found = [first]
+        while len(found) < _MOST:
+            try:
+                change = self._waiting.get_nowait()
+            except queue.Empty:
+                break
+            if change is None:  # the end: it comes again after these
+                self._waiting.put(None)
+                break
+            found.append(change)
+        return found
+
+    def _write(self, changes: Sequence[_Change[Any]]) -> bool:
+        """Do all of it in one transaction, and tell everybody after the commit; whether it is on disk."""
+        try:
+            with self._database.changing() as connection:
+                results = _together(connection, changes)
+                for number, change in enumerate(changes):
+                    if number not in results:
+                        results[number] = _alone(connection, change)
+                if self._announce is not None:
+                    self._announce(connection)
+        except Exception as fault:  # noqa: BLE001  # everybody is told: nothing of it is on disk
+            told = _told(fault)
+            for change in changes:
+                change.done.set_exception(told)
+            return False
+        for number, change in enumerate(changes):
+            result = results[number]
+            if isinstance(result, Exception):
+                change.done.set_exception(result)
+            else:
+                change.done.set_result(result)
+        return True
+
+
+def _told(fault: Exception) -> Exception:
+    """What those are told whose changes are not on disk; what the database said is for the log."""
+    if not isinstance(fault, SQLAlchemyError):
+        return fault
+    _LOG.error("the database cannot be changed: %s", str(getattr(fault, "orig", fault)).partition("\n")[0])
+    return Unavailable("the database cannot be changed at the moment")
+
+
+def _together(connection: Connection, changes: Sequence[_Change[Any]]) -> dict[int, Any]:
+    """Do at once what can be; what came of each, by its number."""
+    alike: dict[Batched[Any, Any], list[int]] = {}
+    for number, change in enumerate(changes):
+        if change.batch is not None:
+            alike.setdefault(change.batch, []).append(number)
+    results: dict[int, Any] = {}
+    for batch, numbers in alike.items():
+        try:
+            with connection.begin_nested():
+                found = batch(connection, [changes[number].item for number in numbers])
+        except _LOST:
+            raise
+        except Exception:  # noqa: BLE001, S112  # one of them is at fault: each by itself, then
+            continue
+        results.update(zip(numbers, found, strict=True))
+    return results
+
+
+def _alone(connection: Connection, change: _Change[Any]) -> Any:
+    """What came of a change, or the exception that undid it and nothing else."""
+    try:
+        with connection.begin_nested():
+            return change.do(connection)
+    except _LOST:
+        raise
+    except Exception as fault:  # noqa: BLE001  # whoever asked for it is told
+        return fault

@@ -1,0 +1,264 @@
+"""A build of a host on one axis of time: its boots, its steps, and the services of its records, as rows of
+bars.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from service_record.collector.domain.progress import Repeated
+from service_record.collector.domain.records_page import ServiceRan
+from service_record.collector.store.host_rows import Boot, BuildSummary, StepShown
+from service_record.collector.web.pages import LOOKS, SIGNS
+from service_record.display.text import duration
+from service_record.display.timeline.charts import offset, ticks
+
+_MOST_BARS: Final = 60
+"""In one row; of more the earliest are told as one."""
+_SIGNS: Final = {"success": "✓", "failure": "✗", "running": "→", "interrupted": "▲", "told": "·", "boot": ""}
+_WORDS: Final = {
+    "success": "done",
+    "failure": "failed",
+    "running": "not done yet",
+    "interrupted": "never ended",
+    "told": "reported",
+    "boot": "booted",
+}
+_LOOKS: Final = {"done": "success", "failed": "failure", "init": "running", "reported": "told"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildBar:
+    """Something that took its time; times are seconds since 1970."""
+
+    begin: float
+    end: float | None
+    """None while it has none."""
+    look: str
+    count: int = 1
+    """How often it came, where only the first and the last time are told apart."""
+    target: str = ""
+    """Where the page says more."""
+    verdict: str = ""
+    """Of a build: its word and sign are those of the verdict."""
+
+    @property
+    def sign(self) -> str:
+        return SIGNS[self.verdict] if self.verdict in SIGNS else _SIGNS[self.look]
+
+    @property
+    def word(self) -> str:
+        return self.verdict or _WORDS[self.look]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildRow:
+    """What is drawn beside one name."""
+
+    kind: str
+    """`build`, `boot`, `step` or `service`."""
+    name: str
+    bars: tuple[BuildBar, ...]
+
+    @property
+    def latest(self) -> BuildBar:
+        return self.bars[-1]
+
+    @property
+    def times(self) -> int:
+        return sum(bar.count for bar in self.bars)
+
+
+def service_rows(services: Iterable[ServiceRan], begin: float, end: float) -> Iterator[BuildRow]:
+    """A row for each service of which something ran in that time, by the clock of its host."""
+    for service in services:
+        bars = tuple(
+            BuildBar(begin=max(first, begin), end=last, look=look)
+            for first, last, look in service.runs
+            if first <= end and (last is None or last >= begin)
+        )
+        if bars:
+            yield BuildRow(kind="service", name=service.name, bars=bars)
+
+
+def step_rows(steps: Sequence[Repeated[StepShown]], *, is_over: bool, end: float) -> Iterator[BuildRow]:
+    """Yield a row for each step, by priority, and within a priority in the order in which they came first."""
+    bars: dict[str, list[BuildBar]] = {}
+    names: dict[str, str] = {}
+    priorities: dict[str, int] = {}
+    for group in steps:
+        for step in group.first:
+            names[step.label] = step.name
+            priorities[step.label] = step.priority
+            _take(bars.setdefault(step.label, []), step)
+        for label in dict.fromkeys(step.label for step in group.latest):
+            is_within = bars[label][-1].end is None and _last(group, label).status == "reported"
+            if group.count > 1 and not is_within:
+                bars[label] = [*bars[label][:-1], _again(bars[label][-1], group, label)]
+    for label, found in sorted(bars.items(), key=lambda row: priorities[row[0]]):
+        if is_over and found[-1].end is None:
+            found[-1] = replace(found[-1], end=max(end, found[-1].begin), look="interrupted")
+        yield BuildRow(kind="step", name=names[label], bars=tuple(found))
+
+
+def _take(bars: list[BuildBar], step: StepShown) -> None:
+    """Take one report in: it begins a bar, ends the one that has no end, or is a point outside of any."""
+    at, look, target = step.received_at, _LOOKS[step.status], f"step-{step.id}"
+    last = bars[-1] if bars and bars[-1].end is None else None
+    if last is not None and step.status == "init":
+        bars[-1] = replace(last, end=at, look="interrupted")
+    if last is not None and step.status in {"done", "failed"}:
+        bars[-1] = replace(last, end=at, look=look, target=target)
+        return
+    if last is not None and step.status == "reported":
+        return
+    bars.append(BuildBar(begin=at, end=None if step.status == "init" else at, look=look, target=target))
+
+
+def _again(bar: BuildBar, group: Repeated[StepShown], label: str) -> BuildBar:
+    """The bar of a step in a round that came again and again: from its first time to its last."""
+    first = next(step for step in group.first if step.label == label)
+    last = _last(group, label)
+    return BuildBar(
+        begin=min(bar.begin, first.received_at),
+        end=None if last.status == "init" else last.received_at,
+        look=_LOOKS[last.status],
+        count=group.count,
+        target=f"step-{last.id}",
+    )
+
+
+def _last(group: Repeated[StepShown], label: str) -> StepShown:
+    return [step for step in group.latest if step.label == label][-1]
+
+
+def boot_rows(boots: Sequence[Boot], end: float | None) -> Iterator[BuildRow]:
+    """Each boot until the next; none where no step names one."""
+    if boots:
+        ends = [*(boot.begin for boot in boots[1:]), end]
+        bars = (
+            BuildBar(begin=boot.begin, end=until, look="boot")
+            for boot, until in zip(boots, ends, strict=True)
+        )
+        yield BuildRow(kind="boot", name="boots" if len(boots) > 1 else "boot", bars=tuple(bars))
+
+
+def thinned(row: BuildRow) -> BuildRow:
+    """A row with as many bars as can be drawn; of more the earliest are told as one."""
+    if len(row.bars) <= _MOST_BARS:
+        return row
+    early, late = row.bars[: 1 - _MOST_BARS], row.bars[1 - _MOST_BARS :]
+    joined = replace(early[-1], begin=early[0].begin, count=sum(bar.count for bar in early))
+    return replace(row, bars=(joined, *late))
+
+
+_ROOM: Final = 95.0
+"""Per cent of the width that bars may take; signs stand behind them."""
+_LAST_LABEL: Final = 88.0
+"""Per cent at which a tick can still have a text."""
+_LEAST_WIDTH: Final = 0.6
+_MOST_TICKS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedBar:
+    """A bar where it stands, in per cent of the width."""
+
+    bar: BuildBar
+    x: str
+    width: str
+    sign_x: str
+    sign: str
+    says: str
+    """The same for those who do not see it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """All rows of a build."""
+
+    begin: float
+    end: float
+    rows: tuple[BuildRow, ...]
+
+    @property
+    def ticks(self) -> list[tuple[str, str, str]]:
+        """Position, text and class of each; those too far right for a text have none."""
+        found = ticks(0.0, self.end - self.begin, _MOST_TICKS)
+        places = [self._percent(self.begin + tick) for tick in found]
+        return [
+            (_told(at), offset(tick) if at <= _LAST_LABEL else "", "minor" if number % 2 else "major")
+            for number, (tick, at) in enumerate(zip(found, places, strict=True))
+        ]
+
+    def drawn(self, row: BuildRow) -> Iterator[PlacedBar]:
+        """The bars of a row, in their order."""
+        for bar in row.bars:
+            left, right = self._percent(bar.begin), self._percent(self.end_of(bar))
+            right = max(right, left + _LEAST_WIDTH)
+            sign = bar.sign if bar is row.latest else ""
+            says = self._says(row, bar)
+            yield PlacedBar(bar, _told(left), _told(right - left), _told(right), sign, says)
+
+    def end_of(self, bar: BuildBar) -> float:
+        """Where it ends, or has come to."""
+        return self.end if bar.end is None else bar.end
+
+    def offset(self, at: float) -> str:
+        """A time since the beginning: `1m 10s`."""
+        return offset(round(at - self.begin))
+
+    def took(self, row: BuildRow) -> str:
+        """How long the longest of a row took; a `+` after what took longer, or may have."""
+        longest = max(row.bars, key=lambda bar: self.end_of(bar) - bar.begin)
+        if longest.look == "told":
+            return ""
+        is_whole = longest.end is not None and longest.look != "interrupted"
+        return duration(self.end_of(longest) - longest.begin) + ("" if is_whole else "+")
+
+    def _says(self, row: BuildRow, bar: BuildBar) -> str:
+        """`Disk setup: done, from 10s to 2m 30s, 2m 20s`."""
+        often = f" {bar.count} times" if bar.count > 1 else ""
+        what = f"{row.name}: {bar.word}{often}"
+        if bar.look == "told" and bar.count == 1:
+            return f"{what}, at {self.offset(bar.begin)}"
+        until = f"to {self.offset(bar.end)}, {duration(bar.end - bar.begin)}" if bar.end is not None else "on"
+        return f"{what}, from {self.offset(bar.begin)} {until}"
+
+    def _percent(self, at: float) -> float:
+        whole = self.end - self.begin
+        part = (at - self.begin) / whole if whole > 0 else 0.0
+        return min(max(part, 0.0), 1.0) * _ROOM
+
+
+def timeline(
+    build: BuildSummary,
+    steps: Sequence[Repeated[StepShown]],
+    boots: Sequence[Boot],
+    services: Iterable[BuildRow],
+    now: float,
+    *,
+    is_latest: bool = True,
+) -> Timeline:
+    """The timeline of a build, of its steps and boots as they are told, and of services that ran."""
+    is_over = not is_latest or build.ended_at is not None or build.verdict in {"failed", "done"}
+    ran = tuple(services)
+    ends = [bar.end for row in ran for bar in row.bars if bar.end is not None]
+    end = max([build.ended_at or build.updated_at, *ends]) if is_over else max(now, build.updated_at)
+    whole = BuildBar(
+        begin=build.started_at,
+        end=end if is_over else None,
+        look=LOOKS.get(build.verdict, "running"),
+        verdict=build.verdict,
+    )
+    found = [
+        BuildRow(kind="build", name=f"build {build.number}", bars=(whole,)),
+        *boot_rows(boots, None if not is_over else end),
+        *step_rows(steps, is_over=is_over, end=build.updated_at),
+        *ran,
+    ]
+    return Timeline(build.started_at, end, tuple(thinned(row) for row in found))
+
+
+def _told(percent: float) -> str:
+    return f"{percent:.3f}%"

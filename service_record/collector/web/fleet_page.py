@@ -1,0 +1,205 @@
+"""The fleet: every host in a row, those with trouble first, with its filters in the URL."""
+
+import hashlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Final, Self
+from urllib.parse import urlencode
+
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service_record.collector.api.serving import Serving
+from service_record.collector.process import Collector
+from service_record.collector.store.cluster_rows import ClusterSummary, list_clusters
+from service_record.collector.store.fleet import SHOWN_DONE, Filters, Fleet, fleet, groups
+from service_record.collector.web.login import viewer_of
+from service_record.collector.web.pages import VERDICTS, counted, page, render
+
+ROWS: Final = 100
+"""Hosts on one page."""
+_MOST_PAGES: Final = 100_000
+_MOST_WORDS: Final = 50
+_NAMES: Final = re.compile(r"[\s,]+")
+"""What is between the names of machines in one field."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetFilters:
+    """Filters as a URL has them: `?group=dc1&machine=web*&verdict=failed&cluster=prod&all=1&page=2`."""
+
+    groups: tuple[str, ...] = ()
+    machines: tuple[str, ...] = ()
+    verdicts: tuple[str, ...] = ()
+    clusters: tuple[str, ...] = ()
+    """Ids or names."""
+    all: bool = False
+    """With hosts that have been done for long."""
+    page: int = 1
+
+    @classmethod
+    def of(cls, query: QueryParams) -> Self:
+        """What a query asks for; what it asks in vain is left out."""
+        return cls(
+            groups=given(query.getlist("group")),
+            machines=given(name for field in query.getlist("machine") for name in _NAMES.split(field)),
+            verdicts=tuple(verdict for verdict in VERDICTS if verdict in query.getlist("verdict")),
+            clusters=given(query.getlist("cluster")),
+            all=query.get("all", "") not in {"", "0"},
+            page=_page(query.get("page", "")),
+        )
+
+    @property
+    def query(self) -> str:
+        """The query of a URL that asks for this: empty, or with its question mark."""
+        fields: list[tuple[str, str]] = [("group", group) for group in self.groups]
+        fields += [("machine", machine) for machine in self.machines]
+        fields += [("verdict", verdict) for verdict in self.verdicts]
+        fields += [("cluster", cluster) for cluster in self.clusters]
+        fields += [("all", "1")] * self.all
+        fields += [("page", str(self.page))] * (self.page > 1)
+        return f"?{urlencode(fields)}" if fields else ""
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether hosts are left out by what somebody asked for."""
+        return bool(self.groups or self.machines or self.verdicts or self.clusters)
+
+    @property
+    def shows_clusters(self) -> bool:
+        """Return whether clusters are shown above the hosts: all of them, or those that were asked for."""
+        is_whole = self.page == 1 and not (self.groups or self.machines or self.verdicts)
+        return is_whole or bool(self.clusters)
+
+    def only(self, verdict: str) -> "FleetFilters":
+        """The same of one verdict; of all where it is of that one already."""
+        return replace(self, verdicts=() if self.verdicts == (verdict,) else (verdict,), page=1)
+
+    def at(self, page: int) -> "FleetFilters":
+        return replace(self, page=page)
+
+    def filters(self, now: float, confined_to: str = "") -> Filters:
+        """Return the same for the database, for a reader who may be confined to a group."""
+        return Filters(
+            confined_to=confined_to,
+            groups=self.groups,
+            machines=self.machines,
+            verdicts=self.verdicts,
+            clusters=self.clusters,
+            done_since=None if self.all else now - SHOWN_DONE,
+        )
+
+
+def given(fields: Iterable[str]) -> tuple[str, ...]:
+    """What is in some fields; NUL, which no database takes, is in none."""
+    words = (field.replace("\0", "").strip() for field in fields)
+    return tuple(dict.fromkeys(word for word in words if word))[:_MOST_WORDS]
+
+
+def _page(text: str) -> int:
+    return max(1, min(int(text), _MOST_PAGES)) if text.isascii() and text.isdecimal() else 1
+
+
+_DIGITS = 16
+_MOST_CLUSTERS = 5
+"""Above the hosts; the page of clusters has all."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetSeen:
+    """A page of the fleet at one moment."""
+
+    look: FleetFilters
+    fleet: Fleet
+    clusters: tuple[ClusterSummary, ...]
+    """Those that are shown above the hosts, and more than fit there."""
+    now: float
+
+    @property
+    def state(self) -> str:
+        """Tells whether anything that is shown has changed."""
+        shown = [(host.name, host.revision) for host in self.fleet.hosts]
+        clusters = [(cluster.id, cluster.revision) for cluster in self.clusters]
+        return digest((shown, sorted(self.fleet.counts.items()), self.fleet.total, clusters))
+
+    @property
+    def revisions(self) -> dict[str, int]:
+        return {host.name: host.revision for host in self.fleet.hosts}
+
+    @property
+    def pages(self) -> int:
+        return max(1, -(-self.fleet.total // ROWS))
+
+    @property
+    def sentence(self) -> str:
+        """The counts in words."""
+        return counted(self.fleet.total, self.fleet.counts, self.look.verdicts)
+
+    def values(self) -> dict[str, Any]:
+        """What the templates show."""
+        return {
+            "look": self.look,
+            "fleet": self.fleet,
+            "clusters": self.clusters[:_MOST_CLUSTERS],
+            "more_clusters": max(len(self.clusters) - _MOST_CLUSTERS, 0),
+            "now": self.now,
+            "state": self.state,
+            "pages": self.pages,
+            "sentence": self.sentence,
+        }
+
+    def whole(self) -> str:
+        """The part of the page that changes."""
+        return render("fleet_live.html", **self.values())
+
+    def row(self, name: str) -> str:
+        """The row of a host."""
+        host = next(host for host in self.fleet.hosts if host.name == name)
+        return render("fleet_row.html", host=host, now=self.now)
+
+    def tally(self) -> str:
+        """How many there are of each verdict."""
+        return render("fleet_tally.html", **self.values())
+
+
+async def get_fleet(request: Request) -> Response:
+    """`GET /`: the fleet, narrowed by the query."""
+    serving = Serving.of(request)
+    look = FleetFilters.of(request.query_params)
+    grant = viewer_of(request)
+    seen = await run_in_threadpool(see_fleet, serving.collector, look, grant.confined_to)
+    known = await run_in_threadpool(_groups, serving.collector, grant.confined_to)
+    return page(
+        "fleet.html",
+        **seen.values(),
+        groups=known,
+        here="fleet",
+        signed_in=grant.name or "session",
+    )
+
+
+def see_fleet(collector: Collector, look: FleetFilters, confined_to: str) -> FleetSeen:
+    """Return what a look sees now, for a reader who may be confined to a group."""
+    now = collector.now()
+    with collector.database.reading() as connection:
+        filters = look.filters(now, confined_to)
+        found = fleet(connection, filters, ROWS, (look.page - 1) * ROWS)
+        shown: tuple[ClusterSummary, ...] = ()
+        if look.shows_clusters:
+            shown = list_clusters(
+                connection, named=look.clusters, confined_to=confined_to, done_since=filters.done_since
+            )
+    return FleetSeen(look, found, shown, now)
+
+
+def _groups(collector: Collector, confined_to: str) -> tuple[str, ...]:
+    with collector.database.reading() as connection:
+        return groups(connection, confined_to)
+
+
+def digest(value: object) -> str:
+    """A short mark of a value."""
+    return hashlib.sha256(repr(value).encode()).hexdigest()[:_DIGITS]

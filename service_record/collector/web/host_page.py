@@ -1,0 +1,176 @@
+"""One host: its verdict and why, a build on one axis of time, and what came from it."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from http import HTTPStatus
+from typing import Any, Final
+
+from sqlalchemy import Connection
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service_record.collector.api.answering import Refusal
+from service_record.collector.api.serving import Serving, host_name
+from service_record.collector.process import Collector
+from service_record.collector.store.host_rows import (
+    LATEST_STEPS,
+    Boot,
+    BuildSummary,
+    StepShown,
+    StoredHostDetail,
+    boots_of,
+    host,
+    logs_of,
+)
+from service_record.collector.web.analyses import Analyses, AnalysisSeen
+from service_record.collector.web.build_chart import Timeline, service_rows, timeline
+from service_record.collector.web.fleet_page import digest
+from service_record.collector.web.pages import page, render
+
+_LARGEST_ID: Final = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class HostSeen:
+    """A host at one moment."""
+
+    detail: StoredHostDetail
+    boots: tuple[Boot, ...]
+    """Of the build that is shown."""
+    records: AnalysisSeen
+    now: float
+
+    @property
+    def state(self) -> str:
+        """Tells whether anything that is shown has changed."""
+        return digest((self.detail.summary.revision, self.detail.shown_build, self.records.mark))
+
+    @property
+    def sentence(self) -> str:
+        """The verdict, to be read aloud when it changes."""
+        host = self.detail.summary
+        return f"{host.name}: {host.verdict}{f': {host.reason}' if host.reason else ''}"
+
+    @property
+    def build(self) -> BuildSummary | None:
+        """The build whose steps are shown."""
+        return next((each for each in self.detail.builds if each.number == self.detail.shown_build), None)
+
+    @property
+    def is_latest(self) -> bool:
+        """Whether that is the one that the verdict is of."""
+        return self.detail.shown_build == self.detail.summary.build
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the build may have more steps than are shown."""
+        return sum(group.count * len(group.first) for group in self.detail.steps) >= LATEST_STEPS
+
+    @cached_property
+    def failure(self) -> StepShown | None:
+        """The latest step that failed in this build, and was not done later."""
+        told = [step for group in self.detail.steps for step in (*group.first, *group.latest)]
+        ended: dict[str, StepShown] = {step.label: step for step in told if step.status in {"done", "failed"}}
+        failed = [step for step in ended.values() if step.status == "failed"]
+        return max(failed, key=lambda step: step.id, default=None)
+
+    def timeline(self) -> Timeline | None:
+        """What happened when; None before the first build."""
+        if self.build is None:
+            return None
+        analysis, build = self.records.analysis, self.build
+        later = [each.started_at for each in self.detail.builds if each.number == build.number + 1]
+        until = later[0] if later else self.now
+        services = service_rows(analysis.services, build.started_at, until) if analysis else ()
+        return timeline(build, self.detail.steps, self.boots, services, self.now, is_latest=self.is_latest)
+
+    def values(self) -> dict[str, Any]:
+        """What the templates show."""
+        return {
+            "host": self.detail.summary,
+            "sentence": self.sentence,
+            "detail": self.detail,
+            "build": self.build,
+            "is_latest": self.is_latest,
+            "is_cut": self.is_cut,
+            "failure": self.failure,
+            "timeline": self.timeline(),
+            "records": self.records,
+            "state": self.state,
+            "now": self.now,
+        }
+
+    def whole(self) -> str:
+        """The part of the page that changes."""
+        return render("host_live.html", **self.values())
+
+
+async def get_host(request: Request) -> Response:
+    """`GET /hosts/{host}?build=...`: a host, and its latest build where no other is asked for."""
+    serving = Serving.of(request)
+    name = host_name(request.path_params["host"])
+    build = build_of(request.query_params.get("build", ""))
+    seen = await run_in_threadpool(see_host, request.app.state.analyses, serving.collector, name, build)
+    return page(
+        "host.html",
+        **seen.values(),
+        asked_build=build,
+        here="host",
+        signed_in=request.state.grant.name or "session",
+    )
+
+
+async def get_logs(request: Request) -> Response:
+    """`GET /hosts/{host}/steps/{step}/logs`: all that is kept of a step's logs, as plain text."""
+    serving = Serving.of(request)
+    name = host_name(request.path_params["host"])
+
+    step = min(request.path_params["step"], _LARGEST_ID)
+
+    def found() -> str | None:
+        with serving.collector.database.reading() as connection:
+            return logs_of(connection, name, step)
+
+    logs = await run_in_threadpool(found)
+    if logs is None:
+        raise Refusal(HTTPStatus.NOT_FOUND, f"{name} has no such step")
+    return Response(logs, media_type="text/plain", headers={"Cache-Control": "no-store"})
+
+
+async def get_analysis(request: Request) -> Response:
+    """`GET /hosts/{host}/analysis`: all that the records of a host come to."""
+    name = host_name(request.path_params["host"])
+    seen = await run_in_threadpool(request.app.state.analyses.of, name)
+    if seen.source is None:
+        raise Refusal(HTTPStatus.NOT_FOUND, f"{name} has sent no records")
+    return page(
+        "analysis.html",
+        name=name,
+        records=seen,
+        now=Serving.of(request).collector.now(),
+        here="host",
+        signed_in=request.state.grant.name or "session",
+    )
+
+
+def see_host(analyses: Analyses, collector: Collector, name: str, build: int | None) -> HostSeen:
+    """A host as it is now. Raises Refusal where there is none."""
+    now = collector.now()
+    with collector.database.reading() as connection:
+        detail = host(connection, name, now, build)
+        boots = _boots(connection, detail) if detail else ()
+    if detail is None:
+        raise Refusal(HTTPStatus.NOT_FOUND, f"no host {name}" + (f" with a build {build}" if build else ""))
+    return HostSeen(detail, boots, analyses.of(name), now)
+
+
+def _boots(connection: Connection, detail: StoredHostDetail) -> tuple[Boot, ...]:
+    """The boots of the steps that are shown: rounds of them name their first and their latest only."""
+    first = min((step.id for group in detail.steps for step in group.first), default=0)
+    return boots_of(connection, detail.summary.name, detail.shown_build, first)
+
+
+def build_of(text: str) -> int | None:
+    """The number of a build in a query; None for the latest."""
+    return int(text[:9]) if text.isascii() and text.isdecimal() else None

@@ -1,0 +1,208 @@
+"""`install`: what is delivered, onto this host or a mounted one; and what the service manager is told of
+it.
+"""
+
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from service_record.deploy.apply import apply, check_rights, do, existing_parents, parent
+from service_record.deploy.delivered import CLOSING, HOST, Item, Option, closing, contents
+from service_record.deploy.installed import FILE, Installed, read
+from service_record.deploy.planning import Action, DeployStep, after, aside, beside, to_install, to_uninstall
+from service_record.deploy.root import NOTHING, PathSeen, Root
+from service_record.reporter.paths import Places
+
+_BOOTED: Final = Path("/run/systemd/system")
+"""Only there where systemd is the init system; see sd_booted(3)."""
+_SECONDS: Final = 60
+_UNITS: Final = "/systemd/system/"
+
+
+def runs_on(root: Root) -> bool:
+    """Whether there is a running systemd that these files are for."""
+    return root.is_this_host and _BOOTED.is_dir()
+
+
+def reload_for(root: Root, paths: Iterable[str]) -> Iterator[str]:
+    """Have systemd read its units again if these paths are units; a line where it could not be told."""
+    if any(_UNITS in path for path in paths):
+        yield from tell(root, "daemon-reload")
+
+
+def tell(root: Root, *arguments: str) -> Iterator[str]:
+    """Run systemctl where it speaks of the host that is meant; a line where that went wrong."""
+    if not runs_on(root):
+        return
+    command = ["systemctl", *arguments]
+    try:
+        done = subprocess.run(
+            command, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SECONDS
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        yield f"{' '.join(command)}: {error}; run it yourself"
+        return
+    if done.returncode != 0:
+        said = done.stderr.strip().splitlines()[:1]
+        yield f"{' '.join(command)}: {said[0] if said else f'exit {done.returncode}'}; run it yourself"
+
+
+_PROGRAM: Final = f"{HOST.programs}/service-record"
+_DROP_IN: Final = re.compile(rf"{re.escape(HOST.units)}/(?P<service>[^/]+)\.service\.d/{re.escape(CLOSING)}")
+
+
+@dataclass(frozen=True, slots=True)
+class InstallOutcome:
+    """What was done, or would be."""
+
+    steps: tuple[DeployStep, ...]
+    notes: tuple[str, ...] = ()
+    """What else there is to know, a line each."""
+    options: frozenset[Option] = frozenset()
+    """All that are in force."""
+    closed: tuple[str, ...] = ()
+    """Services whose records systemd closes, each by a drop-in of its own."""
+
+
+def install(
+    root: Root,
+    options: Iterable[Option],
+    pages: Iterable[tuple[str, str]],
+    *,
+    closes: Iterable[str] = (),
+    replaces: bool = False,
+    is_trial: bool = False,
+) -> InstallOutcome:
+    """Bring what these options select, and what was installed before, to this version.
+
+    systemd closes the records of the services in `closes`, beside those of before. Without options that is
+    what was installed before, or else the shim. A file of somebody else stays where it is, unless `replaces`.
+    A trial changes nothing. Raises OSError, DamagedError.
+    """
+    with root.locked():
+        before = read(root) or Installed()
+        closed = tuple(dict.fromkeys([*_closed_before(before), *closes]))
+        asked = frozenset([*options, *([Option.SHIM] if closed else [])])
+        chosen = _chosen(root, asked, before)
+        if Option.ALL_SERVICES in chosen:
+            closed = ()
+        items = (*contents(chosen, HOST, pages), *closing(closed))
+        steps = tuple(to_install(items, _look(root, items, before), before, replaces=replaces))
+        if is_trial:
+            return InstallOutcome(steps, tuple(_notes(root, chosen)), chosen, closed)
+        apply(root, steps, before, after(steps, before, chosen))
+        troubles = reload_for(root, [step.path for step in steps if step.changes])
+        return InstallOutcome(steps, (*troubles, *_notes(root, chosen)), chosen, closed)
+
+
+def _closed_before(before: Installed) -> Iterator[str]:
+    """Yield the services that an earlier installation gave a drop-in of their own."""
+    for path in sorted(before.files):
+        found = _DROP_IN.fullmatch(path)
+        if found is not None:
+            yield found["service"]
+
+
+def _chosen(root: Root, asked: frozenset[Option], before: Installed) -> frozenset[Option]:
+    """The options asked for and those of before, and what they need."""
+    kept = before.options
+    if Option.REPORTER not in asked and _has_stopped(root):
+        kept -= {Option.REPORTER}  # it has removed its units; an upgrade does not bring them back
+    shim = frozenset([Option.SHIM])
+    chosen = asked | kept or shim
+    return chosen | shim if Option.ALL_SERVICES in chosen else chosen
+
+
+def _look(root: Root, items: Iterable[Item], before: Installed) -> dict[str, PathSeen]:
+    paths = {item.path for item in items} | set(before.files)
+    around = {other for path in paths for other in (beside(path), aside(path))}
+    return {path: root.see(path) for path in paths | around | set(before.beside)}
+
+
+def _notes(root: Root, options: frozenset[Option]) -> Iterator[str]:
+    if os.geteuid() != 0:
+        yield f"not root: what is written belongs to user {os.geteuid()}, not to root"
+    if Option.REPORTER in options:
+        yield from _notes_on_reporter(root)
+
+
+def _notes_on_reporter(root: Root) -> Iterator[str]:
+    places = Places()
+    if _has_stopped(root):
+        yield f"the reporter has stopped here for good; remove {places.tombstone} to have it run again"
+    for path, what in {_PROGRAM: "the program", str(places.settings_file): "its settings"}.items():
+        if root.see(path) == NOTHING:
+            yield f"{path} is missing: without {what} the reporter does nothing"
+    if runs_on(root):
+        yield "the next boot starts it; systemctl start boot-reporter.timer does so now"
+
+
+def _has_stopped(root: Root) -> bool:
+    return root.see(str(Places().tombstone)) != NOTHING
+
+
+def uninstall(root: Root, *, is_trial: bool = False) -> InstallOutcome | None:
+    """Remove what `install` has put there, and put back what it replaced; None where nothing is installed.
+
+    Records stay, and all else that is not ours. When it is cut short, the next call goes on. A trial changes
+    nothing. Raises OSError, DamagedError.
+    """
+    with root.locked():
+        installed = read(root)
+        if installed is None:
+            return None
+        paths = {*installed.files, *installed.beside, *installed.aside.values()}
+        steps = tuple(to_uninstall({path: root.see(path) for path in paths}, installed))
+        if is_trial:
+            return InstallOutcome(steps)
+        check_rights(root, existing_parents(root, [FILE, *installed.directories, *paths]))
+        notes = [*_stopped(root, steps), *_removed(root, steps, installed)]
+        notes += reload_for(root, [step.path for step in steps if step.changes])
+        return InstallOutcome(steps, tuple(notes))
+
+
+def _stopped(root: Root, steps: Iterable[DeployStep]) -> Iterator[str]:
+    """Stop what is about to lose its unit."""
+    going = [Path(step.path) for step in steps if step.action is Action.REMOVE]
+    units = [path.name for path in going if str(path.parent) == HOST.units]
+    if units:
+        yield from tell(root, "stop", *units)
+
+
+def _removed(root: Root, steps: Sequence[DeployStep], installed: Installed) -> Iterator[str]:
+    """Do it, the note of what is installed last; a line for each directory of ours that cannot go."""
+    untouched = {
+        directory: times.before
+        for directory, times in installed.times.items()
+        if root.see(directory).kind == "directory" and root.modified(directory) == times.after
+    }
+    for step in steps:
+        do(root, step)
+        root.tidy(step.path)
+    home = f"{parent(root, FILE)}/"
+    inner_first = sorted(installed.directories, reverse=True)
+    yield from _emptied(root, [path for path in inner_first if not home.startswith(f"{path}/")])
+    _sync(root, [*installed.directories, *installed.times])
+    root.remove(FILE)
+    root.tidy(FILE)
+    yield from _emptied(root, [path for path in inner_first if home.startswith(f"{path}/")])
+    for directory, when in untouched.items():
+        root.set_modified(directory, when)
+    _sync(root, installed.times)
+
+
+def _emptied(root: Root, directories: Iterable[str]) -> Iterator[str]:
+    """Remove directories of ours; a line for each that stays."""
+    for directory in directories:
+        if not root.remove_directory(directory):
+            yield f"{directory} stays: there is something else in it"
+
+
+def _sync(root: Root, directories: Iterable[str]) -> None:
+    for directory in directories:
+        if root.see(directory).kind == "directory":
+            root.sync(directory)

@@ -1,0 +1,287 @@
+"""What a bad history does differently from a good one, for people and for programs; docs/diff.md describes
+it.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Final
+
+from rich.cells import cell_len
+
+from service_record.diagnosis.comparison import (
+    Added,
+    Difference,
+    EndedDifferently,
+    Missing,
+    Moved,
+    ServiceComparison,
+    Slower,
+    StepEnded,
+    Tolerance,
+)
+from service_record.diagnosis.failures import FailureGroup, RunStep
+from service_record.diagnosis.now import boot_times, true_time
+from service_record.display.details import details, labelled, when
+from service_record.display.document import Document, facts_document
+from service_record.display.lines import BLANK, Ink, Line, View
+from service_record.display.phrases import VERBS, ending, glyph, headline, ink, name
+from service_record.display.summary import local_times
+from service_record.display.text import count, cut, duration, utc, visible, wrap
+from service_record.history import History
+from service_record.history.outcome import Run, order
+
+_INDENT: Final = 2
+_MAX_TOLD: Final = 10
+"""Of one kind, in one service."""
+
+
+def comparison_page(
+    found: Sequence[ServiceComparison], good: tuple[str, History], bad: tuple[str, History], view: View
+) -> Iterator[Line]:
+    """The lines of `diff`, given both sources by name and what was read there."""
+    instants = _Instants(bad[1])
+    different = sorted((one for one in found if one.differs), key=lambda one: _urgency(one, instants))
+    alike = [one for one in found if not one.differs]
+    yield _summary(len(different), len(found))
+    for label, (source, history) in (("good", good), ("bad", bad)):
+        texts = [_source(source, history), *local_times(history.services)]
+        yield from labelled(label, [(text, Ink.FAINT) for text in texts], view, 0)
+    for one in different:
+        yield BLANK
+        yield from _service(one, view)
+    if alike:
+        yield BLANK
+        names = f"{view.glyphs.success} alike: {', '.join(name(one.service) for one in alike)}"
+        for row in wrap(names, view.width):
+            yield ((row, Ink.FAINT),)
+
+
+def _summary(different: int, services: int) -> Line:
+    if not different:
+        return ((f"nothing differs in {count(services, 'service')}", Ink.GOOD),)
+    verb = "differs" if different == 1 else "differ"
+    return ((f"{different} of {count(services, 'service')} {verb}", Ink.BAD),)
+
+
+class _Instants:
+    """When things happened on a host, in numbers that compare whatever its clock did: see `boot_times`."""
+
+    def __init__(self, history: History) -> None:
+        self._boots = boot_times(history)
+        self._services = {service.name: service for service in history.services}
+
+    def begun(self, run: Run) -> float:
+        return self._of(run, run.first_entry, run.uptime)
+
+    def first_ended(self, run: Run) -> float:
+        """When the first run of its service ended that came to the same in the same stage."""
+        end = run.outcome, run.in_stage
+        first = next(
+            each for each in self._services[run.service].runs if (each.outcome, each.in_stage) == end
+        )
+        return self._of(first, first.last_entry, first.last_uptime)
+
+    def _of(self, run: Run, time: datetime | None, uptime: float | None) -> float:
+        boot = self._boots.get(run.boot_id)
+        if boot is not None and uptime is not None:
+            return boot + uptime
+        return order(true_time(time, self._services[run.service]))
+
+
+def _urgency(one: ServiceComparison, instants: _Instants) -> tuple[int, float, str]:
+    """What went wrong in BAD, by when it did so first: others may follow from it.
+
+    Behind it what still runs there and had ended in GOOD, what differs otherwise, and what is missing, each
+    in the order of their beginnings.
+    """
+    run = one.bad
+    if run is None:
+        return 3, order(one.good.first_entry) if one.good is not None else 0.0, one.service
+    is_new = one.good is None or any(
+        isinstance(each, EndedDifferently | FailureGroup) for each in one.differences
+    )
+    if run.outcome.is_bad and is_new:
+        return 0, instants.first_ended(run), one.service
+    has_ended = any(isinstance(each, EndedDifferently) for each in one.differences)
+    return 1 if has_ended else 2, instants.begun(run), one.service
+
+
+def _source(source: str, history: History) -> str:
+    parts = [visible(source), count(len(history.services), "service")]
+    if history.boots:
+        parts.append(count(len(history.boots), "boot"))
+    damaged = sum(service.damaged_pieces for service in history.services)
+    return ", ".join([*parts, *([count(damaged, "damaged piece")] if damaged else [])])
+
+
+def _service(one: ServiceComparison, view: View) -> Iterator[Line]:
+    yield _title(one, view)
+    for label, run, runs in (("good", one.good, one.good_runs), ("bad", one.bad, one.bad_runs)):
+        if run is not None:
+            yield from labelled(label, [(_run(run, runs, view), Ink.FAINT)], view, _INDENT)
+    for label, kinds in _SECTIONS.items():
+        told = [each for each in one.differences if isinstance(each, kinds)]
+        texts = [(_told(each, view), Ink.PLAIN) for each in told[:_MAX_TOLD]]
+        if len(told) > _MAX_TOLD:
+            texts.append((f"and {len(told) - _MAX_TOLD} more, shown by --output json", Ink.FAINT))
+        yield from labelled(label, texts, view, _INDENT)
+    for failure in one.differences:
+        if isinstance(failure, FailureGroup):
+            yield from labelled("failure", [(_failure(failure, view), Ink.WORRYING)], view, _INDENT)
+            yield from details(failure.facts, view, _INDENT)
+
+
+_SECTIONS: Final[dict[str, type[Difference]]] = {
+    "ended": StepEnded,
+    "missing": Missing,
+    "new": Added,
+    "moved": Moved,
+    "slower": Slower,
+}
+
+
+def _title(one: ServiceComparison, view: View) -> Line:
+    if one.bad is None:
+        mark, told, color = view.glyphs.damaged, "missing: only in good", Ink.WORRYING
+    elif one.good is None:
+        mark, color = glyph(one.bad.outcome, view.glyphs), ink(one.bad.outcome)
+        told = f"{headline(one.bad)}; new: only in bad"
+    else:
+        mark, color = glyph(one.bad.outcome, view.glyphs), ink(one.bad.outcome)
+        has_ended = any(isinstance(each, EndedDifferently) for each in one.differences)
+        told = headline(one.bad) + (f"; good: {headline(one.good)}" if has_ended else "")
+    service = cut(name(one.service), view.width // 2, view.glyphs.cut)
+    room = view.width - len(f"{mark}  ") - cell_len(service)
+    return (f"{mark} ", color), (service, Ink.STRONG), (f" {cut(told, room, view.glyphs.cut)}", color)
+
+
+def _run(run: Run, runs: int, view: View) -> str:
+    """`3 runs, compared: attempt 3, exit 1 after 30.0s, 2026-11-21 01:06:20Z`."""
+    return f"{count(runs, 'run')}, compared: {when(run, view)}"
+
+
+def _told(difference: Difference, view: View) -> str:
+    match difference:
+        case StepEnded(step, outcome):
+            return f"{step_name(step)} {VERBS[outcome]}"
+        case Missing(step, is_unreached):
+            return step_name(step) + (" (not reached)" if is_unreached else "")
+        case Added(step):
+            return step_name(step)
+        case Moved(step, after, good_after):
+            return f"{step_name(step)} {_place(after)}; good: {_place(good_after)}"
+        case Slower(step, seconds, good_seconds, is_running):
+            times = f", {view.glyphs.times}{seconds / good_seconds:.1f}" if good_seconds else ""
+            longer = "+" if is_running else ""
+            took = f"{duration(seconds)}{longer}; good: {duration(good_seconds)}{times}"
+            return f"{step_name(step) if step is not None else 'the run'} {took}"
+        case _:
+            return ""
+
+
+def _place(after: RunStep | None) -> str:
+    return f"after {step_name(after)}" if after is not None else "first"
+
+
+def _failure(failure: FailureGroup, view: View) -> str:
+    where = f"of {step_name(failure.step)}" if failure.step is not None else "of the run"
+    times = f" {view.glyphs.times}{failure.count}" if failure.count > 1 else ""
+    how = ending(failure.facts)
+    return f"new{times}, {where}" + (f", {how}" if how else "")
+
+
+def step_name(step: RunStep) -> str:
+    """`stage pull`, `pre-command prepare`, `stage mount of prepare`."""
+    within = f" of {name(step.command)}" if step.command is not None else ""
+    return f"{step.kind} {name(step.name)}{within}"
+
+
+_SCHEMA_VERSION: Final = 1
+
+
+def comparison_document(
+    found: Sequence[ServiceComparison], good: str, bad: str, tolerance: Tolerance
+) -> Document:
+    """The document of `diff --output json` and `yaml`."""
+    return {
+        "version": _SCHEMA_VERSION,
+        "good": good,
+        "bad": bad,
+        "ratio": tolerance.ratio,
+        "floor": tolerance.floor,
+        "differs": any(one.differs for one in found),
+        "services": [
+            {
+                "service": one.service,
+                **_known(good=one.good and _run_document(one.good, one.good_runs)),
+                **_known(bad=one.bad and _run_document(one.bad, one.bad_runs)),
+                "differences": list(_differences(one)),
+            }
+            for one in found
+        ],
+    }
+
+
+def difference_documents(found: Sequence[ServiceComparison]) -> Iterator[Document]:
+    """The lines of `diff --output jsonl`: each difference, with its service."""
+    for one in found:
+        for difference in _differences(one):
+            yield {"service": one.service, **difference}
+
+
+def _run_document(run: Run, runs: int) -> Document:
+    return {
+        "runs": runs,
+        "attempt": run.attempt,
+        "outcome": run.outcome.value,
+        **_known(firstEntry=run.first_entry and utc(run.first_entry)),
+        **_known(duration=run.duration, bootId=run.boot_id, invocationId=run.invocation_id),
+        **_known(inStage=run.in_stage, inCommand=run.in_command),
+    }
+
+
+def _differences(one: ServiceComparison) -> Iterator[Document]:
+    if one.bad is None and one.good is not None:
+        yield {"kind": "service-missing"}
+    if one.good is None and one.bad is not None:
+        yield {"kind": "service-new", "outcome": one.bad.outcome.value}
+    yield from (_difference(difference, one) for difference in one.differences)
+
+
+def _difference(difference: Difference, one: ServiceComparison) -> Document:
+    kind, fields = _told_document(difference, one)
+    step = None if isinstance(difference, EndedDifferently) else difference.step
+    return {"kind": kind, **_step(step), **fields}
+
+
+def _told_document(difference: Difference, one: ServiceComparison) -> tuple[str, Document]:
+    told: tuple[str, Document]
+    match difference:
+        case EndedDifferently():
+            ends = {"good": one.good and one.good.outcome.value, "bad": one.bad and one.bad.outcome.value}
+            told = "outcome", _known(**ends)
+        case StepEnded(_, outcome):
+            told = "step-outcome", {"good": "success", "bad": outcome.value}
+        case Missing(_, is_unreached):
+            told = "missing", {"reached": not is_unreached}
+        case Added():
+            told = "new", {}
+        case Moved(_, after, good_after):
+            places = {"good": good_after and _step(good_after), "bad": after and _step(after)}
+            told = "moved", {"after": _known(**places)}
+        case Slower(_, seconds, good_seconds, is_running):
+            told = "slower", {"good": good_seconds, "bad": seconds, **_known(running=is_running or None)}
+        case FailureGroup(_, signature, facts, count):
+            told = "failure", {"signature": signature, "count": count, **facts_document(facts)}
+    return told
+
+
+def _step(step: RunStep | None) -> Document:
+    """Nothing for the run itself."""
+    if step is None:
+        return {}
+    return {step.kind: step.name, **_known(command=step.command)}
+
+
+def _known(**fields: object) -> Document:
+    return {name: value for name, value in fields.items() if value is not None}

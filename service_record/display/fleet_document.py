@@ -1,0 +1,98 @@
+"""The hosts that a collector knows as one plain document for programs; docs/collector.md has its fields.
+
+What is not known is left out. Times are UTC with milliseconds, durations seconds.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Final
+
+from service_record.display.cluster_table import Cluster
+from service_record.display.document import Document
+from service_record.display.fleet_table import VERDICTS, EarlierBuild, Host, HostsAnswer, seconds_of
+from service_record.display.text import utc
+
+_SCHEMA_VERSION: Final = 1
+
+
+def hosts_document(found: HostsAnswer, source: str) -> Document:
+    """The document of `hosts --output json` and `yaml`."""
+    clusters = [cluster_document(cluster) for cluster in found.clusters]
+    return {
+        "version": _SCHEMA_VERSION,
+        "source": source,
+        "time": _time(found.now),
+        "counts": {verdict: found.counts.get(verdict, 0) for verdict in VERDICTS},
+        **({"clusters": clusters} if clusters else {}),
+        "hosts": list(host_lines(found)),
+    }
+
+
+def cluster_document(cluster: Cluster) -> Document:
+    """Return one cluster."""
+    known = {
+        "cluster": cluster.id,
+        "name": cluster.name,
+        "status": cluster.status,
+        "reason": cluster.reason,
+        "since": _time(cluster.since),
+        "hosts": cluster.hosts,
+        "joined": cluster.joined,
+        "control_planes": cluster.needed_control_planes,
+        "installed_control_planes": cluster.installed_control_planes,
+        "workers": cluster.defined_workers,
+        "installed_workers": cluster.installed_workers,
+        "csrs_approved": cluster.csrs_approved,
+        "finalizing_stage": cluster.finalizing_stage,
+    }
+    return {name: value for name, value in known.items() if value not in (None, "")}
+
+
+def host_lines(found: HostsAnswer) -> Iterator[Document]:
+    """The same as `--output jsonl` has it: a line for each host."""
+    for host in found.hosts:
+        document = host_document(host, found.now)
+        if builds := found.earlier.get(host.name):
+            document["earlier"] = [_build_document(build) for build in builds]
+        yield document
+
+
+def host_document(host: Host, now: float) -> Document:
+    """One host and its latest build."""
+    took = seconds_of(host, now)
+    known = {
+        "machine": host.name,
+        "verdict": host.verdict,
+        "reason": host.reason,
+        "since": _time(host.verdict_since),
+        "group": host.group,
+        "release": host.release,
+        "build": host.build or None,
+        "action": host.action,
+        "percentage": host.percentage,
+        "message": host.message,
+        "started": _time(host.started_at),
+        "updated": _time(host.updated_at),
+        "ended": _time(host.ended_at),
+        "duration": None if took is None else round(took, 3),
+    }
+    return {name: value for name, value in known.items() if value not in (None, "")}
+
+
+def _build_document(build: EarlierBuild) -> Document:
+    known = {
+        "build": build.number,
+        "key": build.key,
+        "action": build.action,
+        "verdict": build.verdict,
+        "reason": build.reason,
+        "started": _time(build.started_at),
+        "updated": _time(build.updated_at),
+        "ended": _time(build.ended_at),
+        "duration": round(build.seconds, 3),
+    }
+    return {name: value for name, value in known.items() if value not in (None, "")}
+
+
+def _time(at: float | None) -> str | None:
+    return None if at is None else utc(datetime.fromtimestamp(at, UTC))

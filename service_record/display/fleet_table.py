@@ -1,0 +1,338 @@
+"""The hosts that a collector knows: a line for each, and why where one is in trouble."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Final, Protocol
+
+import msgspec
+from msgspec import Meta
+from rich.cells import cell_len
+
+from service_record.display.cluster_table import MOST, Cluster, Time, cluster_table, more_clusters
+from service_record.display.lines import BLANK, Glyphs, Ink, Line, View
+from service_record.display.text import age, count, cut, cut_within, duration, moment, one_line, visible, wrap
+
+VERDICTS: Final = ("failed", "looping", "stuck", "silent", "progressing", "done")
+"""As a collector has them, those with trouble first."""
+_INKS: Final = {
+    "failed": Ink.BAD,
+    "looping": Ink.BAD,
+    "stuck": Ink.WORRYING,
+    "silent": Ink.WORRYING,
+    "progressing": Ink.BUSY,
+    "done": Ink.GOOD,
+    "abandoned": Ink.WORRYING,
+}
+_SIGNS: Final = {
+    Ink.BAD: "failure",
+    Ink.WORRYING: "interrupted",
+    Ink.BUSY: "running",
+    Ink.GOOD: "success",
+    Ink.PLAIN: "damaged",
+}
+_GAP: Final = "  "
+_BAR: Final = 7
+_SHORTEST_MESSAGE: Final = 10
+"""Columns: with fewer, messages have lines of their own."""
+_LONGEST_MESSAGE: Final = 60
+_NARROW: Final = 72
+_REASON_LINES: Final = 3
+
+
+class Host(msgspec.Struct, frozen=True):
+    """A host as a collector tells of it. Times are seconds since 1970 by the collector's clock."""
+
+    name: str
+    verdict: str
+    group: str = ""
+    release: str = ""
+    build: int = 0
+    action: str = ""
+    percentage: Annotated[float, Meta(ge=0, le=100)] | None = None
+    message: str = ""
+    started_at: Time | None = None
+    updated_at: Time | None = None
+    ended_at: Time | None = None
+    reason: str = ""
+    verdict_since: Time | None = None
+    revision: int = 0
+
+    @property
+    def is_bad(self) -> bool:
+        return self.verdict not in {"progressing", "done"}
+
+
+class EarlierBuild(msgspec.Struct, frozen=True):
+    """An earlier build of a host. Times are seconds since 1970 by the collector's clock."""
+
+    number: int
+    verdict: str
+    started_at: Time
+    updated_at: Time
+    ended_at: Time | None = None
+    action: str = ""
+    reason: str = ""
+    key: str = ""
+
+    @property
+    def stopped_at(self) -> float:
+        return self.ended_at or self.updated_at
+
+    @property
+    def seconds(self) -> float:
+        return max(self.stopped_at - self.started_at, 0.0)
+
+
+class HostsAnswer(msgspec.Struct, frozen=True):
+    """Hosts, and how many there are of each verdict."""
+
+    hosts: tuple[Host, ...]
+    counts: Mapping[str, int]
+    total: int
+    now: Time
+    """What the collector's clock said."""
+    earlier: Mapping[str, tuple[EarlierBuild, ...]] = {}
+    """Name of a host -> its earlier builds of a month, latest first, where that was asked for."""
+    clusters: tuple[Cluster, ...] = ()
+    """Those that the hosts are of."""
+
+
+class Lasting(Protocol):
+    """What tells how long a build of a host goes on."""
+
+    @property
+    def verdict(self) -> str: ...
+    @property
+    def updated_at(self) -> float | None: ...
+    @property
+    def ended_at(self) -> float | None: ...
+
+
+def stopped_at(host: Lasting) -> float | None:
+    """When its build ended, or was last heard of where it will not go on by itself; None while it goes on."""
+    return host.ended_at or (host.updated_at if host.verdict in {"failed", "silent"} else None)
+
+
+def seconds_of(host: Host, now: float) -> float | None:
+    """How long its build has taken, or takes until now."""
+    if host.started_at is None:
+        return None
+    return max((stopped_at(host) or now) - host.started_at, 0.0)
+
+
+def tally(found: HostsAnswer) -> str:
+    """How many hosts there are of each verdict: `30 hosts: 2 failed, 28 done`."""
+    told = [f"{found.counts[verdict]} {verdict}" for verdict in VERDICTS if found.counts.get(verdict)]
+    whole = sum(found.counts.values())
+    shown = f", {found.total} shown" if found.total != whole else ""
+    return f"{count(whole, 'host')}{': ' if told else ''}{', '.join(told)}{shown}"
+
+
+def table(found: HostsAnswer, source: str, view: View) -> Iterator[Line]:
+    """The lines of `hosts`."""
+    yield from _heading(found, source, view)
+    yield from _clusters(found, view)
+    if not found.hosts:
+        return
+    found = with_builds(found)
+    layout = _Layout.of(found, view)
+    yield BLANK
+    yield from layout.heading()
+    for host in found.hosts:
+        yield from layout.lines(host)
+
+
+def with_builds(found: HostsAnswer) -> HostsAnswer:
+    """Return the same hosts with a row for each earlier build below the row of its host."""
+    if not found.earlier:
+        return found
+    rows = ((host, *map(_as_row, found.earlier.get(host.name, ()))) for host in found.hosts)
+    return msgspec.structs.replace(found, hosts=tuple(row for of_host in rows for row in of_host))
+
+
+def _as_row(build: EarlierBuild) -> Host:
+    return Host(
+        name=f"  build {build.number}",
+        verdict=build.verdict,
+        action=build.action,
+        percentage=100.0 if build.verdict == "done" else None,
+        started_at=build.started_at,
+        updated_at=build.updated_at,
+        ended_at=build.stopped_at,
+        reason=build.reason,
+    )
+
+
+def wide(found: HostsAnswer, source: str, view: View) -> Iterator[Line]:
+    """All that is known of each host in the fleet, a block for each."""
+    yield from _heading(found, source, view)
+    yield from _clusters(found, view)
+    for host in found.hosts:
+        yield BLANK
+        yield from describe(host, found.earlier.get(host.name, ()), found.now, view)
+
+
+def describe(
+    host: Host, earlier: Sequence[EarlierBuild], now: float, view: View, more: Sequence[tuple[str, str]] = ()
+) -> Iterator[Line]:
+    """Yield all that is known of one host in the fleet, with `more` facts, and its earlier builds."""
+    for line in wrap(f"{sign(host, view.glyphs)} {visible(host.name)}", view.width):
+        yield ((line, ink(host)),)
+    builds = (("earlier", _build(build, view)) for build in earlier)
+    facts = ((label, one_line(text)) for label, text in more)
+    for label, text in (*_facts(host, now, view), *facts, *builds):
+        for number, line in enumerate(wrap(text, view.width - 14)):
+            yield ((f"  {'' if number else label:<10}  ", Ink.FAINT), (line, Ink.PLAIN))
+
+
+def _heading(found: HostsAnswer, source: str, view: View) -> Iterator[Line]:
+    """How many hosts there are, and who says so."""
+    for text, look in ((tally(found), Ink.STRONG), (visible(source), Ink.FAINT)):
+        yield from (((line, look),) for line in wrap(text, view.width))
+
+
+def _clusters(found: HostsAnswer, view: View) -> Iterator[Line]:
+    """Yield the clusters above the hosts."""
+    yield from cluster_table(found.clusters[:MOST], found.now, view)
+    if len(found.clusters) > MOST:
+        yield more_clusters(len(found.clusters) - MOST)
+
+
+def change(host: Host, now: float, view: View) -> Line:
+    """One host after a change of it, in a line."""
+    at = moment(datetime.fromtimestamp(now, UTC), view.clock, view.now)
+    said = host.reason if host.is_bad else host.message
+    far = f" {host.percentage:.0f}%" if host.percentage is not None else ""
+    text = f"{sign(host, view.glyphs)} {visible(host.name)} {host.verdict}{far}"
+    rest = max(view.width - cell_len(at) - cell_len(text) - 4, _SHORTEST_MESSAGE)
+    return (
+        (f"{at}  ", Ink.FAINT),
+        (text, ink(host)),
+        (f"  {cut(one_line(said), rest, view.glyphs.cut)}", Ink.PLAIN),
+    )
+
+
+def ink(host: Host) -> Ink:
+    """How a verdict looks."""
+    return _INKS.get(host.verdict, Ink.PLAIN)
+
+
+def sign(host: Host, glyphs: Glyphs) -> str:
+    """The glyph of a verdict."""
+    found: str = getattr(glyphs, _SIGNS[ink(host)])
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """How wide each column is."""
+
+    view: View
+    now: float
+    machine: int
+    action: int
+    message: int
+    """0: messages have lines of their own."""
+
+    @classmethod
+    def of(cls, found: HostsAnswer, view: View) -> "_Layout":
+        """Names get what they need, messages the rest, and where there is little nobody gets actions."""
+        least = 2 + _BAR + 5 + len("update") + len("duration") + len("progressing") + 4 * len(_GAP)
+        action = 0 if view.width < _NARROW else _widest("Action", [host.action for host in found.hosts], 12)
+        least += action + len(_GAP) if action else 0
+        machine = _widest("Machine", [host.name for host in found.hosts], view.width - least)
+        message = _widest("Last message", [one_line(host.message) for host in found.hosts], _LONGEST_MESSAGE)
+        room = view.width - least - machine - len(_GAP)
+        return cls(view, found.now, machine, action, min(room, message) if room >= _SHORTEST_MESSAGE else 0)
+
+    def heading(self) -> Iterator[Line]:
+        upper = {"Last": 6, "Total": 8, "": 0}
+        lower = {"update": 6, "duration": 8, "Verdict": 0}
+        widths = {"Machine": self.machine, "Action": self.action, "Progress": _BAR + 5}
+        widths |= {"Last message": self.message}
+        columns = {name[:width]: width for name, width in widths.items() if width}
+        blank = _GAP.join(" " * width for width in columns.values())
+        for left, right in ((blank, upper), (_GAP.join(_pad(*column) for column in columns.items()), lower)):
+            yield ((f"  {left}{_GAP}{_GAP.join(_pad(*column) for column in right.items())}", Ink.FAINT),)
+
+    def lines(self, host: Host) -> Iterator[Line]:
+        mark, said = self.view.glyphs.cut, one_line(host.message)
+        took = seconds_of(host, self.now)
+        ago = "" if host.updated_at is None else age(self.now - host.updated_at)
+        yield (
+            (f"{sign(host, self.view.glyphs)} ", ink(host)),
+            (_cell(cut_within(visible(host.name), self.machine, mark), self.machine), Ink.STRONG),
+            (_cell(cut(one_line(host.action), self.action, mark), self.action), Ink.PLAIN),
+            *self._progress(host),
+            (_cell(cut(said, self.message, mark), self.message), Ink.PLAIN),
+            (f"{ago:<6}{_GAP}", Ink.PLAIN),
+            (f"{'' if took is None else duration(took):<8}{_GAP}", Ink.PLAIN),
+            (host.verdict, ink(host)),
+        )
+        if host.is_bad:
+            yield from self._below(host.reason, _REASON_LINES)
+        elif said and not self.message:
+            yield from self._below(said, 1)
+
+    def _progress(self, host: Host) -> Sequence[tuple[str, Ink]]:
+        if host.percentage is None:
+            return ((" " * (_BAR + 5) + _GAP, Ink.PLAIN),)
+        full = round(_BAR * host.percentage / 100)
+        return (
+            (self.view.glyphs.bar * full + " " * (_BAR - full), ink(host)),
+            (f"{host.percentage:4.0f}%{_GAP}", Ink.PLAIN),
+        )
+
+    def _below(self, text: str, most: int) -> Iterator[Line]:
+        rows = wrap(one_line(text), self.view.width - 4)
+        for row in rows[:most]:
+            yield ((f"    {row}", Ink.FAINT),)
+
+
+def _facts(host: Host, now: float, view: View) -> Iterator[tuple[str, str]]:
+    took = seconds_of(host, now)
+    times = [f"{name} {_moment(at, view)}" for name, at in _times(host) if at is not None]
+    known = {
+        "verdict": f"{host.verdict}{_since(host, view)}",
+        "reason": host.reason,
+        "message": one_line(host.message),
+        "progress": "" if host.percentage is None else f"{host.percentage:g}%",
+        "build": ", ".join(text for text in (f"{host.build}" if host.build else "", host.action) if text),
+        "group": host.group,
+        "release": host.release,
+        "times": ", ".join(times),
+        "duration": "" if took is None else duration(took),
+    }
+    return ((label, visible(text)) for label, text in known.items() if text)
+
+
+def _build(build: EarlierBuild, view: View) -> str:
+    named = ", ".join(text for text in (f"build {build.number}", build.key, build.action) if text)
+    told = f"{named}: {build.verdict}, begun {_moment(build.started_at, view)}, {duration(build.seconds)}"
+    return visible(f"{told}; {one_line(build.reason)}" if build.reason else told)
+
+
+def _times(host: Host) -> tuple[tuple[str, float | None], ...]:
+    return ("begun", host.started_at), ("last update", host.updated_at), ("complete", host.ended_at)
+
+
+def _since(host: Host, view: View) -> str:
+    return "" if host.verdict_since is None else f" since {_moment(host.verdict_since, view)}"
+
+
+def _moment(at: float, view: View) -> str:
+    return moment(datetime.fromtimestamp(at, UTC), view.clock, view.now)
+
+
+def _widest(heading: str, texts: Sequence[str], most: int) -> int:
+    return max(len(heading), min(max((cell_len(visible(text)) for text in texts), default=0), most))
+
+
+def _cell(text: str, width: int) -> str:
+    """A column; none where it has no width."""
+    return _pad(text, width) + _GAP if width else ""
+
+
+def _pad(text: str, width: int) -> str:
+    return text + " " * (width - cell_len(text))

@@ -1,0 +1,167 @@
+"""The diagnosis as a page: verdict, root cause with its evidence, what follows, and when it all ran."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+from xml.etree.ElementTree import Element
+
+from service_record.diagnosis.findings import Diagnosis, Trouble, Verdict, next_commands, unseen_commands
+from service_record.display.details import when
+from service_record.display.html.frame import Content, Section, element, facts_list, inked, page, preformatted
+from service_record.display.html.timeline_page import chart_sections
+from service_record.display.lines import View
+from service_record.display.phrases import glyph, name
+from service_record.display.sentences import (
+    budget_sentence,
+    clock_sentence,
+    damaged_sentence,
+    failed_unit_sentence,
+    handled_sentence,
+    not_started_sentence,
+    recovered_sentence,
+    running_sentence,
+    slow_sentence,
+    stopped_sentence,
+    trouble_sentence,
+    verdict_sentence,
+)
+from service_record.display.summary import damages, summary
+from service_record.display.text import duration
+from service_record.display.timeline.charts import Chart
+from service_record.display.verdict_page import since
+from service_record.history import History
+from service_record.history.outcome import Stage
+
+_UNWRAPPED: Final = 1 << 16
+"""Columns: browsers wrap lines themselves."""
+_CLASSES: Final = {
+    Verdict.FAILED: "failure",
+    Verdict.LOOPING: "failure",
+    Verdict.STUCK: "interrupted",
+    Verdict.INTERRUPTED: "interrupted",
+    Verdict.RUNNING: "running",
+    Verdict.STOPPED: "stopped",
+    Verdict.UNKNOWN: "interrupted",
+    Verdict.SUCCEEDED: "success",
+}
+
+
+def analysis_html(
+    diagnosis: Diagnosis, history: History, source: str, found: Sequence[Chart], view: View
+) -> str:
+    """The page of `analyze --output html`; `found` are the charts of the same history."""
+    view = replace(view, width=_UNWRAPPED)
+    lead = [
+        verdict_line(diagnosis, view),
+        *(element("p", *inked(line)) for line in summary(history, source, view)),
+    ]
+    return page(f"Analysis of {source}", lead, analysis_sections(diagnosis, history, found, view))
+
+
+def verdict_line(diagnosis: Diagnosis, view: View) -> Element:
+    """The verdict as a paragraph."""
+    verdict = _CLASSES[diagnosis.verdict]
+    sign = getattr(view.glyphs, verdict)
+    return element("p", f"{sign} {verdict_sentence(diagnosis)}", class_=f"verdict {verdict}")
+
+
+def analysis_sections(
+    diagnosis: Diagnosis, history: History, found: Sequence[Chart], view: View
+) -> list[Section]:
+    """The parts of the page, each of which can stand on a page of others, too."""
+    view = replace(view, width=_UNWRAPPED)
+    sections = [*_troubles(diagnosis, view), *_handled(diagnosis, view), *_rest(diagnosis)]
+    sections += chart_sections(history, found, {}, view)
+    damaged = list(damages(history, view, whole=True))
+    if damaged:
+        sections.append(Section("damage", "Damaged records", [preformatted(damaged)]))
+    return sections
+
+
+def _troubles(diagnosis: Diagnosis, view: View) -> Iterator[Section]:
+    if diagnosis.root is not None:
+        yield Section("cause", "Root cause", [_card(diagnosis.root, view)])
+    if diagnosis.followers:
+        cards = [_folded(trouble, view) for trouble in diagnosis.followers]
+        yield Section("followers", "What may follow from it", cards)
+    if diagnosis.others:
+        yield Section("others", "What has a cause of its own", [_card(one, view) for one in diagnosis.others])
+
+
+def _handled(diagnosis: Diagnosis, view: View) -> Iterator[Section]:
+    cards = [
+        element(
+            "article",
+            element("h3", handled_sentence(handled)),
+            element("p", f"{name(handled.run.service)}, {when(handled.run, view)}", class_="faint"),
+            facts_list(handled.stage.facts),
+            class_="card",
+        )
+        for handled in diagnosis.handled
+    ]
+    if cards:
+        yield Section("handled", "What failed before services continued", cards)
+
+
+def _rest(diagnosis: Diagnosis) -> Iterator[Section]:
+    """What else there is to say, a sentence each."""
+    lists: dict[tuple[str, str], Iterable[str]] = {
+        ("missing", "What has not started"): map(not_started_sentence, diagnosis.not_started),
+        ("units", "Which units failed"): map(failed_unit_sentence, diagnosis.failed_units),
+        ("running", "What is running"): map(running_sentence, diagnosis.running),
+        ("stopped", "What was stopped"): map(stopped_sentence, diagnosis.stopped),
+        ("earlier", "What went wrong earlier"): map(recovered_sentence, diagnosis.recovered),
+        ("slow", "What is slow"): map(slow_sentence, diagnosis.slow),
+        ("clock", "What speaks against the clock"): map(clock_sentence, diagnosis.clock),
+        ("lost", "What the records lack"): map(damaged_sentence, diagnosis.damaged),
+    }
+    for (place, heading), sentences in lists.items():
+        items = [element("li", sentence) for sentence in sentences]
+        if items:
+            yield Section(place, heading, [element("ul", *items)])
+    commands = "\n".join(unseen_commands(diagnosis))
+    if commands:
+        yield Section("next", "Next", [element("pre", commands)])
+
+
+def _folded(trouble: Trouble, view: View) -> Element:
+    return element("details", element("summary", trouble_sentence(trouble)), _card(trouble, view))
+
+
+def _card(trouble: Trouble, view: View) -> Element:
+    look = _CLASSES[trouble.kind]
+    told = f"{name(trouble.service)}, {when(trouble.run, view)}"
+    content: list[Content] = [
+        element("h3", f"{getattr(view.glyphs, look)} {trouble_sentence(trouble)}", class_=look),
+        element("p", told, class_="faint"),
+        _terms(trouble, view),
+        facts_list(trouble.facts),
+    ]
+    commands = "\n".join(next_commands(trouble))
+    if commands:
+        content += [element("h4", "Next"), element("pre", commands)]
+    return element("article", *content, class_=f"card {look}")
+
+
+def _terms(trouble: Trouble, view: View) -> Element:
+    """What the diagnosis adds to the facts of the failure: a `dl`."""
+    made = element("dl")
+    for text in since(trouble, view):
+        made.extend([element("dt", "since"), element("dd", text)])
+    if trouble.overrun is not None:
+        made.extend([element("dt", "budget"), element("dd", budget_sentence(trouble.overrun.budget))])
+    if trouble.cause is not None:
+        cause = trouble.cause
+        texts = [element("p", f"{cause.says} ({cause.name})", class_="strong")]
+        texts += [element("p", text) for text in (cause.explains,) if text]
+        texts += [element("p", "known by: ", element("code", line)) for line in (cause.line,) if line]
+        made.extend([element("dt", "cause"), element("dd", *texts)])
+    if trouble.run.stages:
+        items = [element("li", _stage(stage, view)) for stage in trouble.run.stages]
+        made.extend([element("dt", "stages"), element("dd", element("ul", *items, class_="stages"))])
+    return made
+
+
+def _stage(stage: Stage, view: View) -> str:
+    took = f" {duration(stage.duration)}" if stage.duration is not None else ""
+    return f"{glyph(stage.outcome, view.glyphs)} {name(stage.name)}{took}"

@@ -1,0 +1,267 @@
+"""The timeline for people in the cells of a terminal, and as one plain document for programs."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
+from typing import Final
+
+from rich.cells import cell_len, set_cell_size
+
+from service_record.display.document import Document
+from service_record.display.lines import BLANK, Glyphs, Ink, Line, View
+from service_record.display.phrases import VERBS, glyph, ink, lasted, name
+from service_record.display.summary import damages, summary
+from service_record.display.text import count, cut, duration, moment, utc, wrap, zone
+from service_record.display.timeline.charts import Bar, Chart, Row, RowKind, offset, ticks
+from service_record.history import History
+from service_record.history.outcome import Outcome
+
+_LEAST_CELLS: Final = 10
+"""Between two ticks."""
+_WORST_LAST: Final = tuple(reversed(VERBS))
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """So many cells for the time from `begin` to `end`, and the round times in it."""
+
+    begin: float
+    end: float
+    width: int
+    ticks: tuple[float, ...] = ()
+
+    def cell(self, at: float) -> int:
+        if self.end <= self.begin:
+            return 0
+        return min(max(int((at - self.begin) / (self.end - self.begin) * self.width), 0), self.width - 1)
+
+
+def scale_for(begin: float, end: float, width: int) -> Scale:
+    """A scale with as many ticks as their labels leave room for."""
+    scale = Scale(begin, end, width)
+    for most in range(max(width // _LEAST_CELLS, 1), 0, -1):
+        scale = replace(scale, ticks=tuple(ticks(begin, end, most)))
+        places = [(scale.cell(tick), len(offset(tick)) + len("│ ")) for tick in scale.ticks]
+        if all(cell + needed <= following for (cell, needed), (following, _) in pairwise(places)):
+            break
+    return scale
+
+
+def axis_line(scale: Scale, glyphs: Glyphs) -> Line:
+    """The ticks and their labels; a label that does not fit before the edge is left out."""
+    text = ""
+    for tick in scale.ticks:
+        label = f"{glyphs.gutter}{offset(tick)}"
+        text = text.ljust(scale.cell(tick))
+        text += label if len(text) + len(label) <= scale.width else glyphs.gutter
+    return ((text[: scale.width], Ink.FAINT),)
+
+
+def bar_line(bars: Iterable[Bar], scale: Scale, glyphs: Glyphs) -> Line:
+    """The bars of one row over the grid; where several end in one cell, the sign of the worst is seen."""
+    cells = [(" ", Ink.PLAIN)] * scale.width
+    for tick in scale.ticks:
+        cells[scale.cell(tick)] = (glyphs.gutter, Ink.FAINT)
+    bars = list(bars)
+    for bar in bars:
+        first, last = _cells(bar, scale)
+        cells[first:last] = [(glyphs.bar, ink(bar.outcome))] * (last - first)
+    for bar in sorted(bars, key=lambda bar: _WORST_LAST.index(bar.outcome)):
+        cells[_cells(bar, scale)[1]] = (_sign(bar, glyphs), ink(bar.outcome))
+    return _joined(cells)
+
+
+def _cells(bar: Bar, scale: Scale) -> tuple[int, int]:
+    """The first cell of a bar, and the one of its sign."""
+    last = scale.cell(bar.end) if bar.end is not None else scale.width - 1
+    return (scale.cell(bar.start) if bar.start is not None else last), last
+
+
+def _sign(bar: Bar, glyphs: Glyphs) -> str:
+    return glyphs.ongoing if bar.outcome is Outcome.RUNNING else glyph(bar.outcome, glyphs)
+
+
+def _joined(cells: Sequence[tuple[str, Ink]]) -> Line:
+    groups = groupby(cells, key=lambda cell: cell[1])
+    return tuple(("".join(text for text, _ in group), color) for color, group in groups)
+
+
+_SCHEMA_VERSION: Final = 1
+
+
+def timeline_document(found: Iterable[Chart], source: str) -> Document:
+    """The document of `timeline --output json` and `yaml`."""
+    return {
+        "version": _SCHEMA_VERSION,
+        "source": source,
+        "boots": [_chart_document(chart) for chart in found],
+    }
+
+
+def row_documents(found: Iterable[Chart]) -> Iterator[Document]:
+    """The lines of `timeline --output jsonl`: each row, with its boot."""
+    for chart in found:
+        for row in chart.rows:
+            yield {**_boot(chart), **_row(row)}
+
+
+def _chart_document(chart: Chart) -> Document:
+    return {
+        **_boot(chart),
+        "number": chart.number,
+        "zero": utc(chart.clock.zero),
+        "byUptime": chart.clock.is_by_uptime,
+        "begin": round(chart.begin, 3),
+        "end": round(chart.end, 3),
+        "clockSteps": [{"at": round(step.uptime, 3), "seconds": step.seconds} for step in chart.clock_steps],
+        "rows": [_row(row) for row in chart.rows],
+    }
+
+
+def _boot(chart: Chart) -> Document:
+    return {"bootId": chart.boot_id} if chart.boot_id is not None else {}
+
+
+def _row(row: Row) -> Document:
+    document: Document = {"service": row.service, "kind": row.kind.value}
+    if row.command is not None:
+        document["command"] = row.command
+    document |= {"name": row.name, "depth": row.depth, "outcome": row.outcome.value}
+    if row.longest.seconds is not None:
+        document["longest"] = row.longest.seconds
+    return {**document, "bars": [_bar(bar) for bar in row.bars]}
+
+
+def _bar(bar: Bar) -> Document:
+    known = {"start": bar.start, "end": bar.end, "duration": bar.seconds}
+    document: Document = {"attempt": bar.run.attempt, "outcome": bar.outcome.value}
+    return document | {field: round(value, 3) for field, value in known.items() if value is not None}
+
+
+MAX_BOOTS: Final = 3
+"""How many boots are shown unless all are wanted."""
+
+_INDENT: Final = 2
+_MAX_NESTING: Final = 4
+_LEAST_TOOK: Final = 8
+_GAP: Final = "  "
+_LEAST_BARS: Final = 20
+
+
+def timeline_page(
+    history: History,
+    source: str,
+    found: Sequence[Chart],
+    view: View,
+    *,
+    wide: bool = False,
+    flat: bool = False,
+) -> Iterator[Line]:
+    """The lines of `timeline`; `wide` has every boot, and times, `flat` whole names for any order of rows."""
+    yield from summary(history, source, view)
+    shown = found if wide else found[-MAX_BOOTS:]
+    if len(shown) < len(found):
+        left_out = count(len(found) - len(shown), "earlier boot")
+        left_out += " left out: --boot 1 shows the first, --output wide all"
+        for row in wrap(left_out, view.width):
+            yield ((row, Ink.FAINT),)
+    for chart in shown:
+        yield BLANK
+        yield from _chart(chart, len(history.boots), view, wide=wide, flat=flat)
+    yield from _untimed(history, view)
+    yield from damages(history, view, whole=wide)
+
+
+def _untimed(history: History, view: View) -> Iterator[Line]:
+    """The runs that are in no chart, since their entries have no times."""
+    for service in history.services:
+        runs = sum(run.first_entry is None for run in service.runs.heads)
+        if runs:
+            yield BLANK
+            for row in wrap(
+                f"{name(service.name)}: {count(runs, 'run')} without times, not drawn", view.width
+            ):
+                yield ((row, Ink.FAINT),)
+
+
+def _chart(chart: Chart, boots: int, view: View, *, wide: bool, flat: bool) -> Iterator[Line]:
+    first, *notes = chart_notes(chart, view)
+    for text in (f"{boot_title(chart, boots)}, {first}", *notes):
+        for line in wrap(text, view.width):
+            yield ((line, Ink.FAINT),)
+    labels = [_label(row, view.glyphs, flat=flat) for row in chart.rows]
+    times = [_started(row, view) if wide else "" for row in chart.rows]
+    lasted = [took(row.longest) for row in chart.rows]
+    took_width = max(_LEAST_TOOK, *(len(each) + 1 for each in lasted))
+    fixed = took_width + max(map(cell_len, times)) + len(_GAP)
+    room = min(max(map(_width, labels)), max(view.width * 3 // 8, 24), view.width - fixed - _LEAST_BARS)
+    scale = scale_for(chart.begin, chart.end, max(view.width - room - fixed, _LEAST_BARS))
+    what = "longest" if any(len(row.bars) > 1 for row in chart.rows) else "took"
+    yield (f"{what:>{room + took_width}}".ljust(room + fixed), Ink.FAINT), *axis_line(scale, view.glyphs)
+    for row, label, longest, time in zip(chart.rows, labels, lasted, times, strict=True):
+        yield (
+            *_fitted(label, room, view.glyphs),
+            (f"{longest:>{took_width}}", Ink.PLAIN),
+            (set_cell_size(time, fixed - took_width), Ink.FAINT),
+            *bar_line(row.bars, scale, view.glyphs),
+        )
+
+
+def boot_title(chart: Chart, boots: int) -> str:
+    """`boot 1 of 3`; `all runs` where none names its boot."""
+    return f"boot {chart.number} of {boots}" if chart.boot_id is not None else "all runs"
+
+
+def chart_notes(chart: Chart, view: View) -> Iterator[str]:
+    """What offsets count from, and what the clock did meanwhile."""
+    boot = f"{name(chart.boot_id)[:8]}, " if chart.boot_id is not None else ""
+    by = "" if chart.clock.is_by_uptime else ", by the clock"
+    recorded = " as recorded" if chart.clock.ahead else ""
+    yield f"{boot}from {moment(chart.clock.time(0), view.clock, view.now)}{recorded}; times since then{by}"
+    for ahead in chart.clock.put_right:
+        yield f"times recorded in {zone(ahead)}, although labelled UTC, are put right here"
+    for step in chart.clock_steps:
+        way = "ahead" if step.seconds > 0 else "back"
+        yield f"clock set {duration(abs(step.seconds))} {way}, before {offset(round(step.uptime))}"
+
+
+def took(bar: Bar) -> str:
+    """`9.5s`; `9.5s+` where it took longer, or may have."""
+    if bar.seconds is None:
+        return ""
+    return lasted(bar.span, bar.seconds) + ("" if bar.is_whole else "+")
+
+
+def row_name(row: Row, *, flat: bool = False) -> str:
+    """What a row is called: alone where it stands below its service, and else with that."""
+    lead = {RowKind.PRE_COMMAND: "pre: ", RowKind.POST_COMMAND: "post: "}.get(row.kind, "")
+    if not flat or row.kind is RowKind.SERVICE:
+        return lead + name(row.name)
+    within = f"{name(row.service)}: " + (f"{name(row.command)}: " if row.command is not None else "")
+    return within + lead + name(row.name)
+
+
+def _label(row: Row, glyphs: Glyphs, *, flat: bool) -> Line:
+    """`  ✗ cvo-bootstrap`, and how often."""
+    indent = 0 if flat else min(row.depth, _MAX_NESTING) * _INDENT
+    lead = f"{' ' * indent}{glyph(row.outcome, glyphs)} "
+    strength = Ink.STRONG if row.kind is RowKind.SERVICE else Ink.PLAIN
+    times = f" {glyphs.times}{len(row.bars)}" if len(row.bars) > 1 else ""
+    return (lead, ink(row.outcome)), (row_name(row, flat=flat), strength), (times, Ink.FAINT)
+
+
+def _fitted(label: Line, room: int, glyphs: Glyphs) -> Line:
+    """The label in so many cells; of one that is too long, the name is cut."""
+    lead, (text, strength), (times, faint) = label
+    text = cut(text, room - cell_len(lead[0]) - cell_len(times), glyphs.cut)
+    rest = " " * max(room - _width((lead, (text, strength), (times, faint))), 0)
+    return lead, (text, strength), (times + rest, faint)
+
+
+def _width(line: Line) -> int:
+    return sum(cell_len(text) for text, _ in line)
+
+
+def _started(row: Row, view: View) -> str:
+    time = next((bar.time for bar in row.bars if bar.time is not None), None)
+    return _GAP + moment(time, view.clock, view.now) if time is not None else ""

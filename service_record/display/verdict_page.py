@@ -1,0 +1,190 @@
+"""The diagnosis on one page: the verdict and its cause in the first line, the evidence, and what to do."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Final
+
+from service_record.diagnosis.findings import (
+    Diagnosis,
+    LoopOf,
+    Trouble,
+    Verdict,
+    next_commands,
+    unseen_commands,
+)
+from service_record.display.details import LABEL_WIDTH, details, labelled, when
+from service_record.display.lines import BLANK, Ink, Line, View, painted
+from service_record.display.phrases import name
+from service_record.display.sentences import (
+    budget_sentence,
+    clock_sentence,
+    continued_sentence,
+    damaged_sentence,
+    failed_unit_sentence,
+    not_started_sentence,
+    recovered_sentence,
+    running_sentence,
+    slow_sentence,
+    stopped_sentence,
+    trouble_sentence,
+    verdict_sentence,
+)
+from service_record.display.summary import summary
+from service_record.display.table import stage_lines
+from service_record.display.text import count, cut, cut_within, moment, visible, wrap
+from service_record.history import History
+from service_record.history.results import Handled
+
+_INDENT: Final = 2
+_TEXT_WIDTH: Final = 100
+_MAX_ROWS: Final = 3
+"""How many rows the verdict may take: what a service said last can be very long."""
+_MAX_LISTED: Final = 6
+_MAX_HANDLED: Final = 3
+_LOOKS: Final = {
+    Verdict.FAILED: ("failure", Ink.BAD),
+    Verdict.LOOPING: ("failure", Ink.BAD),
+    Verdict.STUCK: ("interrupted", Ink.WORRYING),
+    Verdict.INTERRUPTED: ("interrupted", Ink.WORRYING),
+    Verdict.RUNNING: ("running", Ink.BUSY),
+    Verdict.STOPPED: ("stopped", Ink.CALM),
+    Verdict.UNKNOWN: ("interrupted", Ink.WORRYING),
+    Verdict.SUCCEEDED: ("success", Ink.GOOD),
+}
+
+
+def analysis(
+    diagnosis: Diagnosis, history: History, source: str, view: View, *, whole: bool = False
+) -> Iterator[Line]:
+    """The lines of `analyze`; with `whole`, of `--output wide`, every trouble in full and nothing cut."""
+    yield from _verdict(diagnosis, view, None if whole else _MAX_ROWS)
+    yield from summary(history, source, view)
+    if diagnosis.root is not None:
+        yield BLANK
+        yield from _in_full(diagnosis.root, view, whole=whole)
+    if diagnosis.handled:
+        yield BLANK
+        yield from _handled(diagnosis.handled, view, whole=whole)
+    listed = list(_lists(diagnosis, view, None if whole else _MAX_LISTED))
+    if listed:
+        yield BLANK
+        yield from listed
+    if diagnosis.root is None:
+        yield from _commands(unseen_commands(diagnosis)[: None if whole else _MAX_LISTED])
+    if whole:
+        for trouble in (*diagnosis.followers, *diagnosis.others):
+            yield BLANK
+            yield from (((row, Ink.STRONG),) for row in wrap(trouble_sentence(trouble), view.width))
+            yield from _in_full(trouble, view, whole=True)
+
+
+def analysis_text(diagnosis: Diagnosis, history: History, source: str, at: datetime) -> str:
+    """The same page as a plain text that goes with a bundle, as of that moment."""
+    view = View(width=_TEXT_WIDTH, now=at)
+    return "".join(painted(analysis(diagnosis, history, source, view), color=False))
+
+
+def _verdict(diagnosis: Diagnosis, view: View, limit: int | None) -> Iterator[Line]:
+    """The first line, and as many as it goes on."""
+    look, ink = _LOOKS[diagnosis.verdict]
+    room = view.width - _INDENT
+    sentence = verdict_sentence(diagnosis)
+    rows = wrap(sentence if limit is None else cut(sentence, room * limit, view.glyphs.cut), room)
+    for number, row in enumerate(rows):
+        lead = f"{getattr(view.glyphs, look)} " if number == 0 else " " * _INDENT
+        yield (lead, ink), (row, ink)
+
+
+def _in_full(trouble: Trouble, view: View, *, whole: bool) -> Iterator[Line]:
+    """A trouble with all its evidence, and what to do next."""
+    run = trouble.run
+    yield from _listed("run", [", ".join(filter(None, (name(trouble.service), when(run, view))))], view)
+    yield from _listed("since", since(trouble, view), view)
+    if trouble.overrun is not None:
+        yield from _listed("budget", [budget_sentence(trouble.overrun.budget)], view)
+    yield from _cause(trouble, view, whole=whole)
+    yield from details(trouble.facts, view, _INDENT, whole=whole)
+    yield from stage_lines(run.stages, view, _INDENT)
+    yield from _commands(next_commands(trouble))
+
+
+def _handled(failures: Sequence[Handled], view: View, *, whole: bool) -> Iterator[Line]:
+    """The failures that services continued after, each with what was recorded of it."""
+    limit = None if whole else _MAX_HANDLED
+    for handled in failures[:limit]:
+        at = handled.stage.ended or handled.stage.started
+        text = f"{continued_sentence(handled)}, {moment(at, view.clock, view.now)}"
+        yield from _listed("handled", [text], view)
+        yield from details(handled.stage.facts, view, _INDENT, whole=whole)
+    rest = len(failures[limit:]) if limit is not None else 0
+    if rest:
+        yield from _listed("", [f"and {count(rest, 'service')} more, shown by --output wide"], view)
+
+
+def _commands(commands: Iterable[str]) -> Iterator[Line]:
+    """A command a line, however long: one that is broken cannot be pasted."""
+    label = "next"
+    for command in commands:
+        lead = (" " * _INDENT, Ink.PLAIN), (label.ljust(LABEL_WIDTH), Ink.FAINT)
+        yield *lead, (visible(command), Ink.PLAIN)
+        label = ""
+
+
+def since(trouble: Trouble, view: View) -> Iterator[str]:
+    """Since when, when that is not what `when` says: how often it happened, and whether the same was said."""
+    begun = moment(trouble.recorded_since, view.clock, view.now)
+    loop = trouble.loop
+    if trouble.overrun is not None:
+        yield begun
+    elif loop is not None and loop.of is LoopOf.BOOTS:
+        yield f"{begun}: {count(loop.count, 'boot')} in a row got no further"
+    elif loop is not None:
+        said = (
+            "saying the same each time" if loop.messages == 1 else f"saying {count(loop.messages, 'thing')}"
+        )
+        yield f"{begun}: {count(loop.count, 'failure')} in a row" + (f", {said}" if loop.messages else "")
+    elif trouble.count > 1:
+        yield f"{begun}: {count(trouble.count, 'run')} in a row ended alike"
+    if trouble.is_running and loop is not None and loop.of is LoopOf.RESTARTS:
+        yield "it runs again now, and has got no further yet"
+
+
+def _cause(trouble: Trouble, view: View, *, whole: bool) -> Iterator[Line]:
+    cause = trouble.cause
+    if cause is None:
+        return
+    texts = [(f"{visible(cause.says)} ({visible(cause.name)})", Ink.STRONG)]
+    if cause.explains is not None:
+        texts.append((visible(cause.explains.strip()), Ink.PLAIN))
+    if cause.line is not None:
+        line = visible(cause.line)
+        known_by = line if whole else cut_within(line, view.width * 2, view.glyphs.cut)
+        texts.append((f"known by: {known_by}", Ink.FAINT))
+    yield from labelled("cause", texts, view, _INDENT)
+
+
+def _lists(diagnosis: Diagnosis, view: View, limit: int | None) -> Iterator[Line]:
+    """What else there is to say, a sentence each."""
+    yield from _list("missing", map(not_started_sentence, diagnosis.not_started), view, limit)
+    yield from _list("units", map(failed_unit_sentence, diagnosis.failed_units), view, limit)
+    yield from _list("follows", map(trouble_sentence, diagnosis.followers), view, limit)
+    yield from _list("also", map(trouble_sentence, diagnosis.others), view, limit)
+    yield from _list("running", map(running_sentence, diagnosis.running), view, limit)
+    yield from _list("stopped", map(stopped_sentence, diagnosis.stopped), view, limit)
+    yield from _list("earlier", map(recovered_sentence, diagnosis.recovered), view, limit)
+    yield from _list("slow", map(slow_sentence, diagnosis.slow), view, limit)
+    yield from _list("clock", map(clock_sentence, diagnosis.clock), view, limit)
+    yield from _list("damaged", map(damaged_sentence, diagnosis.damaged), view, limit)
+
+
+def _list(label: str, sentences: Iterable[str], view: View, limit: int | None) -> Iterator[Line]:
+    texts: Sequence[str] = list(sentences)
+    if limit is not None and len(texts) > limit:
+        texts = [*texts[:limit], f"and {len(texts) - limit} more, shown by --output wide"]
+    if limit is not None:
+        texts = [cut(text, view.width * 2, view.glyphs.cut) for text in texts]
+    yield from _listed(label, texts, view)
+
+
+def _listed(label: str, texts: Iterable[str], view: View) -> Iterator[Line]:
+    yield from labelled(label, ((text, Ink.PLAIN) for text in texts), view, _INDENT)

@@ -1,0 +1,171 @@
+"""The records of a live directory, again and again: what is new in them since the last look."""
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from heapq import merge
+from pathlib import Path
+from time import monotonic, time
+from typing import Final
+
+from service_record.follow.live_file import Following
+from service_record.follow.located_pieces import Piece
+from service_record.record.appending import record_name
+from service_record.record.directory import Records, open_record
+from service_record.record.entry import Entry
+
+_RETIREMENT_SECONDS: Final = 3.0
+"""How long a file that was replaced is still read: a writer may have opened it, and wait for its lock."""
+_MAX_FORMER: Final = 8
+_OLD_SECONDS: Final = 1.0
+"""After which a file's time tells whether it was written since; two writes may have the same time."""
+_BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
+
+
+class LiveRecords:
+    """Reads what is new in the records of a directory, which need not exist yet."""
+
+    def __init__(
+        self, records: Records, services: Iterable[str] = (), *, history_bytes: int | None = None
+    ) -> None:
+        """Of these services, by their names or by those of their units; of all when none is given.
+
+        What is there at the first look is new, too: all of it, or so many bytes at the end of each record.
+        """
+        self._history_bytes = history_bytes
+        self._records = records
+        self._services = frozenset(services) | frozenset(map(record_name, services))
+        self._tails: dict[str, _RecordTail] = {}
+
+    def look(self) -> Iterator[tuple[str, Piece]]:
+        """Service and piece for all that is new, by time; the pieces of a service in the order of its file.
+
+        Raises OSError where a record or the directory is there and cannot be read.
+        """
+        for service in self.services():
+            if service not in self._tails:
+                path = self._records.directory / f"{service}.json"
+                self._tails[service] = _RecordTail(path, self._history_bytes)
+        self._history_bytes = None
+        now = monotonic()
+        news = (_timed(service, tail.look(now)) for service, tail in self._tails.items())
+        for _, service, piece in merge(*news, key=lambda item: item[0]):
+            yield service, piece
+
+    def services(self) -> list[str]:
+        """The services that are followed and have a record now."""
+        try:
+            there = self._records.services()
+        except FileNotFoundError:  # the directory was removed at this moment
+            return []
+        return [service for service in there if service in self._services or not self._services]
+
+    @property
+    def due(self) -> float | None:
+        """When to look again even if nothing changes, on the monotonic clock; None when there is no need."""
+        return min((tail.due for tail in self._tails.values() if tail.due is not None), default=None)
+
+
+def _timed(service: str, pieces: Iterable[Piece]) -> Iterator[tuple[datetime, str, Piece]]:
+    """The pieces with the latest time so far: a piece without one belongs behind the one before."""
+    latest = _BEGINNING
+    for piece in pieces:
+        if isinstance(piece, Entry) and piece.time is not None:
+            latest = max(latest, piece.time)
+        yield latest, service, piece
+
+
+class _OpenFile:
+    """A file that is or was a record."""
+
+    def __init__(self, descriptor: int, following: Following) -> None:
+        self.descriptor = descriptor
+        self.following = following
+        self.until: float | None = None
+        """When the last look at it is due; None as long as it is the record."""
+        self._read_as: tuple[int, int] | None = None
+
+    def skip_to_last(self, size: int) -> None:
+        """Leave out what stands before that many bytes at the end."""
+        offset = os.fstat(self.descriptor).st_size - size
+        if offset > 0:
+            self.following.skip(lambda start, length: os.pread(self.descriptor, length, start), offset)
+
+    def news(self, now: float) -> Iterator[Piece]:
+        status = os.fstat(self.descriptor)
+        age = max(0.0, time() - status.st_mtime)
+        read_as = status.st_size, status.st_mtime_ns
+        final = self.until is not None and now >= self.until
+        if read_as == self._read_as and self.following.due is None and not final:
+            return
+        self._read_as = read_as if age > _OLD_SECONDS else None
+
+        def read(start: int, length: int) -> bytes:
+            return os.pread(self.descriptor, min(length, max(0, status.st_size - start)), start)
+
+        yield from self.following.look(read, now, now - age, final=final)
+
+    @property
+    def due(self) -> float | None:
+        return min((at for at in (self.following.due, self.until) if at is not None), default=None)
+
+
+class _RecordTail:
+    """One record, over all the files that it has."""
+
+    def __init__(self, path: Path, history_bytes: int | None) -> None:
+        self._path = path
+        self._history_bytes = history_bytes
+        self._current: _OpenFile | None = None
+        self._former: list[_OpenFile] = []
+        self._following = Following()
+
+    def look(self, now: float) -> Iterator[Piece]:
+        """What is new; the rest of a file that was replaced goes before what is in its place."""
+        if self._current is not None and self._is_replaced(self._current):
+            self._current.until = now + _RETIREMENT_SECONDS
+            self._former.append(self._current)
+            self._current = None
+        for former in self._former:
+            yield from former.news(now)
+        if any(former.following.due is not None for former in self._former):
+            return
+        if self._current is None:
+            self._open()
+        recent = self._current.news(now) if self._current is not None else iter(())
+        if self._former:
+            # A writer that had a former file open may have written there, and then to the current one.
+            recent = iter(list(recent))
+            for former in self._former:
+                yield from former.news(now)
+            self._close_former(now)
+        yield from recent
+
+    def _open(self) -> None:
+        if self._former:
+            self._following = self._following.copy()
+        with suppress(FileNotFoundError):
+            self._current = _OpenFile(open_record(self._path), self._following)
+            if self._history_bytes is not None:
+                self._current.skip_to_last(self._history_bytes)
+            self._history_bytes = None
+
+    @property
+    def due(self) -> float | None:
+        files = [*self._former, *([self._current] if self._current is not None else [])]
+        return min((file.due for file in files if file.due is not None), default=None)
+
+    def _is_replaced(self, file: _OpenFile) -> bool:
+        """Whether the path leads to another file by now, or to none."""
+        try:
+            return not os.path.samestat(self._path.stat(), os.fstat(file.descriptor))
+        except FileNotFoundError:
+            return True
+
+    def _close_former(self, now: float) -> None:
+        kept = [file for file in self._former[-_MAX_FORMER:] if file.until is None or now < file.until]
+        for file in self._former:
+            if file not in kept:
+                os.close(file.descriptor)
+        self._former = kept

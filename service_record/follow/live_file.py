@@ -1,0 +1,233 @@
+"""A record that is being written: from one look at its bytes to the next, the pieces that are new. Pure.
+
+What was shown before is known again by its bytes and their place, and where these have changed by what it
+says. So a line that was parked behind an array is not new when it is taken into it, nor is an entry that
+another program wrote again with all the rest of its file. docs/follow.md has what this means for people.
+"""
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+from service_record.follow.located_pieces import Piece, Sighting, sightings
+from service_record.record.entry import Entry
+from service_record.record.layout import BYTE_ORDER_MARK
+
+ReadAt: TypeAlias = Callable[[int, int], bytes]
+"""So many bytes of a file from an offset on; fewer only where it ends."""
+
+_HEAD_BYTES: Final = 4096
+_CHUNK_BYTES: Final = 1 << 20
+_ALL_BYTES: Final = 1 << 62
+_RETRY_SECONDS: Final = 0.01
+_MAX_MARKS: Final = 20_000
+"""More than a writer may move: the entries in the last 1 MiB of an array."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """A piece that was shown."""
+
+    key: int
+    line: int = 1
+    start: int = 0
+    length: int = 0
+    """0 where it has no line of its own, or is not any more where it was."""
+    digest: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _FollowedTail:
+    """What stands behind the last mark that is still in its place."""
+
+    data: bytes
+    offset: int
+    line: int
+    expected: Sequence[_Mark]
+    """The marks behind that one."""
+    is_end: bool
+
+
+class Following:
+    """Which pieces of one record were shown, whatever happened to its file since."""
+
+    def __init__(self) -> None:
+        self._marks: list[_Mark] = []
+        self._since: dict[tuple[int, int], float] = {}
+        """Line and key of what was seen but may be unfinished -> since when it stands there."""
+        self._is_trimmed = False
+        """Whether there were more marks than are kept."""
+        self.due: float | None = None
+        """When to look again even if nothing changes, on the clock of `look`; None when there is no need."""
+
+    def copy(self) -> "Following":
+        """Another that knows what this one has shown, for the file that comes in the place of this one's."""
+        other = Following()
+        other._marks, other._is_trimmed = list(self._marks), self._is_trimmed
+        return other
+
+    def skip(self, read: ReadAt, offset: int) -> None:
+        """Take all up to that offset, and the first whole entry behind it, for shown.
+
+        Nothing is skipped where none of the next bytes is an entry on a line of its own.
+        """
+        data = read(offset, _CHUNK_BYTES)
+        begun = data.find(b"\n") + 1
+        line = 1 + sum(
+            read(start, min(_CHUNK_BYTES, offset + begun - start)).count(b"\n")
+            for start in range(0, offset + begun, _CHUNK_BYTES)
+        )
+        found = sightings(data[begun:], offset + begun, line, is_array=False, is_end=False) if begun else []
+        self._marks = [_mark(sighting) for sighting in found if sighting.raw][:1]
+        self._is_trimmed = bool(self._marks)
+
+    def look(self, read: ReadAt, now: float, written: float, *, final: bool = False) -> Iterator[Piece]:
+        """The pieces that are new, in the order of the file.
+
+        `now` is any clock, in seconds; `written` is when on that clock the file was last written. What may be
+        unfinished waits for a later look, with all behind it, unless this is the final one.
+        """
+        self.due = None
+        is_array = read(0, _HEAD_BYTES).removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b"[")
+        size = _CHUNK_BYTES
+        while True:
+            tail = self._tail(read, size)
+            if tail is None:  # it is being rewritten just now
+                self.due = now + _RETRY_SECONDS
+                return
+            found = sightings(tail.data, tail.offset, tail.line, is_array=is_array, is_end=tail.is_end)
+            if not found and not tail.is_end:
+                size *= 2
+                continue
+            yield from self._new(found, tail, now, written, final=final)
+            if tail.is_end or self.due is not None:
+                return
+            size = _CHUNK_BYTES
+
+    def _tail(self, read: ReadAt, size: int) -> _FollowedTail | None:
+        """None when the file changed between two reads."""
+        standing = self._standing(read)
+        expected = self._marks[standing:]
+        mark = self._marks[standing - 1] if standing else _Mark(0)
+        length = _ALL_BYTES if expected else mark.length + size
+        data = read(mark.start, length)
+        if standing and hash(data[: mark.length]) != mark.digest:
+            return None
+        rest = data[mark.length :]
+        return _FollowedTail(rest, mark.start + mark.length, mark.line, expected, len(data) < length)
+
+    def _standing(self, read: ReadAt) -> int:
+        """How many marks there are up to the last that is still in its place.
+
+        A file is rewritten from some place on, so what is in its place stands before what is not.
+        """
+
+        def is_gone(index: int) -> bool:
+            mark = self._marks[index]
+            return hash(read(mark.start, mark.length)) != mark.digest
+
+        last = next((index for index in reversed(range(len(self._marks))) if self._marks[index].length), None)
+        if last is None or not is_gone(last):
+            return 0 if last is None else last + 1
+        placed = [index for index, mark in enumerate(self._marks) if mark.length]
+        left = bisect_left(placed, True, key=is_gone)
+        return placed[left - 1] + 1 if left else 0
+
+    def _new(
+        self, found: Sequence[Sighting], tail: _FollowedTail, now: float, written: float, *, final: bool
+    ) -> Sequence[Piece]:
+        """The pieces that were not shown, up to the first that may be unfinished; those shown are marked."""
+        kept = self._marks[: len(self._marks) - len(tail.expected)]
+        met = _matched([_key(sighting.piece) for sighting in found], [mark.key for mark in tail.expected])
+        if self._is_trimmed and not kept:
+            older = next((place for place, index in enumerate(met) if index is not None), 0)
+            found, met = found[older:], met[older:]
+        unknown = [sighting for sighting, index in zip(found, met, strict=True) if index is None]
+        new = unknown if final else self._ripe(unknown, now, written)
+        held = _place_of(unknown[len(new)], found) if len(new) < len(unknown) else len(found)
+        self._marks = kept + _remarked(found, met, tail.expected, held)
+        if len(self._marks) > 2 * _MAX_MARKS:
+            self._marks = self._marks[-_MAX_MARKS:]
+            self._is_trimmed = True
+        return [sighting.piece for sighting in new]
+
+    def _ripe(self, unknown: Sequence[Sighting], now: float, written: float) -> Sequence[Sighting]:
+        """Those before the first that has not stood for long enough; for that one the next look is due."""
+        since, self._since = self._since, {}
+        for sighting in filter(_may_be_unfinished, unknown):
+            place = _place(sighting)
+            self._since[place] = since.get(place, min(written, now))
+        for count, sighting in enumerate(unknown):
+            ripe = self._since.get(_place(sighting), now) + sighting.patience
+            if ripe > now:
+                self.due = ripe
+                return unknown[:count]
+        return unknown
+
+
+def _remarked(
+    found: Sequence[Sighting], met: Sequence[int | None], expected: Sequence[_Mark], held: int
+) -> list[_Mark]:
+    """The marks of what was shown before, and of what is shown now: all that is found before `held`.
+
+    What was shown, but stands behind what is held or is not there just now, is kept in mind without its
+    place: the next look is to begin before it.
+    """
+    marks: list[_Mark] = []
+    passed = 0
+    for number, (sighting, index) in enumerate(zip(found, met, strict=True)):
+        if index is not None:
+            marks += _without_places(expected[passed:index])
+            passed = index + 1
+        if number < held:
+            marks.append(_mark(sighting))
+        elif index is not None:
+            marks += _without_places([_mark(sighting)])
+    return marks + _without_places(expected[passed:])
+
+
+def _place_of(sighting: Sighting, found: Sequence[Sighting]) -> int:
+    return next(place for place, other in enumerate(found) if other is sighting)
+
+
+def _without_places(marks: Sequence[_Mark]) -> list[_Mark]:
+    return [replace(mark, length=0) for mark in marks]
+
+
+def _matched(keys: Sequence[int], expected: Sequence[int]) -> list[int | None]:
+    """Of each key the index at which it was expected, in the order of both; None for one that was not."""
+    places: dict[int, deque[int]] = {}
+    for index, key in enumerate(expected):
+        places.setdefault(key, deque()).append(index)
+    met: list[int | None] = []
+    reached = 0
+    for key in keys:
+        left = places.get(key, deque())
+        while left and left[0] < reached:
+            left.popleft()
+        met.append(left.popleft() if left else None)
+        reached = reached if met[-1] is None else met[-1] + 1
+    return met
+
+
+def _mark(sighting: Sighting) -> _Mark:
+    raw = sighting.raw
+    return _Mark(_key(sighting.piece), sighting.line, sighting.start, len(raw), hash(raw))
+
+
+def _may_be_unfinished(sighting: Sighting) -> bool:
+    return sighting.patience > 0
+
+
+def _place(sighting: Sighting) -> tuple[int, int]:
+    return sighting.line, _key(sighting.piece)
+
+
+def _key(piece: Piece) -> int:
+    """What tells a piece from another, wherever it stands."""
+    if isinstance(piece, Entry):
+        # Whatever was left out before it since: it is the same entry.
+        return hash((replace(piece, left_out=None), repr(piece.extra)))
+    return hash((piece.text, piece.reason))

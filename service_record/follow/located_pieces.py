@@ -1,0 +1,187 @@
+"""The pieces at the end of a record with their places, and how long each has to stand to be believed. Pure.
+
+`layout` says what the pieces are. Here those that have a line of their own, as all that our writers write,
+get the offset of that line too, so that the next look can begin behind it.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from io import BytesIO
+from typing import Final, TypeAlias
+
+import orjson
+
+from service_record.record.entry import Entry, Malformed
+from service_record.record.fields import EntryError
+from service_record.record.layout import BYTE_ORDER_MARK, MAX_REGION_BYTES, OBJECT_LINE, read_entries
+from service_record.record.recovery import STRUCTURE, Region, entry_of
+
+Piece: TypeAlias = Entry | Malformed
+
+UNSETTLED_SECONDS: Final = 0.03
+"""For an entry that may be the half of a write to an array, seen while another half was not."""
+UNFINISHED_SECONDS: Final = 1.0
+"""For what is damaged, or not yet finished: a write takes microseconds."""
+
+_FOREIGN_LINE: Final = re.compile(
+    rb"^[\[\], \t\r]*+ (?! \{ [^\n]* \} [\[\], \t\r]*+ $ ) ([^\n]+)", re.MULTILINE | re.VERBOSE
+)
+"""A line that is neither blank nor an object."""
+_MAY_BE_TAKEN_APART: Final = re.compile(rb"[\[\]{]")
+"""Without these, all of a region is one piece."""
+_BETWEEN_ELEMENTS: Final = (b"[\n", b",\n")
+"""What our writers put before an element. Behind anything else an entry may be one that is just being taken
+into the array: half of that write may have removed the bracket before it, and not yet the entry itself.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """A piece as it stands in the file now."""
+
+    piece: Piece
+    line: int
+    """From 1; 0 for an entry that has no line of its own."""
+    patience: float = 0
+    """Seconds for which it has to stand there before it is surely what it seems."""
+    start: int = 0
+    raw: bytes = b""
+    """What stands at the offset `start`; empty for a piece that has no line of its own."""
+
+
+def sightings(data: bytes, offset: int, line: int, *, is_array: bool, is_end: bool) -> list[Sighting]:
+    """The pieces in the bytes from an offset in that line on, up to the end of the file or to a whole line.
+
+    Of bytes that end before the file does, the last lines that are not entries are left for a later look.
+    """
+    found: list[Sighting] = []
+    region = _Region(line, is_first=offset == 0)
+    done = 0
+    for row in _rows(data, offset):
+        entry = _entry(row, region)
+        if entry is None:
+            region.content += row.content
+            continue
+        found += _in_region(region, is_array=is_array, is_followed=True)
+        start = row.start - offset
+        is_settled = not is_array or data[done:start] in _BETWEEN_ELEMENTS
+        patience = 0 if is_settled else UNSETTLED_SECONDS
+        number = region.line + region.content.count(b"\n")
+        found.append(Sighting(entry, number, patience, row.start, row.core))
+        done = start + len(row.core)
+        region = _Region(number + row.content.count(b"\n"))
+    return found + (_in_region(region, is_array=is_array, is_followed=False) if is_end else [])
+
+
+@dataclass(frozen=True, slots=True)
+class _LineRow:
+    """One line of the file, or several that cannot be an entry."""
+
+    content: bytes
+    core: bytes
+    """The line without an array's structure around it; of several the first that is no object, if any."""
+    start: int = 0
+    """The offset of the core of one line."""
+
+    def looks_whole(self) -> bool:
+        is_object = self.core.startswith(b"{") and self.core.endswith(b"}")
+        return is_object and len(self.content) <= MAX_REGION_BYTES
+
+
+@dataclass(slots=True)
+class _Region:
+    """The lines between two that are just an entry each."""
+
+    line: int
+    is_first: bool = False
+    """Whether the file begins with it."""
+    content: bytearray = field(default_factory=bytearray)
+    is_taken_apart: bool = False
+    """Whether a line in it is not JSON, so that all of it is searched for entries together."""
+
+
+def _rows(data: bytes, offset: int) -> Iterator[_LineRow]:
+    position = 0
+    if offset == 0 and data.startswith(BYTE_ORDER_MARK):
+        row = _row(data, 0, offset)
+        yield row
+        position = len(row.content)
+    while position < len(data):
+        found = OBJECT_LINE.search(data, position)
+        begin = found.start() if found else len(data)
+        if begin > position:
+            foreign = _FOREIGN_LINE.search(data, position, begin)
+            yield _LineRow(data[position:begin], foreign[1] if foreign else b"")
+        if begin < len(data):
+            row = _row(data, begin, offset)
+            yield row
+            begin += len(row.content)
+        position = begin
+
+
+def _row(data: bytes, begin: int, offset: int) -> _LineRow:
+    """The line of the data that begins there, the data being from that offset of the file on."""
+    end = data.find(b"\n", begin) + 1 or len(data)
+    content = data[begin:end]
+    text = content.removeprefix(BYTE_ORDER_MARK) if offset + begin == 0 else content
+    start = offset + begin + len(content) - len(text.lstrip(STRUCTURE))
+    return _LineRow(content, text.strip(STRUCTURE), start)
+
+
+def _entry(row: _LineRow, region: _Region) -> Entry | None:
+    """The entry that a line is, as `layout` would take it behind the lines of this region."""
+    if not row.looks_whole():
+        region.is_taken_apart |= bool(row.core)
+        return None
+    try:
+        return Entry.from_json(orjson.loads(row.core))
+    except orjson.JSONDecodeError:
+        was_taken_apart, region.is_taken_apart = region.is_taken_apart, True
+        return entry_of(row.core) if was_taken_apart else None
+    except EntryError:
+        return None
+
+
+def _in_region(region: _Region, *, is_array: bool, is_followed: bool) -> list[Sighting]:
+    """The pieces of lines that are not an entry each.
+
+    In lines, an entry that follows proves that what is damaged is not going to be finished. In an array the
+    writer of both may be at work.
+    """
+    if not region.content.strip(STRUCTURE):
+        return []
+    pieces = list(_pieces(region))
+    last_entry = max((index for index, piece in enumerate(pieces) if isinstance(piece, Entry)), default=-1)
+    sure = 0 if is_array else len(pieces) if is_followed else last_entry
+    return [
+        Sighting(
+            piece,
+            piece.line if isinstance(piece, Malformed) else 0,
+            _patience(piece, is_sure=index < sure),
+        )
+        for index, piece in enumerate(pieces)
+    ]
+
+
+def _pieces(region: _Region) -> Iterator[Piece]:
+    if not (
+        region.is_first
+        or len(region.content) > MAX_REGION_BYTES
+        or _MAY_BE_TAKEN_APART.search(region.content)
+    ):
+        taken = Region(region.line)
+        taken.add(bytes(region.content))
+        yield from taken.drain(final=True)
+        return
+    # Only at the beginning of a file is there a byte order mark to skip: elsewhere a line goes before.
+    before = b"" if region.is_first else b"\n"
+    shift = region.line - 1 - len(before)
+    for piece in read_entries(BytesIO(before + region.content)):
+        yield piece if isinstance(piece, Entry) else replace(piece, line=piece.line + shift)
+
+
+def _patience(piece: Piece, *, is_sure: bool) -> float:
+    if isinstance(piece, Entry):
+        return UNSETTLED_SECONDS
+    return 0 if is_sure else UNFINISHED_SECONDS

@@ -1,0 +1,1 @@
+"""What all requests over HTTP have in common."""

@@ -1,0 +1,1 @@
+"""Where records are read from: directories, files, bundles, standard input and collectors."""

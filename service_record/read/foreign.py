@@ -1,0 +1,64 @@
+"""Files that are neither records nor bundles, although somebody gave them as such. Pure."""
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import Final
+
+from service_record.record.entry import Malformed
+from service_record.record.plain import Stretch
+
+PIECES: Final = 2
+"""How many pieces of a file are needed to tell."""
+
+STANDARD_INPUTS: Final = ("-", "standard input")
+"""How standard input is named by who asks for it, and to people."""
+
+_ARCHIVES: Final = (".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".zip")
+_RECORD: Final = ".json"
+_JSON: Final = ("{", "[", "\0")
+"""How what is left of a record begins; NULs stand where a loss of power has taken the rest."""
+_PAGES: Final = ("<!doctype html", "<html", "<head", "<body")
+
+
+class ForeignError(Exception):
+    """What a file looks like that is neither a record nor a bundle, and what to do, in one line."""
+
+
+def refuse_foreign(name: str, beginning: Iterable[Stretch]) -> None:
+    """Raise ForeignError for a file of that name of which all pieces, or the first two, look foreign.
+
+    A file that is called like a record is one, even if nothing is in it; so is standard input.
+    """
+    pieces = list(islice(beginning, PIECES))
+    is_record = name.endswith(_RECORD) or name in STANDARD_INPUTS
+    if not pieces and not is_record:
+        raise ForeignError(_refusal(name, "is empty"))
+    if len(pieces) != 1 or not isinstance(pieces[0], Malformed):
+        return
+    text = pieces[0].text
+    if not text.strip("\0") and not is_record:
+        raise ForeignError(_refusal(name, "looks like an empty archive"))
+    if not text.startswith(_JSON):
+        raise ForeignError(_refusal(name, f"looks like {_kind(text)}"))
+
+
+def refuse_unpacked(name: str, head: bytes) -> None:
+    """Raise ForeignError for a file called like an archive whose first bytes are not those of one."""
+    if not name.endswith(_ARCHIVES):
+        return
+    text = head.decode(errors="backslashreplace").strip()
+    refuse_foreign(name, [Malformed(1, text, "")] if text else [])
+
+
+def _kind(text: str) -> str:
+    beginning = text.lstrip("\ufeff \t\r\n")[:1000].lower()
+    if beginning.startswith(_PAGES):
+        return "HTML"
+    if beginning.startswith("<?xml"):
+        return "XML"
+    is_text = "".join(beginning.split()).isprintable() and "\\x" not in beginning
+    return "plain text" if is_text else "binary data"
+
+
+def _refusal(name: str, looks: str) -> str:
+    return f"{name}: not a bundle and not a record: {looks}; look into it, or fetch the bundle again"

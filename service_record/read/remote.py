@@ -1,0 +1,103 @@
+"""The records of a host as a collector has them: those it was sent live, or else its latest bundle."""
+
+import errno
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from io import BufferedReader, RawIOBase
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from service_record.client.address import CollectorError, address_of
+from service_record.client.calls import CollectorClient, connect, host_path
+from service_record.record.layout import read_stretches
+from service_record.record.plain import Stretch
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteRecords:
+    """What a collector has of a host: records, or a bundle of them."""
+
+    records: tuple[tuple[str, Iterable[Stretch]], ...] = ()
+    bundle: BufferedReader | None = None
+
+
+class _Service(msgspec.Struct, frozen=True):
+    """A service with a record, as a collector tells of it."""
+
+    service: str
+
+
+class _HostRecords(msgspec.Struct, frozen=True):
+    """What a collector has of a host."""
+
+    services: tuple[_Service, ...]
+    bundle: int | None
+
+
+def remote_records(place: str) -> RemoteRecords:
+    """What the collector has of the host that a `collector://` names. Raises CollectorError, OSError."""
+    address = address_of(place)
+    if not address.host:
+        raise CollectorError(f"{place}: which host? as in {place.rstrip('/')}/NAME")
+    client = connect(place)
+    known = _known(client.get(host_path(address.host, "records")), client.url)
+    if known.services:
+        services = (one.service for one in known.services)
+        return RemoteRecords(tuple((service, _record(client, address.host, service)) for service in services))
+    if known.bundle is None:
+        raise CollectorError(f"{place}: the collector has no records of {address.host} yet")
+    return RemoteRecords(bundle=_downloaded(client, host_path(address.host, "bundles", str(known.bundle))))
+
+
+def _known(answer: object, url: str) -> _HostRecords:
+    try:
+        return msgspec.convert(answer, _HostRecords)
+    except msgspec.ValidationError as error:
+        raise CollectorError(f"{url}: answered with something else than records: {error}") from None
+
+
+def _record(client: CollectorClient, host: str, service: str) -> Iterator[Stretch]:
+    """A record, read as it comes. Raises OSError at any piece: by then it is too late for a refusal."""
+    try:
+        with client.stream(host_path(host, "records", service)) as pieces:
+            yield from read_stretches(BufferedReader(_Pieces(pieces)))
+    except CollectorError as fault:
+        raise OSError(errno.EIO, str(fault)) from None
+
+
+def _downloaded(client: CollectorClient, path: str) -> BufferedReader:
+    """A bundle, in a file without a name."""
+    with tempfile.TemporaryFile() as file:
+        with client.stream(path) as pieces:
+            file.writelines(pieces)
+        file.seek(0)
+        return os.fdopen(os.dup(file.fileno()), "rb")
+
+
+class _Pieces(RawIOBase):
+    """Pieces of bytes as a stream."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._pieces = iter(pieces)
+        self._left = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        while not self._left:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return 0
+            self._left = memoryview(piece)
+        target = memoryview(buffer).cast("B")
+        size = min(len(target), len(self._left))
+        target[:size] = self._left[:size]
+        self._left = self._left[size:]
+        return size

@@ -1,0 +1,324 @@
+"""Where records are read from: a directory, files, bundles, standard input or a collector, with one face."""
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from io import BufferedReader, BytesIO
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from service_record.bundle.names import LISTING, RECORD_DIRECTORIES, UNFINISHED_SUFFIX
+from service_record.history.results import Liveness
+from service_record.read.foreign import PIECES, STANDARD_INPUTS, ForeignError, refuse_foreign
+from service_record.record import systemd
+from service_record.record.appending import DAMAGED_SUFFIX, DEFAULT_DIRECTORY
+from service_record.record.directory import Records, rereadable
+from service_record.record.entry import Entry, Malformed
+from service_record.record.layout import read_stretches
+from service_record.record.plain import Stretch, pieces_of
+
+if TYPE_CHECKING:  # a directory is read without what opens archives
+    from service_record.bundle import Bundle, LeftOut
+
+_STANDARD_INPUT, _STREAM_NAME = STANDARD_INPUTS
+
+_COLLECTOR: Final = ("collector://", "collector+http://", "collector+https://")
+_ZIP: Final = b"PK\x03\x04"
+_FAILED_UNIT: Final = re.compile(r"^\W*\S+\.[a-z]+ +\S+ +failed ", re.MULTILINE)
+_MAX_UNIT_TEXTS: Final = 100
+_MAX_UNIT_TEXT: Final = 64 << 10  # characters
+_REUSE_SLACK: Final = 1.0  # seconds; a program starts before it records
+
+
+class SourceError(Exception):
+    """Why nothing can be read there, and what to do, in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Records to read, each once."""
+
+    name: str
+    """For people: where they are."""
+    records: tuple[tuple[str, Iterable[Stretch]], ...]
+    """Service and what is in its record, read as it is asked for."""
+    is_home: bool = False
+    """True for the records directory of this host."""
+    written: Mapping[str, float] = field(default_factory=dict)
+    """Service and when its file was last written, where that is known, in seconds since 1970."""
+    unfinished: frozenset[str] = frozenset()
+    """Services with a file beside theirs that upstream's shim was about to put in its place."""
+    damaged: Mapping[str, Callable[[], bytes]] = field(default_factory=dict)
+    """Service and what reads the copy beside its record of the damaged bytes that a writer replaced in it."""
+    is_snapshot: bool = False
+    """True for a bundle: what runs without an end in it was running when it was made."""
+    left_out: "tuple[LeftOut, ...]" = ()
+    """What of an archive was not read, its place being in the path."""
+    boot_id: str | None = None
+    """Of a bundle: the boot that ran when it was made, where its manifest names that."""
+    running: tuple[systemd.RunningService, ...] = ()
+    """Services of this host that run now; those that know nothing of us have no record of that yet."""
+    unit_texts: Mapping[str, str] = field(default_factory=dict)
+    """Of a bundle: path and text of the files that say which units failed, and how."""
+
+
+def open_source(places: Sequence[str] = ()) -> Source:
+    """The records in these directories, files and bundles, `-` being standard input, `collector://HOST/NAME`
+    a host that a collector knows; by default this host's.
+
+    A stream that names the `service` of its entries, as `show --output jsonl` writes it, holds as many
+    records. Raises OSError when a place cannot be read, SourceError when there is no record in it.
+    """
+    if not places:
+        return _directory(Records().directory, is_home=True)
+    sources = [_place(place) for place in places]
+    return sources[0] if len(sources) == 1 else _joined(sources)
+
+
+def liveness_for(source: Source) -> Liveness:
+    """What is known of the runs in a source that have no end: of a bundle's, the boot that it was made in."""
+    if source.is_snapshot:
+        return Liveness(source.boot_id, is_at_home=source.boot_id is not None)
+    return Liveness(systemd.boot_id(), source.is_home, is_alive)
+
+
+def is_alive(pid: int, uptime: float | None) -> bool | None:
+    """Whether the process of that pid, there at that uptime of this boot, still is; see proc_pid_stat(5).
+
+    A process that started later has only inherited the number. None when /proc does not tell.
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except FileNotFoundError:
+        return False if Path("/proc/self/stat").exists() else None
+    except OSError:
+        return None
+    fields = stat.rpartition(")")[2].split()
+    state, started = fields[0], int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    return state not in {"Z", "X"} and (uptime is None or started <= uptime + _REUSE_SLACK)
+
+
+def _place(place: str) -> Source:
+    if place == _STANDARD_INPUT:
+        return _stream(_STREAM_NAME, "stdin", os.fdopen(sys.stdin.fileno(), "rb", closefd=False))
+    if place.startswith(_COLLECTOR):
+        return _of_collector(place)
+    path = Path(place)
+    if path.is_dir():
+        return _bundle_or_directory(path)
+    return _stream(place, path.name.removesuffix(".json"), path.open("rb"))
+
+
+def _of_collector(place: str) -> Source:
+    """The records of a host that a collector knows, as they were when it heard of it last."""
+    from service_record.client.address import CollectorError  # noqa: PLC0415  # few read from there
+    from service_record.read.remote import remote_records  # noqa: PLC0415
+
+    try:
+        found = remote_records(place)
+    except CollectorError as fault:
+        raise SourceError(str(fault)) from None
+    if found.bundle is not None:
+        return _stream(place, "", found.bundle)
+    return Source(place, found.records, is_snapshot=True)
+
+
+def _bundle_or_directory(path: Path) -> Source:
+    """The records in a directory, or in the bundle that was unpacked to it."""
+    directory = records_directory(path)
+    if directory == path and not Records(path).services() and (texts := _texts_below(path)):
+        return Source(str(path), (), is_snapshot=True, unit_texts=texts)
+    source = _directory(directory, is_home=_is_home(directory))
+    if not is_unpacked_bundle(path):
+        return source
+    return replace(source, is_snapshot=True, unit_texts=_unit_texts(directory))
+
+
+def _unit_texts(directory: Path) -> dict[str, str]:
+    """The texts about failed units in the bundle whose records are in this directory; what can be read."""
+    return _texts_in(directory.parents[1])
+
+
+def _texts_below(path: Path) -> dict[str, str]:
+    """The same of a bundle without records that was unpacked there; empty where they name no failed unit."""
+    tops = [listing.parent for listing in (*path.glob(LISTING), *path.glob(f"*/{LISTING}"))]
+    texts = _texts_in(tops[0]) if len(tops) == 1 else {}
+    return texts if _name_failed_units(texts) else {}
+
+
+def _name_failed_units(texts: Mapping[str, str]) -> bool:
+    return any(path.endswith(LISTING) and _FAILED_UNIT.search(text) for path, text in texts.items())
+
+
+def _texts_in(top: Path) -> dict[str, str]:
+    texts = {}
+    for path in (top / LISTING, *sorted(top.glob("unit-status/*.txt"))[:_MAX_UNIT_TEXTS]):
+        with suppress(OSError):
+            if path.is_file():
+                with path.open(encoding="utf-8", errors="replace") as stream:
+                    texts[str(path)] = stream.read(_MAX_UNIT_TEXT)
+    return texts
+
+
+def is_unpacked_bundle(path: Path) -> bool:
+    """Whether a directory is one that a bundle was unpacked to; this host's own files are none.
+
+    Raises SourceError when there are several bundles in it.
+    """
+    directory = records_directory(path)
+    return directory != path and not _is_home(directory)
+
+
+def _is_home(directory: Path) -> bool:
+    return directory.resolve() == Records().directory.resolve()
+
+
+def records_directory(path: Path) -> Path:
+    """Where the bundle in a directory has its records; the directory itself when there is none in it."""
+    for below in ("", "*/"):
+        found = [place for layout in RECORD_DIRECTORIES for place in path.glob(below + layout)]
+        if len(found) > 1:
+            names = ", ".join(str(place) for place in sorted(found))
+            raise SourceError(f"several bundles in {path}: give one of {names}")
+        if found:
+            return found[0]
+        if Records(path).services():
+            break
+    return path
+
+
+def _directory(path: Path, *, is_home: bool) -> Source:
+    records = Records(path)
+    services = records.services(with_inbox=True)
+    running = systemd.running_services() if is_home and path == Path(DEFAULT_DIRECTORY) else ()
+    if not services and not running:
+        found = "no *.json file there" if path.is_dir() else "no such directory"
+        raise SourceError(
+            f"no records in {path}: {found}; services make them when they first record, "
+            "and --from names another directory or file"
+        )
+    files = {service: path / f"{service}.json" for service in services}
+    return Source(
+        str(path),
+        tuple((service, records.stretches(service)) for service in services),
+        is_home,
+        {service: file.stat().st_mtime for service, file in files.items() if file.exists()},
+        frozenset(service for service, file in files.items() if beside(file, UNFINISHED_SUFFIX)),
+        {
+            service: copy.read_bytes
+            for service, file in files.items()
+            if (copy := beside(file, DAMAGED_SUFFIX))
+        },
+        running=running,
+    )
+
+
+def beside(record: Path, suffix: str) -> Path | None:
+    """The file that lies beside a record, called like it but for a suffix, if one does."""
+    path = record.with_name(record.name + suffix)
+    try:
+        return path if path.is_file() else None
+    except OSError:  # too long a name to have any beside it
+        return None
+
+
+def _stream(name: str, service: str, stream: BufferedReader) -> Source:
+    """The records in an open file, which is read while they are."""
+    from service_record.bundle import is_packed, looked_into  # noqa: PLC0415  # as above
+
+    head, stream = looked_into(stream)
+    if head.startswith(_ZIP):
+        raise SourceError(f"{name}: a zip archive, which is not read; unpack it, and give its directory")
+    if not is_packed(head):
+        return _of_stretches(name, service, _closing(name, stream))
+    from service_record.bundle import open_bundle  # noqa: PLC0415  # as above
+
+    with stream:
+        return _of_bundle(name, service, open_bundle(stream))
+
+
+def _of_bundle(name: str, service: str, bundle: "Bundle") -> Source:
+    """The records of an archive; one that is only compressed may hold those of several services."""
+    left_out = tuple(part.within(name) for part in bundle.left_out)
+    if bundle.unpacked is not None:
+        stretches = read_stretches(BytesIO(bundle.unpacked))
+        source = _of_stretches(name, Path(service).stem.removesuffix(".json"), stretches)
+        return replace(source, left_out=left_out)
+    if not bundle.records and not _name_failed_units(bundle.unit_texts):
+        layouts = " nor ".join(f"{layout}/*.json" for layout in RECORD_DIRECTORIES)
+        nothing = f"no records in {name}: an archive with neither {layouts}"
+        raise SourceError("; ".join([nothing, *map(str, left_out)]))
+    return Source(
+        name,
+        tuple((known, record.stretches()) for known, record in bundle.records.items()),
+        written={known: record.written for known, record in bundle.records.items()},
+        unfinished=bundle.unfinished,
+        damaged={known: BytesIO(copy.data).getvalue for known, copy in bundle.damaged.items()},
+        is_snapshot=True,
+        left_out=left_out,
+        boot_id=bundle.boot_id,
+        unit_texts=bundle.unit_texts,
+    )
+
+
+def _of_stretches(name: str, service: str, stretches: Iterator[Stretch]) -> Source:
+    """The record of a service, or those of all services that its entries name."""
+    beginning = list(islice(stretches, PIECES))
+    _refuse_foreign(name, beginning)
+    if not beginning:
+        return Source(name, ((service, iter(())),))
+    first, whole = beginning[0], chain(beginning, stretches)
+    if _service_in(first) is None:
+        return Source(name, ((service, whole),))
+    return Source(name, tuple((known, iter(own)) for known, own in _by_service(whole, service).items()))
+
+
+def _refuse_foreign(name: str, beginning: Sequence[Stretch]) -> None:
+    try:
+        refuse_foreign(name, beginning)
+    except ForeignError as error:
+        raise SourceError(str(error)) from None
+
+
+def _closing(name: str, stream: BufferedReader) -> Iterator[Stretch]:
+    with stream:
+        yield from read_stretches(stream, source=rereadable(stream, name))
+
+
+def _by_service(stretches: Iterable[Stretch], service: str) -> dict[str, list[Entry | Malformed]]:
+    """The pieces of each service; one that names none belongs with the piece before it."""
+    records: dict[str, list[Entry | Malformed]] = {}
+    for piece in pieces_of(stretches):
+        service = _service_in(piece) or service
+        records.setdefault(service, []).append(piece)
+    return records
+
+
+def _service_in(first: Stretch) -> str | None:
+    """The service that an entry names; a plain one names none."""
+    name = first.extra.get("service") if isinstance(first, Entry) else None
+    return name if isinstance(name, str) else None
+
+
+def _joined(sources: Sequence[Source]) -> Source:
+    """Several sources as one; a service in more than one has one record, in the order given."""
+    records: dict[str, Iterable[Stretch]] = {}
+    for service, stretches in chain.from_iterable(source.records for source in sources):
+        records[service] = chain(records.get(service, ()), stretches)
+    name = ", ".join(source.name for source in sources)
+    return Source(
+        name,
+        tuple(records.items()),
+        all(source.is_home for source in sources),
+        dict(chain.from_iterable(source.written.items() for source in sources)),
+        frozenset[str]().union(*(source.unfinished for source in sources)),
+        dict(chain.from_iterable(source.damaged.items() for source in sources)),
+        all(source.is_snapshot for source in sources),
+        tuple(chain.from_iterable(source.left_out for source in sources)),
+        running=tuple(chain.from_iterable(source.running for source in sources)),
+        unit_texts=dict(chain.from_iterable(source.unit_texts.items() for source in sources)),
+    )

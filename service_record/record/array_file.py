@@ -1,0 +1,125 @@
+"""The array layout, for writing: one closed JSON array, extended in place of its closing bracket."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from time import monotonic, sleep
+from typing import Final
+
+_BLANK: Final = b" \t\r\n"
+_CLOSING: Final = b"\n]"
+"""Where a disk takes all but that, and blanks, the entry is there: a reader takes it."""
+_BLOCK_BYTES: Final = 1024
+_SPARE_BYTES: Final = 1024
+_SECTOR_BYTES: Final = 512
+"""What a disk writes whole or not at all, at the least."""
+_TAIL_BYTES: Final = 8 << 10
+_PAUSE_SECONDS: Final = (0.00005, 0.002)
+
+
+class ArrayError(Exception):
+    """The array could not be extended: no lock in time, no closed array, or a line behind it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """Where the last entry of an array ends."""
+
+    offset: int
+    is_first: bool
+    """Whether no entry stands before it."""
+
+
+def append(descriptor: int, line: bytes, *, patience: float) -> None:
+    """Write an entry, as one line of JSON, over the closing bracket of the array open as `descriptor`.
+
+    The descriptor must be open for reading and writing, and not for appending. The lock is waited for
+    `patience` seconds. Raises ArrayError before any entry is touched: no lock, no closed array, or a line
+    was parked behind it meanwhile. Raises OSError also where only part of the entry was written.
+    """
+    with _locked(descriptor, patience):
+        size = os.fstat(descriptor).st_size
+        end = _closed_end(descriptor, size)
+        text = _text(end, line)
+        room = _room(descriptor, size, end.offset + len(text) + 1)
+        content = text + _blanks(end.offset + len(text), room)
+        if os.pwrite(descriptor, content, end.offset) < len(text) - len(_CLOSING):
+            raise OSError("only part of an entry could be written")
+
+
+@contextmanager
+def _locked(descriptor: int, patience: float) -> Iterator[None]:
+    """Hold the file's lock, flock(2). It is polled: a thread cannot bound how long it waits in the kernel."""
+    deadline = monotonic() + patience
+    pause, longest = _PAUSE_SECONDS
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            if monotonic() >= deadline:
+                raise ArrayError("another writer kept the lock") from None
+        sleep(pause)
+        pause = min(2 * pause, longest)
+    try:
+        yield
+    finally:
+        # A child forked by another thread meanwhile shares the lock until it is released, not only closed.
+        # What was written stays written: where this fails, closing has to do.
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+def _closed_end(descriptor: int, size: int) -> _End:
+    """Return where the last entry ends, with nothing but white space around the bracket behind it.
+
+    The bracket stands on a line of its own: one right behind a brace may be part of a torn text. Raises
+    ArrayError where it is otherwise.
+    """
+    start = max(0, size - _TAIL_BYTES)
+    text = os.pread(descriptor, size - start, start).rstrip(_BLANK)
+    opened = text.removesuffix(b"]")
+    before = opened.rstrip(_BLANK)
+    if start == 0 and (not text or (before == b"[" and opened != text)):
+        return _End(len(before), is_first=True)
+    if text.endswith(b"]") and before.endswith(b"}") and opened.endswith(b"\n"):
+        return _End(start + len(before), is_first=False)
+    raise ArrayError("the file does not end as a closed array")
+
+
+def _text(end: _End, line: bytes) -> bytes:
+    opening = b"[" if end.offset == 0 else b"" if end.is_first else b","
+    return opening + b"\n" + line + _CLOSING
+
+
+def _room(descriptor: int, size: int, needed: int) -> int:
+    """Return the size of the file once it has room for what is needed. Raises ArrayError where it grew more.
+
+    The room is there before it is used, and some to spare: a full disk then tears nothing, and a reader that
+    finds the file longer between two reads has only blanks to add.
+    """
+    if needed + _SPARE_BYTES <= size:
+        return size
+    wanted = -(-(needed + _SPARE_BYTES) // _BLOCK_BYTES) * _BLOCK_BYTES
+    blanks = _blanks(size, wanted)
+    if os.pwritev(descriptor, [blanks], 0, os.RWF_APPEND) != len(blanks):
+        raise OSError("only part of the room for an entry could be made")
+    if os.fstat(descriptor).st_size != wanted:
+        raise ArrayError("a line was parked behind the array")
+    return wanted
+
+
+def _blanks(begin: int, end: int) -> bytes:
+    """White space for that stretch of the file, with a newline at the end of it and of each sector.
+
+    Where a loss of power leaves such a sector between the halves of two entries, they make no third: there is
+    no newline within a text.
+    """
+    blanks = bytearray(b" " * (end - begin))
+    blanks[-begin - 1 & _SECTOR_BYTES - 1 :: _SECTOR_BYTES] = b"\n" * (
+        end // _SECTOR_BYTES - begin // _SECTOR_BYTES
+    )
+    blanks[-1:] = b"\n"
+    return bytes(blanks)

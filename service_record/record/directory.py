@@ -1,0 +1,164 @@
+"""The records of this host: a directory with one file for each service, and long files read again in
+parts.
+"""
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from io import BufferedReader, BytesIO, UnsupportedOperation
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from weakref import finalize
+
+from service_record.record.appending import (
+    DEFAULT_DIRECTORY,
+    SUFFIX,
+    AnyPath,
+    Writer,
+    default_directory,
+    open_regular,
+    record_name,
+    record_path,
+)
+from service_record.record.entry import Entry, Malformed
+from service_record.record.systemd import unit_of_process
+
+if TYPE_CHECKING:
+    from service_record.record.plain import Stretch
+
+
+_DEFAULT_INBOX: Final = "/dev/shm/service-record"  # noqa: S108  # of the drop-in; root's, and sticky
+_MAX_INBOX_BYTES: Final = 16 << 20
+_PID: Final = re.compile(rb'"pid":(\d{1,9})')
+_READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+
+
+class Records:
+    """The records of one directory, by default this host's; made by the first append when it is missing."""
+
+    def __init__(self, directory: AnyPath | None = None) -> None:
+        self.directory = Path(directory or default_directory())
+
+    def services(self, *, with_inbox: bool = False) -> list[str]:
+        """The names of the services recorded here, sorted; none where there is no directory.
+
+        They are those of all files, also of one that our writers would have named otherwise. With the inbox
+        they are those, too, that run and have no file yet. Raises OSError when the directory cannot be read.
+        """
+        files = self.directory.iterdir() if self.directory.exists() else ()
+        services = {path.stem for path in files if _is_record(path)}
+        return sorted(services.union(name for name, _ in self._inbox()) if with_inbox else services)
+
+    def path(self, service: str) -> Path:
+        """The file that a service is recorded in."""
+        return Path(record_path(service, self.directory))
+
+    def read(self, service: str) -> Iterator[Entry | Malformed]:
+        """All pieces of a service's record, in the order of the file.
+
+        Raises OSError, at the first piece, when there is no such file or it cannot be read.
+        """
+        from service_record.record.plain import pieces_of  # noqa: PLC0415  # as above
+
+        yield from pieces_of(self.stretches(service))
+
+    def stretches(self, service: str) -> Iterator["Stretch"]:
+        """The same in blocks where that is possible, which is faster."""
+        from service_record.record.layout import read_stretches  # noqa: PLC0415  # as above
+
+        # as above
+
+        path = self._file(service)
+        live = [] if path.exists() else self._live(service)
+        if not live:
+            with os.fdopen(open_record(path), "rb") as stream:
+                yield from read_stretches(stream, source=rereadable(stream, path))
+            live = self._live(service)  # only now: what has just gone to the record is not to be read twice
+        for data in live:
+            yield from read_stretches(BytesIO(data))
+
+    def writer(self, service: str) -> Writer:
+        """What appends to the record of a service."""
+        return Writer(self.path(service))
+
+    def _live(self, service: str) -> list[bytes]:
+        return [data for name, data in self._inbox() if name == service]
+
+    def _inbox(self) -> Iterator[tuple[str, bytes]]:
+        """Yield service and entries of each service that runs as a user and may not write its record.
+
+        The exit helper moves them to the record when the service ends. Anybody may leave files in the inbox:
+        one counts only while a process of that user, in that service's control group, is among its writers.
+        """
+        if self.directory != Path(DEFAULT_DIRECTORY):
+            return
+        inbox = Path(os.environ.get("SERVICE_RECORDS_INBOX") or _DEFAULT_INBOX)
+        with suppress(OSError):  # only root may list it
+            for path in inbox.iterdir():
+                service = path.name.removesuffix(SUFFIX).rpartition(".")[0]
+                with suppress(OSError), os.fdopen(open_regular(path, _READ | os.O_NOFOLLOW), "rb") as stream:
+                    data = stream.read(_MAX_INBOX_BYTES)
+                    owner = os.fstat(stream.fileno()).st_uid
+                    units = (unit_of_process(int(pid), owner) for pid in set(_PID.findall(data)))
+                    if any(unit is not None and record_name(unit) == service for unit in units):
+                        yield service, data
+
+    def _file(self, service: str) -> Path:
+        """The file listed under just that name, else the one that a writer makes: neither is outside."""
+        listed = (path for path in self.directory.iterdir() if path.name == service + SUFFIX)
+        return next(filter(_is_record, listed), self.path(service))
+
+
+def open_record(path: AnyPath) -> int:
+    """A descriptor to read a record with. Raises OSError when there is none or it is no regular file."""
+    return open_regular(path, _READ)
+
+
+def is_record_name(name: str) -> bool:
+    """Whether a file of that name in a directory of records is one of them."""
+    return name.endswith(SUFFIX) and not name.startswith(".")
+
+
+def _is_record(path: Path) -> bool:
+    return is_record_name(path.name) and path.is_file()
+
+
+LEAST_BYTES: Final = 4 << 20
+"""Of a file that is kept open. Shorter ones are cheap to hold, and may be more than a process can open."""
+
+
+def rereadable(stream: BufferedReader, name: AnyPath) -> "OpenFile | None":
+    """The file that a stream reads from here on; None when it is short, or no regular file.
+
+    The stream may be closed meanwhile. Raises OSError when no more files can be opened.
+    """
+    try:
+        descriptor = stream.fileno()
+    except UnsupportedOperation:
+        return None
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_size < LEAST_BYTES:
+        return None
+    return OpenFile(os.dup(descriptor), stream.tell(), name)
+
+
+class OpenFile:
+    """A `Rereadable` file, closed with the last passage of it that anybody has."""
+
+    def __init__(self, descriptor: int, begin: int, name: AnyPath) -> None:
+        self._descriptor = descriptor
+        self._begin = begin
+        self._name = name
+        finalize(self, os.close, descriptor)
+
+    def read(self, offset: int, size: int) -> bytes:
+        text = os.pread(self._descriptor, size, self._begin + offset)
+        if len(text) < size:
+            raise self.changed()
+        return text
+
+    def changed(self) -> OSError:
+        return OSError(errno.ESTALE, "the record was changed while it was read; try again", self._name)

@@ -1,0 +1,204 @@
+"""What stands where a secret might, and is none: placeholders, paths, and words of prose. Pure."""
+
+import base64
+import binascii
+from itertools import pairwise
+from typing import Final
+
+from service_record.redaction import types
+from service_record.redaction.types import MASK_BEGIN
+
+_MASKED: Final = MASK_BEGIN.rstrip(b":")
+_TOKEN_BYTES: Final = 8
+_BODY_BYTES: Final = 12
+_CREDENTIAL_BYTES: Final = 3
+_KEY_BYTES: Final = frozenset({16, 24, 32, 64})
+_BOOTSTRAP_DIGITS: Final = 2
+_SESSION_BYTES: Final = 20
+_DIGITS: Final = 10
+"""Digits alone are a token from so many on."""
+_RANDOM_LETTERS: Final = 16
+_LONG_WORD: Final = 24
+_VOWELS: Final = 4
+"""Of random letters every fifth is a vowel, of words more than every third."""
+_CHANGES: Final = 3
+"""Of random letters every second changes the case, of `SomeNamesLikeThis` about every fourth."""
+
+_UPPER: Final = types.compiled(rb"[A-Z]")
+_LOWER: Final = types.compiled(rb"[a-z]")
+_DIGIT: Final = types.compiled(rb"[0-9+]")
+_HEX_NUMBER: Final = types.compiled(rb"0[xX][0-9A-Fa-f]+,?|[^=]+=0[xX][0-9A-Fa-f]+.*")
+_UUID: Final = types.compiled(rb"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}.*")
+_PORT: Final = types.compiled(rb"\d{1,5}(?:/|$)")
+_STRUCTURE: Final = types.compiled(rb"[A-Za-z.]+[{(]")
+_JOINTS: Final = types.compiled(rb"[^A-Za-z0-9]+")
+_WORD: Final = types.compiled(rb"[A-Z]?[a-z]{3,}(?:[A-Z][a-z]{2,})*|[A-Z]{3,}")
+
+_PLACEHOLDER: Final = types.compiled(
+    rb"(?i:[*x.#_-]{3,}|<[a-z0-9 ._:/-]{0,60}>|\[?(?:redacted|masked|hidden|sensitive|filtered|omitted)\]?"
+    rb"|\$\{?\(?[a-z_][a-z0-9_]*[)}]?|\$\(.*|%[a-z]|%\(.*|\{\{.*|\{[a-z_.]*\}"
+    rb"|null|nil|none|true|false|yes|no|n/a|unset|empty|undefined|required|optional|string)"
+)
+_PROSE: Final = types.compiled(
+    rb"(?i:a|an|and|any|are|as|at|auth|authentication|be|been|but|by|cannot|can't|change|changed|check|could|denied|did|do"
+    rb"|does|don't|error|expired|expires?|failed|failure|for|from|has|have|if|in|incorrect|invalid|is|it|its|may"
+    rb"|mismatch|missing|must|new|not|of|ok|old|on|or|please|prompt|provided|set|should|success|that|the|this|to"
+    rb"|too|try|unable|unauthenticated|unauthorized|unknown|use|user|using|wait|waiting|was|we|were|when|which|will|with|would|you|your|password|passwd|options?|flags?|arguments?)[.,;:!?)]*"
+)
+_FILE: Final = types.compiled(rb"[A-Za-z0-9_-]+\.(?:htpasswd|json|ya?ml|conf|cfg|txt|pem|crt|key)")
+_NAME_SERVICES: Final = types.compiled(
+    rb"(?:(?:files|db|compat|systemd|altfiles|sss|ldap|nis|winbind|\[[A-Za-z!=]+\])[ \t]*)+"
+)
+"""What a database of nsswitch.conf(5) is looked up in, `passwd` among them."""
+_PATH: Final = types.compiled(
+    rb"(?:file:/|\.)?/(?:bin|boot|dev|etc|home|lib|mnt|opt|proc|root|run|sbin|srv|sys|tmp|usr|var)(?:/.*)?|[A-Za-z]:\\.*"
+)
+
+
+def is_unmasked(value: bytes) -> bool:
+    """Tell a text from a mask: what a shape proves to be a secret is one, whatever it holds."""
+    return not value.startswith(_MASKED)
+
+
+def is_anything(value: bytes) -> bool:
+    """Take everything: the pattern itself proves a secret, and may span masks of its parts."""
+    return bool(value)
+
+
+def is_random(value: bytes) -> bool:
+    """Tell base64 from hexadecimal and from a path: letters of either case, and a digit."""
+    return all(pattern.search(value) for pattern in (_UPPER, _LOWER, _DIGIT))
+
+
+def is_value(value: bytes) -> bool:
+    """Tell a value from a mask, a placeholder and the path of a file."""
+    bare = value.strip(b" \t\r\n\0\"'\\")
+    if not bare or bare.startswith(_MASKED):
+        return False
+    return not _PLACEHOLDER.fullmatch(bare) and not _PATH.fullmatch(bare)
+
+
+def is_password(value: bytes) -> bool:
+    """Tell a value from prose: `password: incorrect` says something else, and so does `passwd: files`."""
+    if _NAME_SERVICES.fullmatch(value) or _FILE.fullmatch(value):
+        return False
+    return is_value(value) and not _PROSE.fullmatch(value.partition(b" ")[0])
+
+
+def is_written(value: bytes) -> bool:
+    """Tell a password in a sentence from its next word."""
+    word = value.rstrip(b".,;:!?)")
+    return is_password(value) and not (word.isalpha() and (word.islower() or word.istitle()))
+
+
+def is_phrase(value: bytes) -> bool:
+    """Tell a value with blanks in it, where a name and a separator begin the line."""
+    return is_value(value) and b"=" not in value
+
+
+def is_flag_value(value: bytes) -> bool:
+    """Tell the value of an option from the next option."""
+    return is_password(value) and not value.startswith(b"-")
+
+
+def is_userinfo(value: bytes) -> bool:
+    """Tell a password in a URL from a port and the path behind it, up to an @ in that."""
+    return is_value(value) and not _PORT.match(value)
+
+
+def is_cookie(value: bytes) -> bool:
+    """Tell `name=value` from the cookie of a flow, which is a number."""
+    return is_value(value) and not _HEX_NUMBER.fullmatch(value)
+
+
+def is_session(value: bytes) -> bool:
+    """Tell the key of a session from its number: a web server's is long, and no UUID."""
+    return (
+        len(value) >= _SESSION_BYTES
+        and is_token(value)
+        and not _HEX_NUMBER.fullmatch(value)
+        and not _UUID.fullmatch(value)
+    )
+
+
+def is_body(value: bytes) -> bool:
+    """More than the end of a line."""
+    return len(value) >= _BODY_BYTES and is_value(value)
+
+
+def is_token(value: bytes) -> bool:
+    """Tell something random from a word, a name and a number: by its letters and digits, or it is JSON."""
+    value = value.strip(b" \t\r\n\0")
+    if not is_value(value):
+        return False
+    if value.lstrip(b"\\\"' ").startswith(b"{"):
+        return True
+    if len(value) < _TOKEN_BYTES or b"*" in value or _HEX_NUMBER.fullmatch(value):
+        return False
+    has_digit = any(byte in b"0123456789" for byte in value)
+    has_letter = any(chr(byte).isalpha() for byte in value)
+    if has_digit and has_letter:
+        return not _is_name(value) and not _STRUCTURE.match(value)
+    if has_digit:
+        return len(value) >= _DIGITS and value.isdigit()
+    return _is_random_word(value)
+
+
+def is_mixed(value: bytes) -> bool:
+    """Tell a key from an identifier that begins like it: it has digits, or letters of either case."""
+    return (
+        is_unmasked(value)
+        and not _is_name(value)
+        and (any(byte in b"0123456789" for byte in value) or _is_random_word(value))
+    )
+
+
+def _is_name(value: bytes) -> bool:
+    """Tell `default-dockercfg-x7k2p` and `openshift-etcd/etcd-peer-master-0`: most of it is words."""
+    pieces = _JOINTS.split(value)
+    words = sum(len(piece) for piece in pieces if _WORD.fullmatch(piece))
+    return len(pieces) > 1 and 2 * words >= sum(map(len, pieces))
+
+
+def _is_random_word(value: bytes) -> bool:
+    """Tell letters in no order from words: those have few changes of case, and are not that long."""
+    letters = value.rpartition(b"_")[2]
+    if len(letters) < _RANDOM_LETTERS or not letters.isalpha():
+        return False
+    vowels = sum(letters.lower().count(vowel) for vowel in (b"a", b"e", b"i", b"o", b"u"))
+    if len(letters) >= _LONG_WORD and _VOWELS * vowels < len(letters):
+        return True
+    changes = sum(chr(a).isupper() != chr(b).isupper() for a, b in pairwise(letters))
+    return _CHANGES * changes >= len(letters)
+
+
+def is_bootstrap_token(value: bytes) -> bool:
+    """`abcdef.0123456789abcdef`: the second half of a random one has digits and letters."""
+    last = value.rpartition(b".")[2]
+    digits = sum(byte in b"0123456789" for byte in last)
+    return _BOOTSTRAP_DIGITS <= digits < len(last)
+
+
+def is_kubeadmin_password(value: bytes) -> bool:
+    """Of its 20 random letters and digits, some are in either case."""
+    return not value.isupper() and not value.islower() and value != value.title()
+
+
+def is_credential(value: bytes) -> bool:
+    """Base64 of `user:password`."""
+    plain = decoded(value)
+    return len(plain) >= _CREDENTIAL_BYTES and b":" in plain and plain.isascii()
+
+
+def is_key(value: bytes) -> bool:
+    """Base64 of as many bytes as a key of AES or of a secretbox has."""
+    is_hex = all(byte in b"0123456789abcdef" for byte in value)
+    return not is_hex and len(decoded(value)) in _KEY_BYTES
+
+
+def decoded(value: bytes) -> bytes:
+    """Return what a value is the base64 of; nothing when it is none."""
+    try:
+        return base64.b64decode(value.translate(bytes.maketrans(b"-_", b"+/")) + b"=" * (-len(value) % 4))
+    except binascii.Error:
+        return b""

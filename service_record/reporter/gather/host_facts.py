@@ -1,0 +1,196 @@
+"""What no program of the host tells as well: whether services can be reached, and how its clocks stand."""
+
+import hashlib
+import queue
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http.client import HTTPConnection, HTTPException, HTTPResponse
+from typing import Final, TypeVar
+from urllib.parse import SplitResult, urlsplit
+
+from service_record.reporter.gather import files
+from service_record.reporter.gather.model import Context, GatherError, GatherStatus, Task
+
+_STEP_SECONDS: Final = 5.0
+"""What each of name, connection, TLS and HTTP may take."""
+_MOST_ADDRESSES: Final = 4
+_PORTS: Final = {"http": 80, "https": 443}
+_RTC: Final = "/sys/class/rtc/rtc0/since_epoch"
+
+_Value = TypeVar("_Value")
+
+
+def reachability(task: Task) -> Iterator[bytes]:
+    """For each service: its addresses, and how connecting, TLS and a GET without credentials went.
+
+    Raises GatherError, absent when no service is known.
+    """
+    if not task.context.urls:
+        raise GatherError(GatherStatus.ABSENT, "no service is known whose reachability could be checked")
+    for url in task.context.urls:
+        for line in _checked(url, task):
+            yield f"{line}\n".encode(errors="backslashreplace")
+
+
+def _checked(url: str, task: Task) -> Iterator[str]:
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port or _PORTS.get(parts.scheme)
+    except ValueError:
+        host, port = None, None
+    if not host or not port:
+        yield "not a URL of http or https with a host"
+        return
+    yield f"{parts.scheme}://{host}:{port}"
+    yield from _proxy(parts.scheme, task.context)
+    connection, lines = _connected(host, port)
+    yield from lines
+    if connection is not None:
+        yield from _asked(connection, parts, host, task.context)
+
+
+def _proxy(scheme: str, context: Context) -> Iterator[str]:
+    """Whether there is a way to the proxy for this scheme, if the environment names one."""
+    given = {name.lower(): value for name, value in context.environ.items()}
+    named = given.get(f"{scheme}_proxy")
+    if not named:
+        return
+    try:
+        proxy = urlsplit(named if "://" in named else f"//{named}")
+        host, port = proxy.hostname or "", proxy.port or _PORTS["http"]
+    except ValueError:
+        yield "  proxy    what is set is no URL"
+        return
+    yield f"  proxy    {host}:{port}, but not for {given.get('no_proxy') or 'no host'}"
+    connection, lines = _connected(host, port)
+    yield from (f"  {line}" for line in lines)
+    if connection is not None:
+        connection.close()
+    yield "  past the proxy:"
+
+
+def _connected(host: str, port: int) -> tuple[socket.socket | None, list[str]]:
+    """A connection to the first address that takes one, and what was found on the way."""
+    began = time.monotonic()
+    try:
+        addresses = _within(lambda: _addresses(host, port))
+    except OSError as error:
+        return None, [f"  name     {_why(error)}{_took(began)}"]
+    lines = [f"  name     {', '.join(addresses)}{_took(began)}"]
+    for address in addresses[:_MOST_ADDRESSES]:
+        began = time.monotonic()
+        try:
+            connection = socket.create_connection((address, port), _STEP_SECONDS)
+        except OSError as error:
+            lines.append(f"  connect  {address}: {_why(error)}{_took(began)}")
+            continue
+        return connection, [*lines, f"  connect  {address}: connected{_took(began)}"]
+    return None, lines
+
+
+def _addresses(host: str, port: int) -> list[str]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+def _asked(connection: socket.socket, parts: SplitResult, host: str, context: Context) -> Iterator[str]:
+    """What TLS, if it is to be, and HTTP on it come to."""
+    with connection:
+        began = time.monotonic()
+        try:
+            if parts.scheme == "https":
+                connection, trust = _within(lambda: _encrypted(connection, host, context))
+                yield f"  tls      {trust}{_took(began)}"
+            began = time.monotonic()
+            answer = _within(lambda: _answer(connection, parts))
+        except (OSError, HTTPException) as error:
+            yield f"  failed   {_why(error)}{_took(began)}"
+            return
+        finally:
+            connection.close()
+        yield f"  http     GET {parts.path or '/'}: {answer.status}{_took(began)}"
+        yield from _clock_beside(answer)
+
+
+def _encrypted(connection: socket.socket, host: str, context: Context) -> tuple[socket.socket, str]:
+    """TLS on a connection, and whether its certificate is trusted; without trust on a new connection."""
+    peer = connection.getpeername()[:2]
+    trusting = ssl.create_default_context()
+    if context.ca_bundle is not None:
+        trusting.load_verify_locations(context.ca_bundle)
+    try:
+        trusted = trusting.wrap_socket(connection, server_hostname=host)
+    except ssl.SSLCertVerificationError as error:
+        distrust = f"not trusted: {error.verify_message}"
+    else:
+        certificate = trusted.getpeercert() or {}
+        return trusted, f"{trusted.version()}, trusted, valid until {certificate.get('notAfter')}"
+    anybody = ssl.create_default_context()
+    anybody.check_hostname, anybody.verify_mode = False, ssl.CERT_NONE  # nothing secret is sent
+    again = socket.create_connection(peer, _STEP_SECONDS)
+    encrypted = anybody.wrap_socket(again, server_hostname=host)
+    digest = hashlib.sha256(encrypted.getpeercert(binary_form=True) or b"").hexdigest()
+    return encrypted, f"{encrypted.version()}, {distrust}; SHA-256 of the certificate {digest}"
+
+
+def _answer(connection: socket.socket, parts: SplitResult) -> HTTPResponse:
+    http = HTTPConnection(parts.hostname or "", parts.port, timeout=_STEP_SECONDS)
+    http.sock = connection
+    http.request("GET", parts.path or "/", headers={"User-Agent": "service-record", "Connection": "close"})
+    return http.getresponse()
+
+
+def _clock_beside(answer: HTTPResponse) -> Iterator[str]:
+    """How far this host's clock is from the server's, to a second."""
+    with suppress(TypeError, ValueError):
+        theirs = parsedate_to_datetime(answer.headers["Date"])
+        ahead = round((datetime.now(UTC) - theirs).total_seconds())
+        yield f"  clock    {abs(ahead)} s {'ahead of' if ahead >= 0 else 'behind'} the server's"
+
+
+def clocks(task: Task) -> Iterator[bytes]:
+    """The time by the system's clock, by the hardware's, and since boot."""
+    now = time.time()
+    yield f"system   {datetime.fromtimestamp(now, UTC).isoformat(timespec='milliseconds')}\n".encode()
+    with suppress(OSError, ValueError):
+        hardware = int(files.below(task.context.root, _RTC).read_text())
+        moment = datetime.fromtimestamp(hardware, UTC).isoformat()
+        yield f"hardware {moment} (the system is {now - hardware:.0f} s ahead)\n".encode()
+    yield f"uptime   {time.clock_gettime(time.CLOCK_BOOTTIME):.2f} s\n".encode()
+
+
+def _within(ask: Callable[[], _Value]) -> _Value:
+    """The answer, if there is one in time: the resolver knows no time limit, and a slow peer none of ours.
+
+    Raises what asking raises, TimeoutError when there is no answer; the thread that waits is left behind.
+    """
+    answers: queue.SimpleQueue[_Value | Exception] = queue.SimpleQueue()
+
+    def answer() -> None:
+        try:
+            answers.put(ask())
+        except Exception as error:  # noqa: BLE001  # raised where it is waited for
+            answers.put(error)
+
+    threading.Thread(target=answer, daemon=True).start()
+    try:
+        found = answers.get(timeout=_STEP_SECONDS + 1)
+    except queue.Empty:
+        raise TimeoutError("no answer in time") from None
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+def _why(error: Exception) -> str:
+    return str(getattr(error, "strerror", None) or error) or type(error).__name__
+
+
+def _took(began: float) -> str:
+    return f" ({time.monotonic() - began:.3f} s)"

@@ -1,0 +1,162 @@
+"""Names that every host of a cluster needs, and NetworkManager's keyfiles without their secrets."""
+
+import os
+import queue
+import re
+import socket
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from service_record.reporter.gather import files
+from service_record.reporter.gather.model import Context, GatherError, GatherStatus, Task
+
+WITHHELD: Final = b"<withheld>"
+_HARMLESS_SECTIONS: Final = frozenset(
+    {
+        *(b"connection", b"ethernet", b"802-3-ethernet", b"ipv4", b"ipv6", b"match", b"link", b"hostname"),
+        *(b"vlan", b"bond", b"bond-port", b"bridge", b"bridge-port", b"team", b"team-port"),
+        *(b"ovs-bridge", b"ovs-port", b"ovs-interface", b"ovs-patch", b"ovs-dpdk", b"ovs-external-ids"),
+        *(b"infiniband", b"ip-tunnel", b"macvlan", b"vxlan", b"vrf", b"veth", b"dummy", b"loopback", b"tun"),
+        *(b"ethtool", b"sriov", b"tc", b"dcb", b"wifi", b"802-11-wireless", b".nmmeta"),
+    }
+)
+"""Sections that have no secret; a wireless network's are in `wifi-security`."""
+_SECTION: Final = re.compile(rb"\s*\[([^\]\r\n]*)\]\s*$")
+_SETTING: Final = re.compile(rb"(\s*[^=\r\n#;]{1,200}=).*", re.DOTALL)
+_PLAIN_SUFFIXES: Final = frozenset({".ini", ".yaml", ".yml"})
+"""Of /etc/assisted/network: which MAC address has which interface, and nmstate's documents."""
+
+
+def mask_keyfile(_path: Path, data: bytes) -> bytes:
+    """Withhold every value but those of harmless sections; the number of lines stays as it is.
+
+    A file whose beginning is cut off has no known section until the next one begins.
+    """
+    is_harmless = False
+    lines: list[bytes] = []
+    for line in data.split(b"\n"):
+        section = _SECTION.match(line)
+        if section:
+            is_harmless = section[1] in _HARMLESS_SECTIONS
+            lines.append(line)
+        else:
+            lines.append(line if is_harmless or not line.strip() else _masked(line))
+    return b"\n".join(lines)
+
+
+def _masked(line: bytes) -> bytes:
+    setting = _SETTING.match(line)
+    return setting[1] + WITHHELD if setting else WITHHELD
+
+
+def mask_assisted(path: Path, data: bytes) -> bytes:
+    """Withhold the secrets of a file below /etc/assisted/network; by its suffix it is plain or a keyfile."""
+    return data if path.suffix in _PLAIN_SUFFIXES else mask_keyfile(path, data)
+
+
+NAMES_SECONDS: Final = 1.0
+"""For all names together: they are asked at the same time, and nobody waits for the rest."""
+_KUBECONFIGS: Final = (
+    "/etc/kubernetes/kubeconfig",
+    "/var/lib/kubelet/kubeconfig",
+    "/opt/openshift/auth/kubeconfig",
+    "/etc/ignition-machine-config-encapsulated.json",
+)
+"""Files that name the API's URL. The last is the pointer ignition, which has the port 22623."""
+_MOST_READ: Final = 1 << 20
+_DOMAIN: Final = r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,250}[A-Za-z0-9])?"
+_API: Final = re.compile(rf"https://api(?:-int)?\.({_DOMAIN}):(?:6443|22623)(?![0-9])")
+"""An API server or a machine-config server, by its port: api.openshift.com is neither."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """What the resolver answered for one name."""
+
+    name: str
+    addresses: tuple[str, ...] = ()
+    problem: str | None = None
+    """Why there is no address; None where there is one."""
+    is_answered: bool = True
+    """False when no answer came in time: the name may exist."""
+    seconds: float = 0.0
+
+
+def names_of_cluster(domain: str) -> tuple[str, str, str]:
+    """Return the names that a cluster of this domain needs; the last stands for `*.apps`."""
+    return f"api.{domain}", f"api-int.{domain}", f"console-openshift-console.apps.{domain}"
+
+
+def resolve(names: Iterable[str], seconds: float = NAMES_SECONDS) -> tuple[Resolution, ...]:
+    """Ask the system's resolver for all names at once, once each, and wait at most so many seconds.
+
+    The resolver has no time limit of its own: a thread that still waits is left behind.
+    """
+    asked = tuple(names)
+    answers: queue.SimpleQueue[Resolution] = queue.SimpleQueue()
+    began = time.monotonic()
+    for name in asked:
+        threading.Thread(target=_put_resolution, args=(name, answers), daemon=True).start()
+    resolutions: dict[str, Resolution] = {}
+    while len(resolutions) < len(set(asked)):
+        try:
+            answer = answers.get(timeout=max(began + seconds - time.monotonic(), 0))
+        except queue.Empty:
+            break
+        resolutions[answer.name] = answer
+    late = f"no answer within {seconds:g} s"
+    return tuple(
+        resolutions.get(name) or Resolution(name, problem=late, is_answered=False, seconds=seconds)
+        for name in asked
+    )
+
+
+def _put_resolution(name: str, answers: "queue.SimpleQueue[Resolution]") -> None:
+    answers.put(_resolution(name))
+
+
+def _resolution(name: str) -> Resolution:
+    began = time.monotonic()
+    try:
+        rows = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        problem = str(getattr(error, "strerror", None) or error)
+        is_answered = getattr(error, "errno", None) != socket.EAI_AGAIN
+        return Resolution(name, (), problem, is_answered, time.monotonic() - began)
+    addresses = tuple(dict.fromkeys(str(address[0]) for *_, address in rows))
+    return Resolution(name, addresses, seconds=time.monotonic() - began)
+
+
+def cluster_names(task: Task) -> Iterator[bytes]:
+    """For each domain that the host knows an API of: what api, api-int and a name below apps resolve to.
+
+    Raises GatherError, absent when the host knows no API.
+    """
+    domains = cluster_domains(task.context)
+    if not domains:
+        raise GatherError(
+            GatherStatus.ABSENT, "no cluster domain is known: no API in the settings or a kubeconfig"
+        )
+    names = [name for domain in domains for name in names_of_cluster(domain)]
+    for answer in resolve(names):
+        outcome = answer.problem or ", ".join(answer.addresses)
+        yield f"{answer.name}  {outcome} ({answer.seconds:.3f} s)\n".encode(errors="backslashreplace")
+
+
+def cluster_domains(context: Context) -> tuple[str, ...]:
+    """Return the domains of the APIs that the settings, the kubelet or the pointer ignition name."""
+    texts = [*context.urls, *(_beginning(context, path) for path in _KUBECONFIGS)]
+    return tuple(dict.fromkeys(domain.lower() for text in texts for domain in _API.findall(text)))[:2]
+
+
+def _beginning(context: Context, path: str) -> str:
+    try:
+        descriptor = files.opened(files.below(context.root, path))
+    except GatherError:
+        return ""
+    with os.fdopen(descriptor, "rb") as stream:
+        return stream.read(_MOST_READ).decode(errors="replace")

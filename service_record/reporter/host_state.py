@@ -1,0 +1,248 @@
+"""What a host tells of itself without a network: which boot this is, how far it came, what is wrong."""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from http.client import HTTPConnection, HTTPException
+from importlib import resources
+from pathlib import Path
+from time import CLOCK_BOOTTIME, clock_gettime
+from typing import Final
+from urllib.parse import urlsplit
+
+from service_record.diagnosis import Diagnosis, Verdict, diagnose
+from service_record.diagnosis.causes import Causes, read_rules
+from service_record.diagnosis.expectations import add_units
+from service_record.diagnosis.failures import signature
+from service_record.diagnosis.findings import Trouble
+from service_record.diagnosis.now import Now
+from service_record.diagnosis.trouble_facts import telling_line
+from service_record.diagnosis.units import Unit
+from service_record.history import History, build_history
+from service_record.history.facts import Facts
+from service_record.history.outcome import Command, Outcome, Run, Stage
+from service_record.history.results import Liveness
+from service_record.read.source import is_alive
+from service_record.record import systemd
+from service_record.record.appending import SUFFIX
+from service_record.record.directory import Records, open_record
+from service_record.record.entry import Entry, Malformed
+from service_record.record.layout import read_entries
+from service_record.reporter.paths import Places, is_there
+
+KUBELET: Final = "http://127.0.0.1:10248/healthz"
+_SECONDS: Final = 2.0
+_MOST_READ: Final = 16 << 20
+"""Bytes of records that are judged, all services together: they take four times as much of memory."""
+_LEAST_READ: Final = 256 << 10
+"""Of one service, however many there are."""
+_CAUSES: Final = "causes.yaml"
+
+_ENCAPSULATED: Final = "/etc/ignition-machine-config-encapsulated.json"
+"""The machine configuration as Ignition left it; done with it, the machine-config daemon renames it."""
+_DONE: Final = (f"{_ENCAPSULATED}.bak", "/etc/machine-config-daemon/currentconfig")
+_KUBELET: Final = ("/var/lib/kubelet/pki/kubelet-client-current.pem", "/var/lib/kubelet/cpu_manager_state")
+"""What a kubelet writes that has run; its configuration is there before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traces:
+    """What the machine-config daemon and the kubelet have left on the disk."""
+
+    is_pending: bool = False
+    """The machine configuration has come, and is not in effect: a boot with local ignition."""
+    is_applied: bool = False
+    """It is in effect, or will be after the reboot that follows."""
+    has_kubelet: bool = False
+    """A kubelet has run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostEvidence:
+    """What is known of this host at one round."""
+
+    boot_id: str
+    uptime: float
+    """Seconds since boot; what is measured by it no setting of the clock changes."""
+    kubelet_healthy: bool = False
+    traces: Traces = field(default_factory=Traces)
+    diagnosis: Diagnosis | None = field(default=None, repr=False)
+    """What people read, with the units that failed. None when there is nothing to judge."""
+    history: History | None = field(default=None, repr=False)
+    failed_units: tuple[str, ...] = ()
+    unread: str | None = None
+    """Why the records could not be read, in one line."""
+    verdict: Verdict | None = None
+    """By the records alone, which decide what the reporter does; None when there is no record to judge."""
+    is_reboots: bool = False
+    """True when what is wrong may be no more than that the host was rebooted."""
+    fingerprint: str = ""
+    """The same as long as nothing new is wrong with the host, and it came no further."""
+
+    @property
+    def is_wrong(self) -> bool:
+        return self.verdict is not None and self.verdict.is_bad
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostProbes:
+    """What is asked of the kernel, systemd and the kubelet."""
+
+    boot_id: Callable[[], str | None] = systemd.boot_id
+    uptime: Callable[[], float | None] = systemd.uptime
+    failed_units: Callable[[], tuple[str, ...]] = systemd.failed_units
+    kubelet: str = KUBELET
+
+
+def observe(places: Places, asked: HostProbes | None = None, own: Iterable[str] = ()) -> HostEvidence:
+    """The evidence of this moment. `own` units say nothing about the host. Never raises on what it finds."""
+    asked = asked or HostProbes()
+    known_boot, uptime = asked.boot_id(), asked.uptime()
+    boot_id = known_boot or "unknown"
+    if uptime is None:
+        uptime = clock_gettime(CLOCK_BOOTTIME)
+    history, unread = _history(places.records, known_boot)
+    found = (
+        _diagnosis(history, Now(time=datetime.now(UTC), boot_id=boot_id, uptime=uptime)) if history else None
+    )
+    failed = [unit for unit in asked.failed_units() if unit not in set(own)]
+    units = tuple(sorted({signature(unit) for unit in failed} - set(own)))
+    return HostEvidence(
+        boot_id=boot_id,
+        uptime=uptime,
+        kubelet_healthy=is_healthy(asked.kubelet),
+        traces=traces(places),
+        diagnosis=add_units(found, history or History(()), [Unit(name=u, is_failed=True) for u in failed]),
+        history=history,
+        failed_units=units,
+        unread=unread,
+        verdict=found.verdict if found else None,
+        is_reboots=found is not None and _is_reboots(found, boot_id),
+        fingerprint=fingerprint(history, found, units),
+    )
+
+
+def traces(places: Places) -> Traces:
+    """What lies on the disk of the host below the root. What a failing disk does not tell of is not there."""
+    is_applied = any(is_there(places.at(path)) for path in _DONE)
+    return Traces(
+        is_pending=is_there(places.at(_ENCAPSULATED)) and not is_applied,
+        is_applied=is_applied,
+        has_kubelet=any(is_there(places.at(path)) for path in _KUBELET),
+    )
+
+
+def is_healthy(url: str) -> bool:
+    """Whether a kubelet answers at its local health endpoint that it is well, within two seconds."""
+    parts = urlsplit(url)
+    connection = HTTPConnection(parts.hostname or "", parts.port, timeout=_SECONDS)
+    try:
+        connection.request("GET", parts.path)
+        return connection.getresponse().status == 200  # noqa: PLR2004  # OK, in HTTP
+    except (OSError, HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def fingerprint(history: History | None, found: Diagnosis | None, units: Iterable[str]) -> str:
+    """What is significant of a host, as a digest.
+
+    How far services came, how they failed and with which signature, and the verdict: each only once. So the
+    same failure at another time, or the thousandth time, changes nothing.
+    """
+    reached = {row for service in (history.services if history else ()) for row in _reached(service.runs)}
+    troubles = _troubles(found) if found else []
+    wrong = {_trouble(trouble) for trouble in troubles}
+    damaged = {service.name for service in (history.services if history else ()) if service.malformed}
+    document = [
+        found.verdict if found else None,
+        _trouble(found.root) if found and found.root else None,
+        sorted(wrong),
+        sorted(reached),
+        sorted(damaged),
+        sorted(units),
+    ]
+    return hashlib.sha256(json.dumps(document).encode()).hexdigest()
+
+
+def _history(records: Path, boot_id: str | None) -> tuple[History | None, str | None]:
+    """The history of this host, and why there is none."""
+    try:
+        services = Records(records).services()
+        if not services:
+            return None, f"{records}: no records; services make them when they first record"
+        most = max(_LEAST_READ, _MOST_READ // len(services))
+        pieces = [(service, _latest(records / f"{service}{SUFFIX}", most)) for service in services]
+        return build_history(pieces, Liveness(boot_id, is_at_home=True, is_alive=is_alive)), None
+    except (OSError, RecursionError, MemoryError) as error:
+        why = error.strerror if isinstance(error, OSError) else type(error).__name__
+        return None, f"{records}: cannot be read: {why}"
+
+
+def _latest(record: Path, most: int) -> Iterator[Entry | Malformed]:
+    """The pieces of a record; of a long one those at its end, from the first line that is whole."""
+    with os.fdopen(open_record(record), "rb") as stream:
+        if stream.seek(0, os.SEEK_END) > most:
+            stream.seek(-most, os.SEEK_END)
+            stream.readline(most)
+        else:
+            stream.seek(0)
+        yield from read_entries(stream)
+
+
+def _diagnosis(history: History, now: Now) -> Diagnosis | None:
+    return diagnose(history, now=now, explain=_known_causes().explain)
+
+
+def _known_causes() -> Causes:
+    """None where the disk does not give them: what failed is known without."""
+    try:
+        rules = resources.files("service_record.diagnosis").joinpath(_CAUSES).read_text(encoding="utf-8")
+    except OSError:
+        return Causes(())
+    return Causes(read_rules(rules, _CAUSES))
+
+
+def _reached(runs: Iterable[Run]) -> Iterator[tuple[str, ...]]:
+    """What runs came to. Of what runs still, only what ended in it: where it is now differs each time."""
+    for run in runs:
+        inner = (stage for command in run.commands for stage in command.stages)
+        spans: tuple[Command | Stage, ...] = (*run.commands, *run.stages, *inner)
+        ended = (Outcome.SUCCESS, Outcome.FAILURE)
+        yield from (
+            (run.service, span.name, span.outcome, _said(span.facts))
+            for span in spans
+            if span.outcome in ended
+        )
+        if run.outcome in ended:
+            yield run.service, "", run.outcome, _said(run.facts)
+
+
+def _trouble(trouble: Trouble) -> tuple[str, ...]:
+    of = trouble.loop.of if trouble.loop else ""
+    return trouble.service, trouble.kind, trouble.stage or "", of, _said(trouble.facts)
+
+
+def _said(facts: Facts) -> str:
+    """How something ended: where, with what status, and the line that tells most, without what varies."""
+    location = facts.location
+    place = (location.line, location.function, location.file) if location else None
+    said = signature(telling_line(facts.message) or "")
+    return json.dumps([place, facts.exit_code, facts.signal, facts.service_result, said])
+
+
+def _is_reboots(found: Diagnosis, boot_id: str) -> bool:
+    """Whether all that is wrong was interrupted in an earlier boot; this one may have no entry yet."""
+    troubles = _troubles(found)
+    return bool(troubles) and all(
+        trouble.kind is Verdict.INTERRUPTED and trouble.run.boot_id not in {None, boot_id}
+        for trouble in troubles
+    )
+
+
+def _troubles(found: Diagnosis) -> list[Trouble]:
+    return [trouble for trouble in (found.root, *found.followers, *found.others) if trouble]

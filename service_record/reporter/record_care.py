@@ -1,0 +1,86 @@
+"""Rotation of the host's records, in a round: where services record that no exit helper follows."""
+
+import platform
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+from service_record.client.address import CollectorError
+from service_record.client.calls import CollectorClient
+from service_record.client.sending import NotTaken, Sender
+from service_record.display.text import visible
+from service_record.record.directory import Records
+from service_record.redaction.outgoing import HostMask, LeakError
+from service_record.reporter.log import Log
+from service_record.reporter.paths import Places
+from service_record.reporter.proxies import proxy_for
+from service_record.reporter.setting_values import COLLECTOR
+from service_record.reporter.settings import Settings, secrets_in
+from service_record.rotation import RotationError, max_bytes, rotate
+
+_SECONDS: Final = 20.0
+"""That an answer may take: a round waits for it."""
+_ALTOGETHER: Final = 40.0
+"""Seconds after which the rest is left to the next time."""
+
+
+def send_records(places: Places, environ: Mapping[str, str], settings: Settings, say: Log) -> None:
+    """Send what is new to each collector that settings name; what is not taken is said."""
+    mask = HostMask(places.root, environ, secrets_in(settings)) if settings.redact else bytes
+    for target in settings.records_to:
+        url = urlsplit(target.removeprefix(COLLECTOR))
+        where = f"{url.scheme}://{url.netloc}"
+        try:
+            sent = _sent(
+                where, url.path.strip("/") or _name(settings), settings, Records(places.records), mask
+            )
+        except (NotTaken, CollectorError, LeakError) as fault:
+            say.warning(f"{where}: records were not sent: {visible(str(fault))}")
+        except OSError as error:
+            say.warning(f"{error.filename or places.records}: {error.strerror}; its records were not sent")
+        else:
+            say.info(f"{where}: {sent} bytes of records were sent")
+
+
+def _sent(where: str, host: str, settings: Settings, records: Records, mask: HostMask | type[bytes]) -> int:
+    """How many bytes the collector took."""
+    with CollectorClient(
+        where,
+        settings.collector_token or "",
+        ca_bundle=settings.service.ca_bundle if settings.service else None,
+        seconds=_SECONDS,
+        proxy=proxy_for(where, settings.proxies) or "",
+    ) as client:
+        sender = Sender(client, host.lower(), records, mask=mask)
+        sender.send(_ALTOGETHER)
+        return sender.sent_bytes
+
+
+def _name(settings: Settings) -> str:
+    """What the collector calls this host unless the URL says otherwise."""
+    return settings.service.host_id if settings.service else platform.node()
+
+
+_MOST_BYTES: Final = 16 << 20
+"""Of a record that a round rotates: it is held in memory, of which the unit has little."""
+
+
+def rotate_records(places: Places, environ: Mapping[str, str], say: Log) -> None:
+    """Rotate the records that have outgrown their limit. What cannot be done is said, and ends nothing."""
+    limit = max_bytes(environ)
+    records = Records(places.records)
+    try:
+        services = records.services()
+    except OSError:
+        return
+    for service in services:
+        path = records.path(service)
+        try:
+            if limit and path.stat().st_size > _MOST_BYTES:
+                say.warning(f"{path}: too long to be rotated here; run: service-record rotate {service}")
+            elif rotate(path, limit) is not None:
+                say.info(f"{path}: rotated")
+        except RotationError as error:
+            say.info(str(error))
+        except OSError as error:
+            say.info(f"{path}: not rotated: {error.strerror}")
