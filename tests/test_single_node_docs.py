@@ -17,6 +17,7 @@ from service_record.deploy.ignition.checking import check
 from service_record.deploy.ignition.node_rules import content_of
 from service_record.record.directory import Records
 from tests.assisted_contract import assert_contract_kept
+from tests.assisted_installation import STAGES
 from tests.assisted_rules import AssistedRules
 from tests.assisted_server import AssistedServer
 from tests.builders import entry, write_lines
@@ -143,6 +144,10 @@ def test_its_commands_for_a_bootstrap_in_place_replace_upstreams_shim_and_make_a
     assert is_good(installed)
     assert units(installed) == {"node-joined.service": True}
     assert "/etc/ship-records.token" not in files(installed)
+
+
+def test_the_stages_of_the_page_are_those_of_a_single_node() -> None:
+    assert re.findall(r"^\| `([A-Z][^`]+)` \|", PAGE, re.MULTILINE) == STAGES["single node"]
 
 
 def test_the_table_of_modes_is_right() -> None:

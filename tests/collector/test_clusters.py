@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import select
 
 from service_record.collector.domain.cluster_states import ClusterState
+from service_record.collector.domain.host_states import HostState
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.schema import cluster_logs, clusters
 from tests.assisted_contract import assert_contract_kept
@@ -233,6 +234,18 @@ def test_a_host_without_a_call_for_three_minutes_is_disconnected_until_it_calls(
         five.call(short)
     assert five.state == "ready"
     assert five.verdict("w1")[0] == "progressing"
+
+
+def test_every_state_of_a_host_is_shown_as_the_service_tells_it(five: Installed, server: Served) -> None:
+    visitor = signed_in(server)
+    for state in HostState:
+        said = f"Host w1: updated status from known to {state} (as it says)"
+        assert five.event("host_status_updated", said, "w1").status == 201
+
+        assert five.states()["w1"] == state
+        page = visitor.page(f"/hosts/{five.name('w1')}")
+        assert f" {state}" in page.texts("span", "word")
+        assert "as it says" in page.texts("span", "reason")
 
 
 def test_a_disabled_host_takes_no_part(server: Served, clock: Clock) -> None:
