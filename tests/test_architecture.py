@@ -8,6 +8,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import service_record
 from tests.builders import entry, write_lines
 
@@ -150,6 +152,32 @@ print(*sys.modules)
     line = b'{"timestamp": "2026-11-21T01:05:10Z", "phase": "service start"}'
     done = subprocess.run([sys.executable, "-c", program], input=line, capture_output=True, check=True)
     assert {"re2", "yaml", "service_record.diagnosis"}.isdisjoint(done.stdout.decode().split())
+
+
+@pytest.mark.parametrize(
+    ("verb", "unneeded"),
+    [
+        ("timeline --from {0}", {"re2", "jsonlines"}),
+        ("diff {0} {0}", {"re2", "jsonlines"}),
+        ("show --output jsonl --from {0}", {"re2", "yaml", "service_record.diagnosis"}),
+        ("export --to array --from {0}", {"re2", "yaml", "service_record.diagnosis"}),
+        ("validate {0}", {"re2", "yaml", "service_record.diagnosis"}),
+        ("report --help", {"msgspec", "orjson", "rich", "httpx2"}),
+        ("--help", {"msgspec", "rich", "service_record.record"}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_verb_loads_no_library_that_it_does_not_use(verb: str, unneeded: set[str], tmp_path: Path) -> None:
+    program = """
+import sys
+from service_record.cli import main
+main(sys.argv[1:], standalone_mode=False)
+print(*sys.modules, file=sys.stderr)
+"""
+    write_lines(tmp_path / "job.json", entry(), entry("service end", 1))
+    arguments = verb.format(tmp_path).split()
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, check=True)
+    assert unneeded.isdisjoint(done.stderr.decode().split())
 
 
 def test_plain_records_in_a_directory_load_nothing_that_only_damage_and_archives_need(tmp_path: Path) -> None:
