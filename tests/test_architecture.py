@@ -33,6 +33,8 @@ DOORS = {
 """What a module that calls itself pure has no use for."""
 TWICE = {"assisted", "bundle", "collector", "export", "follow", "ignition", "preflight", "timeline"}
 """A verb's module is called like the verb, and so may be the room that does the work."""
+PAGE = REPOSITORY / "docs" / "architecture.md"
+LONGEST_CELL = 200
 MOST_MODULES = 300
 MOST_LINES = 480
 
@@ -64,6 +66,11 @@ def rooms_imported(path: Path) -> set[str]:
 
 def docstring(path: Path) -> str:
     return ast.get_docstring(ast.parse(path.read_text())) or ""
+
+
+def section(title: str) -> str:
+    """A section of the page on the architecture."""
+    return PAGE.read_text().partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
 def is_pure(path: Path) -> bool:
@@ -192,6 +199,49 @@ print(*sys.modules)
     loaded = set(done.stdout.decode().split())
     assert {"jsonlines", "tarfile", "service_record.bundle.opening"}.isdisjoint(loaded)
     assert "service_record.record.layout" in loaded
+
+
+def test_the_page_on_the_architecture_has_every_room_with_modules_that_exist() -> None:
+    rooms = {
+        folder.relative_to(PACKAGE).as_posix(): folder
+        for marker in (*PACKAGE.glob("*/__init__.py"), *PACKAGE.glob("*/*/__init__.py"))
+        for folder in [marker.parent]
+    }
+    rows = re.findall(r"^\| `([\w/]+)` \|[^|]*\|([^|]*)\|$", section("The rooms"), re.MULTILINE)
+    assert sorted(room for room, _ in rows) == sorted(rooms)
+    wrong = [
+        f"{room}: {name}"
+        for room, named in rows
+        for name in re.findall(r"`([^`]+)`", named)
+        if not any((rooms[room] / file).exists() for file in (f"{name}.py", name))
+    ]
+    assert not wrong
+    paths = re.findall(r"`([a-z]+(?:/[a-z_]+)+)`", PAGE.read_text())
+    assert not [path for path in paths if not any((PACKAGE / file).exists() for file in (f"{path}.py", path))]
+
+
+def test_the_page_on_the_architecture_draws_the_imports_that_there_are() -> None:
+    drawing = re.sub(r",\n +", ", ", section("Imports point one way"))
+    drawn = {
+        room: set(needs.split(", ")) if needs else set()
+        for room, needs in re.findall(r"^ {4}([a-z]+)(?: +-> (.*))?$", drawing, re.MULTILINE)
+    }
+    assert drawn == {
+        room: set().union(*map(rooms_imported, (PACKAGE / room).rglob("*.py"))) - {room, "version"}
+        for room in ROOMS
+    }
+    places = list(drawn)
+    assert not [room for room in drawn for need in drawn[room] if places.index(need) > places.index(room)]
+
+
+def test_no_cell_of_the_page_on_the_architecture_is_too_long_to_read() -> None:
+    cells = [
+        cell.strip()
+        for line in PAGE.read_text().splitlines()
+        if line.startswith("|")
+        for cell in line.split("|")
+    ]
+    assert not [cell for cell in cells if len(cell) > LONGEST_CELL]
 
 
 def test_the_page_on_dependencies_names_every_module_that_uses_jsonlines() -> None:
