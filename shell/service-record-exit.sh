@@ -115,7 +115,7 @@ read_main_process() { # as systemd knows it: process[ExecMainPID] and so on, and
   local line=''
   while IFS= read -r line; do
     process[${line%%=*}]=${line#*=}
-  done < <(timeout 2 systemctl show "$unit" \
+  done < <(timeout 5 systemctl show "$unit" \
     --property=ExecMainPID,ExecMainStartTimestampMonotonic,ConditionTimestampMonotonic,Job,KillSignal,RestartKillSignal \
     --property=UID,RootDirectory,RootImage,InaccessiblePaths,TemporaryFileSystem)
   started=${process[ExecMainStartTimestampMonotonic]:-0}

@@ -8,6 +8,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import service_record
 from tests.builders import entry, write_lines
 
@@ -31,6 +33,8 @@ DOORS = {
 """What a module that calls itself pure has no use for."""
 TWICE = {"assisted", "bundle", "collector", "export", "follow", "ignition", "preflight", "timeline"}
 """A verb's module is called like the verb, and so may be the room that does the work."""
+PAGE = REPOSITORY / "docs" / "architecture.md"
+LONGEST_CELL = 200
 MOST_MODULES = 300
 MOST_LINES = 480
 
@@ -62,6 +66,11 @@ def rooms_imported(path: Path) -> set[str]:
 
 def docstring(path: Path) -> str:
     return ast.get_docstring(ast.parse(path.read_text())) or ""
+
+
+def section(title: str) -> str:
+    """A section of the page on the architecture."""
+    return PAGE.read_text().partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
 def is_pure(path: Path) -> bool:
@@ -152,6 +161,32 @@ print(*sys.modules)
     assert {"re2", "yaml", "service_record.diagnosis"}.isdisjoint(done.stdout.decode().split())
 
 
+@pytest.mark.parametrize(
+    ("verb", "unneeded"),
+    [
+        ("timeline --from {0}", {"re2", "jsonlines"}),
+        ("diff {0} {0}", {"re2", "jsonlines"}),
+        ("show --output jsonl --from {0}", {"re2", "yaml", "service_record.diagnosis"}),
+        ("export --to array --from {0}", {"re2", "yaml", "service_record.diagnosis"}),
+        ("validate {0}", {"re2", "yaml", "service_record.diagnosis"}),
+        ("report --help", {"msgspec", "orjson", "rich", "httpx2"}),
+        ("--help", {"msgspec", "rich", "service_record.record"}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_verb_loads_no_library_that_it_does_not_use(verb: str, unneeded: set[str], tmp_path: Path) -> None:
+    program = """
+import sys
+from service_record.cli import main
+main(sys.argv[1:], standalone_mode=False)
+print(*sys.modules, file=sys.stderr)
+"""
+    write_lines(tmp_path / "job.json", entry(), entry("service end", 1))
+    arguments = verb.format(tmp_path).split()
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, check=True)
+    assert unneeded.isdisjoint(done.stderr.decode().split())
+
+
 def test_plain_records_in_a_directory_load_nothing_that_only_damage_and_archives_need(tmp_path: Path) -> None:
     program = f"""
 import sys
@@ -164,6 +199,49 @@ print(*sys.modules)
     loaded = set(done.stdout.decode().split())
     assert {"jsonlines", "tarfile", "service_record.bundle.opening"}.isdisjoint(loaded)
     assert "service_record.record.layout" in loaded
+
+
+def test_the_page_on_the_architecture_has_every_room_with_modules_that_exist() -> None:
+    rooms = {
+        folder.relative_to(PACKAGE).as_posix(): folder
+        for marker in (*PACKAGE.glob("*/__init__.py"), *PACKAGE.glob("*/*/__init__.py"))
+        for folder in [marker.parent]
+    }
+    rows = re.findall(r"^\| `([\w/]+)` \|[^|]*\|([^|]*)\|$", section("The rooms"), re.MULTILINE)
+    assert sorted(room for room, _ in rows) == sorted(rooms)
+    wrong = [
+        f"{room}: {name}"
+        for room, named in rows
+        for name in re.findall(r"`([^`]+)`", named)
+        if not any((rooms[room] / file).exists() for file in (f"{name}.py", name))
+    ]
+    assert not wrong
+    paths = re.findall(r"`([a-z]+(?:/[a-z_]+)+)`", PAGE.read_text())
+    assert not [path for path in paths if not any((PACKAGE / file).exists() for file in (f"{path}.py", path))]
+
+
+def test_the_page_on_the_architecture_draws_the_imports_that_there_are() -> None:
+    drawing = re.sub(r",\n +", ", ", section("Imports point one way"))
+    drawn = {
+        room: set(needs.split(", ")) if needs else set()
+        for room, needs in re.findall(r"^ {4}([a-z]+)(?: +-> (.*))?$", drawing, re.MULTILINE)
+    }
+    assert drawn == {
+        room: set().union(*map(rooms_imported, (PACKAGE / room).rglob("*.py"))) - {room, "version"}
+        for room in ROOMS
+    }
+    places = list(drawn)
+    assert not [room for room in drawn for need in drawn[room] if places.index(need) > places.index(room)]
+
+
+def test_no_cell_of_the_page_on_the_architecture_is_too_long_to_read() -> None:
+    cells = [
+        cell.strip()
+        for line in PAGE.read_text().splitlines()
+        if line.startswith("|")
+        for cell in line.split("|")
+    ]
+    assert not [cell for cell in cells if len(cell) > LONGEST_CELL]
 
 
 def test_the_page_on_dependencies_names_every_module_that_uses_jsonlines() -> None:

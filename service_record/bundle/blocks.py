@@ -1,4 +1,9 @@
-"""The content of a member whose size is not known yet: compressed blocks, of which the newest are kept."""
+"""Compressed blocks of a member whose size is not known yet, of which the newest are kept.
+
+Several threads compress them, each to a whole gzip member. gzip members one after another are one gzip file
+(RFC 1952, section 2.2), which GNU tar, Go's gzip.Reader and Python read as such. So blocks are compressed
+independently of one another, and the oldest can be dropped.
+"""
 
 import os
 import zlib

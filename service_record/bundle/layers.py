@@ -1,4 +1,4 @@
-"""What archives are wrapped in: compressions, told by their first bytes and taken off while they are read."""
+"""The compressions around an archive: told by a stream's first bytes, and taken off while it is read."""
 
 import bz2
 import lzma

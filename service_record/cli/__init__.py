@@ -1,4 +1,7 @@
-"""The command line: one module per verb, imported when the verb runs."""
+"""The command line: one module per verb, imported when the verb runs.
+
+Also the one line that says which extra of the package is missing.
+"""
 
 import importlib
 import os

@@ -1,4 +1,4 @@
-"""`service-record analyze`: what is wrong with a host, and why."""
+"""`service-record analyze`: what is wrong with a host, and why; with `--wait`, once its services are over."""
 
 import gc
 import sys
@@ -17,11 +17,10 @@ from service_record.cli.diagnosing import (
     expect_option,
     expected_services,
     judging,
-    now_for,
     units_for,
     units_here,
 )
-from service_record.cli.inputs import Unreadable, history_of, opened, selected_boot
+from service_record.cli.inputs import Unreadable, history_of, now_for, opened, selected_boot
 from service_record.cli.options import display_options, period_options, service_argument, source_options
 from service_record.cli.parameters import Duration
 from service_record.cli.terminal import print_lines, view

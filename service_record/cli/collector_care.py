@@ -1,4 +1,7 @@
-"""`service-record collector audit`, `backup`, `restore` and `prune`: what an operator does now and then."""
+"""`service-record collector audit`, `backup`, `restore`, `prune` and `token`: what an operator does by hand.
+
+Also the options that the verbs of `service-record collector` share.
+"""
 
 import json
 import os

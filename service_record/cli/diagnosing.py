@@ -1,11 +1,12 @@
-"""What a diagnosis is made with: the files that `analyze` is given, the host that it runs on, the moment
-as of which it is judged, and the units that failed.
+"""The inputs of a diagnosis: files that `analyze` is given, and the units that failed or never started.
+
+Also the page of `analyze` that goes with a bundle.
 """
 
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from importlib import resources
 from pathlib import Path
 from typing import Final, TypeVar
@@ -13,14 +14,14 @@ from typing import Final, TypeVar
 import click
 
 from service_record.cli import told
-from service_record.cli.inputs import history_of, opened
+from service_record.cli.inputs import history_of, now_for, opened
 from service_record.cli.options import complete_services, service_name
 from service_record.diagnosis import Diagnosis, diagnose
 from service_record.diagnosis.budget import BudgetFile, Budgets, read_budgets
 from service_record.diagnosis.causes import CauseRule, Causes, read_rules
 from service_record.diagnosis.expectations import ROLES, add_units
 from service_record.diagnosis.findings import FailedUnit
-from service_record.diagnosis.now import Now, latest_entry
+from service_record.diagnosis.now import Now
 from service_record.diagnosis.placed import FileError
 from service_record.diagnosis.units import PROPERTIES, Unit, read_properties, read_texts
 from service_record.display.text import visible
@@ -72,15 +73,6 @@ def _read(path: Path, read: Callable[[str, str], _T]) -> _T:
         raise BadFile(visible(f"{path}:{line}: not UTF-8")) from None
     except FileError as error:
         raise BadFile(visible(str(error))) from None
-
-
-def now_for(history: History, source: Source) -> Now:
-    """The present, where the records are those of this host as it runs; elsewhere the latest entry."""
-    boot_id = systemd.boot_id()
-    is_here = source.is_home or (boot_id is not None and boot_id in history.boots)
-    if source.is_snapshot or not is_here:
-        return latest_entry(history)
-    return Now(time=datetime.now(UTC), boot_id=boot_id, uptime=systemd.uptime())
 
 
 BASELINE = "baseline"

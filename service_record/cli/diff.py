@@ -6,8 +6,7 @@ import sys
 import click
 
 from service_record.cli import FAILED
-from service_record.cli.diagnosing import now_for
-from service_record.cli.inputs import check_names, history_of, opened
+from service_record.cli.inputs import check_names, history_of, now_for, opened
 from service_record.cli.options import display_options, service_names
 from service_record.cli.parameters import Duration
 from service_record.cli.terminal import print_lines, view

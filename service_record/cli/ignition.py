@@ -1,4 +1,8 @@
-"""`service-record ignition`: what `install` puts onto a host, for hosts that are made by Ignition."""
+"""`service-record ignition`: what `install` puts onto a host, as a config for hosts that Ignition makes.
+
+Its inputs are files, each read once from standard input at most, and settings that are checked like on a
+host.
+"""
 
 import errno
 import json
@@ -341,7 +345,7 @@ def command(
         config = ours if base is None else _merged(base, ours, replacing)
         text = _written(config, wanted_form)
     except BadConfigError as error:
-        where = f"{_named(base)}: " if base is not None else ""
+        where = f"{_named_file(base)}: " if base is not None else ""
         click.echo(f"Error: {where}{visible(str(error))}", err=True)
         raise click.exceptions.Exit(UNREADABLE) from None
     _put(text, output)
@@ -400,7 +404,7 @@ def _wanted(form: _ConfigForm, options: dict[str, Any]) -> tuple[Wanted, Reporte
 def _merged(base: str, ours: Config, replacing: Iterable[str]) -> Config:
     theirs = read_config(read_file(base))
     for warning in insist(theirs):
-        click.echo(f"Warning: {_named(base)}: {visible(str(warning))}", err=True)
+        click.echo(f"Warning: {_named_file(base)}: {visible(str(warning))}", err=True)
     return merge(theirs, ours, replacing)
 
 
@@ -430,7 +434,3 @@ def _put(text: str, output: Path | None) -> None:
     if not place.parent.exists():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(output.parent))
     write_whole(place, text.encode())
-
-
-def _named(path: str) -> str:
-    return "standard input" if path == "-" else visible(path)

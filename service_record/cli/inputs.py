@@ -1,10 +1,14 @@
-"""Which boot a verb was asked for."""
+"""Opening what a verb was told to read, picking its boot, and the moment it is judged at.
+
+A refusal is one line.
+"""
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -17,8 +21,11 @@ from service_record.history.selection import ALL_BOOTS, find_boot
 from service_record.read.source import Source, SourceError, liveness_for, open_source
 from service_record.record.appending import record_name
 from service_record.record.directory import Records
-from service_record.record.systemd import RunningService, boot_id
+from service_record.record.systemd import RunningService, boot_id, uptime
 from service_record.reporter.paths import Places, is_there
+
+if TYPE_CHECKING:
+    from service_record.diagnosis.now import Now
 
 _MAX_NEAREST: Final = 3
 _MAX_LISTED: Final = 8
@@ -128,3 +135,14 @@ def selected_boot(history: History, wanted: str) -> str | None:
         return find_boot(history.boots, wanted)
     except LookupError as error:
         raise Unreadable(str(error)) from None
+
+
+def now_for(history: History, source: Source) -> "Now":
+    """The present, where the records are those of this host as it runs; elsewhere the latest entry."""
+    from service_record.diagnosis.now import Now, latest_entry  # noqa: PLC0415  # `show` judges nothing
+
+    boot = boot_id()
+    is_here = source.is_home or (boot is not None and boot in history.boots)
+    if source.is_snapshot or not is_here:
+        return latest_entry(history)
+    return Now(time=datetime.now(UTC), boot_id=boot, uptime=uptime())

@@ -1,4 +1,4 @@
-"""The options that reading verbs share."""
+"""The options that reading verbs share, and what shells complete: the names of services and stages."""
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence

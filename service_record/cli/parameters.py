@@ -25,9 +25,9 @@ class Duration(click.ParamType[float]):
             self.fail(str(error), param, ctx)
 
 
-_SECONDS_OF_UNIT: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_NAMES_OF_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _AGO: Final = re.compile(r"-?((?:\d+[smhdw] ?)+)(?:ago)?")
-_FORMS: Final = "2026-11-21T03:12, 10m or -10m (ago), today, yesterday, now, @1700000000"
+_MOMENTS: Final = "2026-11-21T03:12, 10m or -10m (ago), today, yesterday, now, @1700000000"
 
 
 class MomentType(click.ParamType[datetime]):
@@ -43,7 +43,7 @@ class MomentType(click.ParamType[datetime]):
         try:
             return parse_moment(value, datetime.now().astimezone())
         except (ValueError, OverflowError):
-            self.fail(f"{value!r} is no time; times are like {_FORMS}", param, ctx)
+            self.fail(f"{value!r} is no time; times are like {_MOMENTS}", param, ctx)
 
 
 def parse_moment(text: str, now: datetime) -> datetime:
@@ -57,13 +57,13 @@ def parse_moment(text: str, now: datetime) -> datetime:
     ago = _AGO.fullmatch(text)
     if ago:
         amounts = re.findall(r"(\d+)([smhdw])", ago[1])
-        return now - sum((timedelta(**{_SECONDS_OF_UNIT[unit]: int(n)}) for n, unit in amounts), timedelta())
+        return now - sum((timedelta(**{_NAMES_OF_UNITS[unit]: int(n)}) for n, unit in amounts), timedelta())
     moment = datetime.fromisoformat(text)
     return moment if moment.tzinfo else moment.astimezone()
 
 
-_FORM: Final = re.compile(r"(\d{1,15}) ?(?:([KMG])(?:i?B)?|B)?", re.IGNORECASE)
-_UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_SIZE: Final = re.compile(r"(\d{1,15}) ?(?:([KMG])(?:i?B)?|B)?", re.IGNORECASE)
+_BYTES_OF_UNIT: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 class Size(click.ParamType[int]):
@@ -74,7 +74,7 @@ class Size(click.ParamType[int]):
     def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if not isinstance(value, str):
             return value
-        found = _FORM.fullmatch(value.strip())
+        found = _SIZE.fullmatch(value.strip())
         if found is None:
             self.fail(f"{value!r} is no size; sizes are like 64M, 512 KiB, 1G, 1000000", param, ctx)
-        return int(found[1]) * _UNITS[(found[2] or "").upper()]
+        return int(found[1]) * _BYTES_OF_UNIT[(found[2] or "").upper()]

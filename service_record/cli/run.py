@@ -1,4 +1,8 @@
-"""`service-record run`: any command as a recorded service, command or stage."""
+"""`service-record run`: any command as a recorded service, command or stage.
+
+The child process keeps the standard streams, the process group and so the terminal. It gets the signals sent
+to us, and we end as it ends: nobody can tell it from the command itself.
+"""
 
 import os
 import resource

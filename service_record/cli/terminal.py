@@ -1,4 +1,4 @@
-"""What is known of the terminal, and how lines get there: width, colour, glyphs, pager."""
+"""The terminal, and files that verbs write: width, colour, glyphs and pager; a new file replaces none."""
 
 import os
 import shutil

@@ -7,8 +7,7 @@ from datetime import datetime
 
 import click
 
-from service_record.cli.diagnosing import now_for
-from service_record.cli.inputs import history_of, opened, selected_boot
+from service_record.cli.inputs import history_of, now_for, opened, selected_boot
 from service_record.cli.options import display_options, selection_options, service_argument, source_options
 from service_record.cli.terminal import print_lines, view
 from service_record.display.lines import Glyphs

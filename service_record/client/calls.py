@@ -1,4 +1,7 @@
-"""Asks a collector, and says what it answers or why it did not. For whoever reads, and for `ship`."""
+"""Asks a collector, and says what it answers or why it did not. For readers, and for `ship`.
+
+An answer has a time by which it must be complete: a slow trickle of bytes never meets a time-out.
+"""
 
 import os
 import socket

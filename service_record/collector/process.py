@@ -1,4 +1,4 @@
-"""A collector at work: its database, the thread that writes to it, and whom it tells of changes."""
+"""A collector at work: its database, the thread that writes to it, and those waiting for news of changes."""
 
 import asyncio
 import threading

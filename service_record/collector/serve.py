@@ -1,4 +1,9 @@
-"""Serves a collector's application by uvicorn."""
+"""Serves a collector's application by uvicorn, to clients that may be slow, wrong or hostile.
+
+uvicorn bounds the time between two requests, and leaves the rest to its user: here no client may hold a
+connection for ever, or have much kept of what it sends. Bodies are bounded where they are read
+(`collector/api/requests.py`).
+"""
 
 import asyncio
 import errno

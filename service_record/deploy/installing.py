@@ -1,5 +1,7 @@
-"""`install`: what is delivered, onto this host or a mounted one; and what the service manager is told of
-it.
+"""`install` and `uninstall`, on this host or a mounted one, and what the service manager is told of them.
+
+`install` again replaces an older version. `uninstall` leaves the host as it was before, but for what somebody
+edited meanwhile.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Known causes: rules that know a trouble by its message and its end, and say in plain words what it is.
 
 Patterns are matched by RE2, in time linear in the text whatever the pattern: messages come from anywhere, and
-rules from whoever wrote them. This module alone needs it.
+rules from whoever wrote them. Of diagnosis this module alone needs it.
 """
 
 import re
@@ -14,6 +14,8 @@ import re2
 
 from service_record.diagnosis.placed import FileError, Value, document
 from service_record.diagnosis.trouble_facts import KINDS, KnownCause, TroubleFacts
+
+__all__ = ["CauseRule", "Causes", "FileError", "read_rules"]
 
 _PLACEHOLDER: Final = re.compile(r"(?<![${])\{([a-z]+)\}(?!\})")
 _CHOICE: Final = re.compile(r"\[([^\[\]|]*)(?:\|([^\[\]]*))?\]")
@@ -315,6 +317,3 @@ def _line(match: _Match, text: bytes) -> str:
     begin = text.rfind(b"\n", 0, match.start()) + 1
     end = text.find(b"\n", match.end())
     return text[begin : end if end >= 0 else None].decode(errors="replace").strip()
-
-
-__all__ = ["CauseRule", "Causes", "FileError", "read_rules"]

@@ -1,4 +1,4 @@
-"""The diagnosis of a host: each service judged, the boots together, and the root cause picked. Pure."""
+"""The diagnosis of a host: its services, its clock and its boots judged, and the root cause picked. Pure."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace

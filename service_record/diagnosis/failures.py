@@ -1,4 +1,7 @@
-"""The failures of a service, each told once, by what it says and where. Pure."""
+"""The failures of a service by signature, each told once, and the steps of a run. Pure.
+
+A signature is the message without numbers, ids, times and addresses.
+"""
 
 import re
 from collections.abc import Hashable, Iterable, Iterator, Sequence

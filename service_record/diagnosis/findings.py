@@ -1,4 +1,4 @@
-"""What a diagnosis consists of: findings with their evidence, and the verdict of the host. Values only."""
+"""The values of a diagnosis: findings with evidence, the verdict, and the commands to run next. Pure."""
 
 import shlex
 from collections.abc import Iterator

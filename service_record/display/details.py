@@ -1,4 +1,4 @@
-"""What is known of one end: where, by which command, called from where, and what was said."""
+"""The details of one end: when, where, by which command, called from where, and with which message."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime

@@ -1,5 +1,6 @@
-"""What a bad history does differently from a good one, for people and for programs; docs/diff.md describes
-it.
+"""The differences between a bad history and a good one, for people and for programs.
+
+docs/diff.md describes the document field by field.
 """
 
 from collections.abc import Iterator, Sequence

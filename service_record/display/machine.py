@@ -1,18 +1,23 @@
-"""Documents and entries as JSON and JSON Lines: lossless, and safe to look at on a terminal."""
+"""Documents and entries as JSON, JSON Lines and YAML: lossless, and safe to look at on a terminal.
+
+YAML loses what it cannot hold: bytes that are not UTF-8, which only the name of a file can have.
+"""
 
 import json
 from collections.abc import Iterable
-from typing import IO, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import jsonlines
 import orjson
-import yaml
 
 from service_record.display.document import Document, malformed_document
 from service_record.display.text import UNSEEN, escaped
 from service_record.record.entry import Entry, Malformed
 from service_record.record.fields import mended
 from service_record.record.plain import Block, Stretch, lines_of, pieces_of
+
+if TYPE_CHECKING:
+    import yaml
 
 _DELETE: Final = b"\x7f"
 _RUNS_BREAK: Final = "\n" + 6 * " "
@@ -97,26 +102,26 @@ def written(document: Document, lines: Iterable[Document], form: str) -> str:
     if form == "jsonl":
         return "".join(f"{encoded(line)}\n" for line in lines)
     if form == "yaml":
-        # takes longer than all the rest
-
         return as_yaml(document)
     return as_json(document)
 
 
-_FAST: Final[type[Any]] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # absent where libyaml is
 _TEXT: Final = "tag:yaml.org,2002:str"
 _NO_FOLDING: Final = 1 << 30
 
 
 def as_yaml(document: object) -> str:
     """A document as YAML in block style; texts of several lines are literal blocks where they can be."""
-    dumper = type("Dumper", (_FAST,), {})  # of our own: what it represents it keeps for all who use it
+    import yaml  # noqa: PLC0415  # takes longer than all the rest, and other forms need none
+
+    fast: type[Any] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # absent where libyaml is
+    dumper = type("Dumper", (fast,), {})  # of our own: what it represents it keeps for all who use it
     yaml.add_representer(str, _represented, Dumper=dumper)
     written = yaml.dump(document, Dumper=dumper, allow_unicode=True, sort_keys=False, width=_NO_FOLDING)
     return escaped(written)
 
 
-def _represented(dumper: yaml.SafeDumper, any_text: str) -> yaml.Node:
+def _represented(dumper: "yaml.SafeDumper", any_text: str) -> "yaml.Node":
     text = mended(any_text)
     if UNSEEN.search(text):
         return dumper.represent_scalar(_TEXT, text, '"')  # so that `as_yaml` may write escapes

@@ -1,4 +1,4 @@
-"""The answer in one screen: what failed, in which stage, at which line, with what it said last."""
+"""`show`: the answer in one screen, failures first; and with `wide` everything that is known of every run."""
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -242,7 +242,6 @@ def _in_short(repeat: Repeat, view: View) -> str:
     return f"{count(repeat.count, 'run')} {headline(repeat.last)}, {', '.join(times)}"
 
 
-_WIDE_INDENT: Final = 2
 _MAX_NESTING: Final = 4  # overlapping stages of threads nest without end
 
 
@@ -259,16 +258,16 @@ def wide(history: History, source: str, view: View) -> Iterator[Line]:
 
 def _run(run: Run, view: View) -> Iterator[Line]:
     yield title(run, view)
-    yield from when_lines(run, view, _WIDE_INDENT)
-    yield from labelled("ids", ((text, Ink.PLAIN) for text in _ids(run)), view, _WIDE_INDENT)
-    yield from details(run.facts, view, _WIDE_INDENT, whole=True)
+    yield from when_lines(run, view, _INDENT)
+    yield from labelled("ids", ((text, Ink.PLAIN) for text in _ids(run)), view, _INDENT)
+    yield from details(run.facts, view, _INDENT, whole=True)
     for command in run.commands:
-        yield _span(command, view, _WIDE_INDENT)
-        yield from _own_facts(command, run, view, _WIDE_INDENT)
+        yield _span(command, view, _INDENT)
+        yield from _own_facts(command, run, view, _INDENT)
         for stage in nested(command.stages):
-            yield from _stage(stage, run, view, _WIDE_INDENT * 2)
+            yield from _stage(stage, run, view, _INDENT * 2)
     for stage in nested(run.stages):
-        yield from _stage(stage, run, view, _WIDE_INDENT)
+        yield from _stage(stage, run, view, _INDENT)
 
 
 def _ids(run: Run) -> Iterator[str]:
@@ -283,7 +282,7 @@ def _ids(run: Run) -> Iterator[str]:
 
 
 def _stage(stage: Stage, run: Run, view: View, indent: int) -> Iterator[Line]:
-    indent += min(stage.depth, _MAX_NESTING) * _WIDE_INDENT
+    indent += min(stage.depth, _MAX_NESTING) * _INDENT
     yield _span(stage, view, indent)
     yield from _own_facts(stage, run, view, indent)
 
@@ -307,5 +306,5 @@ def _own_facts(span: Stage | Command, run: Run, view: View, indent: int) -> Iter
         return
     how = ending(span.facts)
     if how:
-        yield from labelled("ended", [(how, Ink.PLAIN)], view, indent + _WIDE_INDENT)
-    yield from details(span.facts, view, indent + _WIDE_INDENT, whole=True)
+        yield from labelled("ended", [(how, Ink.PLAIN)], view, indent + _INDENT)
+    yield from details(span.facts, view, indent + _INDENT, whole=True)

@@ -1,4 +1,7 @@
-"""Records in the forms that other programs read: from entries to the bytes of a file. Pure."""
+"""Records in the forms that other programs read: from entries to the bytes of a file. Pure.
+
+JSON Lines and the closed array are here; forms with spans have a module each, by `trace`.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final

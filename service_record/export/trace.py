@@ -1,4 +1,7 @@
-"""A history as spans with a beginning and an end, one in another: what every form of trace is made of."""
+"""A history as spans with a beginning and an end, one in another: what every form of trace is made of.
+
+Its times are of a steady clock: steps of the host's clock are taken out of each boot.
+"""
 
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence

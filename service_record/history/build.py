@@ -1,6 +1,7 @@
 """The history of a host: what its entries come to. Services, their runs, and the stages and commands of each.
 
-Pure. `pairing` finds which entries belong together, and `runs` what they come to.
+Pure. `pairing` finds which entries belong together, `results` what they come to, and `completed_runs` keeps
+the runs. Times that the files speak against are doubted here.
 """
 
 from collections.abc import Collection, Iterable, Mapping

@@ -1,4 +1,9 @@
-"""The runs of a service in their order, each made when it is asked for. Pure."""
+"""The runs of a service in their order, each made when it is asked for. Pure.
+
+A settled run is one whose entries stand together in the record, from the start of the service to its end.
+Nothing has to be paired to know what such a run came to, and of most of a long record nobody asks more. So
+only its bounds are looked at. The rest is made of its lines when somebody asks for it.
+"""
 
 import re
 from collections.abc import Generator, Iterable, Iterator, Sequence

@@ -1,6 +1,6 @@
-"""Which entry belongs to which run, command and stage of one service: one pass, in the order of the record.
+"""Finds which entry belongs to which run, command and stage of one service: one pass, in order of the record.
 
-Pure. What the spans it finds come to is the business of `history`.
+Pure. A run is known by its invocation, or else its process. What the spans come to is in `results`.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,7 @@
-"""What spans come to: runs, commands and stages, with their outcomes, times and facts. Pure."""
+"""Makes runs, commands and stages of spans, with their outcomes, times and facts. Pure.
+
+A run without an end is running or interrupted; a failure of a stage that its run continued after is handled.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""Man pages and shell completions, made of what the command line and its documents say already."""
+"""Man pages and shell completions, made of what the command line and its documents say already.
+
+Section 1 has a page for the program and one for each verb, of what `--help` says.
+"""
 
 import inspect
 from collections.abc import Iterable, Iterator, Mapping

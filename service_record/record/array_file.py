@@ -1,4 +1,9 @@
-"""The array layout, for writing: one closed JSON array, extended in place of its closing bracket."""
+"""The array layout, for writing: one closed JSON array, extended in place of its closing bracket.
+
+The rules, which a shell writer follows too, are in docs/record-format.md, "The array layout". Nothing is
+repaired here: an entry that cannot go into the array is parked behind it, and the exit helper merges it. It
+needs the standard library only, and is loaded by a service whose record has this layout.
+"""
 
 import fcntl
 import os

@@ -1,5 +1,6 @@
-"""The records of this host: a directory with one file for each service, and long files read again in
-parts.
+"""The records of this host: a directory with one file for each service.
+
+Long files stay open for as long as somebody may want to read parts of them again.
 """
 
 import errno

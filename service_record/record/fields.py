@@ -1,4 +1,8 @@
-"""The fields of an entry as one line of JSON that fits its limit."""
+"""The fields of an entry: checked when they are read, and cut to a line that fits its limit when written.
+
+A check takes the field's name and the value found, and raises `EntryError` on any other kind of value.
+Durations as people write them are read here, too. It needs the standard library only.
+"""
 
 import json
 import re

@@ -1,5 +1,7 @@
-"""Entries as nearly all of them are, many at once: whole lines with nothing unusual; and having them
-again.
+"""Entries as nearly all of them are: many whole lines at once, with nothing unusual in them, read in C.
+
+What is not plain is no damage yet: `layout` reads it line by line, and it comes to the same. A `Passage` is
+lines that somebody may want again; most are never wanted, so not all are held in memory.
 """
 
 import re

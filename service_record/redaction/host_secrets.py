@@ -1,5 +1,6 @@
-"""The exact secrets of a host, from where its programs keep them, and those in a file that is known to
-hold some.
+"""The exact secrets of a host, from where its programs keep them and from files known to hold some.
+
+Only this part of redaction reads files of the host.
 """
 
 import base64

@@ -1,5 +1,7 @@
-"""Takes the secrets out of a whole text that is about to leave, and out of lines of records in their
-places.
+"""Takes the secrets out of a whole text that is about to leave, and refuses it where one is left.
+
+Also out of lines of records, without changing their lengths where they are sent by their place in a file, and
+out of rendered templates of installers: a kickstart, a preseed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -66,8 +68,6 @@ def _fitted(line: bytes, masked: bytes) -> bytes:
         return b"*" * len(line)
     return masked.ljust(len(line))
 
-
-__all__ = ["HostMask", "LeakError"]
 
 _KNOWN: Final = 60.0
 """Seconds for which the secrets of a host are known."""

@@ -1,4 +1,9 @@
-"""Masking the secrets of one stream, in one pass and in bounded memory. Pure."""
+"""Masks the secrets of one stream, in one pass and in bounded memory. Pure.
+
+Private keys in dumps of bytes, as xxd(1), hexdump(1) and od(1) print them in hexadecimal, are masked behind
+the offset of each line, with the column of characters, from the line that has `PRIVATE KEY` to the one with
+`END`.
+"""
 
 import binascii
 from collections import Counter

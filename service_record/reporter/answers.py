@@ -1,4 +1,4 @@
-"""What a call of the reporter came to: an answer, none, or the server's view of this host. Pure.
+"""The answers that the reporter gets: the server's view of this host, and when to ask again. Pure.
 
 Only the status of an answer is dependable: bodies come in two shapes of JSON from the assisted-service
 itself, and as HTML, plain text or nothing from whatever stands before it.

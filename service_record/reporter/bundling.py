@@ -1,4 +1,7 @@
-"""A bundle of this host: gathered, redacted, packed in one pass, and looked through once more."""
+"""A bundle of this host: gathered, redacted, packed in one pass, and looked through once more.
+
+Also a redacted copy of a bundle that somebody else made, in the same layout.
+"""
 
 import json
 from collections import Counter

@@ -1,5 +1,8 @@
-"""The verdict on the consoles of a host that nobody can reach (agetty(8) shows it above its prompts), and
-what programs of the host are told, for whom it does no harm when they do not listen.
+r"""The verdict on the consoles of a host that nobody can reach, and messages to programs of the host.
+
+agetty(8) shows the verdict above its prompts. It acts on a backslash and the character behind it (`\n` is
+the host's name), so that each is doubled. Consoles this early have whatever font the firmware has: what is
+not ASCII is left out. It does no harm when a program does not listen to its message.
 """
 
 import subprocess

@@ -1,6 +1,4 @@
-"""What a round says, a line each: to the journal with their priorities, to people without; and in which
-words.
-"""
+"""The lines of a round: to the journal with their priorities, to people without; and the words in them."""
 
 import os
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,9 @@
-"""Rotation of the host's records, in a round: where services record that no exit helper follows."""
+"""Care for the host's records in a round: sent to collectors as they grow, and rotated.
+
+Sending is beside everything else: it is counted nowhere, costs nothing where nothing is new but a question,
+and what cannot be sent is sent later. A collector knows how far it has each record, so that nothing is kept
+here. Records are rotated where services record that no exit helper follows.
+"""
 
 import platform
 from collections.abc import Mapping

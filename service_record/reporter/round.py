@@ -1,7 +1,8 @@
 """One round: look at the host, ask the service, do what the rules say, in small steps.
 
 What a step came to is on disk before the next begins, so that a round that is killed is one that ended early.
-Nothing here fails on account of settings, network or disk: that is said, and the next round goes on.
+Nothing here fails on account of settings, network or disk: that is said, and the next round goes on. A dry
+run tells what a round would do.
 """
 
 import shutil

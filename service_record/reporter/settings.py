@@ -1,6 +1,7 @@
-"""What the reporter is told: by /etc/service-record/reporter.toml, the environment, and a credential.
+"""The settings of the reporter, of /etc/service-record/reporter.toml, the environment and a credential.
 
-Nothing here fails: a setting that is missing or bad is a line in `faults`, and the rest counts.
+Nothing here fails: a setting that is missing or bad is a line in `faults`, with its place in the file, and
+the rest counts.
 """
 
 import re
@@ -24,6 +25,17 @@ from service_record.reporter.token import (
 if TYPE_CHECKING:
     from service_record.redaction import Secret
 
+__all__ = [
+    "SETTINGS",
+    "AssistedServiceSettings",
+    "HostLogsPolicy",
+    "Proxies",
+    "Send",
+    "Setting",
+    "Settings",
+    "Stages",
+    "read_settings",
+]
 
 _SECTION: Final = re.compile(r"\s*\[{1,2}([^\]]*)\]")
 _KEY: Final = re.compile(r"""\s*([\w."'-]+(?:\s*\.\s*[\w"'-]+)*)\s*=""")
@@ -61,17 +73,6 @@ _DAY: Final = 86400.0
 _CREDENTIAL: Final = "reporter.toml"
 _MOST: Final = 1 << 16
 """Bytes of a settings file; ours are a hundred times smaller."""
-__all__ = [
-    "SETTINGS",
-    "AssistedServiceSettings",
-    "HostLogsPolicy",
-    "Proxies",
-    "Send",
-    "Setting",
-    "Settings",
-    "Stages",
-    "read_settings",
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,7 @@
-"""Where a bundle can go. Every destination has one face, and answers as a server would."""
+"""The destinations of a bundle. Every destination has one face, and answers as a server would.
+
+`Peers` are all that a round talks to by the settings: the assisted-service and these.
+"""
 
 import filecmp
 import io

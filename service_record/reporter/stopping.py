@@ -1,4 +1,4 @@
-"""Stopping for good as settings want it, and when a person does: `report --stop`."""
+"""Stopping for good, as settings or a person want it (`report --stop`); and the lock: one round at a time."""
 
 import fcntl
 import os

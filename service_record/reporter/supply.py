@@ -1,4 +1,7 @@
-"""The bundle of a round: gathered when the rules want one, kept in the spool, and shipped from there."""
+"""The bundle of a round: gathered when the rules want one, and kept in the spool until a round ships it.
+
+The spool holds one bundle that nobody took yet, the newest.
+"""
 
 import os
 from collections.abc import Mapping

@@ -170,7 +170,7 @@ def test_a_database_that_does_not_answer_is_told_as_503_and_logged_with_where_it
     (line,) = [line for line in lines(log) if line["event"] == "database"]
     assert line["fault"] == "OperationalError"
     assert line["database"] == "no such table: audit"
-    assert any("store/audit.py" in str(frame) for frame in line["at"])  # type: ignore[attr-defined]
+    assert any("store/administration.py" in str(frame) for frame in line["at"])  # type: ignore[attr-defined]
 
 
 def test_what_looks_like_a_token_is_masked_whoever_logs_it(log: io.StringIO) -> None:

@@ -1,4 +1,9 @@
-"""What is answered: JSON, a refusal of one line that says what to do, and the headers of every answer."""
+"""Answers: JSON, a refusal of one line that says what to do, and the headers of every answer.
+
+The headers are after https://cheatsheetseries.owasp.org/cheatsheets/HTTP_Headers_Cheat_Sheet.html. Nothing is
+loaded, framed or sent but by and to the collector itself, and no page has script or style within it. So what
+somebody wrote into a step's name stays text even where a page of ours has a fault.
+"""
 
 from collections.abc import Mapping
 from http import HTTPStatus

@@ -1,4 +1,4 @@
-"""The application: which handler answers what, and how a refusal looks."""
+"""The application: which handler answers which call or page, and how a refusal looks."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,6 +1,6 @@
 """The calls of boot reporters and agents on an assisted-service, below `/api/assisted-install`.
 
-Those of the controller, which are of a cluster, are in `assisted_clusters`.
+Those of the controller, which are of a cluster, are in `cluster_calls`.
 """
 
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,7 @@
-"""Rendered templates of installers: taken for the build of a host, and shown as text."""
+"""The calls about bundles and rendered templates of installers: taken from hosts, listed, and handed out.
+
+Bundles are taken as the assisted-service takes logs.
+"""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What readers ask of clusters, and what administrators say of them."""
+"""The calls about clusters: of the assisted-controller, of readers and of administrators."""
 
 from collections.abc import Callable
 from http import HTTPStatus

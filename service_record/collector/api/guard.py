@@ -1,4 +1,6 @@
-"""Who asks: the token of a request, and whether it may ask again so soon."""
+"""Checks the token of a request, and how often its owner may ask: each request takes from a bucket that time
+fills again.
+"""
 
 import hmac
 import ipaddress
@@ -18,8 +20,8 @@ from service_record.collector.process import Collector
 from service_record.collector.serving_settings import Rates
 from service_record.collector.store import tokens
 
-_MOST_BUCKETS: Final = 20_000
-"""Whom is remembered: of more those are forgotten that came longest ago."""
+_MOST_REMEMBERED: Final = 20_000
+"""Addresses, tokens and sessions remembered, each; those that came longest ago are forgotten first."""
 
 
 @dataclass(slots=True)
@@ -63,7 +65,7 @@ class Failures:
         bucket = self._buckets.setdefault(address, Bucket(float(self._rates.burst), now))
         bucket.take(self._rates, now)
         self._buckets.move_to_end(address)
-        while len(self._buckets) > _MOST_BUCKETS:
+        while len(self._buckets) > _MOST_REMEMBERED:
             self._buckets.popitem(last=False)
 
 
@@ -80,7 +82,6 @@ def address_of(host: str) -> str:
 REMEMBERED: Final = 3.0
 """Seconds for which a token that was good is taken for good. So long after it was revoked by another process
 it may still work; by this one, no longer."""
-_MOST: Final = 20_000
 
 
 @dataclass(slots=True)
@@ -135,7 +136,7 @@ class Guard:
         now = time.monotonic()
         bucket = self._viewers.setdefault(grant.token_id, Bucket(float(self._rates.burst), now))
         self._viewers.move_to_end(grant.token_id)
-        while len(self._viewers) > _MOST:
+        while len(self._viewers) > _MOST_REMEMBERED:
             self._viewers.popitem(last=False)
         wait = bucket.take(self._rates, now)
         if wait:
@@ -160,7 +161,7 @@ class Guard:
         bucket = before.bucket if before else Bucket(float(self._rates.burst), now)
         known = self._known[token.id] = _CachedToken(token, grant, now + REMEMBERED, bucket)
         self._known.move_to_end(token.id)
-        while len(self._known) > _MOST:
+        while len(self._known) > _MOST_REMEMBERED:
             self._known.popitem(last=False)
         return known
 

@@ -1,4 +1,4 @@
-"""`GET /metrics`, for Prometheus: what came, what became of it, how long it took, and how the fleet is."""
+"""Counts every request and logs those refused; `GET /metrics` hands the counts to Prometheus."""
 
 import secrets
 import time

@@ -1,4 +1,7 @@
-"""What the collector can be asked over HTTP: the one table of which its OpenAPI document is made."""
+"""The table of all calls of the HTTP interface, of which the OpenAPI document is made.
+
+Those in the place of an assisted-service are among them.
+"""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Who may do what: tokens, what they are good for, and the form they have. Pure.
+"""Tokens: what they are good for, the form they have, and the groups that they may name. Pure.
 
 A token is `srt_ID_SECRET`, 256 bits of chance; what is kept of it is the SHA-256 of the secret, which nobody
 can guess back, so that no slower hash is needed.

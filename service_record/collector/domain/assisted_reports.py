@@ -1,6 +1,6 @@
-"""What events of an assisted-service say of states: of hosts and of clusters. Pure.
+"""Reports of an assisted-controller on a cluster, and events of the assisted-service on states. Pure.
 
-Names and messages are those of its docs/events.yaml.
+The rules are those of the assisted-service; names and messages of events are those of its docs/events.yaml.
 """
 
 import re

@@ -1,7 +1,8 @@
-"""The stages that a host goes through on its way into a cluster, and how long it may be in each. Pure.
+"""The states of a host of an assisted-service, its moves between them, and its stages with limits. Pure.
 
-Those of the assisted-service, as its releases of 2026 have them, and the two that the enhancement
-"boot-status-reporter" adds: booted with local ignition, and with that of the control plane.
+The sentences are those of the assisted-service's documentation; names and moves are those of its API. The
+stages are those of its releases of 2026, and the two that the enhancement "boot-status-reporter" adds: booted
+with local ignition, and with that of the control plane.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,8 @@
-"""What a host may report of its installation, in which order, and what becomes of it. Pure."""
+"""Rules of what a host may report of its installation, in which order, and what becomes of it. Pure.
+
+The rules are those of the assisted-service's handlers as they behave. Where these answer by accident, a fault
+is told as one: words that their database cannot store are a bad request, not a failure of the server.
+"""
 
 import uuid
 from collections.abc import Mapping

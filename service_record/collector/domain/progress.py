@@ -1,4 +1,7 @@
-"""Reports that come again and again, as a host in a loop sends them: told once, and how often. Pure."""
+"""The progress of a build: what is kept of its steps, whatever their number. Pure.
+
+Reports that come again and again, as a host in a loop sends them, are told once, with how often.
+"""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass

@@ -26,6 +26,7 @@ from service_record.collector.store.objects import NoSuchObject, ObjectError, Ob
 from service_record.collector.store.row_writer import DatabaseWriter, Unavailable
 from service_record.record.layout import read_stretches
 
+_log: Final = logging.getLogger(__name__)
 _PASSING: Final = (Unavailable, SQLAlchemyError, ObjectError)
 """Faults of what it depends on; any other is one of ours."""
 
@@ -109,7 +110,6 @@ class Background(ABC):
 
 _REST: Final = 60.0
 """Seconds after which it looks for bundles that were left, by itself or by a process that is gone."""
-_indexing_log: Final = logging.getLogger(__name__)
 
 
 class Indexer(Background):
@@ -144,7 +144,7 @@ class Indexer(Background):
         except ReadingStopped:
             return False
         except (ObjectError, OSError, Unavailable) as fault:
-            _indexing_log.warning("bundle %d is looked into later: %s", bundle.id, fault)
+            _log.warning("bundle %d is looked into later: %s", bundle.id, fault)
             return False
         return True
 
@@ -158,7 +158,7 @@ class Indexer(Background):
             return look_into(path, is_stopped=self._is_closed)
 
 
-_PAUSE: Final = 2.0
+_LOOK_PAUSE: Final = 2.0
 """Seconds between two looks at the records of a host."""
 _AGAIN: Final = 60.0
 """Seconds after which records are looked at again in which something runs: it may be too long by then."""
@@ -168,7 +168,6 @@ _MOST_HOST: Final = 16 << 20
 _FORGOTTEN: Final = 24 * 3600.0
 """Seconds without news after which the records of a host are not looked at any more."""
 _RUNNING: Final = "running"
-_log: Final = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -176,7 +175,7 @@ class _Watched:
     """When a host is to be looked at, on the monotonic clock, and when it was."""
 
     due: float
-    seen: float = -_PAUSE
+    seen: float = -_LOOK_PAUSE
 
 
 class Judge(Background):
@@ -198,7 +197,7 @@ class Judge(Background):
         now = time.monotonic()
         with self._lock:
             watched = self._watched.setdefault(host_id, _Watched(now))
-            watched.due = min(watched.due, max(now, watched.seen + _PAUSE))
+            watched.due = min(watched.due, max(now, watched.seen + _LOOK_PAUSE))
         self.wake()
 
     def round(self) -> float:

@@ -1,5 +1,6 @@
-"""Tells a URL of changes of verdicts, signed after https://www.standardwebhooks.com: a thread in each
-process, any number of which share the work.
+"""Tells a URL of changes of verdicts, signed after https://www.standardwebhooks.com.
+
+Each process has a thread for it; any number of them share the work.
 """
 
 import base64

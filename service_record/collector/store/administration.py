@@ -1,6 +1,6 @@
-"""What administrators do to hosts and tokens, each with its line in the audit log.
+"""Changes by administrators to hosts and tokens, each with its line in the audit log.
 
-All of these run in one transaction each, of the writer or of the command line.
+A change and its line are one transaction, of the writer or of the command line: neither is without the other.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a host's records are read from: those that it sends live, or its latest bundle that has some."""
+"""Bundles in the database, and the source of a host's records: what it sends live, or its latest bundle."""
 
 import io
 import tarfile

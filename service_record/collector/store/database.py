@@ -1,4 +1,4 @@
-"""The database: SQLite in a folder of the collector's own, or PostgreSQL."""
+"""The database: SQLite in a folder of the collector's own, or PostgreSQL with its LISTEN and NOTIFY."""
 
 import contextlib
 import os

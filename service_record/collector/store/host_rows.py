@@ -1,4 +1,4 @@
-"""One host as readers see it: its builds, the latest steps of one, and what else is known of it."""
+"""One host as readers see it: its builds, its boots, the latest steps of a build, and what else is known."""
 
 from collections.abc import Collection
 from dataclasses import asdict, dataclass

@@ -1,6 +1,7 @@
 """Installations in the database: what an assisted-service knows of hosts, and the steps that stages are.
 
-A stage that is new is written down as a step of the host's build, too, so that a host has one history.
+A stage that is new is written down as a step of the host's build, too, so that a host has one history. A host
+that sends anything but steps is found or made here, and marked as heard of.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,8 @@
-"""Hosts whose verdict is due: found, judged and written down, each by one process."""
+"""Hosts whose verdict is due: found, judged and written down, each by one process.
+
+They are judged by what earlier builds took, of the latest builds only: no answer grows with the age of a
+collector.
+"""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields

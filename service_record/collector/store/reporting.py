@@ -1,6 +1,4 @@
-"""Steps as they come, written down many at once: the steps, and how far builds are, late reports among
-them.
-"""
+"""Writes steps as they come, many at once: the steps, and how far builds are, late reports among them."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Tokens in the database: made, found, revoked; their secrets only as digests."""
+"""Tokens and sessions of browsers in the database: made, found, revoked; their secrets only as digests."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields

@@ -1,5 +1,6 @@
-"""A build of a host on one axis of time: its boots, its steps, and the services of its records, as rows of
-bars.
+"""A build of a host on one axis of time: its boots, its steps, and its services, as rows of bars. Pure.
+
+Drawn as the charts of `analyze --output html` are, from what hosts reported instead of from records alone.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

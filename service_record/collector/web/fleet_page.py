@@ -1,4 +1,4 @@
-"""The fleet: every host in a row, those with trouble first, with its filters in the URL."""
+"""The fleet: every host in a row, those with trouble first, and the filters in the URL."""
 
 import hashlib
 import re

@@ -1,4 +1,4 @@
-"""Signing in with a token that may read, and out again."""
+"""Signing in with a token that may read, the session in a cookie, and signing out."""
 
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus

@@ -1,4 +1,8 @@
-"""Renders pages from templates, with their words, signs, styles and script."""
+"""Renders pages from templates, with their words and signs, styles, script and icon.
+
+A verdict has a sign, a word and a colour, never a colour alone. Styles, script and icon have their digest in
+their address, so that browsers keep them for good.
+"""
 
 import hashlib
 from collections.abc import Collection, Mapping

@@ -1,4 +1,4 @@
-"""Overrides of an assisted-service's ignition: ours merged into what stands there, and taken out again. Pure.
+"""Overrides of an assisted-service's ignition: ours merged in, taken out, and planned for all hosts. Pure.
 
 What stood there before is kept in the override itself, in a file of ours. So it can be undone from any
 machine, and nothing has to be kept beside it.

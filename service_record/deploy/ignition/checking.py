@@ -1,7 +1,7 @@
-"""Whether Ignition would take a config: the rules of the specification, one function for each part of it.
+"""Whether Ignition would take a config: the rules of disks here, and all others put together. Pure.
 
 The rules are those of coreos.github.io/ignition, versions 3.1.0 to 3.5.0, and of what fails on the host
-later: gzip that is cut off, hashes of other contents, files below files. Pure.
+later: gzip that is cut off, hashes of other contents, files below files.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""An Ignition config of what is delivered to a host. Pure."""
+"""An Ignition config of what is delivered to a host of a role, with the reporter's settings. Pure."""
 
 import json
 import posixpath

@@ -1,4 +1,4 @@
-"""The bytes of a config to its document, the places and faults in it, and the versions of the
+"""The bytes of a config to its document, and the faults found in it with their places; versions of the
 specification.
 """
 

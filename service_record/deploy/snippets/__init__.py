@@ -1,4 +1,7 @@
-"""What has templates of installers record and report their steps, with nothing but what an installer has."""
+"""Snippets of shell for installers' templates: they record and report steps with what an installer has.
+
+Each installer has a form: where its steps are, and how its templates have shell in them.
+"""
 
 import re
 import shlex

@@ -1,6 +1,7 @@
-"""A chart of bars as SVG, row by row.
+"""A chart of bars as SVG, row by row, and as a table for those who do not see bars, or want the numbers.
 
-Positions are in percent of the width, so that a chart fits every screen without a script.
+Positions are in percent of the width, so that a chart fits every screen without a script. Bars that nobody
+could tell apart are drawn as one.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

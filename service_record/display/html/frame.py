@@ -1,4 +1,4 @@
-"""What every page has around its sections."""
+"""The frame of every page, and the elements it is built of: texts are texts, none becomes markup."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""One collector after the other, into a bundle: none can end the others, or hold them up for long."""
+"""Runs one collector after the other, into a bundle: none can end the others, or hold them up for long.
+
+Pieces are made in a thread that may hang, and is then left behind.
+"""
 
 import os
 import queue

@@ -1,4 +1,4 @@
-"""The journal, as far as it is new; journalctl(1)."""
+"""The journal, as far as it is new, and of failed units its end; journalctl(1)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

@@ -1,4 +1,7 @@
-"""What collectors, a bundle and a round know of one another; gathering itself is in `gathering`."""
+"""The values that collectors, a bundle and a round share: deadlines, rows, pieces and the manifest.
+
+Gathering itself is in `gathering`.
+"""
 
 import json
 import time

@@ -1,4 +1,10 @@
-"""Names that every host of a cluster needs, and NetworkManager's keyfiles without their secrets."""
+"""Resolves the names that every host of a cluster needs; gathers NetworkManager's keyfiles without secrets.
+
+The sections of a keyfile tell what may be a secret, which redaction cannot see line by line: a VPN plugin
+names its secrets as it likes, and a PIN or a MACsec key looks like any number. So of sections that
+authenticate, and of sections that this module does not list, only the names of settings are gathered.
+See nm-settings-keyfile(5) and nm-settings(5).
+"""
 
 import os
 import queue

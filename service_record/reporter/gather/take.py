@@ -1,4 +1,7 @@
-"""The kinds of sources that a row of the table may name; more are in modules of their own."""
+"""The kinds of sources that a row of the table may name: programs, files, trees, containers' logs and more.
+
+Records, the journal and failed units have modules of their own.
+"""
 
 import hashlib
 import json

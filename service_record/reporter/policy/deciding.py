@@ -1,4 +1,8 @@
-"""What a round does: the rules put together. Pure."""
+"""Decides the next step of a round: all rules together, which stage is told, when the work is over. Pure.
+
+Each accepted PUT of a stage restarts the clock by which the service finds a stage stuck. So a fact is told
+once, and nothing is told periodically.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""One round as the rules see it: what they all ask, worked out once. Pure."""
+"""One round as the rules see it: what they all ask, worked out once, and the plan they make. Pure."""
 
 import hashlib
 from dataclasses import dataclass, field
