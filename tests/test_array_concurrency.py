@@ -13,10 +13,11 @@ import pytest
 
 from service_record.record.entry import Entry
 from service_record.record.layout import read_entries
-from tests.array_readers import ENTRIES, LONGEST_MESSAGE, WRITERS, read_at_once, read_while
-from tests.array_writers import Json, damaged_of, elements, record_of, run_exit_helper
+from tests.array_readers import ENTRIES, LONGEST_MESSAGE, read_at_once, read_while
+from tests.array_writers import Json, call_exit_helper, damaged_of, elements, record_of, run_exit_helper
 from tests.shell.writers import acknowledged, await_first_entry, prepare, writers
 
+WRITERS = 12
 KILLS = 200
 AT_ONCE = 8
 
@@ -52,7 +53,7 @@ def test_many_writers_make_one_array_and_readers_see_one_at_every_moment(tmp_pat
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_killed_writers_lose_nothing_that_they_acknowledged(tmp_path: Path) -> None:
-    """Alone, when a program that a shell has started may go on, or with their whole group."""
+    """Kill writers alone, when a program that a shell has started may go on, or with their whole group."""
     prepare(tmp_path)
     chance = random.Random(20261121)
 
@@ -63,6 +64,7 @@ def test_killed_writers_lose_nothing_that_they_acknowledged(tmp_path: Path) -> N
                 await_first_entry(tmp_path / f"{name}.done")
                 time.sleep(chance.uniform(0, 0.02))
                 chance.choice([os.kill, os.killpg])(process.pid, signal.SIGKILL)
+        call_exit_helper(tmp_path)  # as systemd does whenever a service has ended
 
     stages = stages_of(run_exit_helper(tmp_path))
     copy = damaged_of(tmp_path).read_bytes() if damaged_of(tmp_path).exists() else b""

@@ -343,8 +343,8 @@ STOPPED = """
 import sys
 from pathlib import Path
 from tests import gathered
-from service_record.reporter.gather import Collector
-from service_record.reporter.gather.take import Command
+from service_record.reporter.gather import GatherRow
+from service_record.reporter.gather.take import ProgramSource
 
 class Telling(gathered.DirectoryMember):
     def write(self, data):
@@ -354,7 +354,7 @@ class Telling(gathered.DirectoryMember):
 gathered.DirectoryMember = Telling
 host = gathered.Host(Path(sys.argv[1]))
 host.program("df", f"trap '' TERM; echo $$ >{host.root}/pid; echo first; while :; do sleep 1000; done")
-host.gather(Collector("df", "df.txt", Command(("df",)), seconds=1000))
+host.gather(GatherRow("df", "df.txt", ProgramSource(("df",)), seconds=1000))
 """
 
 

@@ -91,10 +91,10 @@ def test_a_killed_writer_leaves_one_of_two_whole_states(tmp_path: Path) -> None:
     program = f"""
 from dataclasses import replace
 from pathlib import Path
-from service_record.reporter.state import State, save
+from service_record.reporter.state import ReporterState, save
 number = 0
 while True:
-    save(Path({str(path)!r}), replace(State(), earlier_boots=number, told=("x" * 5000,) * number))
+    save(Path({str(path)!r}), replace(ReporterState(), earlier_boots=number, told=("x" * 5000,) * number))
     number = (number + 1) % 20
     print(number, flush=True)
 """

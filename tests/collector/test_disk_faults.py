@@ -14,17 +14,17 @@ from tests.torture.injection import cannot_trace
 
 WRITER = """
 import sys, time
-from service_record.collector.domain.access import Kind
+from service_record.collector.domain.access import TokenKind
 from service_record.collector.store import tokens
 from service_record.collector.store.database import Database, sqlite_url
-from service_record.collector.store.row_writer import Unavailable, Writer
+from service_record.collector.store.row_writer import DatabaseWriter, Unavailable
 from pathlib import Path
 
 database = Database(sqlite_url(Path(sys.argv[1])))
-writer = Writer(database)
+writer = DatabaseWriter(database)
 for _ in range(2):
     try:
-        new = tokens.NewToken(kind=Kind.ADMIN)
+        new = tokens.TokenRequest(kind=TokenKind.ADMIN)
         writer.change(lambda connection: tokens.create(connection, new, time.time())).result()
         print("kept")
     except Unavailable:

@@ -70,7 +70,7 @@ SCRIPT: Final = f"""
 
 PROGRAM: Final = f"""
 import os, resource, sys
-from service_record import array
+from service_record.record import array_file
 from service_record.record.entry import Entry, Phase, Result
 from service_record.record.directory import Records
 

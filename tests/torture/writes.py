@@ -33,7 +33,7 @@ _SCRIPT: Final = """
 _JOURNALCTL: Final = '#!/bin/sh\ncase "$*" in *--sync*) ;; *) cat message ;; esac\n'
 _PROGRAM: Final = f"""
 import os, sys
-from service_record import array
+from service_record.record import array_file
 from service_record.record.entry import Entry, Phase, Result
 from service_record.record.directory import Records
 
