@@ -17,6 +17,7 @@ import pytest
 
 from service_record.record.directory import Records
 from service_record.record.entry import Entry
+from tests.array_writers import call_exit_helper
 from tests.builders import entry, failed_run, write_lines
 from tests.command_line import PROGRAM, environment, service_record
 from tests.programs import REPOSITORY
@@ -140,16 +141,18 @@ def test_a_parked_line_is_shown_and_not_again_when_it_gets_into_the_array(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SERVICE_RECORDS_LAYOUT", "array")
-    records = Records(tmp_path)
-    records.writer("job").append(stage("first"))
-    with following("--from", tmp_path) as follower:
+    records = Records(tmp_path / "records")
+    records.writer("service").append(stage("first"))
+    with following("--from", tmp_path / "records") as follower:
         assert follower.stages(1) == ["first"]
-        with records.path("job").open("ab") as stream:
+        with records.path("service").open("ab") as stream:
             stream.write(b"\n" + stage("parked").to_line())
         assert follower.stages(1) == ["parked"]
-        records.writer("job").append(stage("last"))
+        call_exit_helper(tmp_path)  # which adds a start and an end
+        assert [json.loads(follower.line())["phase"] for _ in range(2)] == ["service start", "service end"]
+        records.writer("service").append(stage("last"))
         assert follower.stages(1) == ["last"]
-    assert len(json.loads(records.path("job").read_bytes())) == 3
+    assert len(json.loads(records.path("service").read_bytes())) == 5
 
 
 def test_of_many_writers_and_rotations_every_entry_comes_once_and_in_order(
