@@ -2,7 +2,7 @@
 
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test matrix golden check fuzz bench bench-bundle bench-growth examples bashes lock audit \
+.PHONY: help demo test test-thorough test-all matrix golden check fuzz bench bench-bundle bench-growth examples bashes lock audit \
   dependencies man install deb rpm standalone clean torture standalone-debian11 executables test-executables \
   demo-collector bench-collector torture-collector
 
@@ -20,6 +20,7 @@ EXECUTABLE =
 READY = .venv/.ready
 UPKEEP = .cache/upkeep/.ready
 PYTHON = .venv/bin/python
+PYTEST = $(PYTHON) -m pytest --numprocesses=auto --dist=worksteal
 # The shell tests run under `bash` and under each of these, separated by colons.
 BASHES = $(subst $() ,:,$(strip $(subst :, ,$(SERVICE_RECORD_BASHES)) $(abspath $(wildcard .cache/bashes/bash-*))))
 
@@ -32,8 +33,13 @@ demo: $(READY) ## record a failing bootstrap and show what failed, where, and wh
 demo-collector: $(READY) ## have thirty simulated hosts and a cluster of five report to a collector, and show which are in trouble
 	@$(PYTHON) -m demo.collector
 
-test: $(READY) ## run every test, on every core; PYTEST_ARGS='-k name' for some of them
-	@SERVICE_RECORD_BASHES='$(BASHES)' $(PYTHON) -m pytest --numprocesses=auto --dist=worksteal $(PYTEST_ARGS)
+test: $(READY) ## run what a change should pass before it is committed (three minutes); PYTEST_ARGS='-k name' for some
+	@$(PYTEST) -m 'not thorough' $(PYTEST_ARGS)
+
+test-thorough: $(READY) ## run the other tests: every bash, systemd, browsers, PostgreSQL, packages, faults
+	@SERVICE_RECORD_BASHES='$(BASHES)' $(PYTEST) -m thorough $(PYTEST_ARGS)
+
+test-all: test test-thorough ## run every test, on every core, under every bash there is
 
 matrix: $(UPKEEP) ## test under Python 3.11, 3.12 and 3.13, with the lowest and the newest libraries; MATRIX='--list'
 	@PATH=$(abspath $(dir $(UPKEEP))bin):$$PATH nox --download-python never $(MATRIX)

@@ -26,7 +26,7 @@ SAME_UNDER_EVERY_PYTHON = [
     "tests/test_standalone.py",
     "tests/test_container.py",
 ]
-"""These test bash, systemd and packages, or take their time; `make test` has them."""
+"""These test bash, systemd and packages, or take their time; `make test-all` has them."""
 
 # A `python3.13` of pyenv on PATH may run nothing: those behind it are looked for themselves.
 PYENV = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser()

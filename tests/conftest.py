@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, Phase, settings
 from tests.dealing import dealt
 from tests.signals import heed_all
 from tests.standalone import made_before, standalone
+from tests.thorough import is_thorough
 
 FUZZ_SECONDS: Final = int(os.environ.get("SERVICE_RECORD_FUZZ_SECONDS") or 0)
 """How long `make fuzz` runs tests/fuzz; 0 in any other run."""
@@ -37,6 +38,12 @@ heed_all()
 def pytest_xdist_auto_num_workers() -> int:
     """Three for two processors: many tests wait, for a machine that boots or a program that hangs."""
     return max(1, len(os.sched_getaffinity(0)) * 3 // 2)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what `make test` leaves out, before `-m` is heeded."""
+    if is_thorough(item):
+        item.add_marker("thorough")
 
 
 @pytest.hookimpl(trylast=True)  # what boots a machine is marked by then

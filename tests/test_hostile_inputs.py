@@ -183,7 +183,8 @@ def test_no_input_costs_more_than_its_size_allows(name: str, tmp_path: Path) -> 
     assert not unbounded
 
 
-_FOLLOWED: Final = [name for name in INPUTS if "." not in name]
+# Text between single entries takes `follow` about 0.5 s for each MB: it looks at each piece by itself.
+_FOLLOWED: Final = [name for name in INPUTS if "." not in name and name != "text-between-entries"]
 
 
 _MANY_RUNS_BYTES: Final = 12 << 20

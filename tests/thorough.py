@@ -1,0 +1,56 @@
+"""Which tests `make test` leaves to `make test-all`: long ones, and those that need much beside Python and bash."""
+
+from typing import Final
+
+import pytest
+
+from tests.shell.scripts import bashes
+
+FOLDERS: Final = ("tests/fuzz/", "tests/torture/", "tests/endings/", "tests/matrix/")
+FILES: Final = (
+    "tests/test_following.py",
+    "tests/test_cleanup.py",
+    "tests/shell/forks.bats",
+    "tests/collector/test_demo.py",
+    "tests/collector/test_durability.py",
+    "tests/test_follow.py",
+    "tests/test_array_concurrency.py",
+    "tests/test_charts_any.py",
+    "tests/test_cli_bundle.py",
+    "tests/test_container.py",
+    "tests/test_diagnosis_any.py",
+    "tests/test_executables.py",
+    "tests/test_export.py",
+    "tests/test_hostile_inputs.py",
+    "tests/test_lasting.py",
+    "tests/test_packages.py",
+    "tests/test_redaction_exact.py",
+    "tests/test_redaction_shapes.py",
+    "tests/test_reporter_any.py",
+    "tests/test_reporter_evidence.py",
+    "tests/test_rereading.py",
+    "tests/test_rotation.py",
+    "tests/test_round.py",
+    "tests/test_settled.py",
+    "tests/test_shim_concurrency.py",
+    "tests/test_single_node_docs.py",
+    "tests/test_snippet.py",
+    "tests/test_standalone.py",
+    "tests/test_wheel.py",
+)
+"""Long for what they are, or about packages."""
+BOOTED: Final = ("tests/system/test_lives.py", "tests/system/test_users.py")
+"""The tests under a real systemd that `make test` has."""
+FIXTURES: Final = frozenset({"browser", "chromium", "executable", "postgresql_settings"})
+
+
+def is_thorough(item: pytest.Item) -> bool:
+    """Return whether `make test` leaves this test to `make test-all`."""
+    name = item.nodeid
+    if item.get_closest_marker("slow") is not None or name.startswith((*FOLDERS, *FILES)):
+        return True
+    if name.startswith("tests/system/") and not name.startswith(BOOTED):
+        return True
+    if "postgresql" in name or not FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
+        return True
+    return any(f"bash-{bash.version}" in name for bash in bashes()[1:])
