@@ -248,12 +248,13 @@ def strace(directory: Path, calls: str, failure: str) -> tuple[str, ...]:
 
 @each_bash
 def test_only_a_trap_for_children_sees_the_programs(bash: Bash, tmp_path: Path) -> None:
-    """The exception that docs/shell.md names."""
+    """The exception that docs/shell.md names. In bash 4.4, not even that trap sees them."""
     service = "trap 'echo \"a child\"' CHLD\n" + STAGES
 
     recorded = run(bash, service, tmp_path)
 
     assert recorded.returncode == 0
-    assert set(recorded.stdout.splitlines()) == {b"a child", b"working"}
+    seen = set() if bash.version.startswith("4.") else {b"a child"}
+    assert set(recorded.stdout.splitlines()) == {b"working"} | seen
     assert recorded.stderr == b""
     assert len(elements(record_of(tmp_path).read_bytes())) == 4
