@@ -8,22 +8,34 @@ from tests.shell.scripts import bashes
 
 FOLDERS: Final = ("tests/fuzz/", "tests/torture/", "tests/endings/", "tests/matrix/")
 FILES: Final = (
-    "tests/test_following.py",
-    "tests/test_cleanup.py",
-    "tests/shell/forks.bats",
     "tests/collector/test_demo.py",
     "tests/collector/test_durability.py",
-    "tests/test_follow.py",
+    "tests/collector/test_hostile_clients.py",
+    "tests/collector/test_hosts_command.py",
+    "tests/collector/test_several_processes.py",
+    "tests/collector/test_tls.py",
+    "tests/shell/forks.bats",
+    "tests/shell/long.bats",
+    "tests/shell/test_failsafe.py",
     "tests/test_array_concurrency.py",
+    "tests/test_array_harm.py",
+    "tests/test_array_lock.py",
+    "tests/test_bundle_hostile.py",
     "tests/test_charts_any.py",
+    "tests/test_cleanup.py",
     "tests/test_cli_bundle.py",
     "tests/test_container.py",
     "tests/test_diagnosis_any.py",
     "tests/test_executables.py",
     "tests/test_export.py",
+    "tests/test_follow.py",
+    "tests/test_following.py",
     "tests/test_hostile_inputs.py",
+    "tests/test_install.py",
     "tests/test_lasting.py",
     "tests/test_packages.py",
+    "tests/test_patterns.py",
+    "tests/test_plain.py",
     "tests/test_redaction_exact.py",
     "tests/test_redaction_shapes.py",
     "tests/test_reporter_any.py",
@@ -33,12 +45,15 @@ FILES: Final = (
     "tests/test_round.py",
     "tests/test_settled.py",
     "tests/test_shim_concurrency.py",
+    "tests/test_shim_harm.py",
     "tests/test_single_node_docs.py",
     "tests/test_snippet.py",
+    "tests/test_spool.py",
     "tests/test_standalone.py",
+    "tests/test_traces.py",
     "tests/test_wheel.py",
 )
-"""Long for what they are, or about packages."""
+"""Files that take long, or that are about packages."""
 BOOTED: Final = ("tests/system/test_lives.py", "tests/system/test_users.py")
 """The tests under a real systemd that `make test` has."""
 FIXTURES: Final = frozenset({"browser", "chromium", "executable", "postgresql_settings"})
