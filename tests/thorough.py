@@ -1,4 +1,4 @@
-"""Tests that `make test` leaves to `make test-all`: long ones, and those that need more than Python and bash."""
+"""Tests that `make test` leaves to `make test-all`: long, or in need of more than Python and bash."""
 
 from typing import Final
 
