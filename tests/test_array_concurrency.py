@@ -17,7 +17,7 @@ from tests.array_readers import ENTRIES, LONGEST_MESSAGE, read_at_once, read_whi
 from tests.array_writers import Json, call_exit_helper, damaged_of, elements, record_of, run_exit_helper
 from tests.shell.writers import acknowledged, await_first_entry, prepare, writers
 
-WRITERS = 12
+WRITERS = 8
 KILLS = 200
 AT_ONCE = 8
 
