@@ -25,7 +25,9 @@ def machine(shared_machine: Machine) -> Machine:
     for name, settings in CONFINED.items():
         shared_machine.bash_service(name, FAILING, *settings)
     services = " ".join(["content", "failing", "missing", "aware", "allowed", *CONFINED])
+    # As units/tmpfiles.d has it before any service; else only the first exit helper makes it.
     shared_machine.boot(f"""
+        mkdir -m 1733 /dev/shm/service-record
         start {services} stopped
         systemctl stop stopped
         rest {services} stopped
