@@ -1,5 +1,7 @@
 """Every shape in every surroundings, and private keys in every wrapping."""
 
+import base64
+import random
 import shutil
 from pathlib import Path
 
@@ -85,6 +87,9 @@ def test_the_last_look_refuses_a_key_behind_whatever_stands_before_its_lines(wra
         b'"key":"/kubernetes.io/secrets/openshift-etcd/etcd-peer-master-0","revision":71',
         b"Secret: failed to list *v1.Secret: secrets is forbidden",
         b"ConfigMap data:\n  enabled: enabled1\n  size: 12345678\n",
+        b"%wheel ALL=(ALL) NOPASSWD: ALL",
+        b"core ALL=(ALL) NOPASSWD:SETENV: ALL",
+        b"bypass: 1, compass = north4",
     ],
 )
 def test_what_only_looks_like_a_secret_stays(text: bytes) -> None:
@@ -109,6 +114,14 @@ def test_what_only_looks_like_a_secret_stays(text: bytes) -> None:
         ('{"credentials":{"secret":"aB3dE9fG5iJ"}}', "aB3dE9fG5iJ"),
         ("huggingface_token: aBcDeFgHiJkLmNoPqRsTuV", "aBcDeFgHiJkLmNoPqRsTuV"),
         ("discord_token = 123456789012345678", "123456789012345678"),
+        ("{u'password': u'correcthorse', u'user': u'x'}", "correcthorse"),
+        ("{'passwd': b'correcthorse'}", "correcthorse"),
+        ("Set-Cookie: SID=aB3dE9fG5iJ; Path=/", "aB3dE9fG5iJ"),
+        ("node.session.auth.password_in = correcthorse", "correcthorse"),
+        (r'{"m":"a\npcs -u hacluster -p correcthorse"}', "correcthorse"),
+        ("requirepass aB3dE9fG5iJ", "aB3dE9fG5iJ"),
+        ("Pwd=correcthorse;Database=x", "correcthorse"),
+        ("proxy-pass: correcthorse", "correcthorse"),
     ],
 )
 def test_a_value_is_masked_wherever_its_name_stands(text: str, secret: str) -> None:
@@ -128,6 +141,17 @@ def test_an_ordinary_line_of_an_installer_stays(line: bytes) -> None:
 def test_the_bytes_of_a_certificate_stay(wrapping: str) -> None:
     text = WRAPPINGS[wrapping](pem("CERTIFICATE")[0].encode())
     assert redacted(RULES, text) == text
+
+
+def test_random_base64_stays() -> None:
+    """Two letters in front of a token are too few: some line of a certificate begins with them."""
+    chance = random.Random(7)
+    for _ in range(500):
+        body = base64.b64encode(chance.randbytes(1200))
+        lines = [body[at : at + 64] for at in range(0, len(body), 64)]
+        text = b"-----BEGIN CERTIFICATE-----\n" + b"\n".join(lines) + b"\n-----END CERTIFICATE-----\n"
+        assert redacted(RULES, text) == text
+        assert redacted(RULES, base64.b64encode(text)) == base64.b64encode(text)
 
 
 def test_a_dump_of_a_key_ends_where_other_dumps_begin() -> None:

@@ -40,9 +40,9 @@ _PLACEHOLDER: Final = types.compiled(
     rb"|null|nil|none|true|false|yes|no|n/a|unset|empty|undefined|required|optional|string)"
 )
 _PROSE: Final = types.compiled(
-    rb"(?i:a|an|and|any|are|as|at|auth|authentication|be|been|but|by|cannot|can't|change|changed|check|could|denied|did|do"
+    rb"(?i:a|all|an|and|any|are|as|at|auth|authentication|be|been|but|by|cannot|can't|change|changed|check|could|denied|did|do"
     rb"|does|don't|error|expired|expires?|failed|failure|for|from|has|have|if|in|incorrect|invalid|is|it|its|may"
-    rb"|mismatch|missing|must|new|not|of|ok|old|on|or|please|prompt|provided|set|should|success|that|the|this|to"
+    rb"|mismatch|missing|must|new|not|of|ok|old|on|or|please|prompt|provided|set|setenv|should|success|that|the|this|to"
     rb"|too|try|unable|unauthenticated|unauthorized|unknown|use|user|using|wait|waiting|was|we|were|when|which|will|with|would|you|your|password|passwd|options?|flags?|arguments?)[.,;:!?)]*"
 )
 _FILE: Final = types.compiled(rb"[A-Za-z0-9_-]+\.(?:htpasswd|json|ya?ml|conf|cfg|txt|pem|crt|key)")
@@ -142,6 +142,11 @@ def is_token(value: bytes) -> bool:
     if has_digit:
         return len(value) >= _DIGITS and value.isdigit()
     return _is_random_word(value)
+
+
+def is_stated(value: bytes) -> bool:
+    """Tell a password behind a name that is also a word of prose: random, and neither prose nor the name of a file."""
+    return is_token(value) and is_password(value) and not _UUID.fullmatch(value)
 
 
 def is_mixed(value: bytes) -> bool:
