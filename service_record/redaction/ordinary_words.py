@@ -145,7 +145,7 @@ def is_token(value: bytes) -> bool:
 
 
 def is_stated(value: bytes) -> bool:
-    """Tell a password behind a name that is also a word of prose: random, and neither prose nor the name of a file."""
+    """Tell a password behind a name that is a word of prose, too: random, no prose and no name of a file."""
     return is_token(value) and is_password(value) and not _UUID.fullmatch(value)
 
 
