@@ -151,6 +151,23 @@ def test_the_collection_of_logs_is_told_as_to_the_assisted_service(twin: Twin, s
     assert twin.stages()[0] == twin.stages()[1]
 
 
+def test_a_slash_at_the_end_changes_no_answer(twin: Twin) -> None:
+    host = f"/v2/infra-envs/{twin.host.infra_env_id}/hosts/{twin.host.id}"
+    cluster = f"/v2/clusters/{twin.host.cluster_id}"
+    calls: list[tuple[str, str, object]] = [
+        ("PUT", f"{host}/progress", {"current_stage": "Rebooting"}),
+        ("PUT", f"{host}/logs-progress", {"logs_state": "completed"}),
+        ("GET", f"{host}/instructions", None),
+        ("GET", f"{cluster}/hosts", None),
+        ("PUT", f"{cluster}/progress", {}),
+        ("POST", "/v2/events", {"severity": "info", "message": "m"}),
+    ]
+    answers = [
+        [twin.agent.ask(how, path + end, body).status for end in ("", "/")] for how, path, body in calls
+    ]
+    assert [pair for pair in answers if len(set(pair)) > 1 or pair[0] in {307, 404}] == []
+
+
 EVENT = {"severity": "info", "message": "m", "event_time": "2026-11-21T01:00:00Z"}
 EVENTS: dict[str, dict[str, object]] = {
     "whole": {},

@@ -99,6 +99,22 @@ class SafeHeaders:
         await self._app(scope, receive, send_safely)
 
 
+class EitherSlash:
+    """Middleware that takes a call below a prefix with a slash at its end as the one without.
+
+    The assisted-service answers both; Starlette redirects, and clients do not send a body again.
+    """
+
+    def __init__(self, app: ASGIApp, prefix: str) -> None:
+        self._app = app
+        self._prefix = prefix
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"].startswith(self._prefix):
+            scope = {**scope, "path": scope["path"].rstrip("/")}
+        await self._app(scope, receive, send)
+
+
 def _raw(headers: Mapping[str, str]) -> tuple[tuple[bytes, bytes], ...]:
     return tuple((name.lower().encode(), value.encode()) for name, value in headers.items())
 

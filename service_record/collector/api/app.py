@@ -26,7 +26,7 @@ from service_record.collector.api import (
     record_calls,
     step_calls,
 )
-from service_record.collector.api.answering import Refusal, SafeHeaders, refused
+from service_record.collector.api.answering import EitherSlash, Refusal, SafeHeaders, refused
 from service_record.collector.api.guard import Guard
 from service_record.collector.api.metrics import Metrics, Observed, metrics
 from service_record.collector.api.openapi import get_document
@@ -108,7 +108,11 @@ def application(collector: Collector) -> Starlette:
             *record_calls.ROUTES,
             *PAGES,
         ],
-        middleware=[Middleware(SafeHeaders), Middleware(Observed, metrics=counted)],
+        middleware=[
+            Middleware(SafeHeaders),
+            Middleware(Observed, metrics=counted),
+            Middleware(EitherSlash, prefix=assisted_calls.BASE),
+        ],
         exception_handlers={
             Refusal: _refused,
             Unavailable: _unavailable,

@@ -248,7 +248,6 @@ def _error(status: HTTPStatus, reason: str) -> Response:
 _INSTALLED: Final = BASE + "/infra-envs/{infra_env_id}/hosts/{host_id}"
 ROUTES: Final = (
     Route(f"{BASE}/clusters/{{cluster_id}}/hosts", get_hosts, methods=["GET"]),
-    Route(f"{BASE}/clusters/{{cluster_id}}/hosts/", get_hosts, methods=["GET"]),  # as the service takes it
     Route(f"{_INSTALLED}/progress", put_progress, methods=["PUT"]),
     Route(f"{_INSTALLED}/logs-progress", put_logs_progress, methods=["PUT"]),
     Route(f"{BASE}/infra-envs/{{infra_env_id}}/hosts", register_host, methods=["POST"]),
