@@ -33,7 +33,7 @@ for byte in range(1, 256):
     sys.stdout.buffer.write(bytes([byte]) + b"\0" + b"a" + bytes([byte]) + b"z\0" + bytes([byte]) * 3 + b"\0")
 ' >names
   for locale in C C.UTF-8; do
-    rm -rf records
+    empty_records
     surroundings+=("LC_ALL=$locale")
     come_back
   done
@@ -49,7 +49,7 @@ for text in [*(text.encode() for text in texts), *broken]:
     sys.stdout.buffer.write(text + b"\0" + b"a" + text + b"\"\\z\0")
 ' >names
   for locale in C C.UTF-8; do
-    rm -rf records
+    empty_records
     surroundings+=("LC_ALL=$locale")
     come_back
   done
@@ -59,7 +59,7 @@ for text in [*(text.encode() for text in texts), *broken]:
   printf '%s\0' "\\" "\\\\" '\n' '\u0041' '"' '\"' '"}' '%s' '%' '%%n' '$HOME' '$(id)' '`id`' '*' '?' '[a-z]' '~' '&' '\&' \
     '{a,b}' '!!' '#' '-n' '-e' '--' ' ' '  two  blanks ' $'\n' $'a\nb\n' $'\t' $'\r\n' $'\e[31mred\e[0m' $'\x7f' "'" "a'b" >names
   for options in '' nocasematch patsub_replacement extglob failglob; do
-    rm -rf records
+    empty_records
     surroundings+=("BASHOPTS=$options")
     come_back
   done

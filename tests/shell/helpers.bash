@@ -15,6 +15,12 @@ setup() {
   surroundings+=("SHIM=$PWD/shim.sh" SERVICE_NAME=service "SERVICE_RECORDS_DIR=$PWD/records")
 }
 
+# Makes the directory of the records anew: a disk that is busy cannot then hold up the script under test.
+empty_records() {
+  rm -rf records
+  mkdir -m 750 records
+}
+
 # Writes a script from standard input.
 script() { # <name>
   cat >"$1"

@@ -46,7 +46,7 @@ END
 @test "a message that grows when escaped is cut all the same" {
   for text in "$(printf '%04000d' 0 | tr 0 '\033')" "$(printf '%04000d' 0 | tr 0 '"')" "$(printf 'ä%.0s' {1..3000})" \
     "$(printf '\377%.0s' {1..3000})" "$(printf '😀%.0s' {1..2000})"; do
-    rm -rf records
+    empty_records
     journal_of "$text end"
     failing
     run -4 service failing.sh

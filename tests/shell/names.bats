@@ -5,7 +5,7 @@ load helpers
 
 # Fails unless a service of that name, and nothing else, is recorded in that file.
 is_recorded_in() { # <file> <service name>
-  rm -rf records
+  empty_records
   surroundings+=("SERVICE_NAME=$2")
   service named.sh
   [ "$(ls -A records)" = "$1" ]
@@ -71,7 +71,7 @@ END
     script "$file" <<'END'
 . "$SHIM"
 END
-    rm -rf records
+    empty_records
     service "$file"
     name=${file#some/} name=${name%.sh} name=${name%.bash}
     [ "$(ls -A records)" = "${name//./_}.json" ]

@@ -28,7 +28,7 @@ interrupted_alike() { # <signal> [shell|group]...
   SIGNAL=$1
   for TO in "${@:2}"; do
     echo "SIG$SIGNAL to the $TO"
-    rm -rf records
+    empty_records
     unchanged state.sh
     grep -qx "died of $SIGNAL" with/out
     entries_are phase stage result signal <<'END'
@@ -161,7 +161,7 @@ shopt -s lastpipe
 . "\$SHIM"
 sleep 0.1 | $ending
 END
-    rm -rf records
+    empty_records
     run -1 env -i "${surroundings[@]}" "$TEST_BASH" state.sh
     [ "$(entries phase exitCode signal | tail -n 1)" = "service end 1 -" ] || [ "$(entries phase exitCode signal | tail -n 1)" = "service end 127 -" ]
   done
@@ -188,7 +188,7 @@ END
   } >state.sh
   run -0 env -i "${surroundings[@]}" "$TEST_BASH" state.sh
   [ "$(entries | tail -n 1)" = "service end success" ]
-  rm -rf records
+  empty_records
   SIGNAL=TERM TO=shell service state.sh dies
   [ "$(entries phase signal | tail -n 1)" = "service end unknown" ]
 }

@@ -13,6 +13,7 @@ analyze() {
     analyze --utc "${@:2}" 2>&1
   echo "= $?"
 }
+while systemctl list-jobs --no-legend | grep -Eqv ' (finish\\.service|[^ ]*\\.target) '; do sleep 0.05; done
 systemctl reset-failed
 start bootkube; rest bootkube
 analyze healthy

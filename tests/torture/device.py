@@ -70,7 +70,16 @@ def mounted(image: Path, place: Path, options: str = "loop") -> Iterator[Path]:
     try:
         yield place
     finally:
-        subprocess.run(["umount", place], check=True)
+        unmount(place)
+
+
+def unmount(place: Path, tries: int = 50) -> None:
+    """Unmount a file system that a program which was just killed may still hold for a moment."""
+    for _ in range(tries):
+        if subprocess.run(["umount", place], capture_output=True, check=False).returncode == 0:
+            return
+        time.sleep(0.1)
+    subprocess.run(["umount", place], check=True)
 
 
 def lost_in(
