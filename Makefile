@@ -4,7 +4,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-thorough test-all matrix golden check fuzz bench bench-bundle bench-growth examples bashes lock audit \
   dependencies man install deb rpm standalone clean torture standalone-debian11 executables test-executables \
-  demo-collector bench-collector torture-collector
+  demo-collector bench-collector torture-collector site dist release
 
 DESTDIR =
 PREFIX = /usr/local
@@ -19,6 +19,7 @@ EXECUTABLE =
 
 READY = .venv/.ready
 UPKEEP = .cache/upkeep/.ready
+SITE = .cache/site/.ready
 PYTHON = .venv/bin/python
 PYTEST = $(PYTHON) -m pytest --numprocesses=auto --dist=worksteal
 # The shell tests run under `bash` and under each of these, separated by colons.
@@ -102,6 +103,17 @@ deb: $(READY) $(if $(EXECUTABLE),,standalone) ## make the Debian packages of shi
 rpm: $(READY) $(if $(EXECUTABLE),,standalone) ## make the RPM packages of the same, with packages/service-record.spec
 	@$(PYTHON) -m packages.rpm build/packages '$(or $(EXECUTABLE),build/service-record)'
 
+site: $(SITE) ## build the documentation as a site into build/site; a dead link or anchor fails
+	@said=$$(NO_MKDOCS_2_WARNING=1 $(dir $(SITE))bin/mkdocs build --strict 2>&1) || { grep -v "^INFO" <<<"$$said"; exit 1; }
+
+dist: $(READY) ## build the wheel and the source archive into dist/, with SHA256SUMS; the same commit makes the same wheel
+	@rm -rf dist
+	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(PYTHON) -m hatchling build
+	@cd dist && sha256sum -- *.whl *.tar.gz >SHA256SUMS
+
+release: $(READY) ## build, try and tag the version that service_record/version.py names; RELEASING.md has the steps
+	@.ci/release
+
 # In an environment of its own: what is not installed there cannot get into the executable.
 standalone: $(READY) ## make build/service-record, the whole command in one executable for hosts without Python (with gcc); GLIBC=2.34 refuses to need a newer one
 	@$(PYTHON) -m venv .cache/standalone
@@ -129,6 +141,12 @@ $(UPKEEP): pyproject.toml
 	@$(or $(wildcard $(PYTHON)),python3) -m venv --clear $(@D)
 	@$(@D)/bin/python -m pip install -qq --upgrade 'pip>=25.1'
 	@$(@D)/bin/python -m pip install -qq --group upkeep
+	@touch $@
+
+$(SITE): requirements/site.txt
+	@$(or $(wildcard $(PYTHON)),python3) -m venv --clear $(@D)
+	@$(@D)/bin/python -m pip install -qq --require-hashes -r requirements/site.txt || \
+	  { $(@D)/bin/python -m pip install -qq --upgrade 'pip>=25.1' && $(@D)/bin/python -m pip install -qq --group site; }
 	@touch $@
 
 $(READY): pyproject.toml requirements/dev.txt .ci/setup .ci/install
