@@ -13,7 +13,7 @@ from sqlalchemy import Connection, insert, update
 from service_record.collector.domain.progress import Progress, advance, ended, first
 from service_record.collector.domain.statistics import statistics
 from service_record.collector.domain.steps import ReportedStep, StepStatus
-from service_record.collector.ingest.baselines import Learnt
+from service_record.collector.ingest.baselines import LearnedBaselines
 from service_record.collector.ingest.rounds import Sweeper
 from service_record.collector.store import judging
 from service_record.collector.store.database import Database, sqlite_url
@@ -146,7 +146,7 @@ def measured(database: Database) -> Iterator[tuple[str, str]]:
 
 def _judged(database: Database) -> float:
     writer = DatabaseWriter(database)
-    sweeper = Sweeper(database, writer, Learnt(database, 900.0, {}), lambda: _START + 20_000)
+    sweeper = Sweeper(database, writer, LearnedBaselines(database, 900.0, {}), lambda: _START + 20_000)
     began = time.perf_counter()
     try:
         sweeper.sweep()

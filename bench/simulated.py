@@ -18,9 +18,9 @@ from service_record.reporter.policy import (
     before,
     decide,
     has_moved,
-    heard,
     is_due,
-    kept,
+    with_bundle,
+    with_view,
 )
 from service_record.reporter.policy.shipments import PROBE_BYTES
 from service_record.reporter.settings import AssistedServiceSettings, Settings
@@ -101,7 +101,7 @@ def steps(
     state = arrive(state, evidence)
     yield state
     view = service.get() if asks(settings, state, evidence) else None
-    state = heard(state, view, evidence)
+    state = with_view(state, view, evidence)
     yield state
     is_view_old = False
     for _ in range(_MOST_PLANS):
@@ -116,7 +116,7 @@ def steps(
         gathers = plan.gather and not plan.report
         is_view_old = is_view_old or gathers
         if gathers:
-            state = kept(state, evidence)
+            state = with_bundle(state, evidence)
             yield state
         planned: tuple[StageReport | Shipment, ...] = plan.report or plan.ship
         for step in planned:

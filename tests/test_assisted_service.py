@@ -22,8 +22,8 @@ from service_record.reporter.answers import (
     Answered,
     HostView,
     NoHost,
-    Patience,
     Refused,
+    RetryPolicy,
     Unreachable,
     one_line,
     retry_after,
@@ -59,7 +59,7 @@ from tests.running_server import nobody, running
 FACT = "Booted with local ignition"
 TOKEN = "eyJhbGciOiJFUzI1NiJ9.tok-en/of+the=host"
 
-QUICK = Patience(first_wait=0.01, longest_wait=0.02, jitter=0.01)
+QUICK = RetryPolicy(first_wait=0.01, longest_wait=0.02, jitter=0.01)
 """Long limits for a busy machine, short waits between tries."""
 
 
@@ -86,8 +86,10 @@ def service_at(url: str) -> AssistedServiceSettings:
     return AssistedServiceSettings(url=url, cluster_id=new_id(), infra_env_id=new_id(), host_id=new_id())
 
 
-def client(server: AssistedServer, host: Host | None = None, patience: Patience = QUICK) -> AssistedService:
-    return AssistedService(service_of(host or server.rules.add_host(), server.url), patience=patience)
+def client(
+    server: AssistedServer, host: Host | None = None, retry_policy: RetryPolicy = QUICK
+) -> AssistedService:
+    return AssistedService(service_of(host or server.rules.add_host(), server.url), retry_policy=retry_policy)
 
 
 # What an answer says
@@ -208,7 +210,7 @@ def test_the_host_is_read_from_the_list_of_its_cluster(server: AssistedServer) -
 def test_a_deleted_cluster_and_a_foreign_one_have_no_such_host(server: AssistedServer) -> None:
     host, other = server.rules.add_host(), server.rules.add_host()
     foreign = replace(service_of(host, server.url), cluster_id=str(other.cluster_id))
-    view = AssistedService(foreign, patience=QUICK).host()
+    view = AssistedService(foreign, retry_policy=QUICK).host()
     assert isinstance(view, NoHost)
     assert "none of the cluster's 1 hosts" in view.reason
     server.rules.delete_cluster(str(host.cluster_id))
@@ -267,13 +269,13 @@ def test_a_200_without_a_list_of_hosts_is_nobody_we_know(server: AssistedServer,
 
 def test_a_list_that_breaks_off_is_none(server: AssistedServer) -> None:
     server.fail(Drips(every=0.01))
-    view = client(server, patience=replace(QUICK, total=0.5, tries=1)).host()
+    view = client(server, retry_policy=replace(QUICK, total=0.5, tries=1)).host()
     assert view == Unreachable("no whole answer within 0.5 s")
 
 
 def test_a_list_that_is_longer_than_any_clusters_is_none(server: AssistedServer) -> None:
     server.fail(Says(200, b"[" + b" " * (8 << 20) + b"]"), times=9)
-    view = client(server, patience=replace(QUICK, tries=1)).host()
+    view = client(server, retry_policy=replace(QUICK, tries=1)).host()
     assert view == Unreachable("the answer is longer than 8388608 bytes")
 
 
@@ -464,7 +466,7 @@ def test_all_calls_of_a_round_carry_its_one_id_and_no_agents_version(server: Ass
 def test_the_base_path_is_joined_to_the_path_of_the_url(ending: str) -> None:
     with AssistedServer(prefix="/behind/a/router") as server:
         service = service_of(server.rules.add_host(), server.url + ending)
-        assert isinstance(AssistedService(service, patience=QUICK).host(), HostView)
+        assert isinstance(AssistedService(service, retry_policy=QUICK).host(), HostView)
 
 
 def test_a_query_is_no_part_of_the_url() -> None:
@@ -475,7 +477,7 @@ def test_calls_carry_the_key_and_are_taken(bundle: Path) -> None:
     rules = AssistedRules(auth_type="rhsso")
     with AssistedServer(rules) as server:
         service = service_of(rules.add_host(), server.url, f"{rules.pull_secret_auth}\n")
-        with AssistedService(service, patience=QUICK) as talk:
+        with AssistedService(service, retry_policy=QUICK) as talk:
             assert isinstance(talk.host(), HostView)
             assert talk.report_stage("Rebooting", FACT) == Answered(200)
             assert isinstance(talk.upload(bundle, "host"), Answered)
@@ -487,7 +489,7 @@ def test_calls_carry_the_key_and_are_taken(bundle: Path) -> None:
 
 @pytest.mark.skipif(openapi_file() is None, reason="the assisted-service's OpenAPI file cannot be had here")
 def test_every_call_fits_the_services_openapi_file(server: AssistedServer, bundle: Path) -> None:
-    talk = AssistedService(service_of(server.rules.add_host(), server.url, TOKEN), patience=QUICK)
+    talk = AssistedService(service_of(server.rules.add_host(), server.url, TOKEN), retry_policy=QUICK)
     talk.host()
     talk.report_stage("Rebooting", FACT)
     talk.upload(bundle, "host")
@@ -533,7 +535,7 @@ def test_retry_after_beyond_the_rounds_budget_is_for_the_next_round(server: Assi
 
 def test_a_round_waits_for_a_server_no_longer_than_its_budget(server: AssistedServer) -> None:
     server.fail(Says(503, headers={"Retry-After": "1"}), times=99)
-    talk = client(server, patience=replace(QUICK, budget=1.5, tries=99))
+    talk = client(server, retry_policy=replace(QUICK, budget=1.5, tries=99))
     first, second = talk.logs_progress("completed"), talk.logs_progress("completed")
     assert isinstance(first, Answered)
     assert first.tries <= 2
@@ -542,7 +544,7 @@ def test_a_round_waits_for_a_server_no_longer_than_its_budget(server: AssistedSe
 
 def test_no_second_try_begins_after_the_budget(server: AssistedServer) -> None:
     server.fail(Says(503), times=99)
-    outcome = client(server, patience=replace(QUICK, budget=1e-9)).logs_progress("completed")
+    outcome = client(server, retry_policy=replace(QUICK, budget=1e-9)).logs_progress("completed")
     assert outcome == Answered(503)
 
 
@@ -552,13 +554,13 @@ def test_no_second_try_begins_after_the_budget(server: AssistedServer) -> None:
 def test_a_connection_that_is_refused_is_tried_again_and_given_up() -> None:
     url = nobody()
     service = service_at(url)
-    outcome = AssistedService(service, patience=QUICK).host()
+    outcome = AssistedService(service, retry_policy=QUICK).host()
     assert outcome == Unreachable("no connection: Connection refused", tries=4)
 
 
 def test_a_server_that_is_silent_is_unreachable(server: AssistedServer) -> None:
     server.fail(Silence(), times=99)
-    outcome = client(server, patience=replace(QUICK, read=0.3, tries=2)).logs_progress("completed")
+    outcome = client(server, retry_policy=replace(QUICK, read=0.3, tries=2)).logs_progress("completed")
     assert outcome == Unreachable("no answer within the time limit", tries=2)
 
 
@@ -574,7 +576,7 @@ def test_a_server_that_goes_away_is_unreachable(server: AssistedServer, fault: F
 @pytest.mark.parametrize("fault", [Drips(), Drips(in_head=True), Silence()], ids=["body", "head", "silence"])
 def test_a_try_ends_at_its_time_however_slowly_the_answer_comes(server: AssistedServer, fault: Fault) -> None:
     server.fail(fault, times=99)
-    outcome = client(server, patience=replace(QUICK, total=0.5, tries=1)).host()
+    outcome = client(server, retry_policy=replace(QUICK, total=0.5, tries=1)).host()
     assert outcome == Unreachable("no whole answer within 0.5 s")
     assert left_behind() == []
 
@@ -585,7 +587,7 @@ def test_an_upload_that_nobody_takes_ends_at_its_time(server: AssistedServer, tm
         file.truncate(64 << 20)
     server.fail(Silence(), times=99)
     limits = replace(QUICK, upload_total=0.5, upload_tries=1)
-    outcome = client(server, patience=limits).upload(large, "host")
+    outcome = client(server, retry_policy=limits).upload(large, "host")
     assert isinstance(outcome, Unreachable)
     assert outcome.reason == "no whole answer within 0.5 s"
 
@@ -600,7 +602,7 @@ def test_a_status_is_an_answer_without_its_whole_body(server: AssistedServer, fa
 
 def test_a_name_that_nobody_knows_is_unreachable() -> None:
     service = service_at("http://assisted.invalid")
-    outcome = AssistedService(service, patience=replace(QUICK, tries=1, total=20)).host()
+    outcome = AssistedService(service, retry_policy=replace(QUICK, tries=1, total=20)).host()
     assert isinstance(outcome, Unreachable)
 
 
@@ -628,7 +630,7 @@ def taken_by_nobody() -> Iterator[tuple[socket.socket, set[int]]]:
 def test_a_connection_that_is_never_made_ends_at_its_time() -> None:
     with taken_by_nobody() as (listening, _):
         service = service_at(f"http://127.0.0.1:{listening.getsockname()[1]}")
-        outcome = AssistedService(service, patience=replace(QUICK, connect=0.3, tries=2)).host()
+        outcome = AssistedService(service, retry_policy=replace(QUICK, connect=0.3, tries=2)).host()
     assert outcome == Unreachable("no connection within the time limit", tries=2)
 
 
@@ -636,7 +638,9 @@ def test_a_request_that_was_given_up_is_never_sent() -> None:
     with taken_by_nobody() as (listening, fillers):
         service = service_at(f"http://127.0.0.1:{listening.getsockname()[1]}")
         limits = replace(QUICK, connect=60, total=0.3, tries=1)
-        assert AssistedService(service, patience=limits).host() == Unreachable("no whole answer within 0.3 s")
+        assert AssistedService(service, retry_policy=limits).host() == Unreachable(
+            "no whole answer within 0.3 s"
+        )
         while True:
             connection, (_, port) = listening.accept()
             with connection:
@@ -649,7 +653,7 @@ def test_a_request_that_was_given_up_is_never_sent() -> None:
     "url", ["", "ftp://x", "no url", "https://", "http://[::1", "http://x:99999", "http://x:0x"]
 )
 def test_a_bad_url_is_told_and_not_tried(url: str) -> None:
-    outcome = AssistedService(service_at(url), patience=QUICK).host()
+    outcome = AssistedService(service_at(url), retry_policy=QUICK).host()
     assert isinstance(outcome, Unreachable)
     assert "correct the setting" in outcome.reason
     assert outcome.tries == 0
@@ -674,7 +678,7 @@ def test_the_authorities_of_the_bundle_are_trusted_beside_the_systems(
     with AssistedServer(certificate=authority.issue("127.0.0.1")) as server:
         host = server.rules.add_host()
         service = service_of(host, server.url, TOKEN, authority.certificate)
-        talk = AssistedService(service, patience=QUICK)
+        talk = AssistedService(service, retry_policy=QUICK)
         assert isinstance(talk.host(), HostView)
         assert talk.upload(bundle, "host") == Answered(204, sent=bundle.stat().st_size)
 
@@ -689,7 +693,7 @@ def test_a_certificate_for_another_name_or_time_is_not_trusted(
 ) -> None:
     with AssistedServer(certificate=authority.issue(*names, days=days)) as server:
         service = service_of(server.rules.add_host(), server.url, None, authority.certificate)
-        outcome = AssistedService(service, patience=QUICK).host()
+        outcome = AssistedService(service, retry_policy=QUICK).host()
     assert isinstance(outcome, Unreachable)
     assert outcome.is_tls
     assert why in outcome.reason
@@ -704,12 +708,12 @@ def test_a_certificate_in_the_bundle_needs_no_authority_above_it(
     bundle.write_text(own)
     with AssistedServer(certificate=authority.issue("127.0.0.1")) as other:
         service = service_of(other.rules.add_host(), other.url, None, bundle)
-        assert isinstance(AssistedService(service, patience=QUICK).host(), Unreachable)
+        assert isinstance(AssistedService(service, retry_policy=QUICK).host(), Unreachable)
     certificate = authority.issue("127.0.0.1")
     bundle.write_text(certificate.read_text().partition("-----BEGIN PRIVATE KEY")[0])
     with AssistedServer(certificate=certificate) as server:
         service = service_of(server.rules.add_host(), server.url, None, bundle)
-        assert isinstance(AssistedService(service, patience=QUICK).host(), HostView)
+        assert isinstance(AssistedService(service, retry_policy=QUICK).host(), HostView)
 
 
 class _LeavesInHandshake(socketserver.BaseRequestHandler):
@@ -721,14 +725,14 @@ def test_a_server_that_leaves_in_the_handshake_is_asked_again() -> None:
     leaving = socketserver.ThreadingTCPServer(("127.0.0.1", 0), _LeavesInHandshake)
     with running(leaving):
         url = f"https://127.0.0.1:{leaving.server_address[1]}"
-        outcome = AssistedService(service_at(url), patience=QUICK).host()
+        outcome = AssistedService(service_at(url), retry_policy=QUICK).host()
     assert isinstance(outcome, Unreachable)
     assert (outcome.is_tls, outcome.tries) == (False, 4)
 
 
 def test_a_server_that_speaks_no_tls_is_not_trusted(server: AssistedServer) -> None:
     url = server.url.replace("http:", "https:")
-    outcome = AssistedService(service_of(server.rules.add_host(), url), patience=QUICK).host()
+    outcome = AssistedService(service_of(server.rules.add_host(), url), retry_policy=QUICK).host()
     assert isinstance(outcome, Unreachable)
     assert outcome.is_tls
     assert server.journal == []
@@ -745,7 +749,7 @@ def test_a_bundle_that_is_none_is_told_and_nothing_is_sent(
     elif kind != "missing":
         path.write_text(contents[kind])
     service = service_of(server.rules.add_host(), server.url, TOKEN, path)
-    outcome = AssistedService(service, patience=QUICK).host()
+    outcome = AssistedService(service, retry_policy=QUICK).host()
     assert isinstance(outcome, Unreachable)
     assert outcome.reason.startswith(f"{path}: ")
     assert "correct the CA bundle" in outcome.reason
@@ -802,7 +806,7 @@ def behind_proxy(
     server: AssistedServer, proxy: ForwardProxy, url: str, authority: Authority
 ) -> AssistedService:
     service = service_of(server.rules.add_host(), url, TOKEN, authority.certificate)
-    return AssistedService(service, proxies=Proxies(http=proxy.url, https=proxy.address), patience=QUICK)
+    return AssistedService(service, proxies=Proxies(http=proxy.url, https=proxy.address), retry_policy=QUICK)
 
 
 def test_requests_go_through_a_proxy(server: AssistedServer, authority: Authority, bundle: Path) -> None:
@@ -837,23 +841,23 @@ def test_a_proxy_that_asks_for_a_login_gets_the_one_of_its_url(authority: Author
         host = server.rules.add_host()
         service = service_of(host, "https://assisted.example", None, authority.certificate)
         good = Proxies(https=f"http://me:secret@{proxy.address}")
-        assert isinstance(AssistedService(service, proxies=good, patience=QUICK).host(), HostView)
+        assert isinstance(AssistedService(service, proxies=good, retry_policy=QUICK).host(), HostView)
         bad = Proxies(https=proxy.address)
-        outcome = AssistedService(service, proxies=bad, patience=replace(QUICK, tries=1)).host()
+        outcome = AssistedService(service, proxies=bad, retry_policy=replace(QUICK, tries=1)).host()
     assert outcome == Unreachable("the proxy refused: 407 Proxy Authentication Required")
 
 
 def test_a_proxy_that_is_not_there_is_unreachable(tmp_path: Path) -> None:
     service = service_at("https://assisted.example")
     url = nobody()
-    outcome = AssistedService(service, proxies=Proxies(https=url), patience=QUICK).host()
+    outcome = AssistedService(service, proxies=Proxies(https=url), retry_policy=QUICK).host()
     assert outcome == Unreachable("no connection: Connection refused", tries=4)
 
 
 @pytest.mark.parametrize("proxy", ["socks5://me:hunter2@proxy", "http://me:hunter2@", "://x"])
 def test_a_bad_proxy_is_told_without_its_login(proxy: str) -> None:
     service = service_at("https://assisted.example")
-    outcome = AssistedService(service, proxies=Proxies(https=proxy), patience=QUICK).host()
+    outcome = AssistedService(service, proxies=Proxies(https=proxy), retry_policy=QUICK).host()
     assert isinstance(outcome, Unreachable)
     assert "the proxy's URL" in outcome.reason
     assert "hunter2" not in outcome.reason
@@ -877,7 +881,7 @@ def test_the_key_is_in_no_text(
     if fault:
         server.fail(fault, times=99)
     talk = AssistedService(
-        service_of(server.rules.add_host(), server.url, TOKEN), patience=replace(QUICK, read=0.3, tries=2)
+        service_of(server.rules.add_host(), server.url, TOKEN), retry_policy=replace(QUICK, read=0.3, tries=2)
     )
     said = [
         talk.host(),
@@ -893,7 +897,7 @@ def test_the_key_is_in_no_text(
 @pytest.mark.parametrize("token", ["two\nlines", "né", "a\0b", "a\x7fb"])
 def test_a_key_that_no_header_can_carry_is_told_without_it(server: AssistedServer, token: str) -> None:
     service = service_of(server.rules.add_host(), server.url, token)
-    outcome = AssistedService(service, patience=QUICK).host()
+    outcome = AssistedService(service, retry_policy=QUICK).host()
     assert isinstance(outcome, Unreachable)
     assert outcome.reason.startswith("what X-Secret-Key is to say holds characters")
     assert server.journal == []
@@ -902,6 +906,6 @@ def test_a_key_that_no_header_can_carry_is_told_without_it(server: AssistedServe
 def test_the_key_does_not_follow_a_redirect(server: AssistedServer, bundle: Path) -> None:
     with AssistedServer() as elsewhere:
         server.fail(Says(307, headers={"Location": f"{elsewhere.url}/x"}), times=99)
-        talk = AssistedService(service_of(server.rules.add_host(), server.url, TOKEN), patience=QUICK)
+        talk = AssistedService(service_of(server.rules.add_host(), server.url, TOKEN), retry_policy=QUICK)
         assert talk.upload(bundle, "host") == Answered(307, sent=bundle.stat().st_size)
         assert elsewhere.journal == []

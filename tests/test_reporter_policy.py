@@ -23,11 +23,11 @@ from service_record.reporter.policy import (
     before,
     decide,
     has_moved,
-    heard,
     is_due,
-    kept,
     learn,
     not_kept,
+    with_bundle,
+    with_view,
     withheld,
 )
 from service_record.reporter.policy.deciding import ENDINGS, MOST_TRIES, QUIET, SILENCES
@@ -192,7 +192,7 @@ def rows_of_denials(*rounds: tuple[str, float, View | None]) -> list[bool]:
     state, stops = ReporterState(), []
     for boot_id, uptime, view in rounds:
         found = evidence(uptime, boot_id=boot_id)
-        state = heard(arrive(state, found), view, found)
+        state = with_view(arrive(state, found), view, found)
         stops.append(decide(settings(), state, view, found).stop is not None)
     return stops
 
@@ -278,8 +278,8 @@ def test_silence_neither_counts_as_a_denial_nor_ends_a_row(silence: View | None)
 
 
 def test_a_denial_that_is_asked_for_twice_in_a_round_counts_once() -> None:
-    once = heard(ReporterState(), NO, FIRST)
-    assert heard(once, NO, FIRST) == once
+    once = with_view(ReporterState(), NO, FIRST)
+    assert with_view(once, NO, FIRST) == once
 
 
 SILENT = {
@@ -511,7 +511,7 @@ WANTING = {
     "wrong": Case(state=TOLD, evidence=WRONG),
     "each-round": Case(state=TOLD, settings=settings(send=Send.ALWAYS)),
     "changed": Case(state=TOLD, settings=settings(send=Send.WHEN_CHANGED)),
-    "spooled": Case(state=kept(TOLD, WRONG)),
+    "spooled": Case(state=with_bundle(TOLD, WRONG)),
 }
 
 
@@ -585,7 +585,7 @@ WITH_LOGS = host_view(logs_info="completed")
     [
         pytest.param(Case(state=TOLD, evidence=NEAR, view=WITH_LOGS), [], id="the agent's own"),
         pytest.param(Case(state=TOLD, evidence=NEAR), ["host"], id="none there"),
-        pytest.param(Case(state=kept(TOLD, FIRST), view=WITH_LOGS), [], id="spooled"),
+        pytest.param(Case(state=with_bundle(TOLD, FIRST), view=WITH_LOGS), [], id="spooled"),
         pytest.param(
             Case(state=replace(TOLD, refused={}), evidence=NEAR, view=WITH_LOGS),
             ["host_boot"],
@@ -648,7 +648,7 @@ def test_where_the_bundle_lies_is_told_once_behind_the_fact() -> None:
         state, plan = whole_round(settings(), state, evidence(uptime, wrong=True), service, SMALL)
         assert plan.keeps
     assert [report.info for report in service.accepted] == [FACT, f"{FACT}. {PLACE}"]
-    assert (service.uploads, state.bundle) == ([], kept(ReporterState(), WRONG).bundle)
+    assert (service.uploads, state.bundle) == ([], with_bundle(ReporterState(), WRONG).bundle)
     later = evidence(60.0, wrong=True, boot_id=NEXT_BOOT, traces=APPLIED)
     state, _ = whole_round(settings(), state, later, service, SMALL)
     assert service.accepted[-1].info == f"{Fact.CONTROL_PLANE}. {PLACE}"
@@ -666,7 +666,7 @@ def test_where_the_bundle_lies_is_told_with_the_stage_that_the_service_has_now()
 @pytest.mark.parametrize("status", ["error", "cancelled"])
 def test_where_the_bundle_lies_is_told_of_a_failed_host_too(status: str) -> None:
     view = replace(WITH_LOGS, status=status)
-    (report,) = Case(state=kept(TOLD, WRONG), evidence=WRONG, view=view).plan().report
+    (report,) = Case(state=with_bundle(TOLD, WRONG), evidence=WRONG, view=view).plan().report
     assert (report.stage, report.info) == ("Rebooting", PLACE)
 
 
@@ -687,7 +687,7 @@ def test_where_the_bundle_lies_is_told_of_a_failed_host_too(status: str) -> None
 )
 def test_where_the_bundle_lies_is_not_told(case: Case) -> None:
     state = TOLD if case.state is OLD_STATE else case.state
-    assert replace(case, state=kept(state, WRONG), evidence=WRONG).plan().report == ()
+    assert replace(case, state=with_bundle(state, WRONG), evidence=WRONG).plan().report == ()
 
 
 def test_with_send_always_each_round_ships_within_the_budget() -> None:
@@ -730,7 +730,7 @@ def test_a_bundle_is_never_larger_than_what_is_left() -> None:
 def test_without_the_service_the_bundle_is_made_once_and_waits(view: View | None) -> None:
     plan = Case(state=TOLD, evidence=WRONG, view=view).plan()
     assert (plan.gather, plan.ship) == (True, ())
-    state = kept(TOLD, WRONG)
+    state = with_bundle(TOLD, WRONG)
     later = evidence(660.0, wrong=True)
     assert not Case(state=state, evidence=later, view=view).plan().gather
     plan = Case(state=state, evidence=later).plan()
@@ -738,7 +738,7 @@ def test_without_the_service_the_bundle_is_made_once_and_waits(view: View | None
 
 
 def test_a_newer_bundle_goes_before_the_one_in_the_spool() -> None:
-    state = kept(TOLD, replace(WRONG, fingerprint="older"))
+    state = with_bundle(TOLD, replace(WRONG, fingerprint="older"))
     plan = Case(state=state, evidence=WRONG).plan()
     assert ([found.fingerprint for found in plan.ship], plan.gather) == (["wrong"], True)
     assert Case(state=not_kept(state)).plan().ship == ()
@@ -838,9 +838,9 @@ def test_a_server_that_asks_for_time_gets_it() -> None:
 
 
 def test_a_service_that_asks_for_time_instead_of_a_view_gets_it() -> None:
-    state = heard(OLD_STATE, Answered(503, retry_after=900.0), FIRST)
+    state = with_view(OLD_STATE, Answered(503, retry_after=900.0), FIRST)
     assert not asks(settings(), state, evidence(900.0))
-    assert heard(OLD_STATE, host_view(), FIRST) == OLD_STATE
+    assert with_view(OLD_STATE, host_view(), FIRST) == OLD_STATE
 
 
 def test_one_destination_that_asks_for_time_holds_up_no_other() -> None:

@@ -58,12 +58,12 @@ def bundle(tmp_path: Path) -> Path:
 
 def talk(server: AssistedServer, host: Host | None = None) -> AssistedService:
     host = host or server.rules.add_host()
-    return AssistedService(service_of(host, server.url, TOKEN), patience=QUICK)
+    return AssistedService(service_of(host, server.url, TOKEN), retry_policy=QUICK)
 
 
 def sender(server: AssistedServer, *, service: bool = True) -> Shipper:
     here = service_of(server.rules.add_host(), "http://not.asked.invalid", TOKEN)
-    return Shipper(host="host-7", service=here if service else None, patience=QUICK)
+    return Shipper(host="host-7", service=here if service else None, retry_policy=QUICK)
 
 
 # The assisted-service
@@ -345,7 +345,7 @@ def test_leave_is_asked_for_through_tls_and_a_proxy(tmp_path: Path, bundle: Path
             server.fail(Refuses(401))
         here = server.rules.add_host()
         service = service_of(here, "https://assisted.example", TOKEN, authority.certificate)
-        talking = AssistedService(service, patience=QUICK, proxies=Proxies(https=proxy.url))
+        talking = AssistedService(service, retry_policy=QUICK, proxies=Proxies(https=proxy.url))
         outcome = talking.upload(bundle, "host")
     assert outcome == (Answered(401) if is_refused else Answered(204, sent=len(CONTENT)))
     assert list(server.rules.objects.values()) == ([] if is_refused else [CONTENT])
@@ -372,7 +372,7 @@ def test_a_url_where_nobody_listens_is_unreachable(server: AssistedServer, bundl
 def test_a_collector_gets_the_logs_of_a_boot_and_not_the_key(knowing: AssistedServer, bundle: Path) -> None:
     host = knowing.rules.add_host()
     service = service_of(host, "http://not.asked.invalid", TOKEN)
-    found = destination(f"collector+{knowing.url}", Shipper(host="h", service=service, patience=QUICK))
+    found = destination(f"collector+{knowing.url}", Shipper(host="h", service=service, retry_policy=QUICK))
     assert found.ship(bundle) == Answered(204, sent=len(CONTENT))
     (entry,) = knowing.journal
     assert entry.asked.query["host_id"] == host.id
@@ -382,7 +382,7 @@ def test_a_collector_gets_the_logs_of_a_boot_and_not_the_key(knowing: AssistedSe
 
 def test_a_collector_gets_a_key_of_its_own(knowing: AssistedServer, bundle: Path) -> None:
     service = service_of(knowing.rules.add_host(), "http://not.asked.invalid", TOKEN)
-    sending = Shipper(host="h", service=service, collector_token="its-own", patience=QUICK)
+    sending = Shipper(host="h", service=service, collector_token="its-own", retry_policy=QUICK)
     destination(f"collector+{knowing.url}", sending).ship(bundle)
     (entry,) = knowing.journal
     assert entry.asked.headers["x-secret-key"] == "its-own"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from service_record.bundle.blocks import Blocks, Compress, Cut
-from service_record.bundle.segment_queue import Ballast, is_full, write_all
+from service_record.bundle.segment_queue import DiskReserve, is_full, write_all
 
 _FILE_MODE: Final = 0o640
 _NEW: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -34,7 +34,12 @@ class Archive:
         return status.f_bavail * status.f_frsize
 
     def append(
-        self, path: str, mtime: float, blocks: Blocks, opening: Opening | None, ballast: Ballast | None
+        self,
+        path: str,
+        mtime: float,
+        blocks: Blocks,
+        opening: Opening | None,
+        disk_reserve: DiskReserve | None,
     ) -> int | None:
         """Put a member behind the others, and return its size; None when it is not there.
 
@@ -47,9 +52,9 @@ class Archive:
             size = len(before) + content
             try:
                 header = bytes(self._ends[-1][1]) + _header(path, size, mtime) + before
-                self._write(self._compress(header), ballast)
+                self._write(self._compress(header), disk_reserve)
                 while (block := blocks.first()) is not None:
-                    self._write(block, ballast)
+                    self._write(block, disk_reserve)
                     blocks.take()
             except OSError as error:
                 self._truncate(self._ends[-1][0])
@@ -84,14 +89,14 @@ class Archive:
             os.close(self._file)
             self._file = -1
 
-    def _write(self, packed: bytes, ballast: Ballast | None) -> None:
+    def _write(self, packed: bytes, disk_reserve: DiskReserve | None) -> None:
         """Append, wholly or not at all. Raises OSError."""
         while True:
             try:
                 write_all(self._file, packed)
             except OSError as error:
                 self._truncate(self.size)
-                if not (ballast and is_full(error) and ballast.release()):
+                if not (disk_reserve and is_full(error) and disk_reserve.release()):
                     raise
             else:
                 self.size += len(packed)

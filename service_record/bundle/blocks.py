@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from enum import StrEnum
 from typing import Final, TypeAlias
 
-from service_record.bundle.segment_queue import Backlog, Ballast, is_full
+from service_record.bundle.segment_queue import Backlog, DiskReserve, is_full
 
 Compress: TypeAlias = Callable[[bytes], bytes]
 
@@ -88,14 +88,14 @@ class Blocks:
         block_bytes: int,
         limit: int | None,
         room: int,
-        ballast: Ballast | None,
+        disk_reserve: DiskReserve | None,
     ) -> None:
         """The ballast goes when the disk is full."""
         self._pool = pool
         self._backlog = backlog
         self._limit = limit
         self._room = room
-        self._ballast = ballast
+        self._disk_reserve = disk_reserve
         block_bytes = min(block_bytes, max(room // _BLOCKS_IN_LIMIT, MIN_BLOCK_BYTES))
         self._block_bytes = min(block_bytes, limit // _BLOCKS_IN_LIMIT) if limit else block_bytes
         self._held_bytes = 0
@@ -211,5 +211,5 @@ class Blocks:
                 return True
             if self._kept:
                 self.drop(Cut.DISK)
-            elif not (self._ballast and self._ballast.release()):
+            elif not (self._disk_reserve and self._disk_reserve.release()):
                 return False

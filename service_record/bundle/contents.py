@@ -13,7 +13,7 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Final
 
-from service_record.bundle.layers import Layer, is_packed, is_tar, peeled
+from service_record.bundle.layers import Layer, decompressed_layer, is_packed, is_tar
 from service_record.bundle.limits import LimitError, Limits, ReadingBudget
 from service_record.bundle.opening import LeftOut
 from service_record.bundle.tar import A_DIRECTORY, TarError, members
@@ -114,7 +114,7 @@ def _limited(contents: Iterator[Content], path: str, leave: Leave) -> Iterator[C
 
 def _unpacked(outside: Layer, path: str, written: float, below: str, leave: Leave) -> Iterator[Content]:
     """The content of a layer, or what is in it, with `below` before the names of its members."""
-    layer = peeled(outside)
+    layer = decompressed_layer(outside)
     if is_tar(layer.head) and layer.depth < layer.budget.limits.layers:
         yield from _members(layer, path if below else "", below, leave)
     elif is_packed(layer.head) or layer.head.startswith(_ZIP):

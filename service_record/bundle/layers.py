@@ -72,7 +72,7 @@ class Layer:
         return data
 
 
-def peeled(layer: Layer) -> Layer:
+def decompressed_layer(layer: Layer) -> Layer:
     """What is in the compressions around it, as far as the limit of layers goes."""
     while layer.depth < layer.budget.limits.layers and (new := _decoder(layer.head)):
         layer = Layer(_Decoded(layer, new).pull, layer.budget, layer)

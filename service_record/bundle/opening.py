@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from io import BufferedReader, BytesIO
 from typing import Final
 
-from service_record.bundle.layers import CHUNK_BYTES, Layer, Pull, is_packed, is_tar, peeled
+from service_record.bundle.layers import CHUNK_BYTES, Layer, Pull, decompressed_layer, is_packed, is_tar
 from service_record.bundle.limits import LimitError, Limits, ReadingBudget, shown
 from service_record.bundle.names import (
     MANIFEST,
@@ -153,7 +153,7 @@ class _ArchiveReading:
 
     def read(self) -> None:
         try:
-            layer = peeled(self._outermost)
+            layer = decompressed_layer(self._outermost)
             if is_tar(layer.head):
                 self._archive(layer, "")
             elif is_packed(layer.head):
@@ -214,7 +214,7 @@ class _ArchiveReading:
 
     def _nested(self, outside: Layer, path: str) -> None:
         """An archive in the archive. What is only compressed is no bundle, and is not read."""
-        layer = peeled(outside)
+        layer = decompressed_layer(outside)
         if is_tar(layer.head) and layer.depth < layer.budget.limits.layers:
             self._archive(layer, path)
         elif is_packed(layer.head):

@@ -110,7 +110,7 @@ class _Segment:
         self._file.close()
 
 
-class Ballast:
+class DiskReserve:
     """Disk that is held until it is needed for what must not be missing."""
 
     def __init__(self, directory: Path, size: int) -> None:

@@ -12,7 +12,7 @@ from typing import Final, Protocol, Self
 from service_record.bundle.archive import Archive, Opening
 from service_record.bundle.blocks import BLOCK_BYTES, MIN_BLOCK_BYTES, SPARE_BYTES, Blocks, Cut, Pool
 from service_record.bundle.names import named
-from service_record.bundle.segment_queue import Backlog, Ballast
+from service_record.bundle.segment_queue import Backlog, DiskReserve
 
 DISK_BYTES: Final = 64 << 20
 """What a bundle takes on disk at most unless told otherwise, while it is made, too."""
@@ -123,7 +123,7 @@ class BundleWriter:
         self._archive = Archive(path, self._pool.compress)
         whole = self._whole(0)
         try:
-            self._ballast = Ballast(path.parent, min(_MAX_RESERVE, whole // _RESERVE_SHARE))
+            self._disk_reserve = DiskReserve(path.parent, min(_MAX_RESERVE, whole // _RESERVE_SHARE))
         except BaseException:
             self._archive.close()
             self._path.unlink(missing_ok=True)
@@ -166,14 +166,14 @@ class BundleWriter:
         name = self._named(_inside(path))
         essential = essential or named(path) is not None
         redactor = self._redact() if self._redact and not as_is else None
-        ballast = self._ballast if essential else None
+        disk_reserve = self._disk_reserve if essential else None
         blocks = Blocks(
             self._pool,
             Backlog(self._path.parent, self._segment_bytes),
             block_bytes=self._block_bytes,
             limit=limit,
             room=self._room(essential=essential),
-            ballast=ballast,
+            disk_reserve=disk_reserve,
         )
         member = MemberWriter(blocks, redactor)
         self._is_open = True
@@ -191,7 +191,7 @@ class BundleWriter:
                     if opening is None and not path.endswith(".json"):
                         opening = cut_notice
                     size = self._archive.append(
-                        self._top + name, moment, blocks, None if whole else opening, ballast
+                        self._top + name, moment, blocks, None if whole else opening, disk_reserve
                     )
                     self.members.append(
                         Packed(path=name, bytes=size, dropped_bytes=blocks.dropped, cut=blocks.cut)
@@ -207,7 +207,7 @@ class BundleWriter:
 
     def finish(self) -> None:
         """Write the end of the archive, and close it. The last members go where there is no room for that."""
-        self._ballast.release()
+        self._disk_reserve.release()
         gone = self._archive.finish()
         there = [place for place, member in enumerate(self.members) if member.bytes is not None]
         for place in there[len(there) - gone :]:
@@ -235,7 +235,7 @@ class BundleWriter:
             raise
 
     def _close(self) -> None:
-        self._ballast.release()
+        self._disk_reserve.release()
         self._pool.close()
         self._archive.close()
 
@@ -247,13 +247,13 @@ class BundleWriter:
     def _room(self, *, essential: bool) -> int:
         """How much a member may take, compressed; while it is put in place a segment of it is there twice."""
         taken = self._archive.size + self._segment_bytes + self._block_bytes + 2 * SPARE_BYTES
-        reserve = self._ballast.bytes
-        room = self._whole(self._ballast.held) - taken - reserve
+        reserve = self._disk_reserve.bytes
+        room = self._whole(self._disk_reserve.held) - taken - reserve
         if not essential:
             return max(room // (_ROOM_SHARE if self.shares else 1), 0)
         if room >= reserve:
             return room
-        self._ballast.release()
+        self._disk_reserve.release()
         return max(min(self.disk_bytes - taken, reserve), 0)
 
     def _named(self, path: str) -> str:

@@ -81,7 +81,7 @@ class Verbs(click.Group):
             _drop_output()
             ctx.exit(_CLOSED_PIPE)
         except OSError as error:
-            click.echo(f"Error: {told(error)}", err=True)
+            click.echo(f"Error: {system_error_line(error)}", err=True)
             ctx.exit(UNREADABLE)
         except ModuleNotFoundError as error:
             # only where one is missing
@@ -112,7 +112,7 @@ def _drop_output() -> None:
     os.dup2(nowhere, sys.stdout.fileno())
 
 
-def told(error: OSError) -> str:
+def system_error_line(error: OSError) -> str:
     """What the system refused, for people, in one line."""
     from service_record.display.text import visible  # noqa: PLC0415  # only where something is refused
 

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 import click
 
-from service_record.cli import FAILED, TIMED_OUT, UNREADABLE, told
+from service_record.cli import FAILED, TIMED_OUT, UNREADABLE, system_error_line
 from service_record.cli.diagnosing import (
     Judging,
     expect_option,
@@ -231,7 +231,7 @@ class _Request:
         except Unreadable as error:
             return _Answer("", History(()), None, error.message)
         except FileNotFoundError as error:
-            return _Answer("", History(()), None, told(error))
+            return _Answer("", History(()), None, system_error_line(error))
 
     def directory(self) -> Path:
         """The directory that is waited for; a usage error where it is none."""

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 import click
 
-from service_record.cli import told
+from service_record.cli import system_error_line
 from service_record.cli.inputs import history_of, now_for, opened
 from service_record.cli.options import complete_services, service_name
 from service_record.diagnosis import Diagnosis, diagnose
@@ -149,7 +149,7 @@ def verdict_page(at: datetime) -> str:
     except SourceError as error:
         return f"{visible(str(error))}\n"
     except OSError as error:
-        return f"{told(error)}\n"
+        return f"{system_error_line(error)}\n"
     if diagnosis is None:
         return f"no run to judge in {visible(source.name)}\n"
     return analysis_text(diagnosis, history, source.name, at)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from service_record.cli import FAILED, told
+from service_record.cli import FAILED, system_error_line
 from service_record.cli.inputs import check_names
 from service_record.cli.options import service_argument
 from service_record.cli.parameters import Size
@@ -58,7 +58,7 @@ def _is_done(path: Path, service: str, limit: int) -> bool:
         click.echo(f"Error: {visible(str(error))}", err=True)
         return False
     except OSError as error:
-        click.echo(f"Error: {told(error)}", err=True)
+        click.echo(f"Error: {system_error_line(error)}", err=True)
         return False
     if found is not None:
         click.echo(f"{visible(service)}: {_sentence(found)}")

@@ -20,7 +20,7 @@ from service_record.bundle import (
     is_packed,
     open_bundle,
 )
-from service_record.cli import DAMAGED, UNREADABLE, told
+from service_record.cli import DAMAGED, UNREADABLE, system_error_line
 from service_record.cli.inputs import Unreadable
 from service_record.cli.terminal import check_new, escape_what_cannot_be_encoded, write_new
 from service_record.display.text import visible
@@ -151,7 +151,7 @@ def _is_read(name: str, damage: _FaultsTold, salvage: Path | None, *, is_named: 
     except BrokenPipeError:
         raise
     except OSError as error:
-        click.echo(f"Error: {told(error)}", err=True)
+        click.echo(f"Error: {system_error_line(error)}", err=True)
         return False
     except ForeignError as error:
         click.echo(f"Error: {visible(str(error))}", err=True)

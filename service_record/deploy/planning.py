@@ -124,7 +124,7 @@ def _step(item: Item, seen: Mapping[str, PathSeen], installed: Installed, *, rep
         return DeployStep(item.path, Action.KEEP, "a directory is in its place", item)
     if replaces:
         return _replacement(item, seen, installed, whose)
-    return _kept(item, seen, installed, whose)
+    return _keep_step(item, seen, installed, whose)
 
 
 def _replacement(item: Item, seen: Mapping[str, PathSeen], installed: Installed, whose: str) -> DeployStep:
@@ -134,7 +134,7 @@ def _replacement(item: Item, seen: Mapping[str, PathSeen], installed: Installed,
     return DeployStep(item.path, Action.REPLACE, f"{whose}; kept as {other}", item, item.mode, other)
 
 
-def _kept(item: Item, seen: Mapping[str, PathSeen], installed: Installed, whose: str) -> DeployStep:
+def _keep_step(item: Item, seen: Mapping[str, PathSeen], installed: Installed, whose: str) -> DeployStep:
     if item.target is not None:  # what stands in *.wants/ would be taken for a unit
         return DeployStep(item.path, Action.KEEP, f"{whose}; a link to {item.target} is due", item)
     other = beside(item.path)

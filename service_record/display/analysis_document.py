@@ -44,8 +44,8 @@ _SCHEMA_VERSION: Final = 1
 def analysis_document(diagnosis: Diagnosis, source: str) -> Document:
     """The document of `analyze --output json` and `yaml`."""
     return _head(diagnosis, source) | {
-        **_known(root=diagnosis.root and _trouble(diagnosis.root)),
-        **_known(
+        **_present(root=diagnosis.root and _trouble(diagnosis.root)),
+        **_present(
             failedUnits=[_failed_unit(failed) for failed in diagnosis.failed_units] or None,
             notStarted=[_not_started(one) for one in diagnosis.not_started] or None,
         ),
@@ -93,26 +93,26 @@ def _trouble(trouble: Trouble) -> Document:
     return {
         "kind": trouble.kind.value,
         "service": trouble.service,
-        **_known(stage=trouble.stage, command=trouble.run.in_command),
+        **_present(stage=trouble.stage, command=trouble.run.in_command),
         "says": trouble_sentence(trouble),
-        **_known(since=trouble.recorded_since and utc(trouble.recorded_since)),
+        **_present(since=trouble.recorded_since and utc(trouble.recorded_since)),
         "count": trouble.count,
-        **_known(running=trouble.is_running or None, rebooted=trouble.is_rebooted or None),
-        **_known(
+        **_present(running=trouble.is_running or None, rebooted=trouble.is_rebooted or None),
+        **_present(
             cause=cause and _cause(cause),
             loop=loop
             and {
                 "of": loop.of.value,
                 "count": loop.count,
                 "messages": loop.messages,
-                **_known(boots=list(loop.boots) or None),
+                **_present(boots=list(loop.boots) or None),
             },
             overrun=overrun
             and {
                 "what": overrun.what,
                 "name": overrun.name,
                 "seconds": overrun.seconds,
-                **_known(least=overrun.is_least or None),
+                **_present(least=overrun.is_least or None),
                 "budget": _budget(overrun.budget),
             },
         ),
@@ -123,7 +123,7 @@ def _trouble(trouble: Trouble) -> Document:
 
 
 def _cause(cause: KnownCause) -> Document:
-    return _known(
+    return _present(
         name=cause.name,
         says=cause.says,
         explains=cause.explains,
@@ -137,7 +137,7 @@ def _failed_unit(failed: FailedUnit) -> Document:
     return {
         "unit": unit.name,
         "says": failed_unit_sentence(failed),
-        **_known(
+        **_present(
             result=facts.service_result,
             exitCode=facts.exit_code,
             signal=facts.signal,
@@ -156,7 +156,7 @@ def _not_started(one: NotStarted) -> Document:
         "service": one.service,
         "says": not_started_sentence(one),
         "why": one.hindrance.value,
-        **_known(by=one.by, pending=one.is_pending or None),
+        **_present(by=one.by, pending=one.is_pending or None),
         "next": list(commands_for_missing(one)),
     }
 
@@ -165,13 +165,13 @@ def _run(run: Run) -> Document:
     return {
         "attempt": run.attempt,
         "outcome": run.outcome.value,
-        **_known(
+        **_present(
             started=run.started and utc(run.started),
             ended=run.ended and utc(run.ended),
             duration=run.duration,
         ),
-        **_known(lastEntry=run.last_entry and utc(run.last_entry)),
-        **_known(bootId=run.boot_id, invocationId=run.invocation_id, pid=run.pid),
+        **_present(lastEntry=run.last_entry and utc(run.last_entry)),
+        **_present(bootId=run.boot_id, invocationId=run.invocation_id, pid=run.pid),
     }
 
 
@@ -179,14 +179,14 @@ def _budget(budget: Budget) -> Document:
     return {
         "seconds": budget.seconds,
         "from": budget.basis.value,
-        **_known(executions=budget.executions or None, longest=budget.longest),
+        **_present(executions=budget.executions or None, longest=budget.longest),
     }
 
 
 def _running(running: Running) -> Document:
     return {
         "service": running.run.service,
-        **_known(
+        **_present(
             stage=running.stage,
             command=running.run.in_command,
             seconds=running.seconds,
@@ -202,7 +202,7 @@ def _stopped(stopped: Stopped) -> Document:
     run = stopped.run
     return {
         "service": run.service,
-        **_known(stage=run.in_stage, command=run.in_command),
+        **_present(stage=run.in_stage, command=run.in_command),
         "run": _run(run),
         **facts_document(run.facts),
         **_before(stopped.before),
@@ -210,7 +210,7 @@ def _stopped(stopped: Stopped) -> Document:
 
 
 def _before(run: Run | None) -> Document:
-    return _known(before=run and {**_run(run), **facts_document(run.facts)})
+    return _present(before=run and {**_run(run), **facts_document(run.facts)})
 
 
 def _handled(handled: Handled) -> Document:
@@ -218,11 +218,11 @@ def _handled(handled: Handled) -> Document:
     return {
         "service": handled.run.service,
         "stage": stage.name,
-        **_known(command=handled.command and handled.command.name),
+        **_present(command=handled.command and handled.command.name),
         "says": handled_sentence(handled),
         "count": handled.count,
         "stages": handled.stages,
-        **_known(started=stage.started and utc(stage.started), ended=stage.ended and utc(stage.ended)),
+        **_present(started=stage.started and utc(stage.started), ended=stage.ended and utc(stage.ended)),
         "run": _run(handled.run),
         **facts_document(stage.facts),
     }
@@ -232,7 +232,7 @@ def _recovered(recovered: Recovered) -> Document:
     return {
         "service": recovered.service,
         "count": recovered.count,
-        **_known(stage=recovered.last.in_stage, open=recovered.is_open or None),
+        **_present(stage=recovered.last.in_stage, open=recovered.is_open or None),
         "run": _run(recovered.last),
     }
 
@@ -240,10 +240,10 @@ def _recovered(recovered: Recovered) -> Document:
 def _slow(slow: Slow) -> Document:
     return {
         "service": slow.service,
-        **_known(stage=slow.stage),
+        **_present(stage=slow.stage),
         "seconds": slow.seconds,
         "usual": slow.usual,
-        **_known(running=slow.is_running or None),
+        **_present(running=slow.is_running or None),
     }
 
 
@@ -251,8 +251,8 @@ def _damaged(damaged: Damaged) -> Document:
     return {
         "service": damaged.service,
         "pieces": damaged.pieces,
-        **_known(line=damaged.line, lost=damaged.lost or None, empty=damaged.is_empty or None),
-        **_known(unreadable=damaged.has_no_run or None, unfinished=damaged.is_unfinished or None),
+        **_present(line=damaged.line, lost=damaged.lost or None, empty=damaged.is_empty or None),
+        **_present(unreadable=damaged.has_no_run or None, unfinished=damaged.is_unfinished or None),
     }
 
 
@@ -269,7 +269,7 @@ def _clock(finding: ClockFinding) -> Document:
         case _:
             return {
                 "what": "step",
-                **_known(bootId=finding.boot_id),
+                **_present(bootId=finding.boot_id),
                 "seconds": finding.seconds,
                 "uptime": finding.uptime,
                 "before": utc(finding.before),
@@ -277,5 +277,5 @@ def _clock(finding: ClockFinding) -> Document:
             }
 
 
-def _known(**fields: object) -> Document:
+def _present(**fields: object) -> Document:
     return {name: value for name, value in fields.items() if value is not None}

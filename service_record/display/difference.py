@@ -122,7 +122,7 @@ def _service(one: ServiceComparison, view: View) -> Iterator[Line]:
             yield from labelled(label, [(_run(run, runs, view), Ink.FAINT)], view, _INDENT)
     for label, kinds in _SECTIONS.items():
         told = [each for each in one.differences if isinstance(each, kinds)]
-        texts = [(_told(each, view), Ink.PLAIN) for each in told[:_MAX_TOLD]]
+        texts = [(_sentence(each, view), Ink.PLAIN) for each in told[:_MAX_TOLD]]
         if len(told) > _MAX_TOLD:
             texts.append((f"and {len(told) - _MAX_TOLD} more, shown by --output json", Ink.FAINT))
         yield from labelled(label, texts, view, _INDENT)
@@ -161,7 +161,7 @@ def _run(run: Run, runs: int, view: View) -> str:
     return f"{count(runs, 'run')}, compared: {when(run, view)}"
 
 
-def _told(difference: Difference, view: View) -> str:
+def _sentence(difference: Difference, view: View) -> str:
     match difference:
         case StepEnded(step, outcome):
             return f"{step_name(step)} {VERBS[outcome]}"
@@ -214,8 +214,8 @@ def comparison_document(
         "services": [
             {
                 "service": one.service,
-                **_known(good=one.good and _run_document(one.good, one.good_runs)),
-                **_known(bad=one.bad and _run_document(one.bad, one.bad_runs)),
+                **_present(good=one.good and _run_document(one.good, one.good_runs)),
+                **_present(bad=one.bad and _run_document(one.bad, one.bad_runs)),
                 "differences": list(_differences(one)),
             }
             for one in found
@@ -235,9 +235,9 @@ def _run_document(run: Run, runs: int) -> Document:
         "runs": runs,
         "attempt": run.attempt,
         "outcome": run.outcome.value,
-        **_known(firstEntry=run.first_entry and utc(run.first_entry)),
-        **_known(duration=run.duration, bootId=run.boot_id, invocationId=run.invocation_id),
-        **_known(inStage=run.in_stage, inCommand=run.in_command),
+        **_present(firstEntry=run.first_entry and utc(run.first_entry)),
+        **_present(duration=run.duration, bootId=run.boot_id, invocationId=run.invocation_id),
+        **_present(inStage=run.in_stage, inCommand=run.in_command),
     }
 
 
@@ -260,7 +260,7 @@ def _told_document(difference: Difference, one: ServiceComparison) -> tuple[str,
     match difference:
         case EndedDifferently():
             ends = {"good": one.good and one.good.outcome.value, "bad": one.bad and one.bad.outcome.value}
-            told = "outcome", _known(**ends)
+            told = "outcome", _present(**ends)
         case StepEnded(_, outcome):
             told = "step-outcome", {"good": "success", "bad": outcome.value}
         case Missing(_, is_unreached):
@@ -269,9 +269,9 @@ def _told_document(difference: Difference, one: ServiceComparison) -> tuple[str,
             told = "new", {}
         case Moved(_, after, good_after):
             places = {"good": good_after and _step(good_after), "bad": after and _step(after)}
-            told = "moved", {"after": _known(**places)}
+            told = "moved", {"after": _present(**places)}
         case Slower(_, seconds, good_seconds, is_running):
-            told = "slower", {"good": good_seconds, "bad": seconds, **_known(running=is_running or None)}
+            told = "slower", {"good": good_seconds, "bad": seconds, **_present(running=is_running or None)}
         case FailureGroup(_, signature, facts, count):
             told = "failure", {"signature": signature, "count": count, **facts_document(facts)}
     return told
@@ -281,8 +281,8 @@ def _step(step: RunStep | None) -> Document:
     """Nothing for the run itself."""
     if step is None:
         return {}
-    return {step.kind: step.name, **_known(command=step.command)}
+    return {step.kind: step.name, **_present(command=step.command)}
 
 
-def _known(**fields: object) -> Document:
+def _present(**fields: object) -> Document:
     return {name: value for name, value in fields.items() if value is not None}

@@ -39,7 +39,7 @@ def document(
         "leftOut": [{"path": path, "reason": reason} for path, reason in left_out],
         "boots": list(history.boots),
         "services": [_service(service, has_runs=has_runs) for service in history.services],
-        **_known(failedUnits=units or None),
+        **_present(failedUnits=units or None),
     }
 
 
@@ -61,12 +61,12 @@ def facts_document(facts: Facts) -> Document:
 def _service(service: ServiceHistory, *, has_runs: bool) -> Document:
     return {
         "service": service.name,
-        **_known(outcome=service.outcome and service.outcome.value),
+        **_present(outcome=service.outcome and service.outcome.value),
         "runs": [_run(run) for run in service.runs] if has_runs else [],
         "malformed": [malformed_document(piece) for piece in service.malformed],
-        **_known(unlisted=service.unlisted or None),
-        **_known(utcOffset=service.utc_offset and round(service.utc_offset.total_seconds())),
-        **_known(unfinished=service.is_unfinished or None, damagedCopy=service.has_damaged_copy or None),
+        **_present(unlisted=service.unlisted or None),
+        **_present(utcOffset=service.utc_offset and round(service.utc_offset.total_seconds())),
+        **_present(unfinished=service.is_unfinished or None, damagedCopy=service.has_damaged_copy or None),
     }
 
 
@@ -74,11 +74,11 @@ def _run(run: Run) -> Document:
     return {
         "attempt": run.attempt,
         **_span(run),
-        **_known(firstEntry=run.first_entry and utc(run.first_entry)),
-        **_known(lastEntry=run.last_entry and utc(run.last_entry)),
-        **_known(inStage=run.in_stage, inCommand=run.in_command, bootId=run.boot_id),
-        **_known(invocationId=run.invocation_id, pid=run.pid, recorder=run.recorder),
-        **_known(dropped=run.dropped or None, leftOut=run.left_out and run.left_out.to_json()),
+        **_present(firstEntry=run.first_entry and utc(run.first_entry)),
+        **_present(lastEntry=run.last_entry and utc(run.last_entry)),
+        **_present(inStage=run.in_stage, inCommand=run.in_command, bootId=run.boot_id),
+        **_present(invocationId=run.invocation_id, pid=run.pid, recorder=run.recorder),
+        **_present(dropped=run.dropped or None, leftOut=run.left_out and run.left_out.to_json()),
         **_facts(run.facts),
         "commands": [_command(command) for command in run.commands],
         "stages": _stages(run.stages),
@@ -90,7 +90,7 @@ def _command(command: Command) -> Document:
         "kind": "pre-command" if command.is_before else "post-command",
         "name": command.name,
         **_span(command),
-        **_known(inStage=command.in_stage, pid=command.pid),
+        **_present(inStage=command.in_stage, pid=command.pid),
         **_facts(command.facts),
         "stages": _stages(command.stages),
     }
@@ -101,7 +101,7 @@ def _stages(stages: Iterable[Stage]) -> list[Document]:
         {
             "name": stage.name,
             "depth": stage.depth,
-            **_known(id=stage.id, parent=stage.parent),
+            **_present(id=stage.id, parent=stage.parent),
             **_span(stage),
             **_facts(stage.facts),
         }
@@ -124,7 +124,7 @@ def _facts(facts: Facts) -> Document:
     if facts == NOTHING:
         return {}
     return {
-        "facts": _known(
+        "facts": _present(
             location=_location(facts.location) if facts.location else None,
             approximate=facts.is_approximate or None,
             command=facts.command,
@@ -140,8 +140,8 @@ def _facts(facts: Facts) -> Document:
 
 
 def _location(location: Location) -> Document:
-    return _known(line=location.line, function=location.function or None, file=location.file)
+    return _present(line=location.line, function=location.function or None, file=location.file)
 
 
-def _known(**fields: object) -> Document:
+def _present(**fields: object) -> Document:
     return {name: value for name, value in fields.items() if value is not None}

@@ -65,7 +65,7 @@ def damages(history: History, view: View, *, whole: bool = False) -> Iterator[Li
         yield BLANK
         yield from _all_local(local, view)
     for service in history.services:
-        doubts = list(_doubts(service, is_zone_told=len(local) > 1))
+        doubts = list(_anomalies(service, is_zone_told=len(local) > 1))
         if not doubts and not service.malformed:
             continue
         yield BLANK
@@ -93,7 +93,7 @@ def _local(offset: timedelta | None) -> str:
     return f"times seem to be those of {zone(offset or timedelta())}, although labelled UTC"
 
 
-def _doubts(service: ServiceHistory, *, is_zone_told: bool) -> Iterator[str]:
+def _anomalies(service: ServiceHistory, *, is_zone_told: bool) -> Iterator[str]:
     if not service.runs and not service.malformed:
         yield "no entry in it"
     if service.utc_offset is not None and not is_zone_told:
@@ -107,14 +107,14 @@ def _doubts(service: ServiceHistory, *, is_zone_told: bool) -> Iterator[str]:
 def _pieces(service: ServiceHistory, view: View, *, whole: bool) -> Iterator[Line]:
     pieces = service.malformed if whole else service.malformed[:_MAX_PIECES]
     for piece in pieces:
-        yield from _indented(_told(piece, view, whole=whole), Ink.PLAIN, view)
+        yield from _indented(_damage_line(piece, view, whole=whole), Ink.PLAIN, view)
     rest = service.damaged_pieces - len(pieces)
     if rest > 0:
         where = "named by `validate`" if whole else "shown by --output wide"
         yield from _indented(f"and {rest} more, {where}", Ink.FAINT, view)
 
 
-def _told(piece: Malformed, view: View, *, whole: bool) -> str:
+def _damage_line(piece: Malformed, view: View, *, whole: bool) -> str:
     text = visible(piece.text) if whole else cut(visible(piece.text), view.width // 2, view.glyphs.cut)
     return f"line {piece.line}: {visible(piece.reason)}: {text}"
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from service_record.follow.located_pieces import Piece, Sighting, sightings
+from service_record.follow.located_pieces import LocatedPiece, Piece, located_pieces_in
 from service_record.record.entry import Entry
 from service_record.record.layout import BYTE_ORDER_MARK
 
@@ -79,8 +79,12 @@ class Following:
             read(start, min(_CHUNK_BYTES, offset + begun - start)).count(b"\n")
             for start in range(0, offset + begun, _CHUNK_BYTES)
         )
-        found = sightings(data[begun:], offset + begun, line, is_array=False, is_end=False) if begun else []
-        self._marks = [_mark(sighting) for sighting in found if sighting.raw][:1]
+        found = (
+            located_pieces_in(data[begun:], offset + begun, line, is_array=False, is_end=False)
+            if begun
+            else []
+        )
+        self._marks = [_mark(located) for located in found if located.raw][:1]
         self._is_trimmed = bool(self._marks)
 
     def look(self, read: ReadAt, now: float, written: float, *, final: bool = False) -> Iterator[Piece]:
@@ -97,7 +101,9 @@ class Following:
             if tail is None:  # it is being rewritten just now
                 self.due = now + _RETRY_SECONDS
                 return
-            found = sightings(tail.data, tail.offset, tail.line, is_array=is_array, is_end=tail.is_end)
+            found = located_pieces_in(
+                tail.data, tail.offset, tail.line, is_array=is_array, is_end=tail.is_end
+            )
             if not found and not tail.is_end:
                 size *= 2
                 continue
@@ -136,31 +142,31 @@ class Following:
         return placed[left - 1] + 1 if left else 0
 
     def _new(
-        self, found: Sequence[Sighting], tail: _FollowedTail, now: float, written: float, *, final: bool
+        self, found: Sequence[LocatedPiece], tail: _FollowedTail, now: float, written: float, *, final: bool
     ) -> Sequence[Piece]:
         """The pieces that were not shown, up to the first that may be unfinished; those shown are marked."""
         kept = self._marks[: len(self._marks) - len(tail.expected)]
-        met = _matched([_key(sighting.piece) for sighting in found], [mark.key for mark in tail.expected])
+        met = _matched([_key(located.piece) for located in found], [mark.key for mark in tail.expected])
         if self._is_trimmed and not kept:
             older = next((place for place, index in enumerate(met) if index is not None), 0)
             found, met = found[older:], met[older:]
-        unknown = [sighting for sighting, index in zip(found, met, strict=True) if index is None]
+        unknown = [located for located, index in zip(found, met, strict=True) if index is None]
         new = unknown if final else self._ripe(unknown, now, written)
         held = _place_of(unknown[len(new)], found) if len(new) < len(unknown) else len(found)
         self._marks = kept + _remarked(found, met, tail.expected, held)
         if len(self._marks) > 2 * _MAX_MARKS:
             self._marks = self._marks[-_MAX_MARKS:]
             self._is_trimmed = True
-        return [sighting.piece for sighting in new]
+        return [located.piece for located in new]
 
-    def _ripe(self, unknown: Sequence[Sighting], now: float, written: float) -> Sequence[Sighting]:
+    def _ripe(self, unknown: Sequence[LocatedPiece], now: float, written: float) -> Sequence[LocatedPiece]:
         """Those before the first that has not stood for long enough; for that one the next look is due."""
         since, self._since = self._since, {}
-        for sighting in filter(_may_be_unfinished, unknown):
-            place = _place(sighting)
+        for located in filter(_may_be_unfinished, unknown):
+            place = _place(located)
             self._since[place] = since.get(place, min(written, now))
-        for count, sighting in enumerate(unknown):
-            ripe = self._since.get(_place(sighting), now) + sighting.patience
+        for count, located in enumerate(unknown):
+            ripe = self._since.get(_place(located), now) + located.patience
             if ripe > now:
                 self.due = ripe
                 return unknown[:count]
@@ -168,7 +174,7 @@ class Following:
 
 
 def _remarked(
-    found: Sequence[Sighting], met: Sequence[int | None], expected: Sequence[_Mark], held: int
+    found: Sequence[LocatedPiece], met: Sequence[int | None], expected: Sequence[_Mark], held: int
 ) -> list[_Mark]:
     """The marks of what was shown before, and of what is shown now: all that is found before `held`.
 
@@ -177,19 +183,19 @@ def _remarked(
     """
     marks: list[_Mark] = []
     passed = 0
-    for number, (sighting, index) in enumerate(zip(found, met, strict=True)):
+    for number, (located, index) in enumerate(zip(found, met, strict=True)):
         if index is not None:
             marks += _without_places(expected[passed:index])
             passed = index + 1
         if number < held:
-            marks.append(_mark(sighting))
+            marks.append(_mark(located))
         elif index is not None:
-            marks += _without_places([_mark(sighting)])
+            marks += _without_places([_mark(located)])
     return marks + _without_places(expected[passed:])
 
 
-def _place_of(sighting: Sighting, found: Sequence[Sighting]) -> int:
-    return next(place for place, other in enumerate(found) if other is sighting)
+def _place_of(located: LocatedPiece, found: Sequence[LocatedPiece]) -> int:
+    return next(place for place, other in enumerate(found) if other is located)
 
 
 def _without_places(marks: Sequence[_Mark]) -> list[_Mark]:
@@ -212,17 +218,17 @@ def _matched(keys: Sequence[int], expected: Sequence[int]) -> list[int | None]:
     return met
 
 
-def _mark(sighting: Sighting) -> _Mark:
-    raw = sighting.raw
-    return _Mark(_key(sighting.piece), sighting.line, sighting.start, len(raw), hash(raw))
+def _mark(located: LocatedPiece) -> _Mark:
+    raw = located.raw
+    return _Mark(_key(located.piece), located.line, located.start, len(raw), hash(raw))
 
 
-def _may_be_unfinished(sighting: Sighting) -> bool:
-    return sighting.patience > 0
+def _may_be_unfinished(located: LocatedPiece) -> bool:
+    return located.patience > 0
 
 
-def _place(sighting: Sighting) -> tuple[int, int]:
-    return sighting.line, _key(sighting.piece)
+def _place(located: LocatedPiece) -> tuple[int, int]:
+    return located.line, _key(located.piece)
 
 
 def _key(piece: Piece) -> int:

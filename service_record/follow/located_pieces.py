@@ -37,7 +37,7 @@ into the array: half of that write may have removed the bracket before it, and n
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class LocatedPiece:
     """A piece as it stands in the file now."""
 
     piece: Piece
@@ -50,12 +50,14 @@ class Sighting:
     """What stands at the offset `start`; empty for a piece that has no line of its own."""
 
 
-def sightings(data: bytes, offset: int, line: int, *, is_array: bool, is_end: bool) -> list[Sighting]:
+def located_pieces_in(
+    data: bytes, offset: int, line: int, *, is_array: bool, is_end: bool
+) -> list[LocatedPiece]:
     """The pieces in the bytes from an offset in that line on, up to the end of the file or to a whole line.
 
     Of bytes that end before the file does, the last lines that are not entries are left for a later look.
     """
-    found: list[Sighting] = []
+    found: list[LocatedPiece] = []
     region = _Region(line, is_first=offset == 0)
     done = 0
     for row in _rows(data, offset):
@@ -68,7 +70,7 @@ def sightings(data: bytes, offset: int, line: int, *, is_array: bool, is_end: bo
         is_settled = not is_array or data[done:start] in _BETWEEN_ELEMENTS
         patience = 0 if is_settled else UNSETTLED_SECONDS
         number = region.line + region.content.count(b"\n")
-        found.append(Sighting(entry, number, patience, row.start, row.core))
+        found.append(LocatedPiece(entry, number, patience, row.start, row.core))
         done = start + len(row.core)
         region = _Region(number + row.content.count(b"\n"))
     return found + (_in_region(region, is_array=is_array, is_followed=False) if is_end else [])
@@ -143,7 +145,7 @@ def _entry(row: _LineRow, region: _Region) -> Entry | None:
         return None
 
 
-def _in_region(region: _Region, *, is_array: bool, is_followed: bool) -> list[Sighting]:
+def _in_region(region: _Region, *, is_array: bool, is_followed: bool) -> list[LocatedPiece]:
     """The pieces of lines that are not an entry each.
 
     In lines, an entry that follows proves that what is damaged is not going to be finished. In an array the
@@ -155,10 +157,10 @@ def _in_region(region: _Region, *, is_array: bool, is_followed: bool) -> list[Si
     last_entry = max((index for index, piece in enumerate(pieces) if isinstance(piece, Entry)), default=-1)
     sure = 0 if is_array else len(pieces) if is_followed else last_entry
     return [
-        Sighting(
+        LocatedPiece(
             piece,
             piece.line if isinstance(piece, Malformed) else 0,
-            _patience(piece, is_sure=index < sure),
+            _wait_seconds(piece, is_sure=index < sure),
         )
         for index, piece in enumerate(pieces)
     ]
@@ -181,7 +183,7 @@ def _pieces(region: _Region) -> Iterator[Piece]:
         yield piece if isinstance(piece, Entry) else replace(piece, line=piece.line + shift)
 
 
-def _patience(piece: Piece, *, is_sure: bool) -> float:
+def _wait_seconds(piece: Piece, *, is_sure: bool) -> float:
     if isinstance(piece, Entry):
         return UNSETTLED_SECONDS
     return 0 if is_sure else UNFINISHED_SECONDS

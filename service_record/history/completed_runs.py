@@ -126,20 +126,22 @@ def _of_block(block: Block, cut: list[PlainEntry]) -> Generator[SettledRun | Ent
         cut += rows[:behind]
         if behind == len(rows) and not phases.endswith(_END):
             return cut
-        yield from _told(cut, None, 0)
+        yield from _run_or_entries(cut, None, 0)
     for found in _WHOLE_OR_CUT.finditer(phases, behind):
         start, end = found.span()
         if behind < start:
             yield from entries_of(rows[behind:start])
         if phases[end - 1] != _END:
             return rows[start:]
-        yield from _told(rows[start:end], block.passage, start)
+        yield from _run_or_entries(rows[start:end], block.passage, start)
         behind = end
     yield from entries_of(rows[behind:])
     return []
 
 
-def _told(rows: list[PlainEntry], passage: Passage | None, place: int) -> Iterable[SettledRun | Entry]:
+def _run_or_entries(
+    rows: list[PlainEntry], passage: Passage | None, place: int
+) -> Iterable[SettledRun | Entry]:
     """The settled run that entries are, or else the entries.
 
     They stand behind so many others in the passage, or in none when they are from several.

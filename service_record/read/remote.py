@@ -46,7 +46,7 @@ def remote_records(place: str) -> RemoteRecords:
     if not address.host:
         raise CollectorError(f"{place}: which host? as in {place.rstrip('/')}/NAME")
     client = connect(place)
-    known = _known(client.get(host_path(address.host, "records")), client.url)
+    known = _checked_answer(client.get(host_path(address.host, "records")), client.url)
     if known.services:
         services = (one.service for one in known.services)
         return RemoteRecords(tuple((service, _record(client, address.host, service)) for service in services))
@@ -55,7 +55,7 @@ def remote_records(place: str) -> RemoteRecords:
     return RemoteRecords(bundle=_downloaded(client, host_path(address.host, "bundles", str(known.bundle))))
 
 
-def _known(answer: object, url: str) -> _HostRecords:
+def _checked_answer(answer: object, url: str) -> _HostRecords:
     try:
         return msgspec.convert(answer, _HostRecords)
     except msgspec.ValidationError as error:

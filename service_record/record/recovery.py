@@ -88,15 +88,15 @@ def entry_of(text: bytes) -> Entry | None:
         return None
 
 
-class _Found(NamedTuple):
+class _RecoveredEntry(NamedTuple):
     start: int
     end: int
     entry: Entry
 
 
-def _scan(data: bytes) -> tuple[list[_Found], deque[int]]:
+def _scan(data: bytes) -> tuple[list[_RecoveredEntry], deque[int]]:
     """The entries in the data, in order, and where the objects begin that it does not end."""
-    found: list[_Found] = []
+    found: list[_RecoveredEntry] = []
     opened: deque[int] = deque(maxlen=_MAX_DEPTH)
     position = 0
     while (braces := _NEXT_BRACES.match(data, position)) and braces[1]:
@@ -111,13 +111,13 @@ def _scan(data: bytes) -> tuple[list[_Found], deque[int]]:
     return found, opened
 
 
-def _keep(found: list[_Found], data: bytes, start: int, end: int) -> None:
+def _keep(found: list[_RecoveredEntry], data: bytes, start: int, end: int) -> None:
     entry = entry_of(data[start:end]) if end - start >= LEAST_ENTRY_BYTES else None
     if entry is None:
         return
     while found and found[-1].start > start:
         found.pop()  # an object inside this entry that could have been one
-    found.append(_Found(start, end, entry))
+    found.append(_RecoveredEntry(start, end, entry))
 
 
 def _value_of(text: bytes) -> object:

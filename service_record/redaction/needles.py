@@ -46,12 +46,12 @@ def anchored_forms(value: bytes, *, only_plain: bool) -> Iterator[tuple[bytes, l
         shared = families.setdefault(form.family, [])
         anchors = [anchor for anchor in shared if anchor in form.text]
         if not anchors or len(form.text) < LONG_BYTES:
-            anchors = _anchors(form, _private_parts(value, form))
+            anchors = _needles_in(form, _private_parts(value, form))
             shared.extend(anchors)
         yield form.text, anchors
 
 
-def _anchors(form: Form, private: list[tuple[int, int]]) -> list[bytes]:
+def _needles_in(form: Form, private: list[tuple[int, int]]) -> list[bytes]:
     """Pieces of the private parts of a form.
 
     Halves of a short one: wherever a line ends in it, one is whole.

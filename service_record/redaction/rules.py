@@ -95,7 +95,7 @@ class Rules:
         `certain`: without what is never legitimate, and with the rest.
         """
         for _ in range(_MOST_TURNS):
-            found = self._found(line, certain=certain)
+            found = self._spans_in(line, certain=certain)
             if not found:
                 break
             line = _replaced(line, found, counts)
@@ -115,7 +115,7 @@ class Rules:
                     yield from (Secret(kind, view.text[a:b]) for a, b in _values(rule, view.text))
             position = end + 1
 
-    def _found(self, line: bytes, *, certain: bool) -> list[tuple[int, int, str]]:
+    def _spans_in(self, line: bytes, *, certain: bool) -> list[tuple[int, int, str]]:
         """What to mask, in the order of the line; where shapes overlap, as one, and as the first says."""
         views = views_of(line)
         spans: list[tuple[int, int, int, str]] = []

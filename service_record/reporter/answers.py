@@ -178,7 +178,7 @@ def one_line(body: bytes, secrets: Iterable[str] = ()) -> str:
     text = body[:MOST_BODY].decode(errors="replace")
     if len(body) > MOST_BODY:
         text = _without_torn(text, secrets)
-    return printable(_said(text), secrets)
+    return printable(_page_title(text), secrets)
 
 
 def printable(text: str, secrets: Iterable[str] = ()) -> str:
@@ -192,7 +192,7 @@ def _without_torn(text: str, secrets: Iterable[str]) -> str:
     return text[: len(text) - torn]
 
 
-def _said(text: str) -> str:
+def _page_title(text: str) -> str:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
@@ -264,7 +264,7 @@ ever.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class RetryPolicy:
     """Limits in seconds. The first five hold for one try."""
 
     connect: float = 10.0

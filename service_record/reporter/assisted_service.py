@@ -20,8 +20,8 @@ from service_record.reporter.answers import (
     Answered,
     NoHost,
     Outcome,
-    Patience,
     Refused,
+    RetryPolicy,
     Unreachable,
     View,
     is_own_error,
@@ -63,7 +63,7 @@ class AssistedService:
         service: AssistedServiceSettings,
         *,
         proxies: Proxies | None = None,
-        patience: Patience | None = None,
+        retry_policy: RetryPolicy | None = None,
         request_id: str | None = None,
     ) -> None:
         self._service = service
@@ -74,7 +74,7 @@ class AssistedService:
             service.url,
             ca_bundle=service.ca_bundle,
             proxies=proxies,
-            patience=patience,
+            retry_policy=retry_policy,
             headers=headers | ({"X-Secret-Key": token} if token else {}),
             secrets=(token,),
         )

@@ -123,7 +123,7 @@ class Attempt:
                 self._read(response)
         except Exception as fault:  # noqa: BLE001 - nobody else is told of a thread's exceptions
             self.is_tls = _is_about_trust(fault)
-            self.broken = _told(fault)
+            self.broken = _described(fault)
 
     def _content(self, opened: contextlib.ExitStack) -> "_Counted | None":
         file = self._request.file
@@ -242,7 +242,7 @@ def _is_about_trust(fault: Exception) -> bool:
     )
 
 
-def _told(fault: Exception) -> str:
+def _described(fault: Exception) -> str:
     """What happened in our words and the system's; the library's own may repeat a header's value."""
     words = next((words for kind, words in _WORDS if isinstance(fault, kind)), "the request failed")
     for cause in _causes(fault):

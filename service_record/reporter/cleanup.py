@@ -190,7 +190,7 @@ def _written(places: Places, tombstone: Tombstone) -> tuple[str, ...]:
                 list(_removed(path))
             write_whole(places.tombstone, data)
     except OSError as error:
-        return (_told(places.tombstone, error),)
+        return (_remove_by_hand(places.tombstone, error),)
     return ()
 
 
@@ -205,7 +205,7 @@ def _removed(path: Path) -> Iterator[str]:
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as error:
-        yield _told(path, error)
+        yield _remove_by_hand(path, error)
 
 
 def _forgotten(directory: Path) -> None:
@@ -215,5 +215,5 @@ def _forgotten(directory: Path) -> None:
         sync_directory(directory.parent)
 
 
-def _told(path: Path, error: OSError) -> str:
+def _remove_by_hand(path: Path, error: OSError) -> str:
     return f"{path}: {error.strerror or error}; remove it by hand"

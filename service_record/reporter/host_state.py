@@ -214,20 +214,20 @@ def _reached(runs: Iterable[Run]) -> Iterator[tuple[str, ...]]:
         spans: tuple[Command | Stage, ...] = (*run.commands, *run.stages, *inner)
         ended = (Outcome.SUCCESS, Outcome.FAILURE)
         yield from (
-            (run.service, span.name, span.outcome, _said(span.facts))
+            (run.service, span.name, span.outcome, _failure_key(span.facts))
             for span in spans
             if span.outcome in ended
         )
         if run.outcome in ended:
-            yield run.service, "", run.outcome, _said(run.facts)
+            yield run.service, "", run.outcome, _failure_key(run.facts)
 
 
 def _trouble(trouble: Trouble) -> tuple[str, ...]:
     of = trouble.loop.of if trouble.loop else ""
-    return trouble.service, trouble.kind, trouble.stage or "", of, _said(trouble.facts)
+    return trouble.service, trouble.kind, trouble.stage or "", of, _failure_key(trouble.facts)
 
 
-def _said(facts: Facts) -> str:
+def _failure_key(facts: Facts) -> str:
     """How something ended: where, with what status, and the line that tells most, without what varies."""
     location = facts.location
     place = (location.line, location.function, location.file) if location else None

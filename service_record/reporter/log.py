@@ -105,7 +105,7 @@ def told_outcome(outcome: Outcome) -> str:
     return outcome.reason
 
 
-def said(plan: RoundPlan) -> Iterator[str]:
+def plan_lines(plan: RoundPlan) -> Iterator[str]:
     """The rules that made the plan, and whether it is the last of all."""
     yield from plan.why
     if plan.stop is not None:

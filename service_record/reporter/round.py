@@ -20,7 +20,7 @@ from service_record.reporter.answers import Answered, HostView, View
 from service_record.reporter.atomic_write import clear_the_way
 from service_record.reporter.cleanup import Tombstone, finish, read_tombstone
 from service_record.reporter.host_state import HostEvidence, observe
-from service_record.reporter.log import Log, said, told_outcome, told_view
+from service_record.reporter.log import Log, plan_lines, told_outcome, told_view
 from service_record.reporter.paths import Places
 from service_record.reporter.policy import (
     PLACE,
@@ -37,10 +37,10 @@ from service_record.reporter.policy import (
     before,
     decide,
     has_moved,
-    heard,
     is_due,
     learn,
     not_kept,
+    with_view,
 )
 from service_record.reporter.record_care import rotate_records
 from service_record.reporter.settings import Settings, read_settings, secrets_in
@@ -120,7 +120,7 @@ class Round:
         supply = Supply(self.places, self.environ, self.say, self.settings, self.evidence)
         for _ in range(_MOST_PLANS):
             self.plan = decide(self.settings, self.state, self.view, self.evidence)
-            for line in said(self.plan):
+            for line in plan_lines(self.plan):
                 self.say.notice(line)
             if not self.is_saved or not self._follow(peers, supply):
                 break
@@ -187,7 +187,7 @@ class Round:
 
     def _ask(self, peers: Peers) -> None:
         self.view, self.is_view_old = peers.view(), False
-        self._keep(heard(self.state, self.view, self.evidence))
+        self._keep(with_view(self.state, self.view, self.evidence))
 
     def _ship(self, peers: Peers, supply: Supply, shipment: Shipment) -> None:
         kept = supply.bundle(shipment)
@@ -327,4 +327,4 @@ def rehearsed(places: Places, environ: Mapping[str, str]) -> Iterator[str]:
     yield f"verdict: {log.sentence(evidence)}"
     view = Peers(settings).view() if asks(settings, state, evidence) else None
     yield f"service: {told_view(view)}"
-    yield from said(decide(settings, state, view, evidence))
+    yield from plan_lines(decide(settings, state, view, evidence))

@@ -81,7 +81,7 @@ def _one_of(*words: str) -> Callable[[object], str]:
     return read
 
 
-def _kept(value: object) -> tuple[str, ...]:
+def _parts_to_keep(value: object) -> tuple[str, ...]:
     return tuple(_one_of("settings", "spool", "state", "units")(word) for word in values.texts(value))
 
 
@@ -183,7 +183,9 @@ SETTINGS: Final = (
     Setting("uploads_per_boot", values.whole_number, "uploads to a destination in a boot", least=0, most=100),
     Setting("uploads", values.whole_number, "uploads to a destination in all", least=0, most=100),
     Setting("total_bytes", values.size, "bytes of uploads to a destination in all", least=0, most=1 << 40),
-    Setting("keep_after", _kept, "what stays after clean-up, of `settings`, `spool`, `state`, `units`"),
+    Setting(
+        "keep_after", _parts_to_keep, "what stays after clean-up, of `settings`, `spool`, `state`, `units`"
+    ),
     Setting("remove", values.paths, "more files to remove at clean-up, for instance the program"),
     Setting("api_url", values.service_url, "the cluster's API, whose reachability is looked at"),
 )

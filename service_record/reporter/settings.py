@@ -205,7 +205,7 @@ def _of_file(path: Path) -> _Read:
     except tomllib.TOMLDecodeError as error:
         line = line_of_error(error, text)
         return _Read(
-            faults=(f"{path}:{line}: not TOML: {_told(error)}; none of the file counts until it is",)
+            faults=(f"{path}:{line}: not TOML: {_syntax_fault(error)}; none of the file counts until it is",)
         )
     except (OSError, ValueError, RecursionError) as error:
         why = "nested too deeply" if isinstance(error, RecursionError) else reason(error)
@@ -218,7 +218,7 @@ def _read_document(path: Path, text: str, document: Mapping[str, Any]) -> _Read:
     bad: dict[str, tuple[int, str]] = {}
     for name, value in _flat(document):
         try:
-            given[name] = _known(name).value(value)
+            given[name] = _setting_named(name).value(value)
         except ValueError as error:
             from service_record.display.text import visible  # noqa: PLC0415  # only where something is wrong
 
@@ -227,7 +227,7 @@ def _read_document(path: Path, text: str, document: Mapping[str, Any]) -> _Read:
     return _Read(given, tuple(fault for _, fault in sorted(bad.values())), frozenset(bad))
 
 
-def _told(error: tomllib.TOMLDecodeError) -> str:
+def _syntax_fault(error: tomllib.TOMLDecodeError) -> str:
     """What is wrong, without the place."""
     return str(error).partition(" (at ")[0]
 
@@ -241,7 +241,7 @@ def _flat(document: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
             yield name, value
 
 
-def _known(name: str) -> Setting:
+def _setting_named(name: str) -> Setting:
     if name in _BY_NAME:
         return _BY_NAME[name]
     plain = name.rpartition(".")[2].lower()

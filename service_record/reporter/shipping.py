@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
-from service_record.reporter.answers import Answered, Outcome, Patience, Unreachable, View, printable
+from service_record.reporter.answers import Answered, Outcome, RetryPolicy, Unreachable, View, printable
 from service_record.reporter.assisted_service import AssistedService, not_sendable, succeeded
 from service_record.reporter.atomic_write import place_copy, remove_torn
 from service_record.reporter.attempt import Request
@@ -167,7 +167,7 @@ class Shipper:
     collector_token: str | None = field(default=None, repr=False)
     """Of collectors: they are never sent that of the assisted-service."""
     proxies: Proxies | None = None
-    patience: Patience | None = None
+    retry_policy: RetryPolicy | None = None
 
 
 def destination(target: str, sender: Shipper) -> Destination:
@@ -184,14 +184,18 @@ def destination(target: str, sender: Shipper) -> Destination:
         raise ValueError("a collector knows a host by its ids: set cluster_id, infra_env_id and host_id")
     url = target.removeprefix(COLLECTOR)
     elsewhere = replace(sender.service, url=url, token=sender.collector_token)
-    service = AssistedService(elsewhere, proxies=sender.proxies, patience=sender.patience)
+    service = AssistedService(elsewhere, proxies=sender.proxies, retry_policy=sender.retry_policy)
     return CollectorDestination(service, kind_of(target))
 
 
 def _put_url(url: str, sender: Shipper) -> PutUrl:
     ca_bundle = sender.service.ca_bundle if sender.service else None
     transport = Transport(
-        url, ca_bundle=ca_bundle, proxies=sender.proxies, patience=sender.patience, secrets=_secrets(url)
+        url,
+        ca_bundle=ca_bundle,
+        proxies=sender.proxies,
+        retry_policy=sender.retry_policy,
+        secrets=_secrets(url),
     )
     return PutUrl(url, transport, kind_of(url))
 
@@ -219,9 +223,9 @@ def _probe() -> bytes:
     return packed.getvalue()
 
 
-ASKING: Final = Patience(read=20.0, total=30.0, tries=3, budget=60.0)
+ASKING: Final = RetryPolicy(read=20.0, total=30.0, tries=3, budget=60.0)
 """For a few hundred bytes. What takes longer is for the next round."""
-SHIPPING: Final = Patience(upload_total=180.0, total=60.0, budget=200.0)
+SHIPPING: Final = RetryPolicy(upload_total=180.0, total=60.0, budget=200.0)
 """For a bundle at one destination: a slow line takes 12 MiB in three minutes at 70 kB/s."""
 
 
@@ -252,28 +256,28 @@ class Peers:
 
         Raises ValueError where it is no destination.
         """
-        patience = replace(
+        retry_policy = replace(
             SHIPPING,
             upload_total=min(SHIPPING.upload_total, left),
             budget=min(SHIPPING.budget, left),
         )
         if shipment.to:
-            yield destination(shipment.to, self._sender(patience))
+            yield destination(shipment.to, self._sender(retry_policy))
             return
-        with self._service(patience) as service:
+        with self._service(retry_policy) as service:
             yield HostBootLogs(service, is_known) if shipment.kind == HOST_BOOT else HostLogsSlot(service)
 
-    def _service(self, patience: Patience) -> AssistedService:
+    def _service(self, retry_policy: RetryPolicy) -> AssistedService:
         if self.settings.service is None:
             raise ValueError("the settings name no assisted-service")
         return AssistedService(
             self.settings.service,
             proxies=self.settings.proxies,
-            patience=patience,
+            retry_policy=retry_policy,
             request_id=self.request_id,
         )
 
-    def _sender(self, patience: Patience) -> Shipper:
+    def _sender(self, retry_policy: RetryPolicy) -> Shipper:
         service = self.settings.service
         host = service.host_id if service else platform.node() or "host"
         return Shipper(
@@ -281,5 +285,5 @@ class Peers:
             service=service,
             collector_token=self.settings.collector_token,
             proxies=self.settings.proxies,
-            patience=patience,
+            retry_policy=retry_policy,
         )

@@ -20,7 +20,7 @@ from service_record.reporter.gather.model import Deadline
 from service_record.reporter.host_state import HostEvidence
 from service_record.reporter.log import Log, told_outcome
 from service_record.reporter.paths import Places
-from service_record.reporter.policy import Call, Meaning, Shipment, kept, learn, not_kept, withheld
+from service_record.reporter.policy import Call, Meaning, Shipment, learn, not_kept, with_bundle, withheld
 from service_record.reporter.policy.moment import Moment
 from service_record.reporter.policy.shipments import targets
 from service_record.reporter.setting_values import COLLECTOR
@@ -165,7 +165,7 @@ class Supply:
             self._say.error(f"no bundle: {spooled.reason}")
             return state
         self._say.notice(f"a bundle was made: {made.bytes} bytes, {made.masked} secrets masked")
-        return kept(state, self._evidence)
+        return with_bundle(state, self._evidence)
 
     def _made(self, state: ReporterState, most_bytes: int) -> Bundled:
         at = datetime.now(UTC)

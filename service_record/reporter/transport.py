@@ -25,7 +25,7 @@ from service_record.reporter.answers import (
     MOST_BODY,
     Answered,
     Outcome,
-    Patience,
+    RetryPolicy,
     Unreachable,
     is_page,
     one_line,
@@ -65,11 +65,11 @@ class Transport:
         *,
         ca_bundle: Path | None = None,
         proxies: Proxies | None = None,
-        patience: Patience | None = None,
+        retry_policy: RetryPolicy | None = None,
         headers: Mapping[str, str] | None = None,
         secrets: Collection[str] = (),
     ) -> None:
-        self._patience = patience or Patience()
+        self._retry_policy = retry_policy or RetryPolicy()
         self._secrets = tuple({*filter(None, secrets), *map(unquote, filter(None, secrets))})
         self._headers = {
             "User-Agent": f"service-record/{__version__}",
@@ -88,7 +88,7 @@ class Transport:
 
     def _new_client(self, url: str, ca_bundle: Path | None, proxies: Proxies) -> httpx2.Client:
         trust = trusted(ca_bundle)
-        patience = self._patience
+        retry_policy = self._retry_policy
         return httpx2.Client(
             verify=trust,
             proxy=_proxy(proxy_for(url, proxies), trust),
@@ -96,7 +96,10 @@ class Transport:
             follow_redirects=False,  # what is sent goes where it was meant to go, the key with it, or nowhere
             limits=_NONE_KEPT,
             timeout=httpx2.Timeout(
-                connect=patience.connect, read=patience.read, write=patience.write, pool=patience.connect
+                connect=retry_policy.connect,
+                read=retry_policy.read,
+                write=retry_policy.write,
+                pool=retry_policy.connect,
             ),
         )
 
@@ -113,11 +116,11 @@ class Transport:
 
         `most_body` is how many bytes of a good answer are wanted; an answer without them is no answer.
         """
-        client, patience, begin = self._client, self._patience, time.monotonic()
+        client, retry_policy, begin = self._client, self._retry_policy, time.monotonic()
         if client is None:
             return Reply(self._fault or Unreachable("the connection is closed", tries=0))
-        end = begin + patience.budget - self._spent
-        tries = tries or (patience.upload_tries if request.file is not None else patience.tries)
+        end = begin + retry_policy.budget - self._spent
+        tries = tries or (retry_policy.upload_tries if request.file is not None else retry_policy.tries)
         outcomes: list[Outcome] = []
         reply = Reply(Unreachable("nothing was tried", tries=0))
 
@@ -131,9 +134,9 @@ class Transport:
                 on=judge,
                 attempts=tries if end > begin else 1,
                 timeout=None,  # `judge` knows what is left
-                wait_initial=patience.first_wait,
-                wait_max=patience.longest_wait,
-                wait_jitter=patience.jitter,
+                wait_initial=retry_policy.first_wait,
+                wait_max=retry_policy.longest_wait,
+                wait_jitter=retry_policy.jitter,
             ):
                 with attempt:
                     reply = self._once(client, request, most_body)
@@ -147,7 +150,7 @@ class Transport:
         return replace(reply, outcome=replace(reply.outcome, tries=len(outcomes), sent=sent))
 
     def _once(self, client: httpx2.Client, request: Request, most_body: int | None) -> Reply:
-        total = self._patience.upload_total if request.file is not None else self._patience.total
+        total = self._retry_policy.upload_total if request.file is not None else self._retry_policy.total
         request = replace(request, headers={**self._headers, **request.headers})
         attempt = Attempt(client, request, total, most_body)
         attempt.run()

@@ -68,7 +68,7 @@ def shortened(entries: Sequence[Entry], sizes: Sequence[int], wanted: int) -> li
     The first entry of a run says what was left out before it. Raises AnonymousError.
     """
     invocations = _invocations(entries, sizes)
-    kept = _kept(invocations, wanted)
+    kept = _retained(invocations, wanted)
     marks = _marks(invocations, kept)
     places = sorted(place for index in kept for place in invocations[index].places)
     found = [
@@ -129,7 +129,7 @@ def _judge(invocation: Invocation, entries: Sequence[Entry]) -> None:
     invocation.message = "\n".join(signature(text) for text in said if text)
 
 
-def _kept(invocations: Sequence[Invocation], wanted: int) -> list[int]:
+def _retained(invocations: Sequence[Invocation], wanted: int) -> list[int]:
     """Return the indexes of the runs that stay: as many as there is room for."""
     kept: set[int] = set()
     for of_boot, of_failure in _STEPS:

@@ -16,8 +16,8 @@ from service_record.reporter.answers import (
     HostView,
     NoHost,
     Outcome,
-    Patience,
     Refused,
+    RetryPolicy,
     Unreachable,
     View,
 )
@@ -37,7 +37,7 @@ from tests.fuzz.raw_server import RawServer
 from tests.reporter import ID
 
 TOKEN: Final = "canary-9f31c2-of-the-answers"
-AT_ONCE: Final = Patience(
+AT_ONCE: Final = RetryPolicy(
     connect=5, read=5, write=5, total=8, upload_total=8, budget=0.05, first_wait=0, longest_wait=0, jitter=0
 )
 VIEW: Final = {
@@ -83,7 +83,7 @@ def saying(test: str, *said: bytes) -> Iterator[str]:
 
 def service() -> AssistedService:
     found = AssistedServiceSettings(url=server.url, cluster_id=ID, infra_env_id=ID, host_id=ID, token=TOKEN)
-    return AssistedService(found, patience=AT_ONCE)
+    return AssistedService(found, retry_policy=AT_ONCE)
 
 
 def check(outcome: View) -> None:

@@ -77,11 +77,11 @@ async def list_tokens(request: Request) -> Response:
     """`GET /api/v1/tokens`."""
     serving, _ = await administrator(request)
 
-    def found() -> tuple[TokenShown, ...]:
+    def look_up() -> tuple[TokenShown, ...]:
         with serving.collector.database.reading() as connection:
             return tokens.listed(connection)
 
-    return answer(Tokens(await run_in_threadpool(found)))
+    return answer(Tokens(await run_in_threadpool(look_up)))
 
 
 async def revoke_token(request: Request) -> Response:
@@ -108,11 +108,11 @@ async def list_audit(request: Request) -> Response:
     limit = _number(request, "limit", 100, _MOST_NOTED)
     before = _number(request, "before", 0, 2**53) or None
 
-    def found() -> tuple[Noted, ...]:
+    def look_up() -> tuple[Noted, ...]:
         with serving.collector.database.reading() as connection:
             return administration.listed(connection, limit, before)
 
-    return answer(Audit(await run_in_threadpool(found)))
+    return answer(Audit(await run_in_threadpool(look_up)))
 
 
 async def put_host(request: Request) -> Response:

@@ -76,11 +76,11 @@ async def get_hosts(request: Request) -> Response:
     if role is not None and role not in ROLES:
         raise CallRefused(HTTPStatus.BAD_REQUEST, f"role in query should be one of {sorted(ROLES)}")
 
-    def found() -> list[HostInstallation]:
+    def look_up() -> list[HostInstallation]:
         with serving.collector.database.reading() as connection:
             return list(installations.of_cluster(connection, cluster_id))
 
-    seen = await run_in_threadpool(found)
+    seen = await run_in_threadpool(look_up)
     if grant.kind is TokenKind.HOST and is_id(grant.scope) and all(one.host != grant.scope for one in seen):
         arrival = Arrival(grant.scope, grant, serving.collector.now())
         await serving.written(
@@ -88,7 +88,7 @@ async def get_hosts(request: Request) -> Response:
                 lambda connection: installations.register(connection, arrival, cluster_id)
             )
         )
-        seen = await run_in_threadpool(found)
+        seen = await run_in_threadpool(look_up)
     now = serving.collector.now()
     shown = [
         _shown(one.installation, now)

@@ -93,14 +93,14 @@ async def _sent(request: Request, grant: Grant) -> Sent:
         if not is_id(request.query_params.get(name, default)):
             raise CallRefused(HTTPStatus.BAD_REQUEST, f"{name} in query must be of type uuid")
 
-    def found() -> str:
+    def look_up() -> str:
         with serving.collector.database.reading() as connection:
             if not is_of_cluster:
                 return _host(connection, grant, cluster_id, host_id.lower())
             cluster_rows.check_writable(connection, cluster_id, grant)
             return cluster_id
 
-    host = await run_in_threadpool(found)
+    host = await run_in_threadpool(look_up)
     return Sent(Arrival(host, grant, serving.collector.now()), kind)
 
 
@@ -174,11 +174,11 @@ async def list_bundles(request: Request) -> Response:
     """`GET /api/v1/hosts/{host}/bundles`."""
     serving, _, host = await host_reader(request)
 
-    def found() -> tuple[BundleShown, ...] | None:
+    def look_up() -> tuple[BundleShown, ...] | None:
         with serving.collector.database.reading() as connection:
             return bundle_rows.listed(connection, host)
 
-    listed = await run_in_threadpool(found)
+    listed = await run_in_threadpool(look_up)
     if listed is None:
         raise Refusal(HTTPStatus.NOT_FOUND, f"no host {host}")
     return answer(Bundles(host, listed))
@@ -196,13 +196,13 @@ async def send_bundle(request: Request) -> Response:
     collector = serving.collector
     number = str(request.path_params["bundle"])
 
-    def found() -> tuple[bundle_rows.StoredBundle, Iterator[bytes]] | None:
+    def look_up() -> tuple[bundle_rows.StoredBundle, Iterator[bytes]] | None:
         with collector.database.reading() as connection:
             kept = bundle_rows.find(connection, host, int(number[:18])) if number.isdecimal() else None
         return None if kept is None else (kept, collector.objects.read(kept.key))
 
     try:
-        opened = await run_in_threadpool(found)
+        opened = await run_in_threadpool(look_up)
     except NoSuchObject:
         opened = None
     except ObjectError as fault:
@@ -218,14 +218,14 @@ async def send_cluster_logs(request: Request, confined_to: str) -> Response:
     collector = Serving.of(request).collector
     cluster, kind = str(request.path_params["cluster"]), str(request.path_params["kind"])
 
-    def found() -> tuple[str, int, Iterator[bytes]] | None:
+    def look_up() -> tuple[str, int, Iterator[bytes]] | None:
         with collector.database.reading() as connection:
             detail = cluster_rows.show_cluster(connection, cluster, collector.now(), confined_to)
             kept = detail and cluster_rows.key_of_logs(connection, detail.summary.id, kind)
         return None if not kept else (kept[1], kept[2], collector.objects.read(kept[0]))
 
     try:
-        opened = await run_in_threadpool(found)
+        opened = await run_in_threadpool(look_up)
     except NoSuchObject:
         opened = None
     except ObjectError as fault:
@@ -309,14 +309,14 @@ async def show_template(request: Request) -> Response:
     collector = Serving.of(request).collector
     host, number = host_name(request.path_params["host"]), str(request.path_params["template"])
 
-    def found() -> bytes | None:
+    def look_up() -> bytes | None:
         with collector.database.reading() as connection:
             kept = bundle_rows.find(connection, host, int(number[:18])) if number.isdecimal() else None
         is_template = kept is not None and kept.kind == bundle_rows.TEMPLATE
         return b"".join(collector.objects.read(kept.key)) if kept is not None and is_template else None
 
     try:
-        text = await run_in_threadpool(found)
+        text = await run_in_threadpool(look_up)
     except NoSuchObject:
         text = None
     except ObjectError as fault:

@@ -153,14 +153,14 @@ class Observed:
         try:
             await self._app(scope, receive, send_observed)
         except Exception as fault:  # noqa: BLE001  # whatever it is, the server goes on
-            log().error("fault", request=request_id, **_said(scope), **fault_of(fault))
+            log().error("fault", request=request_id, **_loggable(scope), **fault_of(fault))
             if status == 0:
                 await refused(_sorry(request_id), scope["path"])(scope, receive, send_observed)
         finally:
             seconds = time.perf_counter() - began
             self._metrics.count(_route(scope), scope["method"], status, seconds)
             if status >= HTTPStatus.BAD_REQUEST:
-                said = _said(scope) | {"status": status, "milliseconds": round(seconds * 1000, 1)}
+                said = _loggable(scope) | {"status": status, "milliseconds": round(seconds * 1000, 1)}
                 log().info("refused", request=request_id, **said)
 
 
@@ -170,7 +170,7 @@ def _sorry(request_id: str) -> Refusal:
     )
 
 
-def _said(scope: Scope) -> dict[str, object]:
+def _loggable(scope: Scope) -> dict[str, object]:
     """What of a request may be logged: never its path, query or headers, where secrets might be."""
     client = scope.get("client")
     return {

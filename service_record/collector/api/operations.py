@@ -321,7 +321,7 @@ OPERATIONS: Final = (
         summary="Send pieces of service records as they are written.",
         who=HOSTS,
         body=record_calls.Batch,
-        answers={200: record_calls.Kept},
+        answers={200: record_calls.StoredBatch},
         refusals=(409, 507),
     ),
     Operation(

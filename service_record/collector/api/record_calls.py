@@ -54,7 +54,7 @@ class FileHeld(msgspec.Struct):
     offset: int
 
 
-class Kept(msgspec.Struct):
+class StoredBatch(msgspec.Struct):
     """What became of a batch."""
 
     host: str
@@ -114,7 +114,7 @@ async def post_records(request: Request) -> Response:
         told.headers["Content-Type"] = "application/problem+json"
         return told
     collector.judge.tell(host_id)
-    return answer(Kept(host, tuple(map(_held, held))))
+    return answer(StoredBatch(host, tuple(map(_held, held))))
 
 
 async def get_records(request: Request) -> Response:
@@ -126,7 +126,7 @@ async def get_records(request: Request) -> Response:
     grant = await serving.guard.grant(request)
     host = host_name(request.path_params["host"])
 
-    def found() -> SentRecords | None:
+    def look_up() -> SentRecords | None:
         with serving.collector.database.reading() as connection:
             group = group_of(connection, host)
             if group is None:
@@ -142,7 +142,7 @@ async def get_records(request: Request) -> Response:
             bundle = bundle_rows.latest_with_records(connection, host) if grant.may_read else None
             return SentRecords(host, _services(held), tuple(map(_held, held)), bundle)
 
-    listed = await run_in_threadpool(found)
+    listed = await run_in_threadpool(look_up)
     if listed is None:
         raise Refusal(HTTPStatus.NOT_FOUND, f"no host {host}")
     return answer(listed)

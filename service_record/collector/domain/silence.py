@@ -94,11 +94,11 @@ class SilenceBudgets:
             (one.seconds for one in known if one.group == group),
             (one.seconds for one in known),
         ):
-            if (learnt := self._learnt(alike)) is not None:
+            if (learnt := self._learned_budget(alike)) is not None:
                 return learnt
         return SilenceBudget(self.default, SilenceBasis.DEFAULT)
 
-    def _learnt(self, took: Iterable[float]) -> SilenceBudget | None:
+    def _learned_budget(self, took: Iterable[float]) -> SilenceBudget | None:
         seconds = sorted(took)
         if len(seconds) < FEWEST:
             return None

@@ -82,7 +82,7 @@ def statistics(
         group = execution.group if by_group else None
         release = execution.release if by_release else None
         sums.setdefault((execution.label, group, release), _Sum()).add(execution)
-    told = (_told(*key, found) for key, found in sums.items())
+    told = (_step_statistics(*key, found) for key, found in sums.items())
     return tuple(
         sorted(told, key=lambda one: (-one.failure_rate, one.label, one.group or "", one.release or ""))
     )
@@ -93,7 +93,7 @@ def percentile(ordered: Sequence[float], per_cent: float) -> float:
     return ordered[max(0, math.ceil(len(ordered) * per_cent / 100) - 1)]
 
 
-def _told(label: str, group: str | None, release: str | None, found: _Sum) -> StepStatistics:
+def _step_statistics(label: str, group: str | None, release: str | None, found: _Sum) -> StepStatistics:
     return StepStatistics(
         label=label,
         group=group,

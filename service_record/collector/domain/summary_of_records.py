@@ -80,7 +80,7 @@ def look(
         services=tuple(_seen(service, counts) for service in history.services),
         boots=history.boots[-_MOST_BOOTS:],
         left_out=tuple(text[:_LONGEST] for text in left_out)[:_MOST_LEFT_OUT],
-        **(_told(found) if found is not None else {}),
+        **(_summary_fields(found) if found is not None else {}),
     )
 
 
@@ -102,7 +102,7 @@ def _first(records: Iterable[tuple[str, Iterable[Stretch]]]) -> Iterator[tuple[s
         yield record
 
 
-def _told(found: Diagnosis) -> dict[str, str]:
+def _summary_fields(found: Diagnosis) -> dict[str, str]:
     root = found.root
     units = [one.unit.service or one.unit.name for one in found.failed_units]
     return {

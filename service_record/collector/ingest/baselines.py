@@ -36,7 +36,7 @@ class _LearntQuestion:
     by: frozenset[str]
 
 
-class Learnt:
+class LearnedBaselines:
     """Asks the database no more often than it must. For any number of threads."""
 
     def __init__(self, database: Database, default: float, given: Mapping[str, float]) -> None:

@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from service_record.collector.domain.summary_of_records import RecordsLook, look
 from service_record.collector.domain.verdicts import LOOP
-from service_record.collector.ingest.baselines import Learnt
+from service_record.collector.ingest.baselines import LearnedBaselines
 from service_record.collector.ingest.confined import ReadingStopped
 from service_record.collector.ingest.incoming import Incoming
 from service_record.collector.ingest.opening_bundles import look_into
@@ -283,7 +283,7 @@ class Sweeper(Background):
         self,
         database: Database,
         writer: DatabaseWriter,
-        learnt: Learnt,
+        learnt: LearnedBaselines,
         now: Callable[[], float] = time.time,
         loop_after: int = LOOP,
     ) -> None:

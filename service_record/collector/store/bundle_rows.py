@@ -87,14 +87,14 @@ def add(connection: Connection, new: NewBundle) -> BundleAdded:
 def unindexed(connection: Connection) -> Sequence[StoredBundle]:
     """Bundles into which nobody has looked yet, oldest first."""
     wanted = select(*_KEPT).where(bundles.c.is_indexed.is_(False)).order_by(bundles.c.id).limit(_AT_ONCE)
-    return [_kept(row) for row in connection.execute(wanted)]
+    return [_stored_bundle(row) for row in connection.execute(wanted)]
 
 
 def find(connection: Connection, host: str, bundle_id: int) -> StoredBundle | None:
     """That bundle of that host; None where there is none."""
     wanted = select(*_KEPT).join(hosts).where(hosts.c.name == host, bundles.c.id == bundle_id)
     row = connection.execute(wanted).one_or_none()
-    return None if row is None else _kept(row)
+    return None if row is None else _stored_bundle(row)
 
 
 def listed(connection: Connection, host: str) -> tuple[BundleShown, ...] | None:
@@ -171,7 +171,7 @@ def tell(connection: Connection, host_id: int, seen: RecordsLook, at: float) -> 
 _KEPT: Final = (bundles.c.id, bundles.c.kind, bundles.c.key, bundles.c.name, bundles.c.size)
 
 
-def _kept(row: Any) -> StoredBundle:
+def _stored_bundle(row: Any) -> StoredBundle:
     return StoredBundle(id=row.id, kind=row.kind, key=row.key, name=row.name, size=row.size)
 
 

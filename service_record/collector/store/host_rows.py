@@ -216,12 +216,12 @@ def logs_of(connection: Connection, name: str, step_id: int) -> str | None:
 
 def _builds(connection: Connection, host_id: int) -> tuple[BuildSummary, ...]:
     latest = _of(BuildSummary, builds).where(builds.c.host_id == host_id)
-    return _found(connection, BuildSummary, latest.order_by(builds.c.number.desc()).limit(_LATEST_BUILDS))
+    return _rows_as(connection, BuildSummary, latest.order_by(builds.c.number.desc()).limit(_LATEST_BUILDS))
 
 
 def _build(connection: Connection, host_id: int, number: int) -> BuildSummary | None:
     asked = _of(BuildSummary, builds).where(builds.c.host_id == host_id, builds.c.number == number)
-    return next(iter(_found(connection, BuildSummary, asked)), None)
+    return next(iter(_rows_as(connection, BuildSummary, asked)), None)
 
 
 def _steps(connection: Connection, host_id: int, build: int, most: int) -> tuple[StepShown, ...]:
@@ -232,7 +232,7 @@ def _steps(connection: Connection, host_id: int, build: int, most: int) -> tuple
         .order_by(steps.c.id.desc())
         .limit(most)
     )
-    return _found(connection, StepShown, latest)[::-1]
+    return _rows_as(connection, StepShown, latest)[::-1]
 
 
 def _end(connection: Connection) -> ColumnElement[str]:
@@ -243,17 +243,17 @@ def _end(connection: Connection) -> ColumnElement[str]:
 
 def _bundles(connection: Connection, host_id: int) -> tuple[BundleShown, ...]:
     latest = _of(BundleShown, bundles).where(bundles.c.host_id == host_id)
-    return _found(connection, BundleShown, latest.order_by(bundles.c.id.desc()).limit(_LATEST_BUNDLES))
+    return _rows_as(connection, BundleShown, latest.order_by(bundles.c.id.desc()).limit(_LATEST_BUNDLES))
 
 
 def _events(connection: Connection, host_id: int) -> tuple[EventShown, ...]:
     latest = _of(EventShown, events).where(events.c.host_id == host_id)
-    return _found(connection, EventShown, latest.order_by(events.c.id.desc()).limit(_LATEST_EVENTS))
+    return _rows_as(connection, EventShown, latest.order_by(events.c.id.desc()).limit(_LATEST_EVENTS))
 
 
 def _installation(connection: Connection, host_id: int, now: float) -> InstallationShown | None:
     asked = _of(Installation, installations).where(installations.c.host_id == host_id)
-    found = next(iter(_found(connection, Installation, asked)), None)
+    found = next(iter(_rows_as(connection, Installation, asked)), None)
     if found is None:
         return None
     status = found.status_at(now)
@@ -262,7 +262,7 @@ def _installation(connection: Connection, host_id: int, now: float) -> Installat
     return InstallationShown(**{**asdict(found), **told})
 
 
-def _found(connection: Connection, kind: type[T], query: Select[Any]) -> tuple[T, ...]:
+def _rows_as(connection: Connection, kind: type[T], query: Select[Any]) -> tuple[T, ...]:
     return tuple(kind(**row) for row in connection.execute(query).mappings())
 
 

@@ -54,7 +54,7 @@ def arrive(connection: Connection, arrival: Arrival) -> HostRef:
 
     Raises Forbidden where the token is not for it.
     """
-    found = known(connection, arrival.host)
+    found = locked_host(connection, arrival.host)
     if found is None:
         found = _made(connection, arrival)
     elif not arrival.grant.may_write(found.name, found.group):
@@ -75,7 +75,7 @@ def _later(column: Column[float], at: float) -> ColumnElement[float]:
     return case((column > at, column), else_=at)
 
 
-def known(connection: Connection, name: str) -> HostRef | None:
+def locked_host(connection: Connection, name: str) -> HostRef | None:
     """The host of that name, locked against other processes; None where there is none."""
     row = connection.execute(
         select(hosts.c.id, hosts.c.name, hosts.c.group, hosts.c.build)
@@ -101,7 +101,7 @@ def _made(connection: Connection, arrival: Arrival) -> HostRef:
     row = {"name": arrival.host, "group": group, "first_seen": arrival.at, "last_seen": arrival.at}
     insert = (postgresql if connection.dialect.name == "postgresql" else sqlite).insert(hosts)
     connection.execute(insert.values(row).on_conflict_do_nothing(index_elements=["name"]))
-    found = known(connection, arrival.host)
+    found = locked_host(connection, arrival.host)
     assert found is not None  # noqa: S101  # made just now, here or by another process
     return found
 
@@ -157,7 +157,7 @@ def put(connection: Connection, host_id: int, mapped: Mapped, now: float) -> Ins
 
 def map_host(connection: Connection, host: str, mapped: Mapped, now: float) -> None:
     """The same for the host of that name, which there is. Raises TakenId."""
-    found = known(connection, host)
+    found = locked_host(connection, host)
     if found is not None:
         put(connection, found.id, mapped, now)
 
@@ -202,7 +202,7 @@ def change(
     found = find(connection, installed_id)
     if found is None or not grant.may_write(found.host, found.group):
         raise _unknown(installed_id, grant)
-    known(connection, found.host)  # no other process changes it until this is done
+    locked_host(connection, found.host)  # no other process changes it until this is done
     before = (find(connection, installed_id) or found).installation
     after = do(before)
     if after == before:

@@ -65,7 +65,7 @@ def judge_due(
 
     None where there were none. Those that another process judges or changes at the moment are left to it.
     """
-    due = [(row, _known(row, now)) for row in connection.execute(_DUE, {"now": now, "most": most})]
+    due = [(row, _host_facts(row, now)) for row in connection.execute(_DUE, {"now": now, "most": most})]
     judged = [
         (row, judge(known, budgets, now, loop_after)) for row, known in due if _label_of(known) in labels
     ]
@@ -123,7 +123,7 @@ def _label_of(known: HostFacts) -> str:
     return known.progress.label if known.progress else ""
 
 
-def _known(row: Any, now: float) -> HostFacts:
+def _host_facts(row: Any, now: float) -> HostFacts:
     return HostFacts(
         first_seen=row.first_seen,
         heard_at=_heard_at(row),

@@ -51,40 +51,40 @@ class Objects:
 
         Raises ObjectError.
         """
-        with _told(key):
+        with _store_faults(key):
             obstore.put(self._store, key, file, chunk_size=_PART, max_concurrency=_PARTS)
         if self._folder is not None:
             _sync(self._folder, key)
 
     def read(self, key: str) -> Iterator[bytes]:
         """The bytes of an object, in pieces. Raises NoSuchObject at once, ObjectError at any time."""
-        with _told(key):
+        with _store_faults(key):
             found = obstore.get(self._store, key)
         return _pieces(key, found)
 
     def size(self, key: str) -> int:
         """Of an object, in bytes. Raises ObjectError."""
-        with _told(key):
+        with _store_faults(key):
             return obstore.head(self._store, key)["size"]
 
     def delete(self, keys: Iterable[str]) -> None:
         """Remove objects; those that are not there are removed already. Raises ObjectError."""
         for key in keys:
             try:
-                with _told(key):
+                with _store_faults(key):
                     obstore.delete(self._store, key)
             except NoSuchObject:
                 continue
 
     def keys(self, prefix: str = "") -> Iterator[str]:
         """The keys below a prefix: `h1` has `h1/a`, and not `h10/a`. Raises ObjectError."""
-        with _told(prefix):
+        with _store_faults(prefix):
             for found in obstore.list(self._store, prefix or None):
                 yield from (each["path"] for each in found)
 
     def keys_before(self, when: float) -> Iterator[str]:
         """The keys of objects that were kept before that time, in seconds since 1970. Raises ObjectError."""
-        with _told(""):
+        with _store_faults(""):
             for found in obstore.list(self._store):
                 yield from (each["path"] for each in found if each["last_modified"].timestamp() < when)
 
@@ -95,7 +95,7 @@ def objects(settings: CollectorSettings) -> Objects:
         folder = settings.data / FOLDER
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return Objects(LocalStore(folder), folder)
-    with _told(settings.objects):
+    with _store_faults(settings.objects):
         store = from_url(
             settings.objects,
             client_options={"timeout": "60s", "connect_timeout": "5s", "allow_http": _is_plain()},
@@ -115,13 +115,13 @@ def _is_plain() -> bool:
 
 
 def _pieces(key: str, found: "GetResult") -> Iterator[bytes]:
-    with _told(key):
+    with _store_faults(key):
         for piece in found.stream(min_chunk_size=_PIECE):
             yield bytes(piece)
 
 
 @contextmanager
-def _told(what: str) -> Iterator[None]:
+def _store_faults(what: str) -> Iterator[None]:
     """Faults of the store as ours, in one line; its own have many."""
     try:
         yield

@@ -152,7 +152,7 @@ class DatabaseWriter:
                 if self._announce is not None:
                     self._announce(connection)
         except Exception as fault:  # noqa: BLE001  # everybody is told: nothing of it is on disk
-            told = _told(fault)
+            told = _public_fault(fault)
             for change in changes:
                 change.done.set_exception(told)
             return False
@@ -165,7 +165,7 @@ class DatabaseWriter:
         return True
 
 
-def _told(fault: Exception) -> Exception:
+def _public_fault(fault: Exception) -> Exception:
     """What those are told whose changes are not on disk; what the database said is for the log."""
     if not isinstance(fault, SQLAlchemyError):
         return fault

@@ -188,7 +188,7 @@ class Timeline:
         found = ticks(0.0, self.end - self.begin, _MOST_TICKS)
         places = [self._percent(self.begin + tick) for tick in found]
         return [
-            (_told(at), offset(tick) if at <= _LAST_LABEL else "", "minor" if number % 2 else "major")
+            (_percent_text(at), offset(tick) if at <= _LAST_LABEL else "", "minor" if number % 2 else "major")
             for number, (tick, at) in enumerate(zip(found, places, strict=True))
         ]
 
@@ -199,7 +199,9 @@ class Timeline:
             right = max(right, left + _LEAST_WIDTH)
             sign = bar.sign if bar is row.latest else ""
             says = self._says(row, bar)
-            yield PlacedBar(bar, _told(left), _told(right - left), _told(right), sign, says)
+            yield PlacedBar(
+                bar, _percent_text(left), _percent_text(right - left), _percent_text(right), sign, says
+            )
 
     def end_of(self, bar: BuildBar) -> float:
         """Where it ends, or has come to."""
@@ -261,5 +263,5 @@ def timeline(
     return Timeline(build.started_at, end, tuple(thinned(row) for row in found))
 
 
-def _told(percent: float) -> str:
+def _percent_text(percent: float) -> str:
     return f"{percent:.3f}%"

@@ -128,11 +128,11 @@ async def get_logs(request: Request) -> Response:
 
     step = min(request.path_params["step"], _LARGEST_ID)
 
-    def found() -> str | None:
+    def look_up() -> str | None:
         with serving.collector.database.reading() as connection:
             return logs_of(connection, name, step)
 
-    logs = await run_in_threadpool(found)
+    logs = await run_in_threadpool(look_up)
     if logs is None:
         raise Refusal(HTTPStatus.NOT_FOUND, f"{name} has no such step")
     return Response(logs, media_type="text/plain", headers={"Cache-Control": "no-store"})

@@ -70,11 +70,11 @@ async def grant_of(request: Request) -> Grant | None:
         return None
     serving = Serving.of(request)
 
-    def found() -> Grant | None:
+    def look_up() -> Grant | None:
         with serving.collector.database.reading() as connection:
             return tokens.grant_of_session(connection, session, serving.collector.now())
 
-    grant = await run_in_threadpool(found)
+    grant = await run_in_threadpool(look_up)
     return grant if grant is not None and grant.may_read else None
 
 

@@ -192,7 +192,7 @@ def plan_preparing(
     def change(recipient: Recipient) -> OverrideChange:
         return OverrideChange(recipient, prepared(recipient.override, ours(recipient), replacing))
 
-    return tuple(_told(recipient, change) for recipient in recipients)
+    return tuple(_naming_recipient(recipient, change) for recipient in recipients)
 
 
 def plan_undoing(recipients: Iterable[Recipient]) -> tuple[OverrideChange, ...]:
@@ -202,10 +202,10 @@ def plan_undoing(recipients: Iterable[Recipient]) -> tuple[OverrideChange, ...]:
         before = undone(recipient.override)
         return OverrideChange(recipient, before.text, before.kept)
 
-    return tuple(_told(recipient, change) for recipient in recipients)
+    return tuple(_naming_recipient(recipient, change) for recipient in recipients)
 
 
-def _told(recipient: Recipient, change: Callable[[Recipient], OverrideChange]) -> OverrideChange:
+def _naming_recipient(recipient: Recipient, change: Callable[[Recipient], OverrideChange]) -> OverrideChange:
     try:
         return change(recipient)
     except BadConfigError as error:

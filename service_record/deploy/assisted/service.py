@@ -14,13 +14,13 @@ from typing import Final, Self, TypeVar
 
 import msgspec
 
-from service_record.reporter.answers import ASK_AGAIN, Answered, Patience, Unreachable, without
+from service_record.reporter.answers import ASK_AGAIN, Answered, RetryPolicy, Unreachable, without
 from service_record.reporter.assisted_service import base_url
 from service_record.reporter.attempt import Request
 from service_record.reporter.settings import Proxies
 from service_record.reporter.transport import Transport, acknowledged
 
-_PATIENCE: Final = Patience(total=300.0, tries=3, budget=120.0)
+_PATIENCE: Final = RetryPolicy(total=300.0, tries=3, budget=120.0)
 _MOST_LIST: Final = 1 << 29
 """Bytes of a list: each host's override is in it, with the executable where that was put there."""
 _NOTHING: Final = '{"ignition":{"version":"3.1.0"}}'
@@ -106,7 +106,7 @@ class Installer:
         *,
         ca_bundle: Path | None = None,
         proxies: Proxies | None = None,
-        patience: Patience = _PATIENCE,
+        retry_policy: RetryPolicy = _PATIENCE,
     ) -> None:
         self._base = base_url(url)
         headers = {"Accept": "application/json"}
@@ -114,7 +114,7 @@ class Installer:
             url,
             ca_bundle=ca_bundle,
             proxies=proxies,
-            patience=patience,
+            retry_policy=retry_policy,
             headers=headers | ({"Authorization": authorization(token)} if token else {}),
             secrets=(token or "",),
         )

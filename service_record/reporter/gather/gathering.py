@@ -29,7 +29,7 @@ from service_record.reporter.gather.model import (
     Pieces,
     Task,
 )
-from service_record.reporter.gather.running import found
+from service_record.reporter.gather.running import program_path
 
 _GRACE_SECONDS: Final = 3.0
 """What a thread has, after its deadline, to end what it started."""
@@ -63,10 +63,10 @@ def isolated(make: Callable[[], Pieces], deadline: Deadline) -> Pieces:
 def _received(held: "queue.Queue[_Item]", deadline: Deadline) -> Iterator[Piece]:
     late = 0
     while late <= _HELD_PIECES + 1:  # of those that were made in time, and taken slowly
-        patience = _GRACE_SECONDS + deadline.left() - deadline.passed()
-        late += patience <= 0
+        retry_policy = _GRACE_SECONDS + deadline.left() - deadline.passed()
+        late += retry_policy <= 0
         try:
-            item = held.get(timeout=max(patience, 0))
+            item = held.get(timeout=max(retry_policy, 0))
         except queue.Empty:
             break
         if item is None:
@@ -164,7 +164,7 @@ def _obstacle(collector: GatherRow, context: Context, whole: Deadline) -> Gather
 def _is_there(need: str, context: Context) -> bool:
     if need.startswith("/"):
         return below(context.root, need).exists()
-    return found(need, context.environ) is not None
+    return program_path(need, context.environ) is not None
 
 
 def _all_pieces(task: Task, files: "_Files") -> GatherError | None:

@@ -30,7 +30,7 @@ _GRACE_SECONDS: Final = 0.5
 """Between SIGTERM and SIGKILL, and then until it is left to its fate, which is that of a dead disk."""
 
 
-def found(program: str, environ: Mapping[str, str]) -> str | None:
+def program_path(program: str, environ: Mapping[str, str]) -> str | None:
     """Where a program is on the PATH of this environment; None where it is not."""
     return shutil.which(program, path=environ.get("PATH") or _DEFAULT_PATH)
 
@@ -50,7 +50,7 @@ class Program:
         self.status: int | None = None
         """Its exit status as `subprocess` has it; None until it is known, and when it was stopped."""
         self.name = command[0]
-        path = found(self.name, environ)
+        path = program_path(self.name, environ)
         if path is None:
             raise GatherError(GatherStatus.ABSENT, f"no program {self.name}")
         ionice = shutil.which("ionice")
@@ -136,8 +136,8 @@ class Program:
     def _stop(self) -> None:
         for number in (signal.SIGTERM, signal.SIGKILL):
             self._signal(number)
-            patience = Deadline(_GRACE_SECONDS)
-            while not self._has_ended() and patience.left():
+            retry_policy = Deadline(_GRACE_SECONDS)
+            while not self._has_ended() and retry_policy.left():
                 time.sleep(0.01)
         self._signal(signal.SIGKILL)
         if self._has_ended():

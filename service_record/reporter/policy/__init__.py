@@ -23,10 +23,10 @@ from service_record.reporter.policy.transitions import (
     arrive,
     before,
     has_moved,
-    heard,
-    kept,
     learn,
     not_kept,
+    with_bundle,
+    with_view,
     withheld,
 )
 
@@ -46,10 +46,10 @@ __all__ = [
     "before",
     "decide",
     "has_moved",
-    "heard",
     "is_due",
-    "kept",
     "learn",
     "not_kept",
+    "with_bundle",
+    "with_view",
     "withheld",
 ]

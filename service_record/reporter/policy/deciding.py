@@ -178,7 +178,7 @@ def is_outstanding(moment: Moment) -> bool:
     return moment.fact not in {*moment.state.told, *moment.state.dropped}
 
 
-def known(moment: Moment) -> tuple[Fact, ...]:
+def facts_with_service(moment: Moment) -> tuple[Fact, ...]:
     """Return the facts that the service has although this state does not know it."""
     has = {moment.fact: _has_it(moment), Fact.KEPT: has_place(moment)}
     return tuple(fact for fact in has if has[fact] and fact not in moment.state.told)
@@ -279,7 +279,7 @@ _LIMITS = frozenset({"time-limit", "lifetime"})
 def _with_stages(plan: RoundPlan, moment: Moment) -> RoundPlan:
     if moment.settings.service is None:
         return plan
-    told, place = known(moment), place_report(moment)
+    told, place = facts_with_service(moment), place_report(moment)
     silence = first(SILENCES, moment)
     if silence is not None and place is not None:
         return replace(plan, told=told, report=(place,), why=(*plan.why, f"told: {place.fact}"))

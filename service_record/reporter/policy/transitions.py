@@ -176,7 +176,7 @@ def after(
     return state
 
 
-def heard(state: ReporterState, view: View | None, evidence: HostEvidence) -> ReporterState:
+def with_view(state: ReporterState, view: View | None, evidence: HostEvidence) -> ReporterState:
     """The state when the service gave this view."""
     return _paused(_with_denial(state, view, evidence), SERVICE, view, evidence)
 
@@ -193,7 +193,7 @@ def has_moved(state: ReporterState, results: Iterable[StepResult]) -> bool:
     )
 
 
-def kept(state: ReporterState, evidence: HostEvidence) -> ReporterState:
+def with_bundle(state: ReporterState, evidence: HostEvidence) -> ReporterState:
     """The state when a bundle that tells of this evidence is in the spool."""
     bundle = SpooledBundle(fingerprint=evidence.fingerprint, boot_id=evidence.boot_id, uptime=evidence.uptime)
     return replace(state, bundle=bundle)
