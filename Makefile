@@ -18,6 +18,7 @@ EXAMPLES =
 EXECUTABLE =
 
 READY = .venv/.ready
+DEMO = .cache/demo/.ready
 UPKEEP = .cache/upkeep/.ready
 SITE = .cache/site/.ready
 PYTHON = .venv/bin/python
@@ -28,8 +29,8 @@ BASHES = $(subst $() ,:,$(strip $(subst :, ,$(SERVICE_RECORD_BASHES)) $(abspath 
 help: ## list what can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 26
 
-demo: $(READY) ## record a failing bootstrap and show what failed, where, and why
-	@$(PYTHON) -m demo
+demo: $(DEMO) ## record a failing bootstrap and show what failed, where, and why
+	@$(dir $(DEMO))bin/python -m demo
 
 demo-collector: $(READY) ## have thirty simulated hosts and a cluster of five report to a collector, and show which are in trouble
 	@$(PYTHON) -m demo.collector
@@ -151,4 +152,8 @@ $(SITE): requirements/site.txt
 
 $(READY): pyproject.toml requirements/dev.txt .ci/setup .ci/install
 	@.ci/setup
+	@touch $@
+
+$(DEMO): pyproject.toml requirements/demo.txt .ci/setup .ci/install
+	@.ci/setup demo
 	@touch $@

@@ -14,6 +14,7 @@ from tests.programs import REPOSITORY
 
 LOCKS = {
     "dev": ("runtime", "reporter", "client", "collector", "test", "check", "dev"),
+    "demo": ("runtime", "demo"),
     "standalone": ("runtime", "reporter", "standalone"),
 }
 MAY_BE_INSTALLED_WITH_OURS = {"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "MIT", "MPL-2.0", "PSF-2.0"}
