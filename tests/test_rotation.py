@@ -337,6 +337,25 @@ def _rotate_apart(path: Path) -> "subprocess.Popen[bytes]":
     return subprocess.Popen([sys.executable, "-c", ROTATE, path])
 
 
+def test_entries_written_during_each_sync_keep_their_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk so slow, or a service so busy, that something is recorded whenever the rotation waits for it."""
+    path = write_lines(tmp_path / "job.json", *(e for n in range(300) for e in good(n)))
+    writer, sync = Writer(path), os.fsync
+    written: list[Entry] = []
+
+    def slow_sync(descriptor: int) -> None:
+        sync(descriptor)
+        written.append(entry(at=9000 + len(written)))
+        assert writer.append(written[-1])
+
+    monkeypatch.setattr(os, "fsync", slow_sync)
+    assert rotate(path, LIMIT) is not None
+    assert entries_in(path)[-len(written) :] == written
+    assert names(tmp_path) == ["job.json"]
+
+
 def test_an_entry_of_a_writer_that_held_the_replaced_file_open_is_taken_in_by_the_next_rotation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -145,12 +145,16 @@ def _replace(path: Path, choose: Callable[[list[Entry]], list[Entry]]) -> _Repla
         with _new_file(new, descriptor) as target:
             _check_lease(target, path.parent)
             _write_all(target, _content(chosen, is_array=is_array))
+            os.fsync(target)
             _keep_damage(path, damage)
-            caught_up = 0 if is_array else _catch_up(descriptor, len(data), target)
+            offset, caught_up = (0, 0) if is_array else _catch_up(descriptor, len(data), target)
+            os.fsync(target)
             seen, made = len(entries) + caught_up, len(chosen) + caught_up
             old = path.with_name(f".{path.name}.{seen}-{made}.old")
             os.link(path, old, follow_symlinks=False)
             _sync(path.parent)
+            if not is_array:  # entries written during these syncs: not synced, so that none comes meanwhile
+                _catch_up(descriptor, offset, target)
             new.replace(path)
             _sync(path.parent)
         return _Replaced(old, seen, made, len(entries) - len(chosen))
@@ -205,7 +209,6 @@ def _write_all(target: int, content: bytes) -> None:
     left = memoryview(content)
     while left:
         left = left[os.write(target, left) :]
-    os.fsync(target)
 
 
 def _check_lease(descriptor: int, directory: Path) -> None:
@@ -217,8 +220,11 @@ def _check_lease(descriptor: int, directory: Path) -> None:
         raise RotationError(f"{directory}: its file system gives no leases: {error.strerror}") from None
 
 
-def _catch_up(descriptor: int, offset: int, target: int) -> int:
-    """Append what services wrote meanwhile, as long as it is entries and comes; return how many those are."""
+def _catch_up(descriptor: int, offset: int, target: int) -> tuple[int, int]:
+    """Append what services wrote meanwhile, as long as it is entries and comes.
+
+    Return the offset behind it, and how many entries those are.
+    """
     count = 0
     for _ in range(_MOST_CATCHING_UP):
         data = _whole_lines(descriptor, offset)
@@ -229,7 +235,7 @@ def _catch_up(descriptor: int, offset: int, target: int) -> int:
         _write_all(target, _content(entries, is_array=False))
         count += len(entries)
         offset += len(data)
-    return count
+    return offset, count
 
 
 def _keep_damage(path: Path, damage: Sequence[Malformed]) -> None:
@@ -240,6 +246,7 @@ def _keep_damage(path: Path, damage: Sequence[Malformed]) -> None:
     try:
         os.fchmod(descriptor, path.stat().st_mode & 0o777)
         _write_all(descriptor, b"".join(piece.text.encode(errors="replace") + b"\n" for piece in damage))
+        os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
@@ -285,6 +292,7 @@ def _finish(path: Path, replaced: _Replaced) -> bool:
             again = _take_in(path, late, replaced.new_entries)
         elif not _are_appended(path, late, replaced.new_entries):
             return False
+        _sync(path)
         replaced.path.unlink()
         _sync(path.parent)
     return True
@@ -310,8 +318,13 @@ def _take_in(path: Path, late: Sequence[Entry], place: int) -> _Replaced | None:
     """Put entries into a record behind so many others, but for those that it has there already."""
 
     def choose(entries: list[Entry]) -> list[Entry]:
-        missing = _missing(late, entries[place:])
-        return [*entries[:place], *missing, *entries[place:]] if missing else entries
+        first = place  # behind those that were caught up with
+        for entry, there in zip(late, entries[place:], strict=False):
+            if entry != there:
+                break
+            first += 1
+        missing = _missing(late[first - place :], entries[first:])
+        return [*entries[:first], *missing, *entries[first:]] if missing else entries
 
     return _replace(path, choose)
 
@@ -322,13 +335,7 @@ def _are_appended(path: Path, late: Sequence[Entry], place: int) -> bool:
         return True
     there = [piece for piece in read_entries(BytesIO(path.read_bytes())) if isinstance(piece, Entry)]
     writer = Writer(path)
-    are_appended = all(writer.append(entry) for entry in _missing(late, there[place:]))
-    descriptor = open_regular(path, _READ)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    return are_appended
+    return all(writer.append(entry) for entry in _missing(late, there[place:]))
 
 
 def _missing(late: Iterable[Entry], there: Iterable[Entry]) -> list[Entry]:
@@ -363,8 +370,8 @@ def _is_left(path: Path) -> bool:
         os.close(descriptor)
 
 
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, _READ)
     try:
         os.fsync(descriptor)
     finally:
