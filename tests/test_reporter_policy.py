@@ -226,6 +226,32 @@ def test_before_every_end_what_is_wrong_is_shipped_elsewhere_and_kept_if_nobody_
     assert not plan.stop.is_undelivered
 
 
+UP = replace(SECOND, kubelet_healthy=True, verdict=Verdict.FAILED)
+TOLD_ALL = second_boot(told=(str(Fact.LOCAL), str(Fact.CONTROL_PLANE)))
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(Case(view=NO, state=replace(OLD_STATE, denial=denied("not-ours"))), id="not ours"),
+        pytest.param(Case(view=host_view(status="installed")), id="installed"),
+        pytest.param(Case(state=TOLD_ALL, evidence=UP), id="kubelet up"),
+        pytest.param(Case(state=replace(OLD_STATE, earlier_uptime=90000.0)), id="lifetime"),
+    ],
+)
+def test_before_every_end_an_earlier_bundle_that_nobody_took_is_shipped_and_else_kept(case: Case) -> None:
+    here = kind_of("/mnt")
+    state = with_bundle(case.state, replace(WRONG, fingerprint="earlier"))
+    case = replace(case, settings=settings(ship_to=("/mnt",)), state=state)
+    plan = case.plan()
+    assert plan.stop is not None
+    assert here in [found.kind for found in plan.ship]
+    assert plan.stop.is_undelivered
+    plan = replace(case, state=replace(state, spent={here: Spent(fingerprints=("earlier",))})).plan()
+    assert plan.stop is not None
+    assert not plan.stop.is_undelivered
+
+
 @pytest.mark.parametrize("view", [NO, host_view(status="installed")], ids=["not ours", "installed"])
 def test_an_end_on_a_healthy_host_ships_and_keeps_nothing(view: View) -> None:
     state = replace(OLD_STATE, denial=denied("not-ours"))
@@ -235,9 +261,7 @@ def test_an_end_on_a_healthy_host_ships_and_keeps_nothing(view: View) -> None:
 
 
 def test_a_host_that_is_up_keeps_nothing_whatever_its_records_say() -> None:
-    state = second_boot(told=(str(Fact.CONTROL_PLANE),))
-    up = replace(SECOND, kubelet_healthy=True, verdict=Verdict.FAILED)
-    plan = Case(state=state, evidence=up, settings=settings(ship_to=("/mnt",))).plan()
+    plan = Case(state=TOLD_ALL, evidence=UP, settings=settings(ship_to=("/mnt",))).plan()
     assert plan.stop is not None
     assert (plan.ship, plan.stop.is_undelivered) == ((), False)
 

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import stat
 from pathlib import Path
 
 import pytest
@@ -255,24 +256,45 @@ def test_a_token_may_be_in_a_pull_secret(tmp_path: Path, text: str) -> None:
     [
         pytest.param('{"auths": {"quay.io": {"auth": "geheim"}}}', "a pull secret without", id="registry"),
         pytest.param('{"auths": ["geheim"', "a pull secret without", id="torn"),
-        pytest.param("[" * 9999, None, id="brackets"),
+        pytest.param("[" * 9999, "characters that no token has", id="brackets"),
         pytest.param("Bearer geheim", "a blank in it", id="bearer"),
         pytest.param("geheim\ngeheim", "a blank in it", id="two lines"),
+        pytest.param('"geheim"', "characters that no token has", id="quotes"),
+        pytest.param("TOKEN=geheim", "characters that no token has", id="a variable"),
+        pytest.param("geh\0eim", "characters that no token has", id="a NUL"),
         pytest.param("", "an empty file", id="empty"),
         pytest.param(" \n", "an empty file", id="blanks"),
         pytest.param("gehe\u0131m", "no token: a token is ASCII", id="letters"),
     ],
 )
-def test_what_is_no_token_is_not_sent_and_not_shown(tmp_path: Path, text: str, fault: str | None) -> None:
+def test_what_is_no_token_is_not_sent_and_not_shown(tmp_path: Path, text: str, fault: str) -> None:
     settings = read_settings(places_with(tmp_path, token=text), {})
     assert settings.service is not None
-    if fault is None:
-        return
     assert (settings.service.token, settings.service.is_usable) == (None, False)
     (line,) = settings.faults
     assert fault in line
     assert line.endswith("; until then the assisted-service is told nothing")
     assert "geheim" not in line
+
+
+@pytest.mark.parametrize("kind", ["directory", "pipe", "socket", "link to nothing"])
+def test_what_is_no_file_is_not_taken_for_no_token(tmp_path: Path, kind: str) -> None:
+    places = places_with(tmp_path, token=None)
+    place = places.credential_file
+    match kind:
+        case "directory":
+            place.mkdir()
+        case "pipe":
+            os.mkfifo(place)
+        case "socket":
+            os.mknod(place, stat.S_IFSOCK | 0o600)
+        case "link to nothing":
+            place.symlink_to("nowhere")
+    settings = read_settings(places, {})
+    assert settings.service is not None
+    assert (settings.service.token, settings.service.is_usable) == (None, False)
+    (line,) = settings.faults
+    assert line.startswith(f"{place}:1: ")
 
 
 def test_without_any_token_file_a_service_without_authentication_is_asked(tmp_path: Path) -> None:

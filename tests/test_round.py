@@ -20,7 +20,7 @@ from tests.assisted_server import AssistedServer, Refuses, Says, Silence, local_
 from tests.builders import entry, failed_run, write_lines
 from tests.command_line import PROGRAM, service_record
 from tests.programs import REPOSITORY
-from tests.reporting_host import TOKEN, ReportingHost
+from tests.reporting_host import POINTER, TOKEN, ReportingHost
 from tests.running_server import nobody
 from tests.torture.injection import cannot_trace
 from tests.waiting import wait_until_gone
@@ -599,14 +599,57 @@ sys.exit(status)
     assert load(host.places.state_file).denial is None
 
 
-@pytest.mark.parametrize("name", ["reporter.stopped", "reporter.lock", "."])
-def test_whatever_stands_in_the_way_no_round_ends_badly(host: ReportingHost, name: str) -> None:
+@pytest.mark.parametrize("kind", ["file", "pipe", "link to a file", "link to nothing", "link to a directory"])
+def test_what_stands_in_the_place_of_its_directory_is_told_and_blocks_nothing(
+    host: ReportingHost, server: AssistedServer, tmp_path: Path, kind: str
+) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir() if kind.endswith("directory") else theirs.write_text("not ours")
+    place = host.places.state_directory
+    place.parent.mkdir(parents=True)
+    match kind:
+        case "file":
+            place.write_text("a file")
+        case "pipe":
+            os.mkfifo(place)
+        case _:
+            place.symlink_to("nowhere" if kind == "link to nothing" else theirs)
+    host.fail()
+    answer = host.report()
+    assert answer.status == 0
+    told = f"{place}: not a directory; moved to {place}.damaged"
+    assert (told in answer.err) is not theirs.is_dir()
+    assert len(server.rules.objects) == 1
+    assert host.places.state_file.is_file()
+    assert theirs.is_dir() or theirs.read_text() == "not ours"
+
+
+@pytest.mark.parametrize("name", ["spool", "work", ".reporter.json.new"])
+def test_what_is_of_another_owner_is_not_written_to(
+    host: ReportingHost, server: AssistedServer, name: str
+) -> None:
+    """Whoever owns a directory reads and replaces what is in it."""
     place = host.places.state_directory / name
-    if name == ".":
-        host.places.state_directory.parent.mkdir(parents=True)
-        host.places.state_directory.write_text("a file")
+    place.parent.mkdir(parents=True)
+    if name.endswith("new"):
+        place.write_text("theirs")
     else:
-        place.mkdir(parents=True)
+        place.mkdir()
+        (place / "log-bundle-1.tar.gz").write_text("theirs")
+    os.chown(place, 65534, 65534)
+    host.fail()
+    server.fail(Says(503), path="/logs", times=99)
+    assert host.report().status == 0
+    assert host.places.state_file.stat().st_uid == 0
+    (bundle,) = host.spooled()
+    assert (bundle.parent.stat().st_uid, bundle.stat().st_uid) == (0, 0)
+    aside = place.with_name(f"{name}.damaged")
+    assert (aside.read_text() if aside.is_file() else (aside / "log-bundle-1.tar.gz").read_text()) == "theirs"
+
+
+@pytest.mark.parametrize("name", ["reporter.stopped", "reporter.lock"])
+def test_whatever_stands_in_the_way_no_round_ends_badly(host: ReportingHost, name: str) -> None:
+    (host.places.state_directory / name).mkdir(parents=True)
     for arguments in ((), ("--due",), ("--dry-run",)):
         answer = host.report(*arguments)
         assert answer.status == 0, answer.err
@@ -659,13 +702,18 @@ def test_an_outage_of_fifteen_minutes_spends_no_budget(host: ReportingHost, serv
 DENIED = {"code": "404", "href": "", "id": 404, "kind": "Error", "reason": "cluster was not found"}
 PAGE = b"<html><title>Log in to this network</title></html>"
 STOPS_IN_ONE, STOPS_IN_FOUR, GOES_ON = "one round", "three rounds over 30 minutes", "always"
-LIFETIME = "until `lifetime`"
+LIFETIME, TIME_LIMIT = "until `lifetime`", "until `time_limit`"
 
 
 def _answer(server: AssistedServer, host: ReportingHost, answer: str) -> None:  # noqa: C901, PLR0912
     """Have the server give the answer of a row of the table."""
     match answer:
         case "the host is installed":
+            host.installed.status = "installed"
+        case "the host is installed, and nobody took an earlier bundle":
+            server.fail(Says(503), path="/logs", times=99)
+            assert host.report(uptime=30).status == 0
+            (host.places.records / "bootkube.json").unlink()
             host.installed.status = "installed"
         case "401 in the service's form":
             server.rules.tokens.clear()
@@ -686,6 +734,13 @@ def _answer(server: AssistedServer, host: ReportingHost, answer: str) -> None:  
             host.installed.status = "error"
         case "no answer":
             host.settle(nobody(), 'lifetime = "1m"')
+        case "any, in the first boot":
+            host.settle(nobody(), 'time_limit = "1m"')
+        case "any, in the last boot that is waited for":
+            host.write(f"{POINTER}.bak")
+            host.places.at(POINTER).unlink()
+            host.write("/var/lib/kubelet/cpu_manager_state")
+            host.settle(nobody(), 'time_limit = "1m"')
         case "any, and the bundle was taken":
             host.settle(server.url, 'lifetime = "1m"')
         case "any, and the agent's logs are there":
@@ -695,6 +750,11 @@ def _answer(server: AssistedServer, host: ReportingHost, answer: str) -> None:  
 
 STOPS = {
     "the host is installed": (STOPS_IN_ONE, "stops", "nothing"),
+    "the host is installed, and nobody took an earlier bundle": (
+        STOPS_IN_ONE,
+        "stops",
+        "an undelivered bundle, the console",
+    ),
     "401 in the service's form": (STOPS_IN_FOUR, "stops", "an undelivered bundle, the console"),
     "403 in the service's form": (STOPS_IN_FOUR, "stops", "an undelivered bundle, the console"),
     "404 in the service's form": (STOPS_IN_FOUR, "stops", "an undelivered bundle, the console"),
@@ -703,6 +763,8 @@ STOPS = {
     "a page of a portal": (GOES_ON, "goes on", "everything"),
     "503": (GOES_ON, "goes on", "everything"),
     "the host failed or was cancelled": (GOES_ON, "goes on, and ships", "everything"),
+    "any, in the first boot": (TIME_LIMIT, "waits for the next boot", "everything"),
+    "any, in the last boot that is waited for": (TIME_LIMIT, "stops", "an undelivered bundle, the console"),
     "no answer": (LIFETIME, "stops", "an undelivered bundle, the console"),
     "any, and the bundle was taken": (LIFETIME, "stops", "nothing"),
     "any, and the agent's logs are there": (LIFETIME, "stops", "an undelivered bundle, the console"),

@@ -203,10 +203,15 @@ def put_url(server: AssistedServer, query: str = SIGNATURE) -> PutUrl:
     return found
 
 
-@pytest.mark.parametrize("status", [200, 201, 204])
-def test_a_url_is_put_to_as_it_is_signed(server: AssistedServer, bundle: Path, status: int) -> None:
-    server.fail(Says(status))
-    assert put_url(server).ship(bundle) == Answered(status, sent=len(CONTENT))
+@pytest.mark.parametrize(
+    "says",
+    [Says(200, headers={"ETag": '"d41d8"'}), Says(200, b"stored"), Says(201), Says(204)],
+    ids=["200 with an ETag", "200 with a word", "201", "204"],
+)
+def test_a_url_is_put_to_as_it_is_signed(server: AssistedServer, bundle: Path, says: Says) -> None:
+    server.fail(says)
+    status, text = says.status, says.body.decode()
+    assert put_url(server).ship(bundle) == Answered(status, text, sent=len(CONTENT))
     (entry,) = server.journal
     assert (entry.asked.method, entry.asked.target) == ("PUT", f"/bucket/host-7.tar.gz?{SIGNATURE}")
     assert entry.asked.body == CONTENT
@@ -236,10 +241,10 @@ def test_a_signature_is_in_no_text(
 
 def test_a_put_that_breaks_is_repeated_whole(server: AssistedServer, bundle: Path) -> None:
     server.fail(Resets())
-    server.fail(Says(200))
+    server.fail(Says(201))
     outcome = put_url(server).ship(bundle)
     assert isinstance(outcome, Answered)
-    assert (outcome.status, outcome.tries) == (200, 2)
+    assert (outcome.status, outcome.tries) == (201, 2)
     assert server.journal[-1].asked.body == CONTENT
 
 
@@ -292,6 +297,7 @@ def test_who_refuses_before_the_bundle_is_sent_none_of_it(
     "fault",
     [
         pytest.param(Says(200, b"<!DOCTYPE html><title>Log in</title>"), id="a portal"),
+        pytest.param(Says(200), id="a portal that says nothing"),
         pytest.param(Refuses(200, b"<html><title>Log in</title>"), id="a portal that wants nothing"),
         pytest.param(Refuses(302, b"", {"Location": "http://log.in"}), id="a redirect"),
     ],
@@ -352,11 +358,11 @@ def test_leave_is_asked_for_through_tls_and_a_proxy(tmp_path: Path, bundle: Path
 
 
 def test_a_put_goes_through_the_proxy(server: AssistedServer, bundle: Path) -> None:
-    server.fail(Says(200))
+    server.fail(Says(201))
     with ForwardProxy(server.port) as proxy:
         behind = replace(sender(server), proxies=Proxies(http=proxy.url))
         outcome = destination("http://bucket.example/x?a=b", behind).ship(bundle)
-    assert outcome == Answered(200, sent=len(CONTENT))
+    assert outcome == Answered(201, sent=len(CONTENT))
     assert proxy.seen == ["PUT http://bucket.example/x?a=b"]
 
 

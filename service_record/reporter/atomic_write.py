@@ -17,17 +17,27 @@ _MOST_DAMAGED: Final = 16
 
 
 def clear_the_way(path: Path, *, is_directory: bool = False) -> Path | None:
-    """Move aside what stands in the place of a file, or of a directory, and is none; return where it is now.
+    """Move aside what stands in the place of a file or a directory of ours; return where it is now.
 
-    A link is never followed: whatever it leads to is not ours. Raises OSError where it cannot be moved.
+    That is whatever is of another kind or owner. A link is never followed: what it leads to is not ours.
+    Raises OSError where it cannot be moved.
     """
     try:
-        mode = path.lstat().st_mode
+        status = path.lstat()
     except FileNotFoundError:
         return None
-    if stat.S_ISDIR(mode) if is_directory else stat.S_ISREG(mode):
+    is_kind = stat.S_ISDIR(status.st_mode) if is_directory else stat.S_ISREG(status.st_mode)
+    if is_kind and status.st_uid == os.geteuid():
         return None
     return set_aside(path)
+
+
+def clear_the_way_of_all(directory: Path) -> Path | None:
+    """Move aside what stands in the place of the directory of everything; return where it is now.
+
+    A link to a directory is taken for one: an administrator may keep it on another disk. Raises OSError.
+    """
+    return set_aside(directory) if os.path.lexists(directory) and not directory.is_dir() else None
 
 
 def set_aside(path: Path) -> Path:

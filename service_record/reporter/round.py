@@ -17,7 +17,7 @@ from service_record.redaction import Rules, known_secrets
 from service_record.redaction.outgoing import LeakError, outgoing_text
 from service_record.reporter import console, log
 from service_record.reporter.answers import Answered, HostView, View
-from service_record.reporter.atomic_write import clear_the_way
+from service_record.reporter.atomic_write import clear_the_way, clear_the_way_of_all
 from service_record.reporter.cleanup import Tombstone, finish, read_tombstone
 from service_record.reporter.host_state import HostEvidence, observe
 from service_record.reporter.log import Log, plan_lines, told_outcome, told_view
@@ -223,10 +223,10 @@ class Round:
             try:
                 moved = clear_the_way(directory, is_directory=True)
             except OSError as error:
-                self.say.warning(f"{directory}: not a directory: {error.strerror}; move it away by hand")
+                self.say.warning(f"{directory}: not our directory: {error.strerror}; move it away by hand")
                 continue
             if moved is not None:
-                self.say.warning(f"{directory}: not a directory, and no link is followed; moved to {moved}")
+                self.say.warning(f"{directory}: not our directory, and no link is followed; moved to {moved}")
         with suppress(OSError):
             shutil.rmtree(self.places.work_directory)
 
@@ -294,6 +294,9 @@ def _alone(places: Places, say: Log) -> Iterator[None]:
     """Hold the lock; where it cannot be had for the disk's sake, go on without. Raises HeldError."""
     with ExitStack() as stack:
         try:
+            moved = clear_the_way_of_all(places.state_directory)
+            if moved is not None:
+                say.warning(f"{places.state_directory}: not a directory; moved to {moved}")
             stack.enter_context(only_one(places.state_directory))
         except OSError as error:
             say.warning(f"{places.state_directory}: {error.strerror}; another round may run beside this one")

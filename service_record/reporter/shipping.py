@@ -27,7 +27,7 @@ from service_record.reporter.settings import AssistedServiceSettings, Proxies, S
 from service_record.reporter.transport import Transport, acknowledged
 
 _STORED: Final = frozenset({HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.NO_CONTENT})
-"""What object stores answer to a PUT that they have taken, 200 with an empty body among them."""
+"""What object stores answer to a PUT that they have taken; a 200 without a body has an ETag then."""
 _SHORTEST_SECRET: Final = 8
 """Characters: a shorter value of a query is no signature, and masking it would garble every answer."""
 
@@ -125,7 +125,11 @@ class PutUrl:
     def ship(self, bundle: Path, tries: int | None = None) -> Outcome:
         # No Content-Type: some stores sign it, and then only the one they expect is right.
         request = Request(method="PUT", url=self.url, file=bundle)
-        return not_sendable(bundle) or acknowledged(self.transport.call(request, tries=tries), _STORED)
+        if refused := not_sendable(bundle):
+            return refused
+        reply = self.transport.call(request, tries=tries)
+        is_told = bool(reply.body) or reply.has_etag
+        return acknowledged(reply, _STORED if is_told else _STORED - {HTTPStatus.OK})
 
 
 @dataclass(frozen=True, slots=True)

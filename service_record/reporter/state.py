@@ -60,6 +60,8 @@ class SpooledBundle:
     boot_id: str
     uptime: _Seconds
     """At the round that made it."""
+    is_wrong: bool = False
+    """Whether it tells of something that was wrong with the host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

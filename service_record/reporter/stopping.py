@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from service_record.record import systemd
+from service_record.reporter.atomic_write import clear_the_way_of_all
 from service_record.reporter.cleanup import PURGE, UNDELIVERED, purge, stop, undelivered_bundle
 from service_record.reporter.console import tell_systemd
 from service_record.reporter.log import Log
@@ -66,6 +67,7 @@ def stop_by_hand(places: Places, environ: Mapping[str, str], say: Log, *, purges
     _end_the_round(places)
     with ExitStack() as stack:
         try:
+            clear_the_way_of_all(places.state_directory)
             stack.enter_context(only_one(places.state_directory, _WAIT_SECONDS))
         except HeldError:
             say.warning(f"a round still runs after {_WAIT_SECONDS:.0f} s; it is not waited for")

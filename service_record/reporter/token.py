@@ -18,11 +18,9 @@ COLLECTOR_CREDENTIAL: Final = "collector-token"
 _REGISTRY: Final = "cloud.openshift.com"
 """The registry of a pull secret whose `auth` the hosted service takes."""
 _MOST: Final = 1 << 18
-_SENT: Final = re.compile(r"[!-~]+", re.ASCII)
-"""What may stand in a header."""
+_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+"""The form of a token (`token68` of RFC 9110, 11.2): a JWT, base64, or a collector's token."""
 _OTHERS: Final = 0o077
-_NO_FILE: Final = frozenset({errno.ELOOP, errno.ENXIO})
-"""What opening a link that must not be followed, and a socket, comes to."""
 
 
 class UnusableError(Exception):
@@ -54,6 +52,9 @@ def _read(places: list[tuple[Path, bool]], whose: str) -> tuple[str | None, tupl
         try:
             data, mode = read_small(path, _MOST)
         except FileNotFoundError:
+            if path.is_symlink():
+                faults.append(f"{path}:1: a link to a file that is missing; write the token into that file")
+                is_unusable = True
             continue
         except OSError as error:
             told = f"{path}:1: cannot be read: {reason(error)}; without it {whose} told nothing"
@@ -93,7 +94,8 @@ def read_small(path: Path, most: int, *, follows: bool = True) -> tuple[bytes, i
     try:
         descriptor = os.open(path, flags if follows else flags | os.O_NOFOLLOW)
     except OSError as error:
-        if error.errno in _NO_FILE and not follows:
+        is_link = error.errno == errno.ELOOP and not follows
+        if is_link or error.errno == errno.ENXIO:  # a socket
             raise ValueError("no regular file") from error
         raise
     try:
@@ -124,8 +126,10 @@ def token_in(data: bytes) -> str:
         raise ValueError("an empty file; write the token into it, or remove it if the service asks for none")
     if found.startswith("{"):
         found = _auth(found)
-    if not _SENT.fullmatch(found):
+    if len(found.split()) > 1:
         raise ValueError("no token: a blank in it; write the token alone into it, without `Bearer`")
+    if not _TOKEN.fullmatch(found):
+        raise ValueError("no token: characters that no token has, as quotes; write the token alone into it")
     return found
 
 

@@ -54,6 +54,8 @@ class Reply:
 
     outcome: Outcome
     body: bytes | bytearray = b""
+    has_etag: bool = False
+    """Whether the answer names what was stored, as object stores do."""
 
 
 class Transport:
@@ -168,7 +170,7 @@ class Transport:
             retry_after(attempt.headers.get("retry-after"), datetime.now(UTC), attempt.headers.get("date")),
             sent=attempt.sent,
         )
-        return Reply(answered, attempt.body)
+        return Reply(answered, attempt.body, has_etag="etag" in attempt.headers)
 
     def close(self) -> None:
         """Close what is open; later calls are `Unreachable`."""

@@ -243,13 +243,13 @@ def is_up(moment: Moment) -> bool:
 
 
 def is_undelivered(moment: Moment) -> bool:
-    """Return whether something is wrong with the host that no destination has a bundle of.
+    """Return whether something is, or was, wrong with the host that no destination has a bundle of.
 
     A bundle whose place on the host the service was told of, or that stays there for the sake of the agent's
     logs, has not arrived, either.
     """
     if not moment.is_wrong or _is_up(moment):
-        return False
+        return shipments.has_undelivered(moment)
     is_delivered = moment.state.is_delivered(moment.evidence.fingerprint)
     return not is_delivered or Fact.KEPT in moment.state.told or shipments.keeps_bundle(moment)
 
@@ -267,8 +267,8 @@ def decide(settings: Settings, state: ReporterState, view: View | None, evidence
     if end is None and QUIET.holds(moment):
         return RoundPlan(quiet=True, why=(QUIET.line,))
     plan = _with_stages(RoundPlan(stop=stop, why=(end.line,) if end else ()), moment)
-    if stop is not None and not (moment.is_wrong or stop.rule in _LIMITS):
-        return plan
+    if stop is not None and (is_up(moment) or not (moment.is_wrong or stop.rule in _LIMITS)):
+        return _with_shipments(plan, moment, (shipments.SPOOLED,)) if undelivered else plan
     return plan if is_up(moment) else _with_shipments(plan, moment)
 
 
@@ -296,15 +296,15 @@ class _Wanted:
     shipment: Shipment | None
 
 
-def _wanted(moment: Moment, *, is_end: bool) -> Iterator[_Wanted]:
+def _wanted(moment: Moment, rows: tuple[Want, ...], *, is_end: bool) -> Iterator[_Wanted]:
     for target in shipments.targets(moment):
-        reason = shipments.want(moment, target)
+        reason = shipments.want(moment, target, rows)
         if reason is not None:
             yield _Wanted(target, reason, shipments.shipment(moment, target, reason, is_last=is_end))
 
 
-def _with_shipments(plan: RoundPlan, moment: Moment) -> RoundPlan:
-    wanted = list(_wanted(moment, is_end=plan.stop is not None))
+def _with_shipments(plan: RoundPlan, moment: Moment, rows: tuple[Want, ...] = shipments.WANTS) -> RoundPlan:
+    wanted = list(_wanted(moment, rows, is_end=plan.stop is not None))
     affordable = [(want, want.shipment) for want in wanted if want.shipment is not None]
     newer = [want for want, _ in affordable if want.reason is not shipments.SPOOLED]
     if newer:  # the spool holds one bundle: a newer one takes its place

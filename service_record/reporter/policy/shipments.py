@@ -88,14 +88,14 @@ def targets(moment: Moment) -> Iterator[Target]:
             yield Target(kind_of(to), to)
 
 
-def want(moment: Moment, target: Target) -> Want | None:
-    """Return why this destination wants a bundle; None when it wants none."""
+def want(moment: Moment, target: Target, rows: tuple[Want, ...] = WANTS) -> Want | None:
+    """Return why this destination wants a bundle, of these reasons; None when it wants none."""
     state = moment.state
     is_withheld = moment.evidence.fingerprint in state.withheld or target.kind in state.deferred
     if is_withheld or (target.kind == HOST and not moment.is_wrong and has_agents_logs(moment)):
         return None
     spent = state.spent_at(target.destination)
-    return next((row for row in WANTS if row.holds(moment, spent)), None)
+    return next((row for row in rows if row.holds(moment, spent)), None)
 
 
 def has_agents_logs(moment: Moment) -> bool:
@@ -109,6 +109,12 @@ def has_agents_logs(moment: Moment) -> bool:
     if not moment.is_wrong and settings.send is Send.WHEN_WRONG:
         return True
     return settings.host_logs is HostLogsPolicy.WHEN_EMPTY and moment.state.host_uploads == 0
+
+
+def has_undelivered(moment: Moment) -> bool:
+    """Return whether the spool has a bundle of something wrong with the host that no destination has."""
+    kept = moment.state.bundle
+    return kept is not None and kept.is_wrong and not moment.state.is_delivered(kept.fingerprint)
 
 
 def keeps_bundle(moment: Moment) -> bool:

@@ -195,7 +195,12 @@ def has_moved(state: ReporterState, results: Iterable[StepResult]) -> bool:
 
 def with_bundle(state: ReporterState, evidence: HostEvidence) -> ReporterState:
     """The state when a bundle that tells of this evidence is in the spool."""
-    bundle = SpooledBundle(fingerprint=evidence.fingerprint, boot_id=evidence.boot_id, uptime=evidence.uptime)
+    bundle = SpooledBundle(
+        fingerprint=evidence.fingerprint,
+        boot_id=evidence.boot_id,
+        uptime=evidence.uptime,
+        is_wrong=evidence.is_wrong,
+    )
     return replace(state, bundle=bundle)
 
 
