@@ -122,6 +122,20 @@ def test_stages_at_the_same_time_are_rows_beside_each_other() -> None:
     assert [(row.depth, row.name) for row in rows] == [(0, "job"), (1, "a"), (2, "inner"), (1, "b")]
 
 
+def test_a_stage_is_below_the_one_that_it_is_in_although_others_began_with_that() -> None:
+    record = [
+        entry(),
+        *(entry(Phase.STAGE_START, 1, stage=name, stage_id=name) for name in "abc"),
+        *(
+            entry(Phase.STAGE_START, 2, stage=f"in-{name}", stage_id=f"i{name}", parent=name)
+            for name in "cba"
+        ),
+        entry(Phase.SERVICE_END, 10),
+    ]
+    rows = only(history(job=record)).rows
+    assert [row.name for row in rows] == ["job", "a", "in-a", "b", "in-b", "c", "in-c"]
+
+
 def test_a_stage_of_a_command_is_below_its_command() -> None:
     before = [
         entry(Phase.PRE_COMMAND_START, 1, pre_command="prepare"),

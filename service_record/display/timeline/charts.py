@@ -75,6 +75,8 @@ def offset(seconds: float) -> str:
 
 _Placed: TypeAlias = tuple[Run, ServiceHistory]
 _Key: TypeAlias = tuple["RowKind", str, int, str]
+_Place: TypeAlias = tuple[tuple[float, int], ...]
+"""When a span began and its number among those of its run, behind the same of each stage that it is in."""
 
 
 class RowKind(StrEnum):
@@ -233,15 +235,15 @@ def _rows(service: ServiceHistory, runs: Iterable[Run], clock: BootClock) -> lis
     A stage that names the one that it is in comes behind that one, before whatever begins later.
     """
     found: dict[_Key, list[Bar]] = {}
-    places: dict[_Key, tuple[float, ...]] = {}
+    places: dict[_Key, _Place] = {}
     for run in runs:
-        identified: dict[str, tuple[float, ...]] = {}
-        for key, span in _spans(run):
+        identified: dict[str, _Place] = {}
+        for number, (key, span) in enumerate(_spans(run)):
             bar = _bar(span, run, service, clock)
             found.setdefault(key, []).append(bar)
-            place: tuple[float, ...] = (bar.first,)
+            place: _Place = ((bar.first, number),)
             if isinstance(span, Stage) and span.id is not None:
-                place = identified[span.id] = (*identified.get(span.parent or "", ()), bar.first)
+                place = identified[span.id] = (*identified.get(span.parent or "", ()), *place)
             places[key] = min(places.get(key, place), place)
     first, *others = found.items()
     in_order = [first, *sorted(others, key=lambda item: places[item[0]])]
