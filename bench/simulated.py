@@ -5,8 +5,9 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from service_record.diagnosis import Verdict
-from service_record.reporter.answers import Answered, HostView, Outcome, View
+from service_record.http.answers import Answered, Outcome
 from service_record.reporter.host_state import HostEvidence, Traces
+from service_record.reporter.host_view import HostView, View
 from service_record.reporter.policy import (
     RoundPlan,
     Shipment,

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from bench.simulated import ID, settings
 from service_record.diagnosis import Verdict
-from service_record.reporter.answers import HostView
 from service_record.reporter.host_state import HostEvidence, Traces
+from service_record.reporter.host_view import HostView
 from service_record.reporter.paths import Places
 from service_record.reporter.policy import arrive
 from service_record.reporter.state import ReporterState

@@ -16,28 +16,25 @@ from pathlib import Path
 
 import pytest
 
-from service_record.reporter.answers import (
+from service_record.http.answers import (
     LONGEST_RETRY_AFTER,
     MOST_TEXT,
     Answered,
-    HostView,
-    NoHost,
-    Refused,
     RetryPolicy,
     Unreachable,
     one_line,
     retry_after,
-    view_of,
 )
+from service_record.http.attempt import _LEAVE_SECONDS
+from service_record.http.proxies import Proxies, proxy_for
+from service_record.http.trust import trusted
 from service_record.reporter.assisted_service import _MOST_HOSTS, AssistedService, base_url
-from service_record.reporter.attempt import _LEAVE_SECONDS
+from service_record.reporter.host_view import HostView, NoHost, Refused, view_of
 from service_record.reporter.policy.deciding import MOST_TRIES
 from service_record.reporter.policy.moment import DENIED_ROUNDS, DENIED_SECONDS
-from service_record.reporter.proxies import proxy_for
 from service_record.reporter.setting_table import SERVICE_LIMIT
-from service_record.reporter.settings import AssistedServiceSettings, Proxies
+from service_record.reporter.settings import AssistedServiceSettings
 from service_record.reporter.shipping import ASKING, SHIPPING
-from service_record.reporter.transport import trusted
 from tests.assisted_contract import assert_contract_kept, openapi_file
 from tests.assisted_installation import Host, new_id
 from tests.assisted_rules import AssistedRules
@@ -178,7 +175,7 @@ def test_a_list_as_large_as_may_be_is_read_in_little_memory() -> None:
     """The unit may take 256 MiB (`MemoryMax=`), of which a round takes up to 128."""
     program = """
 import resource, sys
-from service_record.reporter.answers import view_of
+from service_record.reporter.host_view import view_of
 from service_record.reporter.assisted_service import _MOST_HOSTS
 tiny, ours = b'{"id":""},', b'{"id":"us","status":"installing","n":[' + b'{},' * 300000 + b'{}]}'
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -276,7 +273,7 @@ def test_a_list_that_breaks_off_is_none(server: AssistedServer) -> None:
 def test_a_list_that_is_longer_than_any_clusters_is_none(server: AssistedServer) -> None:
     server.fail(Says(200, b"[" + b" " * (8 << 20) + b"]"), times=9)
     view = client(server, retry_policy=replace(QUICK, tries=1)).host()
-    assert view == Unreachable("the answer is longer than 8388608 bytes")
+    assert view == Unreachable("the answer is longer than 8,388,608 bytes")
 
 
 # Saying how far the host is

@@ -15,12 +15,12 @@ from service_record.diagnosis.now import Now
 from service_record.display.analysis_document import analysis_document, analysis_lines
 from service_record.display.lines import View, painted
 from service_record.display.machine import as_json, encoded
-from service_record.display.text import visible
 from service_record.display.verdict_page import analysis
 from service_record.history import build_history
 from service_record.history.outcome import Outcome
 from service_record.record.entry import Entry
 from service_record.record.layout import read_entries
+from service_record.record.visible import visible
 from tests.builders import BOOT_ID, START
 from tests.strategies import RECORD_BYTES, entries
 from tests.test_causes import BUILT_IN

@@ -14,7 +14,6 @@ from tests.programs import REPOSITORY
 
 ROUND = {
     "httpx2",
-    "stamina",
     "re2",
     "tarfile",
     "subprocess",

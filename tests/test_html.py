@@ -15,10 +15,10 @@ from service_record.display.html.frame import Section, element, inked, page
 from service_record.display.html.style import DARK, INKS, LIGHT
 from service_record.display.html.timeline_page import timeline_html
 from service_record.display.lines import Ink, View
-from service_record.display.text import visible
 from service_record.display.timeline import charts
 from service_record.history import build_history
 from service_record.record.entry import Entry, Malformed, Phase, Result
+from service_record.record.visible import visible
 from tests.builders import START, entry, failed_run
 from tests.command_line import service_record
 from tests.pages import Page, parsed

@@ -230,7 +230,7 @@ def test_a_registry_that_nobody_runs_is_not_reached() -> None:
     answer = preflight("--release-image", f"{host}/{IMAGE}:1")
 
     assert answer.status == 1
-    assert lines_of(answer, "registry").startswith(f"✗ registry: {host}: Connection refused. ")
+    assert lines_of(answer, "registry").startswith(f"✗ registry: {host}: no connection: Connection refused. ")
     assert lines_of(answer, "release image") == "- release image: not checked: the registry was not reached"
 
 
@@ -248,7 +248,7 @@ def test_a_certificate_must_be_trusted(tmp_path: Path) -> None:
         distrusted = preflight("--release-image", image)
         trusted = preflight("--release-image", image, "--ca-bundle", certificate)
 
-    assert "its certificate is not trusted" in lines_of(distrusted, "registry")
+    assert "certificate is not trusted" in lines_of(distrusted, "registry")
     assert lines_of(trusted, "registry") == f"✓ registry: localhost:{port} answers"
 
 

@@ -8,8 +8,9 @@ import pytest
 
 from bench.simulated import Answering, whole_round
 from service_record.diagnosis import Verdict
-from service_record.reporter.answers import Answered, HostView, NoHost, Outcome, Refused, Unreachable, View
+from service_record.http.answers import Answered, Outcome, Unreachable
 from service_record.reporter.host_state import HostEvidence, Traces
+from service_record.reporter.host_view import HostView, NoHost, Refused, View
 from service_record.reporter.policy import (
     Call,
     Fact,

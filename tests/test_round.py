@@ -594,7 +594,7 @@ sys.exit(status)
 """
     answer = host.report(before=(sys.executable, "-c", program))
     assert answer.status == 0
-    assert "the answer is longer than 8388608 bytes" in answer.err
+    assert "the answer is longer than 8,388,608 bytes" in answer.err
     assert int(answer.out.rpartition("peak ")[2]) < 128
     assert load(host.places.state_file).denial is None
 

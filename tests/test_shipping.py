@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from service_record.reporter.answers import Answered, Unreachable
+from service_record.http.answers import Answered, Unreachable
+from service_record.http.proxies import Proxies
 from service_record.reporter.assisted_service import AssistedService
-from service_record.reporter.settings import Proxies
 from service_record.reporter.shipping import (
     Destination,
     Directory,

@@ -114,7 +114,7 @@ def _drop_output() -> None:
 
 def system_error_line(error: OSError) -> str:
     """What the system refused, for people, in one line."""
-    from service_record.display.text import visible  # noqa: PLC0415  # only where something is refused
+    from service_record.record.visible import visible  # noqa: PLC0415  # only where something is refused
 
     advice = "; try as root" if isinstance(error, PermissionError) else ""
     where = f"{os.fsdecode(error.filename)}: " if error.filename else ""

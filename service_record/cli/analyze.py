@@ -29,12 +29,13 @@ from service_record.diagnosis.expectations import add_units
 from service_record.diagnosis.now import Now, latest_entry
 from service_record.diagnosis.units import Unit
 from service_record.display.lines import Glyphs, View
-from service_record.display.text import Clock, visible
+from service_record.display.text import Clock
 from service_record.history import History
 from service_record.history.selection import Selection
 from service_record.read.source import SourceError, is_unpacked_bundle
 from service_record.record.appending import DEFAULT_DIRECTORY
 from service_record.record.directory import Records, is_record_name
+from service_record.record.visible import visible
 
 _T = TypeVar("_T")
 

@@ -31,7 +31,7 @@ from service_record.deploy.ignition.making import (
     with_file,
 )
 from service_record.deploy.ignition.reading import BadConfigError, Config, items
-from service_record.display.text import visible
+from service_record.record.visible import visible
 from service_record.reporter.token import token_in
 
 if TYPE_CHECKING:
@@ -175,8 +175,8 @@ def _installer(url: str, token_file: str | None, ca_bundle: str | None) -> Itera
     from service_record.deploy.assisted.service import (  # noqa: PLC0415
         Installer,
         ServiceError,
-        proxies_of,
     )
+    from service_record.http.proxies import proxies_of  # noqa: PLC0415
 
     if ca_bundle == "-":
         raise click.UsageError("--ca-bundle is read twice; give a file")

@@ -22,8 +22,9 @@ from service_record.cli.diagnosing import verdict_page
 from service_record.cli.parameters import Size
 from service_record.cli.redacting import copied, rules_with, secrets_in
 from service_record.cli.terminal import check_new
-from service_record.display.text import count, visible
+from service_record.display.text import count
 from service_record.record import systemd
+from service_record.record.visible import visible
 from service_record.redaction import Leak
 from service_record.reporter.bundling import SUFFIX, Bundled, make_bundle
 from service_record.reporter.gather import COLLECTORS, RECORDS, Context, Gathered, GatherRow, GatherStatus

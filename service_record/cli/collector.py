@@ -19,7 +19,7 @@ from service_record.cli.collector_care import (
 )
 from service_record.cli.parameters import Duration, Size
 from service_record.collector.domain.silence import DEFAULT
-from service_record.display.text import visible
+from service_record.record.visible import visible
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 

@@ -19,7 +19,7 @@ import click
 
 from service_record.cli import FAILED, UNREADABLE
 from service_record.cli.parameters import Size
-from service_record.display.text import visible
+from service_record.record.visible import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable

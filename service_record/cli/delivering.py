@@ -13,7 +13,7 @@ from service_record.cli.options import service_name
 from service_record.deploy.delivered import HOST, Option
 from service_record.deploy.installing import InstallOutcome
 from service_record.deploy.planning import Action, DeployStep
-from service_record.display.text import visible
+from service_record.record.visible import visible
 
 _WORDS: Final = {
     Action.CREATE: ("created", "create"),

@@ -24,13 +24,13 @@ from service_record.diagnosis.findings import FailedUnit
 from service_record.diagnosis.now import Now
 from service_record.diagnosis.placed import FileError
 from service_record.diagnosis.units import PROPERTIES, Unit, read_properties, read_texts
-from service_record.display.text import visible
 from service_record.display.verdict_page import analysis_text
 from service_record.history import History, build_history
 from service_record.history.outcome import order
 from service_record.read.source import Source, SourceError, open_source
 from service_record.record import systemd
 from service_record.record.appending import DEFAULT_DIRECTORY
+from service_record.record.visible import visible
 
 _T = TypeVar("_T")
 _BUILT_IN: Final = "causes.yaml"

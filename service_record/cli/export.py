@@ -12,12 +12,13 @@ from service_record.cli import DAMAGED
 from service_record.cli.inputs import opened
 from service_record.cli.options import service_argument, source_options
 from service_record.cli.terminal import check_new, write_new
-from service_record.display.text import count, visible
+from service_record.display.text import count
 from service_record.export import FORMS
 from service_record.read.source import Source, liveness_for
 from service_record.record.directory import Records
 from service_record.record.entry import Entry
 from service_record.record.plain import Stretch, pieces_of
+from service_record.record.visible import visible
 
 _MAX_PLACES: Final = 10
 _TRACES: Final = ("chrome-trace", "otlp")

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from service_record.cli import UNREADABLE
-from service_record.deploy.ignition import other_forms, urls
+from service_record.deploy.ignition import other_forms, tools, urls
 from service_record.deploy.ignition.checking import insist, insist_on_assisted_service
 from service_record.deploy.ignition.making import (
     CA_BUNDLE,
@@ -43,7 +43,7 @@ from service_record.deploy.ignition.reading import (
     read_config,
 )
 from service_record.display.machine import as_yaml
-from service_record.display.text import visible
+from service_record.record.visible import visible
 from service_record.reporter.atomic_write import write_whole
 from service_record.reporter.paths import Places
 from service_record.reporter.settings import read_settings
@@ -402,15 +402,20 @@ def _wanted(form: _ConfigForm, options: dict[str, Any]) -> tuple[Wanted, Reporte
 
 
 def _merged(base: str, ours: Config, replacing: Iterable[str]) -> Config:
-    theirs = read_config(read_file(base))
-    for warning in insist(theirs):
-        click.echo(f"Warning: {_named_file(base)}: {visible(str(warning))}", err=True)
+    data = read_file(base)
+    theirs = read_config(data)
+    insist(theirs)
+    for warning in tools.validate(data):
+        click.echo(f"Warning: {_named_file(base)}: {visible(warning)}", err=True)
     return merge(theirs, ours, replacing)
 
 
 def _written(config: Config, form: _ConfigForm) -> str:
+    tools.validate(json.dumps(config).encode())
     if form.name == "butane":
-        return as_yaml(butane(config, form.role, form.variant))
+        text = as_yaml(butane(config, form.role, form.variant))
+        tools.validate_butane(text.encode())
+        return text
     if form.name == "machineconfig":
         text = as_yaml(other_forms.machine_config(config, form.role))
         if len(text) > other_forms.MOST:

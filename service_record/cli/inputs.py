@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from service_record.cli import UNREADABLE
-from service_record.display.text import visible
 from service_record.history import History, build_history
 from service_record.history.build import doubted, with_running
 from service_record.history.outcome import Outcome, Run
@@ -22,6 +21,7 @@ from service_record.read.source import Source, SourceError, liveness_for, open_s
 from service_record.record.appending import record_name
 from service_record.record.directory import Records
 from service_record.record.systemd import RunningService, boot_id, uptime
+from service_record.record.visible import visible
 from service_record.reporter.paths import Places, is_there
 
 if TYPE_CHECKING:

@@ -10,10 +10,9 @@ from typing import Final
 
 import click
 
-from service_record.cli import FAILED
+from service_record.cli import FAILED, MissingExtra, require_extra
 from service_record.cli.terminal import escape_what_cannot_be_encoded
 from service_record.display.machine import as_json
-from service_record.display.text import visible
 from service_record.preflight.checks import (
     ROLES,
     CheckResult,
@@ -32,6 +31,7 @@ from service_record.preflight.probes import (
     check_time,
 )
 from service_record.preflight.registry import Image, check_registry, read_image
+from service_record.record.visible import visible
 from service_record.reporter.gather.model import Deadline
 
 _DISK_SECONDS: Final = 20.0
@@ -154,6 +154,10 @@ def _registry(
         return tuple(
             not_checked(check, "no release image", advice) for check in ("registry", "release image")
         )
+    try:
+        require_extra("client")
+    except MissingExtra as error:
+        return tuple(not_checked(check, error.message) for check in ("registry", "release image"))
     return check_registry(image, pull_secret, ca_bundle)
 
 

@@ -13,8 +13,8 @@ from service_record.bundle import HEAD_BYTES, LeftOut, Limits, is_packed
 from service_record.bundle.contents import Content, archive_contents, directory_contents
 from service_record.cli import REFUSED
 from service_record.cli.inputs import Unreadable
-from service_record.display.text import visible
 from service_record.read.foreign import ForeignError, refuse_unpacked
+from service_record.record.visible import visible
 from service_record.redaction import Rules, Secret, known_secrets
 from service_record.redaction.host_secrets import Contents
 from service_record.redaction.outgoing import LeakError, outgoing

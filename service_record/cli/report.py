@@ -67,7 +67,7 @@ def _round(places: Places, *, due: bool, dry_run: bool) -> None:
     from service_record.reporter.round import RoundResult, run_round  # noqa: PLC0415
 
     if dry_run:
-        from service_record.display.text import visible  # noqa: PLC0415
+        from service_record.record.visible import visible  # noqa: PLC0415
         from service_record.reporter.round import rehearsed  # noqa: PLC0415
 
         for line in rehearsed(places, os.environ):

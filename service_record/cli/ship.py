@@ -24,9 +24,9 @@ from service_record.client.address import (
 )
 from service_record.client.calls import CollectorClient, connect
 from service_record.client.sending import NotTaken, Sender
-from service_record.display.text import visible
 from service_record.follow.watching import Watch
 from service_record.record.directory import Records
+from service_record.record.visible import visible
 from service_record.redaction.outgoing import HostMask, LeakError, outgoing_template
 
 NOT_DELIVERED: Final = 75

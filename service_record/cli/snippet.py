@@ -8,7 +8,7 @@ import click
 from service_record.client.address import HOST_RULE, is_host_name
 from service_record.deploy.ignition.urls import check_url
 from service_record.deploy.snippets import BOOTED, FIRST_BOOT, KINDS, STEPS, SnippetValues, snippet
-from service_record.display.text import visible
+from service_record.record.visible import visible
 
 
 @click.command("snippet")

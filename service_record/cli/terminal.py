@@ -12,8 +12,9 @@ from typing import Final
 import click
 
 from service_record.display.lines import Line, View, glyphs_for, painted
-from service_record.display.text import Clock, visible
+from service_record.display.text import Clock
 from service_record.record.directory import Records, is_record_name
+from service_record.record.visible import visible
 
 _MIN_WIDTH: Final = 60
 _FALLBACK: Final = (80, 24)

@@ -16,7 +16,7 @@ from service_record.cli.delivering import (
 from service_record.deploy.installed import DamagedError
 from service_record.deploy.installing import uninstall
 from service_record.deploy.root import Root
-from service_record.display.text import visible
+from service_record.record.visible import visible
 
 
 @click.command("uninstall")

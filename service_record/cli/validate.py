@@ -23,7 +23,6 @@ from service_record.bundle import (
 from service_record.cli import DAMAGED, UNREADABLE, system_error_line
 from service_record.cli.inputs import Unreadable
 from service_record.cli.terminal import check_new, escape_what_cannot_be_encoded, write_new
-from service_record.display.text import visible
 from service_record.export import FORMS
 from service_record.read.foreign import ForeignError, refuse_foreign
 from service_record.read.source import SourceError, beside, records_directory
@@ -32,6 +31,7 @@ from service_record.record.conformance import FormatFault, examine, is_array
 from service_record.record.directory import Records
 from service_record.record.entry import Entry
 from service_record.record.layout import read_stretches
+from service_record.record.visible import visible
 
 _STANDARD_INPUT: Final = "-"
 _ONE_RECORD: Final = "--salvage takes one record, FILE"

@@ -1,18 +1,11 @@
-"""Asks a collector, and says what it answers or why it did not. For readers, and for `ship`.
-
-An answer has a time by which it must be complete: a slow trickle of bytes never meets a time-out.
-"""
+"""Asks a collector, and says what it answers or why it did not. For readers, and for `ship`."""
 
 import os
-import socket
-import ssl
-import threading
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, BinaryIO, Final, Self
 from urllib.parse import quote, urlencode, urlsplit
 
 import orjson
@@ -25,74 +18,27 @@ from service_record.client.address import (
     environment_path,
     read_token,
 )
-from service_record.http.trust import system_trust
-from service_record.version import __version__
-
-if TYPE_CHECKING:
-    import httpx2
-
-
-_IS_CONNECTED: Final = (".connect_tcp.complete", ".start_tls.complete")
-_IS_SENT: Final = ".send_request_body.complete"
-
-
-class AnswerLimit:
-    """A context manager for one request at a time, which is told by httpx2's trace how far it is.
-
-    How long the request may take to be sent is not its matter: a slow line may take long for it.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self.is_over = False
-        """Whether the answer was ended."""
-        self._is_meant = False
-        self._socket: socket.socket | None = None
-        self._timer: threading.Timer | None = None
-
-    def __enter__(self) -> Self:
-        self.is_over, self._is_meant = False, True
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._is_meant = False
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def traced(self, name: str, info: Mapping[str, Any]) -> None:
-        """What the library has done; for its extension `trace`."""
-        if name.endswith(_IS_CONNECTED):
-            self._socket = info["return_value"].get_extra_info("socket")
-        elif name.endswith(_IS_SENT) and self._is_meant:
-            self._timer = threading.Timer(self.seconds, self._end)
-            self._timer.daemon = True
-            self._timer.start()
-
-    def _end(self) -> None:
-        self.is_over = True
-        if self._socket is not None:
-            with suppress(OSError):
-                # Not the method of a TLS socket: that one would pull the session from under the reader.
-                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
-
+from service_record.http.answers import RetryPolicy, Unreachable
+from service_record.http.attempt import Request
+from service_record.http.proxies import Proxies, proxies_of
+from service_record.http.transport import Reply, Transport
 
 _SECONDS: Final = 30.0
+_TRANSFER_SECONDS: Final = 3600.0
+"""For what is long: a batch over a slow line, a bundle. Each part of it has a shorter limit."""
 _AS_IT_CAME: Final = "surrogateescape"
 """The bytes of an argument or a variable, which need not be UTF-8."""
 _MOST_REFUSAL: Final = 1 << 20
 """Bytes of a refusal: one of a batch names each of its streams."""
-_LONGEST_REASON: Final = 2048
 _MOST_ANSWER: Final = 64 << 20
 """Bytes of what a collector may say at once, as JSON; of a thousand hosts it is one."""
+_MOST_DOWNLOAD: Final = 4 << 30
 
 
 def connect(
     url: str | None = None, *, token_file: Path | None = None, ca_bundle: Path | None = None
 ) -> "CollectorClient":
-    """A client of the collector at this URL, by default of that in the environment.
+    """Return a client of the collector at this URL, by default of that in the environment.
 
     The token is in a file: this one, or that of the environment, systemd's credential or a person's
     configuration. Raises CollectorError.
@@ -105,7 +51,7 @@ def connect(
 
 
 class CollectorClient:
-    """Connections to one collector. Close it, or use it as a context manager."""
+    """Connections to one collector. Close it, or use it as a context manager. Each request is tried once."""
 
     def __init__(
         self,
@@ -114,33 +60,43 @@ class CollectorClient:
         *,
         ca_bundle: Path | None = None,
         seconds: float = _SECONDS,
-        proxy: str | None = None,
+        transfer_seconds: float = _TRANSFER_SECONDS,
+        proxies: Proxies | None = None,
     ) -> None:
-        """`proxy` is the URL of the one to go through, empty for none; unless it is given, the environment
-        says. Raises CollectorError when the URL or the CA bundle is none, ModuleNotFoundError when what
-        speaks HTTP is not installed.
-        """
-        import httpx2  # noqa: PLC0415  # an extra
+        """Take the proxies of the environment unless others are given.
 
+        `seconds` is how long a question may take, and the answer to what was sent; `transfer_seconds` what is
+        sent or downloaded. Raises CollectorError when the URL or the CA
+        bundle cannot be used, ModuleNotFoundError when what speaks HTTP is not installed.
+        """
         try:
             (urlsplit(url).hostname or "").encode("idna")
-            httpx2.URL(url)
-        except (ValueError, httpx2.InvalidURL):
+        except ValueError:
             raise CollectorError(f"{url}: no host can be called that") from None
         self.url = url
-        self._limit = AnswerLimit(seconds)
-        trust = _trust(ca_bundle)
-        self._client: httpx2.Client = httpx2.Client(
-            verify=trust,
-            proxy=httpx2.Proxy(proxy, ssl_context=_trust_in_proxy(proxy, trust)) if proxy else None,
-            trust_env=proxy is None,
-            headers={"Authorization": f"Bearer {token}", "User-Agent": f"service-record/{__version__}"},
-            timeout=seconds,
-            follow_redirects=False,  # the token goes where it was meant to go, or nowhere
+        self._transport = Transport(
+            url,
+            ca_bundle=ca_bundle,
+            proxies=proxies_of(os.environ) if proxies is None else proxies,
+            retry_policy=RetryPolicy(
+                connect=seconds,
+                read=seconds,
+                write=seconds,
+                total=seconds,
+                upload_total=transfer_seconds,
+                answer=seconds,
+                tries=1,
+                upload_tries=1,
+            ),
+            headers={"Authorization": f"Bearer {token}"},
+            secrets=(token,),
+            keeps_connections=True,
         )
+        if self._transport.fault is not None:
+            raise CollectorError(f"{url}: {self._transport.fault.reason}")
 
     def get(self, path: str, **query: object) -> Any:
-        """What the JSON of an answer says; members of the query that are None are left out, lists are
+        """Return what the JSON of an answer says; members of the query that are None are left out, lists are
         repeated. Raises CollectorError.
         """
         return self.send("GET", path, query=query)
@@ -154,30 +110,29 @@ class CollectorClient:
         body: bytes | None = None,
         content_type: str = "application/json",
     ) -> Any:
-        """What the JSON of an answer to any request says; None where it says nothing. Raises
+        """Return what the JSON of an answer to any request says; None where it says nothing. Raises
         CollectorError, also where the answer is not whole in time.
         """
+        given = {name: value for name, value in (query or {}).items() if value is not None}
+        question = f"?{urlencode(given, doseq=True, errors=_AS_IT_CAME)}" if given else ""
         headers = {"Content-Type": content_type} if body is not None else {}
-        with self._limit, self._answer(method, path, query or {}, body, headers) as answer:
-            text = bytearray()
-            for piece in answer.iter_bytes():
-                text += piece
-                if len(text) > _MOST_ANSWER:
-                    raise CollectorError(f"{self.url}: answered with more than {_MOST_ANSWER:,} bytes")
+        request = Request(method=method, url=f"{self.url}{path}{question}", headers=headers, file=body)
+        text = self._checked(
+            self._transport.call(request, most_body=_MOST_ANSWER, most_refusal=_MOST_REFUSAL)
+        )
         try:
             return orjson.loads(text) if text else None
         except ValueError:
             raise CollectorError(f"{self.url}: answered with something else than JSON") from None
 
-    @contextmanager
-    def stream(self, path: str, **query: object) -> Iterator[Iterable[bytes]]:
-        """The bytes of an answer as they come. Raises CollectorError, also while they do."""
-        with self._answer("GET", path, query, None, {}) as answer:
-            yield self._pieces(answer)
+    def download(self, path: str, into: BinaryIO) -> None:
+        """Write the body of an answer to a file. Raises CollectorError, and OSError where the disk fails."""
+        request = Request(method="GET", url=self.url + path, into=into)
+        self._checked(self._transport.call(request, most_body=_MOST_DOWNLOAD))
 
     def close(self) -> None:
         """Give the connections back."""
-        self._client.close()
+        self._transport.close()
 
     def __enter__(self) -> Self:
         return self
@@ -187,73 +142,18 @@ class CollectorClient:
     ) -> None:
         self.close()
 
-    @contextmanager
-    def _answer(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, object],
-        body: bytes | None,
-        headers: Mapping[str, str],
-    ) -> "Iterator[httpx2.Response]":
-        import httpx2  # noqa: PLC0415  # as above
-
-        said = {name: value for name, value in query.items() if value is not None}
-        url = self.url + path + (f"?{urlencode(said, doseq=True, errors=_AS_IT_CAME)}" if said else "")
-        try:
-            extensions = {"trace": self._limit.traced}
-            with self._client.stream(
-                method, url, content=body, headers=headers, extensions=extensions
-            ) as answer:
-                if not answer.is_success:
-                    raise self._refusal(answer)
-                yield answer
-        except (httpx2.HTTPError, httpx2.InvalidURL) as fault:
-            raise self._unreachable(fault) from None
-
-    def _pieces(self, answer: "httpx2.Response") -> Iterator[bytes]:
-        import httpx2  # noqa: PLC0415  # as above
-
-        try:
-            yield from answer.iter_bytes()
-        except httpx2.HTTPError as fault:
-            raise self._unreachable(fault) from None
-
-    def _unreachable(self, fault: Exception) -> CollectorError:
-        if self._limit.is_over:
-            return CollectorError(f"{self.url}: no whole answer within {self._limit.seconds:g} s")
-        return CollectorError(f"{self.url}: {str(fault).strip() or type(fault).__name__}")
-
-    def _refusal(self, answer: "httpx2.Response") -> CollectorError:
-        """What a collector refuses with, its own reason first."""
-        body = b""
-        for piece in answer.iter_bytes():
-            body += piece
-            if len(body) > _MOST_REFUSAL:
-                break
-        status = answer.status_code
-        try:
-            said = orjson.loads(body)["detail"]
-        except (ValueError, KeyError, TypeError):
-            said = HTTPStatus(status).phrase if status in set(HTTPStatus) else "no reason"
-        return CollectorError(f"{self.url}: {status}: {str(said)[:_LONGEST_REASON]}", status, body)
+    def _checked(self, reply: Reply) -> bytes | bytearray:
+        """Return the body of a good answer; a refusal gives the collector's own reason first."""
+        outcome = reply.outcome
+        if isinstance(outcome, Unreachable):
+            raise CollectorError(f"{self.url}: {outcome.reason}")
+        if outcome.good:
+            return reply.body
+        known = outcome.status in set(HTTPStatus)
+        said = outcome.text or (HTTPStatus(outcome.status).phrase if known else "no reason")
+        raise CollectorError(f"{self.url}: {outcome.status}: {said}", outcome.status, bytes(reply.body))
 
 
 def host_path(host: str, *more: str) -> str:
-    """Where a collector has what it knows of a host: `/api/v1/hosts/NAME/...`."""
+    """Return where a collector has what it knows of a host: `/api/v1/hosts/NAME/...`."""
     return "/".join(["/api/v1/hosts", *(quote(part, safe="", errors=_AS_IT_CAME) for part in (host, *more))])
-
-
-def _trust(ca_bundle: Path | None) -> ssl.SSLContext:
-    context = system_trust()
-    if ca_bundle is not None:
-        try:
-            context.load_verify_locations(cafile=ca_bundle)
-        except OSError as fault:  # also what is no certificate
-            raise CollectorError(f"{ca_bundle}: {fault.strerror or 'no certificates in PEM form'}") from None
-    return context
-
-
-def _trust_in_proxy(proxy: str, trust: ssl.SSLContext) -> ssl.SSLContext | None:
-    """None where TLS is not spoken to the proxy itself."""
-    return trust if urlsplit(proxy).scheme == "https" else None

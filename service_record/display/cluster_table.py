@@ -8,7 +8,8 @@ from msgspec import Meta
 from rich.cells import cell_len
 
 from service_record.display.lines import BLANK, Glyphs, Ink, Line, View
-from service_record.display.text import age, count, cut_within, one_line, visible, wrap
+from service_record.display.text import age, count, cut_within, one_line, wrap
+from service_record.record.visible import visible
 
 Time = Annotated[float, Meta(ge=0, le=1e11)]
 """Seconds since 1970, of a year of four digits."""

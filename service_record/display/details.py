@@ -8,9 +8,10 @@ from rich.cells import cell_len
 
 from service_record.display.lines import Ink, Line, View
 from service_record.display.phrases import VERBS, ending, glyph, headline, ink, lasted, name, place
-from service_record.display.text import count, cut, cut_within, lines_of, moment, visible, wrap
+from service_record.display.text import count, cut, cut_within, lines_of, moment, wrap
 from service_record.history.facts import Facts, Location
 from service_record.history.outcome import Outcome, Run
+from service_record.record.visible import visible
 
 LABEL_WIDTH: Final = 9
 

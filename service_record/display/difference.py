@@ -27,9 +27,10 @@ from service_record.display.document import Document, facts_document
 from service_record.display.lines import BLANK, Ink, Line, View
 from service_record.display.phrases import VERBS, ending, glyph, headline, ink, name
 from service_record.display.summary import local_times
-from service_record.display.text import count, cut, duration, utc, visible, wrap
+from service_record.display.text import count, cut, duration, utc, wrap
 from service_record.history import History
 from service_record.history.outcome import Run, order
+from service_record.record.visible import visible
 
 _INDENT: Final = 2
 _MAX_TOLD: Final = 10

@@ -10,7 +10,8 @@ from rich.cells import cell_len
 from service_record.display.cluster_table import Time
 from service_record.display.fleet_table import EarlierBuild, Host, describe
 from service_record.display.lines import BLANK, Glyphs, Ink, Line, View
-from service_record.display.text import cut, duration, moment, visible, wrap
+from service_record.display.text import cut, duration, moment, wrap
+from service_record.record.visible import visible
 
 _WORDS: Final = {"init": "began"}
 _INKS: Final = {"done": Ink.GOOD, "failed": Ink.BAD, "init": Ink.BUSY}

@@ -11,10 +11,11 @@ import jsonlines
 import orjson
 
 from service_record.display.document import Document, malformed_document
-from service_record.display.text import UNSEEN, escaped
+from service_record.display.text import escaped
 from service_record.record.entry import Entry, Malformed
 from service_record.record.fields import mended
 from service_record.record.plain import Block, Stretch, lines_of, pieces_of
+from service_record.record.visible import UNSEEN
 
 if TYPE_CHECKING:
     import yaml

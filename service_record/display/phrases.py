@@ -3,9 +3,10 @@
 from typing import Final
 
 from service_record.display.lines import Glyphs, Ink
-from service_record.display.text import duration, visible
+from service_record.display.text import duration
 from service_record.history.facts import Facts, Location, is_stop, is_stop_or_kill
 from service_record.history.outcome import Command, Outcome, Run, Span, Stage
+from service_record.record.visible import visible
 
 VERBS: Final = {
     Outcome.FAILURE: "failed",

@@ -8,9 +8,10 @@ from typing import Final
 
 from service_record.display.lines import BLANK, Ink, Line, View
 from service_record.display.phrases import VERBS, ink, name
-from service_record.display.text import count, cut, visible, wrap, zone
+from service_record.display.text import count, cut, wrap, zone
 from service_record.history import History, ServiceHistory
 from service_record.record.entry import Malformed
+from service_record.record.visible import visible
 
 _MAX_PIECES: Final = 3
 _INDENT: Final = 2

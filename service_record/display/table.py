@@ -11,11 +11,12 @@ from service_record.display.details import LABEL_WIDTH, details, labelled, title
 from service_record.display.lines import BLANK, Ink, Line, View
 from service_record.display.phrases import VERBS, ending, glyph, headline, ink, kind, lasted, name
 from service_record.display.summary import damages, left_out_sentences, summary
-from service_record.display.text import count, cut, moment, times, visible, wrap
+from service_record.display.text import count, cut, moment, times, wrap
 from service_record.history import History, ServiceHistory
 from service_record.history.facts import NOTHING
 from service_record.history.outcome import Command, Outcome, Run, Stage, nested, order
 from service_record.history.results import handled_failure
+from service_record.record.visible import visible
 
 
 @dataclass(frozen=True, slots=True)

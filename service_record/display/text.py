@@ -1,6 +1,5 @@
 """Texts, times and durations as people read them, safe to print whatever they hold."""
 
-import re
 import textwrap
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -9,10 +8,8 @@ from typing import Final
 
 from rich.cells import cell_len, chop_cells, set_cell_size
 
-UNSEEN: Final = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
-"""C1 controls, on which terminals act, bidirectional overrides, and marks that nobody sees."""
+from service_record.record.visible import UNSEEN, visible
 
-_UNSAFE: Final = re.compile(f"{UNSEEN.pattern}|[\x00-\x1f\ud800-\udfff\U000e0000-\U000e007f]")
 _MINUTE: Final = 60
 _HOUR: Final = 60 * _MINUTE
 _DAY: Final = 24 * _HOUR
@@ -24,31 +21,6 @@ class Clock(StrEnum):
     UTC = "utc"
     LOCAL = "local"
     RELATIVE = "relative"
-
-
-def visible(text: str) -> str:
-    r"""The text with what would act on a terminal written out: `\x1b`, `\u202e`. A tab is four blanks."""
-    if text.isascii() and text.isprintable():
-        return text
-    return text.replace("\t", "    ").translate(_ESCAPES)
-
-
-class _Escapes(dict[int, str]):
-    """Number of a character -> what is shown for it; made as they come."""
-
-    def __missing__(self, code: int) -> str:
-        self[code] = shown = _UNSAFE.sub(_written_out, chr(code))
-        return shown
-
-
-_ESCAPES: Final = _Escapes()
-
-
-def _written_out(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    if code <= 0xFF:  # noqa: PLR2004
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # noqa: PLR2004
 
 
 def escaped(document: str) -> str:

@@ -31,9 +31,10 @@ from service_record.display.sentences import (
 )
 from service_record.display.summary import summary
 from service_record.display.table import stage_lines
-from service_record.display.text import count, cut, cut_within, moment, visible, wrap
+from service_record.display.text import count, cut, cut_within, moment, wrap
 from service_record.history import History
 from service_record.history.results import Handled
+from service_record.record.visible import visible
 
 _INDENT: Final = 2
 _TEXT_WIDTH: Final = 100

@@ -1,30 +1,29 @@
 """Ask a registry for a release image, with the pull secret, as a puller would. No layer is fetched."""
 
-import errno
 import json
+import os
 import re
-import socket
-import ssl
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
-from email.message import Message
-from http.client import HTTPException
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlencode, urljoin
 
-from service_record.http.trust import system_trust
+from service_record.http.answers import RetryPolicy, Unreachable
+from service_record.http.proxies import proxies_of
 from service_record.preflight.checks import CheckResult, CheckState, not_checked
+
+if TYPE_CHECKING:
+    from service_record.http.transport import Reply
 
 _SECONDS: Final = 8.0
 """For each of three requests."""
 _MOST_BYTES: Final = 1 << 20
-_OK: Final = 200
-_UNAUTHORIZED: Final = 401
+_REDIRECTIONS: Final = frozenset({301, 302, 303, 307, 308})
+_MOST_REDIRECTIONS: Final = 3
 _REFUSALS: Final = {
-    _UNAUTHORIZED: "The pull secret is wrong or has expired: download it again.",
+    HTTPStatus.UNAUTHORIZED: "The pull secret is wrong or has expired: download it again.",
     403: "The account of the pull secret may not pull it.",
     404: "See the name and tag, or whether the mirror has it.",
 }
@@ -87,16 +86,14 @@ def check_registry(
     try:
         registry = _Registry(image, ca_bundle)
         challenge = registry.challenge()
-    except (OSError, HTTPException, ValueError) as error:
+    except RegistryError as error:
         unreached = not_checked("release image", "the registry was not reached")
-        if _has_no_network(error):
-            return not_checked(
-                "registry", f"{image.host}: {_reason(error)}", "Give this host a network."
-            ), unreached
+        if error.has_no_network:
+            return not_checked("registry", f"{image.host}: {error}", "Give this host a network."), unreached
         reached = CheckResult(
             "registry",
             CheckState.FAILED,
-            f"{image.host}: {_reason(error)}",
+            f"{image.host}: {error}",
             "See whether this host reaches it, through a proxy if one is set, and trusts its certificate "
             "(--ca-bundle FILE).",
         )
@@ -125,9 +122,9 @@ def _check_image(registry: "_Registry", challenge: str | None, credentials: str 
         )
     try:
         status = registry.manifest_status(challenge, credentials)
-    except (OSError, HTTPException, ValueError) as error:
-        return not_checked("release image", f"{where}: {_reason(error)}", "Try again.")
-    if status == _OK:
+    except RegistryError as error:
+        return not_checked("release image", f"{where}: {error}", "Try again.")
+    if status == HTTPStatus.OK:
         return CheckResult(
             "release image", CheckState.PASSED, f"{where}: there, and the pull secret is good for it"
         )
@@ -137,6 +134,14 @@ def _check_image(registry: "_Registry", challenge: str | None, credentials: str 
     return CheckResult("release image", CheckState.FAILED, detail, _REFUSALS[status])
 
 
+class RegistryError(Exception):
+    """Why a registry or its token server gave no answer that can be used, in one line."""
+
+    def __init__(self, reason: str, *, has_no_network: bool = False) -> None:
+        super().__init__(reason)
+        self.has_no_network = has_no_network
+
+
 class _Registry:
     """A registry's HTTP API; see the OCI distribution specification, and for tokens that of Docker."""
 
@@ -144,19 +149,17 @@ class _Registry:
         self.image = image
         is_plain = ca_bundle is None and _LOOPBACK.fullmatch(image.host)
         self._scheme = "http" if is_plain else "https"
-        context = system_trust()
-        if ca_bundle is not None:
-            context.load_verify_locations(ca_bundle)
-        self._opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context))
+        self._ca_bundle = ca_bundle
 
     def challenge(self) -> str | None:
-        """Return how the registry wants to be asked; None when anybody may. Raises when it is no registry."""
-        status, headers, _ = self._ask(f"{self._scheme}://{self.image.host}/v2/")
-        if status == _OK:
+        """Return how the registry wants to be asked; None when anybody may. Raises RegistryError."""
+        status, reply = self._ask(f"{self._scheme}://{self.image.host}/v2/")
+        if status == HTTPStatus.OK:
             return None
-        if status == _UNAUTHORIZED and headers["WWW-Authenticate"]:
-            return str(headers["WWW-Authenticate"])
-        raise ValueError(f"it answered {status} at /v2/, which no registry does")
+        challenge = reply.headers.get("www-authenticate")
+        if status == HTTPStatus.UNAUTHORIZED and challenge:
+            return challenge
+        raise RegistryError(f"it answered {status} at /v2/, which no registry does")
 
     def manifest_status(self, challenge: str | None, credentials: str | None) -> int:
         """Return the status for the image's manifest, with a token where the challenge wants one."""
@@ -173,46 +176,57 @@ class _Registry:
         parameters = dict(_PARAMETER.findall(challenge))
         realm = parameters.get("realm", "")
         if not realm.startswith(f"{self._scheme}://"):
-            raise ValueError(f"its token server is not of {self._scheme}")
+            raise RegistryError(f"its token server is not of {self._scheme}")
         query = {"scope": f"repository:{self.image.name}:pull"}
         if "service" in parameters:
             query["service"] = parameters["service"]
-        url = f"{realm}{'&' if '?' in realm else '?'}{urllib.parse.urlencode(query)}"
-        status, _, body = self._ask(url, f"Basic {credentials}")
-        if status != _OK:
+        url = f"{realm}{'&' if '?' in realm else '?'}{urlencode(query)}"
+        status, reply = self._ask(url, f"Basic {credentials}")
+        if status != HTTPStatus.OK:
             return status, None
-        answer: Any = json.loads(body)
-        token = answer.get("token") or answer.get("access_token") if isinstance(answer, dict) else None
-        if not isinstance(token, str) or not token.isprintable():
-            raise ValueError("its token server gave no token")
+        token = _token_in(reply.body)
+        if token is None:
+            raise RegistryError("its token server gave no token")
         return status, token
 
-    def _ask(
-        self, url: str, authorization: str | None = None, method: str = "GET"
-    ) -> tuple[int, Message, bytes]:
-        """Return status, headers and the beginning of the body. Credentials do not follow a redirection."""
-        headers = {"Accept": _MANIFESTS if method == "HEAD" else "*/*", "User-Agent": "service-record"}
-        request = urllib.request.Request(url, headers=headers, method=method)  # noqa: S310  # its scheme is ours
-        if authorization is not None:
-            request.add_unredirected_header("Authorization", authorization)
+    def _ask(self, url: str, authorization: str | None = None, method: str = "GET") -> "tuple[int, Reply]":
+        """Return the status and the reply. Redirections are followed, without the credentials."""
+        accept = {"Accept": _MANIFESTS if method == "HEAD" else "*/*"}
+        headers = accept | ({"Authorization": authorization} if authorization is not None else {})
+        for _ in range(_MOST_REDIRECTIONS):
+            status, reply = self._ask_once(method, url, headers)
+            location = reply.headers.get("location")
+            if status not in _REDIRECTIONS or not location:
+                return status, reply
+            url, headers = urljoin(url, location), accept
+            if not url.startswith(f"{self._scheme}://"):
+                raise RegistryError(f"it leads to a server that is not of {self._scheme}")
+        raise RegistryError("it leads from one server to the next")
+
+    def _ask_once(self, method: str, url: str, headers: Mapping[str, str]) -> "tuple[int, Reply]":
+        from service_record.http.attempt import Request  # noqa: PLC0415  # an extra
+        from service_record.http.transport import Transport  # noqa: PLC0415
+
+        transport = Transport(
+            url,
+            ca_bundle=self._ca_bundle,
+            proxies=proxies_of(os.environ),
+            retry_policy=RetryPolicy(connect=_SECONDS, read=_SECONDS, total=_SECONDS, tries=1),
+            secrets=(headers.get("Authorization", "").partition(" ")[2],),
+        )
         try:
-            with self._opener.open(request, timeout=_SECONDS) as answer:
-                return answer.status, answer.headers, answer.read(_MOST_BYTES)
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, error.headers, b""
+            reply = transport.call(Request(method=method, url=url, headers=headers), most_body=_MOST_BYTES)
+        finally:
+            transport.close()
+        if isinstance(reply.outcome, Unreachable):
+            raise RegistryError(reply.outcome.reason, has_no_network=reply.outcome.has_no_network)
+        return reply.outcome.status, reply
 
 
-def _has_no_network(error: Exception) -> bool:
-    """Return whether this host reaches nobody, or no name server: that says nothing of the registry."""
-    inner = getattr(error, "reason", error)
-    if isinstance(inner, socket.gaierror):
-        return inner.errno == socket.EAI_AGAIN
-    return getattr(inner, "errno", None) == errno.ENETUNREACH
-
-
-def _reason(error: Exception) -> str:
-    inner = getattr(error, "reason", error)
-    if isinstance(inner, ssl.SSLCertVerificationError):
-        return f"its certificate is not trusted: {inner.verify_message}"
-    return str(getattr(inner, "strerror", None) or inner) or type(error).__name__
+def _token_in(body: bytes | bytearray) -> str | None:
+    try:
+        answer: Any = json.loads(body)
+    except ValueError:
+        return None
+    token = answer.get("token") or answer.get("access_token") if isinstance(answer, dict) else None
+    return token if isinstance(token, str) and token.isprintable() else None

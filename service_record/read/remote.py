@@ -5,8 +5,7 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from io import BufferedReader, RawIOBase
-from typing import TYPE_CHECKING
+from io import BufferedReader
 
 import msgspec
 
@@ -14,9 +13,6 @@ from service_record.client.address import CollectorError, address_of
 from service_record.client.calls import CollectorClient, connect, host_path
 from service_record.record.layout import read_stretches
 from service_record.record.plain import Stretch
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,41 +59,18 @@ def _checked_answer(answer: object, url: str) -> _HostRecords:
 
 
 def _record(client: CollectorClient, host: str, service: str) -> Iterator[Stretch]:
-    """A record, read as it comes. Raises OSError at any piece: by then it is too late for a refusal."""
+    """Give a record, once it is here. Raises OSError at its first piece: too late for a refusal."""
     try:
-        with client.stream(host_path(host, "records", service)) as pieces:
-            yield from read_stretches(BufferedReader(_Pieces(pieces)))
+        with _downloaded(client, host_path(host, "records", service)) as file:
+            yield from read_stretches(file)
     except CollectorError as fault:
         raise OSError(errno.EIO, str(fault)) from None
 
 
 def _downloaded(client: CollectorClient, path: str) -> BufferedReader:
-    """A bundle, in a file without a name."""
+    """Return what is at a path, in a file without a name."""
     with tempfile.TemporaryFile() as file:
-        with client.stream(path) as pieces:
-            file.writelines(pieces)
+        client.download(path, file)
+        file.flush()
         file.seek(0)
         return os.fdopen(os.dup(file.fileno()), "rb")
-
-
-class _Pieces(RawIOBase):
-    """Pieces of bytes as a stream."""
-
-    def __init__(self, pieces: Iterable[bytes]) -> None:
-        self._pieces = iter(pieces)
-        self._left = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: "WriteableBuffer") -> int:
-        while not self._left:
-            piece = next(self._pieces, None)
-            if piece is None:
-                return 0
-            self._left = memoryview(piece)
-        target = memoryview(buffer).cast("B")
-        size = min(len(target), len(self._left))
-        target[:size] = self._left[:size]
-        self._left = self._left[size:]
-        return size

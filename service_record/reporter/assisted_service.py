@@ -15,23 +15,20 @@ from types import TracebackType
 from typing import Final, Literal, Self, TypeAlias
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from service_record.reporter.answers import (
+from service_record.http.answers import Answered, Outcome, RetryPolicy, Unreachable, printable
+from service_record.http.attempt import Request
+from service_record.http.proxies import Proxies
+from service_record.http.transport import Reply, Transport, acknowledged
+from service_record.reporter.host_view import (
     ASK_AGAIN_FOR_PROGRESS,
-    Answered,
     NoHost,
-    Outcome,
     Refused,
-    RetryPolicy,
-    Unreachable,
     View,
     is_own_error,
-    printable,
     view_of,
 )
-from service_record.reporter.attempt import Request
 from service_record.reporter.setting_table import SERVICE_LIMIT
-from service_record.reporter.settings import AssistedServiceSettings, Proxies
-from service_record.reporter.transport import Reply, Transport, acknowledged
+from service_record.reporter.settings import AssistedServiceSettings
 
 BASE_PATH: Final = "/api/assisted-install"
 LONGEST_INFO: Final = 2048

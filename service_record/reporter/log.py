@@ -9,10 +9,11 @@ from enum import IntEnum
 from typing import Final
 
 from service_record.display.sentences import verdict_sentence
-from service_record.display.text import visible
 from service_record.display.verdict_page import analysis_text
-from service_record.reporter.answers import Answered, HostView, NoHost, Outcome, Refused, View
+from service_record.http.answers import Answered, Outcome
+from service_record.record.visible import visible
 from service_record.reporter.host_state import HostEvidence
+from service_record.reporter.host_view import HostView, NoHost, Refused, View
 from service_record.reporter.policy import RoundPlan
 
 _STDERR: Final = 2

@@ -13,18 +13,19 @@ from urllib.parse import urlsplit
 from service_record.client.address import CollectorError
 from service_record.client.calls import CollectorClient
 from service_record.client.sending import NotTaken, Sender
-from service_record.display.text import visible
 from service_record.record.directory import Records
+from service_record.record.visible import visible
 from service_record.redaction.outgoing import HostMask, LeakError
 from service_record.reporter.log import Log
 from service_record.reporter.paths import Places
-from service_record.reporter.proxies import proxy_for
 from service_record.reporter.setting_values import COLLECTOR
 from service_record.reporter.settings import Settings, secrets_in
 from service_record.rotation import RotationError, max_bytes, rotate
 
 _SECONDS: Final = 20.0
 """That an answer may take: a round waits for it."""
+_BATCH_SECONDS: Final = 120.0
+"""That a batch may take on its way: 1 MiB at 9 kB/s."""
 _ALTOGETHER: Final = 40.0
 """Seconds after which the rest is left to the next time."""
 
@@ -54,7 +55,8 @@ def _sent(where: str, host: str, settings: Settings, records: Records, mask: Hos
         settings.collector_token or "",
         ca_bundle=settings.service.ca_bundle if settings.service else None,
         seconds=_SECONDS,
-        proxy=proxy_for(where, settings.proxies) or "",
+        transfer_seconds=_BATCH_SECONDS,
+        proxies=settings.proxies,
     ) as client:
         sender = Sender(client, host.lower(), records, mask=mask)
         sender.send(_ALTOGETHER)

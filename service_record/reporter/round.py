@@ -12,14 +12,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from service_record.http.answers import Answered
 from service_record.record import systemd
 from service_record.redaction import Rules, known_secrets
 from service_record.redaction.outgoing import LeakError, outgoing_text
 from service_record.reporter import console, log
-from service_record.reporter.answers import Answered, HostView, View
 from service_record.reporter.atomic_write import clear_the_way, clear_the_way_of_all
 from service_record.reporter.cleanup import Tombstone, finish, read_tombstone
 from service_record.reporter.host_state import HostEvidence, observe
+from service_record.reporter.host_view import HostView, View
 from service_record.reporter.log import Log, plan_lines, told_outcome, told_view
 from service_record.reporter.paths import Places
 from service_record.reporter.policy import (

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from service_record.http.proxies import Proxies
 from service_record.reporter.paths import Places, is_there
 from service_record.reporter.setting_table import SETTINGS, HostLogsPolicy, Send, Setting, Stages
 from service_record.reporter.setting_values import COLLECTOR
@@ -29,7 +30,6 @@ __all__ = [
     "SETTINGS",
     "AssistedServiceSettings",
     "HostLogsPolicy",
-    "Proxies",
     "Send",
     "Setting",
     "Settings",
@@ -89,15 +89,6 @@ class AssistedServiceSettings:
     """A file of certificates that are trusted beside the system's."""
     is_usable: bool = True
     """False while the token is there and unusable: then the service is asked nothing."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proxies:
-    """As in the variables of these names. Their URLs may hold passwords."""
-
-    http: str | None = field(default=None, repr=False)
-    https: str | None = field(default=None, repr=False)
-    no_proxy: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,7 +211,7 @@ def _read_document(path: Path, text: str, document: Mapping[str, Any]) -> _Read:
         try:
             given[name] = _setting_named(name).value(value)
         except ValueError as error:
-            from service_record.display.text import visible  # noqa: PLC0415  # only where something is wrong
+            from service_record.record.visible import visible  # noqa: PLC0415  # only where something is wrong
 
             line = line_of(text, name)
             bad[name] = line, f"{path}:{line}: {visible(name)}: {error}"

@@ -17,14 +17,16 @@ from pathlib import Path
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
-from service_record.reporter.answers import Answered, Outcome, RetryPolicy, Unreachable, View, printable
+from service_record.http.answers import Answered, Outcome, RetryPolicy, Unreachable, printable
+from service_record.http.attempt import Request
+from service_record.http.proxies import Proxies
+from service_record.http.transport import Transport, acknowledged
 from service_record.reporter.assisted_service import AssistedService, not_sendable, succeeded
 from service_record.reporter.atomic_write import place_copy, remove_torn
-from service_record.reporter.attempt import Request
+from service_record.reporter.host_view import View
 from service_record.reporter.policy.moment import HOST, HOST_BOOT, Shipment, kind_of
 from service_record.reporter.setting_values import COLLECTOR
-from service_record.reporter.settings import AssistedServiceSettings, Proxies, Settings
-from service_record.reporter.transport import Transport, acknowledged
+from service_record.reporter.settings import AssistedServiceSettings, Settings
 
 _STORED: Final = frozenset({HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.NO_CONTENT})
 """What object stores answer to a PUT that they have taken; a 200 without a body has an ETag then."""
@@ -128,7 +130,7 @@ class PutUrl:
         if refused := not_sendable(bundle):
             return refused
         reply = self.transport.call(request, tries=tries)
-        is_told = bool(reply.body) or reply.has_etag
+        is_told = bool(reply.body) or "etag" in reply.headers
         return acknowledged(reply, _STORED if is_told else _STORED - {HTTPStatus.OK})
 
 

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from service_record.http.answers import Answered, Outcome, Unreachable, printable
 from service_record.redaction import Leak  # noqa: TC001  # a field's type
 from service_record.reporter import log
-from service_record.reporter.answers import Answered, Outcome, Unreachable, printable
 from service_record.reporter.atomic_write import clear_the_way, place_by_moving, remove_torn, sync_names
 from service_record.reporter.bundling import Bundled, make_bundle
 from service_record.reporter.gather import COLLECTORS, Context, newest_cursor

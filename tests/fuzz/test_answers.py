@@ -10,18 +10,10 @@ from hypothesis import strategies as st
 
 from bench.simulated import Answering, failing, whole_round
 from bench.simulated import settings as reporter_settings
-from service_record.display.text import visible
-from service_record.reporter.answers import (
-    Answered,
-    HostView,
-    NoHost,
-    Outcome,
-    Refused,
-    RetryPolicy,
-    Unreachable,
-    View,
-)
+from service_record.http.answers import Answered, Outcome, RetryPolicy, Unreachable
+from service_record.record.visible import visible
 from service_record.reporter.assisted_service import AssistedService
+from service_record.reporter.host_view import HostView, NoHost, Refused, View
 from service_record.reporter.log import Log
 from service_record.reporter.paths import Places
 from service_record.reporter.policy import Shipment, StageReport

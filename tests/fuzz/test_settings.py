@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 import service_record as recorder
 from service_record.client.address import is_collector
 from service_record.collector.domain.definitions import DefinitionError, parse
-from service_record.display.text import UNSEEN
 from service_record.record.entry import Entry
 from service_record.record.layout import read_entries
+from service_record.record.visible import UNSEEN
 from service_record.reporter.log import log_for
 from service_record.reporter.paths import Places
 from service_record.reporter.policy.moment import Shipment

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import yaml
 from hypothesis import strategies as st
 
-from service_record.display.text import UNSEEN
+from service_record.record.visible import UNSEEN
 from tests.fuzz.command import Watched, service_record
 from tests.fuzz.hostile import RAW_NAMES
 

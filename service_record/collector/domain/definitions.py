@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from service_record.collector.domain.steps import ReportedStep, StepStatus
-from service_record.display.text import visible
+from service_record.record.visible import visible
 
 _TABLE: Final = "step"
 _FIELD: Final = re.compile(r"\$\.(\w+)|field `(.*)`", re.DOTALL)

@@ -20,7 +20,8 @@ from starlette.responses import Response
 from service_record.collector.api.answering import Refusal
 from service_record.display.fleet_table import stopped_at
 from service_record.display.html.style import stylesheet
-from service_record.display.text import count, duration, visible
+from service_record.display.text import count, duration
+from service_record.record.visible import visible
 
 _FOLDER: Final = Path(__file__).parent / "static"
 _TYPES: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}

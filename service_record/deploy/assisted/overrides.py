@@ -15,10 +15,9 @@ import msgspec
 
 from service_record.deploy.assisted.service import Recipient
 from service_record.deploy.delivered import Item, Option
-from service_record.deploy.ignition.checking import insist, insist_on_assisted_service
+from service_record.deploy.ignition.checking import content_of, insist, insist_on_assisted_service
 from service_record.deploy.ignition.making import with_file
 from service_record.deploy.ignition.merging import LISTS, merge
-from service_record.deploy.ignition.node_rules import content_of
 from service_record.deploy.ignition.reading import (
     DEFAULT_FOR_ASSISTED_SERVICE,
     BadConfigError,

@@ -14,11 +14,11 @@ from typing import Final, Self, TypeVar
 
 import msgspec
 
-from service_record.reporter.answers import ASK_AGAIN, Answered, RetryPolicy, Unreachable, without
+from service_record.http.answers import ASK_AGAIN, Answered, RetryPolicy, Unreachable, without
+from service_record.http.attempt import Request
+from service_record.http.proxies import Proxies
+from service_record.http.transport import Transport, acknowledged
 from service_record.reporter.assisted_service import base_url
-from service_record.reporter.attempt import Request
-from service_record.reporter.settings import Proxies
-from service_record.reporter.transport import Transport, acknowledged
 
 _PATIENCE: Final = RetryPolicy(total=300.0, tries=3, budget=120.0)
 _MOST_LIST: Final = 1 << 29
@@ -186,16 +186,6 @@ def authorization(token: str) -> str:
     except (ValueError, IndexError, RecursionError):
         claims = None
     return token if isinstance(claims, dict) and "auth_scheme" in claims else f"Bearer {token}"
-
-
-def proxies_of(environ: Mapping[str, str]) -> Proxies:
-    """Return the proxies that the environment names, as other programs read it."""
-
-    def first(name: str) -> str:
-        return environ.get(name.upper()) or environ.get(name) or ""
-
-    no_proxy = tuple(filter(None, map(str.strip, first("no_proxy").split(","))))
-    return Proxies(http=first("http_proxy") or None, https=first("https_proxy") or None, no_proxy=no_proxy)
 
 
 def _refusal(where: str, answer: Answered) -> ServiceError:

@@ -1,16 +1,15 @@
-"""Whether Ignition would take a config: the rules of disks here, and all others put together. Pure.
+"""Judges whether a config is safe to merge: nothing in it is overlooked, or given another meaning. Pure.
 
-The rules are those of coreos.github.io/ignition, versions 3.1.0 to 3.5.0, and of what fails on the host
-later: gzip that is cut off, hashes of other contents, files below files.
+Whether Ignition takes the rest of it, `ignition-validate` says; see `tools`.
 """
 
-import re
-from collections.abc import Callable, Iterator
-from itertools import pairwise
+import posixpath
+from collections.abc import Iterator
 from typing import Any, Final
 
-from service_record.deploy.ignition.config_shape import CONFIG, faults_of_shape
-from service_record.deploy.ignition.node_rules import faults_of_nodes, faults_of_resources
+import msgspec
+
+from service_record.deploy.ignition import urls
 from service_record.deploy.ignition.reading import (
     TAKEN_BY_ASSISTED_SERVICE,
     BadConfigError,
@@ -23,178 +22,132 @@ from service_record.deploy.ignition.reading import (
     quoted,
     twice,
 )
-from service_record.deploy.ignition.unit_rules import faults_of_people, faults_of_settings, faults_of_units
 
-_GUID: Final = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}", re.ASCII)
-_SERVER: Final = re.compile(r"https?://[!-~]+", re.ASCII | re.IGNORECASE)
-_LONGEST_PARTITION_LABEL: Final = 36
-_LABELS: Final = {"ext4": 16, "btrfs": 256, "xfs": 12, "vfat": 11, "swap": 15}
-"""File system -> the most characters of its label."""
-_STRIPED: Final = {"linear", "raid0", "0", "stripe"}
-_LEVELS: Final = {
-    *_STRIPED,
-    *("raid1", "1", "mirror", "raid4", "4", "raid5", "5", "raid6", "6", "raid10", "10"),
-}
-_GIVEN: Final = ("label", "sizeMiB", "startMiB", "typeGuid", "guid")
-
-
-def faults_of_disks(config: dict[str, Any], minor: int) -> Iterator[ConfigFault]:
-    for where, disk in items(config, "storage.disks"):
-        yield from _faults_of_partitions(where, items(disk, "partitions"))
-    for kind, name in (("disks", "device"), ("filesystems", "device"), ("luks", "device"), ("luks", "name")):
-        found = items(config, f"storage.{kind}")
-        yield from twice([(f"{where}.{name}", each[name]) for where, each in found], name)
-        if name == "device":
-            for where, each in found:
-                yield from _faults_of_device(f"{where}.{name}", each[name])
-    yield from _faults_of_arrays(items(config, "storage.raid"))
-    for where, system in items(config, "storage.filesystems"):
-        yield from _faults_of_filesystem(where, system, minor)
-    for where, device in items(config, "storage.luks"):
-        yield from _faults_of_luks(where, device)
-
-
-def _faults_of_device(where: str, path: str) -> Iterator[ConfigFault]:
-    if not path.startswith("/"):
-        yield ConfigFault(where, f"{quoted(path)} is no device; devices are named by absolute paths")
-    else:
-        yield from faults_of_path(where, path)
-
-
-def _faults_of_partitions(disk: str, partitions: list[Item]) -> Iterator[ConfigFault]:
-    for where, partition in partitions:
-        yield from _faults_of_partition(f"{disk}.{where}", partition)
-    numbers = [(f"{disk}.{where}.number", each.get("number")) for where, each in partitions]
-    yield from twice([(where, number) for where, number in numbers if number], "partition")
-    labels = [(f"{disk}.{where}.label", each.get("label")) for where, each in partitions]
-    yield from twice([(where, label) for where, label in labels if label], "label")
-    yield from _faults_of_overlaps(disk, partitions)
-
-
-def _faults_of_partition(where: str, partition: dict[str, Any]) -> Iterator[ConfigFault]:
-    label = partition.get("label") or ""
-    for name in ("number", "sizeMiB", "startMiB"):
-        if (partition.get(name) or 0) < 0:
-            yield ConfigFault(f"{where}.{name}", f"{partition[name]} is negative")
-    for name in ("typeGuid", "guid"):
-        if partition.get(name) and not _GUID.fullmatch(partition[name]):
-            yield ConfigFault(f"{where}.{name}", f"{quoted(partition[name])} is no GUID")
-    if len(label) > _LONGEST_PARTITION_LABEL:
-        yield ConfigFault(f"{where}.label", f"has more than {_LONGEST_PARTITION_LABEL} characters")
-    if ":" in label:
-        yield ConfigFault(f"{where}.label", f"{quoted(label)} has a colon; it would be cut there")
-    yield from _faults_of_existence(where, partition)
-
-
-def _faults_of_existence(where: str, partition: dict[str, Any]) -> Iterator[ConfigFault]:
-    if partition.get("shouldExist") is False:
-        given = [name for name in _GIVEN if partition.get(name)]
-        if given:
-            yield ConfigFault(where, f"is not to exist, and has {', '.join(given)}")
-        if not partition.get("number"):
-            yield ConfigFault(where, "is not to exist, but its number is missing")
-    elif not partition.get("number") and not partition.get("label"):
-        yield ConfigFault(where, "has neither number nor label")
-
-
-def _faults_of_overlaps(disk: str, partitions: list[Item]) -> Iterator[ConfigFault]:
-    """Only of partitions whose place is given can it be known."""
-    placed = sorted(
-        (each["startMiB"], each["startMiB"] + each["sizeMiB"], where)
-        for where, each in partitions
-        if each.get("startMiB") and each.get("sizeMiB")
-    )
-    for (_, end, first), (start, _, second) in pairwise(placed):
-        if start < end:
-            yield ConfigFault(f"{disk}.{second}", f"begins before the end of {disk}.{first}")
-
-
-def _faults_of_arrays(arrays: list[Item]) -> Iterator[ConfigFault]:
-    for where, array in arrays:
-        level = array.get("level")
-        if level not in _LEVELS:
-            yield ConfigFault(f"{where}.level", f"{quoted(level)} is no level of a RAID; raid1 is one")
-        if (array.get("spares") or 0) and level in _STRIPED:
-            yield ConfigFault(f"{where}.spares", f"are not for {level}")
-        if (array.get("spares") or 0) < 0:
-            yield ConfigFault(f"{where}.spares", f"{array['spares']} is no number of devices")
-        devices = array.get("devices") or []
-        if not devices:
-            yield ConfigFault(f"{where}.devices", "are missing")
-        places = [(f"{where}.devices[{number}]", device) for number, device in enumerate(devices)]
-        for place, device in places:
-            yield from _faults_of_device(place, device)
-        yield from twice([(place, device) for place, device in places], "device")
-    yield from twice([(f"{where}.name", array["name"]) for where, array in arrays], "array")
-
-
-def _faults_of_filesystem(where: str, system: dict[str, Any], minor: int) -> Iterator[ConfigFault]:
-    form, label = system.get("format") or "", system.get("label") or ""
-    formats = {*_LABELS, *(("none",) if minor >= 3 else ())}  # noqa: PLR2004  # 3.3.0 has it first
-    if form and form not in formats:
-        yield ConfigFault(f"{where}.format", f"{quoted(form)} is no format; {', '.join(sorted(formats))} are")
-    elif not form:
-        given = [name for name in ("path", "label", "uuid", "options", "mountOptions") if system.get(name)]
-        if given:
-            yield ConfigFault(f"{where}.format", f"is missing, and there is {', '.join(given)}")
-    elif len(label) > _LABELS.get(form, 0):
-        yield ConfigFault(f"{where}.label", f"has more characters than the {_LABELS.get(form, 0)} of {form}")
-    if system.get("path"):
-        yield from faults_of_path(f"{where}.path", system["path"])
-
-
-def _faults_of_luks(where: str, device: dict[str, Any]) -> Iterator[ConfigFault]:
-    if not device["name"] or "/" in device["name"]:
-        yield ConfigFault(f"{where}.name", f"{quoted(device['name'])} is no name of a device")
-    clevis = device.get("clevis") or {}
-    custom = clevis.get("custom") or {}
-    if any(custom.values()) and (clevis.get("tang") or clevis.get("tpm2") or clevis.get("threshold")):
-        yield ConfigFault(f"{where}.clevis", "has custom and more; custom stands alone")
-    if any(custom.values()) and not (custom.get("pin") and custom.get("config")):
-        yield ConfigFault(f"{where}.clevis.custom", "needs both pin and config")
-    for place, server in items(clevis, "tang"):
-        if not server.get("url") or not server.get("thumbprint"):
-            yield ConfigFault(f"{where}.clevis.{place}", "needs both url and thumbprint")
-        elif not _SERVER.fullmatch(server["url"]):
-            yield ConfigFault(
-                f"{where}.clevis.{place}.url", f"{quoted(server['url'])} is no URL of http or https"
-            )
-    servers = items(clevis, "tang")
-    yield from twice([(f"{where}.clevis.{place}", server.get("url")) for place, server in servers], "server")
-
-
-_RULES: Final[tuple[Callable[[dict[str, Any], int], Iterator[ConfigFault]], ...]] = (
-    faults_of_settings,
-    faults_of_resources,
-    faults_of_nodes,
-    faults_of_disks,
-    faults_of_units,
-    faults_of_people,
+UNITS: Final = "/etc/systemd/system"
+"""Where Ignition writes units."""
+KINDS: Final = ("files", "directories", "links")
+_EXTENSIONS: Final = (
+    *(".service", ".socket", ".device", ".mount", ".automount", ".swap"),
+    *(".target", ".path", ".timer", ".snapshot", ".slice", ".scope"),
 )
 
 
+class _Resource(msgspec.Struct):
+    source: str | None = None
+    compression: str | None = None
+
+
+class _Node(msgspec.Struct):
+    path: str
+    mode: int | None = None
+    contents: _Resource | None = None
+    append: list[_Resource | None] | None = None
+    target: str | None = None
+
+
+class _DropIn(msgspec.Struct):
+    name: str
+    contents: str | None = None
+
+
+class _Unit(_DropIn):
+    dropins: list[_DropIn | None] | None = None
+
+
+class _Named(msgspec.Struct):
+    name: str
+
+
+class _Device(msgspec.Struct):
+    device: str
+
+
+class _Storage(msgspec.Struct):
+    files: list[_Node | None] | None = None
+    directories: list[_Node | None] | None = None
+    links: list[_Node | None] | None = None
+    disks: list[_Device | None] | None = None
+    raid: list[_Named | None] | None = None
+    filesystems: list[_Device | None] | None = None
+    luks: list[_Named | None] | None = None
+
+
+class _Systemd(msgspec.Struct):
+    units: list[_Unit | None] | None = None
+
+
+class _Passwd(msgspec.Struct):
+    users: list[_Named | None] | None = None
+    groups: list[_Named | None] | None = None
+
+
+class _Others(msgspec.Struct):
+    merge: list[_Resource | None] | None = None
+    replace: _Resource | None = None
+
+
+class _Ignition(msgspec.Struct):
+    version: str
+    config: _Others | None = None
+
+
+class _KernelArguments(msgspec.Struct, rename="camel"):
+    should_exist: list[str] | None = None
+
+
+class _MergedConfig(msgspec.Struct, rename="camel"):
+    """The parts of a config that merging reads, or puts something into."""
+
+    ignition: _Ignition
+    storage: _Storage | None = None
+    systemd: _Systemd | None = None
+    passwd: _Passwd | None = None
+    kernel_arguments: _KernelArguments | None = None
+
+
+_READ: Final = {
+    name.lower(): name
+    for shape in (
+        *(_Resource, _Node, _DropIn, _Unit, _Named, _Device, _Storage, _Systemd, _Passwd),
+        *(_Others, _Ignition, _KernelArguments, _MergedConfig),
+    )
+    for name in shape.__struct_encode_fields__
+}
+"""The names that merging reads, by their small letters: Ignition takes them in any."""
+
+_LATER: Final = {
+    "kernelArguments": 3,
+    "luks": 2,
+    "resize": 2,
+    "advertisement": 4,
+    "discard": 4,
+    "openOptions": 4,
+    "cex": 5,
+}
+"""Field -> the minor version that has it first. An older one passes over it, and the merged one would not."""
+_LATER_OF_PEOPLE: Final = 2
+"""That of `shouldExist` of users and groups; partitions have it from the beginning."""
+
+
 def check(config: Config) -> tuple[ConfigFault, ...]:
-    """All that is wrong with a config, warnings among it; of one whose shape is wrong, the shape alone."""
+    """Return what keeps a config from being merged; of one whose shape is wrong, the shape alone."""
     ignition = config.get("ignition")
     if not isinstance(ignition, dict):
         return (ConfigFault("ignition", 'is missing; a config begins {"ignition": {"version": "3.4.0"}}'),)
     try:
         minor = minor_of(ignition.get("version"))
+        msgspec.convert(config, _MergedConfig)
+    except msgspec.ValidationError as error:
+        return (_fault_of_shape(error),)
     except ValueError as error:
         return (ConfigFault("ignition.version", str(error)),)
-    shape = tuple(faults_of_shape(config, CONFIG, minor))
-    if any(not fault.is_warning for fault in shape):
-        return shape
-    return (*shape, *(fault for rule in _RULES for fault in rule(config, minor)))
+    return (*_faults_of_fields(config, minor), *_faults_of_nodes(config))
 
 
-def insist(config: Config) -> tuple[ConfigFault, ...]:
-    """The warnings about a config; BadConfigError where Ignition would refuse it."""
-    faults = check(config)
-    bad = tuple(fault for fault in faults if not fault.is_warning)
-    if bad:
-        raise BadConfigError(bad)
-    return faults
+def insist(config: Config) -> None:
+    """Raise BadConfigError where a config cannot be merged."""
+    if faults := check(config):
+        raise BadConfigError(faults)
 
 
 def insist_on_assisted_service(config: Config) -> None:
@@ -204,3 +157,88 @@ def insist_on_assisted_service(config: Config) -> None:
         known = " and ".join(TAKEN_BY_ASSISTED_SERVICE)
         what = f"{version} is not taken by an assisted-service; {known} are"
         raise BadConfigError((ConfigFault("ignition.version", what),))
+
+
+def is_unit_name(name: str) -> bool:
+    """Return whether Ignition takes a file of this name as a unit."""
+    return posixpath.splitext(name)[1] in _EXTENSIONS
+
+
+def unit_paths(config: Config) -> Iterator[tuple[str, str]]:
+    """Yield what Ignition writes for units: the path, and where in the config the unit stands."""
+    for where, unit in items(config, "systemd.units"):
+        if unit.get("contents"):
+            yield f"{UNITS}/{unit['name']}", where
+        for place, drop_in in items(unit, "dropins"):
+            if drop_in.get("contents"):
+                yield f"{UNITS}/{unit['name']}.d/{drop_in['name']}", f"{where}.{place}"
+
+
+def content_of(resource: dict[str, Any]) -> bytes | None:
+    """Return the bytes of a resource that has them in itself, unpacked; ValueError says what is wrong."""
+    source = resource.get("source") or ""
+    if source[:5].lower() != "data:":
+        return None
+    data = urls.data_of(source)
+    return urls.decompressed(data) if resource.get("compression") else data
+
+
+def _fault_of_shape(error: msgspec.ValidationError) -> ConfigFault:
+    what, _, where = str(error).partition(" - at `$")
+    return ConfigFault(where.strip(".`"), what[:1].lower() + what[1:])
+
+
+def _faults_of_fields(config: Config, minor: int) -> Iterator[ConfigFault]:
+    """Fields in other letters, and those of later versions."""
+    pending: list[tuple[str, Any]] = [("", config)]
+    while pending:
+        where, value = pending.pop()
+        if isinstance(value, list):
+            pending.extend((f"{where}[{number}]", each) for number, each in enumerate(value))
+        if not isinstance(value, dict):
+            continue
+        for name, inner in value.items():
+            place = f"{where}.{name}" if where else name
+            meant = _READ.get(name.lower(), name)
+            since = _LATER_OF_PEOPLE if _is_of_people(where, name) else _LATER.get(name, minor)
+            if meant != name:
+                yield ConfigFault(quoted(place).strip("'"), f"is taken for {meant}; write that")
+            elif since > minor and inner is not None:
+                what = f"is known from 3.{since}.0 on, and does nothing in 3.{minor}.0; remove it"
+                yield ConfigFault(quoted(place).strip("'"), what)
+            pending.append((place, inner))
+
+
+def _is_of_people(where: str, name: str) -> bool:
+    return name == "shouldExist" and where.startswith("passwd.")
+
+
+def _faults_of_nodes(config: Config) -> Iterator[ConfigFault]:
+    nodes = [item for kind in KINDS for item in items(config, f"storage.{kind}")]
+    for where, node in nodes:
+        yield from faults_of_path(f"{where}.path", node["path"])
+    yield from twice([(f"{where}.path", node["path"]) for where, node in nodes], "path")
+    yield from _faults_of_ways(config, nodes)
+    written = dict(unit_paths(config))
+    for where, node in nodes:
+        if node["path"] in written:
+            yield ConfigFault(
+                f"{where}.path", f"{quoted(node['path'])} is written by {written[node['path']]}, too"
+            )
+
+
+def _faults_of_ways(config: Config, nodes: list[Item]) -> Iterator[ConfigFault]:
+    """Below a file there is nothing, and below a link Ignition writes nothing."""
+    ends = {
+        node["path"]: (kind, where)
+        for kind, place in (("file", "files"), ("link", "links"))
+        for where, node in items(config, f"storage.{place}")
+    }
+    for where, node in nodes:
+        above = posixpath.dirname(node["path"])
+        while len(above) > 1:
+            if above in ends:
+                kind, place = ends[above]
+                yield ConfigFault(f"{where}.path", f"{quoted(node['path'])} is below a {kind}, {place}")
+                break
+            above = posixpath.dirname(above)

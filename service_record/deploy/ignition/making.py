@@ -9,9 +9,8 @@ from typing import Any, Final
 
 from service_record.deploy.delivered import HOST, Item, Option, closing, contents
 from service_record.deploy.ignition import urls
-from service_record.deploy.ignition.node_rules import UNITS
+from service_record.deploy.ignition.checking import UNITS, is_unit_name
 from service_record.deploy.ignition.reading import Config
-from service_record.deploy.ignition.unit_rules import is_unit_name
 
 _PULLING_IN: Final = (".wants", ".requires")
 

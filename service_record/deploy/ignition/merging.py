@@ -4,9 +4,7 @@ import copy
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from service_record.deploy.ignition import node_rules
-from service_record.deploy.ignition.checking import check, insist
-from service_record.deploy.ignition.node_rules import KINDS, unit_paths
+from service_record.deploy.ignition.checking import KINDS, check, content_of, insist, unit_paths
 from service_record.deploy.ignition.reading import (
     VERSIONS,
     BadConfigError,
@@ -91,11 +89,11 @@ def _paths(config: Config, where: str = "") -> Iterator[tuple[str, str]]:
 def _inner(resource: dict[str, Any]) -> Config | None:
     """The config that stands in a data URL, where it is one."""
     try:
-        data = node_rules.content_of(resource)
+        data = content_of(resource)
         inner = None if data is None else read_config(data)
     except ValueError:
         return None
-    return inner if inner is not None and not any(not fault.is_warning for fault in check(inner)) else None
+    return inner if inner is not None and not check(inner) else None
 
 
 def _faults_of_version(base: Config, version: str) -> Iterator[ConfigFault]:

@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from service_record.deploy.ignition import node_rules
-from service_record.deploy.ignition.node_rules import KINDS
+from service_record.deploy.ignition.checking import KINDS, content_of
 from service_record.deploy.ignition.reading import BadConfigError, Config, ConfigFault, at, items, quoted
 
 POOLS: Final = {"master": "master", "worker": "worker", "single-node": "master"}
@@ -98,7 +97,7 @@ def butane(config: Config, role: str, variant: str) -> dict[str, Any]:
 
 def _contents(contents: dict[str, Any]) -> dict[str, Any]:
     """Text as text, everything else as it is."""
-    data = node_rules.content_of(contents)
+    data = content_of(contents)
     if data is None or len(data) > _LONGEST_INLINE:
         return contents
     try:

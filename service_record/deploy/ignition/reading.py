@@ -12,13 +12,12 @@ from typing import Any, Final
 
 @dataclass(frozen=True, slots=True)
 class ConfigFault:
-    """One thing that Ignition refuses, or that it takes and does not do what it looks like."""
+    """One thing that keeps a config from being used."""
 
     where: str
     """As `storage.files[3].mode`; empty for the config as a whole."""
     what: str
     """With what to do, where that is not plain."""
-    is_warning: bool = False
 
     def __str__(self) -> str:
         return f"{self.where}: {self.what}" if self.where else self.what
@@ -149,7 +148,7 @@ def at(config: dict[str, Any], path: str) -> Any:
     """What stands at a path of names, or None."""
     value: Any = config
     for name in path.split("."):
-        if value is None:
+        if not isinstance(value, dict):
             return None
         value = value.get(name)
     return value

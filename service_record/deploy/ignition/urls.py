@@ -11,7 +11,6 @@ from urllib.parse import unquote_to_bytes, urlsplit
 MOST: Final = 1 << 30
 """Bytes that contents may have when unpacked; more is a bomb."""
 _SCHEMES: Final = ("http", "https", "tftp", "s3", "arn", "gs")
-_ARN_PARTS: Final = 6
 _DATA: Final = re.compile(
     r"data:(?:[\w.+-]+/[\w.+-]+)?(?:;[\w.+-]+=(?:[\w.!#$&+%-]+|\"[^\"]*\"))*(?P<base64>;base64)?,(?P<data>.*)",
     re.ASCII | re.DOTALL,
@@ -88,7 +87,6 @@ def check_url(url: str) -> None:
         schemes = ", ".join([*_SCHEMES, "data"])
         raise ValueError(f"no URL that Ignition fetches from; it takes {schemes}")
     if scheme == "arn":
-        _check_arn(url)
         return
     try:
         parts = urlsplit(url)
@@ -97,15 +95,6 @@ def check_url(url: str) -> None:
         raise ValueError(f"no URL: {error}") from None
     if " " in parts.netloc or not parts.hostname:
         raise ValueError("the URL names no host")
-
-
-def _check_arn(url: str) -> None:
-    parts = url.split(":", _ARN_PARTS - 1)
-    if len(parts) < _ARN_PARTS or parts[2] != "s3":
-        raise ValueError("no ARN of S3; one is arn:aws:s3:::BUCKET/KEY")
-    least = 2 if parts[5].startswith("accesspoint/") else 1
-    if parts[5].count("/") < least:
-        raise ValueError("the ARN names no object; one is arn:aws:s3:::BUCKET/KEY")
 
 
 def check_hash(text: str) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from service_record.reporter.answers import HostView, NoHost, Refused, View
 from service_record.reporter.host_state import HostEvidence
+from service_record.reporter.host_view import HostView, NoHost, Refused, View
 from service_record.reporter.paths import Places
 from service_record.reporter.policy import shipments
 from service_record.reporter.policy.moment import (

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from service_record.reporter.answers import HostView
+from service_record.reporter.host_view import HostView
 from service_record.reporter.policy.moment import HOST, HOST_BOOT, SERVICE, Moment, Shipment, kind_of
 from service_record.reporter.settings import HostLogsPolicy, Send
 from service_record.reporter.state import Spent

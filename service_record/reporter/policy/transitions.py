@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, TypeVar
 
-from service_record.reporter.answers import Answered, NoHost, Outcome, Refused, Unreachable, View
+from service_record.http.answers import Answered, Outcome, Unreachable
 from service_record.reporter.host_state import HostEvidence
+from service_record.reporter.host_view import NoHost, Refused, View
 from service_record.reporter.policy import deciding
 from service_record.reporter.policy.moment import (
     GONE,

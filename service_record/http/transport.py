@@ -1,4 +1,4 @@
-"""Requests as the reporter makes them: patient, verified, never redirected, and silent about secrets.
+"""Requests to one server: patient, verified, never redirected, and silent about secrets.
 
 Nothing is raised on account of a network, a server or a setting: what went wrong is an `Unreachable`, whose
 reason says what to do.
@@ -8,19 +8,17 @@ import logging
 import math
 import ssl
 import time
-from collections.abc import Collection, Container, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
-from typing import Final
 from urllib.parse import unquote, urlsplit
 
 import httpx2
-import stamina
 
-from service_record.http.trust import system_trust
-from service_record.reporter.answers import (
+from service_record.http.answers import (
     ASK_AGAIN,
     MOST_BODY,
     Answered,
@@ -33,13 +31,10 @@ from service_record.reporter.answers import (
     retry_after,
     wait_before_next,
 )
-from service_record.reporter.attempt import Attempt, Request
-from service_record.reporter.proxies import proxy_for
-from service_record.reporter.settings import Proxies
+from service_record.http.attempt import AnswerLimits, Attempt, Request
+from service_record.http.proxies import Proxies, proxy_for
+from service_record.http.trust import FaultySettingError, trusted
 from service_record.version import __version__
-
-_NONE_KEPT: Final = httpx2.Limits(max_keepalive_connections=0)
-"""A connection for each try: the next one may meet another, healthier server behind the same name."""
 
 
 class _TryAgain(Exception):  # noqa: N818 - no error: what the repeating library wants to hear
@@ -54,8 +49,7 @@ class Reply:
 
     outcome: Outcome
     body: bytes | bytearray = b""
-    has_etag: bool = False
-    """Whether the answer names what was stored, as object stores do."""
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 class Transport:
@@ -70,7 +64,11 @@ class Transport:
         retry_policy: RetryPolicy | None = None,
         headers: Mapping[str, str] | None = None,
         secrets: Collection[str] = (),
+        keeps_connections: bool = False,
     ) -> None:
+        """A new connection for each try may meet another, healthier server behind the same name; connections
+        are kept where many requests come after one another.
+        """
         self._retry_policy = retry_policy or RetryPolicy()
         self._secrets = tuple({*filter(None, secrets), *map(unquote, filter(None, secrets))})
         self._headers = {
@@ -81,14 +79,21 @@ class Transport:
         _silence()
         self._spent = 0.0
         self._client: httpx2.Client | None = None
-        self._fault: Unreachable | None = None
+        self.fault: Unreachable | None = None
+        """What is wrong with a setting; without it None. No request is made then."""
         try:
             _check(url, self._headers)
-            self._client = self._new_client(url, ca_bundle, proxies or Proxies())
-        except _FaultySettingError as fault:
-            self._fault = Unreachable(str(fault), is_tls=fault.is_tls, tries=0)
+            self._client = self._new_client(url, ca_bundle, proxies or Proxies(), keeps_connections)
+        except FaultySettingError as fault:
+            self.fault = Unreachable(str(fault), is_tls=fault.is_tls, tries=0)
 
-    def _new_client(self, url: str, ca_bundle: Path | None, proxies: Proxies) -> httpx2.Client:
+    def _new_client(
+        self,
+        url: str,
+        ca_bundle: Path | None,
+        proxies: Proxies,
+        keeps: bool,
+    ) -> httpx2.Client:
         trust = trusted(ca_bundle)
         retry_policy = self._retry_policy
         return httpx2.Client(
@@ -96,7 +101,7 @@ class Transport:
             proxy=_proxy(proxy_for(url, proxies), trust),
             trust_env=False,  # what the environment says has become settings already
             follow_redirects=False,  # what is sent goes where it was meant to go, the key with it, or nowhere
-            limits=_NONE_KEPT,
+            limits=httpx2.Limits() if keeps else httpx2.Limits(max_keepalive_connections=0),
             timeout=httpx2.Timeout(
                 connect=retry_policy.connect,
                 read=retry_policy.read,
@@ -112,15 +117,17 @@ class Transport:
         again: Collection[int] = ASK_AGAIN,
         tries: int | None = None,
         most_body: int | None = None,
+        most_refusal: int = MOST_BODY,
     ) -> Reply:
-        """The answer to a request, asked for again where that makes sense; the last one when all tries are
-        used up.
+        """Return the answer to a request, asked for again where that makes sense; the last one when all
+        tries are used up.
 
         `most_body` is how many bytes of a good answer are wanted; an answer without them is no answer.
+        `most_refusal` is how many of any other are read.
         """
         client, retry_policy, begin = self._client, self._retry_policy, time.monotonic()
         if client is None:
-            return Reply(self._fault or Unreachable("the connection is closed", tries=0))
+            return Reply(self.fault or Unreachable("the connection is closed", tries=0))
         end = begin + retry_policy.budget - self._spent
         tries = tries or (retry_policy.upload_tries if request.file is not None else retry_policy.tries)
         outcomes: list[Outcome] = []
@@ -132,16 +139,9 @@ class Transport:
             )
 
         try:
-            for attempt in stamina.retry_context(
-                on=judge,
-                attempts=tries if end > begin else 1,
-                timeout=None,  # `judge` knows what is left
-                wait_initial=retry_policy.first_wait,
-                wait_max=retry_policy.longest_wait,
-                wait_jitter=retry_policy.jitter,
-            ):
+            for attempt in _attempts(judge, tries if end > begin else 1, retry_policy):
                 with attempt:
-                    reply = self._once(client, request, most_body)
+                    reply = self._once(client, request, most_body, most_refusal)
                     outcomes.append(reply.outcome)
                     _raise_unless_final(reply.outcome, () if _is_spent(request, reply.outcome) else again)
         except _TryAgain:
@@ -151,32 +151,66 @@ class Transport:
         sent = sum(outcome.sent for outcome in outcomes)
         return replace(reply, outcome=replace(reply.outcome, tries=len(outcomes), sent=sent))
 
-    def _once(self, client: httpx2.Client, request: Request, most_body: int | None) -> Reply:
-        total = self._retry_policy.upload_total if request.file is not None else self._retry_policy.total
+    def _once(
+        self, client: httpx2.Client, request: Request, most_body: int | None, most_refusal: int
+    ) -> Reply:
+        policy, is_transfer = self._retry_policy, request.file is not None or request.into is not None
+        total = policy.upload_total if is_transfer else policy.total
         request = replace(request, headers={**self._headers, **request.headers})
-        attempt = Attempt(client, request, total, most_body)
+        limits = AnswerLimits(
+            answer_seconds=policy.answer if request.into is None else None,
+            most_body=most_body,
+            most_refusal=most_refusal,
+        )
+        attempt = Attempt(client, request, total, limits)
         attempt.run()
         if attempt.status == HTTPStatus.EXPECTATION_FAILED and request.expects_leave:
-            return self._once(client, replace(request, asks_first=False), most_body)
+            return self._once(client, replace(request, asks_first=False), most_body, most_refusal)
         if attempt.is_premature:
             reason = f"answered {attempt.status} before the file was sent, which a portal does"
             return Reply(Unreachable(reason, sent=attempt.sent))
         if attempt.status is None or (attempt.broken and attempt.wants_body):
             reason = printable(attempt.broken or "no answer", self._secrets)
-            return Reply(Unreachable(reason, is_tls=attempt.is_tls, sent=attempt.sent))
+            return Reply(
+                Unreachable(
+                    reason,
+                    is_tls=attempt.is_tls,
+                    has_no_network=attempt.has_no_network,
+                    sent=attempt.sent,
+                )
+            )
         answered = Answered(
             attempt.status,
             one_line(bytes(attempt.body[: 2 * MOST_BODY]), self._secrets),
             retry_after(attempt.headers.get("retry-after"), datetime.now(UTC), attempt.headers.get("date")),
             sent=attempt.sent,
         )
-        return Reply(answered, attempt.body, has_etag="etag" in attempt.headers)
+        return Reply(answered, attempt.body, attempt.headers)
 
     def close(self) -> None:
         """Close what is open; later calls are `Unreachable`."""
         if self._client is not None:
             self._client.close()
         self._client = None
+
+
+def _attempts(
+    judge: Callable[[Exception], bool | float], tries: int, policy: RetryPolicy
+) -> Iterable[AbstractContextManager[object]]:
+    """Return a context for each try; an exception in it that `judge` takes leads to the next."""
+    if tries == 1:
+        return (nullcontext(),)
+    import stamina  # noqa: PLC0415  # an extra that who tries once does without
+
+    stamina.instrumentation.set_on_retry_hooks(())
+    return stamina.retry_context(
+        on=judge,
+        attempts=tries,
+        timeout=None,  # `judge` knows what is left
+        wait_initial=policy.first_wait,
+        wait_max=policy.longest_wait,
+        wait_jitter=policy.jitter,
+    )
 
 
 def acknowledged(reply: Reply, statuses: Container[int]) -> Outcome:
@@ -200,12 +234,6 @@ def _raise_unless_final(outcome: Outcome, again: Collection[int]) -> None:
         raise _TryAgain(outcome)
 
 
-class _FaultySettingError(Exception):
-    def __init__(self, text: str, *, is_tls: bool = False) -> None:
-        super().__init__(text)
-        self.is_tls = is_tls
-
-
 def _check(url: str, headers: Mapping[str, str]) -> None:
     """Raise for what the library would only stumble over later, with the value in its words."""
     try:
@@ -215,35 +243,12 @@ def _check(url: str, headers: Mapping[str, str]) -> None:
     except (ValueError, httpx2.InvalidURL):
         good = False
     if not good:
-        raise _FaultySettingError("the URL is none of http:// or https:// with a host: correct the setting")
+        raise FaultySettingError("the URL is none of http:// or https:// with a host: correct the setting")
     for name, value in headers.items():
         if not (value.isascii() and value.isprintable()):
-            raise _FaultySettingError(
+            raise FaultySettingError(
                 f"what {name} is to say holds characters that no header can carry: correct the credential"
             )
-
-
-def trusted(ca_bundle: Path | None) -> ssl.SSLContext:
-    """Whom to trust: the system's certificate authorities, and those of the bundle, if that is one."""
-    context = system_trust()
-    # As the agents on the same hosts trust, Go's way: every certificate of the bundle, whether it calls
-    # itself an authority or not, and also chains of service CAs that lack extensions which strict
-    # verification asks for.
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    if ca_bundle is None:
-        return context
-    try:
-        context.load_verify_locations(cafile=ca_bundle)
-    except ssl.SSLError:
-        why = "holds no certificates in PEM form, or a damaged one"
-    except OSError as fault:
-        why = fault.strerror or "cannot be read"
-    else:
-        return context
-    raise _FaultySettingError(
-        f"{ca_bundle}: {why}; correct the CA bundle, nothing is sent without it", is_tls=True
-    )
 
 
 def _proxy(url: str | None, trust: ssl.SSLContext) -> httpx2.Proxy | None:
@@ -255,13 +260,12 @@ def _proxy(url: str | None, trust: ssl.SSLContext) -> httpx2.Proxy | None:
             return httpx2.Proxy(url, ssl_context=trust if parts.scheme == "https" else None)
     except (ValueError, httpx2.InvalidURL):
         pass
-    raise _FaultySettingError(
+    raise FaultySettingError(
         "the proxy's URL is none of http:// or https:// with a host: correct the setting"
     )
 
 
 def _silence() -> None:
-    """Have the libraries log nothing: URLs with their queries, and headers, may hold secrets."""
+    """Have the library log nothing: URLs with their queries, and headers, may hold secrets."""
     for name in ("httpx2", "httpcore2.connection", "httpcore2.http11", "httpcore2.proxy", "httpcore2.socks"):
         logging.getLogger(name).disabled = True
-    stamina.instrumentation.set_on_retry_hooks(())

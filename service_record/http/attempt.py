@@ -1,19 +1,20 @@
 """One try of one request, ended by a clock whatever it hangs in: a name server, a handshake, an upload."""
 
 import contextlib
+import errno
 import io
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-import httpcore2
 import httpx2
 
-from service_record.reporter.answers import MOST_BODY
+from service_record.http.answers import MOST_BODY
 
 _LEAVE_SECONDS: Final = 1.0
 """How long a server may take to say `100 Continue`; one that says nothing is sent the file all the same."""
@@ -47,12 +48,24 @@ class Request:
     file: Path | bytes | None = None
     part: str | None = None
     name: str = ""
+    into: BinaryIO | None = None
+    """Takes the body of a good answer as it comes, instead of memory."""
     asks_first: bool = True
     """Send a file only when the server has not refused its headers: `Expect: 100-continue`."""
 
     @property
     def expects_leave(self) -> bool:
         return self.asks_first and isinstance(self.file, Path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerLimits:
+    """How long an answer may take after its request was sent, and how much of it is read."""
+
+    answer_seconds: float | None = None
+    most_body: int | None = None
+    """Bytes of a good answer that are wanted; None where its status says all."""
+    most_refusal: int = MOST_BODY
 
 
 class _EndedError(Exception):
@@ -62,9 +75,7 @@ class _EndedError(Exception):
 class Attempt:
     """Makes the request in a thread, because the system's name lookup knows no time limit."""
 
-    def __init__(
-        self, client: httpx2.Client, request: Request, seconds: float, most_body: int | None
-    ) -> None:
+    def __init__(self, client: httpx2.Client, request: Request, seconds: float, limits: AnswerLimits) -> None:
         self.status: int | None = None
         self.headers: Mapping[str, str] = {}
         self.body = bytearray()
@@ -72,11 +83,13 @@ class Attempt:
         self.broken = ""
         """Why it went no further; empty when the answer was read to its end, or as far as wanted."""
         self.is_tls = False
+        self.has_no_network = False
         self._client = client
         self._request = request
         self._seconds = seconds
-        self._most_body = most_body
+        self._limits = limits
         self._ended = threading.Event()
+        self._is_sent = threading.Event()
         self._stream: Any = None
         self._socket: socket.socket | None = None
         self._is_tunnel = False
@@ -90,7 +103,11 @@ class Attempt:
     @property
     def wants_body(self) -> bool:
         """Whether the answer is none without its body."""
-        return self._most_body is not None and self.status == httpx2.codes.OK
+        return (
+            self._limits.most_body is not None
+            and self.status is not None
+            and httpx2.codes.is_success(self.status)
+        )
 
     def run(self) -> None:
         """Make the request, within its time whatever happens. A thread that hangs is left behind, and sends
@@ -98,14 +115,22 @@ class Attempt:
         """
         thread = threading.Thread(target=self._make, name="request", daemon=True)
         thread.start()
+        seconds = self._seconds
         try:
-            thread.join(self._seconds)
+            if self._limits.answer_seconds is not None:
+                begin = time.monotonic()
+                self._is_sent.wait(seconds)
+                left = begin + seconds - time.monotonic()
+                seconds = min(seconds, self._limits.answer_seconds)
+                thread.join(max(min(left, seconds), 0.0))
+            else:
+                thread.join(seconds)
         finally:
             was_late = thread.is_alive()
             self._end()
         if was_late:
             thread.join(_GRACE)
-            self.broken = f"no whole answer within {self._seconds:g} s"
+            self.broken = f"no whole answer within {seconds:g} s"
 
     def _end(self) -> None:
         self._ended.set()
@@ -119,11 +144,15 @@ class Attempt:
             with contextlib.ExitStack() as opened:
                 content = self._content(opened)
                 response = opened.enter_context(self._client.stream(**self._arguments(content)))
+                self._socket = _socket_of(response)
                 self.status, self.headers = response.status_code, response.headers
                 self._read(response)
         except Exception as fault:  # noqa: BLE001 - nobody else is told of a thread's exceptions
             self.is_tls = _is_about_trust(fault)
+            self.has_no_network = _has_no_network(fault)
             self.broken = _described(fault)
+        finally:
+            self._is_sent.set()
 
     def _content(self, opened: contextlib.ExitStack) -> "_Counted | None":
         file = self._request.file
@@ -151,12 +180,19 @@ class Attempt:
         return arguments
 
     def _read(self, response: httpx2.Response) -> None:
-        most = self._most_body if self.wants_body and self._most_body else MOST_BODY
+        limits = self._limits
+        most = limits.most_body if self.wants_body and limits.most_body else limits.most_refusal
+        size = 0
         for chunk in response.iter_raw():
-            self.body += chunk
-            if len(self.body) > most:
-                self.broken = f"the answer is longer than {most} bytes"
+            self.check_time()
+            size += len(chunk)
+            if size > most:
+                self.broken = f"the answer is longer than {most:,} bytes"
                 return
+            if self._request.into is not None and self.wants_body:
+                self._request.into.write(chunk)
+            else:
+                self.body += chunk
 
     def _traced(self, name: str, info: Mapping[str, Any]) -> None:
         """What the library does next, or has done: nothing more once the time is up."""
@@ -164,6 +200,8 @@ class Attempt:
             self._stream = info["return_value"]
             self._socket = self._stream.get_extra_info("socket")
         self.check_time()
+        if name.endswith(".send_request_body.complete"):
+            self._is_sent.set()
         if name.endswith(".send_request_headers.started"):
             self._is_tunnel = info["request"].method == b"CONNECT"
         if name.endswith(".send_request_headers.complete") and not self._is_tunnel:
@@ -177,6 +215,8 @@ class Attempt:
         """
         if not self._request.expects_leave:
             return
+        import httpcore2  # noqa: PLC0415  # what httpx2 stands on
+
         stream = self._stream
         try:
             seen = stream.read(1 << 16, timeout=_LEAVE_SECONDS)
@@ -192,6 +232,13 @@ class Attempt:
     def check_time(self) -> None:
         if self._ended.is_set():
             raise _EndedError
+
+
+def _socket_of(response: httpx2.Response) -> socket.socket | None:
+    """Return the socket of an answer, also where the connection was there before."""
+    stream = response.extensions.get("network_stream")
+    found: socket.socket | None = stream.get_extra_info("socket") if stream is not None else None
+    return found
 
 
 def _read_back(stream: Any, data: bytes) -> Callable[..., bytes]:
@@ -242,8 +289,18 @@ def _is_about_trust(fault: Exception) -> bool:
     )
 
 
+def _has_no_network(fault: Exception) -> bool:
+    """Return whether this host reaches nobody, or no name server: that says nothing of the server."""
+    return any(
+        cause.errno == socket.EAI_AGAIN
+        if isinstance(cause, socket.gaierror)
+        else isinstance(cause, OSError) and cause.errno == errno.ENETUNREACH
+        for cause in _causes(fault)
+    )
+
+
 def _described(fault: Exception) -> str:
-    """What happened in our words and the system's; the library's own may repeat a header's value."""
+    """Say what happened in our words and the system's; the library's own may repeat a header's value."""
     words = next((words for kind, words in _WORDS if isinstance(fault, kind)), "the request failed")
     for cause in _causes(fault):
         if isinstance(cause, ssl.SSLCertVerificationError):

@@ -2,12 +2,32 @@
 them. Pure.
 """
 
-import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import Final
 from urllib.parse import urlsplit
 
-from service_record.reporter.settings import Proxies
+_PORTS: Final = {"http": 80, "https": 443}
 
-_PORTS = {"http": 80, "https": 443}
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proxies:
+    """As in the variables of these names. Their URLs may hold passwords."""
+
+    http: str | None = field(default=None, repr=False)
+    https: str | None = field(default=None, repr=False)
+    no_proxy: tuple[str, ...] = ()
+
+
+def proxies_of(environ: Mapping[str, str]) -> Proxies:
+    """Return the proxies that the environment names, as other programs read it."""
+
+    def first(name: str) -> str:
+        return environ.get(name.upper()) or environ.get(name) or ""
+
+    no_proxy = tuple(filter(None, map(str.strip, first("no_proxy").split(","))))
+    return Proxies(http=first("http_proxy") or None, https=first("https_proxy") or None, no_proxy=no_proxy)
 
 
 def proxy_for(url: str, proxies: Proxies) -> str | None:
@@ -35,7 +55,7 @@ def _names(entry: str, host: str, port: int) -> bool:
     address = _address(host)
     if "/" in entry:
         try:
-            return address is not None and address in ipaddress.ip_network(entry, strict=False)
+            return address is not None and address in ip_network(entry, strict=False)
         except ValueError:
             return False
     if _address(entry.strip("[]")) is None and entry.rpartition(":")[2].isdigit():
@@ -50,8 +70,8 @@ def _names(entry: str, host: str, port: int) -> bool:
     return bool(entry) and (host.endswith(below) or host == entry)
 
 
-def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def _address(host: str) -> IPv4Address | IPv6Address | None:
     try:
-        return ipaddress.ip_address(host)
+        return ip_address(host)
     except ValueError:
         return None

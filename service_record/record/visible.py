@@ -1,0 +1,34 @@
+"""Writes out of a text what would act on a terminal, or would not be seen: anybody may have said it. Pure."""
+
+import re
+from typing import Final
+
+UNSEEN: Final = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+"""C1 controls, on which terminals act, bidirectional overrides, and marks that nobody sees."""
+
+_UNSAFE: Final = re.compile(f"{UNSEEN.pattern}|[\x00-\x1f\ud800-\udfff\U000e0000-\U000e007f]")
+
+
+def visible(text: str) -> str:
+    r"""The text with what would act on a terminal written out: `\x1b`, `\u202e`. A tab is four blanks."""
+    if text.isascii() and text.isprintable():
+        return text
+    return text.replace("\t", "    ").translate(_ESCAPES)
+
+
+class _Escapes(dict[int, str]):
+    """Number of a character -> what is shown for it; made as they come."""
+
+    def __missing__(self, code: int) -> str:
+        self[code] = shown = _UNSAFE.sub(_written_out, chr(code))
+        return shown
+
+
+_ESCAPES: Final = _Escapes()
+
+
+def _written_out(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    if code <= 0xFF:  # noqa: PLR2004
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # noqa: PLR2004

@@ -1,0 +1,123 @@
+"""The assisted-service's view of this host, as its answers have it. Pure.
+
+Only the status of an answer is dependable: bodies come in two shapes of JSON from the assisted-service
+itself, and as HTML, plain text or nothing from whatever stands before it.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final, TypeAlias
+
+import msgspec
+
+from service_record.http.answers import ASK_AGAIN, REASONS, Answered, Unreachable
+
+_MOST_ROW_BYTES: Final = 1 << 20
+"""Of one host in a list of hosts: some kilobytes without its inventory, far less than this with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostView:
+    """This host as the assisted-service sees it: a row of `GET /v2/clusters/{cluster_id}/hosts`."""
+
+    stage: str = ""
+    """`progress.current_stage`; empty before the installation started."""
+    info: str = ""
+    status: str = ""
+    role: str = ""
+    bootstrap: bool = False
+    kind: str = ""
+    """`Host`, or `AddToExistingClusterHost` on day two."""
+    stage_timed_out: bool = False
+    stage_started_at: str = ""
+    stage_updated_at: str = ""
+    logs_info: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NoHost:
+    """The service answered, and knows no such host: deleted, or never there."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The service itself does not take our key (401, 403)."""
+
+    status: int
+    text: str = ""
+
+
+View: TypeAlias = HostView | NoHost | Refused | Answered | Unreachable
+"""Of the call that asks. `Answered` is an answer that tells nothing of the host: 301, 400, 500 and others."""
+
+
+ASK_AGAIN_FOR_PROGRESS: Final = ASK_AGAIN - {HTTPStatus.INTERNAL_SERVER_ERROR}
+"""The assisted-service answers 500 to a stage it cannot store, and to one that changed meanwhile: both for
+ever.
+"""
+
+
+def is_own_error(status: int, body: bytes | bytearray) -> bool:
+    """Return whether an error is in one of the assisted-service's own forms, and of that status.
+
+    Proxies, portals and gateways answer 401, 403 and 404 of their own. The service's handlers say
+    `{"code":"404","kind":"Error","reason":...}`; its authentication says `{"code":401,"message":...}`.
+    """
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(document, dict) or str(document.get("code")) != str(status):
+        return False
+    return any(isinstance(document.get(name), str) for name in REASONS)
+
+
+class _ListedHost(msgspec.Struct, gc=False):
+    id: str
+    """Required of every row: a list of something else, without our id, must not count as a denial."""
+
+
+def view_of(body: bytes | bytearray, host_id: str) -> HostView | NoHost | None:
+    """Return this host as a list of hosts in JSON has it; None when the body is no such list.
+
+    Only this host's row is decoded as a whole, so that a list of millions of rows takes little memory.
+    """
+    ours: msgspec.Raw | None = None
+    try:
+        rows = msgspec.json.decode(body, type=list[msgspec.Raw])
+        for row in rows:
+            if msgspec.json.decode(row, type=_ListedHost).id.lower() == host_id.lower():
+                ours = ours or row
+        if ours is not None:
+            return None if len(ours) > _MOST_ROW_BYTES else _view(msgspec.json.decode(ours))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    if not rows:
+        return NoHost("the cluster has no hosts, or is deleted")
+    return NoHost(f"{host_id} is none of the cluster's {len(rows)} hosts")
+
+
+def _view(host: Mapping[str, object]) -> HostView:
+    progress = host.get("progress")
+    progress = progress if isinstance(progress, Mapping) else {}
+    return HostView(
+        stage=_text(progress, "current_stage"),
+        info=_text(progress, "progress_info"),
+        status=_text(host, "status"),
+        role=_text(host, "role"),
+        bootstrap=host.get("bootstrap") is True,
+        kind=_text(host, "kind"),
+        stage_timed_out=progress.get("stage_timed_out") is True,
+        stage_started_at=_text(progress, "stage_started_at"),
+        stage_updated_at=_text(progress, "stage_updated_at"),
+        logs_info=_text(host, "logs_info"),
+    )
+
+
+def _text(row: Mapping[str, object], name: str) -> str:
+    value = row.get(name)
+    return value if isinstance(value, str) else ""
