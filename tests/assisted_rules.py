@@ -11,10 +11,12 @@ import json
 import tarfile
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from email import message_from_bytes
 from itertools import chain
+from time import strptime
 from typing import Final, TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
@@ -459,10 +461,18 @@ def _time(moment: datetime | None) -> str:
 
 
 def _is_time(text: str) -> bool:
-    try:
-        return datetime.fromisoformat(text).tzinfo is not None
-    except ValueError:
+    """Return whether Go's strfmt takes it: with a zone or without, a time without seconds, or a day alone."""
+    day, _, rest = text.replace(" ", "T", 1).partition("T")
+    is_short = " " in text or not rest
+    time = rest.rstrip("Z").partition("+")[0].partition("-")[0].partition(".")[0]
+    layouts = ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S")
+    if is_short and time != rest:
         return False
+    for layout in layouts:
+        with suppress(ValueError):
+            strptime(f"{day}T{time}".rstrip("T"), layout)
+            return len(day) == len("2026-11-21")
+    return False
 
 
 def _is_id(text: str) -> bool:

@@ -28,7 +28,7 @@ from service_record.http.answers import (
 from service_record.http.attempt import _LEAVE_SECONDS
 from service_record.http.proxies import Proxies, proxy_for
 from service_record.http.trust import trusted
-from service_record.reporter.assisted_service import _MOST_HOSTS, AssistedService, base_url
+from service_record.reporter.assisted_service import _MOST_HOSTS, LONGEST_INFO, AssistedService, base_url
 from service_record.reporter.host_view import HostView, NoHost, Refused, view_of
 from service_record.reporter.policy.deciding import MOST_TRIES
 from service_record.reporter.policy.moment import DENIED_ROUNDS, DENIED_SECONDS
@@ -438,6 +438,11 @@ def test_tries_and_limits_stand_in_the_documentation() -> None:
         asking, shipping = getattr(ASKING, field), getattr(SHIPPING, field)
         assert f"| {name} | {asking:g} s | {shipping:g} s |" in page
     assert f"| upload | | {SHIPPING.upload_total:g} s |" in page
+    assert f"words are cut to {LONGEST_INFO} characters" in page
+    assert f"A file of more than {SERVICE_LIMIT} bytes is not sent" in page
+    assert f"printable line of at most {MOST_TEXT} characters" in page
+    assert ("More than an hour counts as an hour" in page, LONGEST_RETRY_AFTER) == (True, 3600)
+    assert ("within six requests for a fact" in page, MOST_TRIES) == (True, 6)
     assert f"is sent the bundle after {_LEAVE_SECONDS:g} s" in page
     assert f"at least three rounds\nover at least {DENIED_SECONDS / 60:g} minutes" in page
     assert DENIED_ROUNDS == 3

@@ -160,6 +160,8 @@ def serve(settings: CollectorSettings, ready: Callable[[str], None]) -> None:
 
     `ready` is told the address once connections are taken. Raises what Collector does, and OSError.
     """
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is somebody to heed it: it would kill us
     listening = _listening(settings.host, settings.port)
     scheme = "https" if settings.certificate else "http"
     host, port = listening.getsockname()[:2]

@@ -15,7 +15,7 @@ import pytest
 from service_record.collector.serving_settings import CollectorSettings
 from tests.collector.commands import collector_command
 from tests.collector.processes import process
-from tests.collector.serving import settings_in
+from tests.collector.serving import Client, settings_in
 from tests.collector.test_sweep import eventually
 from tests.command_line import service_record
 
@@ -105,6 +105,13 @@ def test_a_hangup_has_certificate_and_steps_read_again_and_a_bad_file_changes_no
         assert asked(running.url, path + "new", bearer, trust)[0] == 201
         assert asked(running.url, path + "old", bearer, trust)[0] == 422
         assert fingerprint(running.url) == after
+
+
+def test_a_hangup_right_after_the_start_kills_nothing(tmp_path: Path) -> None:
+    with process(settings_in(tmp_path)) as running:
+        running.process.send_signal(signal.SIGHUP)
+
+        assert Client(running.url).get("/healthz").status == 200
 
 
 @pytest.mark.parametrize("what", ["no PEM", "another key"])

@@ -4,6 +4,7 @@ The rules are those of the assisted-service's handlers as they behave. Where the
 is told as one: words that their database cannot store are a bad request, not a failure of the server.
 """
 
+import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -47,6 +48,10 @@ BOOTSTRAP_SILENCE_SECONDS: Final = 300.0
 _SEVERITIES: Final = ("info", "warning", "error", "critical")
 _CATEGORIES: Final = ("user", "metrics")
 _MOST_CSRS: Final = 1_000_000
+_TIME: Final = re.compile(
+    r"\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d+)?(Z|[+-]\d\d:?\d\d)?|Z)?| \d\d:\d\d:\d\d(\.\d+)?)?", re.ASCII
+)
+"""Forms of times that the assisted-service takes (go-openapi/strfmt): RFC 3339, and shorter ones."""
 
 
 class CallRefused(Exception):  # noqa: N818  # an answer, not a fault
@@ -106,11 +111,14 @@ def is_id(text: str) -> bool:
 
 
 def _is_time(text: str) -> bool:
-    """Return whether a text is a time of RFC 3339, with its zone."""
+    """Return whether a text is a time, in one of the forms that the assisted-service takes."""
+    if not _TIME.fullmatch(text):
+        return False
     try:
-        return datetime.fromisoformat(text).tzinfo is not None
+        datetime.fromisoformat(text)
     except ValueError:
         return False
+    return True
 
 
 def _is_true(said: Mapping[str, object], name: str) -> bool:
