@@ -10,6 +10,7 @@ from service_record.diagnosis import Diagnosis, Verdict, diagnose
 from service_record.diagnosis.expectations import add_units
 from service_record.diagnosis.findings import Hindrance
 from service_record.diagnosis.units import Unit, read_properties, read_texts
+from service_record.display.analysis_document import analysis_document
 from service_record.display.sentences import verdict_sentence
 from service_record.history.facts import Facts
 from service_record.history.outcome import Outcome
@@ -37,7 +38,7 @@ def read(*blocks: str) -> tuple[Unit, ...]:
 
 
 def added(
-    units: Sequence[Unit], *expected: str, is_waiting: bool = False, **records: Any
+    units: Sequence[Unit] | None, *expected: str, is_waiting: bool = False, **records: Any
 ) -> Diagnosis | None:
     """The diagnosis of these records, with these units and expected services."""
     host = history(**records)
@@ -261,3 +262,12 @@ def test_a_service_that_runs_without_recording_has_started() -> None:
     found = added([Unit(name="job.service", has_started=True)], "job", other=succeeded())
     assert found is not None
     assert (found.verdict, found.not_started) == (Verdict.SUCCEEDED, ())
+
+
+def test_nothing_is_called_well_where_systemd_does_not_say_which_units_failed() -> None:
+    found = added(None, job=succeeded())
+    assert found is not None
+    assert verdict_sentence(found) == (
+        "succeeded: no record tells of a failure; systemd does not say which units failed"
+    )
+    assert analysis_document(found, "x")["unitsUnknown"] is True

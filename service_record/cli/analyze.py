@@ -206,13 +206,13 @@ class _Request:
         return _Answer(str(directory), History(()), found)
 
     def _with_units(
-        self, found: Diagnosis | None, history: History, units: Iterable[Unit]
+        self, found: Diagnosis | None, history: History, units: Iterable[Unit] | None
     ) -> Diagnosis | None:
         """Add the units that are asked for: of the services named, and of the period."""
         return add_units(
             found,
             history,
-            [unit for unit in units if self._selects(unit)],
+            None if units is None else [unit for unit in units if self._selects(unit)],
             expected=self.expected,
             is_waiting=self.is_waiting,
             explain=self.judging.causes.explain,

@@ -106,10 +106,11 @@ def expected_services(expectations: Iterable[str], baseline: History | None) -> 
 
 def units_for(
     source: Source, places: Sequence[str], history: History, boot_id: str | None, expected: Sequence[str]
-) -> tuple[Unit, ...]:
+) -> tuple[Unit, ...] | None:
     """Return the failed and the expected units, of the bundle that is read or of this host.
 
-    None are known of an earlier boot that was asked for, nor of a directory that may be another host's.
+    None where systemd does not answer. No unit is known of an earlier boot that was asked for, nor of a
+    directory that may be another host's.
     """
     if source.is_snapshot:
         is_latest = boot_id is None or boot_id in history.boots[-1:]
@@ -126,14 +127,17 @@ def failed_units(source: Source) -> tuple[FailedUnit, ...]:
     return found.failed_units if found is not None else ()
 
 
-def units_here(expected: Sequence[str]) -> tuple[Unit, ...]:
-    """Return the failed and the expected units of this host; none where there is no systemd."""
+def units_here(expected: Sequence[str]) -> tuple[Unit, ...] | None:
+    """Return the failed and the expected units of this host; no unit where there is no systemd.
+
+    None where systemd does not answer, which a warning says.
+    """
     if not systemd.is_running():
         return ()
     text = systemd.unit_properties(expected, PROPERTIES)
     if text is None:
         click.echo("Warning: systemd does not answer; which units failed is not known", err=True)
-        return ()
+        return None
     return read_properties(text, time.time() - time.clock_gettime(time.CLOCK_MONOTONIC))
 
 

@@ -32,7 +32,7 @@ _OPEN: Final = {Hindrance.ABSENT, Hindrance.UNKNOWN}
 def add_units(
     diagnosis: Diagnosis | None,
     history: History,
-    units: Iterable[Unit],
+    units: Iterable[Unit] | None,
     *,
     expected: Sequence[str] = (),
     is_waiting: bool = False,
@@ -41,9 +41,11 @@ def add_units(
     """Return the diagnosis with the failed units, and with the expected services that have not started.
 
     With any of them the verdict is at least failed; one that may yet start leaves it running. While waiting,
-    one without a known hindrance may yet start. None where there is still nothing to judge.
+    one without a known hindrance may yet start. None where there is still nothing to judge. Units are None
+    where systemd did not say which there are.
     """
-    units = tuple(units)
+    are_unknown = units is None
+    units = tuple(units or ())
     failed = tuple(_failed(diagnosis, history, units, explain))
     absent = tuple(_not_started(history, units, expected, is_waiting=is_waiting))
     if diagnosis is None and not failed and not absent:
@@ -54,7 +56,13 @@ def add_units(
         verdict = Verdict.FAILED
     elif verdict is Verdict.SUCCEEDED and absent:
         verdict = Verdict.RUNNING
-    return replace(diagnosis, verdict=verdict, failed_units=failed, not_started=absent)
+    return replace(
+        diagnosis,
+        verdict=verdict,
+        failed_units=failed,
+        not_started=absent,
+        are_units_unknown=are_unknown,
+    )
 
 
 def _failed(

@@ -261,6 +261,8 @@ class Diagnosis:
     """The earliest first."""
     not_started: tuple[NotStarted, ...] = ()
     """In the order in which they are expected to start."""
+    are_units_unknown: bool = False
+    """True where systemd was asked which units failed, and did not answer."""
 
     @property
     def unreadable(self) -> tuple[Damaged, ...]:

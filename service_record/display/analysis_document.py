@@ -47,6 +47,7 @@ def analysis_document(diagnosis: Diagnosis, source: str) -> Document:
         **_present(root=diagnosis.root and _trouble(diagnosis.root)),
         **_present(
             failedUnits=[_failed_unit(failed) for failed in diagnosis.failed_units] or None,
+            unitsUnknown=diagnosis.are_units_unknown or None,
             notStarted=[_not_started(one) for one in diagnosis.not_started] or None,
         ),
         "followers": [_trouble(trouble) for trouble in diagnosis.followers],

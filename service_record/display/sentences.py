@@ -59,7 +59,7 @@ def verdict_sentence(diagnosis: Diagnosis) -> str:
     if unseen:
         return f"{unseen[0]}, and {len(unseen) - 1} more" if unseen[1:] else unseen[0]
     if not diagnosis.running and diagnosis.not_started:
-        so_far = _without_trouble(diagnosis, "nothing is wrong so far")
+        so_far = _without_trouble(diagnosis, " so far")
         return f"running: {not_started_sentence(diagnosis.not_started[0])}; {so_far}"
     if not diagnosis.running:
         return _calm_sentence(diagnosis)
@@ -73,24 +73,27 @@ def _so_far(diagnosis: Diagnosis, run: Run) -> str:
     """The failure that this run continued after, else that of another run."""
     own = next((handled for handled in diagnosis.handled if handled.run is run), None)
     if own is None:
-        return _without_trouble(diagnosis, "nothing is wrong so far")
+        return _without_trouble(diagnosis, " so far")
     return f"{_continued(own)}{_because(own.stage)}"
 
 
-def _without_trouble(diagnosis: Diagnosis, nothing: str) -> str:
-    """Return the remark on a host without trouble; `nothing` is the remark if there is none."""
+def _without_trouble(diagnosis: Diagnosis, so_far: str = "") -> str:
+    """Return the remark on a host without trouble; `so_far` goes behind it while something is under way."""
     unreadable = diagnosis.unreadable
     if unreadable:
         rest = len(unreadable) - 1
         more = f", nor of {count(rest, 'other service')}" if rest else ""
         why = "is empty" if unreadable[0].is_empty else "is damaged throughout"
         return f"the record of {name(unreadable[0].service)} {why}: nothing is known of it{more}"
+    nothing = f"nothing is wrong{so_far}"
+    if diagnosis.are_units_unknown:
+        nothing = f"no record tells of a failure{so_far}; systemd does not say which units failed"
     return next(map(handled_sentence, diagnosis.handled), nothing)
 
 
 def _calm_sentence(diagnosis: Diagnosis) -> str:
     """Say what the host came to where it has no trouble, and nothing runs."""
-    rest_of_it = _without_trouble(diagnosis, "nothing is wrong")
+    rest_of_it = _without_trouble(diagnosis)
     if diagnosis.verdict is not Verdict.STOPPED:
         return f"{diagnosis.verdict}: {rest_of_it}"
     last = max(diagnosis.stopped, key=lambda stopped: order(stopped.run.last_entry))
