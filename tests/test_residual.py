@@ -156,3 +156,18 @@ def test_whatever_the_bytes_there_is_an_answer(data: bytes) -> None:
 def test_a_finding_tells_where_and_never_what() -> None:
     finding = found(bundle({"top/bad.log": SECRET}))
     assert str(finding) == "top/bad.log:1: kubeadmin-password"
+
+
+def test_a_secret_in_a_header_that_names_nothing_is_found() -> None:
+    packed = io.BytesIO()
+    pax = {"comment": f"by {SECRET.decode()}"}
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT, pax_headers=pax) as archive:
+        archive.addfile(tarfile.TarInfo("a.log"))
+    finding = found(packed.getvalue())
+    assert finding is not None
+    assert finding.kind.startswith("kubeadmin-password")
+
+
+def test_what_stands_behind_the_end_of_an_archive_is_refused() -> None:
+    finding = found(tar(member("a.log", b"fine")) + bytes(1024) + b"is " + SECRET)
+    assert finding == Leak(UNREADABLE, "", 0)

@@ -50,6 +50,7 @@ class _Header:
     size: int
     kind: str
     written: int
+    raw: bytes
 
 
 class Member:
@@ -62,6 +63,8 @@ class Member:
         self.size = header.size
         self.written = header.written
         """When its file was last written, in seconds since 1970."""
+        self.headers = header.raw
+        """The bytes of all its headers, those included of which nothing is read."""
         self._layer = layer
         self._left = header.size
         self._padding = -header.size % _BLOCK
@@ -100,20 +103,26 @@ def damage_of(layer: Layer) -> str:
 
 def _header(layer: Layer) -> _Header | None:
     """What the headers of the next member say; None at the end of the archive."""
-    name, pax = "", dict[str, str]()
+    name, pax, raw = "", dict[str, str](), bytearray()
     while (block := _block(layer)) != _END:
         layer.budget.meet_member()
         info = _parsed(block)
+        raw += block
         if info.type == _LONG_NAME:
-            name = _data(layer, info.size).partition(b"\0")[0].decode(errors=_ERRORS)
+            data = _data(layer, info.size)
+            name = data.partition(b"\0")[0].decode(errors=_ERRORS)
         elif info.type in _PAX:
-            pax = _pax_records(_data(layer, info.size))
+            data = _data(layer, info.size)
+            pax = _pax_records(data)
         elif info.type in _IGNORED:
-            _data(layer, info.size)
+            data = _data(layer, info.size)
         else:
             if info.type == tarfile.GNUTYPE_SPARSE:
                 _skip_sparse_map(layer, block)
-            return _merged(info, name, pax)
+            return _merged(info, name, pax, bytes(raw))
+        if len(raw) + len(data) > layer.budget.limits.header_bytes:
+            raise TarError(f"more than {layer.budget.limits.header_bytes} bytes of headers before a member")
+        raw += data
     return None
 
 
@@ -170,7 +179,7 @@ def _skip_sparse_map(layer: Layer, block: bytes) -> None:
         has_more = _block(layer)[then]
 
 
-def _merged(info: tarfile.TarInfo, name: str, pax: Mapping[str, str]) -> _Header:
+def _merged(info: tarfile.TarInfo, name: str, pax: Mapping[str, str], raw: bytes) -> _Header:
     """The member's own header, overruled by those before it."""
     is_sparse = info.type == tarfile.GNUTYPE_SPARSE or any(key.startswith("GNU.sparse.") for key in pax)
     is_file = info.type in _FILES
@@ -183,4 +192,5 @@ def _merged(info: tarfile.TarInfo, name: str, pax: Mapping[str, str]) -> _Header
         size=0 if info.type in _OTHERS else int(size),
         kind=kind,
         written=int(info.mtime),
+        raw=raw,
     )
