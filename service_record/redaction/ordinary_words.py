@@ -17,8 +17,14 @@ _BOOTSTRAP_DIGITS: Final = 2
 _SESSION_BYTES: Final = 20
 _DIGITS: Final = 10
 """Digits alone are a token from so many on."""
-_RANDOM_LETTERS: Final = 16
-_LONG_WORD: Final = 24
+_RANDOM_LETTERS: Final = 14
+_DENSE_BYTES: Final = 16
+_DENSE_DIGITS: Final = 2
+_DENSE_CHANGES: Final = 4
+_PREFIXED_CHANGES: Final = 2.5
+_MOST_LOWERS: Final = 2
+"""Of random letters and digits every second changes its class, of `ValidateRFC4281Id` every third."""
+_LONG_WORD: Final = 18
 _VOWELS: Final = 4
 """Of random letters every fifth is a vowel, of words more than every third."""
 _CHANGES: Final = 3
@@ -29,6 +35,13 @@ _LOWER: Final = types.compiled(rb"[a-z]")
 _DIGIT: Final = types.compiled(rb"[0-9+]")
 _HEX_NUMBER: Final = types.compiled(rb"0[xX][0-9A-Fa-f]+,?|[^=]+=0[xX][0-9A-Fa-f]+.*")
 _UUID: Final = types.compiled(rb"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}.*")
+_TIME: Final = types.compiled(rb"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d.*)?,?")
+_LOWER_RUN: Final = types.compiled(rb"[a-z]{3,}")
+_HEX: Final = types.compiled(rb"[0-9A-Fa-f]+")
+_PUBLIC: Final = types.compiled(
+    rb"(?:MII|LS0tLS1CRUdJTi|AAAA[BCEI]|ssh-|ecdsa-|(?i:(?:sha|md)[0-9]+|crio|docker|libpod|overlay|img)[-:_~]).*"
+)
+"""What begins a certificate, a public key and the names of digests and of containers."""
 _PORT: Final = types.compiled(rb"\d{1,5}(?:/|$)")
 _STRUCTURE: Final = types.compiled(rb"[A-Za-z.]+[{(]")
 _JOINTS: Final = types.compiled(rb"[^A-Za-z0-9]+")
@@ -45,6 +58,8 @@ _PROSE: Final = types.compiled(
     rb"|mismatch|missing|must|new|not|of|ok|old|on|or|please|prompt|provided|set|setenv|should|success|that|the|this|to"
     rb"|too|try|unable|unauthenticated|unauthorized|unknown|use|user|using|wait|waiting|was|we|were|when|which|will|with|would|you|your|password|passwd|options?|flags?|arguments?)[.,;:!?)]*"
 )
+_HEX_NAME: Final = types.compiled(rb"\$[0-9A-Fa-f]{24,}")
+"""No variable has such a name."""
 _FILE: Final = types.compiled(rb"[A-Za-z0-9_-]+\.(?:htpasswd|json|ya?ml|conf|cfg|txt|pem|crt|key)")
 _NAME_SERVICES: Final = types.compiled(
     rb"(?:(?:files|db|compat|systemd|altfiles|sss|ldap|nis|winbind|\[[A-Za-z!=]+\])[ \t]*)+"
@@ -75,7 +90,8 @@ def is_value(value: bytes) -> bool:
     bare = value.strip(b" \t\r\n\0\"'\\")
     if not bare or bare.startswith(_MASKED):
         return False
-    return not _PLACEHOLDER.fullmatch(bare) and not _PATH.fullmatch(bare)
+    is_variable = _PLACEHOLDER.fullmatch(bare) and not _HEX_NAME.fullmatch(bare)
+    return not is_variable and not _PATH.fullmatch(bare)
 
 
 def is_password(value: bytes) -> bool:
@@ -133,7 +149,7 @@ def is_token(value: bytes) -> bool:
         return False
     if value.lstrip(b"\\\"' ").startswith(b"{"):
         return True
-    if len(value) < _TOKEN_BYTES or b"*" in value or _HEX_NUMBER.fullmatch(value):
+    if len(value) < _TOKEN_BYTES or b"*" in value or _HEX_NUMBER.fullmatch(value) or _TIME.fullmatch(value):
         return False
     has_digit = any(byte in b"0123456789" for byte in value)
     has_letter = any(chr(byte).isalpha() for byte in value)
@@ -156,6 +172,49 @@ def is_mixed(value: bytes) -> bool:
         and not _is_name(value)
         and (any(byte in b"0123456789" for byte in value) or _is_random_word(value))
     )
+
+
+def is_dense(value: bytes) -> bool:
+    """Tell random letters and digits, which stand together, from names, hosts and versions."""
+    if not is_value(value) or _PUBLIC.fullmatch(value) or _UUID.fullmatch(value):
+        return False
+    longest = max(_JOINTS.split(value), key=len)
+    digits = sum(byte in b"0123456789" for byte in longest)
+    if len(longest) < _DENSE_BYTES or not _DENSE_DIGITS <= digits < len(longest):
+        return False
+    if _HEX.fullmatch(longest):
+        return True
+    return _DENSE_CHANGES * _changes(longest) >= len(longest)
+
+
+def is_dense_and_no_digest(value: bytes) -> bool:
+    """Tell what is random, and neither hexadecimal nor base64 of a text: names of keys are."""
+    plain = decoded(value)
+    is_text = bool(plain) and plain.isascii() and plain.decode().isprintable()
+    return is_dense(value) and not _HEX.fullmatch(value) and not is_text
+
+
+def is_prefixed(value: bytes) -> bool:
+    """Tell a token behind the letters of its service from an identifier: it has all classes, in no order."""
+    longest = max(_JOINTS.split(value), key=len)
+    lowers = sum(len(run.group()) for run in _LOWER_RUN.finditer(longest))
+    is_mix = _PREFIXED_CHANGES * _changes(longest) >= len(longest) > _MOST_LOWERS * lowers
+    return is_random(longest) and is_mix and is_dense_and_no_digest(value)
+
+
+def is_registry_auth(value: bytes) -> bool:
+    """Tell base64 of `user:password`, and any other token in its place."""
+    return is_credential(value) or (len(value) >= _DENSE_BYTES and is_dense(value))
+
+
+def _changes(value: bytes) -> int:
+    """Count the neighbours of different classes: digits, letters of either case."""
+    return sum(_class_of(a) != _class_of(b) for a, b in pairwise(value))
+
+
+def _class_of(byte: int) -> int:
+    character = chr(byte)
+    return 0 if character.isdigit() else 1 if character.islower() else 2
 
 
 def _is_name(value: bytes) -> bool:

@@ -16,6 +16,15 @@ _MOST_TURNS: Final = 8
 """What a mask lays bare is looked at again; more than two turns are seldom needed."""
 _QUOTES: Final = {b'"', b"'", b"`"}
 _LONGEST_MASK: Final = 64
+_LONGEST_NAME: Final = 48
+_NAMED: Final = "token"
+_PUBLIC_NAME: Final = types.compiled(
+    rb"(?i:(?:public|pub|host|known|verification|verify)[ _.-]?keys?"
+    rb"""(?:["'`>\]\s:=?,({-]|string|base64)*$)"""
+)
+"""Keys that are no secrets."""
+_LEAST_REPEATED: Final = 12
+"""A shorter value may stand elsewhere in its line as something else."""
 _SEPARATOR: Final = types.compiled(
     rb"""[,;&|](?:\s|$|\\*["'{\[]|\\*["']?[A-Za-z0-9_.-]+\\*["']?\s*[=:])|[)}\]>,;.]+$"""
 )
@@ -122,7 +131,8 @@ class Rules:
         for rule in self._patterns.rules_in(_together(views)):
             for view in views:
                 if certain <= rule.shape.is_certain:
-                    places = (_placed(view, views[-1], *span) for span in _values(rule, view.text))
+                    values = _with_repeats(view.text, _values(rule, view.text))
+                    places = (_placed(view, views[-1], *span) for span in values)
                     spans.extend((start, end, rule.number, rule.shape.kind) for start, end in places)
         found: list[tuple[int, int, str]] = []
         for start, end, _, kind in sorted(spans):
@@ -161,8 +171,25 @@ def _values(rule: _Rule, line: bytes) -> Iterator[tuple[int, int]]:
                 check = ordinary_words.is_value  # prose is not in quotes
             if end - start < max(rule.shape.least, 1) or _is_in_mask(line, start):
                 continue
+            if rule.shape.kind == _NAMED and _PUBLIC_NAME.search(line[max(0, start - _LONGEST_NAME) : start]):
+                continue
             if check(line[start:end]):
                 yield start, end
+
+
+def _with_repeats(line: bytes, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield each value and the other places of the same in its line, which have no name before them."""
+    seen: set[bytes] = set()
+    for start, end in spans:
+        value = line[start:end]
+        if len(value) < _LEAST_REPEATED or value in seen or not ordinary_words.is_token(value):
+            yield start, end
+            continue
+        seen.add(value)
+        place = line.find(value)
+        while place >= 0:
+            yield place, place + len(value)
+            place = line.find(value, place + len(value))
 
 
 def _together(views: Sequence[UnescapedText]) -> bytes:

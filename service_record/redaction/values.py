@@ -9,7 +9,7 @@ from service_record.redaction.bodies import Found, sub_lines
 from service_record.redaction.patterns import part
 from service_record.redaction.unescaped import UnescapedText
 
-TRIGGER: Final = rb"""(?:stringD|[^A-Za-z]d)ata["'\\]*(?::|&|%3A)[ \t]*(?:\{|\\|&|%|$)"""
+TRIGGER: Final = rb"""(?:stringD|(?:^|[^A-Za-z])d)ata["'\\]*(?::|&|%3A)[ \t]*(?:\{|\\|&|%|$)"""
 """Matches where a map begins that may be that of a Secret; names of values have their own triggers."""
 _KIND: Final = "secret-value"
 _MAX_LINES: Final = 200
@@ -50,7 +50,7 @@ _ANY: Final = types.compiled(
 )
 """Matches wherever a name may begin to wait for its value."""
 _SCALAR: Final = types.compiled(rb"""["']?([^\s"'{\[|>#<-][^\s"']*)["']?[ \t\r,]*""")
-_KEY: Final = types.compiled(rb"[A-Za-z0-9_.-]+:")
+_KEY: Final = types.compiled(rb"[A-Za-z0-9_.-]+:(?:[ \t]|$)")
 
 
 @dataclass(frozen=True, slots=True)
