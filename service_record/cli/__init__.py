@@ -32,6 +32,7 @@ VERBS: Final = {
     "show": "Show what services did, failures first.",
     "snippet": "Print shell code that reports the steps of an installation.",
     "timeline": "Show when services and their stages ran, as bars over each boot.",
+    "triage": "Say what is failing in many bundles, how often, and what is new.",
     "uninstall": "Remove what `install` has put onto a host.",
     "validate": "Say what is damaged in records, and save what is whole.",
 }
@@ -124,6 +125,8 @@ def system_error_line(error: OSError) -> str:
 EXTRAS: Final = {
     "client": ("httpx2",),
     "reporter": ("httpx2", "stamina"),
+    "triage": ("duckdb", "httpx2", "pyarrow"),
+    "dask": ("distributed", "duckdb", "httpx2", "pyarrow"),
     "collector": (
         *("alembic", "httptools", "jinja2", "obstore", "prometheus_client", "psycopg"),
         *("python_multipart", "sqlalchemy", "starlette", "structlog", "uvicorn", "uvloop"),

@@ -1,0 +1,276 @@
+"""`service-record triage`: what is failing in many bundles, how often, since when, and what is new."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from service_record.cli import require_extra
+from service_record.cli.inputs import Unreadable
+from service_record.cli.parameters import MomentType
+from service_record.cli.terminal import print_lines, view
+from service_record.client.address import CollectorError
+from service_record.display.text import Clock, visible
+
+if TYPE_CHECKING:
+    from service_record.triage.index import Index
+    from service_record.triage.rows import Reference
+    from service_record.triage.summary import Triage
+
+_ROWS_EACH: Final = 2_000
+"""Rows in one file of the index."""
+_WEEK: Final = "last-week"
+_TOLD_EACH: Final = 100
+
+
+class _Triage(click.Group):
+    """A group whose first word is a source unless it is a command."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
+            args = ["bundles", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group("triage", cls=_Triage)
+def command() -> None:
+    """Say what is failing in many bundles: each cause with its count, what is new, and what is rising.
+
+    \b
+    triage SOURCE...      judge what is new in the sources, and answer
+    triage sql "QUERY"    ask the index with SQL
+
+    \b
+    Examples:
+      service-record triage bundles/
+      service-record triage --index shelf s3://support/2026/ bundles/*.tar.gz
+      service-record triage --index shelf --against last-week
+      service-record triage --index shelf --cause disk-missing
+      service-record triage sql --index shelf "select cause, count(*) from bad group by all"
+    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+
+
+_index_option = click.option(
+    "--index",
+    "place",
+    metavar="DIR|s3://...",
+    help="Keep the rows there: the next run reads only bundles that are new.",
+)
+
+
+@command.command("bundles", hidden=True)
+@click.argument("sources", metavar="[SOURCE]...", nargs=-1)
+@_index_option
+@click.option(
+    "--since", type=MomentType(), help="New is what began then or later. [default: the last seven days]"
+)
+@click.option(
+    "--against",
+    metavar="INDEX|last-week",
+    help="New is what that index does not have, or what the week before --since does not have.",
+)
+@click.option("--cause", metavar="NAME", help="List the bundles with this cause, or with these words.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "wide", "json", "csv", "html"]),
+    default="table",
+    help="table: the ten most frequent; wide: all; html: a page with the trend; the others for programs.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 512),
+    default=os.cpu_count() or 1,
+    show_default="one for each processor",
+    help="How many bundles are judged at once on this machine.",
+)
+@click.option(
+    "--on", "scheduler", metavar="tcp://HOST:PORT", help="Judge on the workers of a Dask scheduler."
+)
+@click.option("--again", is_flag=True, help="Judge bundles that are in the index already, too.")
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
+@click.option("--pager/--no-pager", default=True, help="On a terminal: show long output in a pager.")
+def bundles(
+    *,
+    sources: tuple[str, ...],
+    place: str | None,
+    since: datetime | None,
+    against: str | None,
+    cause: str | None,
+    output: str,
+    workers: int,
+    scheduler: str | None,
+    again: bool,
+    color: str,
+    pager: bool,
+) -> None:
+    """Judge the bundles of sources, and say what they come to.
+
+    A SOURCE is a folder, a file, a pattern, s3://BUCKET/PREFIX, or a collector as collector://HOST. Of an
+    archive of a whole cluster, as assisted-service makes it, each host is judged by itself.
+    """
+    if not sources and place is None:
+        raise click.UsageError("give a SOURCE to judge, or --index with bundles that were judged before")
+    require_extra("triage")
+    if scheduler is not None:
+        require_extra("dask")
+    from service_record.triage.references import TriageError  # noqa: PLC0415  # an extra
+
+    try:
+        with _opened(place, sources) as index:
+            _judge(index, sources, workers, scheduler, again=again)
+            if cause is not None:
+                _print_bundles(index, cause, output, color, pager=pager)
+            else:
+                found = _answer(index, since, against)
+                _print_answer(found, sources or (place or "",), output, color, pager=pager)
+    except (TriageError, CollectorError) as fault:
+        raise Unreadable(visible(str(fault))) from None
+
+
+@contextmanager
+def _opened(place: str | None, sources: Sequence[str]) -> "Iterator[Index]":
+    """Have the index there; without a place one that is gone afterwards."""
+    from service_record.triage.index import Index  # noqa: PLC0415  # an extra
+
+    if place is not None:
+        yield Index(place, create=bool(sources))
+        return
+    with tempfile.TemporaryDirectory(prefix="service-record-triage-") as directory:
+        yield Index(directory)
+
+
+def _judge(
+    index: "Index", sources: Iterable[str], workers: int, scheduler: str | None, *, again: bool
+) -> None:
+    """Judge the bundles of the sources that the index does not have, and add their rows."""
+    from service_record.triage.engines import judge_here, judge_on_dask  # noqa: PLC0415  # an extra
+    from service_record.triage.index import add_in_parts  # noqa: PLC0415
+    from service_record.triage.references import references  # noqa: PLC0415
+
+    known = set() if again else index.known_keys()
+    seen: set[str] = set()
+
+    def new() -> "Iterator[Reference]":
+        for reference in chain.from_iterable(map(references, sources)):
+            if reference.key not in known and reference.uri not in seen:
+                seen.add(reference.uri)
+                yield reference
+
+    answers = judge_on_dask(new(), scheduler) if scheduler else judge_here(new(), workers)
+    is_terminal = sys.stderr.isatty()
+    count = 0
+    for count in add_in_parts(index, answers, _ROWS_EACH):
+        if is_terminal and count % _TOLD_EACH == 0:
+            click.echo(f"\r{count} bundles judged", err=True, nl=False)
+    if is_terminal and count >= _TOLD_EACH:
+        click.echo(f"\r{count} bundles judged", err=True)
+
+
+def _answer(index: "Index", since: datetime | None, against: str | None) -> "Triage":
+    from service_record.triage.index import Index  # noqa: PLC0415  # an extra
+    from service_record.triage.summary import summarise  # noqa: PLC0415
+
+    if against is None:
+        return summarise(index.connect(), since)
+    if against == _WEEK:
+        return summarise(index.connect(), since, period=timedelta(days=7), against_name="the week before")
+    if "://" not in against and not Path(against).is_dir():
+        raise click.UsageError(f"--against: {visible(against)} is neither an index nor {_WEEK}")
+    return summarise(index.connect(), since, Index(against).connect(), against)
+
+
+def _print_answer(found: "Triage", sources: tuple[str, ...], output: str, color: str, *, pager: bool) -> None:
+    from service_record.triage import answer_table  # noqa: PLC0415  # an extra
+
+    if output in {"table", "wide"}:
+        lines = answer_table.answer_lines(found, view(Clock.UTC), whole=output == "wide")
+        print_lines(lines, color, pager=pager)
+    elif output == "html":
+        from service_record.triage.answer_page import answer_html  # noqa: PLC0415  # only for a page
+
+        click.echo(answer_html(found, ", ".join(sources)), nl=False)
+    elif output == "csv":
+        _write(answer_table.as_csv(found))
+    else:
+        _write_json(answer_table.document(found))
+
+
+def _print_bundles(index: "Index", cause: str, output: str, color: str, *, pager: bool) -> None:
+    from service_record.triage.answer_table import bundle_lines, table_as_csv  # noqa: PLC0415  # an extra
+    from service_record.triage.summary import bundles_of  # noqa: PLC0415
+
+    found = bundles_of(index.connect(), cause)
+    if output in {"table", "wide"}:
+        print_lines(bundle_lines(cause, found, view(Clock.UTC)), color, pager=pager)
+    elif output == "json":
+        _write_json([_plain(row) for row in found])
+    elif output == "csv":
+        rows = [_plain(row) for row in found]
+        _write(table_as_csv(rows[0] if rows else (), (row.values() for row in rows)))
+    else:
+        raise click.UsageError("--cause has no page: use -o table, json or csv")
+
+
+@command.command("sql")
+@click.argument("query")
+@_index_option
+@click.option("-o", "--output", type=click.Choice(["table", "json", "csv"]), default="table")
+def sql(*, query: str, place: str | None, output: str) -> None:
+    """Ask the index with a QUERY of DuckDB.
+
+    It has the tables `bundles`, a row for each host of each bundle, and `bad`, those with trouble.
+
+    \b
+    Example:
+      service-record triage sql --index shelf "select release, count(*) from bad group by all"
+    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    if place is None:
+        raise click.UsageError("--index says which index to ask")
+    require_extra("triage")
+    from service_record.triage.answer_table import table_as_csv  # noqa: PLC0415  # an extra
+    from service_record.triage.index import Index, ask  # noqa: PLC0415
+    from service_record.triage.references import TriageError  # noqa: PLC0415
+
+    try:
+        columns, rows = ask(Index(place), query)
+    except TriageError as fault:
+        raise Unreadable(visible(str(fault))) from None
+    if output == "json":
+        _write_json([_plain(dict(zip(columns, row, strict=True))) for row in rows])
+    elif output == "csv":
+        _write(table_as_csv(columns, rows))
+    else:
+        _write(_aligned(columns, rows))
+
+
+def _aligned(columns: list[str], rows: list[tuple[Any, ...]]) -> str:
+    """Return a table with a column as wide as its widest cell."""
+    cells = [columns, *([visible("" if value is None else str(value)) for value in row] for row in rows)]
+    widths = [max(len(row[n]) for row in cells) for n in range(len(columns))]
+    lines = ("  ".join(cell.ljust(wide) for cell, wide in zip(row, widths, strict=True)) for row in cells)
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    def plain(value: Any) -> Any:
+        return f"{value.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}" if isinstance(value, datetime) else value
+
+    return {name: plain(value) for name, value in row.items()}
+
+
+def _write(text: str) -> None:
+    sys.stdout.buffer.write(text.encode(errors="backslashreplace"))
+
+
+def _write_json(value: object) -> None:
+    from service_record.display.machine import as_json  # noqa: PLC0415  # only for programs
+
+    _write(as_json(value))

@@ -1,0 +1,167 @@
+"""What `triage` prints: lines for a terminal, documents and CSV for programs. Pure."""
+
+import csv
+import io
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any, Final
+
+from service_record.display.lines import BLANK, Ink, Line, View
+from service_record.display.text import count, cut, visible, wrap
+from service_record.triage.summary import Cause, Triage
+
+_BARS: Final = "▁▂▃▄▅▆▇█"
+_ASCII_BARS: Final = ".:-=+*#%"
+_INDENT: Final = 2
+_FEW: Final = 10
+_COLUMNS: Final = (
+    *("cause", "says", "rank", "bundles", "hosts", "share", "first", "last", "new", "rising"),
+    *("now", "before", "releases", "platforms", "services", "example", "line"),
+)
+
+
+def answer_lines(triage: Triage, view: View, *, whole: bool = False) -> Iterator[Line]:
+    """Yield the answer: what failed how often, what is new, what is rising, and what no rule knows.
+
+    Without `whole` the ten most frequent of each are shown.
+    """
+    yield (
+        (f"{count(triage.bundles, 'bundle')} of {count(triage.hosts, 'host')}", Ink.STRONG),
+        (f": {_verdicts(triage)}", Ink.PLAIN),
+    )
+    if triage.since is not None:
+        compared = f"new and rising: since {_day(triage.since)}, against {triage.compared_with}"
+        yield ((visible(compared), Ink.FAINT),)
+    for heading, causes in (("Causes", triage.causes), ("No rule knows", triage.unknown)):
+        if causes:
+            yield BLANK
+            yield ((heading, Ink.STRONG),)
+            shown = causes if whole else causes[:_FEW]
+            for cause in shown:
+                yield from _cause_lines(cause, view)
+            if len(shown) < len(causes):
+                left = count(len(causes) - len(shown), "more cause")
+                yield ((f"{' ' * _INDENT}and {left}: -o wide shows all", Ink.FAINT),)
+    if triage.unreadable:
+        yield BLANK
+        yield (("Not judged", Ink.STRONG),)
+        for uri, reason in triage.unreadable:
+            yield ((visible(cut(f"{' ' * _INDENT}{uri}: {reason}", view.width, view.glyphs.cut)), Ink.PLAIN),)
+
+
+def _verdicts(triage: Triage) -> str:
+    return (
+        ", ".join(f"{number} {verdict}" for verdict, number in triage.verdicts.items()) or "nothing to judge"
+    )
+
+
+def _cause_lines(cause: Cause, view: View) -> Iterator[Line]:
+    marks = _marks(cause)
+    head = f"{cause.bundles:>5} {cause.share:>5.0%}  "
+    room = view.width - len(head) - sum(len(mark) + 2 for mark, _ in marks)
+    yield (
+        (head, Ink.STRONG),
+        (cut(visible(cause.says), max(room, 20), view.glyphs.cut), Ink.PLAIN),
+        *((f"  {mark}", ink) for mark, ink in marks),
+    )
+    indent = " " * len(head)
+    facts = [
+        cause.name if cause.rank != "symptom" else f"{cause.name} (a symptom)",
+        count(cause.hosts, "host"),
+        f"{_day(cause.first)} to {_day(cause.last)}",
+        ", ".join(cause.releases),
+        ", ".join(cause.platforms),
+        _trend(cause, view),
+    ]
+    for line in wrap(visible(", ".join(filter(None, facts))), view.width - len(indent)):
+        yield ((indent + line, Ink.FAINT),)
+    if not cause.name and cause.line:
+        line = cut(visible(cause.line), view.width - len(indent), view.glyphs.cut)
+        yield ((indent + line, Ink.FAINT),)
+
+
+def _marks(cause: Cause) -> list[tuple[str, Ink]]:
+    marks = []
+    if cause.is_new:
+        marks.append(("NEW", Ink.BAD))
+    if cause.is_rising:
+        marks.append(("RISING", Ink.WORRYING))
+    return marks
+
+
+def _trend(cause: Cause, view: View) -> str:
+    """Return the last days as a row of bars; empty where all came on one day."""
+    most = max(cause.days, default=0)
+    if sum(1 for day in cause.days if day) < _INDENT:
+        return ""
+    bars = _BARS if view.glyphs.bar == "━" else _ASCII_BARS
+    return "".join(" " if not day else bars[(day * len(bars) - 1) // most] for day in cause.days)
+
+
+def _day(moment: datetime | None) -> str:
+    return "?" if moment is None else f"{moment:%Y-%m-%d}"
+
+
+def bundle_lines(cause: str, bundles: Iterable[dict[str, Any]], view: View) -> Iterator[Line]:
+    """Yield the bundles that have a cause, two lines each."""
+    number = 0
+    for number, row in enumerate(bundles, 1):  # noqa: B007  # counted
+        place = row["uri"] + (f": {row['member']}" if row["member"] else "")
+        yield ((visible(place), Ink.STRONG),)
+        where = " in stage ".join(filter(None, (row["service"], row["stage"])))
+        facts = (_day(row["latest"]), row["host"], row["cluster"], row["release"], row["verdict"], where)
+        text = f"  {', '.join(filter(None, facts))}: {row['line']}"
+        yield ((cut(visible(text), view.width, view.glyphs.cut), Ink.PLAIN),)
+    if not number:
+        yield ((visible(f"no bundle has the cause {cause}"), Ink.PLAIN),)
+
+
+def document(triage: Triage) -> dict[str, Any]:
+    """Return the answer for programs; times are RFC 3339 in UTC."""
+    return {
+        "version": 1,
+        "bundles": triage.bundles,
+        "hosts": triage.hosts,
+        "verdicts": triage.verdicts,
+        "since": _time(triage.since),
+        "comparedWith": triage.compared_with,
+        "firstDay": _time(triage.first_day),
+        "causes": [_plain(cause) for cause in triage.causes],
+        "unknown": [_plain(cause) for cause in triage.unknown],
+        "unreadable": [{"bundle": uri, "reason": reason} for uri, reason in triage.unreadable],
+    }
+
+
+def _plain(cause: Cause) -> dict[str, Any]:
+    plain = asdict(cause)
+    plain["cause"] = plain.pop("name")
+    plain["new"], plain["rising"] = plain.pop("is_new"), plain.pop("is_rising")
+    return {**plain, "first": _time(cause.first), "last": _time(cause.last)}
+
+
+def _time(moment: datetime | None) -> str | None:
+    return None if moment is None else f"{moment:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def as_csv(triage: Triage) -> str:
+    """Return a line for each cause, those that no rule knows behind the others."""
+    rows = (_plain(cause) for cause in (*triage.causes, *triage.unknown))
+    return table_as_csv(_COLUMNS, ([row[name] for name in _COLUMNS] for row in rows))
+
+
+def table_as_csv(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
+    """Return CSV (RFC 4180). A text that a spreadsheet would take for a formula begins with a quote."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow(columns)
+    writer.writerows([_cell(value) for value in row] for row in rows)
+    return text.getvalue()
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, (list, tuple)):
+        value = "; ".join(map(str, value))
+    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return f"'{value}"
+    return value

@@ -1,0 +1,199 @@
+"""A program that judges bundles for others: a request a line, an answer a line.
+
+Run as `python -m service_record.triage.judge`. It loads the rules once, and forks for each bundle: one that
+takes too much memory or time, or brings its reader down, costs nothing but its own row.
+"""
+
+import gc
+import hashlib
+import os
+import resource
+import select
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Final
+
+import msgspec
+
+from service_record.bundle.layers import Layer, decompressed_layer, is_tar
+from service_record.bundle.limits import LimitError, Limits, ReadingBudget
+from service_record.bundle.tar import TarError, members
+from service_record.read.source import SourceError
+from service_record.redaction.outgoing import LeakError, outgoing_text
+from service_record.redaction.rules import Rules
+from service_record.triage.judging import judge_bundle, known_rules
+from service_record.triage.rows import (
+    BundleRow,
+    Reference,
+    is_cluster_member,
+    unreadable_row,
+    within_cluster,
+)
+from service_record.version import __version__
+
+_MIB: Final = 1 << 20
+_PIECE: Final = 1 << 20
+_WITHHELD: Final = "withheld: a secret was left in it"
+_SHOWN_TEXTS: Final = ("says", "cause_says", "signature", "line", "left_out")
+
+
+class Request(msgspec.Struct, frozen=True):
+    """A bundle to judge, and what that may take."""
+
+    reference: Reference
+    path: str
+    """The file or directory on this machine."""
+    memory_bytes: int = 1024 * _MIB
+    cpu_seconds: int = 60
+    """Three times as many of the clock."""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The rows of a bundle."""
+
+    rows: tuple[BundleRow, ...]
+
+
+def rows_of(path: Path, reference: Reference) -> Iterator[BundleRow]:
+    """Yield a row for each host in a bundle. What cannot be read becomes a row with the reason."""
+    digest = _digest(path)
+    for row in _rows(path, reference):
+        yield msgspec.structs.replace(_masked(row), digest=digest, judged=time.time(), version=__version__)
+
+
+def _rows(path: Path, reference: Reference) -> Iterator[BundleRow]:
+    has_hosts = False
+    if path.is_file():
+        for member, copy in _hosts_of_cluster(path):
+            has_hosts = True
+            yield within_cluster(_row(copy, reference), member)
+    if not has_hosts:
+        yield _row(path, reference)
+
+
+def _row(path: Path, reference: Reference) -> BundleRow:
+    try:
+        return judge_bundle(path, reference)
+    except (SourceError, OSError) as reason:
+        return unreadable_row(reference, str(reason).replace(str(path), reference.uri))
+
+
+def _hosts_of_cluster(path: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the archives of hosts in the archive that assisted-service makes of a cluster, each as a file."""
+    with path.open("rb") as stream, tempfile.TemporaryDirectory(prefix="service-record-triage-") as directory:
+        layer = decompressed_layer(Layer(stream.read1, ReadingBudget(Limits())))
+        if not is_tar(layer.head):
+            return
+        copy = Path(directory) / "host"
+        try:
+            for member in members(layer):
+                if member.kind or not is_cluster_member(member.name):
+                    continue
+                with copy.open("wb") as file:
+                    while piece := member.read(_PIECE):
+                        file.write(piece)
+                yield member.name, copy
+        except (TarError, LimitError):
+            return  # the hosts before the damage have their rows
+
+
+def _digest(path: Path) -> str:
+    """Return the SHA-256 of a file; empty for a directory, and for what cannot be read."""
+    if not path.is_file():
+        return ""
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError:
+        return ""
+
+
+def _masked(row: BundleRow) -> BundleRow:
+    """Return the row without secrets: it is kept beside those of other hosts, and shown to many."""
+    rules = Rules(())
+    shown = {name: getattr(row, name) for name in _SHOWN_TEXTS}
+    try:
+        return msgspec.structs.replace(
+            row, **{name: outgoing_text(text, rules) for name, text in shown.items() if text}
+        )
+    except LeakError:
+        return msgspec.structs.replace(row, **{name: _WITHHELD for name, text in shown.items() if text})
+
+
+def answer(request: Request) -> bytes:
+    """Return the JSON of the rows of a bundle, judged in a process of its own within the request's limits."""
+    seconds = 3 * request.cpu_seconds
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(read_end)
+        _child(request, write_end)
+    os.close(write_end)
+    with os.fdopen(read_end, "rb", buffering=0) as pipe:
+        told = _read_until(pipe, time.monotonic() + seconds)
+    if told is None:
+        os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    if told is None:
+        reason = f"not judged: it takes more than {seconds} s"
+    elif os.waitstatus_to_exitcode(status) == 0 and told:
+        return told
+    elif os.waitstatus_to_exitcode(status) < 0:
+        reason = f"not judged: it takes more than {request.cpu_seconds} s of a processor, or too much memory"
+    else:
+        reason = f"not judged: {told.decode(errors='replace') or 'its reader ended without a word'}"
+    return msgspec.json.encode(Answer((unreadable_row(request.reference, reason),)))
+
+
+def _read_until(pipe: IO[bytes], deadline: float) -> bytes | None:
+    """Return all that comes through a pipe; None when that takes too long."""
+    parts: list[bytes] = []
+    while (left := deadline - time.monotonic()) > 0:
+        if not select.select([pipe], [], [], left)[0]:
+            break
+        piece = pipe.read(_PIECE)
+        if not piece:
+            return b"".join(parts)
+        parts.append(piece)
+    return None
+
+
+def _child(request: Request, write_end: int) -> None:
+    """Judge, write the answer or one line of what went wrong, and end."""
+    status = 1
+    try:
+        for limit, most in (
+            (resource.RLIMIT_AS, request.memory_bytes),
+            (resource.RLIMIT_CPU, request.cpu_seconds),
+            (resource.RLIMIT_CORE, 0),
+        ):
+            resource.setrlimit(limit, (most, most))
+        written = msgspec.json.encode(Answer(tuple(rows_of(Path(request.path), request.reference))))
+        status = 0
+    except MemoryError:
+        written = f"it takes more than {request.memory_bytes // _MIB} MiB of memory".encode()
+    except BaseException as fault:  # noqa: BLE001  # of a bundle of anybody; the program goes on with the next
+        written = f"{type(fault).__name__}: {fault}".encode(errors="replace")[:500]
+    try:
+        with os.fdopen(write_end, "wb") as pipe:
+            pipe.write(written)
+    finally:
+        os._exit(status)
+
+
+def main() -> None:
+    """Answer requests until standard input ends."""
+    known_rules()
+    gc.collect()
+    gc.freeze()  # what is loaded is shared with the children, and not looked through by them
+    for line in sys.stdin.buffer:
+        sys.stdout.buffer.write(answer(msgspec.json.decode(line, type=Request)) + b"\n")
+        sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,198 @@
+"""The row that one bundle becomes. Pure."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from service_record.diagnosis import Diagnosis, Verdict
+from service_record.diagnosis.failures import signature
+from service_record.diagnosis.findings import FailedUnit, Trouble
+from service_record.diagnosis.trouble_facts import KnownCause, telling_line
+from service_record.display.sentences import verdict_sentence
+from service_record.history import History
+from service_record.history.outcome import Run
+
+UNREADABLE: Final = "unreadable"
+"""The verdict of a bundle that could not be judged."""
+_MAX_LINE: Final = 500
+_MAX_STAGES: Final = 200
+_CLUSTER_MEMBER: Final = re.compile(
+    r"(?:.*/)?(?P<cluster>[^/]+?)_(?P<role>bootstrap|master|worker|arbiter|auto-assign)_(?P<host>[^/]+?)\.tar(?:\.\w+)?"
+)
+"""How assisted-service names a host's archive within the archive of its cluster."""
+
+
+class Reference(msgspec.Struct, frozen=True):
+    """A bundle that can be read, and what changes when it does."""
+
+    uri: str
+    size: int = 0
+    changed: float = 0.0
+    """Seconds since 1970."""
+
+    @property
+    def key(self) -> str:
+        """Name this version of the bundle, the same in each run."""
+        return f"{self.uri}@{self.size}@{self.changed:.3f}"
+
+
+class HostFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a bundle says of its host; what it does not say is empty."""
+
+    host: str = ""
+    release: str = ""
+    role: str = ""
+    platform: str = ""
+    hardware: str = ""
+
+
+class BundleRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What one host's bundle came to. Unknown texts are empty; times are seconds since 1970."""
+
+    key: str
+    """Of the reference: where the bundle is, and which version of it."""
+    uri: str
+    member: str = ""
+    """The host's archive within an archive of a whole cluster; empty for a bundle of one host."""
+    digest: str = ""
+    """SHA-256 of the file."""
+    host: str = ""
+    cluster: str = ""
+    release: str = ""
+    role: str = ""
+    platform: str = ""
+    hardware: str = ""
+    boots: int = 0
+    verdict: str = UNREADABLE
+    says: str = ""
+    """The headline of `analyze`."""
+    cause: str = ""
+    cause_says: str = ""
+    rank: str = ""
+    """`cause` or `symptom`; empty where no rule fits."""
+    signature: str = ""
+    """The telling line without what differs each time."""
+    line: str = ""
+    """The telling line."""
+    service: str = ""
+    stage: str = ""
+    since: float | None = None
+    """When the trouble began."""
+    latest: float | None = None
+    """The time of the last entry: when the bundle tells of the host."""
+    stages: dict[str, float] = {}
+    """`service/stage` -> the seconds of its longest execution."""
+    left_out: str = ""
+    """What could not be read, and why."""
+    judged: float = 0.0
+    """When it was judged."""
+    version: str = ""
+    """The program that judged it."""
+
+
+def row_of(
+    diagnosis: Diagnosis | None, history: History, reference: Reference, facts: "HostFacts"
+) -> BundleRow:
+    """Return the row of a host: its verdict, the root cause, and the line that tells."""
+    latest = max((run.last_entry for run in _runs(history) if run.last_entry), default=None)
+    row = BundleRow(
+        key=reference.key,
+        uri=reference.uri,
+        boots=len(history.boots),
+        latest=reference.changed or None if latest is None else latest.timestamp(),
+        stages=_longest_stages(history),
+        host=facts.host,
+        release=facts.release,
+        role=facts.role,
+        platform=facts.platform,
+        hardware=facts.hardware,
+    )
+    if diagnosis is None:
+        return row
+    return msgspec.structs.replace(
+        row, verdict=diagnosis.verdict.value, says=verdict_sentence(diagnosis), **_root(diagnosis)
+    )
+
+
+def within_cluster(row: BundleRow, member: str) -> BundleRow:
+    """Return the row of one host's archive within the archive of its cluster."""
+    named = _CLUSTER_MEMBER.fullmatch(member)
+    facts = {} if named is None else named.groupdict()
+    if row.host:
+        facts.pop("host", None)
+    return msgspec.structs.replace(row, member=member, **facts)
+
+
+def is_cluster_member(name: str) -> bool:
+    """Return whether a member of an archive is a host's archive, as assisted-service names it."""
+    return _CLUSTER_MEMBER.fullmatch(name) is not None
+
+
+def unreadable_row(reference: Reference, reason: str) -> BundleRow:
+    """Return the row of a bundle that could not be judged, with the reason."""
+    return BundleRow(
+        key=reference.key, uri=reference.uri, left_out=reason[:_MAX_LINE], latest=reference.changed or None
+    )
+
+
+def _runs(history: History) -> Iterator[Run]:
+    return (run for service in history.services for run in service.runs)
+
+
+def _root(diagnosis: Diagnosis) -> dict[str, object]:
+    """Return the columns that the root cause fills; without one, those of the first failed unit."""
+    if diagnosis.root is not None:
+        return _of_trouble(diagnosis.root)
+    if diagnosis.failed_units:
+        return _of_unit(diagnosis.failed_units[0])
+    return {}
+
+
+def _of_trouble(trouble: Trouble) -> dict[str, object]:
+    line = (trouble.cause and trouble.cause.line) or telling_line(trouble.facts.message) or ""
+    since = trouble.since
+    return {
+        "service": trouble.service,
+        "stage": trouble.stage or "",
+        "since": None if since is None else since.timestamp(),
+        **_of_cause(trouble.cause),
+        **_of_line(line or _without_line(trouble)),
+    }
+
+
+def _without_line(trouble: Trouble) -> str:
+    """Return what stands for a telling line where nothing was said."""
+    if trouble.kind is Verdict.STUCK:
+        return f"stuck in stage {trouble.stage}" if trouble.stage else "stuck"
+    facts = trouble.facts
+    return f"exit {facts.exit_code}" if facts.exit_code is not None else facts.service_result or ""
+
+
+def _of_unit(failed: FailedUnit) -> dict[str, object]:
+    cause = failed.cause
+    line = (cause and cause.line) or f"{failed.unit.name} failed"
+    return {"service": failed.unit.service, **_of_cause(cause), **_of_line(line)}
+
+
+def _of_cause(cause: KnownCause | None) -> dict[str, object]:
+    if cause is None:
+        return {}
+    rank = "symptom" if cause.is_symptom else "cause"
+    return {"cause": cause.name, "cause_says": cause.says, "rank": rank}
+
+
+def _of_line(line: str) -> dict[str, object]:
+    return {"line": line[:_MAX_LINE], "signature": signature(line)[:_MAX_LINE]}
+
+
+def _longest_stages(history: History) -> dict[str, float]:
+    longest: dict[str, float] = {}
+    for service in history.services:
+        for run in service.runs:
+            for stage in run.stages:
+                name = f"{service.name}/{stage.name}"
+                if stage.duration is not None and (name in longest or len(longest) < _MAX_STAGES):
+                    longest[name] = max(stage.duration, longest.get(name, 0.0))
+    return longest

@@ -1,0 +1,280 @@
+"""What the rows of an index come to: causes by count, what is new, what is rising, and what no rule knows."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from math import comb
+from typing import TYPE_CHECKING, Any, Final
+
+from service_record.diagnosis.failures import signature
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+DEFAULT_PERIOD: Final = timedelta(days=7)
+_MAX_P: Final = 0.01
+"""Of all causes together that none of them only seems to rise."""
+_MOST_NAMES: Final = 5
+_ALIKE: Final = 0.7
+"""The share of equal words that makes two signatures of one length alike; Drain's default is lower (0.4)."""
+_WILDCARD: Final = "<*>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """A cause, or a cluster of telling lines that no rule knows."""
+
+    name: str
+    """The rule's name; empty for a cluster."""
+    says: str
+    """The cause in a few words, or the pattern of the telling lines."""
+    rank: str
+    bundles: int
+    hosts: int
+    share: float
+    """Of all bundles that were judged, from 0 to 1."""
+    first: datetime | None
+    last: datetime | None
+    releases: tuple[str, ...] = ()
+    platforms: tuple[str, ...] = ()
+    services: tuple[str, ...] = ()
+    example: str = ""
+    """A bundle that has it, the latest."""
+    line: str = ""
+    """The telling line of that bundle."""
+    is_new: bool = False
+    is_rising: bool = False
+    before: int = 0
+    """Bundles that had it in the time that it is compared with."""
+    now: int = 0
+    days: tuple[int, ...] = ()
+    """Bundles that had it on each day of the trend."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Triage:
+    """The answer of `triage`."""
+
+    bundles: int
+    hosts: int
+    verdicts: dict[str, int]
+    since: datetime | None
+    """From when on something is new."""
+    compared_with: str
+    """In words: what `is_new` and `is_rising` are against."""
+    first_day: datetime | None
+    """The first day of the trend."""
+    causes: tuple[Cause, ...] = ()
+    unknown: tuple[Cause, ...] = ()
+    unreadable: tuple[tuple[str, str], ...] = ()
+    """Bundles that could not be judged, and why; the first of them."""
+    bad: int = field(default=0)
+
+
+_DAYS: Final = 28
+_MOST_UNREADABLE: Final = 20
+
+_GROUPS: Final = """
+select cause, case when cause = '' then signature else '' end as what,
+       any_value(cause_says order by latest desc) as says, count(distinct cause_says) as variants,
+       any_value(rank order by latest desc) as rank,
+       count(*) as n, count(distinct machine) as hosts,
+       min(coalesce(since, latest)) as first, max(latest) as last,
+       list(distinct release) filter (release <> '') as releases,
+       list(distinct platform) filter (platform <> '') as platforms,
+       list(distinct service) filter (service <> '') as services,
+       any_value(uri || case when member = '' then '' else ': ' || member end order by latest desc)
+           as example,
+       any_value(line order by latest desc) as line,
+       count(*) filter (latest >= $since) as now,
+       count(*) filter (latest < $since and latest >= $earliest) as before,
+       list(date_diff('day', $first_day, latest)) filter (latest >= $first_day) as days
+from bad group by all
+"""
+
+
+def summarise(
+    connection: "DuckDBPyConnection",
+    since: datetime | None = None,
+    against: "DuckDBPyConnection | None" = None,
+    against_name: str = "",
+    period: timedelta | None = None,
+) -> Triage:
+    """Return what the bundles of an index come to.
+
+    What came from `since` on, by default in the last seven days before the latest bundle, is compared with
+    all that is earlier, or with what came in a `period` right before. With the index `against`, all bundles
+    are compared with those of that index.
+    """
+    latest = _one(connection, "select max(latest) from bundles")[0]
+    since = since or (latest - DEFAULT_PERIOD if latest else datetime.now(UTC))
+    last_day = latest or since
+    first_day = (last_day - timedelta(days=_DAYS - 1)).replace(hour=0, minute=0, second=0, microsecond=0)
+    earliest = since - period if period else datetime(1970, 1, 1, tzinfo=UTC)
+    times = {"since": since, "earliest": earliest, "first_day": first_day}
+    verdicts = dict(
+        connection.execute("select verdict, count(*) from bundles group by all order by 2 desc").fetchall()
+    )
+    bundles = sum(verdicts.values())
+    now, before = _one(
+        connection,
+        """select count(*) filter (latest >= $since),
+        count(*) filter (latest < $since and latest >= $earliest) from bundles""",
+        {"since": since, "earliest": earliest},
+    )
+    compared = _Compared(now, before, {})
+    if against is not None:
+        groups = "select case when cause = '' then signature else cause end, count(*) from bad group by all"
+        counts = dict(against.execute(groups).fetchall())
+        total = _one(against, "select count(*) from bundles")[0]
+        compared = _Compared(bundles, total, counts, is_other=True)
+    rows = _rows(connection, _GROUPS, times)
+    known = [row for row in rows if row["cause"]]
+    clusters = _clustered([row for row in rows if not row["cause"]])
+    tests = max(len(known) + len(clusters), 1)
+    unreadable = connection.execute(
+        "select uri, left_out from bundles where verdict = 'unreadable' order by uri limit $most",
+        {"most": _MOST_UNREADABLE},
+    ).fetchall()
+    hosts = _one(connection, "select count(distinct machine) from bundles")[0]
+    return Triage(
+        bundles=bundles,
+        hosts=hosts,
+        verdicts=verdicts,
+        since=since if latest else None,
+        compared_with=against_name or "all that is earlier",
+        first_day=first_day,
+        causes=_ranked(_cause(row, bundles, tests, compared) for row in known),
+        unknown=_ranked(_cause(row, bundles, tests, compared) for row in clusters),
+        unreadable=tuple(unreadable),
+        bad=sum(row["n"] for row in known) + sum(row["n"] for row in clusters),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """How many bundles there are now and in the time, or the index, that it is compared with."""
+
+    now: int
+    before: int
+    counts: dict[str, int]
+    is_other: bool = False
+
+
+def _ranked(causes: Iterable[Cause]) -> tuple[Cause, ...]:
+    return tuple(sorted(causes, key=lambda cause: (-cause.bundles, cause.name, cause.says)))
+
+
+def _cause(row: dict[str, Any], bundles: int, tests: int, compared: _Compared) -> Cause:
+    now, before = row["now"], row["before"]
+    if compared.is_other:
+        now, before = row["n"], sum(compared.counts.get(name, 0) for name in row["names"])
+    is_new = now > 0 and before == 0 and compared.before > 0
+    days = [0] * _DAYS
+    for day in row["days"] or ():
+        if 0 <= day < _DAYS:
+            days[day] += 1
+    says = row["what"] or row["says"]
+    return Cause(
+        name=row["cause"],
+        says=signature(says) if row["cause"] and row["variants"] > 1 else says,
+        rank=row["rank"] or "",
+        bundles=row["n"],
+        hosts=row["hosts"],
+        share=row["n"] / bundles,
+        first=row["first"],
+        last=row["last"],
+        releases=_few(row["releases"]),
+        platforms=_few(row["platforms"]),
+        services=_few(row["services"]),
+        example=row["example"] or "",
+        line=row["line"] or "",
+        is_new=is_new,
+        is_rising=is_more_often(now, compared.now, before, compared.before, _MAX_P / tests),
+        before=before,
+        now=now,
+        days=tuple(days),
+    )
+
+
+def is_more_often(now: int, all_now: int, before: int, all_before: int, max_p: float) -> bool:
+    """Return whether a share is larger now than it was, and chance alone would hardly make it so.
+
+    Fisher's exact test, one-sided: the probability of at least as many of the `now + before` cases among the
+    bundles of now, if it were as frequent as before. What never was before is new, and not rising.
+    """
+    cases, total = now + before, all_now + all_before
+    if not before or not all_before or not all_now or now * all_before <= before * all_now:
+        return False
+    ways = comb(total, cases)
+    most = min(cases, all_now)
+    tail = sum(comb(all_now, k) * comb(all_before, cases - k) for k in range(now, most + 1))
+    return tail <= max_p * ways
+
+
+def _few(names: Sequence[str] | None) -> tuple[str, ...]:
+    return tuple(sorted(names or ())[:_MOST_NAMES])
+
+
+def _clustered(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Join signatures that differ in few words, as template miners do: those of one length, by words.
+
+    Own code: drain3, the miner on the index, was released last in 2022 and pins a jsonpickle of 2021.
+    """
+    clusters: dict[tuple[int, str], list[tuple[list[str], dict[str, Any]]]] = {}
+    for row in sorted(rows, key=lambda row: -row["n"]):
+        words = row["what"].split()
+        # The first word hardly ever varies, and keeps the comparisons few.
+        alike = clusters.setdefault((len(words), words[0] if words else ""), [])
+        for template, cluster in alike:
+            same = sum(map(str.__eq__, template, words))
+            if same >= _ALIKE * max(len(words), 1):
+                template[:] = [a if a == b else _WILDCARD for a, b in zip(template, words, strict=True)]
+                _merge(cluster, row)
+                break
+        else:
+            alike.append((words, row))
+    return [
+        {**row, "what": " ".join(template) or "(nothing was said)"}
+        for group in clusters.values()
+        for template, row in group
+    ]
+
+
+def _merge(cluster: dict[str, Any], row: dict[str, Any]) -> None:
+    """Add one signature's counts to those of a cluster, whose row was the most frequent."""
+    for name in ("n", "hosts", "now", "before"):
+        cluster[name] += row[name]
+    for name in ("releases", "platforms", "services"):
+        cluster[name] = sorted({*(cluster[name] or ()), *(row[name] or ())})
+    cluster["names"] += row["names"]
+    cluster["days"] = [*(cluster["days"] or ()), *(row["days"] or ())]
+    cluster["first"] = min(filter(None, (cluster["first"], row["first"])), default=None)
+    if row["last"] and (cluster["last"] is None or row["last"] > cluster["last"]):
+        cluster |= {name: row[name] for name in ("last", "example", "line")}
+
+
+def _rows(connection: "DuckDBPyConnection", query: str, values: dict[str, Any]) -> list[dict[str, Any]]:
+    answer = connection.execute(query, values)
+    columns = [column[0] for column in answer.description or ()]
+    rows = [dict(zip(columns, row, strict=True)) for row in answer.fetchall()]
+    return [{**row, "names": [row["cause"] or row["what"]]} for row in rows]
+
+
+def _one(
+    connection: "DuckDBPyConnection", query: str, values: dict[str, Any] | None = None
+) -> tuple[Any, ...]:
+    row = connection.execute(query, values or {}).fetchone()
+    return row if row is not None else (None,)
+
+
+def bundles_of(connection: "DuckDBPyConnection", cause: str) -> Iterator[dict[str, Any]]:
+    """Yield the bundles of a cause, the latest first; of an unknown one by words of its telling line."""
+    answer = connection.execute(
+        """select uri, member, host, cluster, release, verdict, service, stage, latest, line from bad
+        where cause = $cause or (cause = '' and contains(signature, $cause))
+        order by latest desc nulls last, uri""",
+        {"cause": cause},
+    )
+    columns = [column[0] for column in answer.description or ()]
+    yield from (dict(zip(columns, row, strict=True)) for row in answer.fetchall())

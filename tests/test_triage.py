@@ -1,0 +1,378 @@
+"""`service-record triage`: many bundles, their causes counted and compared."""
+
+import csv
+import gzip
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from moto.server import ThreadedMotoServer
+
+from service_record.record.entry import Entry, Phase
+from service_record.triage.judge import Answer as Judged
+from service_record.triage.judge import Request, answer
+from service_record.triage.references import references
+from service_record.triage.rows import BundleRow, Reference
+from service_record.triage.summary import is_more_often
+from tests.archives import member, record, tar
+from tests.builders import entry, failed_run
+from tests.command_line import PROGRAM, Answer, environment, service_record
+from tests.pages import parsed
+
+DAY = 86_400.0
+NO_IMAGE = (
+    "Error: initializing source docker://quay.io/x:1: reading manifest 1 in quay.io/x: manifest unknown"
+)
+NO_SPACE = "cp: error writing '/var/lib/a': No space left on device"
+
+
+def bundle(path: Path, *entries: Entry) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(tar(record("bootkube", *entries))))
+    return path
+
+
+def failing(path: Path, message: str, at: float = 0) -> Path:
+    return bundle(path, *failed_run(at=at, error_message=message))
+
+
+def healthy(path: Path, at: float = 0) -> Path:
+    return bundle(path, entry(at=at), entry(Phase.SERVICE_END, at + 5))
+
+
+def triage(*arguments: object, **variables: Any) -> Answer:
+    return service_record("triage", *arguments, **variables)
+
+
+def answered(*arguments: object, **variables: Any) -> Any:
+    told = triage(*arguments, "-o", "json", **variables)
+    assert told.status == 0, told.err
+    return json.loads(told.out)
+
+
+def counts(document: Any) -> dict[str, int]:
+    return {cause["cause"]: cause["bundles"] for cause in document["causes"]}
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Path:
+    """Three bundles without an image, one without space, one that no rule knows twice, and a healthy one."""
+    place = tmp_path / "shelf"
+    for n in range(3):
+        failing(place / f"image-{n}.tar.gz", NO_IMAGE, n * DAY)
+    failing(place / "deep/er/space.tgz", NO_SPACE)
+    failing(place / "odd-1.tar.gz", "frobnicate: widget 17 has lost its 4 sprockets")
+    failing(place / "odd-2.tar.gz", "frobnicate: gadget 9 has lost its 12 sprockets")
+    healthy(place / "good.tar.gz")
+    (place / "notes.txt").write_text("no bundle")
+    return place
+
+
+def test_causes_are_counted_and_lines_that_no_rule_knows_are_joined(shelf: Path) -> None:
+    document = answered(shelf)
+
+    assert counts(document) == {"image-not-found": 3, "disk-full": 1}
+    assert [(each["says"], each["bundles"]) for each in document["unknown"]] == [
+        ("frobnicate: <*> <number> has lost its <number> sprockets", 2)
+    ]
+    assert document["verdicts"] == {"failed": 6, "succeeded": 1}
+    assert document["causes"][0]["first"] < document["causes"][0]["last"]
+
+
+def test_the_table_and_the_page_say_the_same(shelf: Path) -> None:
+    told, page = triage(shelf), triage(shelf, "-o", "html")
+
+    assert "7 bundles of 7 hosts: 6 failed, 1 succeeded" in told.out
+    assert max(map(len, told.out.splitlines())) <= 80
+    assert "image-not-found" in told.out
+    assert "frobnicate" in told.out
+    text = parsed(page.out).text
+    assert "6 bundles with trouble among 7 bundles" in text
+    assert "image-not-found" in text
+
+
+def test_a_second_run_judges_only_what_is_new(shelf: Path, tmp_path: Path) -> None:
+    index = tmp_path / "index"
+    answered("--index", index, shelf)
+    before = {path.name: path.stat().st_mtime_ns for path in index.iterdir()}
+    failing(shelf / "late.tar.gz", NO_SPACE)
+
+    document = answered("--index", index, shelf)
+
+    assert counts(document) == {"image-not-found": 3, "disk-full": 2}
+    after = {path.name: path.stat().st_mtime_ns for path in index.iterdir()}
+    assert before.items() < after.items()
+    assert triage("sql", "--index", index, "select count(*) as n from parts").status == 3
+    told = triage("sql", "--index", index, "-o", "json", "select count(*) as n from bundles")
+    assert json.loads(told.out) == [{"n": 8}]
+
+
+def test_a_bundle_that_was_changed_or_copied_counts_once(shelf: Path, tmp_path: Path) -> None:
+    index = tmp_path / "index"
+    answered("--index", index, shelf)
+    (shelf / "copy.tar.gz").write_bytes((shelf / "image-0.tar.gz").read_bytes())
+    failing(shelf / "image-1.tar.gz", NO_SPACE + " again")
+
+    assert counts(answered("--index", index, shelf)) == {"image-not-found": 2, "disk-full": 2}
+
+
+def test_what_began_in_the_period_is_new_and_what_came_more_often_rises(tmp_path: Path) -> None:
+    for n in range(60):
+        healthy(tmp_path / f"b/old-{n}.tar", n * 3600)
+        failing(tmp_path / f"b/new-image-{n}.tar", NO_IMAGE, 30 * DAY + n * 3600)
+    failing(tmp_path / "b/old-image.tar", NO_IMAGE)
+    failing(tmp_path / "b/new-space.tar", NO_SPACE, 31 * DAY)
+
+    found = {each["cause"]: each for each in answered(tmp_path / "b", "--since", "2026-12-10")["causes"]}
+
+    assert (found["image-not-found"]["new"], found["image-not-found"]["rising"]) == (False, True)
+    assert (found["disk-full"]["new"], found["disk-full"]["rising"]) == (True, False)
+
+
+def test_new_is_also_what_another_index_does_not_have(shelf: Path, tmp_path: Path) -> None:
+    failing(tmp_path / "other/a.tar", NO_IMAGE)
+    answered("--index", tmp_path / "other-index", tmp_path / "other")
+
+    found = answered(shelf, "--against", tmp_path / "other-index")
+
+    assert {each["cause"]: each["new"] for each in found["causes"]} == {
+        "image-not-found": False,
+        "disk-full": True,
+    }
+    refused = triage(shelf, "--against", tmp_path / "nothing")
+    assert (refused.status, "neither an index nor last-week" in refused.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("now", "all_now", "before", "all_before", "is_more"),
+    [
+        (30, 100, 10, 100, True),
+        (12, 100, 10, 100, False),
+        (3, 3, 1, 2, False),
+        (10, 100, 30, 100, False),
+        (5, 100, 0, 100, False),
+    ],
+    ids=["clearly", "by chance", "too few", "less", "new"],
+)
+def test_rising_is_what_chance_does_not_explain(
+    now: int, all_now: int, before: int, all_before: int, *, is_more: bool
+) -> None:
+    assert is_more_often(now, all_now, before, all_before, 0.01) is is_more
+
+
+def test_the_bundles_of_a_cause_are_listed(shelf: Path) -> None:
+    told = triage(shelf, "--cause", "image-not-found", "-o", "json")
+    assert [Path(row["uri"]).name for row in json.loads(told.out)] == [f"image-{n}.tar.gz" for n in (2, 1, 0)]
+    by_words = json.loads(triage(shelf, "--cause", "frobnicate", "-o", "json").out)
+    assert {Path(row["uri"]).name for row in by_words} == {"odd-1.tar.gz", "odd-2.tar.gz"}
+    assert "no bundle has the cause nothing" in triage(shelf, "--cause", "nothing").out
+
+
+def test_each_host_of_a_cluster_s_archive_has_a_row(tmp_path: Path) -> None:
+    def host(message: str) -> bytes:
+        return gzip.compress(tar(record("bootkube", *failed_run(error_message=message))))
+
+    logs = tar(
+        member("cluster_events.json", b"[]"),
+        member("prod_bootstrap_m0.tar.gz", host(NO_IMAGE)),
+        member("prod_master_m1.tar.gz", host(NO_SPACE)),
+    )
+    (tmp_path / "cluster.tar").write_bytes(logs)
+
+    answered("--index", tmp_path / "index", tmp_path / "cluster.tar")
+
+    query = "select cluster, role, host, cause from bundles order by host"
+    told = triage("sql", "--index", tmp_path / "index", "-o", "csv", query)
+    assert list(csv.reader(io.StringIO(told.out))) == [
+        ["cluster", "role", "host", "cause"],
+        ["prod", "bootstrap", "m0", "image-not-found"],
+        ["prod", "master", "m1", "disk-full"],
+    ]
+
+
+def test_what_cannot_be_read_is_told_and_the_rest_is_judged(shelf: Path) -> None:
+    (shelf / "page.tar.gz").write_text("<html>502 Bad Gateway</html>")
+    (shelf / "empty.tar.gz").write_bytes(b"")
+    (shelf / "cut.tar.gz").write_bytes((shelf / "good.tar.gz").read_bytes()[:40])
+
+    document = answered(shelf)
+
+    assert document["verdicts"]["failed"] == 6
+    told = {Path(each["bundle"]).name: each["reason"] for each in document["unreadable"]}
+    assert set(told) == {"page.tar.gz", "empty.tar.gz", "cut.tar.gz"}
+    assert "looks like HTML" in told["page.tar.gz"]
+    assert all(told.values())
+
+
+@pytest.mark.parametrize("limits", [{"memory_bytes": 180 << 20}, {"cpu_seconds": 1}], ids=["memory", "time"])
+def test_a_bundle_that_takes_too_much_has_a_row_that_says_so(tmp_path: Path, limits: dict[str, int]) -> None:
+    large = b"".join(entry(at=n, stage=f"s{n}").to_line() for n in range(1000)) * 200
+    path = tmp_path / "large.tar.gz"
+    path.write_bytes(gzip.compress(tar(member("bootstrap/services/a.json", large)), 1))
+
+    (row,) = json.loads(answer(Request(Reference(str(path)), str(path), **limits)))["rows"]
+
+    assert row["verdict"] == "unreadable"
+    assert re.fullmatch(r"not judged: it takes more than .+ (memory|s|MiB of memory)", row["left_out"])
+
+
+@pytest.mark.slow
+def test_a_judge_that_is_killed_is_started_again(shelf: Path, tmp_path: Path) -> None:
+    for n in range(40):
+        failing(shelf / f"more-{n}.tar.gz", NO_SPACE, n + 1)
+    with subprocess.Popen(
+        [*PROGRAM, "triage", "--workers", "2", "--index", tmp_path / "index", shelf, "-o", "json"],
+        stdout=subprocess.PIPE,
+        env=environment(),
+    ) as running:
+        killed = 0
+        until = time.monotonic() + 30
+        while killed < 2 and running.poll() is None and time.monotonic() < until:
+            for pid in _children(running.pid):
+                os.kill(pid, signal.SIGKILL)
+                killed += 1
+            time.sleep(0.3)
+        out, _ = running.communicate(timeout=60)
+    assert killed
+    assert sum(json.loads(out)["verdicts"].values()) == 47
+    assert json.loads(out)["unreadable"] == []
+
+
+def _children(pid: int) -> list[int]:
+    found = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(child) for child in found.read_text().split()] if found.exists() else []
+
+
+def test_the_index_shows_no_secret_of_a_host(tmp_path: Path) -> None:
+    secret = "ghp_" + "a1B2c3D4e5F6" * 3
+    failing(tmp_path / "b/a.tar", f"Error: cannot log in with {secret}: denied")
+
+    answered("--index", tmp_path / "index", tmp_path / "b")
+
+    told = triage("sql", "--index", tmp_path / "index", "select line, says, signature from bundles")
+    assert "cannot log in with" in told.out
+    assert secret not in told.out
+
+
+def test_a_query_reads_no_file_of_this_machine(shelf: Path, tmp_path: Path) -> None:
+    answered("--index", tmp_path / "index", shelf)
+    for query in ("select * from read_csv('/etc/passwd')", "copy bundles to '/tmp/x.csv'"):
+        refused = triage("sql", "--index", tmp_path / "index", query)
+        assert (refused.status, refused.out) == (3, "")
+        assert "the query failed" in refused.err
+    assert "index says which" in triage("sql", "select 1").err
+
+
+def test_an_archive_may_hold_a_formula_without_a_spreadsheet_running_it(tmp_path: Path) -> None:
+    failing(tmp_path / "a.tar", "=cmd|' /C calc'!A0 failed")
+    rows = list(csv.DictReader(io.StringIO(triage(tmp_path / "a.tar", "-o", "csv").out)))
+    assert rows[0]["line"].startswith("'=cmd")
+
+
+def test_sources_are_folders_files_patterns_and_unpacked_bundles(shelf: Path, tmp_path: Path) -> None:
+    unpacked = tmp_path / "unpacked/log-bundle-1/bootstrap/services"
+    unpacked.mkdir(parents=True)
+
+    assert len(list(references(str(shelf)))) == 7
+    assert len(list(references(str(shelf / "good.tar.gz")))) == 1
+    assert len(list(references(str(shelf / "image-*.tar.gz")))) == 3
+    assert [each.uri for each in references(str(tmp_path / "unpacked"))] == [
+        str(tmp_path / "unpacked/log-bundle-1")
+    ]
+    refused = triage(tmp_path / "nothing-here")
+    assert (refused.status, "no such file or directory" in refused.err) == (3, True)
+    assert triage().status == 2
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[dict[str, str]]:
+    """The variables by which an S3 service of the tests' own is reached, with an empty bucket `shelf`."""
+    service = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    service.start()
+    host, port = service.get_host_and_port()
+    urllib.request.urlopen(urllib.request.Request(f"http://{host}:{port}/shelf", method="PUT"))
+    yield {
+        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+        "AWS_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+    }
+    service.stop()
+
+
+@pytest.mark.slow
+def test_bundles_and_index_may_be_in_an_object_store(shelf: Path, s3: dict[str, str]) -> None:
+    for path in shelf.glob("image-*"):
+        place = f"{s3['AWS_ENDPOINT_URL']}/shelf/2026/{path.name}"
+        kind = {"Content-Type": "application/gzip"}
+        urllib.request.urlopen(
+            urllib.request.Request(place, path.read_bytes(), kind, method="PUT"), timeout=30
+        )
+
+    for _ in range(2):
+        document = answered("--index", "s3://shelf/index", "s3://shelf/2026", **s3)
+        assert counts(document) == {"image-not-found": 3}
+    told = triage("sql", "--index", "s3://shelf/index", "-o", "json", "select count(*) n from bundles", **s3)
+    assert json.loads(told.out) == [{"n": 3}]
+
+
+@pytest.mark.slow
+def test_dask_loses_and_doubles_nothing_while_its_workers_die(tmp_path: Path) -> None:
+    """Workers are killed one after the other while 200 bundles are judged."""
+    for n in range(200):
+        failing(tmp_path / f"b/{n}.tar.gz", NO_IMAGE if n % 2 else NO_SPACE, n)
+    place = tmp_path / "scheduler.json"
+    dask = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--no-dashboard", "--port", "0"]
+    worker = [sys.executable, "-m", "distributed.cli.dask_worker", "--nthreads", "1", "--no-dashboard"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    running = [subprocess.Popen([*dask, "--scheduler-file", str(place), "--host", "127.0.0.1"], **quiet)]  # type: ignore[call-overload]
+    try:
+        while not (place.exists() and place.read_text().endswith("}")):
+            time.sleep(0.1)
+        address = json.loads(place.read_text())["address"]
+        running += [subprocess.Popen([*worker, address], **quiet) for _ in range(2)]  # type: ignore[call-overload]
+        with subprocess.Popen(
+            [
+                *PROGRAM,
+                "triage",
+                "--index",
+                tmp_path / "index",
+                "--on",
+                address,
+                tmp_path / "b",
+                "-o",
+                "json",
+            ],
+            stdout=subprocess.PIPE,
+            env=environment(),
+        ) as asked:
+            for victim in running[1:]:
+                time.sleep(4)
+                victim.kill()
+                victim.wait()
+                running.append(subprocess.Popen([*worker, address], **quiet))  # type: ignore[call-overload]
+            out, _ = asked.communicate(timeout=120)
+    finally:
+        for one in running:
+            one.kill()
+            one.wait()
+    assert counts(json.loads(out)) == {"image-not-found": 100, "disk-full": 100}
+    told = triage("sql", "--index", tmp_path / "index", "select count(*), count(distinct uri) from bundles")
+    assert told.out.splitlines()[1].split() == ["200", "200"]
+
+
+def test_rows_of_an_answer_survive_their_way_through_json() -> None:
+    import msgspec  # noqa: PLC0415  # only here
+
+    rows = Judged((BundleRow(key="k", uri="u", stages={"a/b": 1.5}),))
+    assert msgspec.json.decode(msgspec.json.encode(rows), type=Judged) == rows
