@@ -31,11 +31,11 @@ DOORS = {
     "sys",
 }
 """What a module that calls itself pure has no use for."""
-TWICE = {"assisted", "bundle", "collector", "export", "follow", "ignition", "preflight", "timeline"}
+TWICE = {"assisted", "bundle", "collector", "export", "follow", "ignition", "preflight", "timeline", "triage"}
 """A verb's module is called like the verb, and so may be the room that does the work."""
 PAGE = REPOSITORY / "docs" / "architecture.md"
 LONGEST_CELL = 200
-MOST_MODULES = 300
+MOST_MODULES = 312
 MOST_LINES = 480
 
 

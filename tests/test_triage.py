@@ -19,11 +19,10 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from service_record.record.entry import Entry, Phase
-from service_record.triage.judge import Answer as Judged
-from service_record.triage.judge import Request, answer
+from service_record.triage.counting import is_more_often
+from service_record.triage.judge import JudgedBundle, JudgeRequest, answer
 from service_record.triage.references import references
 from service_record.triage.rows import BundleRow, Reference
-from service_record.triage.summary import is_more_often
 from tests.archives import member, record, tar
 from tests.builders import entry, failed_run
 from tests.command_line import PROGRAM, Answer, environment, service_record
@@ -220,7 +219,7 @@ def test_a_bundle_that_takes_too_much_has_a_row_that_says_so(tmp_path: Path, lim
     path = tmp_path / "large.tar.gz"
     path.write_bytes(gzip.compress(tar(member("bootstrap/services/a.json", large)), 1))
 
-    (row,) = json.loads(answer(Request(Reference(str(path)), str(path), **limits)))["rows"]
+    (row,) = json.loads(answer(JudgeRequest(Reference(str(path)), str(path), **limits)))["rows"]
 
     assert row["verdict"] == "unreadable"
     assert re.fullmatch(r"not judged: it takes more than .+ (memory|s|MiB of memory)", row["left_out"])
@@ -374,5 +373,5 @@ def test_dask_loses_and_doubles_nothing_while_its_workers_die(tmp_path: Path) ->
 def test_rows_of_an_answer_survive_their_way_through_json() -> None:
     import msgspec  # noqa: PLC0415  # only here
 
-    rows = Judged((BundleRow(key="k", uri="u", stages={"a/b": 1.5}),))
-    assert msgspec.json.decode(msgspec.json.encode(rows), type=Judged) == rows
+    rows = JudgedBundle((BundleRow(key="k", uri="u", stages={"a/b": 1.5}),))
+    assert msgspec.json.decode(msgspec.json.encode(rows), type=JudgedBundle) == rows

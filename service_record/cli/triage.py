@@ -17,12 +17,13 @@ from service_record.cli.inputs import Unreadable
 from service_record.cli.parameters import MomentType
 from service_record.cli.terminal import print_lines, view
 from service_record.client.address import CollectorError
-from service_record.display.text import Clock, visible
+from service_record.display.text import Clock
+from service_record.record.visible import visible
 
 if TYPE_CHECKING:
+    from service_record.triage.counting import Triage
     from service_record.triage.index import Index
     from service_record.triage.rows import Reference
-    from service_record.triage.summary import Triage
 
 _ROWS_EACH: Final = 2_000
 """Rows in one file of the index."""
@@ -41,7 +42,7 @@ class _Triage(click.Group):
 
 @click.group("triage", cls=_Triage)
 def command() -> None:
-    """Say what is failing in many bundles: each cause with its count, what is new, and what is rising.
+    """Say what is failing in many bundles, how often, and what is new.
 
     \b
     triage SOURCE...      judge what is new in the sources, and answer
@@ -175,8 +176,8 @@ def _judge(
 
 
 def _answer(index: "Index", since: datetime | None, against: str | None) -> "Triage":
+    from service_record.triage.counting import summarise  # noqa: PLC0415
     from service_record.triage.index import Index  # noqa: PLC0415  # an extra
-    from service_record.triage.summary import summarise  # noqa: PLC0415
 
     if against is None:
         return summarise(index.connect(), since)
@@ -205,7 +206,7 @@ def _print_answer(found: "Triage", sources: tuple[str, ...], output: str, color:
 
 def _print_bundles(index: "Index", cause: str, output: str, color: str, *, pager: bool) -> None:
     from service_record.triage.answer_table import bundle_lines, table_as_csv  # noqa: PLC0415  # an extra
-    from service_record.triage.summary import bundles_of  # noqa: PLC0415
+    from service_record.triage.counting import bundles_of  # noqa: PLC0415
 
     found = bundles_of(index.connect(), cause)
     if output in {"table", "wide"}:

@@ -6,7 +6,7 @@ from xml.etree.ElementTree import Element
 
 from service_record.display.html.frame import Content, Section, element, page
 from service_record.display.text import count
-from service_record.triage.summary import Cause, Triage
+from service_record.triage.counting import Cause, Triage
 
 _HEADS = ("Cause", "Bundles", "Hosts", "First to last seen", "Releases, platforms", "Last four weeks")
 _WIDTH, _HEIGHT = 168, 32

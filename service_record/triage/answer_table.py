@@ -8,8 +8,9 @@ from datetime import datetime
 from typing import Any, Final
 
 from service_record.display.lines import BLANK, Ink, Line, View
-from service_record.display.text import count, cut, visible, wrap
-from service_record.triage.summary import Cause, Triage
+from service_record.display.text import count, cut, wrap
+from service_record.record.visible import visible
+from service_record.triage.counting import Cause, Triage
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _ASCII_BARS: Final = ".:-=+*#%"

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from service_record.client.address import CollectorError
-from service_record.triage.judge import Answer, Request
+from service_record.triage.judge import JudgedBundle, JudgeRequest
 from service_record.triage.references import local_file
 from service_record.triage.rows import BundleRow, Reference, unreadable_row
 
@@ -29,12 +29,12 @@ class JudgeProgram:
     def __init__(self) -> None:
         self._child: subprocess.Popen[bytes] | None = None
 
-    def rows(self, request: Request) -> Rows:
+    def rows(self, request: JudgeRequest) -> Rows:
         """Return the rows of a bundle; after three deaths of the program, a row that says so."""
         for _ in range(_TRIES):
             line = self._ask(msgspec.json.encode(request) + b"\n")
             if line.endswith(b"\n"):
-                return msgspec.json.decode(line, type=Answer).rows
+                return msgspec.json.decode(line, type=JudgedBundle).rows
             self.close()
         return (unreadable_row(request.reference, f"not judged: its reader died {_TRIES} times"),)
 
@@ -69,7 +69,7 @@ def judge_reference(reference: Reference) -> Rows:
     program: JudgeProgram = _OF_THREAD.program
     try:
         with local_file(reference) as path:
-            return program.rows(Request(reference, str(path)))
+            return program.rows(JudgeRequest(reference, str(path)))
     except (OSError, CollectorError) as reason:
         return (unreadable_row(reference, str(reason)),)
 

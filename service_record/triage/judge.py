@@ -14,6 +14,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import IO, Final
 
@@ -22,26 +24,35 @@ import msgspec
 from service_record.bundle.layers import Layer, decompressed_layer, is_tar
 from service_record.bundle.limits import LimitError, Limits, ReadingBudget
 from service_record.bundle.tar import TarError, members
-from service_record.read.source import SourceError
+from service_record.diagnosis import diagnose
+from service_record.diagnosis.causes import Causes, read_rules
+from service_record.diagnosis.expectations import add_units
+from service_record.diagnosis.now import latest_entry
+from service_record.diagnosis.units import read_texts
+from service_record.history import build_history
+from service_record.history.build import doubted
+from service_record.read.source import SourceError, liveness_for, open_source
 from service_record.redaction.outgoing import LeakError, outgoing_text
 from service_record.redaction.rules import Rules
-from service_record.triage.judging import judge_bundle, known_rules
 from service_record.triage.rows import (
+    BundleFacts,
     BundleRow,
     Reference,
     is_cluster_member,
+    row_of,
     unreadable_row,
     within_cluster,
 )
 from service_record.version import __version__
 
+_CAUSES: Final = "causes.yaml"
 _MIB: Final = 1 << 20
 _PIECE: Final = 1 << 20
 _WITHHELD: Final = "withheld: a secret was left in it"
 _SHOWN_TEXTS: Final = ("says", "cause_says", "signature", "line", "left_out")
 
 
-class Request(msgspec.Struct, frozen=True):
+class JudgeRequest(msgspec.Struct, frozen=True):
     """A bundle to judge, and what that may take."""
 
     reference: Reference
@@ -52,7 +63,7 @@ class Request(msgspec.Struct, frozen=True):
     """Three times as many of the clock."""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class JudgedBundle(msgspec.Struct, frozen=True):
     """The rows of a bundle."""
 
     rows: tuple[BundleRow, ...]
@@ -80,6 +91,24 @@ def _row(path: Path, reference: Reference) -> BundleRow:
         return judge_bundle(path, reference)
     except (SourceError, OSError) as reason:
         return unreadable_row(reference, str(reason).replace(str(path), reference.uri))
+
+
+@cache
+def known_rules() -> Causes:
+    """Return the causes that are built in."""
+    text = resources.files("service_record.diagnosis").joinpath(_CAUSES).read_text(encoding="utf-8")
+    return Causes(read_rules(text, _CAUSES))
+
+
+def judge_bundle(path: Path, reference: Reference) -> BundleRow:
+    """Return the row of the host whose bundle is at this path. Raises SourceError, OSError."""
+    source = open_source([str(path)])
+    history = build_history(source.records, liveness_for(source))
+    history = doubted(history, source.written, source.unfinished, source.damaged)
+    explain = known_rules().explain
+    found = diagnose(history, now=latest_entry(history), explain=explain)
+    found = add_units(found, history, read_texts(source.unit_texts), explain=explain)
+    return row_of(found, history, reference, BundleFacts())
 
 
 def _hosts_of_cluster(path: Path) -> Iterator[tuple[str, Path]]:
@@ -124,7 +153,7 @@ def _masked(row: BundleRow) -> BundleRow:
         return msgspec.structs.replace(row, **{name: _WITHHELD for name, text in shown.items() if text})
 
 
-def answer(request: Request) -> bytes:
+def answer(request: JudgeRequest) -> bytes:
     """Return the JSON of the rows of a bundle, judged in a process of its own within the request's limits."""
     seconds = 3 * request.cpu_seconds
     read_end, write_end = os.pipe()
@@ -146,7 +175,7 @@ def answer(request: Request) -> bytes:
         reason = f"not judged: it takes more than {request.cpu_seconds} s of a processor, or too much memory"
     else:
         reason = f"not judged: {told.decode(errors='replace') or 'its reader ended without a word'}"
-    return msgspec.json.encode(Answer((unreadable_row(request.reference, reason),)))
+    return msgspec.json.encode(JudgedBundle((unreadable_row(request.reference, reason),)))
 
 
 def _read_until(pipe: IO[bytes], deadline: float) -> bytes | None:
@@ -162,7 +191,7 @@ def _read_until(pipe: IO[bytes], deadline: float) -> bytes | None:
     return None
 
 
-def _child(request: Request, write_end: int) -> None:
+def _child(request: JudgeRequest, write_end: int) -> None:
     """Judge, write the answer or one line of what went wrong, and end."""
     status = 1
     try:
@@ -172,7 +201,7 @@ def _child(request: Request, write_end: int) -> None:
             (resource.RLIMIT_CORE, 0),
         ):
             resource.setrlimit(limit, (most, most))
-        written = msgspec.json.encode(Answer(tuple(rows_of(Path(request.path), request.reference))))
+        written = msgspec.json.encode(JudgedBundle(tuple(rows_of(Path(request.path), request.reference))))
         status = 0
     except MemoryError:
         written = f"it takes more than {request.memory_bytes // _MIB} MiB of memory".encode()
@@ -191,7 +220,7 @@ def main() -> None:
     gc.collect()
     gc.freeze()  # what is loaded is shared with the children, and not looked through by them
     for line in sys.stdin.buffer:
-        sys.stdout.buffer.write(answer(msgspec.json.decode(line, type=Request)) + b"\n")
+        sys.stdout.buffer.write(answer(msgspec.json.decode(line, type=JudgeRequest)) + b"\n")
         sys.stdout.buffer.flush()
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from glob import glob
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 from service_record.bundle.names import RECORD_DIRECTORIES
 from service_record.client.address import address_of, is_collector
@@ -59,9 +59,8 @@ def local_file(reference: Reference, directory: Path | None = None) -> Iterator[
     elif is_collector(uri):
         place, _, bundle = uri.rpartition("@")
         path = host_path(address_of(place).host, "bundles", bundle)
-        with connect(place) as client, client.stream(path) as pieces, _copy(directory) as (file, copy):
-            for piece in pieces:
-                file.write(piece)
+        with connect(place) as client, _copy(directory) as (file, copy):
+            client.download(path, file)
             file.flush()
             yield copy
     else:
@@ -69,9 +68,12 @@ def local_file(reference: Reference, directory: Path | None = None) -> Iterator[
 
 
 @contextmanager
-def _copy(directory: Path | None) -> Iterator[tuple["tempfile._TemporaryFileWrapper[bytes]", Path]]:
-    with tempfile.NamedTemporaryFile(dir=directory, prefix="service-record-triage-") as file:
-        yield file, Path(file.name)
+def _copy(directory: Path | None) -> Iterator[tuple[BinaryIO, Path]]:
+    """Have a file to write a bundle to, which is gone afterwards."""
+    with tempfile.TemporaryDirectory(dir=directory, prefix="service-record-triage-") as around:
+        path = Path(around) / "bundle"
+        with path.open("wb") as file:
+            yield file, path
 
 
 def is_store(place: str) -> bool:

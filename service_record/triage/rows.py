@@ -38,7 +38,7 @@ class Reference(msgspec.Struct, frozen=True):
         return f"{self.uri}@{self.size}@{self.changed:.3f}"
 
 
-class HostFacts(msgspec.Struct, frozen=True, kw_only=True):
+class BundleFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What a bundle says of its host; what it does not say is empty."""
 
     host: str = ""
@@ -93,7 +93,7 @@ class BundleRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def row_of(
-    diagnosis: Diagnosis | None, history: History, reference: Reference, facts: "HostFacts"
+    diagnosis: Diagnosis | None, history: History, reference: Reference, facts: "BundleFacts"
 ) -> BundleRow:
     """Return the row of a host: its verdict, the root cause, and the line that tells."""
     latest = max((run.last_entry for run in _runs(history) if run.last_entry), default=None)
