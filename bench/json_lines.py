@@ -16,7 +16,7 @@ import orjson
 from service_record.display.machine import encoded
 from service_record.export import FORMS
 from service_record.record.entry import Entry
-from service_record.record.layout import read_entries, read_stretches
+from service_record.record.layout import read_entries
 
 _RUNS: Final = 5_000
 _ROUNDS: Final = 7
@@ -33,8 +33,7 @@ def main() -> None:
     record = b"".join(_RUN % (number, number) for number in range(_RUNS))
     entries = [piece for piece in read_entries(BytesIO(record)) if isinstance(piece, Entry)]
     ways: dict[str, Callable[[], object]] = {
-        "read, blocks (show, analyze)": lambda: _exhaust(read_stretches(BytesIO(record))),
-        "read, one by one (follow)": lambda: _exhaust(read_entries(BytesIO(record))),
+        "read": lambda: _exhaust(read_entries(BytesIO(record))),
         "read, jsonlines with orjson": lambda: _exhaust(
             Entry.from_json(row) for row in jsonlines.Reader(BytesIO(record), loads=orjson.loads)
         ),

@@ -4,10 +4,11 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from unittest.mock import patch
+
+from msgspec.structs import replace
 
 from bench.rounds import medians, wall
 from bench.shell import ARRAY_SIZES, ENTRY, array_of

@@ -11,7 +11,7 @@ from bench.python import COMMAND
 from bench.rounds import medians, processor, wall
 from bench.shell import ENTRY
 from bench.table import MemoryRow, Row, limited
-from service_record.record.fields import encoded
+from service_record.record.line import encoded
 
 LONG = 100_000
 VERY_LONG = 1_000_000

@@ -11,7 +11,6 @@ from typing import Final, Literal, TypeAlias
 
 from service_record.bundle import Bundle, Limits, open_bundle
 from service_record.record.entry import Entry
-from service_record.record.plain import pieces_of
 from tests.builders import array
 
 if sys.version_info >= (3, 14):
@@ -61,10 +60,7 @@ def opened(archive: bytes, **limits: int) -> Bundle:
 def found(bundle: Bundle) -> dict[str, list[str]]:
     """Of each service the phases of its entries, and the reason in place of what is none."""
     return {
-        service: [
-            piece.phase.value if isinstance(piece, Entry) else piece.reason
-            for piece in pieces_of(one.stretches())
-        ]
+        service: [piece.phase.value if isinstance(piece, Entry) else piece.reason for piece in one.pieces()]
         for service, one in bundle.records.items()
     }
 

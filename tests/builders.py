@@ -78,17 +78,3 @@ def our_array(*entries: Entry, behind: Iterable[Entry] = ()) -> bytes:
 def write_array(path: Path, *entries: Entry) -> Path:
     path.write_bytes(array(*entries))
     return path
-
-
-class InMemory:
-    """A record that can be read again."""
-
-    def __init__(self, content: bytes) -> None:
-        self._content = content
-
-    def read(self, offset: int, size: int) -> bytes:
-        assert offset + size <= len(self._content)
-        return self._content[offset : offset + size]
-
-    def changed(self) -> OSError:
-        raise AssertionError("it cannot change")

@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from service_record.record.entry import Entry, Phase, Result
+from service_record.record.entry import Entry, Phase, Result, UnknownFields
 from tests.builders import BOOT_ID, array, timestamp
 
 TEXTS = st.text(min_size=1, max_size=300)
@@ -43,7 +43,9 @@ def entries(draw: st.DrawFn) -> Entry:
         pid=draw(optional(st.integers(1, 2**22))),
         uptime=draw(optional(st.floats(0, 1e9))),
         dropped=draw(st.integers(0, 1000)),
-        extra=draw(st.dictionaries(st.text(min_size=1).map(lambda name: f"x-{name}"), JSON, max_size=3)),
+        extra=UnknownFields(
+            draw(st.dictionaries(st.text(min_size=1).map(lambda name: f"x-{name}"), JSON, max_size=3))
+        ),
     )
 
 

@@ -7,12 +7,12 @@ import subprocess
 import tarfile
 import textwrap
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from service_record import Records
 from service_record.bundle import pack

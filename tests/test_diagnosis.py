@@ -1,10 +1,10 @@
 """What is wrong with a host: the verdict, the root cause, and what follows from it."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from service_record.diagnosis import Diagnosis, Verdict, diagnose
 from service_record.diagnosis.budget import Basis, BudgetFile, Budgets
@@ -29,7 +29,7 @@ HOUR = 3600.0
 def attempt(number: int, entries: Iterable[Entry], **fields: object) -> list[Entry]:
     """The entries as those of a run of its own."""
     own = {"pid": number, "invocation_id": f"{number:032x}"} | fields
-    return [replace(one, **own) for one in entries]  # type: ignore[arg-type]
+    return [replace(one, **own) for one in entries]
 
 
 def attempts(count: int, stage: str = "pull", **fields: object) -> list[Entry]:

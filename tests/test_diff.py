@@ -3,11 +3,11 @@
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from service_record.diagnosis.comparison import (
     Added,

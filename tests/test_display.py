@@ -2,18 +2,17 @@
 
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from rich.cells import cell_len
 
 from service_record.display.lines import ASCII, Line, View, painted
 from service_record.display.table import repeats, table, wide
 from service_record.display.text import Clock
 from service_record.history import History, ServiceHistory, build_history
-from service_record.history.completed_runs import Runs
 from service_record.history.results import Liveness
 from service_record.record.entry import Entry, Malformed, Phase, Result
 from tests.builders import START, entry, failed_run, upstream_entry
@@ -210,9 +209,7 @@ def test_damaged_pieces_are_counted_and_the_first_few_shown() -> None:
 
 @pytest.mark.parametrize("form", [table, wide], ids=["table", "wide"])
 def test_what_speaks_against_a_record_is_said(form: Callable[[History, str, View], Iterable[Line]]) -> None:
-    late = ServiceHistory(
-        "late", Runs(), (Malformed(1, "x", "not an entry"),), timedelta(hours=-9, minutes=-30)
-    )
+    late = ServiceHistory("late", (), (Malformed(1, "x", "not an entry"),), timedelta(hours=-9, minutes=-30))
     whole = History((ServiceHistory("none"), late, ServiceHistory("new", is_unfinished=True)))
     page = "".join(painted(form(whole, "here", VIEW), color=False))
     assert "! none record\n  no entry in it\n\n" in page

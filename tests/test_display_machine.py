@@ -3,12 +3,12 @@
 import io
 import json
 import re
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from service_record.display.document import document
 from service_record.display.machine import as_json, as_yaml, write_jsonl

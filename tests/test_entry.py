@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service_record.record.entry import MAX_LINE_BYTES, Entry, Phase, Result
+from service_record.record.entry import Entry, Phase, Result
 from service_record.record.fields import EntryError
+from service_record.record.line import MAX_LINE_BYTES
 from tests.builders import START, entry, timestamp, upstream_entry
 from tests.strategies import entries
 

@@ -9,7 +9,7 @@ import pytest
 
 from service_record.collector.domain.summary_of_records import look
 from service_record.collector.ingest.opening_bundles import look_into
-from service_record.record.layout import read_stretches
+from service_record.record.layout import read_entries
 from tests.builders import entry
 from tests.command_line import service_record
 
@@ -72,7 +72,7 @@ def test_a_collector_finds_a_host_failed_whose_bundle_has_a_failed_unit(tmp_path
 
 def test_records_that_are_well_do_not_hide_a_failed_unit() -> None:
     good = entry().to_line() + entry("service end", 5).to_line()
-    records = [("crio", read_stretches(BytesIO(good)))]
+    records = [("crio", read_entries(BytesIO(good)))]
     assert look(records).verdict == "succeeded"
-    records = [("crio", read_stretches(BytesIO(good)))]
+    records = [("crio", read_entries(BytesIO(good)))]
     assert look(records, unit_texts={"b/failed-units.txt": FAILED_UNITS}).verdict == "failed"

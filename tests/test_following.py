@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service_record.follow.live_file import Following, ReadAt
-from service_record.follow.located_pieces import UNFINISHED_SECONDS, UNSETTLED_SECONDS, Piece
+from service_record.follow.located_pieces import UNFINISHED_SECONDS, UNSETTLED_SECONDS
 from service_record.record.appending import Writer
-from service_record.record.entry import Entry, Malformed
+from service_record.record.entry import Entry, Malformed, Piece
 from service_record.record.layout import read_entries
 from tests.builders import array, entry, upstream_entry
 from tests.strategies import RECORD_BYTES

@@ -1,9 +1,9 @@
 """What entries come to: which belong together, and what each run, stage and command ended as."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from service_record.history import build_history
 from service_record.history.build import with_running
@@ -28,7 +28,7 @@ def run(*entries: Entry, liveness: Liveness | None = None) -> Run:
 
 
 def as_started_by(entries: list[Entry], pid: int, **fields: object) -> list[Entry]:
-    return [replace(one, pid=pid, **fields) for one in entries]  # type: ignore[arg-type]
+    return [replace(one, pid=pid, **fields) for one in entries]
 
 
 def test_a_failed_run_knows_its_stage_its_line_and_its_exit_status() -> None:
@@ -634,3 +634,34 @@ def test_of_much_damage_the_first_pieces_are_held_abridged_and_the_others_counte
     assert (service.damaged_pieces, len(service.malformed), service.unlisted) == (1501, 1000, 501)
     text = service.malformed[0].text
     assert text == "a" * 3072 + "\u2026[50000 characters left out]\u2026" + "c" * 1024
+
+
+def of_program(number: int) -> list[Entry]:
+    """A run that ended well, of an invocation of its own."""
+    run = [
+        entry(),
+        entry(Phase.STAGE_START, 1, stage="render"),
+        entry(Phase.STAGE_END, 2, stage="render"),
+        entry(Phase.SERVICE_END, 3, exit_code=0),
+    ]
+    return [replace(one, invocation_id=f"{number:032x}") for one in run]
+
+
+def test_a_run_that_others_have_followed_is_amended_by_what_comes_later() -> None:
+    late = entry(Phase.SERVICE_END, 9, signal="KILL", invocation_id=f"{0:032x}", **FAILURE)
+    first, second = runs(*of_program(0), *of_program(1), late)
+    assert (first.outcome, first.facts.signal) == (Outcome.FAILURE, "KILL")
+    assert (second.outcome, second.facts.signal) == (Outcome.SUCCESS, None)
+
+
+def test_a_run_without_an_end_is_over_when_another_follows_its_last_entry() -> None:
+    first = f"{9:032x}"
+    again = entry(Phase.STAGE_START, 9, stage="wait", invocation_id=first)
+    record = [entry(invocation_id=first), *of_program(0), again, *of_program(1)]
+    assert [run.outcome for run in runs(*record)] == [Outcome.INTERRUPTED, Outcome.SUCCESS, Outcome.SUCCESS]
+
+
+def test_a_command_that_comes_late_is_not_running_when_another_run_followed() -> None:
+    late = entry(Phase.POST_COMMAND_START, 9, post_command="clean", invocation_id=f"{0:032x}")
+    first, _ = runs(*of_program(0), *of_program(1), late)
+    assert first.commands[0].outcome is Outcome.INTERRUPTED

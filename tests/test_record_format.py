@@ -12,7 +12,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from service_record.record.appending import record_name
-from service_record.record.entry import FORMAT_VERSION, Entry, Phase
+from service_record.record.entry import Entry, Phase
+from service_record.record.line import FORMAT_VERSION
 from service_record.version import __version__
 from tests.builders import entry, failed_run
 

@@ -15,7 +15,8 @@ import pytest
 
 from service_record.record.appending import record_name
 from service_record.record.directory import Records
-from service_record.record.entry import MAX_LINE_BYTES, Entry, Malformed
+from service_record.record.entry import Entry, Malformed
+from service_record.record.line import MAX_LINE_BYTES
 from tests.builders import entry, write_lines
 
 TORN = b'{"timestamp":"2026-11-21T01:05:10.000Z","stage":"fir'

@@ -3,12 +3,12 @@
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from time import monotonic
 
 import pytest
+from msgspec.structs import replace
 
 from service_record.diagnosis import Verdict
 from service_record.record.entry import Entry, Phase, Result

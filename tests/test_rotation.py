@@ -10,12 +10,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from io import BytesIO
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from service_record.diagnosis import Diagnosis, Verdict, diagnose
 from service_record.follow.live_file import Following
@@ -25,7 +25,7 @@ from service_record.record.appending import Writer
 from service_record.record.directory import Records
 from service_record.record.entry import Entry, Malformed, Result
 from service_record.record.fields import RunsLeftOut
-from service_record.record.layout import read_entries, read_stretches
+from service_record.record.layout import read_entries
 from service_record.rotation import RotationError, rotate
 from tests.builders import entry, failed_run, our_array, upstream_entry, write_lines
 
@@ -37,7 +37,7 @@ OTHER_BOOT = "b1" * 16
 
 def of_run(number: int, entries: Iterable[Entry], **fields: object) -> list[Entry]:
     own = {"invocation_id": f"{number:032x}", "pid": 1000 + number}
-    return [replace(each, **(own | fields)) for each in entries]  # type: ignore[arg-type]
+    return [replace(each, **(own | fields)) for each in entries]
 
 
 def good(number: int, **fields: object) -> list[Entry]:
@@ -56,12 +56,12 @@ def handled(number: int) -> list[Entry]:
 
 
 def history(content: bytes) -> ServiceHistory:
-    (service,) = build_history([("job", read_stretches(BytesIO(content)))]).services
+    (service,) = build_history([("job", read_entries(BytesIO(content)))]).services
     return service
 
 
 def judged(content: bytes) -> Diagnosis:
-    found = diagnose(build_history([("job", read_stretches(BytesIO(content)))]))
+    found = diagnose(build_history([("job", read_entries(BytesIO(content)))]))
     assert found is not None
     return found
 

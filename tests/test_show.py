@@ -7,13 +7,13 @@ import os
 import pty
 import subprocess
 import tarfile
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from service_record.cli.parameters import parse_moment
 from service_record.cli.terminal import has_color

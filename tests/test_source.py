@@ -21,7 +21,6 @@ from service_record.cli import main
 from service_record.read.source import Source, SourceError, is_alive, liveness_for, open_source
 from service_record.record import systemd
 from service_record.record.entry import Entry, Malformed, Phase
-from service_record.record.plain import pieces_of
 from tests.archives import SERVICES, WRITTEN, header, record, tar
 from tests.builders import entry, failed_run, write_array, write_lines
 from tests.command_line import PROGRAM, environment, service_record
@@ -29,8 +28,7 @@ from tests.command_line import PROGRAM, environment, service_record
 
 def read(source: Source) -> dict[str, list[Phase]]:
     return {
-        name: [piece.phase for piece in pieces_of(record) if isinstance(piece, Entry)]
-        for name, record in source.records
+        name: [piece.phase for piece in record if isinstance(piece, Entry)] for name, record in source.records
     }
 
 
@@ -429,3 +427,15 @@ def test_a_damaged_record_is_not_refused(content: bytes, tmp_path: Path) -> None
 
 def invoked(*arguments: str) -> Result:
     return CliRunner().invoke(main, arguments, prog_name="service-record")
+
+
+def test_a_record_on_standard_input_is_read_from_where_it_stands(tmp_path: Path) -> None:
+    lines = [one.to_line() for one in failed_run("pull")]
+    path = tmp_path / "job.json"
+    path.write_bytes(b"skipped\n" + b"".join(lines) + b"torn\n")
+    with path.open("rb", buffering=0) as stream:
+        stream.seek(len(b"skipped\n"))
+        command = [*PROGRAM, "analyze", "-o", "json", "--from", "-"]
+        done = subprocess.run(command, stdin=stream, capture_output=True, check=False, env=environment())
+    assert (done.returncode, done.stderr) == (1, b"")
+    assert f'"line": {len(lines) + 1}'.encode() in done.stdout

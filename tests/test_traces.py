@@ -4,7 +4,6 @@ import base64
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from google.protobuf import json_format
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status, TracesData
 
 from service_record.export.chrome_trace import to_chrome_trace

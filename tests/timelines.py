@@ -1,9 +1,10 @@
 """A host whose records have all that a timeline draws."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
+
+from msgspec.structs import replace
 
 from service_record.record.entry import Entry, Phase
 from tests.builders import entry, failed_run, write_lines

@@ -17,9 +17,8 @@ from service_record.bundle.names import (
     named,
 )
 from service_record.bundle.tar import Member, TarError, damage_of, members
-from service_record.record.entry import Malformed
-from service_record.record.layout import read_stretches
-from service_record.record.plain import InMemory, Stretch
+from service_record.record.entry import Malformed, Piece
+from service_record.record.layout import read_entries
 from service_record.record.recovery import STRUCTURE
 
 _MAX_LEFT_OUT: Final = 20
@@ -58,9 +57,9 @@ class Record:
     damage: str = ""
     """Why its end is missing."""
 
-    def stretches(self) -> Iterator[Stretch]:
+    def pieces(self) -> Iterator[Piece]:
         """Its entries and what is damaged between them; behind them, that its end is missing."""
-        yield from read_stretches(BytesIO(self.data), source=InMemory(self.data))
+        yield from read_entries(BytesIO(self.data))
         if self.damage:
             yield Malformed(self.data.count(b"\n") + 1, self.path, self.damage)
 

@@ -3,15 +3,15 @@
 import gzip
 import tarfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from io import BytesIO
 from typing import BinaryIO, Final, TypeAlias
 
+from msgspec import structs
+
 from service_record.export import FORMS
 from service_record.record.appending import DAMAGED_SUFFIX, record_name
-from service_record.record.entry import Entry, Malformed
-from service_record.record.plain import Stretch, pieces_of
+from service_record.record.entry import Entry, Malformed, Piece, UnknownFields
 
 _LEVEL: Final = 6
 _FILE_MODE: Final = 0o640
@@ -23,7 +23,7 @@ _UPSTREAMS: Final = {
     )
 }
 
-_Records: TypeAlias = Iterable[tuple[str, Iterable[Stretch]]]
+_Records: TypeAlias = Iterable[tuple[str, Iterable[Piece]]]
 _Copies: TypeAlias = Mapping[str, Callable[[], bytes]]
 
 
@@ -46,7 +46,7 @@ def pack(records: _Records, stream: BinaryIO, at: datetime, damaged: _Copies | N
         taken: set[str] = set()
         for service, record in sorted(records, key=lambda record: record[0]):
             path = f"{directory}/{_name(service, taken)}.json"
-            entries, malformed = _sorted_out(pieces_of(record))
+            entries, malformed = _sorted_out(record)
             written = next((entry.time for entry in reversed(entries) if entry.time is not None), at)
             _add(archive, path, b"".join(FORMS["array"](entries)), written)
             if malformed or service in copies:
@@ -81,7 +81,7 @@ def unambiguous(entry: Entry) -> Entry:
     extra = {
         f"x-{name}" if name.casefold() in _UPSTREAMS else name: found for name, found in entry.extra.items()
     }
-    return replace(entry, extra=extra)
+    return structs.replace(entry, extra=UnknownFields(extra))
 
 
 def as_text(malformed: Sequence[Malformed]) -> bytes:

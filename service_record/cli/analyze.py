@@ -4,12 +4,13 @@ import gc
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final, TypeVar
 
 import click
+from msgspec.structs import replace
 
 from service_record.cli import FAILED, TIMED_OUT, UNREADABLE, system_error_line
 from service_record.cli.diagnosing import (

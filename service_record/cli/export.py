@@ -16,8 +16,7 @@ from service_record.display.text import count
 from service_record.export import FORMS
 from service_record.read.source import Source, liveness_for
 from service_record.record.directory import Records
-from service_record.record.entry import Entry
-from service_record.record.plain import Stretch, pieces_of
+from service_record.record.entry import Entry, Piece
 from service_record.record.visible import visible
 
 _MAX_PLACES: Final = 10
@@ -65,9 +64,7 @@ def command(
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     source = opened(places, services)
     records = [
-        (name, _Entries(name, stretches))
-        for name, stretches in source.records
-        if name in services or not services
+        (name, _Entries(name, pieces)) for name, pieces in source.records if name in services or not services
     ]
     if form in _TRACES:
         if directory is not None:
@@ -126,14 +123,14 @@ def _trace(
 class _Entries:
     """The entries of a record, read once, and what was left out of them."""
 
-    def __init__(self, service: str, stretches: Iterable[Stretch]) -> None:
+    def __init__(self, service: str, pieces: Iterable[Piece]) -> None:
         self._service = service
-        self._stretches = stretches
+        self._pieces = pieces
         self._places: list[str] = []
         self.left_out = 0
 
     def __iter__(self) -> Iterator[Entry]:
-        for piece in pieces_of(self._stretches):
+        for piece in self._pieces:
             if isinstance(piece, Entry):
                 yield piece
                 continue

@@ -4,7 +4,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
@@ -14,6 +14,7 @@ from urllib.parse import quote
 import click
 import msgspec
 from click.core import ParameterSource
+from msgspec.structs import replace
 
 from service_record.cli import FAILED
 from service_record.cli.inputs import Unreadable
@@ -239,7 +240,7 @@ class _HostQuestion:
             if len(hosts) == before:
                 break
         clusters = self._clusters(client)
-        return msgspec.structs.replace(page, hosts=tuple(hosts.values()), earlier=earlier, clusters=clusters)
+        return replace(page, hosts=tuple(hosts.values()), earlier=earlier, clusters=clusters)
 
     def _clusters(self, client: CollectorClient) -> tuple[Cluster, ...]:
         """Return the clusters that were asked for, or all of a whole fleet. Raises CollectorError."""

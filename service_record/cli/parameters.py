@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from service_record.record.fields import parse_duration
+from service_record.record.durations import parse_duration
 
 
 class Duration(click.ParamType[float]):

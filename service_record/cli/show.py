@@ -3,11 +3,11 @@
 import gc
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
 from service_record.cli import FAILED
 from service_record.cli.inputs import history_of, opened, selected_boot
@@ -18,7 +18,7 @@ from service_record.display.text import Clock
 from service_record.history import History
 from service_record.history.selection import ALL_BOOTS, Selection
 from service_record.read.source import Source
-from service_record.record.plain import Stretch
+from service_record.record.entry import Piece
 
 if TYPE_CHECKING:
     from service_record.diagnosis.findings import FailedUnit
@@ -138,7 +138,7 @@ def _print_document(history: History, source: Source, output: str, units: "Seque
     write_with_runs(outline, map(run_documents, history.services), sys.stdout.buffer)
 
 
-def _print_entries(records: Iterable[tuple[str, Iterable[Stretch]]], selection: Selection) -> None:
+def _print_entries(records: Iterable[tuple[str, Iterable[Piece]]], selection: Selection) -> None:
     from service_record.display.machine import write_jsonl  # noqa: PLC0415  # only what is shown
 
     named = (record for record in records if selection.has_service(record[0]))

@@ -2,10 +2,10 @@
 
 import gc
 import sys
-from dataclasses import replace
 from datetime import datetime
 
 import click
+from msgspec.structs import replace
 
 from service_record.cli.inputs import history_of, now_for, opened, selected_boot
 from service_record.cli.options import display_options, selection_options, service_argument, source_options

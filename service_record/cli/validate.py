@@ -30,7 +30,7 @@ from service_record.record.appending import DAMAGED_SUFFIX
 from service_record.record.conformance import FormatFault, examine, is_array
 from service_record.record.directory import Records
 from service_record.record.entry import Entry
-from service_record.record.layout import read_stretches
+from service_record.record.layout import read_entries
 from service_record.record.visible import visible
 
 _STANDARD_INPUT: Final = "-"
@@ -164,7 +164,7 @@ def _check_file(
 ) -> None:
     """Check the one record of a file. Raises ForeignError where a named file is no bundle and no record."""
     if is_named:
-        refuse_foreign(name, read_stretches(stream))
+        refuse_foreign(name, read_entries(stream))
         stream.seek(0)
     _check(name, stream, damage, salvage)
 

@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Final, TypeAlias, TypedDict
 
+from msgspec import structs
+
 from service_record.diagnosis.budget import Budgets, durations, runs_of
 from service_record.diagnosis.findings import (
     BackwardBoot,
@@ -55,7 +57,7 @@ def _local(history: History) -> Iterator[LocalTimes]:
 
 def _unset(history: History) -> Iterator[UnsetClock]:
     for service in history.services:
-        times = [run.first_entry for run in service.runs.heads if run.first_entry is not None]
+        times = [run.first_entry for run in service.runs if run.first_entry is not None]
         unset = [time for time in times if time < _NOTHING_RECORDED_BEFORE]
         if unset:
             yield UnsetClock(service=service.name, time=unset[-1])
@@ -67,7 +69,7 @@ def _backward(history: History) -> Iterator[BackwardBoot]:
         return
     first: dict[str, datetime] = {}
     for service in history.services:
-        for run in service.runs.heads:
+        for run in service.runs:
             if run.boot_id is not None and run.first_entry is not None:
                 first[run.boot_id] = min(run.first_entry, first.get(run.boot_id, run.first_entry))
     known = [(boot_id, first[boot_id]) for boot_id in history.boots if boot_id in first]
@@ -135,7 +137,9 @@ def diagnose(
     `explain` knows causes; see `causes`.
     """
     around = Circumstances(now or latest_entry(history), budgets or Budgets(), history.latest_boot)
-    services = [replace(service, runs=service.attempts) for service in history.services if service.runs]
+    services = [
+        structs.replace(service, runs=service.attempts) for service in history.services if service.runs
+    ]
     if not services:
         return None
     judged = [judge(service, around) for service in services]
@@ -300,7 +304,7 @@ def _verdict_without_trouble(
 
 def _damaged(history: History) -> Iterator[Damaged]:
     for service in history.services:
-        lost = sum(run.dropped for run in service.runs.heads)
+        lost = sum(run.dropped for run in service.runs)
         is_empty = service.has_no_run and not service.malformed
         if service.malformed or lost or is_empty or service.is_unfinished:
             yield Damaged(

@@ -149,17 +149,13 @@ def boot_loop(history: History) -> tuple[Run, ...]:
 
 
 def _latest_first(history: History) -> Iterator[_Boot]:
-    """The boots, the latest first; of each the runs are made only when it is its turn."""
-    runs: dict[str | None, list[tuple[Sequence[Run], int]]] = {boot_id: [] for boot_id in history.boots}
+    """The boots, the latest first."""
+    boots = {boot_id: _Boot(boot_id) for boot_id in history.boots}
     for service in history.services:
-        for place, head in enumerate(service.runs.heads):
-            if head.boot_id in runs:
-                runs[head.boot_id].append((service.runs, place))
-    for boot_id in reversed(history.boots):
-        boot = _Boot(boot_id)
-        for of_service, place in runs[boot_id]:
-            boot.add(of_service[place])
-        yield boot
+        for run in service.runs:
+            if run.boot_id in boots:
+                boots[run.boot_id].add(run)
+    yield from reversed(boots.values())
 
 
 def _no_further(boots: Iterable[_Boot]) -> Iterator[Run]:

@@ -1,8 +1,9 @@
 """The moment as of which running services are judged. Pure."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, overload
+
+import msgspec
 
 from service_record.history import History, ServiceHistory
 from service_record.history.outcome import Run, Span
@@ -10,8 +11,7 @@ from service_record.history.outcome import Run, Span
 _BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Now:
+class Now(msgspec.Struct, frozen=True, kw_only=True):
     """A moment by the clock, and by the uptime of one boot."""
 
     time: datetime
@@ -38,7 +38,7 @@ def boot_times(history: History) -> dict[str | None, float]:
     """
     latest: dict[str | None, tuple[float, float]] = {}
     for service in history.services:
-        for run in service.runs.heads:
+        for run in service.runs:
             if run.last_uptime is None or run.last_entry is None:
                 continue
             if run.last_uptime >= latest.get(run.boot_id, (0.0, 0.0))[0]:
@@ -52,7 +52,7 @@ def latest_entry(history: History) -> Now:
     last: list[datetime] = []
     uptimes: list[float] = []
     for service in history.services:
-        runs = [run for run in service.runs.heads if run.boot_id is None or run.boot_id == boot_id]
+        runs = [run for run in service.runs if run.boot_id is None or run.boot_id == boot_id]
         times = [run.last_entry for run in runs if run.last_entry is not None]
         if times:
             last.append(true_time(max(times), service))

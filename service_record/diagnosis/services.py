@@ -25,7 +25,6 @@ from service_record.diagnosis.loops import (
 )
 from service_record.diagnosis.now import Now, true_time
 from service_record.history import ServiceHistory
-from service_record.history.completed_runs import Runs
 from service_record.history.outcome import Command, Outcome, Run, Span, Stage
 
 _SURELY_LONGER: Final = 60.0  # seconds
@@ -61,10 +60,10 @@ def judge(service: ServiceHistory, around: Circumstances) -> Trouble | Running |
 
 def recovered(service: ServiceHistory) -> Recovered | None:
     """The failures in the record of a service, as history; None where there are none."""
-    bad = [place for place, run in enumerate(service.runs.heads) if run.outcome.is_bad]
+    bad = [place for place, run in enumerate(service.runs) if run.outcome.is_bad]
     if not bad:
         return None
-    left_out = sum(run.left_out.failed for run in service.runs.heads if run.left_out is not None)
+    left_out = sum(run.left_out.failed for run in service.runs if run.left_out is not None)
     return Recovered(service=service.name, count=len(bad) + left_out, last=service.runs[bad[-1]])
 
 
@@ -94,7 +93,7 @@ def _stopped(service: ServiceHistory, around: Circumstances) -> Trouble | Stoppe
 
     A loop before it stands, unless the run that was stopped has got further: a stop makes nothing good.
     """
-    run, earlier = service.runs[-1], Runs(service.name, service.runs.heads[:-1])
+    run, earlier = service.runs[-1], service.runs[:-1]
     streak = latest_streak(earlier)
     looping = streak is not None and streak.is_loop and streak.first.boot_id == run.boot_id
     if streak is not None and looping and not _got_further(run, streak.last, service, around.now):

@@ -45,7 +45,7 @@ def document(
 
 def run_documents(service: ServiceHistory) -> Iterator[Document]:
     """Yield the runs of a service, each made when it is asked for and held by nobody."""
-    return map(_run, service.runs.drain())
+    return map(_run, service.runs)
 
 
 def malformed_document(piece: Malformed) -> Document:

@@ -11,7 +11,7 @@ from service_record.display.lines import Ink, Line, View
 from service_record.display.phrases import VERBS, ending, glyph, ink, name
 from service_record.display.text import Clock, cut, utc, zone
 from service_record.history.facts import gather_facts
-from service_record.history.results import end_outcome
+from service_record.history.outcome import end_outcome
 from service_record.record.entry import Entry, Malformed, Phase, Result
 from service_record.record.visible import visible
 

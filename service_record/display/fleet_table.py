@@ -1,12 +1,12 @@
 """The hosts that a collector knows: a line for each, and why where one is in trouble."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Final, Protocol
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 from rich.cells import cell_len
 
 from service_record.display.cluster_table import MOST, Cluster, Time, cluster_table, more_clusters
@@ -149,7 +149,7 @@ def with_builds(found: HostsAnswer) -> HostsAnswer:
     if not found.earlier:
         return found
     rows = ((host, *map(_as_row, found.earlier.get(host.name, ()))) for host in found.hosts)
-    return msgspec.structs.replace(found, hosts=tuple(row for of_host in rows for row in of_host))
+    return replace(found, hosts=tuple(row for of_host in rows for row in of_host))
 
 
 def _as_row(build: EarlierBuild) -> Host:
@@ -225,8 +225,7 @@ def sign(host: Host, glyphs: Glyphs) -> str:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
+class _Layout(msgspec.Struct, frozen=True):
     """How wide each column is."""
 
     view: View

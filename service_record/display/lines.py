@@ -1,10 +1,11 @@
 """Lines for people: pieces of text in a few inks, and the view they are made for."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import astuple, dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final, TypeAlias
+
+import msgspec
 
 from service_record.display.text import Clock
 
@@ -27,8 +28,7 @@ Line: TypeAlias = tuple[tuple[str, Ink], ...]
 BLANK: Final[Line] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Glyphs:
+class Glyphs(msgspec.Struct, frozen=True, kw_only=True):
     """The characters beyond letters that a page uses."""
 
     success: str = "✓"
@@ -58,21 +58,20 @@ ASCII: Final = Glyphs(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class View(msgspec.Struct, frozen=True, kw_only=True):
     """What lines are made for: so many columns, this clock, these glyphs."""
 
     width: int = 80
     clock: Clock = Clock.UTC
-    now: datetime = field(default_factory=lambda: datetime.now(UTC))
-    glyphs: Glyphs = field(default_factory=Glyphs)
+    now: datetime = msgspec.field(default_factory=lambda: datetime.now(UTC))
+    glyphs: Glyphs = msgspec.field(default_factory=Glyphs)
 
 
 def glyphs_for(encoding: str) -> Glyphs:
     """The glyphs that can be written in an encoding."""
     glyphs = Glyphs()
     try:
-        "".join(astuple(glyphs)).encode(encoding)
+        "".join(msgspec.structs.astuple(glyphs)).encode(encoding)
     except (UnicodeEncodeError, LookupError):
         return ASCII
     return glyphs

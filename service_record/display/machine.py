@@ -4,17 +4,17 @@ YAML loses what it cannot hold: bytes that are not UTF-8, which only the name of
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import IO, TYPE_CHECKING, Any, Final
 
-import jsonlines
+import msgspec
 import orjson
 
 from service_record.display.document import Document, malformed_document
 from service_record.display.text import escaped
-from service_record.record.entry import Entry, Malformed
-from service_record.record.fields import mended
-from service_record.record.plain import Block, Stretch, lines_of, pieces_of
+from service_record.record.entry import NO_UNKNOWN_FIELDS, Entry, Piece
+from service_record.record.line import mended
 from service_record.record.visible import UNSEEN
 
 if TYPE_CHECKING:
@@ -51,22 +51,28 @@ def write_with_runs(document: object, runs: Iterable[Iterable[object]], stream: 
         stream.write(f"]{behind}".encode())
 
 
-def write_jsonl(records: Iterable[tuple[str, Iterable[Stretch]]], stream: IO[bytes]) -> None:
-    """Write each piece as it is read, on a line of its own: see `piece_document`."""
-    with jsonlines.Writer(stream, dumps=encoded) as writer:
-        for service, record in records:
-            for stretch in record if _is_unicode(service) else pieces_of(record):
-                if isinstance(stretch, Block):
-                    stream.write(_lines(service, stretch))
-                else:
-                    writer.write(piece_document(service, stretch))
+_BATCH: Final = 256
+"""Pieces that are written together, while they are still in the caches of a processor."""
+_ENCODER: Final = msgspec.json.Encoder()
+_NEXT_LINE: Final = b'\n{"'
 
 
-def _lines(service: str, block: Block) -> bytes:
-    """The entries of a block as they would be written one by one."""
-    for row in block.rows:
-        row.service = service
-    raw = lines_of(block.rows)
+def write_jsonl(records: Iterable[tuple[str, Iterable[Piece]]], stream: IO[bytes]) -> None:
+    """Write each piece on a line of its own, as `piece_document` has it, soon after it was read."""
+    for service, record in records:
+        pieces = iter(record)
+        while batch := list(islice(pieces, _BATCH)):
+            stream.write(_lines(service, batch))
+
+
+def _lines(service: str, pieces: Sequence[Piece]) -> bytes:
+    """Return the lines of these pieces; of entries without unknown fields, all are encoded in one call."""
+    is_plain = all(isinstance(piece, Entry) and piece.extra is NO_UNKNOWN_FIELDS for piece in pieces)
+    if not is_plain or not _is_unicode(service):
+        return "".join(f"{encoded(piece_document(service, piece))}\n" for piece in pieces).encode()
+    begin = b'{"service":%b,"' % orjson.dumps(service)
+    rest = _ENCODER.encode_lines(pieces).removeprefix(_NEXT_LINE[1:])
+    raw = begin + rest.replace(_NEXT_LINE, b"\n" + begin)  # within a text there is no newline
     return raw if _is_harmless(raw) else escaped(raw.decode()).encode()
 
 
@@ -75,7 +81,7 @@ def _is_unicode(service: str) -> bool:
     return service == mended(service)
 
 
-def piece_document(service: str, piece: Entry | Malformed) -> dict[str, object]:
+def piece_document(service: str, piece: Piece) -> dict[str, object]:
     """An entry as it stands in the record with its `service` first.
 
     A piece that is not an entry becomes `{"service": ..., "malformed": {"line", "text", "reason"}}`.

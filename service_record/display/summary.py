@@ -47,7 +47,7 @@ def _counts(history: History) -> Line:
 
 def left_out_sentences(service: ServiceHistory) -> Iterator[str]:
     """Say what rotations left out: `37 successful runs left out: the record had grown too long`."""
-    marks = [run.left_out for run in service.runs.heads if run.left_out is not None]
+    marks = [run.left_out for run in service.runs if run.left_out is not None]
     kinds = {
         "successful run": sum(mark.succeeded for mark in marks),
         "stopped run": sum(mark.stopped for mark in marks),

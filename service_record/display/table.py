@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 from rich.cells import cell_len, set_cell_size
 
 from service_record.display.details import LABEL_WIDTH, details, labelled, title, when, when_lines
@@ -19,8 +19,7 @@ from service_record.history.results import handled_failure
 from service_record.record.visible import visible
 
 
-@dataclass(frozen=True, slots=True)
-class Repeat:
+class Repeat(msgspec.Struct, frozen=True):
     """Runs of one service that came to the same end in the same place."""
 
     first: Run
@@ -127,8 +126,7 @@ def table(history: History, source: str, view: View) -> Iterator[Line]:
     yield from damages(history, view)
 
 
-@dataclass(frozen=True, slots=True)
-class _Story:
+class _Story(msgspec.Struct, frozen=True):
     """One service, and the bad end of it that wants telling in full."""
 
     attempts: Sequence[Run]

@@ -5,9 +5,10 @@ Its times are of a steady clock: steps of the host's clock are taken out of each
 
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final, TypeAlias
+
+import msgspec
 
 from service_record.display.phrases import VERBS, ending, kind
 from service_record.history import History
@@ -20,8 +21,7 @@ _MAX_OPEN: Final = 100
 """Stages that a later one is looked for in; more are open only where ends were lost."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceSpan:
+class TraceSpan(msgspec.Struct, frozen=True, kw_only=True):
     """A run, command or stage."""
 
     key: _Key
@@ -150,7 +150,7 @@ def _timed(piece: Entry | Malformed, booted: dict[str | None, datetime]) -> Entr
     if isinstance(piece, Malformed) or piece.uptime is None or piece.boot_id not in booted:
         return piece
     time = booted[piece.boot_id] + timedelta(seconds=piece.uptime)
-    return replace(piece, timestamp=time.astimezone(UTC).isoformat(timespec="microseconds"))
+    return msgspec.structs.replace(piece, timestamp=time.astimezone(UTC).isoformat(timespec="microseconds"))
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -10,10 +10,9 @@ from time import monotonic, time
 from typing import Final
 
 from service_record.follow.live_file import Following
-from service_record.follow.located_pieces import Piece
 from service_record.record.appending import record_name
 from service_record.record.directory import Records, open_record
-from service_record.record.entry import Entry
+from service_record.record.entry import Entry, Piece
 
 _RETIREMENT_SECONDS: Final = 3.0
 """How long a file that was replaced is still read: a writer may have opened it, and wait for its lock."""

@@ -8,11 +8,14 @@ another program wrote again with all the rest of its file. docs/follow.md has wh
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from service_record.follow.located_pieces import LocatedPiece, Piece, located_pieces_in
-from service_record.record.entry import Entry
+import msgspec
+from msgspec import structs
+from msgspec.structs import replace
+
+from service_record.follow.located_pieces import LocatedPiece, located_pieces_in
+from service_record.record.entry import Entry, Piece
 from service_record.record.layout import BYTE_ORDER_MARK
 
 ReadAt: TypeAlias = Callable[[int, int], bytes]
@@ -26,8 +29,7 @@ _MAX_MARKS: Final = 20_000
 """More than a writer may move: the entries in the last 1 MiB of an array."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Mark:
+class _Mark(msgspec.Struct, frozen=True):
     """A piece that was shown."""
 
     key: int
@@ -38,8 +40,7 @@ class _Mark:
     digest: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _FollowedTail:
+class _FollowedTail(msgspec.Struct, frozen=True):
     """What stands behind the last mark that is still in its place."""
 
     data: bytes
@@ -235,5 +236,5 @@ def _key(piece: Piece) -> int:
     """What tells a piece from another, wherever it stands."""
     if isinstance(piece, Entry):
         # Whatever was left out before it since: it is the same entry.
-        return hash((replace(piece, left_out=None), repr(piece.extra)))
+        return hash(repr(structs.replace(piece, left_out=None)))
     return hash((piece.text, piece.reason))

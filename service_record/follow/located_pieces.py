@@ -6,18 +6,17 @@ get the offset of that line too, so that the next look can begin behind it.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from io import BytesIO
-from typing import Final, TypeAlias
+from typing import Final
 
+import msgspec
 import orjson
+from msgspec import structs
 
-from service_record.record.entry import Entry, Malformed
+from service_record.record.entry import Entry, Malformed, Piece
 from service_record.record.fields import EntryError
 from service_record.record.layout import BYTE_ORDER_MARK, MAX_REGION_BYTES, OBJECT_LINE, read_entries
 from service_record.record.recovery import STRUCTURE, Region, entry_of
-
-Piece: TypeAlias = Entry | Malformed
 
 UNSETTLED_SECONDS: Final = 0.03
 """For an entry that may be the half of a write to an array, seen while another half was not."""
@@ -36,8 +35,7 @@ into the array: half of that write may have removed the bracket before it, and n
 """
 
 
-@dataclass(frozen=True, slots=True)
-class LocatedPiece:
+class LocatedPiece(msgspec.Struct, frozen=True):
     """A piece as it stands in the file now."""
 
     piece: Piece
@@ -76,8 +74,7 @@ def located_pieces_in(
     return found + (_in_region(region, is_array=is_array, is_followed=False) if is_end else [])
 
 
-@dataclass(frozen=True, slots=True)
-class _LineRow:
+class _LineRow(msgspec.Struct, frozen=True):
     """One line of the file, or several that cannot be an entry."""
 
     content: bytes
@@ -91,14 +88,13 @@ class _LineRow:
         return is_object and len(self.content) <= MAX_REGION_BYTES
 
 
-@dataclass(slots=True)
-class _Region:
+class _Region(msgspec.Struct):
     """The lines between two that are just an entry each."""
 
     line: int
     is_first: bool = False
     """Whether the file begins with it."""
-    content: bytearray = field(default_factory=bytearray)
+    content: bytearray = msgspec.field(default_factory=bytearray)
     is_taken_apart: bool = False
     """Whether a line in it is not JSON, so that all of it is searched for entries together."""
 
@@ -180,7 +176,7 @@ def _pieces(region: _Region) -> Iterator[Piece]:
     before = b"" if region.is_first else b"\n"
     shift = region.line - 1 - len(before)
     for piece in read_entries(BytesIO(before + region.content)):
-        yield piece if isinstance(piece, Entry) else replace(piece, line=piece.line + shift)
+        yield piece if isinstance(piece, Entry) else structs.replace(piece, line=piece.line + shift)
 
 
 def _wait_seconds(piece: Piece, *, is_sure: bool) -> float:

@@ -1,29 +1,30 @@
 """The history of a host: what its entries come to. Services, their runs, and the stages and commands of each.
 
-Pure. `pairing` finds which entries belong together, `results` what they come to, and `completed_runs` keeps
-the runs. Times that the files speak against are doubted here.
+Pure. `pairing` finds which entries belong together, and `results` what they come to. Times that the files
+speak against are doubted here.
 """
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import groupby
+from operator import attrgetter, ne
 from typing import Final
 
+import msgspec
+from msgspec.structs import replace
+
 from service_record.history.clock import ClockStep, clock_steps
-from service_record.history.completed_runs import Head, Runs, SettledRun
-from service_record.history.outcome import Outcome, Run
+from service_record.history.outcome import Outcome, Run, order
 from service_record.history.pairing import Pairing, pair
 from service_record.history.results import Liveness, Presence, boots_in_order, run_of
-from service_record.record.entry import Malformed
-from service_record.record.plain import Stretch
+from service_record.record.entry import Malformed, Piece
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceHistory:
+class ServiceHistory(msgspec.Struct, frozen=True):
     """What one service did, and what of its record could not be read."""
 
     name: str
-    runs: Runs = field(default_factory=Runs)
+    runs: tuple[Run, ...] = ()
     malformed: tuple[Malformed, ...] = ()
     """The first damaged pieces of its record, abridged."""
     utc_offset: timedelta | None = None
@@ -43,18 +44,34 @@ class ServiceHistory:
         return len(self.malformed) + self.unlisted
 
     @property
-    def attempts(self) -> Runs:
+    def attempts(self) -> tuple[Run, ...]:
         """The runs that stand for each attempt: of several programs in one invocation only one."""
-        return self.runs.attempts()
+        numbers = [run.attempt for run in self.runs]
+        if all(map(ne, numbers, numbers[1:])):
+            return self.runs
+        together = groupby(self.runs, key=attrgetter("attempt", "boot_id"))
+        return tuple(_deciding(list(runs)) for _, runs in together)
 
     @property
     def outcome(self) -> Outcome | None:
         """That of the latest attempt; None when there is none."""
-        return self.attempts.heads[-1].outcome if self.runs else None
+        return self.attempts[-1].outcome if self.runs else None
 
 
-@dataclass(frozen=True, slots=True)
-class History:
+def _deciding(together: Sequence[Run]) -> Run:
+    """Of the programs of one invocation, the one that goes on, or else the one that ended last.
+
+    A service that runs another recorded program ends after it; a program after its pre-commands.
+    """
+    if len(together) == 1:
+        return together[0]
+    running = next((run for run in together if run.outcome is Outcome.RUNNING), None)
+    deciding = running or max(reversed(together), key=lambda run: order(run.last_entry))
+    left_out = next((run.left_out for run in together if run.left_out is not None), None)
+    return replace(deciding, left_out=left_out) if left_out else deciding
+
+
+class History(msgspec.Struct, frozen=True):
     """What the services of a host did."""
 
     services: tuple[ServiceHistory, ...]
@@ -67,7 +84,7 @@ class History:
 
 
 def build_history(
-    records: Iterable[tuple[str, Iterable[Stretch]]], liveness: Liveness | None = None
+    records: Iterable[tuple[str, Iterable[Piece]]], liveness: Liveness | None = None
 ) -> History:
     """The history that records tell, given each service's name and what is in its record, in its order."""
     liveness = liveness or Liveness()
@@ -87,31 +104,31 @@ def with_running(history: History, running: Iterable[Run]) -> History:
     What has recorded its start is left out: the record knows more. Commands before that are part of the run.
     """
     services = {service.name: service for service in history.services}
-    recorded = {head.invocation_id for service in history.services for head in service.runs.heads}
+    recorded = {run.invocation_id for service in history.services for run in service.runs}
     for run in running:
         service = services.get(run.service) or ServiceHistory(run.service)
-        heads = _with_run(service.runs, run)
-        if heads is None and run.invocation_id in recorded:
+        runs = _with_run(service.runs, run)
+        if runs is None and run.invocation_id in recorded:
             continue
-        attempt = max((h.attempt for h in service.runs.heads if h.boot_id == run.boot_id), default=0) + 1
-        heads = heads or [*service.runs.heads, replace(run, attempt=attempt)]
-        services[run.service] = replace(service, runs=Runs(run.service, heads))
+        before = (known.attempt for known in service.runs if known.boot_id == run.boot_id)
+        runs = runs or (*service.runs, replace(run, attempt=max(before, default=0) + 1))
+        services[run.service] = replace(service, runs=runs)
         if run.boot_id is not None and run.boot_id not in history.boots:
             history = replace(history, boots=(*history.boots, run.boot_id))
     return replace(history, services=tuple(services[name] for name in sorted(services)))
 
 
-def _with_run(runs: Runs, running: Run) -> list[Head] | None:
+def _with_run(runs: tuple[Run, ...], running: Run) -> tuple[Run, ...] | None:
     """Return the runs with the last one running, where that has recorded only the commands before it."""
-    last = runs.heads[-1] if runs else None
-    if not isinstance(last, Run) or last.invocation_id != running.invocation_id:
+    last = runs[-1] if runs else None
+    if last is None or last.invocation_id != running.invocation_id:
         return None
     if last.started is not None or last.stages or running.pid is None:
         return None
     known = replace(
         last, outcome=Outcome.RUNNING, started=running.started, uptime=running.uptime, pid=running.pid
     )
-    return [*runs.heads[:-1], known]
+    return (*runs[:-1], known)
 
 
 def _latest_boot(boots: tuple[str, ...], liveness: Liveness) -> str | None:
@@ -121,10 +138,7 @@ def _latest_boot(boots: tuple[str, ...], liveness: Liveness) -> str | None:
 
 
 def _service(name: str, pairing: Pairing, presence: Presence) -> ServiceHistory:
-    heads = (
-        found if isinstance(found, SettledRun) else run_of(name, found, presence) for found in pairing.drain()
-    )
-    runs = Runs(name, heads)
+    runs = tuple(run_of(name, span, presence) for span in pairing.drain())
     unlisted = pairing.damaged_pieces - len(pairing.malformed)
     return ServiceHistory(name, runs, tuple(pairing.malformed), has_no_run=not runs, unlisted=unlisted)
 

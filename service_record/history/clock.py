@@ -2,21 +2,20 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 from operator import attrgetter, sub
 from typing import Final, NamedTuple
 
-from service_record.history.completed_runs import SettledRun
+import msgspec
+
 from service_record.history.spans import RunSpan
 
 LEAST_STEP: Final = 2.0
 """Seconds. A recorder reads the time and the uptime one after the other, on a busy host not quite at once."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClockStep:
+class ClockStep(msgspec.Struct, frozen=True, kw_only=True):
     """One time that the clock was set, within a boot."""
 
     boot_id: str | None
@@ -30,7 +29,7 @@ class ClockStep:
     """How far the clock was set: negative when back."""
 
 
-def clock_steps(records: Iterable[Iterable[RunSpan | SettledRun]]) -> tuple[ClockStep, ...]:
+def clock_steps(records: Iterable[Iterable[RunSpan]]) -> tuple[ClockStep, ...]:
     """The steps in each boot, in the order of uptime, that the runs of all services tell together."""
     boots: dict[str | None, list[_ClockReading]] = {}
     for runs in records:
@@ -58,17 +57,12 @@ class _Bounds(NamedTuple):
             self.times.append(time)
 
 
-def _by_boot(runs: Iterable[RunSpan | SettledRun]) -> dict[str | None, _Bounds]:
+def _by_boot(runs: Iterable[RunSpan]) -> dict[str | None, _Bounds]:
     """Boot id -> what is known of the runs in that boot."""
     boots: dict[str | None, _Bounds] = defaultdict(lambda: _Bounds([], []))
     for run in runs:
-        if isinstance(run, SettledRun):
-            bounds = boots[run.boot_id]
-            bounds.add(run.first_uptime, run.first_entry)
-            bounds.add(run.last_uptime, run.last_entry)
-        else:
-            for entry in (run.first, run.last):
-                boots[entry.boot_id].add(entry.uptime, entry.time)
+        for entry in (run.first, run.last):
+            boots[entry.boot_id].add(entry.uptime, entry.time)
     return {boot_id: bounds for boot_id, bounds in boots.items() if bounds.times}
 
 

@@ -1,14 +1,14 @@
 """What is known of an end, gathered from the entries that tell it. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
+
+import msgspec
 
 from service_record.record.entry import Entry
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
+class Location(msgspec.Struct, frozen=True, gc=False):
     """A place in a script or program."""
 
     line: int | None
@@ -23,30 +23,18 @@ _BROKEN_PIPE: Final = "PIPE"
 """systemd calls a service that died of it clean (`is_clean_exit` in its source), but nobody stopped it."""
 
 
-class End(Protocol):
-    """What tells a stop from a death."""
-
-    @property
-    def signal(self) -> str | None: ...
-    @property
-    def service_result(self) -> str | None: ...
-    @property
-    def stop_request(self) -> str | None: ...
-
-
-def is_stop(end: End) -> bool:
+def is_stop(end: "Entry | Facts") -> bool:
     """Return True where systemd stopped it, or calls its death by a signal clean."""
     is_clean = end.service_result == "success" and end.signal not in {None, _BROKEN_PIPE}
     return end.stop_request is not None or is_clean
 
 
-def is_stop_or_kill(end: End) -> bool:
+def is_stop_or_kill(end: "Entry | Facts") -> bool:
     """Return True where only the recorder spoke: a signal ended it, and nobody knows whose."""
     return end.signal in _STOP_SIGNALS and end.service_result is None and end.stop_request is None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class Facts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What is known of an end. Of a failure, where it happened and what was said."""
 
     location: Location | None = None
@@ -85,6 +73,8 @@ def gather_facts(ends: Sequence[Entry]) -> Facts:
     """
     if not ends:
         return NOTHING
+    if len(ends) == 1 and _says_little(ends[0]):
+        return Facts(exit_code=ends[0].exit_code)
     death = next((end for end in reversed(ends) if end.signal or end.exit_code is not None), ends[-1])
     telling = [end for end in ends if end.signal] if death.signal else ends
     located = _last_with("error_line", telling)
@@ -100,6 +90,21 @@ def gather_facts(ends: Sequence[Entry]) -> Facts:
         stop_request=_last_with("stop_request", ends).stop_request,
         message=said.error_message,
         is_truncated=said.truncated,
+    )
+
+
+def _says_little(end: Entry) -> bool:
+    """Whether an end has no more than an exit status, as nearly all successes."""
+    return not (
+        end.error_line
+        or end.error_message
+        or end.signal
+        or end.command
+        or end.stack
+        or end.service_result
+        or end.stop_request
+        or end.error_line_approximate
+        or end.truncated
     )
 
 

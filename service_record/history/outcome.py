@@ -1,11 +1,14 @@
 """What entries come to: outcomes, and the runs, commands and stages that have them. Values only."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
-from service_record.history.facts import NOTHING, Facts
+import msgspec
+
+from service_record.history.facts import NOTHING, Facts, is_stop, is_stop_or_kill
+from service_record.record.entry import Entry, Result
 from service_record.record.fields import RunsLeftOut
 
 
@@ -30,8 +33,24 @@ class Outcome(StrEnum):
         return self is Outcome.FAILURE or self is Outcome.INTERRUPTED
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+# A member of an enumeration takes long to look up, for what is done for each entry.
+SUCCESS: Final = Outcome.SUCCESS
+FAILURE: Final = Outcome.FAILURE
+STOPPED: Final = Outcome.STOPPED
+INTERRUPTED: Final = Outcome.INTERRUPTED
+_SUCCEEDED: Final = Result.SUCCESS
+
+
+def end_outcome(end: Entry) -> Outcome:
+    """Return the outcome that an end alone tells. An end without a result is no success."""
+    if end.result is _SUCCEEDED:
+        return SUCCESS
+    if is_stop(end):
+        return STOPPED
+    return INTERRUPTED if is_stop_or_kill(end) else FAILURE
+
+
+class Span(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What has a beginning, an end and an outcome. Times are aware; None when lost, or not recorded."""
 
     outcome: Outcome
@@ -45,8 +64,7 @@ class Span:
     """Seconds from the boot of the host to `started`, where that is known."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stage(Span):
+class Stage(Span, frozen=True, kw_only=True, gc=False):
     """One execution of a named part of a run or command."""
 
     name: str
@@ -75,8 +93,7 @@ def nested(stages: Sequence[Stage]) -> list[Stage]:
     return [*ordered, *(stage for left in inner.values() for stage in left)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command(Span):
+class Command(Span, frozen=True, kw_only=True, gc=False):
     """One execution of a pre- or post-command."""
 
     name: str
@@ -87,8 +104,7 @@ class Command(Span):
     in_stage: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run(Span):
+class Run(Span, frozen=True, kw_only=True, gc=False):
     """One invocation of a service."""
 
     service: str

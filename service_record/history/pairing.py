@@ -7,63 +7,25 @@ from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from typing import Final, TypeAlias
 
-from service_record.history.completed_runs import SettledRun, with_settled_runs
 from service_record.history.spans import Activity, CommandSpan, RunSpan
-from service_record.record.entry import Entry, Malformed, Phase
-from service_record.record.plain import Stretch
+from service_record.record.entry import Entry, Malformed, Phase, Piece
 
 _Identity: TypeAlias = tuple[str | None, int | None, str | None]
 
 
-class Names:
-    """The runs of one service, found by what entries say of the run that they are of."""
-
-    def __init__(self) -> None:
-        self._by_identity: dict[_Identity, RunSpan] = {}
-        self._by_invocation: dict[str, RunSpan] = {}
-        self._numbers: dict[str | _Identity, int] = {}
-
-    def add(self, run: RunSpan) -> None:
-        """Have a run found by what its first entry says."""
-        self.add_process(run.first, run)
-        if run.first.invocation_id is not None:
-            self._by_invocation[run.first.invocation_id] = run
-        self._numbers[_name(run.first)] = run.number
-
-    def add_settled(self, run: SettledRun, number: int) -> None:
-        self._numbers[_name(run)] = number
-
-    def add_process(self, entry: Entry, run: RunSpan) -> None:
-        """Have a run found by the process of this entry, too."""
-        if not is_anonymous(entry):
-            self._by_identity[_identity(entry)] = run
-
-    def number(self, one: Entry | SettledRun) -> int | None:
-        """That of the latest run of this name, settled or not; None when there is none."""
-        return self._numbers.get(_name(one))
-
-    def of_process(self, entry: Entry) -> RunSpan | None:
-        """The run of the entry's process, unless it is settled."""
-        return self._by_identity.get(_identity(entry))
-
-    def of_invocation(self, entry: Entry) -> RunSpan | None:
-        """Likewise the latest run of its invocation."""
-        return self._by_invocation.get(entry.invocation_id or "")
-
-
-def is_anonymous(entry: Entry) -> bool:
+def _is_anonymous(entry: Entry) -> bool:
     """True for upstream's entries, which name neither their process nor their invocation."""
     return entry.pid is None and entry.invocation_id is None
 
 
-def _name(one: Entry | SettledRun) -> str | _Identity:
-    return one.invocation_id or _identity(one)
+def _identity(entry: Entry) -> _Identity:
+    return entry.invocation_id, entry.pid, entry.boot_id
 
 
-def _identity(one: Entry | SettledRun) -> _Identity:
-    return one.invocation_id, one.pid, one.boot_id
-
-
+_STAGE_START: Final = Phase.STAGE_START
+_STAGE_END: Final = Phase.STAGE_END
+_SERVICE_START: Final = Phase.SERVICE_START
+_SERVICE_END: Final = Phase.SERVICE_END
 _SOURCED_AGAIN: Final = timedelta(seconds=1)
 """How far apart upstream's shim, sourced twice, starts its run: at once, but its clock has whole seconds."""
 
@@ -72,7 +34,7 @@ _MAX_PIECES: Final = 1000
 
 
 class Pairing:
-    """The runs of one service, as its entries come in, by `add` and `add_settled`."""
+    """The runs of one service, as its entries come in."""
 
     def __init__(self) -> None:
         self.malformed: list[Malformed] = []
@@ -83,30 +45,19 @@ class Pairing:
 
     def _begin_anew(self) -> None:
         """Forget all runs: behind them a collector has the rotated record, which tells or counts them."""
-        self.runs: list[RunSpan | SettledRun] = []
+        self.runs: list[RunSpan] = []
         self.boots: dict[str, str] = {}
         """Boot id -> timestamp of its first entry that has one, else empty; in the order of appearance."""
-        self._names = Names()
+        self._boot_id: str | None = None
+        """The one of these that came last, if its time is known."""
+        self._by_identity: dict[_Identity, RunSpan] = {}
+        """The runs by the processes that recorded them, unless these are anonymous."""
+        self._by_invocation: dict[str, RunSpan] = {}
+        """The latest run of each invocation."""
         self._current: dict[int, RunSpan] = {}
         """The open runs that no later one has superseded, by their numbers."""
         self._attempts: dict[str | None, int] = {}
         """How many there were in each boot."""
-        self._boot_ids: dict[str | None, str | None] = {}
-
-    def add_settled(self, run: SettledRun) -> None:
-        """Add a settled run as it is, unless there was one before that its entries may belong to."""
-        if self._names.number(run) is not None:
-            for entry in run.entries():
-                self.add(entry)
-            return
-        run.boot_id = self._boot_ids.setdefault(run.boot_id, run.boot_id)  # one text, and not one a run
-        if run.boot_id and not self.boots.get(run.boot_id):
-            self.boots[run.boot_id] = run.entries()[0].timestamp or ""
-        if self._current or not (self.runs and isinstance(self.runs[-1], SettledRun)):
-            self._supersede(run.invocation_id)
-        run.attempt = self._next_attempt(run.boot_id)
-        self._names.add_settled(run, len(self.runs))
-        self.runs.append(run)
 
     def add_malformed(self, piece: Malformed) -> None:
         self.damaged_pieces += 1
@@ -116,47 +67,32 @@ class Pairing:
     def add(self, entry: Entry) -> None:
         if entry.left_out is not None and entry.left_out.rotations and self.runs:
             self._begin_anew()
-        if entry.boot_id and not self.boots.get(entry.boot_id):
-            self.boots[entry.boot_id] = entry.timestamp or ""
-        self._unsettle(entry)
-        match entry.phase:
-            case Phase.STAGE_START:
-                self._activity(entry).start_stage(entry)
-            case Phase.STAGE_END:
-                self._activity(entry).end_stage(entry)
-            case Phase.SERVICE_START:
-                self._start(entry)
-            case Phase.SERVICE_END:
-                self._end(entry)
-            case Phase.PRE_COMMAND_START | Phase.POST_COMMAND_START:
-                self._start_command(entry)
-            case Phase.PRE_COMMAND_END | Phase.POST_COMMAND_END:
-                self._end_command(entry)
+        boot_id = entry.boot_id
+        if boot_id and boot_id != self._boot_id and not self.boots.get(boot_id):
+            self.boots[boot_id] = entry.timestamp or ""
+            self._boot_id = boot_id if self.boots[boot_id] else None
+        phase = entry.phase
+        if phase is _STAGE_START:
+            self._activity(entry).start_stage(entry)
+        elif phase is _STAGE_END:
+            self._activity(entry).end_stage(entry)
+        elif phase is _SERVICE_START:
+            self._start(entry)
+        elif phase is _SERVICE_END:
+            self._end(entry)
+        elif phase.is_start:
+            self._start_command(entry)
+        else:
+            self._end_command(entry)
 
-    def drain(self) -> Iterator[RunSpan | SettledRun]:
+    def drain(self) -> Iterator[RunSpan]:
         """The runs, each forgotten as it is handed out: the entries of a long record take much memory."""
-        self._names = Names()
+        self._by_identity.clear()
+        self._by_invocation.clear()
         self._current.clear()
         self.runs.reverse()
         while self.runs:
             yield self.runs.pop()
-
-    def _unsettle(self, entry: Entry) -> None:
-        """Make the settled run that an entry may belong to, or have to be told from, like any other."""
-        number = self._names.number(entry)
-        if number is not None:
-            self._take_apart(number)
-        if entry.invocation_id is None and self.runs:
-            self._take_apart(len(self.runs) - 1)
-
-    def _take_apart(self, number: int) -> None:
-        run = self.runs[number]
-        if isinstance(run, SettledRun):
-            span = run.span()
-            span.superseded = number < len(self.runs) - 1
-            span.number = number
-            self.runs[number] = span
-            self._names.add(span)
 
     def _next_attempt(self, boot_id: str | None, left_out: int = 0) -> int:
         self._attempts[boot_id] = self._attempts.get(boot_id, 0) + left_out + 1
@@ -164,9 +100,7 @@ class Pairing:
 
     @property
     def _latest(self) -> RunSpan | None:
-        """The latest run, but for one that is settled: nothing ever comes to that."""
-        run = self.runs[-1] if self.runs else None
-        return None if isinstance(run, SettledRun) else run
+        return self.runs[-1] if self.runs else None
 
     def _start(self, entry: Entry) -> None:
         run = self._run_started_by(entry)
@@ -174,7 +108,7 @@ class Pairing:
             run = self._new_run(entry)
         if run.start is None:
             run.start = entry
-            self._names.add_process(entry, run)
+            self._by_identity[_identity(entry)] = run
         self._touch(run, entry)
 
     def _run_started_by(self, entry: Entry) -> RunSpan | None:
@@ -182,15 +116,15 @@ class Pairing:
 
         Upstream's shim, sourced twice, starts its run twice, and names no run.
         """
-        if is_anonymous(entry):
+        if _is_anonymous(entry):
             run = self._latest
             if run is None or run.ends:
                 return None
             return run if run.is_pending or _starts_again(run, entry) else None
-        same = self._names.of_process(entry)
+        same = self._by_identity.get(_identity(entry))
         if same is not None and not same.ends:
             return same
-        pending = self._names.of_invocation(entry)
+        pending = self._by_invocation.get(entry.invocation_id or "")
         return pending if pending is not None and pending.is_pending else None
 
     def _end(self, entry: Entry) -> None:
@@ -214,16 +148,17 @@ class Pairing:
         A program that records a stage from a process of its own (`service-record run --stage`) shares the
         invocation with the run, and outside systemd only the boot. An end must know its run better.
         """
-        if is_anonymous(entry):
+        invocation_id, pid = entry.invocation_id, entry.pid
+        if pid is None and invocation_id is None:
             return self._latest if self._latest is not None and not self._latest.ends else None
-        run = self._names.of_process(entry)
+        run = self._by_identity.get((invocation_id, pid, entry.boot_id))
         if run is not None:
             return run
-        if entry.invocation_id is None:
-            return None if entry.phase is Phase.SERVICE_END else self._current_of_boot(entry.boot_id)
-        run = self._names.of_invocation(entry)
-        if run is not None and entry.phase is Phase.SERVICE_END:
-            return run if run.is_pending or entry.pid is None else None
+        if invocation_id is None:
+            return None if entry.phase is _SERVICE_END else self._current_of_boot(entry.boot_id)
+        run = self._by_invocation.get(invocation_id)
+        if run is not None and entry.phase is _SERVICE_END:
+            return run if run.is_pending or pid is None else None
         return run
 
     def _current_of_boot(self, boot_id: str | None) -> RunSpan | None:
@@ -260,7 +195,7 @@ class Pairing:
     def _latest_run(self, entry: Entry) -> RunSpan | None:
         """The latest run of the entry's invocation; where it names none, of its boot."""
         if entry.invocation_id is not None:
-            return self._names.of_invocation(entry)
+            return self._by_invocation.get(entry.invocation_id or "")
         run = self._latest
         return run if run is not None and run.first.boot_id == entry.boot_id else None
 
@@ -277,7 +212,7 @@ class Pairing:
         return run if run.is_pending and not is_again else None
 
     def _new_run(self, entry: Entry) -> RunSpan:
-        same = self._names.of_invocation(entry)
+        same = self._by_invocation.get(entry.invocation_id or "")
         is_beside = same is not None and same.first.pid != entry.pid
         left_out = entry.left_out.runs if entry.left_out is not None else 0
         attempt = (
@@ -286,7 +221,9 @@ class Pairing:
         self._supersede(entry.invocation_id)
         run = RunSpan(first=entry, last=entry, start=None, number=len(self.runs), attempt=attempt)
         self.runs.append(run)
-        self._names.add(run)
+        self._by_identity[_identity(entry)] = run
+        if entry.invocation_id is not None:
+            self._by_invocation[entry.invocation_id] = run
         return run
 
     def _supersede(self, invocation_id: str | None) -> None:
@@ -302,22 +239,29 @@ class Pairing:
                 del self._current[number]
 
     def _touch(self, run: RunSpan, entry: Entry) -> None:
-        run.touch(entry)
+        """Take an entry for the last one of a run."""
+        run.last = entry
+        if entry.dropped:
+            run.dropped += entry.dropped
+        if run.left_out is None:
+            run.left_out = entry.left_out
+        if entry.timestamp is not None:
+            run.last_timed = entry
+            if run.first_timed is None:
+                run.first_timed = entry
         if not run.ends:
             run.superseded = False
             self._current[run.number] = run
 
 
-def pair(record: Iterable[Stretch]) -> Pairing:
+def pair(record: Iterable[Piece]) -> Pairing:
     """The runs in the record of a service."""
     pairing = Pairing()
-    for part in with_settled_runs(record):
-        if isinstance(part, SettledRun):
-            pairing.add_settled(part)
-        elif isinstance(part, Malformed):
-            pairing.add_malformed(part)
+    for piece in record:
+        if isinstance(piece, Entry):
+            pairing.add(piece)
         else:
-            pairing.add(part)
+            pairing.add_malformed(piece)
     return pairing
 
 

@@ -4,21 +4,30 @@ A run without an end is running or interrupted; a failure of a stage that its ru
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
 from typing import Final
 
-from service_record.history.facts import NOTHING, gather_facts, is_stop, is_stop_or_kill
-from service_record.history.outcome import Command, Outcome, Run, Stage
-from service_record.history.spans import Activity, CommandSpan, RunSpan, StageSpan
-from service_record.record.entry import Entry, Result
-from service_record.record.plain import PlainEntry
+import msgspec
+
+from service_record.history.facts import NOTHING, gather_facts
+from service_record.history.outcome import (
+    FAILURE,
+    INTERRUPTED,
+    STOPPED,
+    SUCCESS,
+    Command,
+    Outcome,
+    Run,
+    Stage,
+    end_outcome,
+)
+from service_record.history.spans import Activity, CommandSpan, RunSpan, StageSpan, seconds_between
+from service_record.record.entry import Entry
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Handled:
+class Handled(msgspec.Struct, frozen=True, kw_only=True):
     """A stage that failed, and has not succeeded since, in a run that continued."""
 
     run: Run
@@ -37,11 +46,11 @@ def handled_failure(run: Run) -> Handled | None:
     failed: dict[tuple[int | None, str], list[tuple[Command | None, Stage]]] = {}
     for command, stage in _executions(run):
         key = None if command is None else id(command), stage.name
-        if stage.outcome is Outcome.FAILURE:
+        if stage.outcome is FAILURE:
             same = failed.pop(key, [])
             same.append((command, stage))
             failed[key] = same
-        elif stage.outcome is Outcome.SUCCESS:
+        elif stage.outcome is SUCCESS:
             failed.pop(key, None)
     if not failed:
         return None
@@ -65,8 +74,7 @@ _NO_TIME: Final = "~"
 """Sorts behind every timestamp."""
 
 
-@dataclass(frozen=True, slots=True)
-class Liveness:
+class Liveness(msgspec.Struct, frozen=True):
     """What the host that reads the records knows of itself; by default nothing."""
 
     boot_id: str | None = None
@@ -77,8 +85,7 @@ class Liveness:
     """Whether the process of that pid, which ran at that uptime of this boot, is there; None when unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Presence:
+class Presence(msgspec.Struct, frozen=True):
     """What tells running from interrupted, for all records of one host."""
 
     liveness: Liveness
@@ -131,15 +138,6 @@ def _earliest_first(sorter: TopologicalSorter[str], seen: dict[str, str]) -> Ite
             heappush(ready, (seen[following], following))
 
 
-def end_outcome(end: Entry | PlainEntry) -> Outcome:
-    """Return the outcome that an end alone tells. An end without a result is no success."""
-    if end.result == Result.SUCCESS:
-        return Outcome.SUCCESS
-    if is_stop(end):
-        return Outcome.STOPPED
-    return Outcome.INTERRUPTED if is_stop_or_kill(end) else Outcome.FAILURE
-
-
 def run_of(service: str, span: RunSpan, presence: Presence) -> Run:
     """The run of a service that a span comes to, as far as that is known."""
     command = _deciding_command(span)
@@ -167,7 +165,7 @@ def run_of(service: str, span: RunSpan, presence: Presence) -> Run:
         commands=tuple(_command(command, span, presence) for command in span.commands),
         stages=_stages(span, own),
         in_stage=stage.name if stage else None,
-        in_command=command.name if command and outcome is not Outcome.SUCCESS else None,
+        in_command=command.name if command and outcome is not SUCCESS else None,
         has_no_start=span.start is None,
         dropped=span.dropped,
         left_out=span.left_out,
@@ -184,18 +182,19 @@ def _deciding_command(span: RunSpan) -> CommandSpan | None:
         return _deciding_of(span.commands)
     if not span.ends:
         return None
-    ended_well = _recorded_outcome(span) in {Outcome.SUCCESS, Outcome.STOPPED}
+    recorded = _recorded_outcome(span)
+    ended_well = recorded is SUCCESS or recorded is STOPPED
     if span.start is not None and not ended_well:
         return None
     ended = (command for command in reversed(span.commands) if command.before is not ended_well)
-    return next((command for command in ended if _recorded_outcome(command) is Outcome.FAILURE), None)
+    return next((command for command in ended if _recorded_outcome(command) is FAILURE), None)
 
 
 def _deciding_of(commands: Sequence[CommandSpan]) -> CommandSpan:
     """Likewise when there are only commands: a pre-command that fails is followed by post-commands alone."""
     last_before = max((index for index, command in enumerate(commands) if command.before), default=0)
     return next(
-        (command for command in commands[last_before:] if _recorded_outcome(command) is not Outcome.SUCCESS),
+        (command for command in commands[last_before:] if _recorded_outcome(command) is not SUCCESS),
         commands[-1],
     )
 
@@ -205,7 +204,7 @@ def _run_outcome(span: RunSpan, command: CommandSpan | None, presence: Presence)
         return _command_outcome(command, span, presence)
     if span.ends:
         return end_outcome(span.ends[-1])
-    return Outcome.RUNNING if presence.may_run(span, superseded=span.superseded) else Outcome.INTERRUPTED
+    return Outcome.RUNNING if presence.may_run(span, superseded=span.superseded) else INTERRUPTED
 
 
 def _command(span: CommandSpan, run: RunSpan, presence: Presence) -> Command:
@@ -233,7 +232,7 @@ def _command_outcome(span: CommandSpan, run: RunSpan, presence: Presence) -> Out
         return end_outcome(span.ends[-1])
     is_over = span.before and (run.start is not None or not run.commands[-1].before)
     if is_over or not presence.may_run(span, superseded=run.superseded):
-        return Outcome.INTERRUPTED
+        return INTERRUPTED
     return Outcome.RUNNING
 
 
@@ -245,27 +244,33 @@ def _stages(around: Activity, outcome: Outcome) -> tuple[Stage, ...]:
 
 def _stage(span: StageSpan, around: Activity, outcome: Outcome, *, is_amended: bool) -> Stage:
     """Return a stage. One that ended with the run or command around it came to the same as that."""
-    end = span.end
-    ends = [*([end] if end else []), *(around.ends[-1:] if is_amended else [])]
-    if end is not None and not is_amended and not _is_cut_by(end, outcome):
-        outcome = end_outcome(end)
+    if span.outcome is not None and not is_amended and not _is_cut_by(span.outcome, outcome):
+        outcome = span.outcome
+    duration = span.duration
+    if span.outcome is None and around.ends:
+        duration = seconds_between(span.started, span.uptime, span.boot_id, around.ends[0])
+    if outcome is SUCCESS:
+        facts = NOTHING
+    else:
+        ends = [] if span.told is None else [span.told]
+        facts = gather_facts([*ends, *around.ends[-1:]] if is_amended else ends)
     return Stage(
         name=span.name,
         depth=span.depth,
         id=span.id,
         parent=span.parent,
         outcome=outcome,
-        started=span.start.time if span.start else None,
-        ended=end.time if end else None,
-        duration=_duration(span.start, end or next(iter(around.ends), None)),
-        facts=gather_facts(ends) if outcome is not Outcome.SUCCESS else NOTHING,
-        uptime=span.start.uptime if span.start else None,
+        started=span.started,
+        ended=span.ended,
+        duration=duration,
+        facts=facts,
+        uptime=span.uptime,
     )
 
 
-def _is_cut_by(end: Entry, outcome: Outcome) -> bool:
+def _is_cut_by(own: Outcome, outcome: Outcome) -> bool:
     """Return True for the end of a stage by a signal that, of the run around it, is known by now."""
-    return end_outcome(end) is Outcome.INTERRUPTED and outcome in {Outcome.STOPPED, Outcome.FAILURE}
+    return own is INTERRUPTED and (outcome is STOPPED or outcome is FAILURE)
 
 
 def _amended_stage(activity: Activity) -> StageSpan | None:
@@ -281,7 +286,7 @@ def _blamed_stage(activity: Activity, outcome: Outcome) -> StageSpan | None:
     An end is put down to a stage only when that ended right before, and alike: services go on after failures
     of stages that they handle.
     """
-    if outcome is Outcome.SUCCESS:
+    if outcome is SUCCESS:
         return None
     if activity.open_stages:
         return activity.open_stages[-1]
@@ -289,10 +294,10 @@ def _blamed_stage(activity: Activity, outcome: Outcome) -> StageSpan | None:
     if amended is not None or not activity.ends:
         return amended
     failed = activity.failed_last
-    if outcome is not Outcome.FAILURE:
-        failed = [stage for stage in failed if stage.end and end_outcome(stage.end) is not Outcome.FAILURE]
+    if outcome is not FAILURE:
+        failed = [stage for stage in failed if stage.outcome is not FAILURE]
     line = activity.ends[-1].error_line
-    same = (stage for stage in failed if stage.end and stage.end.error_line == line)
+    same = (stage for stage in failed if stage.told and stage.told.error_line == line)
     return next(same, failed[-1] if failed else None)
 
 
@@ -304,9 +309,9 @@ def _run_evidence(run: RunSpan, command: CommandSpan | None, stage: StageSpan | 
 
 def _evidence(activity: Activity, stage: StageSpan | None) -> list[Entry]:
     """The entries that say how an activity ended, the most telling last; its failed stage adds to its own."""
-    if stage is None or stage.end is None:
+    if stage is None or stage.told is None:
         return activity.ends
-    return [stage.end, *activity.ends]
+    return [stage.told, *activity.ends]
 
 
 def _recorded_outcome(activity: Activity) -> Outcome | None:
@@ -315,13 +320,6 @@ def _recorded_outcome(activity: Activity) -> Outcome | None:
 
 
 def _duration(start: Entry | None, end: Entry | None) -> float | None:
-    """Seconds between two entries: by uptime within a boot, which no clock step touches."""
     if start is None or end is None:
         return None
-    if start.uptime is not None and end.uptime is not None and start.boot_id == end.boot_id:
-        seconds = end.uptime - start.uptime
-    elif start.time is not None and end.time is not None:
-        seconds = (end.time - start.time).total_seconds()
-    else:
-        return None
-    return round(seconds, 3) if seconds >= 0 else None
+    return seconds_between(start.time, start.uptime, start.boot_id, end)

@@ -1,21 +1,20 @@
 """Which part of a history, or of the entries behind it, is asked for. Pure."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
+import msgspec
+from msgspec.structs import replace
+
 from service_record.history import History, ServiceHistory
-from service_record.history.completed_runs import Head, Runs, SettledRun
 from service_record.history.outcome import Run, Stage
-from service_record.record.entry import Entry, Malformed, Result
-from service_record.record.plain import Block, PlainEntry, Stretch, entries_of
+from service_record.record.entry import Malformed, Piece, Result
 
 ALL_BOOTS: Final = "all"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
     """What runs and entries must be like; by default anything goes."""
 
     services: Collection[str] = ()
@@ -38,18 +37,11 @@ class Selection:
     def has_service(self, name: str) -> bool:
         return not self.services or name in self.services
 
-    def within(self, record: Iterable[Stretch]) -> Iterator[Stretch]:
-        """What of a record is selected."""
-        if self._has_all:
-            yield from record
-            return
-        for stretch in record:
-            if isinstance(stretch, Block):
-                yield from entries_of([row for row in stretch.rows if self.has(row)])
-            elif self.has(stretch):
-                yield stretch
+    def within(self, record: Iterable[Piece]) -> Iterable[Piece]:
+        """Return what of a record is selected."""
+        return record if self._has_all else filter(self.has, record)
 
-    def has(self, piece: Entry | PlainEntry | Malformed) -> bool:
+    def has(self, piece: Piece) -> bool:
         """Whether an entry is selected; a damaged piece always is."""
         if isinstance(piece, Malformed):
             return True
@@ -66,25 +58,23 @@ class Selection:
         return replace(self, services=()) == Selection()
 
     def _service(self, service: ServiceHistory) -> ServiceHistory:
-        runs = service.runs if self.stage is not None else service.runs.heads
-        return replace(
-            service, runs=Runs(service.name, [self._run(run) for run in runs if self._has_run(run)])
-        )
+        runs = tuple(self._run(run) for run in service.runs if self._has_run(run))
+        return replace(service, runs=runs)
 
-    def _has_run(self, run: Head) -> bool:
+    def _has_run(self, run: Run) -> bool:
         return (
             self.boot_id in {None, run.boot_id}
             and not (self.failed and not run.outcome.is_bad)
             and (self.since is None or run.last_entry is None or run.last_entry >= self.since)
             and (self.until is None or run.first_entry is None or run.first_entry <= self.until)
-            and (isinstance(run, SettledRun) or self._has_stage(run))
+            and self._has_stage(run)
         )
 
     def _has_stage(self, run: Run) -> bool:
         return self.stage is None or any(map(self._stages, (run.stages, *(c.stages for c in run.commands))))
 
-    def _run(self, run: Head) -> Head:
-        if self.stage is None or isinstance(run, SettledRun):
+    def _run(self, run: Run) -> Run:
+        if self.stage is None:
             return run
         commands = (replace(command, stages=self._stages(command.stages)) for command in run.commands)
         return replace(run, stages=self._stages(run.stages), commands=tuple(commands))

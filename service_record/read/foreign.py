@@ -4,8 +4,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
-from service_record.record.entry import Malformed
-from service_record.record.plain import Stretch
+from service_record.record.entry import Malformed, Piece
 
 PIECES: Final = 2
 """How many pieces of a file are needed to tell."""
@@ -24,7 +23,7 @@ class ForeignError(Exception):
     """What a file looks like that is neither a record nor a bundle, and what to do, in one line."""
 
 
-def refuse_foreign(name: str, beginning: Iterable[Stretch]) -> None:
+def refuse_foreign(name: str, beginning: Iterable[Piece]) -> None:
     """Raise ForeignError for a file of that name of which all pieces, or the first two, look foreign.
 
     A file that is called like a record is one, even if nothing is in it; so is standard input.

@@ -4,22 +4,20 @@ import errno
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from io import BufferedReader
 
 import msgspec
 
 from service_record.client.address import CollectorError, address_of
 from service_record.client.calls import CollectorClient, connect, host_path
-from service_record.record.layout import read_stretches
-from service_record.record.plain import Stretch
+from service_record.record.entry import Piece
+from service_record.record.layout import read_entries
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteRecords:
+class RemoteRecords(msgspec.Struct, frozen=True):
     """What a collector has of a host: records, or a bundle of them."""
 
-    records: tuple[tuple[str, Iterable[Stretch]], ...] = ()
+    records: tuple[tuple[str, Iterable[Piece]], ...] = ()
     bundle: BufferedReader | None = None
 
 
@@ -58,11 +56,11 @@ def _checked_answer(answer: object, url: str) -> _HostRecords:
         raise CollectorError(f"{url}: answered with something else than records: {error}") from None
 
 
-def _record(client: CollectorClient, host: str, service: str) -> Iterator[Stretch]:
+def _record(client: CollectorClient, host: str, service: str) -> Iterator[Piece]:
     """Give a record, once it is here. Raises OSError at its first piece: too late for a refusal."""
     try:
         with _downloaded(client, host_path(host, "records", service)) as file:
-            yield from read_stretches(file)
+            yield from read_entries(file)
     except CollectorError as fault:
         raise OSError(errno.EIO, str(fault)) from None
 

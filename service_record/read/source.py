@@ -5,21 +5,22 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from io import BufferedReader, BytesIO
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec.structs import replace
 
 from service_record.bundle.names import LISTING, RECORD_DIRECTORIES, UNFINISHED_SUFFIX
 from service_record.history.results import Liveness
 from service_record.read.foreign import PIECES, STANDARD_INPUTS, ForeignError, refuse_foreign
 from service_record.record import systemd
 from service_record.record.appending import DAMAGED_SUFFIX, DEFAULT_DIRECTORY
-from service_record.record.directory import Records, rereadable
-from service_record.record.entry import Entry, Malformed
-from service_record.record.layout import read_stretches
-from service_record.record.plain import Stretch, pieces_of
+from service_record.record.directory import Records
+from service_record.record.entry import Entry, Piece
+from service_record.record.layout import read_entries
 
 if TYPE_CHECKING:  # a directory is read without what opens archives
     from service_record.bundle import Bundle, LeftOut
@@ -38,21 +39,20 @@ class SourceError(Exception):
     """Why nothing can be read there, and what to do, in one line."""
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(msgspec.Struct, frozen=True):
     """Records to read, each once."""
 
     name: str
     """For people: where they are."""
-    records: tuple[tuple[str, Iterable[Stretch]], ...]
+    records: tuple[tuple[str, Iterable[Piece]], ...]
     """Service and what is in its record, read as it is asked for."""
     is_home: bool = False
     """True for the records directory of this host."""
-    written: Mapping[str, float] = field(default_factory=dict)
+    written: Mapping[str, float] = msgspec.field(default_factory=dict)
     """Service and when its file was last written, where that is known, in seconds since 1970."""
     unfinished: frozenset[str] = frozenset()
     """Services with a file beside theirs that upstream's shim was about to put in its place."""
-    damaged: Mapping[str, Callable[[], bytes]] = field(default_factory=dict)
+    damaged: Mapping[str, Callable[[], bytes]] = msgspec.field(default_factory=dict)
     """Service and what reads the copy beside its record of the damaged bytes that a writer replaced in it."""
     is_snapshot: bool = False
     """True for a bundle: what runs without an end in it was running when it was made."""
@@ -62,7 +62,7 @@ class Source:
     """Of a bundle: the boot that ran when it was made, where its manifest names that."""
     running: tuple[systemd.RunningService, ...] = ()
     """Services of this host that run now; those that know nothing of us have no record of that yet."""
-    unit_texts: Mapping[str, str] = field(default_factory=dict)
+    unit_texts: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Of a bundle: path and text of the files that say which units failed, and how."""
 
 
@@ -204,7 +204,7 @@ def _directory(path: Path, *, is_home: bool) -> Source:
     files = {service: path / f"{service}.json" for service in services}
     return Source(
         str(path),
-        tuple((service, records.stretches(service)) for service in services),
+        tuple((service, records.read(service)) for service in services),
         is_home,
         {service: file.stat().st_mtime for service, file in files.items() if file.exists()},
         frozenset(service for service, file in files.items() if beside(file, UNFINISHED_SUFFIX)),
@@ -234,7 +234,7 @@ def _stream(name: str, service: str, stream: BufferedReader) -> Source:
     if head.startswith(_ZIP):
         raise SourceError(f"{name}: a zip archive, which is not read; unpack it, and give its directory")
     if not is_packed(head):
-        return _of_stretches(name, service, _closing(name, stream))
+        return _of_pieces(name, service, _closing(stream))
     from service_record.bundle import open_bundle  # noqa: PLC0415  # as above
 
     with stream:
@@ -245,8 +245,8 @@ def _of_bundle(name: str, service: str, bundle: "Bundle") -> Source:
     """The records of an archive; one that is only compressed may hold those of several services."""
     left_out = tuple(part.within(name) for part in bundle.left_out)
     if bundle.unpacked is not None:
-        stretches = read_stretches(BytesIO(bundle.unpacked))
-        source = _of_stretches(name, Path(service).stem.removesuffix(".json"), stretches)
+        pieces = read_entries(BytesIO(bundle.unpacked))
+        source = _of_pieces(name, Path(service).stem.removesuffix(".json"), pieces)
         return replace(source, left_out=left_out)
     if not bundle.records and not _name_failed_units(bundle.unit_texts):
         layouts = " nor ".join(f"{layout}/*.json" for layout in RECORD_DIRECTORIES)
@@ -254,7 +254,7 @@ def _of_bundle(name: str, service: str, bundle: "Bundle") -> Source:
         raise SourceError("; ".join([nothing, *map(str, left_out)]))
     return Source(
         name,
-        tuple((known, record.stretches()) for known, record in bundle.records.items()),
+        tuple((known, record.pieces()) for known, record in bundle.records.items()),
         written={known: record.written for known, record in bundle.records.items()},
         unfinished=bundle.unfinished,
         damaged={known: BytesIO(copy.data).getvalue for known, copy in bundle.damaged.items()},
@@ -265,40 +265,40 @@ def _of_bundle(name: str, service: str, bundle: "Bundle") -> Source:
     )
 
 
-def _of_stretches(name: str, service: str, stretches: Iterator[Stretch]) -> Source:
+def _of_pieces(name: str, service: str, pieces: Iterator[Piece]) -> Source:
     """The record of a service, or those of all services that its entries name."""
-    beginning = list(islice(stretches, PIECES))
+    beginning = list(islice(pieces, PIECES))
     _refuse_foreign(name, beginning)
     if not beginning:
         return Source(name, ((service, iter(())),))
-    first, whole = beginning[0], chain(beginning, stretches)
+    first, whole = beginning[0], chain(beginning, pieces)
     if _service_in(first) is None:
         return Source(name, ((service, whole),))
     return Source(name, tuple((known, iter(own)) for known, own in _by_service(whole, service).items()))
 
 
-def _refuse_foreign(name: str, beginning: Sequence[Stretch]) -> None:
+def _refuse_foreign(name: str, beginning: Sequence[Piece]) -> None:
     try:
         refuse_foreign(name, beginning)
     except ForeignError as error:
         raise SourceError(str(error)) from None
 
 
-def _closing(name: str, stream: BufferedReader) -> Iterator[Stretch]:
+def _closing(stream: BufferedReader) -> Iterator[Piece]:
     with stream:
-        yield from read_stretches(stream, source=rereadable(stream, name))
+        yield from read_entries(stream)
 
 
-def _by_service(stretches: Iterable[Stretch], service: str) -> dict[str, list[Entry | Malformed]]:
+def _by_service(pieces: Iterable[Piece], service: str) -> dict[str, list[Piece]]:
     """The pieces of each service; one that names none belongs with the piece before it."""
-    records: dict[str, list[Entry | Malformed]] = {}
-    for piece in pieces_of(stretches):
+    records: dict[str, list[Piece]] = {}
+    for piece in pieces:
         service = _service_in(piece) or service
         records.setdefault(service, []).append(piece)
     return records
 
 
-def _service_in(first: Stretch) -> str | None:
+def _service_in(first: Piece) -> str | None:
     """The service that an entry names; a plain one names none."""
     name = first.extra.get("service") if isinstance(first, Entry) else None
     return name if isinstance(name, str) else None
@@ -306,9 +306,9 @@ def _service_in(first: Stretch) -> str | None:
 
 def _joined(sources: Sequence[Source]) -> Source:
     """Several sources as one; a service in more than one has one record, in the order given."""
-    records: dict[str, Iterable[Stretch]] = {}
-    for service, stretches in chain.from_iterable(source.records for source in sources):
-        records[service] = chain(records.get(service, ()), stretches)
+    records: dict[str, Iterable[Piece]] = {}
+    for service, pieces in chain.from_iterable(source.records for source in sources):
+        records[service] = chain(records.get(service, ()), pieces)
     name = ", ".join(source.name for source in sources)
     return Source(
         name,

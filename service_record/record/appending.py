@@ -9,11 +9,15 @@ It needs the standard library only, and little of that: it is loaded by every se
 import os
 import stat
 from contextlib import suppress
-from dataclasses import replace
 from threading import RLock
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from service_record.record.entry import MAX_LINE_BYTES, Entry, Phase, Result
+from service_record.record.line import MAX_LINE_BYTES, line_of, with_fields
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from service_record.record.entry import Entry
 
 DEFAULT_DIRECTORY: Final = "/var/log/openshift"
 _FILE_MODE: Final = 0o640
@@ -99,33 +103,37 @@ class Writer:
         self._tail_is_ours = False
         self._is_in_array = False
 
-    def append(self, entry: Entry) -> bool:
-        """Whether the entry is in the file, whole. One that is not is counted in the next that is."""
+    def append(self, entry: "Entry | Mapping[str, object]") -> bool:
+        """Append an entry, or its fields under their names on disk.
+
+        Returns whether it is in the file, whole. One that is not is counted in the next that is.
+        """
         if self._process != os.getpid():
             self._begin()  # the parent's lock may be held for ever here, and its count is the parent's
         with self._lock:
             try:
-                self._write(replace(entry, dropped=self._dropped) if self._dropped else entry)
+                fields = entry.to_json() if hasattr(entry, "to_json") else entry
+                self._write(with_fields(fields, dropped=self._dropped) if self._dropped else fields)
             except Exception:  # noqa: BLE001  # whatever it is, it is not the service's
                 self._dropped += 1
                 self._tail_is_ours = False
                 return False
             self._dropped = 0
-        if _has_to_last(entry):
+        if _has_to_last(fields):
             _sync(self._path)
         return True
 
-    def _write(self, entry: Entry) -> None:
+    def _write(self, fields: "Mapping[str, object]") -> None:
         """Write to the end of the array if the file is one; otherwise, and where that fails, a line."""
         if self._tail_is_ours:
-            self._tail_is_ours = self._write_line(entry, at_a_torn_tail=False)
+            self._tail_is_ours = self._write_line(fields, at_a_torn_tail=False)
             return
 
         first = self._first_byte()
-        if first == b"[" and self._write_in_array(entry):
+        if first == b"[" and self._write_in_array(fields):
             return
         # Behind an array, too: this writer's entries are parked there from now on.
-        self._tail_is_ours = self._write_line(entry, at_a_torn_tail=bool(first))
+        self._tail_is_ours = self._write_line(fields, at_a_torn_tail=bool(first))
 
     def _first_byte(self) -> bytes:
         """What tells the layout of the file, which is made if it is missing; nothing if it is empty."""
@@ -141,13 +149,13 @@ class Writer:
         finally:
             os.close(descriptor)
 
-    def _write_line(self, entry: Entry, *, at_a_torn_tail: bool) -> bool:
+    def _write_line(self, fields: "Mapping[str, object]", *, at_a_torn_tail: bool) -> bool:
         """One write on a descriptor opened for appending; behind a torn tail a newline goes first.
 
         Whether the line has its end: an entry that lacks only that is there all the same.
         """
         separator = _SEPARATE if at_a_torn_tail else b""
-        line = separator + entry.to_line(MAX_LINE_BYTES - len(separator))
+        line = separator + line_of(fields, MAX_LINE_BYTES - len(separator))
         descriptor = self._open()
         try:
             written = os.write(descriptor, line)
@@ -164,12 +172,12 @@ class Writer:
             os.close(_create(self._path, is_array=False))
             return open_regular(self._path, _APPEND)
 
-    def _write_in_array(self, entry: Entry) -> bool:
+    def _write_in_array(self, fields: "Mapping[str, object]") -> bool:
         if self._is_in_array:  # a signal handler, on top of just this
             return False
         self._is_in_array = True
         try:
-            return self._extend_array(entry.to_line(MAX_LINE_BYTES))
+            return self._extend_array(line_of(fields))
         finally:
             self._is_in_array = False
 
@@ -189,10 +197,10 @@ class Writer:
         return True
 
 
-def _has_to_last(entry: Entry) -> bool:
-    if os.environ.get("SERVICE_RECORDS_SYNC") != "ends" or entry.result is None:
+def _has_to_last(fields: "Mapping[str, object]") -> bool:
+    if os.environ.get("SERVICE_RECORDS_SYNC") != "ends" or fields.get("result") is None:
         return False
-    return entry.phase is not Phase.STAGE_END or entry.result is Result.FAILURE
+    return fields.get("phase") != "stage end" or fields.get("result") == "failure"
 
 
 def _sync(path: str) -> None:

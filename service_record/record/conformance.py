@@ -5,9 +5,9 @@ Our reader takes much more than that; other programs do not.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import BinaryIO, Final
 
+import msgspec
 import orjson
 
 from service_record.record.entry import Entry, Malformed
@@ -22,8 +22,7 @@ _TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
 """A text, or what begins or ends an array or object."""
 
 
-@dataclass(frozen=True, slots=True)
-class FormatFault:
+class FormatFault(msgspec.Struct, frozen=True):
     """What is wrong with a record, and where."""
 
     line: int

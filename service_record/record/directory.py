@@ -1,18 +1,12 @@
-"""The records of this host: a directory with one file for each service.
+"""The records of this host: a directory with one file for each service."""
 
-Long files stay open for as long as somebody may want to read parts of them again.
-"""
-
-import errno
 import os
 import re
-import stat
 from collections.abc import Iterator
 from contextlib import suppress
-from io import BufferedReader, BytesIO, UnsupportedOperation
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from weakref import finalize
 
 from service_record.record.appending import (
     DEFAULT_DIRECTORY,
@@ -24,12 +18,10 @@ from service_record.record.appending import (
     record_name,
     record_path,
 )
-from service_record.record.entry import Entry, Malformed
 from service_record.record.systemd import unit_of_process
 
 if TYPE_CHECKING:
-    from service_record.record.plain import Stretch
-
+    from service_record.record.entry import Piece
 
 _DEFAULT_INBOX: Final = "/dev/shm/service-record"  # noqa: S108  # of the drop-in; root's, and sticky
 _MAX_INBOX_BYTES: Final = 16 << 20
@@ -57,29 +49,21 @@ class Records:
         """The file that a service is recorded in."""
         return Path(record_path(service, self.directory))
 
-    def read(self, service: str) -> Iterator[Entry | Malformed]:
+    def read(self, service: str) -> Iterator["Piece"]:
         """All pieces of a service's record, in the order of the file.
 
         Raises OSError, at the first piece, when there is no such file or it cannot be read.
         """
-        from service_record.record.plain import pieces_of  # noqa: PLC0415  # as above
-
-        yield from pieces_of(self.stretches(service))
-
-    def stretches(self, service: str) -> Iterator["Stretch"]:
-        """The same in blocks where that is possible, which is faster."""
-        from service_record.record.layout import read_stretches  # noqa: PLC0415  # as above
-
-        # as above
+        from service_record.record.layout import read_entries  # noqa: PLC0415  # not loaded by who records
 
         path = self._file(service)
         live = [] if path.exists() else self._live(service)
         if not live:
             with os.fdopen(open_record(path), "rb") as stream:
-                yield from read_stretches(stream, source=rereadable(stream, path))
+                yield from read_entries(stream)
             live = self._live(service)  # only now: what has just gone to the record is not to be read twice
         for data in live:
-            yield from read_stretches(BytesIO(data))
+            yield from read_entries(BytesIO(data))
 
     def writer(self, service: str) -> Writer:
         """What appends to the record of a service."""
@@ -125,41 +109,3 @@ def is_record_name(name: str) -> bool:
 
 def _is_record(path: Path) -> bool:
     return is_record_name(path.name) and path.is_file()
-
-
-LEAST_BYTES: Final = 4 << 20
-"""Of a file that is kept open. Shorter ones are cheap to hold, and may be more than a process can open."""
-
-
-def rereadable(stream: BufferedReader, name: AnyPath) -> "OpenFile | None":
-    """The file that a stream reads from here on; None when it is short, or no regular file.
-
-    The stream may be closed meanwhile. Raises OSError when no more files can be opened.
-    """
-    try:
-        descriptor = stream.fileno()
-    except UnsupportedOperation:
-        return None
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode) or status.st_size < LEAST_BYTES:
-        return None
-    return OpenFile(os.dup(descriptor), stream.tell(), name)
-
-
-class OpenFile:
-    """A `Rereadable` file, closed with the last passage of it that anybody has."""
-
-    def __init__(self, descriptor: int, begin: int, name: AnyPath) -> None:
-        self._descriptor = descriptor
-        self._begin = begin
-        self._name = name
-        finalize(self, os.close, descriptor)
-
-    def read(self, offset: int, size: int) -> bytes:
-        text = os.pread(self._descriptor, size, self._begin + offset)
-        if len(text) < size:
-            raise self.changed()
-        return text
-
-    def changed(self) -> OSError:
-        return OSError(errno.ESTALE, "the record was changed while it was read; try again", self._name)

@@ -4,26 +4,20 @@ The format is specified in docs/record-format.md; nothing here reads or writes a
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
-from operator import attrgetter
-from typing import Any, Final
+from typing import Annotated, Final, TypeAlias
+
+import msgspec
 
 from service_record.record import fields
-from service_record.record.fields import RunsLeftOut, cut_to, encoded, first_bytes_of, read_left_out
+from service_record.record.fields import RunsLeftOut, read_left_out
+from service_record.record.line import MAX_LINE_BYTES, line_of
 
-FORMAT_VERSION: Final = 1
-MAX_LINE_BYTES: Final = 4096
-"""bash and the kernel keep an append of this size in one piece; beyond it bash needs two writes."""
 MAX_EXCERPT_CHARACTERS: Final = 4096
 """Of a damaged piece that is shown or held: its file has the whole of it."""
 LEAST_ENTRY_BYTES: Final = len('{"phase":"stage end"}')
 """No shorter object is an entry."""
-
-_MAX_CHARACTER_BYTES: Final = 4
-_LIMITS: Final = {"stage": 255, "pre_command": 255, "post_command": 255, "command": 200}
-"""Bytes that a short text may have in any case: a stage's name must not depend on what else its entry has."""
 
 
 class Phase(StrEnum):
@@ -54,28 +48,49 @@ class Result(StrEnum):
     FAILURE = "failure"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """One event of a service. A field that is not known is None, empty, False or 0, and not on disk."""
+class UnknownFields(dict[str, object]):
+    """Fields that this version does not know. No JSON value is one, so that a decoder refuses their name."""
 
-    timestamp: str | None = None
+
+NO_UNKNOWN_FIELDS: Final = UnknownFields()
+"""What an entry has that was decoded at once; a codec leaves out this very value."""
+_Text: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]
+_Whole: TypeAlias = Annotated[int, msgspec.Meta(gt=-(2**53), lt=2**53)]
+_Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0, lt=1e15)]  # which all encoders write alike
+
+
+class Entry(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+    gc=False,
+    rename="camel",
+):
+    """One event of a service. A field that is not known is None, empty, False or 0, and not on disk.
+
+    The fields are in the order of writing. Their types are what a line may hold to be decoded at once.
+    """
+
+    timestamp: _Text | None = None
     """RFC 3339, in UTC when written here: `2026-11-21T01:05:10.123Z`. Our recorders always write it."""
-    phase: Phase
-    pre_command: str | None = None
+    pre_command: _Text | None = None
     """Name of the pre-command (`ExecStartPre=`) that the entry belongs to."""
-    post_command: str | None = None
-    stage: str | None = None
+    post_command: _Text | None = None
+    stage: _Text | None = None
     """Name of the stage that starts or ends, or that is open meanwhile."""
+    phase: Phase
     result: Result | None = None
     """On ends only."""
-    error_line: str | None = None
+    error_line: _Text | None = None
     """`LINE FUNCTION FILE` of the innermost frame of a failure; FUNCTION is `main` at top level."""
-    error_message: str | None = None
+    error_message: _Text | None = None
     """The last lines of the journal of this invocation, oldest first."""
-    exit_code: int | None = None
-    signal: str | None = None
+    exit_code: _Whole | None = None
+    signal: _Text | None = None
     """Without SIG: `TERM`; `unknown` where only the fact of a signal is known."""
-    command: str | None = None
+    command: _Text | None = None
     """The failing command as the script has it, nothing expanded."""
     stack: tuple[str, ...] = ()
     """Frames like `error_line`, innermost first."""
@@ -83,29 +98,29 @@ class Entry:
     """True when `error_line` is only the nearest call site known."""
     truncated: bool = False
     """True when something was cut to keep the line within `MAX_LINE_BYTES`."""
-    boot_id: str | None = None
+    boot_id: _Text | None = None
     """32 hexadecimal digits."""
-    invocation_id: str | None = None
+    invocation_id: _Text | None = None
     """systemd's $INVOCATION_ID: 32 hexadecimal digits."""
-    pid: int | None = None
+    pid: _Whole | None = None
     """Of the service's main process."""
-    uptime: float | None = None
+    uptime: _Seconds | None = None
     """Seconds since boot, so that durations survive a clock step."""
-    service_result: str | None = None
+    service_result: _Text | None = None
     """systemd's $SERVICE_RESULT, known to what runs after the service's death."""
-    stop_request: str | None = None
+    stop_request: _Text | None = None
     """What systemd was asked for when its stop signal ended the service: `stop`, `restart` or `shutdown`."""
-    dropped: int = 0
+    dropped: _Whole = 0
     """How many entries before this one could not be written."""
-    recorder: str | None = None
+    recorder: _Text | None = None
     """Name and version of what wrote the run's entries: `bash/0.1.0`; on the start of a run or a command."""
-    stage_id: str | None = None
+    stage_id: _Text | None = None
     """On entries of a stage whose recorder knows what it is in: unique within the run."""
-    parent: str | None = None
+    parent: _Text | None = None
     """Beside `stage_id`: that of the stage around it; None for a stage right in its run or command."""
     left_out: RunsLeftOut | None = None
     """The runs that a rotation left out right before this entry's."""
-    extra: Mapping[str, object] = field(default_factory=dict, hash=False)
+    extra: UnknownFields = NO_UNKNOWN_FIELDS
     """Fields this version does not know, kept as they were."""
 
     @classmethod
@@ -127,62 +142,31 @@ class Entry:
                 known[attribute] = read(name, found)
         if "phase" not in known:
             raise fields.EntryError("phase: missing")
-        entry = cls(**known, extra=extra)  # type: ignore[arg-type]  # each value was checked by its reader
+        entry = cls(**known, extra=UnknownFields(extra) if extra else NO_UNKNOWN_FIELDS)  # type: ignore[arg-type]  # each value was checked by its reader
         if entry.result is not None and entry.phase.is_start:
             raise fields.EntryError(f'result: has no place on "{entry.phase}"')
         return entry
 
     def to_json(self) -> dict[str, object]:
         """The fields that are known, under their names on disk and in their order there."""
-        present: dict[str, object] = {
-            name: value
-            for name, value in zip(_FIELDS, _VALUES(self), strict=True)
-            if value or (value == 0 and value is not False)
-        }
-        present["phase"] = self.phase.value
-        if self.result is not None:
-            present["result"] = self.result.value
+        if self.extra is not NO_UNKNOWN_FIELDS:
+            return msgspec.structs.replace(self, extra=NO_UNKNOWN_FIELDS).to_json() | self.extra
+        found: dict[str, object] = msgspec.to_builtins(self)
         if self.stack:
-            present["stack"] = list(self.stack)
-        if self.left_out is not None:
-            present["leftOut"] = self.left_out.to_json()
-        if not self.dropped:
-            present.pop("dropped", None)
-        return present | dict(self.extra) if self.extra else present
+            found["stack"] = list(self.stack)
+        return found
 
     def to_line(self, limit: int = MAX_LINE_BYTES) -> bytes:
-        """The entry as one line of JSON with its newline, in UTF-8, at most `limit` bytes.
-
-        What is too long gives way in this order, and `truncated` says so: the message from its oldest end,
-        the outermost stack frames, the command, unknown fields, the other texts. The structure never does,
-        so a limit below 512 bytes may be exceeded. Names have at most 255 bytes, the command 200.
-        """
-        entry = self._with_short_texts()
-        try:
-            line = encoded(entry.to_json())
-        except (TypeError, ValueError, RecursionError):  # only unknown fields can hold what JSON cannot
-            entry = replace(entry, extra={}, truncated=True)
-            line = encoded(entry.to_json())
-        if len(line) <= limit:
-            return line
-        return encoded(cut_to(limit, replace(entry, truncated=True).to_json(), frozenset(_FIELDS)))
+        """The entry as one line of JSON with its newline, at most `limit` bytes: see `line.line_of`."""
+        return line_of(self.to_json(), limit)
 
     @property
     def time(self) -> datetime | None:
         """The timestamp as an aware datetime."""
         return None if self.timestamp is None else datetime.fromisoformat(self.timestamp)
 
-    def _with_short_texts(self) -> "Entry":
-        long: dict[str, Any] = {
-            name: first_bytes_of(text, limit)
-            for name, limit in _LIMITS.items()
-            if (text := getattr(self, name)) and len(text) * _MAX_CHARACTER_BYTES > limit
-        }
-        return replace(self, **long) if long else self
 
-
-@dataclass(frozen=True, slots=True)
-class Malformed:
+class Malformed(msgspec.Struct, frozen=True, gc=False):
     """A piece of a record that is not an entry."""
 
     line: int
@@ -199,8 +183,11 @@ class Malformed:
         tail = MAX_EXCERPT_CHARACTERS // 4
         head = MAX_EXCERPT_CHARACTERS - tail
         text = f"{self.text[:head]}\u2026[{missing} characters left out]\u2026{self.text[-tail:]}"
-        return replace(self, text=text)
+        return msgspec.structs.replace(self, text=text)
 
+
+Piece: TypeAlias = Entry | Malformed
+"""A part of a record."""
 
 _FIELDS: Final[Mapping[str, tuple[str, Callable[[str, object], object]]]] = {
     "timestamp": ("timestamp", fields.timestamp),
@@ -230,6 +217,3 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[str, object], object]]]] = {
     "leftOut": ("left_out", read_left_out),
 }
 """Name on disk, in the order of writing -> attribute, and what checks and converts its value."""
-
-_VALUES: Final = attrgetter(*(attribute for attribute, _ in _FIELDS.values()))
-"""The values of an entry, in that order."""

@@ -1,7 +1,8 @@
 """The layouts of a record file: from its bytes to entries, and to what is damaged between them.
 
 Lines, arrays and any mixture of the two are read in one pass, in bounded memory and linear time; the rules
-are in docs/record-format.md, "Reading". Plain lines are read many at once, all others carefully, one by one.
+are in docs/record-format.md, "Reading". Lines as writers write them are decoded many at once, all others are
+read carefully, one by one.
 """
 
 import re
@@ -9,11 +10,12 @@ from collections.abc import Iterator
 from io import BytesIO
 from typing import BinaryIO, Final
 
+import msgspec
 import orjson
 
-from service_record.record.entry import LEAST_ENTRY_BYTES, Entry, Malformed
+from service_record.record import fields
+from service_record.record.entry import LEAST_ENTRY_BYTES, Entry, Malformed, Piece
 from service_record.record.fields import EntryError
-from service_record.record.plain import HeldLines, Passage, Reread, Rereadable, Stretch, block_of, pieces_of
 from service_record.record.recovery import STRUCTURE, Region, entry_of
 
 MAX_REGION_BYTES: Final = 4 << 20
@@ -36,33 +38,82 @@ OBJECT_LINE: Final = re.compile(
 """A line that may be an entry, with the structure of an array around it."""
 
 
-def read_entries(stream: BinaryIO) -> Iterator[Entry | Malformed]:
+def read_entries(stream: BinaryIO, block_bytes: int = _BLOCK_BYTES) -> Iterator[Piece]:
     """Every piece of a record, in the order of the file. Raises nothing on content, and leaves nothing out.
 
     What is neither an entry, nor white space, nor the brackets and commas of an array is in a `Malformed`.
+    About so many bytes of lines are decoded at once. Where one of these is no entry as writers write it,
+    they are read one by one, which comes to the same.
     """
-    return pieces_of(read_stretches(stream))
-
-
-def read_stretches(
-    stream: BinaryIO, block_bytes: int = _BLOCK_BYTES, source: Rereadable | None = None
-) -> Iterator[Stretch]:
-    """The same with plain entries in blocks of about so many bytes, which is many times faster.
-
-    Where the stream is all of a source that can be read again, no text is held, and lines are counted only
-    when there is damage to be placed. Raises OSError when the source has become shorter by then.
-    """
-    lines = _Lines(stream, source)
+    lines = _Lines(stream)
     while text := lines.look_ahead(block_bytes):
-        block = block_of(text, lines.passage(text))
-        if block is None:
+        entries = _decode(text)
+        if entries is None:
             yield from _carefully(lines)
         else:
             lines.skip(text)
-            yield block
+            yield from entries
 
 
-def _carefully(lines: "_Lines") -> Iterator[Entry | Malformed]:
+_CERTAIN_TIMES: Final = re.compile(
+    r"""(?:( [1-8]\d{3}
+             -(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)
+             T(?:[01]\d|2[0-3]):[0-5]\d: )
+           [0-5]\d(?:\.\d{1,15}+)?+Z\n
+        (?:\1[0-5]\d(?:\.\d{1,15}+)?+Z\n)*+)*+  # mostly many of the same minute
+    """,
+    re.VERBOSE | re.ASCII,
+)
+"""Times, a line each, that need no look at a calendar: all but those of a leap day, or with an offset."""
+_DECODER: Final = msgspec.json.Decoder(Entry)
+_BETWEEN: Final = b" \t\r\n,"
+_COMMA: Final = b"},\n"
+
+
+def _decode(text: bytes) -> list[Entry] | None:
+    """Return the entries that these whole lines are; None when there is anything else in them.
+
+    Between them there may be white space, or the commas of an array with an entry to a line.
+    """
+    try:
+        entries = _decode_lines(text)
+        is_whole = _ends_with_one_entry(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    if not is_whole or any(one.result is not None and one.phase.endswith("start") for one in entries):
+        return None
+    return entries if _are_times([one.timestamp for one in entries]) else None
+
+
+def _decode_lines(text: bytes) -> list[Entry]:
+    try:
+        return _DECODER.decode_lines(text)
+    except msgspec.DecodeError:
+        if _COMMA not in text:
+            raise
+        return _DECODER.decode_lines(text.replace(_COMMA, b"}\n"))  # within a string there is no newline
+
+
+def _ends_with_one_entry(text: bytes) -> bool:
+    """Whether the last line is an entry. Others may hold two, or half of one, with what follows them."""
+    end = len(text.rstrip(_BETWEEN))
+    return len(_decode_lines(text[text.rfind(b"\n", 0, end) + 1 : end])) == 1
+
+
+def _are_times(timestamps: list[str | None]) -> bool:
+    known = [timestamp for timestamp in timestamps if timestamp is not None]
+    together = "\n".join([*known, ""])
+    if together.count("\n") == len(known) and _CERTAIN_TIMES.fullmatch(together):
+        return True
+    try:
+        for timestamp in known:
+            fields.timestamp("timestamp", timestamp)
+    except EntryError:
+        return False
+    return True
+
+
+def _carefully(lines: "_Lines") -> Iterator[Piece]:
     """The pieces of the lines that were looked at ahead, and of those behind that belong with the last."""
     while True:
         yield from _objects(lines)
@@ -71,7 +122,7 @@ def _carefully(lines: "_Lines") -> Iterator[Entry | Malformed]:
         yield from _salvaged(lines)
 
 
-def _objects(lines: "_Lines") -> Iterator[Entry | Malformed]:
+def _objects(lines: "_Lines") -> Iterator[Piece]:
     """The pieces of the lines that are JSON. `lines` stays at the first that is to be taken apart."""
     for core in lines:
         try:
@@ -91,17 +142,10 @@ class _Lines:
     Iterating gives those that look like an entry, up to any other, or to the end of what was looked at ahead.
     """
 
-    def __init__(self, stream: BinaryIO, source: Rereadable | None = None) -> None:
+    def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
-        self._source = source
         self._ahead = BytesIO()
         self._ahead_bytes = 0
-        self._begin = 0
-        """Where in the stream that is which was looked at ahead."""
-        self._end = 0
-        """Up to where the stream was read."""
-        self._uncounted = 0
-        """Bytes before what was looked at ahead whose lines were not counted."""
         self._following = 1
         self.number = 0
         self.current = b""
@@ -117,28 +161,12 @@ class _Lines:
         text = self._stream.read(size) + self._stream.readline(MAX_REGION_BYTES - size)
         self._ahead = BytesIO(text)
         self._ahead_bytes = len(text)
-        self._begin = self._end
-        self._end += len(text)
         return text
-
-    def passage(self, text: bytes) -> Passage:
-        """Where the lines can be had again that were looked at ahead, whose text this is."""
-        return HeldLines(text) if self._source is None else Reread(self._source, self._begin, len(text))
 
     def skip(self, text: bytes) -> None:
         """Go on behind the lines that were looked at ahead, whose text this is."""
-        if self._source is None:
-            self._following += text.count(b"\n")
-        else:
-            self._uncounted += len(text)
+        self._following += text.count(b"\n")
         self._ahead_bytes = 0
-
-    def _count(self, source: Rereadable) -> None:
-        """Count the lines that were skipped."""
-        while self._uncounted:
-            size = min(self._uncounted, _BLOCK_BYTES)
-            self._following += source.read(self._begin - self._uncounted, size).count(b"\n")
-            self._uncounted -= size
 
     def __iter__(self) -> Iterator[bytes]:
         self._pass_over(_CONTENT)
@@ -154,14 +182,10 @@ class _Lines:
 
     def advance(self) -> bool:
         """Go to the next line; whether there is one."""
-        if self._source is not None:
-            self._count(self._source)
         self.number = self._following
         self.current = self._ahead.readline(MAX_REGION_BYTES)
         if not self.current.endswith(b"\n"):
-            rest = self._stream.readline(MAX_REGION_BYTES - len(self.current))
-            self._end += len(rest)
-            self.current += rest
+            self.current += self._stream.readline(MAX_REGION_BYTES - len(self.current))
         self._following += self.current.endswith(b"\n")
         if self.number == 1:
             self.current = self.current.removeprefix(BYTE_ORDER_MARK)
@@ -191,8 +215,6 @@ class _Lines:
         end = text.rfind(b"\n", begin, found.start() if found else None) + 1
         if end <= begin:
             return b""
-        if self._source is not None:
-            self._count(self._source)
         passed = text[begin:end]
         self._following += passed.count(b"\n")
         self._ahead.seek(end)
@@ -204,7 +226,7 @@ class _Lines:
         return core if core.startswith(b"{") and core.endswith(b"}") else b""
 
 
-def _salvaged(lines: _Lines) -> Iterator[Entry | Malformed]:
+def _salvaged(lines: _Lines) -> Iterator[Piece]:
     """What the current line and those after it hold, up to and with the next line that is just an entry."""
     region = Region(lines.number)
     region.add(lines.current)

@@ -12,7 +12,8 @@ from typing import Final, NamedTuple, NoReturn
 import orjson
 
 from service_record.record.entry import LEAST_ENTRY_BYTES, Entry, Malformed
-from service_record.record.fields import EntryError, mended
+from service_record.record.fields import EntryError
+from service_record.record.line import mended
 
 STRUCTURE: Final = b"[], \t\r\n"
 """The bytes that may stand around an entry: white space, and the brackets and commas of an array."""

@@ -12,13 +12,13 @@ from typing import Final
 
 from service_record.record import systemd
 from service_record.record.appending import AnyPath, Writer, writing_path
-from service_record.record.entry import Entry, Phase, Result
 from service_record.recorder.failure import Failure
 from service_record.version import __version__
 
 _RECORDER: Final = f"python/{__version__}"
 
 _NOTHING_KNOWN: Final = Failure()
+_UNKNOWN: Final = (None, "")
 _executions: Final = count(1)
 """Numbers the executions of stages in this process."""
 
@@ -119,7 +119,7 @@ class RecordedRun:
         if part.whole:
             for inner in reversed(list(self._open)):
                 self.end(inner, failure)
-        self._append(part, "end", Result.FAILURE if failure else Result.SUCCESS, failure or _NOTHING_KNOWN)
+        self._append(part, "end", "failure" if failure else "success", failure or _NOTHING_KNOWN)
         self._ids.pop(part, None)
 
     def with_journal(self, failure: Failure, told_by: object) -> Failure:
@@ -139,32 +139,32 @@ class RecordedRun:
         return Writer(writing_path(self.service, self._directory))
 
     def _append(
-        self, part: Part, moment: str, result: Result | None = None, failure: Failure = _NOTHING_KNOWN
+        self, part: Part, moment: str, result: str | None = None, failure: Failure = _NOTHING_KNOWN
     ) -> None:
         stage_id, parent = self._ids.get(part, (None, None))
         try:
-            entry = Entry(
-                timestamp=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-                phase=Phase(f"{part.kind} {moment}"),
-                pre_command=part.pre_command,
-                post_command=part.post_command,
-                stage=part.stage,
-                result=result,
-                error_line=failure.error_line,
-                error_message=failure.message,
-                exit_code=failure.exit_code,
-                signal=failure.signal,
-                command=failure.command,
-                stack=failure.stack,
-                boot_id=self._boot_id,
-                invocation_id=self._invocation_id,
-                pid=self._pid,
-                uptime=systemd.uptime(),
-                recorder=None if result or part.kind is Kind.STAGE else self._recorder,
-                stage_id=stage_id,
-                parent=parent,
-            )
-            self._writer.append(entry)
+            fields = {
+                "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+                "preCommand": part.pre_command,
+                "postCommand": part.post_command,
+                "stage": part.stage,
+                "phase": f"{part.kind} {moment}",
+                "result": result,
+                "errorLine": failure.error_line,
+                "errorMessage": failure.message,
+                "exitCode": failure.exit_code,
+                "signal": failure.signal,
+                "command": failure.command,
+                "stack": list(failure.stack) or None,
+                "bootId": self._boot_id,
+                "invocationId": self._invocation_id,
+                "pid": self._pid,
+                "uptime": systemd.uptime(),
+                "recorder": None if result or part.kind is Kind.STAGE else self._recorder,
+                "stageId": stage_id,
+                "parent": parent,
+            }
+            self._writer.append({name: value for name, value in fields.items() if value not in _UNKNOWN})
         except Exception as trouble:  # noqa: BLE001  # whatever it is, it is not the service's
             complain(f"no entry for {part}: {type(trouble).__name__}")
 

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-from service_record.record.fields import parse_duration
+from service_record.record.durations import parse_duration
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 _SIZE: Final = re.compile(r"(\d{1,12}(?:\.\d{1,3})?) ?(?:([KMG])i?)?B?", re.IGNORECASE | re.ASCII)

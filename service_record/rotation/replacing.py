@@ -21,8 +21,8 @@ from typing import Final
 
 from service_record.record.appending import DAMAGED_SUFFIX, Writer, open_regular
 from service_record.record.entry import Entry, Malformed
-from service_record.record.fields import encoded
 from service_record.record.layout import BYTE_ORDER_MARK, read_entries
+from service_record.record.line import encoded
 from service_record.rotation.choosing import AnonymousError, shortened
 
 _LOCK_SECONDS: Final = 5.0

@@ -11,7 +11,6 @@ from service_record.bundle import Bundle, LeftOut, Limits, open_bundle, pack
 from service_record.bundle.contents import archive_contents
 from service_record.bundle.writing import BundleWriter
 from service_record.record.entry import Entry
-from service_record.record.plain import pieces_of
 from tests.archives import COMPRESSIONS, found, record, tar
 from tests.builders import failed_run
 from tests.fuzz.command import bounded
@@ -58,7 +57,7 @@ def test_what_was_read_can_be_packed_and_read_again(archive: bytes) -> None:
     with bounded("archives: packed again"):
         bundle = opened(archive)
         again = BytesIO()
-        records = {service: list(pieces_of(one.stretches())) for service, one in bundle.records.items()}
+        records = {service: list(one.pieces()) for service, one in bundle.records.items()}
         copies = {service: BytesIO(one.data).getvalue for service, one in bundle.damaged.items()}
         pack(records.items(), again, AT, copies)
         packed = opened(again.getvalue())

@@ -9,7 +9,7 @@ import os
 import tempfile
 from collections import Counter
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from io import BytesIO
 from pathlib import Path
@@ -18,6 +18,7 @@ from unittest import mock
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec.structs import replace
 
 from bench.simulated import failing
 from bench.simulated import settings as reporter_settings

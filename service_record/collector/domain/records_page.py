@@ -23,7 +23,7 @@ from service_record.display.summary import summary
 from service_record.display.timeline import charts
 from service_record.history import History, ServiceHistory, build_history
 from service_record.history.outcome import Outcome, Run
-from service_record.record.plain import Stretch
+from service_record.record.entry import Piece
 
 _CAUSE: Final = frozenset({"cause", "running"})
 """The sections that a host's page shows; an analysis of its own shows the rest."""
@@ -59,7 +59,7 @@ class Analysis(msgspec.Struct, frozen=True):
 
 
 def analyse(
-    records: Iterable[tuple[str, Iterable[Stretch]]],
+    records: Iterable[tuple[str, Iterable[Piece]]],
     left_out: Iterable[str],
     source: str,
     now: datetime,

@@ -1,13 +1,13 @@
 """What the records of a host come to: its services, and the verdict that `analyze` would have. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from datetime import timedelta
 from functools import cache
 from importlib import resources
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from service_record.diagnosis import Diagnosis, diagnose
 from service_record.diagnosis.causes import Causes, read_rules
@@ -16,8 +16,7 @@ from service_record.diagnosis.now import Now, latest_entry
 from service_record.diagnosis.units import read_texts
 from service_record.display.sentences import verdict_sentence, why_sentence
 from service_record.history import History, ServiceHistory, build_history
-from service_record.record.entry import Entry
-from service_record.record.plain import Block, Stretch
+from service_record.record.entry import Entry, Piece
 
 MOST_SERVICES: Final = 1_000
 _MOST_BOOTS: Final = 64
@@ -60,7 +59,7 @@ class RecordsLook(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def look(
-    records: Iterable[tuple[str, Iterable[Stretch]]],
+    records: Iterable[tuple[str, Iterable[Piece]]],
     left_out: Iterable[str] = (),
     silence: float | None = None,
     unit_texts: Mapping[str, str] | None = None,
@@ -95,7 +94,7 @@ def moment_of(history: History, silence: float | None) -> Now:
     )
 
 
-def _first(records: Iterable[tuple[str, Iterable[Stretch]]]) -> Iterator[tuple[str, Iterable[Stretch]]]:
+def _first(records: Iterable[tuple[str, Iterable[Piece]]]) -> Iterator[tuple[str, Iterable[Piece]]]:
     for number, record in enumerate(records):
         if number == MOST_SERVICES:
             return
@@ -114,14 +113,11 @@ def _summary_fields(found: Diagnosis) -> dict[str, str]:
     }
 
 
-def _counted(service: str, record: Iterable[Stretch], counts: dict[str, int]) -> Iterator[Stretch]:
+def _counted(service: str, record: Iterable[Piece], counts: dict[str, int]) -> Iterator[Piece]:
     counts[service] = 0
-    for stretch in record:
-        if isinstance(stretch, Block):
-            counts[service] += len(stretch.rows)
-        elif isinstance(stretch, Entry):
-            counts[service] += 1
-        yield stretch
+    for piece in record:
+        counts[service] += isinstance(piece, Entry)
+        yield piece
 
 
 def _seen(service: ServiceHistory, counts: dict[str, int]) -> ServiceSeen:

@@ -34,7 +34,7 @@ def _main(memory: int, silence: str, source: str) -> None:
     try:
         with os.fdopen(sys.stdin.fileno(), "rb", closefd=False) as stream:
             bundle = open_bundle(stream, LIMITS)
-        records = [(service, record.stretches()) for service, record in bundle.records.items()]
+        records = [(service, record.pieces()) for service, record in bundle.records.items()]
         left_out = [str(part) for part in bundle.left_out]
         after, texts = float(silence) if silence else None, bundle.unit_texts
         found = analyse(records, left_out, source, datetime.now(UTC), silence=after, unit_texts=texts)

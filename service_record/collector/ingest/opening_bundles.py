@@ -48,7 +48,7 @@ def _main(memory: int) -> None:
         left_out = [str(part) for part in bundle.left_out]
         if bundle.unpacked is not None:
             left_out.append(_PACKED_ONLY)
-        records = [(service, record.stretches()) for service, record in bundle.records.items()]
+        records = [(service, record.pieces()) for service, record in bundle.records.items()]
         found = look(records, left_out, unit_texts=bundle.unit_texts)
     except MemoryError:
         found = _not_read(too_much_memory(memory))

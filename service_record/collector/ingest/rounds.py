@@ -24,7 +24,7 @@ from service_record.collector.store.bundle_rows import StoredBundle
 from service_record.collector.store.database import Database
 from service_record.collector.store.objects import NoSuchObject, ObjectError, Objects
 from service_record.collector.store.row_writer import DatabaseWriter, Unavailable
-from service_record.record.layout import read_stretches
+from service_record.record.layout import read_entries
 
 _log: Final = logging.getLogger(__name__)
 _PASSING: Final = (Unavailable, SQLAlchemyError, ObjectError)
@@ -246,7 +246,7 @@ class Judge(Background):
         if not texts or heard_at < self._now() - _FORGOTTEN:
             return ""
         silence = max(0.0, self._now() - heard_at)
-        seen = look(((service, read_stretches(BytesIO(text))) for service, text in texts), silence=silence)
+        seen = look(((service, read_entries(BytesIO(text))) for service, text in texts), silence=silence)
         self._writer.change(lambda connection: bundle_rows.tell(connection, host_id, seen, heard_at)).result()
         return seen.verdict
 

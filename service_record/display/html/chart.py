@@ -5,10 +5,12 @@ could tell apart are drawn as one.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 from xml.etree.ElementTree import Element
+
+import msgspec
+from msgspec.structs import replace
 
 from service_record.display.html.frame import Section, element
 from service_record.display.lines import View
@@ -65,8 +67,7 @@ def _class(head: str, bar: Bar | None = None) -> str:
     return "number" if head in _NUMBERS else "text"
 
 
-@dataclass(frozen=True, slots=True)
-class DrawnBars:
+class DrawnBars(msgspec.Struct, frozen=True):
     """One bar or several, from `begin` to `end`."""
 
     begin: float
@@ -124,8 +125,7 @@ _MAX_LABEL: Final = 44
 _DEEPEST: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
-class _Drawing:
+class _Drawing(msgspec.Struct, frozen=True):
     """What every bar of a chart is drawn by."""
 
     chart: Chart

@@ -1,9 +1,10 @@
 """The diagnosis as a page: verdict, root cause with its evidence, what follows, and when it all ran."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Final
 from xml.etree.ElementTree import Element
+
+from msgspec.structs import replace
 
 from service_record.diagnosis.findings import Diagnosis, Trouble, Verdict, next_commands, unseen_commands
 from service_record.display.details import when

@@ -1,9 +1,10 @@
 """The frame of every page, and the elements it is built of: texts are texts, none becomes markup."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 from xml.etree.ElementTree import Element, tostring
+
+import msgspec
 
 from service_record.display.html.style import stylesheet
 from service_record.display.lines import Ink, Line
@@ -70,8 +71,7 @@ _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 """A browser loads nothing and runs nothing for such a page, whatever is in it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(msgspec.Struct, frozen=True):
     """A part of a page, that its contents link to."""
 
     id: str

@@ -1,9 +1,10 @@
 """The timeline as a page: a chart of each boot, and every failure with what its journal said."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 from xml.etree.ElementTree import Element
+
+from msgspec.structs import replace
 
 from service_record.diagnosis.failures import FailureGroup, failures_of
 from service_record.diagnosis.now import true_time

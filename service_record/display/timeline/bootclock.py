@@ -1,10 +1,12 @@
 """Where in a boot something happened: seconds by its uptime, and by the clock for what has none. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from operator import itemgetter
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from service_record.diagnosis.now import Now, true_time
 from service_record.history import ServiceHistory
@@ -19,8 +21,7 @@ def believable(seconds: float | None) -> float | None:
     return seconds if seconds is not None and 0 <= seconds <= _LONGEST else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BootClock:
+class BootClock(msgspec.Struct, frozen=True, kw_only=True):
     """What the offsets of a chart count from."""
 
     zero: datetime

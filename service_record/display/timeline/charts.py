@@ -5,13 +5,15 @@ The one value that terminal, document and HTML are drawn from.
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from itertools import chain
 from math import ceil, floor
 from operator import attrgetter
 from typing import Final, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
 
 from service_record.diagnosis.now import Now, true_time
 from service_record.display.table import alike
@@ -88,8 +90,7 @@ class RowKind(StrEnum):
     POST_COMMAND = "post-command"
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
+class Bar(msgspec.Struct, frozen=True):
     """One execution, in seconds since the beginning of the chart's boot."""
 
     start: float | None
@@ -118,8 +119,7 @@ class Bar:
         return self.start if self.start is not None else self.end or 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Row(msgspec.Struct, frozen=True, kw_only=True):
     """All executions of one service, stage or command that are drawn beside each other, in their order."""
 
     kind: RowKind
@@ -141,8 +141,7 @@ class Row:
         return max(self.bars, key=_length)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chart:
+class Chart(msgspec.Struct, frozen=True, kw_only=True):
     """One boot; or all runs where none names its boot."""
 
     boot_id: str | None

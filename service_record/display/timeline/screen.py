@@ -1,10 +1,11 @@
 """The timeline for people in the cells of a terminal, and as one plain document for programs."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import Final
 
+import msgspec
+from msgspec.structs import replace
 from rich.cells import cell_len, set_cell_size
 
 from service_record.display.document import Document
@@ -21,8 +22,7 @@ _LEAST_CELLS: Final = 10
 _WORST_LAST: Final = tuple(reversed(VERBS))
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
+class Scale(msgspec.Struct, frozen=True):
     """So many cells for the time from `begin` to `end`, and the round times in it."""
 
     begin: float
@@ -175,7 +175,7 @@ def timeline_page(
 def _untimed(history: History, view: View) -> Iterator[Line]:
     """The runs that are in no chart, since their entries have no times."""
     for service in history.services:
-        runs = sum(run.first_entry is None for run in service.runs.heads)
+        runs = sum(run.first_entry is None for run in service.runs)
         if runs:
             yield BLANK
             for row in wrap(

@@ -1,4 +1,4 @@
-"""Plain lines, which are read and written many at once: whatever stands in a record, it comes to the same."""
+"""Lines that are decoded and encoded many at once: whatever stands in a record, it comes to the same."""
 
 from io import BytesIO
 from pathlib import Path
@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from service_record.display.machine import write_jsonl
 from service_record.record.directory import Records
 from service_record.record.entry import Entry, Malformed, Phase, Result
-from service_record.record.layout import _carefully, _Lines, read_stretches
-from service_record.record.plain import Block, pieces_of
-from tests.builders import InMemory, entry, failed_run, our_array, timestamp, upstream_entry
+from service_record.record.layout import _carefully, _decode, _Lines, read_entries
+from tests.builders import entry, failed_run, our_array, timestamp, upstream_entry
 from tests.strategies import RECORD_BYTES
 
 TIMES = [
@@ -90,9 +89,8 @@ def carefully_read(content: bytes) -> list[Entry | Malformed]:
 
 
 def assert_read_alike(content: bytes, size: int = 1) -> None:
-    for source in (None, InMemory(content)):
-        together = list(pieces_of(read_stretches(BytesIO(content), size, source)))
-        assert list(map(repr, together)) == list(map(repr, carefully_read(content))), content
+    together = list(read_entries(BytesIO(content), size))
+    assert list(map(repr, together)) == list(map(repr, carefully_read(content))), content
 
 
 def test_any_value_in_any_field_is_read_in_a_block_as_it_is_by_itself() -> None:
@@ -123,9 +121,10 @@ def test_what_is_read_in_blocks_is_what_is_read_line_by_line(content: bytes, siz
 @given(LINES, st.sampled_from(["job", 'a "b"', "é\u202e", "\x7f", "caf\udce9"]))
 def test_what_is_written_in_blocks_is_what_is_written_entry_by_entry(content: bytes, service: str) -> None:
     written = []
-    for record in (read_stretches(BytesIO(content), 1), carefully_read(content)):
+    for record in ([read_entries(BytesIO(content), 1)], ([one] for one in carefully_read(content))):
         stream = BytesIO()
-        write_jsonl([(service, record)], stream)
+        for pieces in record:
+            write_jsonl([(service, pieces)], stream)
         written.append(stream.getvalue())
     assert written[0] == written[1]
 
@@ -161,24 +160,24 @@ FULL = entry(
         pytest.param([entry(timestamp="2024-02-29T01:00:00+02:00")] * 2, id="on a leap day"),
     ],
 )
-def test_what_writers_write_is_plain(tmp_path: Path, written: list[Entry]) -> None:
+def test_what_writers_write_is_decoded_at_once(tmp_path: Path, written: list[Entry]) -> None:
     for one in written * 2:
         Records(tmp_path).writer("job").append(one)  # another writer for each, as for each run
-    (block,) = Records(tmp_path).stretches("job")
-    assert isinstance(block, Block)
-    assert block.entries() == written * 2
+    assert _decode(Records(tmp_path).path("job").read_bytes()) == written * 2
 
 
-def test_the_elements_of_an_array_with_one_to_a_line_are_plain() -> None:
-    content = our_array(*[entry("stage start", at, stage="a},") for at in range(30)])
-    kinds = [type(stretch).__name__ for stretch in read_stretches(BytesIO(content), 900)]
-    assert kinds.count("Block") > 3
+def test_the_elements_of_an_array_with_one_to_a_line_are_decoded_at_once() -> None:
+    elements = [entry("stage start", at, stage="a},") for at in range(30)]
+    content = our_array(*elements)
+    within = content[content.index(b"{") : content.rindex(b"}") + 1] + b"\n"
+    assert _decode(within) == elements
     assert_read_alike(content, 900)
 
 
-def test_one_line_that_is_not_plain_costs_its_block_only() -> None:
-    lines = [entry("stage start", at, stage="s").to_line() for at in range(30)]
-    lines[15] = b"torn\n"
-    kinds = [type(stretch).__name__ for stretch in read_stretches(BytesIO(b"".join(lines)), 900)]
-    assert (kinds[0], kinds[-1], kinds.count("Malformed")) == ("Block", "Block", 1)
-    assert kinds.count("Entry") < 9
+def test_damage_far_into_a_long_record_has_its_line() -> None:
+    lines = [one.to_line() for number in range(9000) for one in failed_run(f"stage {number}")]
+    torn = [len(lines) // 3, len(lines) // 3 + 1, len(lines) - 400, len(lines) - 1]
+    for place in torn:
+        lines[place] = b"torn\n"
+    found = [piece.line for piece in read_entries(BytesIO(b"".join(lines))) if isinstance(piece, Malformed)]
+    assert [line - 1 for line in found] == [torn[0], *torn[2:]]  # two in a row are one piece

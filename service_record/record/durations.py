@@ -1,0 +1,18 @@
+"""Durations as people write them. Pure."""
+
+import re
+from typing import Final
+
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_DURATION: Final = re.compile(r"(?:(\d{1,9}(?:\.\d{1,3})?)([smhd]?))(?: ?(\d{1,9})([smhd]))?", re.ASCII)
+
+
+def parse_duration(text: str) -> float:
+    """The seconds that a person means: `90`, `90s`, `5m`, `1h30m`, `1.5h`. ValueError when that is none."""
+    found = _DURATION.fullmatch(text.strip())
+    if not found:
+        raise ValueError(f"{text!r} is no duration; durations are like 90s, 5m, 1h30m")
+    number, unit, more, smaller = found.groups()
+    if more and not unit:
+        raise ValueError(f"{text!r} is no duration; durations are like 90s, 5m, 1h30m")
+    return float(number) * _UNITS[unit or "s"] + (int(more) * _UNITS[smaller] if more else 0)

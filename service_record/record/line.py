@@ -1,0 +1,199 @@
+"""An entry on its way to the disk: its fields become one line, cut to its limit.
+
+It needs the standard library only, and little of that: every service that is recorded loads it.
+"""
+
+from __future__ import annotations
+
+import json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Final
+
+FORMAT_VERSION: Final = 1
+MAX_LINE_BYTES: Final = 4096
+"""bash and the kernel keep an append of this size in one piece; beyond it bash needs two writes."""
+
+FIELD_NAMES: Final = (
+    *("timestamp", "preCommand", "postCommand", "stage", "phase", "result", "errorLine", "errorMessage"),
+    *("exitCode", "signal", "command", "stack", "errorLineApproximate", "truncated", "bootId"),
+    *("invocationId", "pid", "uptime", "serviceResult", "stopRequest", "dropped", "recorder", "stageId"),
+    *("parent", "leftOut"),
+)
+"""The fields of the format in the order of writing."""
+
+_MAX_CHARACTER_BYTES: Final = 4
+_LIMITS: Final = {"stage": 255, "preCommand": 255, "postCommand": 255, "command": 200}
+"""Bytes that a short text may have in any case: a stage's name must not depend on what else its entry has."""
+
+_CUT: Final = "\u2026"
+_CUT_BYTES: Final = len(_CUT.encode())
+_MESSAGE_FLOOR_BYTES: Final = 1024
+"""What a message keeps while there are frames, a command or unknown fields to give way instead."""
+
+_STRUCTURE: Final = ("timestamp", "phase", "result")
+_NAMES: Final = ("stage", "preCommand", "postCommand")
+
+_encode: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+def line_of(fields: Mapping[str, object], limit: int = MAX_LINE_BYTES) -> bytes:
+    """Return the fields of an entry as one line of JSON with its newline, in UTF-8, at most `limit` bytes.
+
+    What is too long gives way in this order, and `truncated` says so: the message from its oldest end,
+    the outermost stack frames, the command, unknown fields, the other texts. The structure never does,
+    so a limit below 512 bytes may be exceeded. Names have at most 255 bytes, the command 200.
+    """
+    fields = _with_short_texts(fields)
+    try:
+        line = encoded(fields)
+    except (TypeError, ValueError, RecursionError):  # only unknown fields can hold what JSON cannot
+        known = {name: value for name, value in fields.items() if name in FIELD_NAMES}
+        fields = with_fields(known, truncated=True)
+        line = encoded(fields)
+    if len(line) <= limit:
+        return line
+    return encoded(_cut_to(limit, with_fields(fields, truncated=True)))
+
+
+def with_fields(fields: Mapping[str, object], **added: object) -> dict[str, object]:
+    """Return the fields with others added, in the order of writing; unknown ones come last."""
+    every = {**fields, **added}
+    known = {name: every.pop(name) for name in FIELD_NAMES if name in every}
+    return known | every
+
+
+def encoded(fields: Mapping[str, object]) -> bytes:
+    """One line of UTF-8 with its newline. Lone surrogates, which UTF-8 cannot carry, become U+FFFD.
+
+    Raises what the JSON encoder raises on a value that JSON cannot carry.
+    """
+    text = _encode(fields) + "\n"
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return without_lone_surrogates(text).encode()
+
+
+def without_lone_surrogates(text: str) -> str:
+    """The text with surrogate pairs joined and each surrogate that stands alone replaced by U+FFFD."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def mended(text: str) -> str:
+    r"""The text without lone surrogates: bytes that are not UTF-8 (PEP 383) as `\xNN`, others as U+FFFD."""
+    try:
+        return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
+    except UnicodeEncodeError:
+        return without_lone_surrogates(text)
+
+
+def _with_short_texts(fields: Mapping[str, object]) -> Mapping[str, object]:
+    long = {
+        name: _first_bytes_of(text, limit)
+        for name, limit in _LIMITS.items()
+        if isinstance(text := fields.get(name), str) and len(text) * _MAX_CHARACTER_BYTES > limit
+    }
+    return {**fields, **long} if long else fields
+
+
+def _first_bytes_of(text: str, limit: int) -> str:
+    """As many whole characters as `limit` bytes of UTF-8 hold."""
+    return without_lone_surrogates(text).encode()[:limit].decode(errors="ignore")
+
+
+def _cut_to(limit: int, fields: dict[str, object]) -> dict[str, object]:
+    """The fields with texts cut until their line has at most `limit` bytes, the least telling first.
+
+    A field that is not of the format goes whole or stays whole.
+    """
+    cut = dict(fields)
+    for give_way in (_cut_message, _cut_stack, _cut_command, _drop_unknown, _cut_texts):
+        excess = len(encoded(cut)) - limit
+        if excess <= 0:
+            break
+        give_way(cut, excess)
+    return cut
+
+
+def _cut_message(fields: dict[str, object], excess: int) -> None:
+    message = fields.get("errorMessage")
+    if isinstance(message, str):
+        room = max(_size(message) - excess, _MESSAGE_FLOOR_BYTES)
+        fields["errorMessage"] = _last_of(message, room)
+
+
+def _cut_stack(fields: dict[str, object], excess: int) -> None:
+    frames = fields.get("stack")
+    if not isinstance(frames, list):
+        return
+    kept = list(frames)
+    while kept and excess > 0:
+        excess -= _size(kept.pop()) + len('"",')
+    fields["stack"] = kept
+    if not kept:
+        del fields["stack"]
+
+
+def _cut_command(fields: dict[str, object], excess: int) -> None:
+    command = fields.get("command")
+    if isinstance(command, str):
+        _put(fields, "command", _first_of(command, _size(command) - excess))
+
+
+def _drop_unknown(fields: dict[str, object], excess: int) -> None:
+    for name in [name for name in reversed(fields) if name not in FIELD_NAMES]:
+        if excess <= 0:
+            return
+        excess -= len(encoded({name: fields.pop(name)})) - len("{}\n") + len(",")
+
+
+def _cut_texts(fields: dict[str, object], excess: int) -> None:
+    """Cut the longest texts, names only after all others."""
+    texts = {name: text for name, text in fields.items() if isinstance(text, str) and name not in _STRUCTURE}
+    for name, text in sorted(texts.items(), key=lambda item: (item[0] in _NAMES, -_size(item[1]))):
+        if excess <= 0:
+            return
+        keep = _last_of if name == "errorMessage" else _first_of
+        before = len(encoded(fields))
+        _put(fields, name, keep(text, _size(text) - excess))
+        excess -= before - len(encoded(fields))
+
+
+def _put(fields: dict[str, object], name: str, text: str) -> None:
+    if text:
+        fields[name] = text
+    else:
+        del fields[name]
+
+
+def _size(text: str) -> int:
+    """Bytes the text takes inside JSON, without its quotes."""
+    return len(encoded({"": text})) - len('{"":""}\n')
+
+
+def _first_of(text: str, room: int) -> str:
+    """As much of the beginning as `room` bytes of JSON hold, and the sign that more stood there."""
+    if _size(text) <= room:
+        return text
+    kept = _fitting(text[: max(room, 0)], room - _CUT_BYTES)
+    return text[:kept] + _CUT if kept else ""
+
+
+def _last_of(text: str, room: int) -> str:
+    """The same from the end."""
+    if _size(text) <= room:
+        return text
+    kept = _fitting(text[::-1][: max(room, 0)], room - _CUT_BYTES)
+    return _CUT + text[len(text) - kept :] if kept else ""
+
+
+def _fitting(text: str, room: int) -> int:
+    """How many characters of the text fit."""
+    for index, character in enumerate(text):
+        room -= _size(character)
+        if room < 0:
+            return index
+    return len(text)
