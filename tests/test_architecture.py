@@ -260,7 +260,8 @@ def test_recording_imports_nothing_but_the_standard_library() -> None:
 import sys
 before = set(sys.modules)
 import service_record
-recorder = [getattr(service_record, name) for name in service_record.__all__]
+read = {"Entry", "Malformed", "Phase", "Result"}  # which who records does not use
+recorder = [getattr(service_record, name) for name in service_record.__all__ if name not in read]
 service_record.Records("/nowhere").writer("job")
 print(*{name.partition(".")[0] for name in set(sys.modules) - before} - set(sys.stdlib_module_names))
 """

@@ -35,12 +35,12 @@ _FAILURE: Final = (
 )
 _STAGE: Final = b'{"timestamp":"2026-11-21T01:05:10Z","stage":"s","phase":"stage start"}\n'
 _IDS: Final = '"bootId":"b","invocationId":"iNUMBER","pid":NUMBER'
-_UNSETTLED: Final = (
+_NOT_ENDED: Final = (
     f'{{"timestamp":"2026-11-21T01:05:10Z","phase":"service start",{_IDS}}}\n'
     f'{{"timestamp":"2026-11-21T01:05:11Z","stage":"one","phase":"stage start",{_IDS}}}\n'
 )
-_SETTLED: Final = (
-    f'{_UNSETTLED}{{"timestamp":"2026-11-21T01:05:12Z","phase":"service end","result":"success",{_IDS}}}\n'
+_ENDED: Final = (
+    f'{_NOT_ENDED}{{"timestamp":"2026-11-21T01:05:12Z","phase":"service end","result":"success",{_IDS}}}\n'
 )
 _NAMELESS: Final = (
     '{"timestamp":"2026-11-21T01:05:10Z","phase":"service start"}\n'
@@ -196,8 +196,8 @@ _MOST_TIMES_OF_SHORT_RUNS: Final = 18
 @pytest.mark.parametrize(
     ("line", "most_times"),
     [
-        pytest.param(_SETTLED, 1, id="runs that settle"),
-        pytest.param(_UNSETTLED, _MOST_TIMES, id="runs that do not settle"),
+        pytest.param(_ENDED, _MOST_TIMES, id="runs of three short entries"),
+        pytest.param(_NOT_ENDED, _MOST_TIMES, id="runs without an end"),
         pytest.param(_NAMELESS, _MOST_TIMES, id="runs of OpenShift's shim"),
         pytest.param(_SHORT, _MOST_TIMES_OF_SHORT_RUNS, id="runs of one short entry"),
     ],
