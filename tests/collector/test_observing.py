@@ -19,6 +19,8 @@ from starlette.types import Message
 from service_record.collector import logs
 from service_record.collector.api.metrics import Metrics, Observed
 from service_record.collector.process import Collector
+from tests.assisted_rules import BASE_PATH, AssistedRules
+from tests.collector.installing import Agent, map_host
 from tests.collector.serving import Client, Served, served, settings_in
 
 CANARIES = ["srt_7_CANARYinHEADER0123456789", "CANARYinQUERY", "CANARYinFORM", "CANARYinJSON", "CANARYinPATH"]
@@ -63,6 +65,24 @@ def test_metrics_count_what_was_taken_how_the_fleet_is_and_what_was_written(sqli
     assert "service_record_hosts{" in text
     assert metric(text, "service_record_writer_waiting") == 0
     assert metric(text, "service_record_commits_total") >= 2
+
+
+def test_calls_of_the_assisted_service_are_counted_and_logged_by_their_route(
+    sqlite_server: Served, log: io.StringIO
+) -> None:
+    host = AssistedRules().add_host()
+    map_host(sqlite_server, "web1", host)
+    agent = Agent(sqlite_server.client("host", "web1"), host)
+    assert agent.put_stage("Joined").status == 200
+    assert agent.upload(b"a bundle").status == 204
+    assert agent.put_stage("Rebooting").status == 409
+
+    text = sqlite_server.client("reader").get("/metrics").body.decode()
+
+    for kind in ("stage", "bundle"):
+        assert metric(text, f'service_record_ingested_total{{kind="{kind}"}}') == 1
+    (refused,) = [line for line in lines(log) if line["event"] == "refused"]
+    assert refused["route"] == f"{BASE_PATH}/v2/infra-envs/{{infra_env_id}}/hosts/{{host_id}}/progress"
 
 
 def test_metrics_are_for_those_who_may_read(sqlite_server: Served) -> None:

@@ -111,7 +111,7 @@ class EitherSlash:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"].startswith(self._prefix):
-            scope = {**scope, "path": scope["path"].rstrip("/")}
+            scope["path"] = scope["path"].rstrip("/")  # no copy: the router writes the route into it
         await self._app(scope, receive, send)
 
 

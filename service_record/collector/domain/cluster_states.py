@@ -182,7 +182,7 @@ def _lacks_something(sight: Sight) -> bool:
 
 
 def _is_preparing(sight: Sight) -> bool:
-    return any(host.status in host_states.PREPARATION for host in sight.active)
+    return any(host.status in host_states.PREPARATION for host in sight.active) and not _is_reset(sight)
 
 
 def _has_begun(sight: Sight) -> bool:
@@ -211,10 +211,20 @@ def _is_complete(sight: Sight) -> bool:
     """The controller said so, or all its operators are available; without a controller, the hosts decide."""
     if sight.completion:
         return sight.completion == "success"
+    return is_successful(sight) and not _waits(sight)
+
+
+def _waits(sight: Sight) -> bool:
+    """The controller reports a stage before its last, or an operator that is not available."""
     has_stage = sight.finalizing_stage not in {"", DONE}
-    return (
-        is_successful(sight) and not has_stage and all(each.status == "available" for each in sight.operators)
-    )
+    return has_stage or any(each.status != "available" for each in sight.operators)
+
+
+def _is_complete_no_more(sight: Sight) -> bool:
+    """The controller reports for the first time when its hosts have made the cluster an installed one."""
+    if sight.is_told:
+        return False
+    return sight.completion == "failure" or (not sight.completion and _waits(sight))
 
 
 CLUSTER_MOVES: Final = (
@@ -235,6 +245,12 @@ CLUSTER_MOVES: Final = (
         to=ClusterState.INSTALLED,
         when=_is_complete,
         sentence="Installed: Cluster installed successfully.",
+    ),
+    ClusterMove(
+        sources=frozenset({ClusterState.INSTALLED}),
+        to=ClusterState.FINALIZING,
+        when=_is_complete_no_more,
+        sentence="Finalizing: Cluster is formed, waiting for components to come up.",
     ),
     ClusterMove(
         sources=frozenset({ClusterState.INSTALLING}),
