@@ -10,8 +10,8 @@ from pathlib import Path
 from bench.rounds import medians, wall
 from bench.table import Row
 from service_record.redaction import Redactor, Rules, Secret, residual
-from tests.clean_lines import clean_lines
-from tests.secret_shapes import pem, pull_secret
+from testing.clean_lines import clean_lines
+from testing.made_up import pem, pull_secret
 
 MIB = 1 << 20
 JOURNAL = 64 * MIB

@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.system.machine import REPOSITORY, BootError, Machine, why_not
+from testing.machine import REPOSITORY, BootError, Machine, why_not
 
 SCRIPTS = {
     "crio-configure": "crio-configure.sh",

@@ -8,7 +8,7 @@ from typing import Final
 
 from examples.host import Host, keep, keep_packed
 from examples.scenes import EXAMPLES, PACKED
-from tests.system.machine import REPOSITORY, BootError, why_not
+from testing.machine import REPOSITORY, BootError, why_not
 
 KEPT: Final = REPOSITORY / "docs" / "examples"
 

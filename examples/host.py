@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from tests.system.machine import REPOSITORY, Machine
+from testing.machine import REPOSITORY, Machine
 
 SCRIPTS: Final = {
     "release-image": "release-image-download.sh",

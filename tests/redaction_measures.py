@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from service_record.redaction import Redactor, Rules, Secret
-from tests.clean_lines import clean_lines
+from testing.clean_lines import clean_lines
 from tests.key_wrappings import BYTES, DOCUMENTS, ENCODED, LINES, WRAPPINGS, left_of, private_keys
 from tests.shape_examples import ENDS, SURROUNDINGS, ShapeExample, shape_examples
 

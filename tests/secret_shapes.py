@@ -7,20 +7,12 @@ Secrets are put together here, so that nothing in this file looks like one to a 
 
 import base64
 import json
-import random
 import string
 import urllib.parse
 from dataclasses import dataclass
 from typing import Final
 
-_RANDOM: Final = random.Random(20261121)
-_ALPHANUMERIC: Final = string.ascii_letters + string.digits
-
-
-def made(size: int, alphabet: str = _ALPHANUMERIC) -> str:
-    """A random word that has a digit and a letter, so that nobody takes it for prose."""
-    word = "".join(_RANDOM.choice(alphabet) for _ in range(size - 2))
-    return f"{word[: size // 2]}7{word[size // 2 :]}k" if alphabet == _ALPHANUMERIC else word + alphabet[-2:]
+from testing.made_up import BASE64, CRYPT, HEX, LOWER, RANDOM, URL, in_base64, made, pem, pull_secret
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,37 +26,10 @@ class Example:
     """Of the text, what has to stay."""
 
 
-_LOWER: Final = string.ascii_lowercase + string.digits
-_HEX: Final = "abcdef" + string.digits
-_CRYPT: Final = _ALPHANUMERIC + "./"
-_BASE64: Final = _ALPHANUMERIC + "+/"
-_URL: Final = _ALPHANUMERIC + "-_"
-
-
-def _base64(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
-
-
 def _jwt() -> str:
     parts = ('{"alg":"RS256","kid":"%s"}' % made(12), '{"iss":"assisted","sub":"%s"}' % made(20))
     head, body = (base64.urlsafe_b64encode(part.encode()).decode().rstrip("=") for part in parts)
-    return f"{head}.{body}.{made(86, _URL)}"
-
-
-def pem(label: str = "RSA PRIVATE KEY", lines: int = 12) -> tuple[str, tuple[str, ...]]:
-    """A private key, and its lines."""
-    body = (*(made(64, _BASE64) for _ in range(lines)), made(41, _BASE64) + "Q==")
-    return f"-----BEGIN {label}-----\n" + "\n".join(body) + f"\n-----END {label}-----", body
-
-
-def pull_secret() -> tuple[str, tuple[str, ...]]:
-    """A pull secret, and the secrets in it."""
-    auths = {
-        registry: _base64(f"openshift-release-dev+{made(12, _LOWER)}:{made(64)}")
-        for registry in ("cloud.openshift.com", "quay.io", "registry.redhat.io")
-    }
-    document = {"auths": {name: {"auth": auth, "email": "who@example.com"} for name, auth in auths.items()}}
-    return json.dumps(document, separators=(",", ":")), tuple(auths.values())
+    return f"{head}.{body}.{made(86, URL)}"
 
 
 def _examples() -> list[Example]:
@@ -77,13 +42,13 @@ def _examples() -> list[Example]:
     word = made(14)
     add(
         "basic-auth header",
-        f"> Authorization: Basic {(auth := _base64(f'admin:{word}'))}",
+        f"> Authorization: Basic {(auth := in_base64(f'admin:{word}'))}",
         auth,
         kept="Authorization: Basic",
     )
     add(
         "basic-auth header, in Go's map",
-        f"map[Accept:[*/*] Authorization:[Basic {(auth := _base64(f'root:{made(9)}'))}]]",
+        f"map[Accept:[*/*] Authorization:[Basic {(auth := in_base64(f'root:{made(9)}'))}]]",
         auth,
         kept="Accept:[*/*]",
     )
@@ -95,25 +60,25 @@ def _examples() -> list[Example]:
     )
     add(
         "bearer, bare",
-        f"using bearer {(token := made(44, _URL + '9'))} for request",
+        f"using bearer {(token := made(44, URL + '9'))} for request",
         token,
         kept="for request",
     )
-    add("proxy authorization", f"Proxy-Authorization: Basic {(auth := _base64(f'proxy:{made(10)}'))}", auth)
+    add("proxy authorization", f"Proxy-Authorization: Basic {(auth := in_base64(f'proxy:{made(10)}'))}", auth)
     add(
         "digest response",
-        f'Authorization: Digest username="root", uri="/redfish", response="{(digest := made(32, _HEX))}"',
+        f'Authorization: Digest username="root", uri="/redfish", response="{(digest := made(32, HEX))}"',
         digest,
     )
     add(
         "kubeadm token",
-        f"kubeadm join api:6443 --token {(token := made(6, _LOWER) + '.' + '1a2b' + made(12, _LOWER))}",
+        f"kubeadm join api:6443 --token {(token := made(6, LOWER) + '.' + '1a2b' + made(12, LOWER))}",
         token,
         kept="api:6443",
     )
     add(
         "bootstrap token, bare",
-        f'secret "bootstrap-token" holds {(token := made(6, _LOWER) + "." + "9z8y" + made(12, _LOWER))}',
+        f'secret "bootstrap-token" holds {(token := made(6, LOWER) + "." + "9z8y" + made(12, LOWER))}',
         token,
     )
     add(
@@ -124,30 +89,30 @@ def _examples() -> list[Example]:
         kept="Cookie: ",
     )
     add("set-cookie", f"< Set-Cookie: QSESSIONID={(value := made(30))}; Path=/; HttpOnly", value)
-    add("bcrypt htpasswd", f"admin:$2y$05${(hashed := made(53, _CRYPT))}", hashed, kept="admin:")
-    add("apr1 htpasswd", f"admin:$apr1$Zx7yk2aB${(hashed := made(22, _CRYPT))}", hashed)
-    add("ldap hash", f"userPassword: {{SSHA}}{(hashed := made(38, _BASE64) + 'k=')}", hashed)
+    add("bcrypt htpasswd", f"admin:$2y$05${(hashed := made(53, CRYPT))}", hashed, kept="admin:")
+    add("apr1 htpasswd", f"admin:$apr1$Zx7yk2aB${(hashed := made(22, CRYPT))}", hashed)
+    add("ldap hash", f"userPassword: {{SSHA}}{(hashed := made(38, BASE64) + 'k=')}", hashed)
     add(
         "sha512 passwordHash",
-        f'"passwordHash": "$6$rounds=4096${(salt := made(16, _CRYPT))}${(hashed := made(86, _CRYPT))}"',
+        f'"passwordHash": "$6$rounds=4096${(salt := made(16, CRYPT))}${(hashed := made(86, CRYPT))}"',
         salt,
         hashed,
         kept='"passwordHash": "',
     )
     add(
         "yescrypt",
-        f"core:$y$j9T${(salt := made(22, _CRYPT))}${(hashed := made(43, _CRYPT))}:20000",
+        f"core:$y$j9T${(salt := made(22, CRYPT))}${(hashed := made(43, CRYPT))}:20000",
         salt,
         hashed,
     )
     add(
         "shadow line",
-        f"root:$6${(salt := made(8, _CRYPT))}${(hashed := made(86, _CRYPT))}:19000:0:99999:7:::",
+        f"root:$6${(salt := made(8, CRYPT))}${(hashed := made(86, CRYPT))}:19000:0:99999:7:::",
         hashed,
         salt,
         kept=":19000:0:99999:7:::",
     )
-    add("shadow line, DES", f"old:{(hashed := made(13, _CRYPT))}:19000:0:99999:7:::", hashed, kept="old:")
+    add("shadow line, DES", f"old:{(hashed := made(13, CRYPT))}:19000:0:99999:7:::", hashed, kept="old:")
     add(
         "grub password",
         f"password_pbkdf2 root grub.pbkdf2.sha512.10000.{(hashed := made(128, 'ABCDEF0123456789'))}.{(salt := made(128, 'ABCDEF0123456789'))}",
@@ -205,7 +170,7 @@ def _examples() -> list[Example]:
     add("podman pull --creds", f"podman pull --creds='robot:{(word := made(16))}' quay.io/a", word)
     add(
         "oc login",
-        f"oc login --token=sha256~{(token := made(43, _URL))} --server=https://api:6443",
+        f"oc login --token=sha256~{(token := made(43, URL))} --server=https://api:6443",
         token,
         kept="--server=https://api:6443",
     )
@@ -235,14 +200,14 @@ def _examples() -> list[Example]:
     add("chpasswd", f"echo 'core:{(word := made(12))}' | chpasswd", word)
     secret, parts_ = pull_secret()
     add("pull secret", secret, *parts_, kept='"auths"')
-    add("pull secret, in a unit", f"Environment=PULL_SECRET_TOKEN={(token := made(120, _BASE64))}", token)
+    add("pull secret, in a unit", f"Environment=PULL_SECRET_TOKEN={(token := made(120, BASE64))}", token)
     add(
         "pull secret, JSON in JSON",
         json.dumps({"pullSecret": secret, "name": "ocp"}),
         *parts_,
         kept='"name": "ocp"',
     )
-    add("base64 of pull secret", f"wrote {(encoded := _base64(secret))} to disk", encoded, kept="to disk")
+    add("base64 of pull secret", f"wrote {(encoded := in_base64(secret))} to disk", encoded, kept="to disk")
     wrapped = base64.encodebytes(secret.encode()).decode().strip()
     add(
         "base64 of pull secret, wrapped",
@@ -276,7 +241,7 @@ def _examples() -> list[Example]:
     )
     add(
         "presigned URL",
-        f"https://b.s3.amazonaws.com/x?X-Amz-Credential={(key := 'AKIA' + made(16, 'ABCDEFGHIJ234567'))}%2Fus&X-Amz-Signature={(sign := made(64, _HEX))}",
+        f"https://b.s3.amazonaws.com/x?X-Amz-Credential={(key := 'AKIA' + made(16, 'ABCDEFGHIJ234567'))}%2Fus&X-Amz-Signature={(sign := made(64, HEX))}",
         key,
         sign,
     )
@@ -297,7 +262,7 @@ def _examples() -> list[Example]:
     add("wpa_supplicant", f'\tpsk="{(word := made(12))}"', word)
     add(
         "WireGuard",
-        f"PrivateKey = {(key := made(43, _BASE64) + '=')}\nPresharedKey = {(other := made(43, _BASE64) + '=')}",
+        f"PrivateKey = {(key := made(43, BASE64) + '=')}\nPresharedKey = {(other := made(43, BASE64) + '=')}",
         key,
         other,
     )
@@ -327,7 +292,7 @@ def _examples() -> list[Example]:
         *lines,
         kept=f"{prefix}done",
     )
-    add("PEM, base64", f"client-key: {(encoded := _base64(block))}", encoded)
+    add("PEM, base64", f"client-key: {(encoded := in_base64(block))}", encoded)
     add(
         "PEM, URL-encoded",
         f"key={(quoted := urllib.parse.quote(block))}",
@@ -335,7 +300,7 @@ def _examples() -> list[Example]:
     )
     add(
         "kubeconfig",
-        f"users:\n- name: admin\n  user:\n    client-key-data: {(encoded := _base64(block))}\n    token: {(token := made(40))}",
+        f"users:\n- name: admin\n  user:\n    client-key-data: {(encoded := in_base64(block))}\n    token: {(token := made(40))}",
         encoded,
         token,
     )
@@ -343,15 +308,15 @@ def _examples() -> list[Example]:
     add("service account", f'"private_key": "{block.replace(chr(10), chr(92) + "n")}"', *lines)
     add(
         "AWS",
-        f"aws_access_key_id = {(key := 'AKIA' + made(16, 'ABCDEFGHIJ234567'))}\naws_secret_access_key = {(word := made(40, _BASE64))}",
+        f"aws_access_key_id = {(key := 'AKIA' + made(16, 'ABCDEFGHIJ234567'))}\naws_secret_access_key = {(word := made(40, BASE64))}",
         key,
         word,
     )
-    add("GCP API key", f"key {(key := 'AIza' + made(35, _URL))} used", key)
-    add("GCP OAuth", f"ya29.{(key := made(60, _URL))}", key)
+    add("GCP API key", f"key {(key := 'AIza' + made(35, URL))} used", key)
+    add("GCP OAuth", f"ya29.{(key := made(60, URL))}", key)
     add(
         "Azure storage",
-        f"DefaultEndpointsProtocol=https;AccountName=a;AccountKey={(key := made(86, _BASE64) + '==')};EndpointSuffix=core",
+        f"DefaultEndpointsProtocol=https;AccountName=a;AccountKey={(key := made(86, BASE64) + '==')};EndpointSuffix=core",
         key,
     )
     add("Azure client secret", f'"clientSecret": "{(word := made(3) + "8Q~" + made(34))}"', word)
@@ -370,7 +335,7 @@ def _examples() -> list[Example]:
         f"POST https://hooks.slack.com/services/T{(path := made(8) + '/B' + made(8) + '/' + made(24))}",
         path,
     )
-    add("OpenShift OAuth token", f"sha256~{(token := made(43, _URL))}", token)
+    add("OpenShift OAuth token", f"sha256~{(token := made(43, URL))}", token)
     add(
         "URL userinfo",
         f"https_proxy=http://proxyuser:{(word := made(9))}@proxy.example.com:3128",
@@ -386,10 +351,10 @@ def _examples() -> list[Example]:
     add(
         "URL userinfo, a slash in it", f"http://u:ab/{(word := made(9))}@proxy:3128", word, kept="@proxy:3128"
     )
-    add("X-Secret-Key", f"X-Secret-Key: {(token := made(60, _BASE64))}", token, kept="X-Secret-Key: ")
+    add("X-Secret-Key", f"X-Secret-Key: {(token := made(60, BASE64))}", token, kept="X-Secret-Key: ")
     add(
         "X-Secret-Key, curl",
-        f"curl -H 'X-Secret-Key: {(token := made(60, _BASE64))}' -F upfile=@x",
+        f"curl -H 'X-Secret-Key: {(token := made(60, BASE64))}' -F upfile=@x",
         token,
         kept="-F upfile=@x",
     )
@@ -422,19 +387,19 @@ def _examples() -> list[Example]:
     )
     add(
         "etcd encryption key",
-        f"  - aescbc:\n      keys:\n      - name: key1\n        secret: {(key := base64.b64encode(_RANDOM.randbytes(32)).decode())}",
+        f"  - aescbc:\n      keys:\n      - name: key1\n        secret: {(key := base64.b64encode(RANDOM.randbytes(32)).decode())}",
         key,
         kept="name: key1",
     )
     add(
         "etcd encryption key, JSON",
-        f'{{"name":"1","secret":"{(key := base64.b64encode(_RANDOM.randbytes(32)).decode())}"}}',
+        f'{{"name":"1","secret":"{(key := base64.b64encode(RANDOM.randbytes(32)).decode())}"}}',
         key,
         kept='"name":"1"',
     )
     add(
         "data URL",
-        f'"source": "data:text/plain;charset=utf-8;base64,{(data := _base64(made(60)))}"',
+        f'"source": "data:text/plain;charset=utf-8;base64,{(data := in_base64(made(60)))}"',
         data,
         kept='"source": "data:text/plain;charset=utf-8;base64,',
     )

@@ -96,10 +96,19 @@ def test_imports_between_rooms_point_one_way() -> None:
         settled |= free
 
 
-def test_nobody_imports_the_command_line_or_the_tests() -> None:
-    wrong = [name_of(path) for path in MODULES if room_of(path) != "cli" and "cli" in rooms_imported(path)]
-    wrong += [
-        name_of(path) for path in MODULES if any(name.split(".")[0] == "tests" for name in imported(path))
+def test_nobody_imports_the_command_line() -> None:
+    assert not [name_of(path) for path in MODULES if room_of(path) != "cli" and "cli" in rooms_imported(path)]
+
+
+def test_nothing_imports_the_tests_and_the_package_no_testing() -> None:
+    others = [REPOSITORY / name for name in ("testing", "bench", "demo", "examples", "packages")]
+    forbidden = {path: {"tests"} for folder in others for path in folder.rglob("*.py")}
+    forbidden |= {path: {"tests", "testing"} for path in MODULES}
+    wrong = [
+        f"{path.relative_to(REPOSITORY)}: {name}"
+        for path, names in forbidden.items()
+        for name in imported(path)
+        if name.split(".")[0] in names
     ]
     assert not wrong
 

@@ -10,11 +10,11 @@ from typing import Final
 import pytest
 
 from service_record.record.entry import Result
+from testing.made_up import made, pem, pull_secret
 from tests.assisted_server import AssistedServer, local_server
 from tests.builders import entry, write_lines
 from tests.reporting_host import TOKEN, ReportingHost
 from tests.secret_forms import FORMS
-from tests.secret_shapes import made, pem, pull_secret
 
 PIECE: Final = 12
 """Bytes. Less than that of a secret is nothing that anybody can use, and may stand anywhere by chance."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from service_record.redaction import HostSecrets, Rules, known_secrets
-from tests.secret_shapes import made, pem, pull_secret
+from testing.made_up import made, pem, pull_secret
 from tests.test_redaction import redacted
 
 

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service_record.redaction import Redactor, Rules, Secret, mask, report
-from tests.clean_lines import clean_lines
-from tests.secret_shapes import EXAMPLES, Example, pem
+from testing.clean_lines import clean_lines
+from testing.made_up import pem
+from tests.secret_shapes import EXAMPLES, Example
 from tests.shape_examples import shape_examples
 
 RULES = Rules()

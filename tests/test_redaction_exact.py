@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from service_record.redaction import Redactor, Rules, Secret
 from service_record.redaction.secrets import is_taken
+from testing.made_up import pem, pull_secret
 from tests.secret_forms import FORMS, PREFIX
-from tests.secret_shapes import pem, pull_secret
 from tests.test_redaction import redacted
 
 _PULL_SECRET, _AUTHS = pull_secret()

@@ -9,9 +9,9 @@ import pytest
 
 from service_record.redaction import Redactor, Rules, Secret
 from service_record.redaction.patterns import OURS, PUBLIC, rows, shapes
+from testing.made_up import pem
 from tests.key_wrappings import BYTES, LINES, WRAPPINGS, private_keys
 from tests.redaction_measures import key_leaks, leaking, redacted, suits
-from tests.secret_shapes import pem
 from tests.shape_examples import SURROUNDINGS, shape_examples
 
 RULES = Rules()

@@ -14,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service_record.redaction import UNREADABLE, Leak, Rules, Secret, residual
+from testing.clean_lines import clean_lines
+from testing.made_up import pem
 from tests.archives import COMPRESSIONS, member, tar
-from tests.clean_lines import clean_lines
 from tests.secret_forms import FORMS
-from tests.secret_shapes import EXAMPLES, pem
+from tests.secret_shapes import EXAMPLES
 from tests.test_redaction import redacted
 from tests.test_redaction_exact import RULES, SECRETS, planted
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.machine import Machine, why_not
+from testing.machine import Machine, why_not
 
 HERE = Path(__file__).parent
 

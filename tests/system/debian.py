@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from service_record.record.directory import Records
-from tests.system.machine import REPOSITORY, Machine
+from testing.machine import REPOSITORY, Machine
 
 SUITE: Final = "bookworm"
 PACKAGES: Final = ("dbus", "systemd", "systemd-sysv")

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from testing.machine import Machine
 from tests.command_line import Answer, service_record
-from tests.system.machine import Machine
 
 FOREVER = "record_service_stage_start work; sleep infinity"
 WORK = "record_service_stage_start work; record_service_stage_success"

@@ -6,8 +6,8 @@ import uuid
 from collections.abc import Iterable
 from pathlib import Path
 
+from testing.machine import REPOSITORY, Machine
 from tests.assisted_installation import Host
-from tests.system.machine import REPOSITORY, Machine
 
 UNITS = REPOSITORY / "units"
 PORT = 8090

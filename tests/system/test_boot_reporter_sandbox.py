@@ -4,7 +4,7 @@ import json
 import tarfile
 from pathlib import Path
 
-from tests.system.machine import Machine
+from testing.machine import Machine
 from tests.system.reporter_host import IN_A_MACHINE, PROGRAM, UNITS
 
 BUNDLE = "/usr/local/bin/service-record bundle -o /observed/{}.tar.gz"

@@ -3,7 +3,7 @@
 import pytest
 
 from service_record.history.outcome import Outcome
-from tests.system.machine import Machine
+from testing.machine import Machine
 
 ATTEMPTS = 3
 PRE_COMMAND = """\

@@ -6,7 +6,7 @@ import pytest
 
 from service_record.history.outcome import Outcome, Run
 from service_record.record.entry import Phase
-from tests.system.machine import BASH_HEAD, Machine
+from testing.machine import BASH_HEAD, Machine
 
 WORK = "record_service_stage_start work\ntrue\n"
 DONE = WORK + "record_service_stage_success\n"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from service_record.history.outcome import Outcome
-from tests.system.machine import Machine
+from testing.machine import Machine
 
 ARRAY = "Environment=SERVICE_RECORDS_LAYOUT=array"
 FOREVER = "record_service_stage_start waiting; sleep infinity"

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.system.machine import Machine
+from testing.machine import Machine
 
 SCENARIO = """\
 analyze() {

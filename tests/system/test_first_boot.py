@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from testing.machine import Machine
 from tests.running_server import nobody
 from tests.step_collector import step_collector
-from tests.system.machine import Machine
 from tests.system.unix_relay import relay
 from tests.test_snippet import LEFT, UNIT, WANTS, shell_of, snippet_of
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from service_record.reporter.gather import COLLECTORS
-from tests.system.machine import Machine
+from testing.machine import Machine
 
 GATHER = """\
 #!/venv/bin/python

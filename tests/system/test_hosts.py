@@ -3,7 +3,7 @@
 import pytest
 
 from service_record.history.outcome import Outcome
-from tests.system.machine import Machine
+from testing.machine import Machine
 
 FAILING = "record_service_stage_start work; exit 3"
 CONFINED = {

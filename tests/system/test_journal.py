@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.system.machine import Machine
+from testing.machine import Machine
 
 SERVICES = 30
 CHATTER = "for i in {1..200}; do echo chatter; done\n"

@@ -2,9 +2,9 @@
 
 import pytest
 
+from testing.machine import Machine
 from tests.command_line import Answer
 from tests.system.lives import LIVES, boot, first_lines
-from tests.system.machine import Machine
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from service_record.history.outcome import Outcome
-from tests.system import cgroup
-from tests.system.machine import Machine
+from testing import cgroup
+from testing.machine import Machine
 
 LIMIT = 64 << 20
 BODY = """

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from testing.machine import REPOSITORY, Machine
 from tests.bootstrap_host import PATTERNS
-from tests.system.machine import REPOSITORY, Machine
 from tests.upstream_reader import UpstreamReader
 
 PAGE = (REPOSITORY / "docs" / "openshift.md").read_text()

@@ -5,8 +5,8 @@ import shutil
 import pytest
 
 from service_record.record.entry import Entry
+from testing.machine import REPOSITORY, Machine
 from tests.bootstrap_host import LAYOUTS, install, read_by_upstream
-from tests.system.machine import REPOSITORY, Machine
 from tests.upstream_reader import UpstreamReader
 
 ARRAY_DROP_IN = REPOSITORY / "units" / "20-service-record-array.conf"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from service_record.history.outcome import Outcome, Run
-from tests.system import cgroup
-from tests.system.machine import BASH_HEAD, Machine
+from testing import cgroup
+from testing.machine import BASH_HEAD, Machine
 
 LIMIT = 24
 ENTER = """\

@@ -1,7 +1,7 @@
 """The exit helper has systemd rotate a record that has grown too long, beside the service."""
 
 from service_record.history.outcome import Outcome
-from tests.system.machine import Machine
+from testing.machine import Machine
 
 COMMAND = """\
 #!/bin/sh

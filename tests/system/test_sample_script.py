@@ -4,7 +4,7 @@ import pytest
 
 from service_record.history.facts import Location
 from service_record.history.outcome import Outcome
-from tests.system.machine import Machine
+from testing.machine import Machine
 
 SAMPLE = """\
 #!/usr/bin/env bash

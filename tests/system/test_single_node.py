@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from service_record.collector.domain.access import TokenKind
+from testing.machine import BASH_HEAD, REPOSITORY, Machine, python_to_lend
 from tests.assisted_installation import LOCAL_IGNITION, Host
 from tests.assisted_rules import AssistedRules
 from tests.assisted_server import AssistedServer
@@ -27,7 +28,6 @@ from tests.command_line import Answer, service_record
 from tests.running_server import running
 from tests.single_node_page import REPORTER_TOKEN, USER_TOKEN, Desk
 from tests.system.applying import apply
-from tests.system.machine import BASH_HEAD, REPOSITORY, Machine, python_to_lend
 from tests.system.reporter_host import IN_A_MACHINE, KUBELET, PROGRAM
 from tests.system.unix_relay import relay
 

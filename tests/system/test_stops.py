@@ -7,7 +7,7 @@ import pytest
 
 from service_record.history.outcome import Outcome, Run
 from service_record.record.entry import Result
-from tests.system.machine import Machine
+from testing.machine import Machine
 
 FOREVER = "record_service_stage_start waiting; sleep infinity"
 PRE_COMMAND = """\

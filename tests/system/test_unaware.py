@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.system.machine import Machine
+from testing.machine import Machine
 
 SHOW = "/venv/bin/python /venv/bin/service-record show"
 PRE_COMMAND = """\

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from service_record.history.outcome import Outcome
-from tests.system.machine import Machine
+from testing.machine import Machine
 
 STAGES = "record_service_stage_start first; record_service_stage_success; record_service_stage_start second"
 # Not that of the tests, which may be below a directory of root's.

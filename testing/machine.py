@@ -17,9 +17,9 @@ from service_record.history import build_history
 from service_record.history.outcome import Run
 from service_record.record.directory import Records
 from service_record.record.entry import Entry
-from tests.system import cgroup
+from testing import cgroup
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[1]
 SHIM = REPOSITORY / "shell" / "bootstrap-service-record.sh"
 EXIT_HELPER = REPOSITORY / "shell" / "service-record-exit.sh"
 DROP_IN = REPOSITORY / "units" / "10-service-record.conf"
