@@ -24,6 +24,7 @@ VERBS: Final = {
     "hosts": "Show what a collector knows of its hosts, trouble first.",
     "ignition": "Make an Ignition config of what hosts record and report with.",
     "install": "Put the shim, drop-ins and the reporter's units onto a host.",
+    "mcp": "Answer the questions of an assistant, by the Model Context Protocol.",
     "preflight": "Check whether host and network are ready for an installation.",
     "report": "Report how far this host came: one round of the boot reporter.",
     "rotate": "Shorten records that have grown too long; no failure is lost.",
@@ -125,6 +126,7 @@ def system_error_line(error: OSError) -> str:
 EXTRAS: Final = {
     "client": ("httpx2",),
     "reporter": ("httpx2", "stamina"),
+    "mcp": ("mcp",),
     "triage": ("duckdb", "httpx2", "pyarrow"),
     "dask": ("distributed", "duckdb", "httpx2", "pyarrow"),
     "collector": (
