@@ -35,7 +35,7 @@ TWICE = {"assisted", "bundle", "collector", "export", "follow", "ignition", "pre
 """A verb's module is called like the verb, and so may be the room that does the work."""
 PAGE = REPOSITORY / "docs" / "architecture.md"
 LONGEST_CELL = 200
-MOST_MODULES = 312
+MOST_MODULES = 330
 MOST_LINES = 480
 
 

@@ -2,112 +2,20 @@
 # ruff: noqa: E501  # messages stand as programs print them
 
 import time
-from importlib import resources
 
 import pytest
 
-from service_record.diagnosis.causes import CauseRule, Causes, FileError, read_rules
+from service_record.diagnosis.causes import CauseRule, Causes, FileError, built_in_rules, read_rules
 from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts
 from service_record.history.facts import Facts
+from tests.cause_cases import CauseCase, cause_cases
 
-TEXT = resources.files("service_record.diagnosis").joinpath("causes.yaml").read_text()
-BUILT_IN = read_rules(TEXT, "causes.yaml")
-
+BUILT_IN = built_in_rules()
+CASES = list(cause_cases())
 SAID = {
-    "clock-behind": "x509: certificate has expired or is not yet valid: current time 2020-01-01T00:00:07Z is before"
-    " 2026-11-20T10:00:00Z",
-    "clock-not-synchronised": "506 Cannot talk to daemon",
-    "certificate-expired": "Unable to connect to the server: x509: certificate has expired or is not yet valid: current"
-    " time 2026-11-21T01:05:10Z is after 2026-11-20T10:00:00Z",
-    "certificate-unknown-authority": 'Get "https://mirror.lab:5000/v2/": x509: certificate signed by unknown authority',
-    "certificate-wrong-name": "tls: failed to verify certificate: x509: certificate is valid for a.lab, not b.lab",
-    "no-tls": "http: server gave HTTP response to HTTPS client",
-    "proxy-authentication": "curl: (56) Received HTTP code 407 from proxy after CONNECT",
-    "proxy-unreachable": "proxyconnect tcp: dial tcp 10.0.0.9:3128: connect: connection refused",
-    "dns-unreachable": "dial tcp: lookup quay.io on 10.0.0.1:53: read udp 10.0.0.5:4711->10.0.0.1:53: i/o timeout",
-    "dns-no-such-name": "dial tcp: lookup api-int.lab.example.com on 10.0.0.1:53: no such host",
-    "dns-broken": "dial tcp: lookup quay.io on 10.0.0.1:53: server misbehaving",
-    "inotify-exhausted": "Failed to add inotify watch: no space left on device",
-    "disk-full": "cp: error writing '/var/lib/x': No space left on device",
-    "read-only": "mkdir: cannot create directory '/opt/x': Read-only file system",
-    "disk-error": "blk_update_request: I/O error, dev sda, sector 2048",
-    "disk-busy": "Error: checking for exclusive access to /dev/sda",
-    "out-of-memory": "Out of memory: Killed process 812 (etcd)",
-    "too-many-files": "accept4: too many open files",
-    "image-signature": "Source image rejected: Running image docker://x is rejected by policy.",
-    "image-architecture": "exec /bin/x: exec format error",
-    "image-rate-limit": "toomanyrequests: You have reached your pull rate limit",
-    "image-unauthorised": "Error: initializing source docker://quay.io/x/y:1: reading manifest 1 in quay.io/x/y: "
-    "unauthorized: access to the requested resource is not authorized",
-    "image-not-found": "Error: initializing source docker://quay.io/x:1: reading manifest 1 in quay.io/x: manifest unknown",
-    "image-damaged": "Error: writing blob: Digest did not match, expected sha256:00, got sha256:11",
-    "registry-timeout": 'pinging container registry quay.io: Get "https://quay.io/v2/": dial tcp 1.2.3.4:443: i/o timeout',
-    "registry-refused": "pinging container registry mirror.lab:5000: Get: dial tcp 10.0.0.7:5000: connect: connection"
-    " refused",
-    "registry-failing": "Error: reading manifest 1 in quay.io/x: received unexpected HTTP status: 502 Bad Gateway",
-    "download-broken": "Error: copying system image from manifest list: reading blob sha256:00: unexpected EOF",
-    "download-refused": "curl: (22) The requested URL returned error: 403",
-    "download-missing": "curl: (22) The requested URL returned error: 404",
-    "no-route": "dial tcp 10.0.0.5:443: connect: no route to host",
-    "no-address": "dhcp4 (ens3): request timed out",
-    "address-conflict": "ens3: IPv6 duplicate address detected",
-    "hostname-not-set": "waiting for non-localhost hostname to be assigned",
-    "port-in-use": "listen tcp :6443: bind: address already in use",
-    "wrong-boot-order": "Expected the host to boot from disk, but it booted the installation image - please reboot",
-    "ignition-invalid": "ignition[512]: failed to parse config: unsupported config version",
-    "ignition-unreachable": "ignition[512]: GET https://api-int.lab:22623/config/master: attempt #7",
-    "ostree-busy": "error: Transaction in progress: upgrade",
-    "runtime-unreachable": "dial unix /var/run/crio/crio.sock: connect: connection refused",
-    "kubelet-config": "failed to load kubelet config file, path: /etc/kubernetes/kubelet.conf",
-    "network-plugin": "NetworkReady=false reason:NetworkPluginNotReady",
-    "etcd-full": "etcdserver: mvcc: database space exceeded",
-    "etcd-slow": "slow fdatasync",
-    "etcd-unhealthy": "etcdserver: no leader",
-    "forbidden": 'nodes is forbidden: User "system:anonymous" cannot list resource "nodes"',
-    "selinux": 'avc:  denied  { read } for pid=1 comm="x"',
-    "command-missing": "/usr/local/bin/job.sh: line 3: jq: command not found",
-    "script-error": "job.sh: line 3: IMAGE: unbound variable",
-    "kernel-panic": "Kernel panic - not syncing: VFS",
-    "api-refused": "dial tcp [::1]:6443: connect: connection refused",
-    "api-timeout": "dial tcp 10.0.0.5:6443: i/o timeout",
-    "pods-not-ready": "Error: error while checking pod status: timed out waiting for the condition",
-    "not-served-yet": 'no matches for kind "MachineConfig" in version "machineconfiguration.openshift.io/v1"',
-    "connection-refused": "dial tcp 10.0.0.5:8080: connect: connection refused",
-    "connection-lost": "read tcp 10.0.0.5:1->10.0.0.6:2: read: connection reset by peer",
-    "permission": "touch: cannot touch '/etc/x': Permission denied",
-    "timeout": "context deadline exceeded",
-}
-ENDED = {
-    "oom-killed": Facts(service_result="oom-kill", signal="KILL"),
-    "program-missing": Facts(exit_code=203),
-    "systemd-setup": Facts(exit_code=217),
-    "start-limit": Facts(service_result="start-limit-hit"),
-    "systemd-timeout": Facts(service_result="timeout", signal="TERM"),
-    "watchdog": Facts(service_result="watchdog", signal="ABRT"),
-    "not-ready": Facts(service_result="protocol"),
-    "crashed": Facts(signal="SEGV"),
-    "killed": Facts(signal="KILL"),
-    "stopped": Facts(signal="TERM"),
-    "own-timeout": Facts(exit_code=124),
-}
-OTHERWISE = {
-    "host-went-down": TroubleFacts(kinds=frozenset({"rebooted"}), service="job", facts=Facts()),
-    "vanished": TroubleFacts(kinds=frozenset({"interrupted"}), service="job", facts=Facts()),
-    "stopped-or-killed": TroubleFacts(
-        kinds=frozenset({"interrupted"}), service="job", facts=Facts(signal="unknown")
-    ),
-    "stuck-download": TroubleFacts(
-        kinds=frozenset({"stuck"}), service="job", stage="pull-release-image", facts=Facts()
-    ),
-    "stuck-etcd": TroubleFacts(
-        kinds=frozenset({"stuck"}), service="job", stage="wait-for-etcd", facts=Facts()
-    ),
-    "stuck-waiting-for-api": TroubleFacts(
-        kinds=frozenset({"stuck"}), service="job", stage="wait-for-api", facts=Facts()
-    ),
-    "stuck-api": TroubleFacts(
-        kinds=frozenset({"stuck"}), service="job", stage="cvo-bootstrap", facts=Facts()
-    ),
+    case.rule: case.values["own"].removeprefix("Doing it\n").removesuffix("\nGiving up")
+    for case in CASES
+    if not case.is_near_miss and "own" in case.values
 }
 
 
@@ -123,24 +31,42 @@ def explained(evidence: TroubleFacts, rules: str | None = None) -> KnownCause | 
     return Causes(own).explain(evidence)
 
 
-EXAMPLES = {
-    **{name: failed(f"Doing it\n{said}\nGiving up") for name, said in SAID.items()},
-    **{
-        name: TroubleFacts(kinds=frozenset({"failed"}), service="job", facts=facts)
-        for name, facts in ENDED.items()
-    },
-    **OTHERWISE,
-}
+def identity(case: CauseCase) -> str:
+    return f"{case.rule}-{'miss' if case.is_near_miss else 'hit'}"
+
+
+@pytest.mark.parametrize("case", CASES, ids=identity)
+def test_a_rule_knows_its_cases_and_not_its_near_misses(case: CauseCase) -> None:
+    cause = case.told(BUILT_IN)
+    name = cause.name if cause is not None else None
+    if case.is_near_miss:
+        assert name != case.rule
+        return
+    assert cause is not None
+    assert name == case.rule
+    assert case.says in {None, cause.says}
+    assert "{" not in "".join(cause.commands).replace("{}", "")
+
+
+def test_every_built_in_rule_has_a_case_and_a_near_miss() -> None:
+    names = {rule.name for rule in BUILT_IN}
+    for is_near_miss in (False, True):
+        assert {case.rule for case in CASES if case.is_near_miss is is_near_miss} == names
 
 
 @pytest.mark.parametrize("rule", BUILT_IN, ids=lambda rule: rule.name)
-def test_each_built_in_rule_knows_its_example_and_says_what_to_do(rule: CauseRule) -> None:
-    cause = explained(EXAMPLES[rule.name])
-    assert cause is not None
-    assert cause.name == rule.name
-    assert cause.line == SAID.get(rule.name)
-    assert len(cause.says) < 80
-    assert "{" not in "".join(cause.commands).replace("{}", "")
+def test_a_built_in_rule_is_well_formed(rule: CauseRule) -> None:
+    conditions = (rule.condition, *rule.needs, *rule.unless)
+    lines = [pattern for test in rule.line_tests() for pattern in test.patterns]
+    texts = [one for condition in conditions for each in condition.texts.values() for one in each]
+    facts = [one for condition in conditions for test in condition.facts for one in test.patterns]
+    for pattern in (*lines, *texts, *facts):
+        assert pattern.compiled.groups >= len(pattern.names)
+    for test in rule.line_tests():
+        assert not (test.elsewhere and any(pattern.text.startswith("^") for pattern in test.patterns))
+    names = {other.name for other in BUILT_IN}
+    assert rule.over | frozenset().union(*(one.rules for one in conditions)) <= names
+    assert len(names) == len(BUILT_IN)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +108,7 @@ def test_each_built_in_rule_knows_its_example_and_says_what_to_do(rule: CauseRul
     ],
 )
 def test_a_built_in_rule_says_which_it_is(name: str, says: str) -> None:
-    cause = explained(EXAMPLES[name])
+    cause = explained(failed(SAID[name]))
     assert cause is not None
     assert cause.says == says
 
@@ -370,7 +296,10 @@ def test_what_a_journal_says_does_no_harm_when_it_is_pasted(host: str, command: 
             "- name: a\n  says: b\n  massage: c",
             "own.yaml:3: a rule has no field 'massage'; it has name, says",
         ),
-        ("- name: a\n  says: b\n  kind: broken", "own.yaml:3: no kind 'broken'; kinds are boot-loop, failed"),
+        (
+            "- name: a\n  says: b\n  kind: broken",
+            "own.yaml:3: no kind 'broken'; kinds are boot-loop, ended-well",
+        ),
         ("- name: a\n  says: b\n  exit: one", "own.yaml:3: 'one' is no exit status"),
         ("- name: a\n  says: b\n  exit: 1\n  symptom: maybe", "own.yaml:4: `symptom` is true, false or last"),
         ("- name: a\n  says: b\n  exit: 1\n  next: ls {dir}", "own.yaml:4: nothing is called {dir} here"),

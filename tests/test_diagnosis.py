@@ -455,7 +455,10 @@ def known(evidence: TroubleFacts) -> KnownCause | None:
     if not said:
         return None
     return KnownCause(
-        name=said, says=said, is_symptom=said.startswith("symptom"), is_last=said.startswith("symptom: last")
+        name=said,
+        says=said,
+        rank="symptom" if said.startswith("symptom") else "cause",
+        is_last=said.startswith("symptom: last"),
     )
 
 

@@ -26,13 +26,16 @@ from service_record.cli.options import display_options, period_options, service_
 from service_record.cli.parameters import Duration
 from service_record.cli.terminal import print_lines, view
 from service_record.diagnosis import Diagnosis, Verdict
+from service_record.diagnosis.causes import Causes
 from service_record.diagnosis.expectations import add_units
+from service_record.diagnosis.host_cause import add_evidence
 from service_record.diagnosis.now import Now, latest_entry
 from service_record.diagnosis.units import Unit
 from service_record.display.lines import Glyphs, View
 from service_record.display.text import Clock
 from service_record.history import History
 from service_record.history.selection import Selection
+from service_record.read.host_files import read_evidence
 from service_record.read.source import SourceError, is_unpacked_bundle
 from service_record.record.appending import DEFAULT_DIRECTORY
 from service_record.record.directory import Records, is_record_name
@@ -95,6 +98,7 @@ _NEEDS_DIRECTORY: Final = "--wait needs one directory of records that a host wri
 @click.option("--timeout", type=Duration(), help="With --wait: give up after 90s, 10m, 1h30m, and exit 124.")
 @click.option("--budget", metavar="FILE", type=_FILE, help="How long stages may take; else learned, or 30m.")
 @click.option("--baseline", metavar="SOURCE", help="Records of a good run, to be slow against.")
+@click.option("--explain", is_flag=True, help="Say which rules fitted, on what, and why the others lost.")
 @click.option("--rules", metavar="FILE", type=_FILE, multiple=True, help="More known causes; repeatable.")
 @expect_option
 @period_options
@@ -106,6 +110,7 @@ def command(
     output: str,
     wait: bool,
     timeout: float | None,
+    explain: bool,
     budget: Path | None,
     baseline: str | None,
     rules: tuple[Path, ...],
@@ -141,7 +146,8 @@ def command(
         seen = request.answer()
     if seen.diagnosis is None:
         raise Unreadable(seen.refusal)
-    _print(seen.diagnosis, seen, output, Clock(clock) if clock else None, color, pager=pager)
+    shown = _Shown(output, Clock(clock) if clock else None, color, pager, explain)
+    _print(seen.diagnosis, seen, shown)
     if wait and seen.diagnosis.verdict is Verdict.RUNNING:
         raise click.exceptions.Exit(TIMED_OUT)
     if seen.diagnosis.verdict.is_bad:
@@ -193,7 +199,11 @@ class _Request:
         history = selection.of(whole)
         now = now_for(whole, source)
         units = units_for(source, self.places, whole, boot_id, self.expected)
-        found = self._with_units(self.judging.diagnosis(history, now), history, units)
+        failed = frozenset(unit.service for unit in units or () if unit.is_failed and unit.service)
+        causes = self.judging.causes
+        causes = causes.with_evidence(read_evidence(source, self.places, causes, whole, failed), whole)
+        made = Judging(self.judging.budgets, causes)
+        found = self._with_units(made.diagnosis(history, now), history, units, causes)
         return _Answer(source.name, history, found, "" if found else f"no run to judge in {source.name}", now)
 
     def _answer_without_records(self, refusal: Unreadable) -> _Answer:
@@ -201,23 +211,28 @@ class _Request:
         directory = Records().directory
         if self.places or self.services or str(directory) != DEFAULT_DIRECTORY or Records().services():
             raise refusal
-        found = self._with_units(None, History(()), units_here(self.expected))
+        found = self._with_units(None, History(()), units_here(self.expected), self.judging.causes)
         if found is None:
             raise refusal
         return _Answer(str(directory), History(()), found)
 
     def _with_units(
-        self, found: Diagnosis | None, history: History, units: Iterable[Unit] | None
+        self,
+        found: Diagnosis | None,
+        history: History,
+        units: Iterable[Unit] | None,
+        causes: Causes,
     ) -> Diagnosis | None:
-        """Add the units that are asked for: of the services named, and of the period."""
-        return add_units(
+        """Add the units that are asked for: of the services named, and of the period; and the evidence."""
+        found = add_units(
             found,
             history,
             None if units is None else [unit for unit in units if self._selects(unit)],
             expected=self.expected,
             is_waiting=self.is_waiting,
-            explain=self.judging.causes.explain,
+            explain=causes.explain,
         )
+        return add_evidence(found, causes) if found is not None else None
 
     def _selects(self, unit: Unit) -> bool:
         if self.services and unit.service not in {*self.services, *self.expected}:
@@ -265,25 +280,42 @@ def _is_over(seen: _Answer) -> bool:
     return seen.diagnosis is not None and seen.diagnosis.verdict is not Verdict.RUNNING
 
 
-def _print(
-    diagnosis: Diagnosis, seen: _Answer, output: str, clock: Clock | None, color: str, *, pager: bool
-) -> None:
-    if output in {"table", "wide"}:
-        from service_record.display.verdict_page import analysis  # noqa: PLC0415  # only what is shown
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """How the answer is shown."""
 
-        lines = analysis(diagnosis, seen.history, seen.source, view(clock), whole=output == "wide")
-        print_lines(lines, color, pager=pager)
+    output: str
+    clock: Clock | None
+    color: str
+    pager: bool
+    explains: bool
+
+
+def _print(diagnosis: Diagnosis, seen: _Answer, shown: _Shown) -> None:
+    if shown.output in {"table", "wide"}:
+        from service_record.display.verdict_page import analysis, weighed_lines  # noqa: PLC0415  # only what is shown
+
+        here = view(shown.clock)
+        lines = list(analysis(diagnosis, seen.history, seen.source, here, whole=shown.output == "wide"))
+        lines += weighed_lines(diagnosis, here) if shown.explains else ()
+        print_lines(lines, shown.color, pager=shown.pager)
         return
-    if output == "html":
+    if shown.output == "html":
         from service_record.cli.redacting import write_page  # noqa: PLC0415  # only for a page
 
-        write_page(_page(diagnosis, seen, view(clock)))
+        write_page(_page(diagnosis, seen, view(shown.clock)))
         return
-    from service_record.display.analysis_document import analysis_document, analysis_lines  # noqa: PLC0415
+    from service_record.display.analysis_document import (  # noqa: PLC0415
+        analysis_document,
+        analysis_lines,
+        weighed_document,
+    )
     from service_record.display.machine import written  # noqa: PLC0415
 
     document = analysis_document(diagnosis, seen.source)
-    sys.stdout.buffer.write(written(document, analysis_lines(diagnosis, seen.source), output).encode())
+    if shown.explains:
+        document["weighed"] = weighed_document(diagnosis.weighed)
+    sys.stdout.buffer.write(written(document, analysis_lines(diagnosis, seen.source), shown.output).encode())
 
 
 def _page(diagnosis: Diagnosis, seen: _Answer, view: View) -> str:

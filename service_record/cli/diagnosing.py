@@ -7,9 +7,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from importlib import resources
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import click
 
@@ -18,7 +17,7 @@ from service_record.cli.inputs import history_of, now_for, opened
 from service_record.cli.options import complete_services, service_name
 from service_record.diagnosis import Diagnosis, diagnose
 from service_record.diagnosis.budget import BudgetFile, Budgets, read_budgets
-from service_record.diagnosis.causes import CauseRule, Causes, read_rules
+from service_record.diagnosis.causes import CauseRule, Causes, built_in_rules, read_rules
 from service_record.diagnosis.expectations import ROLES, add_units
 from service_record.diagnosis.findings import FailedUnit
 from service_record.diagnosis.now import Now
@@ -33,7 +32,6 @@ from service_record.record.appending import DEFAULT_DIRECTORY
 from service_record.record.visible import visible
 
 _T = TypeVar("_T")
-_BUILT_IN: Final = "causes.yaml"
 
 
 class BadFile(click.ClickException):
@@ -61,8 +59,7 @@ def judging(budget: Path | None, baseline: str | None, rules: Sequence[Path]) ->
     file = _read(budget, read_budgets) if budget else BudgetFile()
     good = build_history(opened([baseline], ()).records) if baseline else None
     known: list[CauseRule] = [rule for path in rules for rule in _read(path, read_rules)]
-    built_in = resources.files("service_record.diagnosis").joinpath(_BUILT_IN).read_text(encoding="utf-8")
-    return Judging(Budgets(file=file, baseline=good), Causes([*known, *read_rules(built_in, _BUILT_IN)]))
+    return Judging(Budgets(file=file, baseline=good), Causes([*known, *built_in_rules()]))
 
 
 def _read(path: Path, read: Callable[[str, str], _T]) -> _T:

@@ -262,6 +262,31 @@ def evidence_of(trouble: Trouble) -> TroubleFacts:
         stage=trouble.stage,
         invocation_id=trouble.run.invocation_id,
         facts=trouble.facts,
+        **_times(trouble),
+    )
+
+
+class _Times(TypedDict):
+    """The fields of a trouble's facts that say when it was."""
+
+    booted: datetime | None
+    started: datetime | None
+    run_started: datetime | None
+    ended: datetime | None
+
+
+def _times(trouble: Trouble) -> _Times:
+    """Return when a trouble was, by a true clock. Where the run has no end that anybody saw, it has none."""
+    run = trouble.run
+    begun = run.started or run.first_entry
+    started = begun and begun - trouble.ahead
+    uptime = run.uptime
+    known = [time for time in (started, trouble.since) if time is not None]
+    return _Times(
+        booted=started - timedelta(seconds=uptime) if started is not None and uptime is not None else None,
+        started=min(known, default=None),
+        run_started=started,
+        ended=run.ended and run.ended - trouble.ahead,
     )
 
 
@@ -275,7 +300,7 @@ def _began(trouble: Trouble, boots: Mapping[str | None, float]) -> float:
 
 def _is_symptom(trouble: Trouble) -> bool:
     """Waiting too long, and what a rule knows as a symptom, mostly come of something that failed."""
-    if trouble.cause is not None and trouble.cause.is_symptom:
+    if trouble.cause is not None and trouble.cause.rank in {"symptom", "contributing"}:
         return True
     return trouble.kind is Verdict.STUCK
 

@@ -81,7 +81,9 @@ def _failed(
         yield FailedUnit(
             unit=unit,
             recorded=outcomes.get(unit.service) if unit.service else None,
-            cause=explain(_evidence(unit.service, unit)) if explain and unit.service else None,
+            cause=explain(_evidence(unit.service, unit, outcomes.get(unit.service)))
+            if explain and unit.service
+            else None,
         )
 
 
@@ -90,8 +92,9 @@ def _troubles(diagnosis: Diagnosis | None) -> Iterator[Trouble]:
         yield from (one for one in (diagnosis.root, *diagnosis.followers, *diagnosis.others) if one)
 
 
-def _evidence(service: str, unit: Unit) -> TroubleFacts:
-    return TroubleFacts(kinds=frozenset({str(Verdict.FAILED)}), service=service, facts=unit.facts)
+def _evidence(service: str, unit: Unit, recorded: Outcome | None) -> TroubleFacts:
+    kinds = {str(Verdict.FAILED)} | ({"ended-well"} if recorded is Outcome.SUCCESS else set())
+    return TroubleFacts(kinds=frozenset(kinds), service=service, facts=unit.facts)
 
 
 def _not_started(

@@ -1,13 +1,13 @@
 """The values of a diagnosis: findings with evidence, the verdict, and the commands to run next. Pure."""
 
 import shlex
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
 from service_record.diagnosis.budget import Budget
-from service_record.diagnosis.trouble_facts import KnownCause
+from service_record.diagnosis.trouble_facts import KnownCause, Looked, Weighed
 from service_record.diagnosis.units import Unit
 from service_record.history.clock import ClockStep
 from service_record.history.facts import Facts
@@ -94,11 +94,30 @@ class Trouble:
     is_running: bool = False
     """True when the service runs again, or still."""
     cause: KnownCause | None = None
+    told: "Told | None" = None
+    """A line of its run that tells more than its last lines do."""
 
     @property
     def recorded_since(self) -> datetime | None:
         """`since` by the clock of the record, as the times of `run` are."""
         return None if self.since is None else self.since + self.ahead
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A line, and where it stands."""
+
+    line: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostCause:
+    """A cause that stands on evidence beside the records: no recorded service has failed."""
+
+    service: str
+    """The unit, program or container that shows it; `host` where none does."""
+    cause: KnownCause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,6 +282,12 @@ class Diagnosis:
     """In the order in which they are expected to start."""
     are_units_unknown: bool = False
     """True where systemd was asked which units failed, and did not answer."""
+    host: HostCause | None = None
+    """Where no trouble is the root: what evidence alone shows."""
+    looked: Looked = field(default_factory=Looked)
+    """How much was read beside the records."""
+    weighed: Mapping[str, tuple[Weighed, ...]] = field(default_factory=dict)
+    """Service, or nothing for the host -> the rules that fitted, and why the others lost."""
 
     @property
     def unreadable(self) -> tuple[Damaged, ...]:

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from service_record.history.facts import Facts
@@ -32,6 +33,19 @@ _AFTERMATH: Final = re.compile(
 )
 """How lines begin that tell what a program does after a failure."""
 
+_ASIDE: Final = re.compile(
+    r"""
+      ^ goroutine \s \d+ | ^ \S+\.go:\d+ \s \+0x | ^ (?:main|runtime)\.[\w.*()]+\(      # frames of Go
+    | ^ File \s "[^"]*", \s line \s \d+ | ^ Traceback \s \( | ^ at \s [\w.$<>]+\( | ^ \#\d+ \s+ 0x
+    | ^ \d+: \s+ 0x[0-9a-f]+ \s - | ^ stack \s backtrace: | ^ note: \s run \s with
+    | ^ Usage: | ^ -{1,2} \w [\w-]* ,? \s | ^ (?:Available\sCommands|Flags|Options|Examples): | --help\b
+    | stack \s trace \s of \s this \s error | execute \s with \s --v= | make \s a \s check \s non-fatal
+    | ^ [,:]? \s? (?:error: \s)? exit \s (?:status|code) \s \d+ \.? $
+    """,
+    re.VERBOSE | re.IGNORECASE | re.ASCII,
+)
+"""Usage texts, frames of a stack, hints, and bare exit statuses: they never say what went wrong."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TroubleFacts:
@@ -43,12 +57,22 @@ class TroubleFacts:
     stage: str | None = None
     invocation_id: str | None = None
     facts: Facts
+    booted: datetime | None = None
+    """When the boot of its run began, as far as that is known."""
+    started: datetime | None = None
+    """When the first of the runs that are alike began, or failed."""
+    run_started: datetime | None = None
+    ended: datetime | None = None
+    """None while it runs, and where nobody knows."""
 
 
 KINDS: Final = frozenset(
-    {"failed", "stuck", "restart-loop", "stage-loop", "boot-loop", "interrupted", "rebooted"}
+    {"failed", "stuck", "restart-loop", "stage-loop", "boot-loop", "interrupted", "rebooted", "ended-well"}
 )
-"""What a trouble is to the rules: `rebooted` is interrupted by a boot of the host."""
+"""What a trouble is to the rules: `rebooted` is interrupted by a boot of the host.
+
+`ended-well` is a unit that failed although its latest recorded run ended well.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,12 +86,48 @@ class KnownCause:
     """What that means and where it usually comes from."""
     commands: tuple[str, ...] = ()
     """What to run next, filled in and safe to paste."""
-    is_symptom: bool = False
-    """True where something else has usually gone wrong before."""
+    rank: str = "cause"
+    """`cause`, `contributing`, `symptom` or `form of death`."""
     is_last: bool = False
     """True of a symptom that comes of other symptoms, too, whenever it began."""
     line: str | None = None
-    """The line of the message that the rule knows it by; None where it was no line."""
+    """The line or fact that the rule knows it by; None where it was neither."""
+    place: str | None = None
+    """The file of the source, and the line in it; None where the service's record tells."""
+    of: str | None = None
+    """The program or container that wrote the line, where that is known."""
+
+    @property
+    def is_cause(self) -> bool:
+        """True where the headline may name it."""
+        return self.rank == "cause"
+
+    @property
+    def is_symptom(self) -> bool:
+        """True where something else has gone wrong before, or only the end is known."""
+        return not self.is_cause
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weighed:
+    """A rule that fits or nearly does, and what came of it."""
+
+    rule: str
+    rank: str
+    line: str | None = None
+    place: str | None = None
+    is_named: bool = False
+    lost: str | None = None
+    """Why it is not the cause that is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """How much was read beside the records."""
+
+    files: int = 0
+    lines: int = 0
+    kinds: frozenset[str] = frozenset()
 
 
 def telling_line(message: str | None) -> str | None:
@@ -77,11 +137,18 @@ def telling_line(message: str | None) -> str | None:
     about what is done after a failure come behind all others.
     """
     lines = [line.strip() for line in (message or "").splitlines() if line.strip()]
-    return max(reversed(lines), key=_weight, default=None)
+    return max(reversed(lines), key=weight, default=None)
 
 
-def _weight(line: str) -> int:
+def is_labelled(line: str) -> bool:
+    """Return whether a program marks a line as an error."""
+    return _LABELLED.search(line.strip()) is not None
+
+
+def weight(line: str) -> int:
     """Return how much a line says of what went wrong."""
+    if _ASIDE.search(line):
+        return 0
     if _LABELLED.search(line):
         return 3
     if _AFTERMATH.match(line):

@@ -3,7 +3,7 @@
 What is not known is left out. Times are UTC with milliseconds, durations seconds.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from service_record.diagnosis.budget import Budget
@@ -25,11 +25,12 @@ from service_record.diagnosis.findings import (
     commands_for_unit,
     next_commands,
 )
-from service_record.diagnosis.trouble_facts import KnownCause
+from service_record.diagnosis.trouble_facts import KnownCause, Looked, Weighed
 from service_record.display.document import Document, facts_document
 from service_record.display.sentences import (
     failed_unit_sentence,
     handled_sentence,
+    host_sentence,
     not_started_sentence,
     trouble_sentence,
     verdict_sentence,
@@ -44,7 +45,7 @@ _SCHEMA_VERSION: Final = 1
 def analysis_document(diagnosis: Diagnosis, source: str) -> Document:
     """The document of `analyze --output json` and `yaml`."""
     return _head(diagnosis, source) | {
-        **_present(root=diagnosis.root and _trouble(diagnosis.root)),
+        **_present(root=_root(diagnosis)),
         **_present(
             failedUnits=[_failed_unit(failed) for failed in diagnosis.failed_units] or None,
             unitsUnknown=diagnosis.are_units_unknown or None,
@@ -59,14 +60,16 @@ def analysis_document(diagnosis: Diagnosis, source: str) -> Document:
         "slow": [_slow(slow) for slow in diagnosis.slow],
         "clock": [_clock(finding) for finding in diagnosis.clock],
         "damaged": [_damaged(damaged) for damaged in diagnosis.damaged],
+        **_present(looked=_looked(diagnosis.looked)),
     }
 
 
 def analysis_lines(diagnosis: Diagnosis, source: str) -> Iterator[Document]:
     """The same as `--output jsonl` has it: the verdict first, then a line for each finding."""
     yield _head(diagnosis, source)
-    if diagnosis.root is not None:
-        yield {"finding": "root", **_trouble(diagnosis.root)}
+    root = _root(diagnosis)
+    if root is not None:
+        yield {"finding": "root", **root}
     yield from ({"finding": "not-started", **_not_started(one)} for one in diagnosis.not_started)
     yield from ({"finding": "failed-unit", **_failed_unit(failed)} for failed in diagnosis.failed_units)
     yield from ({"finding": "follower", **_trouble(trouble)} for trouble in diagnosis.followers)
@@ -89,6 +92,43 @@ def _head(diagnosis: Diagnosis, source: str) -> Document:
     }
 
 
+def _root(diagnosis: Diagnosis) -> Document | None:
+    """Return the root cause; without a trouble, what evidence alone shows."""
+    if diagnosis.root is not None or diagnosis.host is None:
+        return _trouble(diagnosis.root) if diagnosis.root is not None else None
+    host = diagnosis.host
+    return {
+        "kind": diagnosis.verdict.value,
+        "service": host.service,
+        "says": host_sentence(host),
+        "cause": _cause(host.cause),
+        "next": list(host.cause.commands),
+    }
+
+
+def _looked(looked: Looked) -> Document | None:
+    if not looked.files:
+        return None
+    return {"files": looked.files, "lines": looked.lines, "kinds": sorted(looked.kinds)}
+
+
+def weighed_document(weighed: Mapping[str, Sequence[Weighed]]) -> list[Document]:
+    """Return the rules that fitted, for each service, and why all but one of them lost."""
+    return [
+        _present(
+            service=service or None,
+            rule=one.rule,
+            rank=one.rank,
+            named=one.is_named or None,
+            lost=one.lost,
+            line=one.line,
+            place=one.place,
+        )
+        for service, all_of_it in weighed.items()
+        for one in all_of_it
+    ]
+
+
 def _trouble(trouble: Trouble) -> Document:
     loop, overrun, cause = trouble.loop, trouble.overrun, trouble.cause
     return {
@@ -101,6 +141,7 @@ def _trouble(trouble: Trouble) -> Document:
         **_present(running=trouble.is_running or None, rebooted=trouble.is_rebooted or None),
         **_present(
             cause=cause and _cause(cause),
+            told=trouble.told and {"line": trouble.told.line, "place": trouble.told.place},
             loop=loop
             and {
                 "of": loop.of.value,
@@ -129,7 +170,9 @@ def _cause(cause: KnownCause) -> Document:
         says=cause.says,
         explains=cause.explains,
         symptom=cause.is_symptom or None,
+        rank=cause.rank if cause.is_symptom else None,
         line=cause.line,
+        place=cause.place,
     )
 
 

@@ -11,6 +11,7 @@ from service_record.diagnosis.findings import (
     Diagnosis,
     FailedUnit,
     Hindrance,
+    HostCause,
     LocalTimes,
     LoopOf,
     NotStarted,
@@ -55,7 +56,7 @@ def verdict_sentence(diagnosis: Diagnosis) -> str:
         return trouble_sentence(diagnosis.root)
     hindered = [one for one in diagnosis.not_started if not one.is_pending]
     unseen = [f"failed: {not_started_sentence(one)}" for one in hindered]
-    unseen += map(failed_unit_sentence, diagnosis.failed_units)
+    unseen += map(failed_unit_sentence, _failed_first(diagnosis))
     if unseen:
         return f"{unseen[0]}, and {len(unseen) - 1} more" if unseen[1:] else unseen[0]
     if not diagnosis.running and diagnosis.not_started:
@@ -69,10 +70,23 @@ def verdict_sentence(diagnosis: Diagnosis) -> str:
     return f"running: {running_sentence(first)}{more}; {_so_far(diagnosis, first.run)}"
 
 
+def _failed_first(diagnosis: Diagnosis) -> list[FailedUnit]:
+    """Return the failed units, the one whose cause is told first."""
+    return sorted(
+        diagnosis.failed_units,
+        key=lambda one: diagnosis.host is None or one.cause is not diagnosis.host.cause,
+    )
+
+
+def host_sentence(host: HostCause) -> str:
+    """`agent: images come at 0.3 MB/s`."""
+    return f"{name(host.service)}: {visible(host.cause.says)}"
+
+
 def _so_far(diagnosis: Diagnosis, run: Run) -> str:
     """The failure that this run continued after, else that of another run."""
     own = next((handled for handled in diagnosis.handled if handled.run is run), None)
-    if own is None:
+    if own is None or diagnosis.host is not None:
         return _without_trouble(diagnosis, " so far")
     return f"{_continued(own)}{_because(own.stage)}"
 
@@ -85,6 +99,8 @@ def _without_trouble(diagnosis: Diagnosis, so_far: str = "") -> str:
         more = f", nor of {count(rest, 'other service')}" if rest else ""
         why = "is empty" if unreadable[0].is_empty else "is damaged throughout"
         return f"the record of {name(unreadable[0].service)} {why}: nothing is known of it{more}"
+    if diagnosis.host is not None:
+        return host_sentence(diagnosis.host)
     nothing = f"nothing is wrong{so_far}"
     if diagnosis.are_units_unknown:
         nothing = f"no record tells of a failure{so_far}; systemd does not say which units failed"
@@ -128,12 +144,17 @@ def _whereabouts(trouble: Trouble) -> str:
 
 def why(trouble: Trouble) -> str:
     """The cause in a few words: the known one, or what was said of it last, or how it ended."""
-    if trouble.cause is not None:
-        return visible(trouble.cause.says)
+    cause, told = trouble.cause, telling(trouble)
+    if cause is not None and (cause.is_cause or told is None or cause.rank == "form of death"):
+        return visible(cause.says)
     if trouble.kind is Verdict.STUCK and trouble.overrun is not None:
         return f"longer than {budget_sentence(trouble.overrun.budget)}"
-    told = telling_line(trouble.facts.message)
     return visible(told) if told else how(trouble.facts) or "nothing was recorded of why"
+
+
+def telling(trouble: Trouble) -> str | None:
+    """Return the line that most likely says what went wrong."""
+    return trouble.told.line if trouble.told is not None else telling_line(trouble.facts.message)
 
 
 def how(facts: Facts) -> str:

@@ -12,6 +12,7 @@ from service_record.diagnosis.findings import (
     next_commands,
     unseen_commands,
 )
+from service_record.diagnosis.trouble_facts import KnownCause
 from service_record.display.details import LABEL_WIDTH, details, labelled, when
 from service_record.display.lines import BLANK, Ink, Line, View, painted
 from service_record.display.phrases import name
@@ -42,6 +43,8 @@ _MAX_ROWS: Final = 3
 """How many rows the verdict may take: what a service said last can be very long."""
 _MAX_LISTED: Final = 6
 _MAX_HANDLED: Final = 3
+_RANKS: Final = {"contributing": "adds", "form of death": "ended"}
+"""Ranks of rules whose word is too long for a label -> their label."""
 _LOOKS: Final = {
     Verdict.FAILED: ("failure", Ink.BAD),
     Verdict.LOOPING: ("failure", Ink.BAD),
@@ -63,6 +66,10 @@ def analysis(
     if diagnosis.root is not None:
         yield BLANK
         yield from _in_full(diagnosis.root, view, whole=whole)
+    elif diagnosis.host is not None:
+        yield BLANK
+        yield from _cause(diagnosis.host.cause, view, whole=whole)
+        yield from _commands(diagnosis.host.cause.commands)
     if diagnosis.handled:
         yield BLANK
         yield from _handled(diagnosis.handled, view, whole=whole)
@@ -103,7 +110,9 @@ def _in_full(trouble: Trouble, view: View, *, whole: bool) -> Iterator[Line]:
     yield from _listed("since", since(trouble, view), view)
     if trouble.overrun is not None:
         yield from _listed("budget", [budget_sentence(trouble.overrun.budget)], view)
-    yield from _cause(trouble, view, whole=whole)
+    yield from _cause(trouble.cause, view, whole=whole)
+    if trouble.told is not None:
+        yield from _listed("line", [_placed(trouble.told.line, trouble.told.place, view, whole=whole)], view)
     yield from details(trouble.facts, view, _INDENT, whole=whole)
     yield from stage_lines(run.stages, view, _INDENT)
     yield from _commands(next_commands(trouble))
@@ -150,18 +159,47 @@ def since(trouble: Trouble, view: View) -> Iterator[str]:
         yield "it runs again now, and has got no further yet"
 
 
-def _cause(trouble: Trouble, view: View, *, whole: bool) -> Iterator[Line]:
-    cause = trouble.cause
+def _cause(cause: KnownCause | None, view: View, *, whole: bool) -> Iterator[Line]:
     if cause is None:
         return
     texts = [(f"{visible(cause.says)} ({visible(cause.name)})", Ink.STRONG)]
     if cause.explains is not None:
         texts.append((visible(cause.explains.strip()), Ink.PLAIN))
     if cause.line is not None:
-        line = visible(cause.line)
-        known_by = line if whole else cut_within(line, view.width * 2, view.glyphs.cut)
-        texts.append((f"known by: {known_by}", Ink.FAINT))
-    yield from labelled("cause", texts, view, _INDENT)
+        texts.append((f"known by: {_placed(cause.line, cause.place, view, whole=whole)}", Ink.FAINT))
+    yield from labelled(_RANKS.get(cause.rank, cause.rank), texts, view, _INDENT)
+
+
+def _placed(line: str, place: str | None, view: View, *, whole: bool) -> str:
+    """Return a line with the file and line where it stands."""
+    text = visible(line)
+    text = text if whole else cut_within(text, view.width * 2, view.glyphs.cut)
+    return text if place is None else f"{visible(place)}: {text}"
+
+
+def _looked(diagnosis: Diagnosis) -> Iterator[str]:
+    """Say what was read beside the records where that names no cause."""
+    looked, root = diagnosis.looked, diagnosis.root
+    if looked.files and root is not None and not (root.cause is not None and root.cause.is_cause):
+        files = f"{count(looked.lines, 'line')} in {count(looked.files, 'file')}"
+        yield f"{files} ({', '.join(sorted(looked.kinds))}), of which none tells a cause"
+
+
+def weighed_lines(diagnosis: Diagnosis, view: View) -> Iterator[Line]:
+    """Yield which rules fitted, on what, and why all but one of them lost: `--explain`."""
+    if not any(diagnosis.weighed.values()):
+        yield BLANK
+        yield from _listed("rules", ["no rule fits anything here"], view)
+    for service, weighed in diagnosis.weighed.items():
+        if weighed:
+            yield BLANK
+            yield from _listed("rules", [f"of {name(service) if service else 'the host'}"], view)
+        for one in weighed:
+            came_to = "told" if one.is_named else f"not told: {visible(one.lost or '')}"
+            texts = [(f"{visible(one.rule)} ({one.rank}): {came_to}", Ink.PLAIN)]
+            if one.line is not None:
+                texts.append((_placed(one.line, one.place, view, whole=True), Ink.FAINT))
+            yield from labelled("", texts, view, _INDENT)
 
 
 def _lists(diagnosis: Diagnosis, view: View, limit: int | None) -> Iterator[Line]:
@@ -176,6 +214,7 @@ def _lists(diagnosis: Diagnosis, view: View, limit: int | None) -> Iterator[Line
     yield from _list("slow", map(slow_sentence, diagnosis.slow), view, limit)
     yield from _list("clock", map(clock_sentence, diagnosis.clock), view, limit)
     yield from _list("damaged", map(damaged_sentence, diagnosis.damaged), view, limit)
+    yield from _list("looked", _looked(diagnosis), view, limit)
 
 
 def _list(label: str, sentences: Iterable[str], view: View, limit: int | None) -> Iterator[Line]:

@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http.client import HTTPConnection, HTTPException
-from importlib import resources
 from pathlib import Path
 from time import CLOCK_BOOTTIME, clock_gettime
 from typing import Final
 from urllib.parse import urlsplit
 
 from service_record.diagnosis import Diagnosis, Verdict, diagnose
-from service_record.diagnosis.causes import Causes, read_rules
+from service_record.diagnosis.causes import Causes, built_in_causes
 from service_record.diagnosis.expectations import add_units
 from service_record.diagnosis.failures import signature
 from service_record.diagnosis.findings import Trouble
@@ -39,7 +38,6 @@ _MOST_READ: Final = 16 << 20
 """Bytes of records that are judged, all services together: they take four times as much of memory."""
 _LEAST_READ: Final = 256 << 10
 """Of one service, however many there are."""
-_CAUSES: Final = "causes.yaml"
 
 _ENCAPSULATED: Final = "/etc/ignition-machine-config-encapsulated.json"
 """The machine configuration as Ignition left it; done with it, the machine-config daemon renames it."""
@@ -201,10 +199,9 @@ def _diagnosis(history: History, now: Now) -> Diagnosis | None:
 def _known_causes() -> Causes:
     """None where the disk does not give them: what failed is known without."""
     try:
-        rules = resources.files("service_record.diagnosis").joinpath(_CAUSES).read_text(encoding="utf-8")
+        return built_in_causes()
     except OSError:
         return Causes(())
-    return Causes(read_rules(rules, _CAUSES))
 
 
 def _reached(runs: Iterable[Run]) -> Iterator[tuple[str, ...]]:

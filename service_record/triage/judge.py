@@ -15,7 +15,6 @@ import tempfile
 import time
 from collections.abc import Iterator
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import IO, Final
 
@@ -25,7 +24,7 @@ from service_record.bundle.layers import Layer, decompressed_layer, is_tar
 from service_record.bundle.limits import LimitError, Limits, ReadingBudget
 from service_record.bundle.tar import TarError, members
 from service_record.diagnosis import diagnose
-from service_record.diagnosis.causes import Causes, read_rules
+from service_record.diagnosis.causes import Causes, built_in_causes
 from service_record.diagnosis.expectations import add_units
 from service_record.diagnosis.now import latest_entry
 from service_record.diagnosis.units import read_texts
@@ -45,7 +44,6 @@ from service_record.triage.rows import (
 )
 from service_record.version import __version__
 
-_CAUSES: Final = "causes.yaml"
 _MIB: Final = 1 << 20
 _PIECE: Final = 1 << 20
 _WITHHELD: Final = "withheld: a secret was left in it"
@@ -96,8 +94,7 @@ def _row(path: Path, reference: Reference) -> BundleRow:
 @cache
 def known_rules() -> Causes:
     """Return the causes that are built in."""
-    text = resources.files("service_record.diagnosis").joinpath(_CAUSES).read_text(encoding="utf-8")
-    return Causes(read_rules(text, _CAUSES))
+    return built_in_causes()
 
 
 def judge_bundle(path: Path, reference: Reference) -> BundleRow:

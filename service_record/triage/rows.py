@@ -179,8 +179,7 @@ def _of_unit(failed: FailedUnit) -> dict[str, object]:
 def _of_cause(cause: KnownCause | None) -> dict[str, object]:
     if cause is None:
         return {}
-    rank = "symptom" if cause.is_symptom else "cause"
-    return {"cause": cause.name, "cause_says": cause.says, "rank": rank}
+    return {"cause": cause.name, "cause_says": cause.says, "rank": cause.rank}
 
 
 def _of_line(line: str) -> dict[str, object]:

@@ -3,14 +3,13 @@
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from functools import cache
-from importlib import resources
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
 from service_record.diagnosis import Diagnosis, diagnose
-from service_record.diagnosis.causes import Causes, read_rules
+from service_record.diagnosis.causes import Causes, built_in_causes
 from service_record.diagnosis.expectations import add_units
 from service_record.diagnosis.now import Now, latest_entry
 from service_record.diagnosis.units import read_texts
@@ -24,7 +23,6 @@ _MOST_LEFT_OUT: Final = 32
 _LONGEST: Final = 2_000
 """Characters of a reason, and of what was left out."""
 _LONGEST_NAME: Final = 255
-_CAUSES: Final = "causes.yaml"
 
 
 class ServiceSeen(msgspec.Struct, frozen=True):
@@ -134,5 +132,4 @@ def _seen(service: ServiceHistory, counts: dict[str, int]) -> ServiceSeen:
 @cache
 def known_causes() -> Causes:
     """The known causes that come with the program."""
-    text = resources.files("service_record.diagnosis").joinpath(_CAUSES).read_text(encoding="utf-8")
-    return Causes(read_rules(text, _CAUSES))
+    return built_in_causes()

@@ -1,0 +1,342 @@
+"""Rules that know a cause by evidence: their form, and reading them from YAML. Pure.
+
+Patterns are RE2's, in time linear in the text whatever the pattern: messages come from anywhere, and rules
+from whoever wrote them. docs/analyze.md describes the form of a rule.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+import re2
+
+from service_record.diagnosis.evidence.fact_checks import CHECKS
+from service_record.diagnosis.evidence.known_facts import FACT_NAMES
+from service_record.diagnosis.evidence.streams import KINDS_OF_LINES
+from service_record.diagnosis.placed import FileError, Value, document
+from service_record.diagnosis.trouble_facts import KINDS
+from service_record.diagnosis.wording import Phrase, placeholders
+
+__all__ = ["CauseRule", "Condition", "FactTest", "FileError", "LineTest", "Pattern", "Rank", "read_rules"]
+
+
+class Rank(StrEnum):
+    """What a rule knows of a failure. Only a cause is named in the headline."""
+
+    CAUSE = "cause"
+    CONTRIBUTING = "contributing"
+    """It makes failures likelier or later, and explains none by itself."""
+    SYMPTOM = "symptom"
+    """Something else has gone wrong before."""
+    FORM = "form of death"
+    """How it ended, and not why."""
+
+
+OWN: Final = "own"
+"""Of `where`: what the failed service itself said."""
+_WHERES: Final = frozenset({OWN, "any", *KINDS_OF_LINES})
+_WHERES_OF_ONE: Final = ("unit:", "container:")
+WITHIN: Final = ("run", "boot", "any")
+_LAST: Final = "last"
+"""Of `symptom`: it comes of other symptoms, too."""
+_TEXTS: Final = ("service", "stage", "command")
+_WORDS: Final = ("kind", "exit", "signal", "systemd")
+_CONDITION: Final = ("message", "where", "fact", "check", "rule", *_TEXTS, *_WORDS)
+_FIELDS: Final = (
+    *(
+        "name",
+        "says",
+        "explains",
+        "rank",
+        "symptom",
+        "next",
+        "sources",
+        "needs",
+        "unless",
+        "within",
+        "alone",
+        "over",
+    ),
+    *(name for name in _CONDITION if name != "rule"),
+)
+TRUSTED: Final = "built-in:"
+"""How the paths of the built-in rules begin: tests compile their patterns, and each start need not."""
+_ALWAYS: Final = frozenset({"service", "unit"})
+_GIVEN: Final = _ALWAYS | {"stage", "invocation"}
+"""Placeholders that every rule may use, where they are known."""
+_GROUP: Final = re.compile(r"\(\?P?<([A-Za-z_]\w*)>")
+
+
+class Pattern:
+    """A pattern of RE2, without regard to case; compiled when it is first searched for."""
+
+    __slots__ = ("_compiled", "names", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.names = tuple(_GROUP.findall(text))
+        self._compiled: Any = None
+
+    @property
+    def compiled(self) -> Any:
+        """The pattern as RE2 has it. Raises re2.error where it is none."""
+        if self._compiled is None:
+            options = re2.Options()
+            options.case_sensitive = False
+            options.log_errors = False
+            self._compiled = re2.compile(self.text.encode(), options)
+        return self._compiled
+
+    def search(self, text: bytes) -> Any:
+        """Return the first match in a text, or None."""
+        return self.compiled.search(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineTest:
+    """Lines to find: what they say, and where."""
+
+    patterns: tuple[Pattern, ...]
+    where: frozenset[str] = frozenset({OWN})
+
+    @property
+    def elsewhere(self) -> frozenset[str]:
+        """Where to look beside the service's own lines."""
+        return self.where - {OWN}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactTest:
+    """A fact that one of the patterns has to fit."""
+
+    name: str
+    patterns: tuple[Pattern, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """Tests that all have to hold."""
+
+    lines: LineTest | None = None
+    facts: tuple[FactTest, ...] = ()
+    check: str | None = None
+    rules: frozenset[str] = frozenset()
+    """Other rules, one of which has to fit."""
+    texts: Mapping[str, tuple[Pattern, ...]] = field(default_factory=dict)
+    words: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.lines or self.facts or self.check or self.rules or self.texts or self.words)
+
+    @property
+    def is_of_trouble(self) -> bool:
+        """True where it holds only of a service in trouble."""
+        return bool(self.texts or self.words) or (self.lines is not None and not self.lines.elsewhere)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CauseRule:
+    """One cause and what it is known by."""
+
+    name: str
+    says: Phrase
+    explains: Phrase | None = None
+    rank: Rank = Rank.CAUSE
+    is_last: bool = False
+    """True of a symptom that comes of other symptoms, too."""
+    next: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    """Project and file of each message that it quotes."""
+    condition: Condition
+    needs: tuple[Condition, ...] = ()
+    unless: tuple[Condition, ...] = ()
+    within: str = "run"
+    """Whose time lines elsewhere have to fit."""
+    alone: bool = False
+    """True where it is told of a host of which no service has failed."""
+    over: frozenset[str] = frozenset()
+    """Rules that this one accounts for: they are not the cause where it fits."""
+
+    def line_tests(self) -> Iterator[LineTest]:
+        """Yield all its tests of lines."""
+        for condition in (self.condition, *self.needs, *self.unless):
+            if condition.lines is not None:
+                yield condition.lines
+
+
+def read_rules(text: str, path: str) -> tuple[CauseRule, ...]:
+    """Return the rules in the text of a file. Raises FileError, with the line."""
+    root = document(text, path)
+    rules: dict[str, CauseRule] = {}
+    for value in root.items("rules") if root is not None else ():
+        rule = _rule(value)
+        if rule.name in rules:
+            raise value.fault(f"a rule is called {rule.name!r} already")
+        rules[rule.name] = rule
+    return tuple(rules.values())
+
+
+def _rule(value: Value) -> CauseRule:
+    fields = value.fields("a rule", _FIELDS)
+    for required in ("name", "says"):
+        if required not in fields:
+            raise value.fault(f"a rule needs `{required}`")
+    condition = _condition(fields)
+    if condition.is_empty:
+        known_by = (*_TEXTS, "message", *_WORDS, "fact", "check")
+        raise value.fault(f"a rule needs something to be known by: {', '.join(known_by)}")
+    if "rank" in fields and "symptom" in fields:
+        raise fields["symptom"].fault("give `rank` or `symptom`, not both")
+    symptom = _choice(fields, "symptom", ("true", "false", _LAST), "false")
+    rank = Rank.SYMPTOM if symptom != "false" else _rank(fields)
+    needs = _conditions(fields, "needs")
+    known = _GIVEN.union(*map(_names, (condition, *needs)))
+    alone = _choice(fields, "alone", ("true", "false"), "")
+    can_be_alone = not any(one.is_of_trouble for one in (condition, *needs))
+    return CauseRule(
+        name=fields["name"].text("`name`"),
+        says=_phrase(fields["says"], "says", known),
+        explains=_phrase(fields["explains"], "explains", known) if "explains" in fields else None,
+        rank=rank,
+        is_last=symptom == _LAST,
+        next=tuple(_command(one, known) for one in _texts(fields, "next")),
+        sources=tuple(one.text("a source") for one in _texts(fields, "sources")),
+        condition=condition,
+        needs=needs,
+        unless=_conditions(fields, "unless"),
+        within=_choice(fields, "within", WITHIN, "run"),
+        alone=alone == "true" or (alone == "" and rank is Rank.CAUSE and can_be_alone),
+        over=frozenset(one.text("`over`") for one in _texts(fields, "over")),
+    )
+
+
+def _texts(fields: Mapping[str, Value], name: str) -> Sequence[Value]:
+    return fields[name].texts(f"`{name}`") if name in fields else ()
+
+
+def _choice(fields: Mapping[str, Value], name: str, choices: Sequence[str], default: str) -> str:
+    if name not in fields:
+        return default
+    word = fields[name].text(f"`{name}`").lower()
+    if word not in choices:
+        raise fields[name].fault(f"`{name}` is {', '.join(choices[:-1])} or {choices[-1]}")
+    return word
+
+
+def _rank(fields: Mapping[str, Value]) -> Rank:
+    names = {str(rank): rank for rank in Rank}
+    return names[_choice(fields, "rank", tuple(names), "cause")]
+
+
+def _conditions(fields: Mapping[str, Value], name: str) -> tuple[Condition, ...]:
+    if name not in fields:
+        return ()
+    found = []
+    for one in fields[name].items(f"`{name}`"):
+        condition = _condition(one.fields(f"a condition of `{name}`", _CONDITION))
+        if condition.is_empty:
+            raise one.fault(f"a condition of `{name}` needs one of: {', '.join(_CONDITION)}")
+        found.append(condition)
+    return tuple(found)
+
+
+def _condition(fields: Mapping[str, Value]) -> Condition:
+    lines = None
+    if "message" in fields:
+        where = frozenset(map(_where, _texts(fields, "where"))) or frozenset({OWN})
+        patterns = tuple(_pattern(one, "message") for one in _texts(fields, "message"))
+        lines = LineTest(patterns=patterns, where=where)
+    elif "where" in fields:
+        raise fields["where"].fault("`where` says where `message` is looked for, and there is no `message`")
+    return Condition(
+        lines=lines,
+        facts=tuple(_facts(fields["fact"])) if "fact" in fields else (),
+        check=_check(fields["check"]) if "check" in fields else None,
+        rules=frozenset(one.text("`rule`") for one in _texts(fields, "rule")),
+        texts={
+            name: tuple(_pattern(one, name) for one in _texts(fields, name))
+            for name in _TEXTS
+            if name in fields
+        },
+        words={
+            name: frozenset(_word(one, name) for one in _texts(fields, name))
+            for name in _WORDS
+            if name in fields
+        },
+    )
+
+
+def _where(value: Value) -> str:
+    word = value.text("`where`")
+    if word not in _WHERES and not (word.startswith(_WHERES_OF_ONE) and word.partition(":")[2]):
+        forms = (*sorted(_WHERES), *(f"{form}NAME" for form in _WHERES_OF_ONE))
+        raise value.fault(f"no place {word!r}; places are {', '.join(forms)}")
+    return word
+
+
+def _facts(value: Value) -> Iterator[FactTest]:
+    for name, one in value.fields("`fact`", sorted(FACT_NAMES)).items():
+        yield FactTest(name=name, patterns=tuple(_pattern(text, name) for text in one.texts(f"`{name}`")))
+
+
+def _check(value: Value) -> str:
+    name = value.text("`check`")
+    if name not in CHECKS:
+        raise value.fault(f"no check {name!r}; checks are {', '.join(sorted(CHECKS))}")
+    return name
+
+
+def _pattern(value: Value, name: str) -> Pattern:
+    pattern = Pattern(value.text(f"a pattern of `{name}`"))
+    if value.path.startswith(TRUSTED):
+        return pattern
+    try:
+        _ = pattern.compiled
+    except re2.error as error:
+        reason = error.args[0] if error.args else ""
+        told = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+        raise value.fault(f"not a pattern of RE2: {told}") from None
+    return pattern
+
+
+def _word(value: Value, name: str) -> str:
+    word = value.text(f"`{name}`")
+    if name == "kind" and word not in KINDS:
+        raise value.fault(f"no kind {word!r}; kinds are {', '.join(sorted(KINDS))}")
+    if name == "exit" and not word.isdecimal():
+        raise value.fault(f"{word!r} is no exit status")
+    return word.removeprefix("SIG") if name == "signal" else word
+
+
+def _names(condition: Condition) -> frozenset[str]:
+    """Return the placeholders that a condition fills."""
+    patterns = [pattern for each in condition.texts.values() for pattern in each]
+    patterns += condition.lines.patterns if condition.lines is not None else ()
+    patterns += [pattern for fact in condition.facts for pattern in fact.patterns]
+    checked = CHECKS[condition.check].values if condition.check is not None else ()
+    return frozenset(name for pattern in patterns for name in pattern.names) | frozenset(checked)
+
+
+def _command(value: Value, known: Collection[str]) -> str:
+    command = value.text("a command of `next`")
+    _check_names(value, placeholders(command), known)
+    return command
+
+
+def _phrase(value: Value, name: str, known: Collection[str]) -> Phrase:
+    phrase = Phrase.of(value.text(f"`{name}`"))
+    _check_names(value, phrase.names, known)
+    unsure = phrase.needs - _ALWAYS
+    if unsure:
+        one = f"{{{min(unsure)}}}"
+        raise value.fault(f"{one} may not be known; write [{one}|something], or [what is left out {one}]")
+    return phrase
+
+
+def _check_names(value: Value, names: Collection[str], known: Collection[str]) -> None:
+    unknown = set(names) - set(known)
+    if unknown:
+        raise value.fault(f"nothing is called {{{min(unknown)}}} here; there are {', '.join(sorted(known))}")

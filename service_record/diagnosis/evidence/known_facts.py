@@ -1,0 +1,349 @@
+"""Facts of a host out of its files: names, addresses, disks, memory, time; each with its place. Pure."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_interface, ip_network
+from typing import Final
+
+from service_record.diagnosis.evidence.log_lines import LinePlace
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFact:
+    """One value, what it is of, and where it stands."""
+
+    value: str
+    place: LinePlace
+    of: str = ""
+    """The interface, disk or mount point that it is of."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFacts:
+    """Name -> facts of that name, in the order of the files. docs/analyze.md lists the names."""
+
+    values: Mapping[str, tuple[KnownFact, ...]] = field(default_factory=dict)
+
+    def all(self, name: str) -> tuple[KnownFact, ...]:
+        """Return every fact of that name; empty where nothing is known."""
+        return self.values.get(name, ())
+
+    def first(self, name: str) -> KnownFact | None:
+        """Return the first fact of that name."""
+        return next(iter(self.all(name)), None)
+
+    def number(self, name: str) -> int | None:
+        """Return the first fact of that name as a number."""
+        fact = self.first(name)
+        return int(fact.value) if fact is not None and fact.value.isdecimal() else None
+
+
+FACT_NAMES: Final = frozenset(
+    {
+        *(
+            "hostname",
+            "nameserver",
+            "search",
+            "nsswitch-hosts",
+            "address",
+            "mtu",
+            "link",
+            "route",
+            "default-route",
+        ),
+        *(
+            "duplicate-address",
+            "cmdline",
+            "memory-kb",
+            "available-kb",
+            "swap-kb",
+            "module",
+            "block",
+            "mounted",
+        ),
+        *(
+            "full",
+            "chrony-leap",
+            "chrony-source",
+            "chrony-selected",
+            "clock-synchronized",
+            "ntp",
+            "deployment",
+        ),
+        *("os", "secure-boot", "cgroup", "selinux", "boot-entry", "cluster-network", "image", "live-medium"),
+        *(
+            "boot-current",
+            "boot-order",
+            "failed-unit",
+            "boots",
+            "certificate-end",
+            "service-network",
+            "fstab-swap",
+        ),
+    }
+)
+Found = tuple[str, str, int, str]
+"""Name, value, line and what it is of."""
+_MAX_FACTS: Final = 2_000
+
+
+def facts_of(texts: Iterable[tuple[str, str, str]]) -> KnownFacts:
+    """Return the facts in files: path, name of the file as `stream_of` has it, and text."""
+    values: dict[str, list[KnownFact]] = {}
+    for path, name, text in texts:
+        for fact, value, line, of in _found(name, text):
+            known = values.setdefault(fact, [])
+            if len(known) < _MAX_FACTS:
+                known.append(KnownFact(value, LinePlace(path, line), of))
+    return KnownFacts({name: tuple(known) for name, known in values.items()})
+
+
+def _found(name: str, text: str) -> Iterator[Found]:
+    read = next((read for pattern, read in _READERS if pattern.match(name)), None)
+    return read(text) if read is not None else iter(())
+
+
+def _rows(text: str) -> Iterator[tuple[int, str]]:
+    return ((number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip())
+
+
+def _resolver(text: str) -> Iterator[Found]:
+    for number, line in _rows(text):
+        word, *rest = line.split()
+        if word == "nameserver" and rest:
+            yield "nameserver", rest[0].partition("%")[0], number, ""
+        elif word in {"search", "domain"}:
+            yield from (("search", one, number, "") for one in rest)
+
+
+def _nsswitch(text: str) -> Iterator[Found]:
+    for number, line in _rows(text):
+        word, colon, rest = line.partition(":")
+        if colon and word.strip() == "hosts":
+            yield "nsswitch-hosts", rest.strip(), number, ""
+
+
+def _hostname(text: str) -> Iterator[Found]:
+    yield from (("hostname", line.strip(), number, "") for number, line in list(_rows(text))[:1])
+
+
+_LINK: Final = re.compile(
+    r"\d+: (?P<name>[^:@\s]+)(?:@\S+)?: <(?P<flags>[^>]*)>"
+    r"(?:.*? mtu (?P<mtu>\d+))?(?:.*? state (?P<state>\w+))?"
+)
+_ADDRESS: Final = re.compile(r"\s+inet6? (?P<address>\S+)(?P<rest>.*)")
+
+
+def _addresses(text: str) -> Iterator[Found]:
+    name = ""
+    for number, line in _rows(text):
+        if (link := _LINK.match(line)) is not None:
+            name = link["name"]
+            yield "link", link["flags"] + (f",state-{link['state']}" if link["state"] else ""), number, name
+            if link["mtu"]:
+                yield "mtu", link["mtu"], number, name
+        elif (address := _ADDRESS.match(line)) is not None:
+            if "dadfailed" in address["rest"]:
+                yield "duplicate-address", address["address"], number, name
+            if "scope global" in address["rest"]:
+                yield "address", address["address"], number, name
+
+
+_ROUTE: Final = re.compile(r"(?:unicast )?(?P<to>default|[0-9a-fA-F.:]+(?:/\d+)?)(?P<rest>\s.*)")
+
+
+def _routes(text: str) -> Iterator[Found]:
+    for number, line in _rows(text):
+        route = _ROUTE.match(line.strip())
+        if route is None or re.search(r"\b(?:local|broadcast|multicast)\b", line.split()[0]):
+            continue
+        device = re.search(r"\bdev (\S+)", route["rest"])
+        if route["to"] in {"default", "0.0.0.0/0", "::/0"}:
+            via = re.search(r"\bvia (?:inet6? )?(\S+)", route["rest"])
+            yield "default-route", via[1] if via else route["to"], number, device[1] if device else ""
+        else:
+            yield "route", route["to"], number, device[1] if device else ""
+
+
+def _command_line(text: str) -> Iterator[Found]:
+    line = text.strip()
+    if line:
+        yield "cmdline", line, 1, ""
+        medium = re.search(
+            r"\b(?:coreos\.liveiso=\S+|coreos\.live\.rootfs_url=\S+|rd\.live\.image|inst\.stage2=\S+|boot=casper|boot=live)",
+            line,
+        )
+        if medium:
+            yield "live-medium", medium[0], 1, ""
+
+
+def _memory(text: str) -> Iterator[Found]:
+    names = {"MemTotal": "memory-kb", "MemAvailable": "available-kb", "SwapTotal": "swap-kb"}
+    for number, line in _rows(text):
+        word, _, rest = line.partition(":")
+        if word in names and rest.split():
+            yield names[word], rest.split()[0], number, ""
+
+
+def _swaps(text: str) -> Iterator[Found]:
+    for number, line in _rows(text):
+        words = line.split()
+        if len(words) >= 3 and words[2].isdecimal():  # noqa: PLR2004  # /proc/swaps: Filename Type Size
+            yield "swap-kb", words[2], number, words[0]
+
+
+def _modules(text: str) -> Iterator[Found]:
+    yield from (("module", line.split()[0], number, "") for number, line in _rows(text))
+
+
+_TREE: Final = re.compile(r"[\s│├└─`|-]*(?P<name>[^\s│├└─`|]\S*)\s*(?P<rest>.*)")
+
+
+def _blocks(text: str) -> Iterator[Found]:
+    """Yield block devices as `lsblk` draws them, and below which disk each is mounted."""
+    disk = ""
+    for number, line in list(_rows(text))[1:]:
+        found = _TREE.match(line)
+        if found is None:
+            continue
+        if line[:1] not in " │├└─`|-":
+            disk = found["name"]
+        yield "block", f"{found['name']} {' '.join(found['rest'].split())}".strip(), number, disk
+        for mount in re.findall(r"(?:^|\s)(/\S*|\[SWAP\])", found["rest"]):
+            yield "mounted", mount, number, disk
+
+
+def _mounts(text: str) -> Iterator[Found]:
+    for number, line in _rows(text):
+        words = [word for word in re.split(r"[\s│├└─`|]+", line) if word]
+        target, source = (
+            (words[1], words[0]) if line.startswith("/dev/") else (words[0], words[1] if words[1:] else "")
+        )
+        if target.startswith("/"):
+            yield "mounted", target, number, source.removeprefix("/dev/").partition("[")[0]
+
+
+_FULL: Final = 100
+
+
+def _disk_space(text: str) -> Iterator[Found]:
+    for number, line in _rows(text):
+        words = line.split()
+        used = next((word for word in words if re.fullmatch(r"\d+%", word)), "")
+        where = words[-1]
+        is_real = not re.match(
+            r"(?:/dev/loop|/dev/sr|tmpfs|devtmpfs|overlay|squashfs|none|udev|efivarfs)", words[0]
+        )
+        is_written = where.startswith("/") and not re.match(
+            r"/(?:run/media|media|mnt|boot/efi|etc/coreos)", where
+        )
+        read_only = {"iso9660", "squashfs", "erofs", "composefs"} & set(words)
+        if used and int(used[:-1]) >= _FULL and is_real and is_written and not read_only:
+            yield "full", used, number, where
+
+
+def _chrony(text: str) -> Iterator[Found]:
+    for number, line in _rows(text):
+        word, colon, rest = line.partition(":")
+        if colon and word.strip() == "Leap status":
+            yield "chrony-leap", rest.strip(), number, ""
+        elif re.match(r"[\^=#][*+?x~-]", line):
+            yield "chrony-source", line.split()[1] if line.split()[1:] else "", number, line[1]
+            if line[1] == "*":
+                yield "chrony-selected", line.split()[1], number, ""
+
+
+def _time_settings(text: str) -> Iterator[Found]:
+    for number, line in _rows(text):
+        word, _, rest = line.partition(":")
+        if word.strip() in {"System clock synchronized", "NTP synchronized"}:
+            yield "clock-synchronized", rest.strip(), number, ""
+        elif word.strip() in {"NTP service", "NTP enabled", "Network time on"}:
+            yield "ntp", rest.strip(), number, ""
+
+
+def _deployments(text: str) -> Iterator[Found]:
+    for number, line in _rows(text):
+        found = re.match(
+            r"\s*(?P<booted>[*●])?\s*(?P<ref>(?:pivot://|ostree-[a-z-]+:|containers?://)\S+)", line
+        )
+        if found is not None:
+            yield "deployment", found["ref"], number, "booted" if found["booted"] else ""
+
+
+def _release(text: str) -> Iterator[Found]:
+    for number, line in _rows(text):
+        word, _, rest = line.partition("=")
+        if word in {"ID", "VARIANT_ID", "VERSION_ID"}:
+            yield "os", rest.strip("\"' "), number, word
+
+
+def _boots(text: str) -> Iterator[Found]:
+    yield from (("boots", line.strip(), number, "") for number, line in _rows(text))
+
+
+def _failed_units(text: str) -> Iterator[Found]:
+    for number, line in _rows(text):
+        words = line.replace("●", " ").replace("*", " ").split()
+        if "failed" in words[2:4]:
+            yield "failed-unit", words[0], number, ""
+
+
+def _plain(fact: str) -> Callable[[str], Iterator[Found]]:
+    """Return a reader of files whose every line is a value."""
+    return lambda text: ((fact, line.strip(), number, "") for number, line in _rows(text))
+
+
+def _cluster_names(text: str) -> Iterator[Found]:
+    for number, line in _rows(text):
+        for word in re.findall(r"[0-9a-fA-F.:]+/\d+", line):
+            of = line.split()[0].rstrip(":")
+            yield "service-network" if "service" in of.lower() else "cluster-network", word, number, of
+
+
+def _boot_manager(text: str) -> Iterator[Found]:
+    names = {"BootCurrent": "boot-current", "BootOrder": "boot-order"}
+    for number, line in _rows(text):
+        word, _, rest = line.partition(":")
+        if word in names:
+            yield names[word], rest.strip(), number, ""
+        elif (found := re.match(r"Boot([0-9A-F]{4})\*? (.*)", line)) is not None:
+            yield "boot-entry", found[2], number, found[1]
+
+
+_READERS: Final[tuple[tuple[re.Pattern[str], Callable[[str], Iterator[Found]]], ...]] = (
+    (re.compile(r"resolv\.conf"), _resolver),
+    (re.compile(r"nsswitch\.conf"), _nsswitch),
+    (re.compile(r"hostname"), _hostname),
+    (re.compile(r"ip[-_].*addr"), _addresses),
+    (re.compile(r"ip[-_].*route"), _routes),
+    (re.compile(r"kernel-command-line|cmdline"), _command_line),
+    (re.compile(r"memory|meminfo"), _memory),
+    (re.compile(r"swaps"), _swaps),
+    (re.compile(r"modules"), _modules),
+    (re.compile(r"lsblk"), _blocks),
+    (re.compile(r"findmnt|mounts"), _mounts),
+    (re.compile(r"df"), _disk_space),
+    (re.compile(r"chrony"), _chrony),
+    (re.compile(r"timedatectl"), _time_settings),
+    (re.compile(r"rpm-ostree"), _deployments),
+    (re.compile(r"os-release"), _release),
+    (re.compile(r"boots"), _boots),
+    (re.compile(r"secure-boot"), _plain("secure-boot")),
+    (re.compile(r"cgroup"), _plain("cgroup")),
+    (re.compile(r"selinux|sestatus"), _plain("selinux")),
+    (re.compile(r"certificates"), _plain("certificate-end")),
+    (re.compile(r"failed-units"), _failed_units),
+    (re.compile(r"cluster-names"), _cluster_names),
+    (re.compile(r"efibootmgr"), _boot_manager),
+    (re.compile(r"crictl-images"), _plain("image")),
+)
+
+
+def lies_in(address: str, network: str) -> bool:
+    """Return whether an address is in a network; False for what is neither."""
+    try:
+        return ip_interface(address).ip in ip_network(network, strict=False)
+    except ValueError:
+        return False

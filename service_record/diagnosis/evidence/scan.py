@@ -1,0 +1,230 @@
+"""One pass over the files of a host: the lines that rules ask for, the lines of its runs, and its facts.
+
+All patterns of all rules are one set of RE2, which reads a block of text once whatever their number. Lines
+are taken apart only where one of them matched. Pure.
+"""
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import re2
+
+from service_record.diagnosis.evidence.known_facts import KnownFacts, facts_of
+from service_record.diagnosis.evidence.log_lines import Era, LinePlace, LogLine, log_line
+from service_record.diagnosis.evidence.streams import FACTS, JOURNAL, LogStream, stream_of
+from service_record.diagnosis.trouble_facts import Looked
+
+_BLOCK_BYTES: Final = 1 << 18
+_MAX_LINE_BYTES: Final = 1 << 14
+_MAX_FACT_BYTES: Final = 1 << 18
+_MAX_FACTS_BYTES: Final = 8 << 20
+"""Of all files of facts together."""
+_FIRST: Final = 8
+_LAST: Final = 24
+"""Of the lines that one pattern knows in one file, so many of the first and of the last are kept."""
+_OWN: Final = 400
+"""Lines kept of one service in one file: its latest."""
+_SET_BYTES: Final = 64 << 20
+_NEAR_END_LINES: Final = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """All that was found in the files of a host beside its records."""
+
+    lines: Mapping[int, tuple[LogLine, ...]] = field(default_factory=dict)
+    """Number of a test of lines -> the lines that fit it, the earliest first."""
+    own: Mapping[str, tuple[LogLine, ...]] = field(default_factory=dict)
+    """Service -> its own lines in the journal, the earliest first."""
+    ends: Mapping[str, tuple[int, LogLine | None]] = field(default_factory=dict)
+    """File -> how many lines it has, and the last."""
+    facts: KnownFacts = field(default_factory=KnownFacts)
+    looked: Looked = field(default_factory=Looked)
+
+    def is_current(self, line: LogLine) -> bool:
+        """Return whether a line stands near the end of its file, so that nothing shows it to be over."""
+        count, _ = self.ends.get(line.place.path, (0, None))
+        return line.place.line is None or count - line.place.line <= _NEAR_END_LINES
+
+
+NO_EVIDENCE: Final = Evidence()
+
+
+class LineSet:
+    """Patterns that are looked for all at once."""
+
+    def __init__(self, patterns: Iterable[tuple[int, bytes]]) -> None:
+        """Take patterns, each with the number of the test that it belongs to."""
+        options = re2.Options()
+        options.case_sensitive = False
+        options.log_errors = False
+        options.never_capture = True
+        options.max_mem = _SET_BYTES
+        self._set: Any = re2.Set.SearchSet(options)
+        self._tests: list[int] = []
+        for test, pattern in patterns:
+            self._set.Add(pattern)
+            self._tests.append(test)
+        if self._tests:
+            self._set.Compile()
+
+    def tests(self, text: bytes) -> set[int]:
+        """Return the numbers of the tests of which a pattern is in the text."""
+        if not self._tests:
+            return set()
+        return {self._tests[index] for index in self._set.Match(text) or ()}
+
+
+class _Kept:
+    """The first and the last of many lines."""
+
+    __slots__ = ("first", "last")
+
+    def __init__(self) -> None:
+        self.first: list[tuple[int, bytes]] = []
+        self.last: deque[tuple[int, bytes]] = deque(maxlen=_LAST)
+
+    def add(self, number: int, raw: bytes) -> None:
+        if len(self.first) < _FIRST:
+            self.first.append((number, raw))
+        else:
+            self.last.append((number, raw))
+
+    def __iter__(self) -> Iterator[tuple[int, bytes]]:
+        yield from self.first
+        yield from self.last
+
+
+class Scanner:
+    """Reads the files of a host, one after another."""
+
+    def __init__(self, lines: LineSet, own: Mapping[str, Sequence[int]], era: Era) -> None:
+        """Look for these lines, and for those of these services, by their processes.
+
+        `own` maps a service to the pids of its latest runs.
+        """
+        self._set = lines
+        self._services = frozenset(own)
+        self._pids = {b"%d" % pid: service for service, pids in own.items() for pid in pids}
+        options = re2.Options()
+        options.log_errors = False
+        pids = b"|".join(sorted(self._pids)) or b"none"
+        names = b"|".join(re.escape(name).encode() for name in sorted(self._services)) or b"none"
+        self._writer: Any = re2.compile(
+            rb"\[("
+            + pids
+            + rb")\]: | ("
+            + names
+            + rb")(?:\.sh)?\[\d+\]: | systemd\[1\]: ("
+            + names
+            + rb")\.service: ",
+            options,
+        )
+        self._era = era
+        self._kept: dict[tuple[int, LogStream], _Kept] = {}
+        self._own: dict[tuple[str, LogStream], deque[tuple[int, bytes]]] = {}
+        self._ends: dict[LogStream, tuple[int, bytes]] = {}
+        self._texts: list[tuple[str, str, str]] = []
+        self._fact_bytes = 0
+        self._lines = 0
+        self._kinds: set[str] = set()
+
+    def read(self, path: str, read: Callable[[int], bytes]) -> None:
+        """Take one file; `read` returns at most so many bytes, and none at its end."""
+        stream = stream_of(path)
+        if stream is None:
+            return
+        if stream.kind == FACTS:
+            self._facts(stream, read)
+            return
+        self._kinds.add(stream.kind)
+        rest, number, last = b"", 0, b""
+        while chunk := read(_BLOCK_BYTES):
+            if number == 0 and b"\0" in chunk[:4096]:
+                return
+            block = rest + chunk
+            end = block.rfind(b"\n") + 1
+            if not end and len(block) < _BLOCK_BYTES * 4:
+                rest = block
+                continue
+            rest, block = block[end:], block[: end or None]
+            number = self._block(stream, block, number)
+            last = block
+        if rest:
+            number = self._block(stream, rest, number)
+            last = rest
+        if last:
+            self._ends[stream] = number, last.rstrip(b"\n").rpartition(b"\n")[2][:_MAX_LINE_BYTES]
+        self._lines += number
+
+    def _facts(self, stream: LogStream, read: Callable[[int], bytes]) -> None:
+        data = bytearray()
+        while len(data) < _MAX_FACT_BYTES and (chunk := read(_MAX_FACT_BYTES - len(data))):
+            data += chunk
+        self._fact_bytes += len(data)
+        if not stream.host and self._fact_bytes <= _MAX_FACTS_BYTES:
+            self._texts.append((stream.path, stream.name, data.decode(errors="replace")))
+
+    def _block(self, stream: LogStream, block: bytes, number: int) -> int:
+        """Take whole lines; return the number of the last."""
+        is_asked = bool(self._set.tests(block))
+        service = stream.name if stream.kind == JOURNAL and stream.name in self._services else None
+        has_own = service is not None or (stream.kind == JOURNAL and self._writer.search(block) is not None)
+        if not is_asked and not has_own:
+            return number + block.count(b"\n") + (not block.endswith(b"\n"))
+        lines = block.split(b"\n")
+        if not lines[-1]:
+            lines.pop()
+        for raw in lines:
+            number += 1
+            raw = raw[:_MAX_LINE_BYTES]  # noqa: PLW2901  # a line as far as it is looked at
+            if is_asked:
+                for test in self._set.tests(raw):
+                    self._kept.setdefault((test, stream), _Kept()).add(number, raw)
+            if has_own and (owner := service or self._owner(raw)):
+                own = self._own.get((owner, stream))
+                if own is None:
+                    own = self._own[owner, stream] = deque(maxlen=_OWN)
+                own.append((number, raw))
+        return number
+
+    def _owner(self, raw: bytes) -> str | None:
+        found = self._writer.search(raw)
+        if not found:
+            return None
+        name = found[2] or found[3]
+        return name.decode() if name else self._pids.get(found[1])
+
+    def evidence(self) -> Evidence:
+        """Return all that was found."""
+        lines: dict[int, list[LogLine]] = {}
+        for (test, stream), kept in self._kept.items():
+            lines.setdefault(test, []).extend(log_line(stream, *one, self._era) for one in kept)
+        own: dict[str, list[LogLine]] = {}
+        for (service, stream), taken in self._own.items():
+            own.setdefault(service, []).extend(log_line(stream, *one, self._era) for one in taken)
+        return Evidence(
+            lines={test: _in_order(found) for test, found in lines.items()},
+            own={service: _in_order(found) for service, found in own.items()},
+            ends={
+                stream.path: (count, log_line(stream, count, last, self._era))
+                for stream, (count, last) in self._ends.items()
+            },
+            facts=facts_of(self._texts),
+            looked=Looked(len(self._ends) + len(self._texts), self._lines, frozenset(self._kinds)),
+        )
+
+
+def _in_order(lines: Iterable[LogLine]) -> tuple[LogLine, ...]:
+    """Return lines by time, each once; those without a time stay behind the others of their file."""
+    once: dict[object, LogLine] = {}
+    for line in lines:
+        once.setdefault(line.is_told_twice_by, line)
+    return tuple(sorted(once.values(), key=_moment))
+
+
+def _moment(line: LogLine) -> tuple[float, LinePlace]:
+    return (line.time.timestamp() if line.time else 0.0), LinePlace(line.place.path, line.place.line or 0)

@@ -1,0 +1,330 @@
+"""One trouble, or a host without any, and what of a rule fits the evidence that bears on it. Pure."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import IntEnum
+from typing import Any, Final
+
+from service_record.diagnosis.cause_rules import CauseRule, Condition, LineTest, Pattern
+from service_record.diagnosis.evidence.fact_checks import CHECKS
+from service_record.diagnosis.evidence.log_lines import LinePlace, LogLine, is_of
+from service_record.diagnosis.evidence.scan import Evidence, LineSet
+from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts, is_labelled
+from service_record.diagnosis.wording import commands_filled
+from service_record.history import History
+
+_MAX_BYTES: Final = 1 << 16
+"""Of a message so much is looked at: its end."""
+_BEFORE: Final = timedelta(minutes=10)
+_AFTER: Final = timedelta(minutes=2)
+"""Lines elsewhere that long before the start and after the end of a run may tell of it."""
+_OWN_SLACK: Final = timedelta(seconds=2)
+
+
+class Nearness(IntEnum):
+    """How near to the failure the evidence of a rule is."""
+
+    MESSAGE = 0
+    """In the last lines of the service, or in how it ended."""
+    OWN_LINE = 1
+    """In further lines of the same run."""
+    FACT = 2
+    ELSEWHERE = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Match:
+    """What a condition found."""
+
+    values: Mapping[str, str] = field(default_factory=dict)
+    line: str | None = None
+    place: LinePlace | None = None
+    time: datetime | None = None
+    nearness: Nearness = Nearness.MESSAGE
+    by: LogLine | None = None
+
+    def and_then(self, other: "Match") -> "Match":
+        """Return both: the line of the first that has one, and the nearest of the two."""
+        first = self if self.line is not None else other
+        return Match(
+            values={**other.values, **self.values},
+            line=first.line,
+            place=first.place,
+            time=first.time,
+            nearness=first.nearness,
+            by=self.by or other.by,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RuleBook:
+    """Rules, and their patterns in sets that are looked for all at once."""
+
+    rules: Mapping[str, CauseRule]
+    numbers: Mapping[int, int]
+    """Identity of each test of lines elsewhere -> its number."""
+    own_set: LineSet
+    own_patterns: Sequence[Pattern]
+    """All patterns of what services say themselves."""
+
+    @classmethod
+    def of(cls, rules: Sequence[CauseRule]) -> "RuleBook":
+        """Return the book of these rules."""
+        tests = [test for rule in rules for test in rule.line_tests()]
+        own = [pattern for test in tests if test.where - test.elsewhere for pattern in test.patterns]
+        elsewhere = [test for test in tests if test.elsewhere]
+        return cls(
+            rules={rule.name: rule for rule in rules},
+            numbers={id(test): number for number, test in enumerate(elsewhere)},
+            own_set=LineSet((number, one.text.encode()) for number, one in enumerate(own)),
+            own_patterns=own,
+        )
+
+    def line_set(self) -> LineSet:
+        """Return the patterns of all tests of lines elsewhere."""
+        tests = (test for rule in self.rules.values() for test in rule.line_tests() if test.elsewhere)
+        return LineSet((self.numbers[id(test)], one.text.encode()) for test in tests for one in test.patterns)
+
+
+class Surroundings:
+    """One trouble, or a host without any, and the evidence that bears on it."""
+
+    def __init__(
+        self, book: RuleBook, evidence: Evidence, history: History, trouble: TroubleFacts | None
+    ) -> None:
+        self._book = book
+        self._evidence = evidence
+        self._history = history
+        self._trouble = trouble
+        self._words = _words(trouble) if trouble is not None else {}
+        self._texts = _texts(trouble) if trouble is not None else {}
+        self._known: dict[str, Match | None] = {}
+        self._message_hits = self._own_hits(self._texts.get("message", b""))
+        self._lines = self._own_lines()
+        own = b"\n".join(line.text.encode(errors="replace") for line in self._lines)
+        self._line_hits = self._own_hits(own)
+
+    def _own_hits(self, text: bytes) -> frozenset[int]:
+        """Return the identities of the patterns that are in a text."""
+        if not text:
+            return frozenset()
+        return frozenset(id(self._book.own_patterns[number]) for number in self._book.own_set.tests(text))
+
+    def _own_lines(self) -> tuple[LogLine, ...]:
+        """Return the further lines of the run in trouble, the latest first."""
+        trouble = self._trouble
+        if trouble is None:
+            return ()
+        lines = self._evidence.own.get(trouble.service, ())
+        first = trouble.run_started and trouble.run_started - _OWN_SLACK
+        last = trouble.ended and trouble.ended + _OWN_SLACK
+        return tuple(reversed([line for line in lines if _is_between(line.time, first, last)]))
+
+    def has_unexplained_error(self, matches: Iterable[Match]) -> bool:
+        """Return whether the service itself tells of an error, and no rule knows any of its lines."""
+        if self._trouble is None or any(match.nearness < Nearness.FACT for match in matches):
+            return False
+        return any(is_labelled(line) for line in (self._trouble.facts.message or "").splitlines())
+
+    def fit(self, rule: CauseRule) -> tuple[Match | None, str | None]:
+        """Return what a rule found, and why it does not fit where it almost does."""
+        match = self._holds(rule.condition, rule)
+        if match is None:
+            return None, None
+        for condition in rule.needs:
+            found = self._holds(condition, rule)
+            if found is None:
+                return match, "something that it needs is missing"
+            match = match.and_then(found)
+        if any(self._holds(condition, rule) is not None for condition in rule.unless):
+            return match, "something speaks against it"
+        if self._trouble is None and match.by is not None and not self._evidence.is_current(match.by):
+            return match, "its file goes on long after it"
+        return match, None
+
+    def _holds(self, condition: Condition, rule: CauseRule) -> Match | None:
+        """Return what a condition found; None when it does not hold."""
+        match = Match()
+        for part in self._parts(condition, rule):
+            if part is None:
+                return None
+            match = match.and_then(part)
+        return match
+
+    def _parts(self, condition: Condition, rule: CauseRule) -> Iterator[Match | None]:
+        """Yield what each test of a condition found; None for one that does not hold."""
+        for name, wanted in condition.words.items():
+            yield None if wanted.isdisjoint(self._words.get(name, ())) else Match()
+        for name, patterns in condition.texts.items():
+            found = _first(patterns, self._texts.get(name, b""))
+            yield Match(values=_groups(found)) if found is not None else None
+        if condition.lines is not None:
+            yield self._line(condition.lines, rule)
+        for test in condition.facts:
+            yield self._fact(test.name, test.patterns)
+        if condition.check is not None:
+            yield self._checked(condition.check)
+        if condition.rules:
+            yield Match() if any(map(self._fits, condition.rules)) else None
+
+    def _fits(self, name: str) -> bool:
+        """Return whether another rule fits; one that is being asked for already does not."""
+        if name not in self._known:
+            self._known[name] = None
+            rule = self._book.rules.get(name)
+            match, lost = self.fit(rule) if rule is not None else (None, None)
+            self._known[name] = match if lost is None else None
+        return self._known[name] is not None
+
+    def _line(self, test: LineTest, rule: CauseRule) -> Match | None:
+        if test.where - test.elsewhere:
+            own = self._in_message(test.patterns) or self._in_own_lines(test.patterns)
+            if own is not None:
+                return own
+        return self._elsewhere(test, rule) if test.elsewhere else None
+
+    def _in_message(self, patterns: Sequence[Pattern]) -> Match | None:
+        text = self._texts.get("message", b"")
+        found = _first([one for one in patterns if id(one) in self._message_hits], text)
+        return Match(values=_groups(found), line=_line_of(found, text)) if found is not None else None
+
+    def _in_own_lines(self, patterns: Sequence[Pattern]) -> Match | None:
+        for pattern in patterns:
+            if id(pattern) in self._line_hits:
+                for line in self._lines:
+                    found = pattern.search(line.text.encode(errors="replace"))
+                    if found is not None:
+                        return _of_line(line, found, Nearness.OWN_LINE)
+        return None
+
+    def _elsewhere(self, test: LineTest, rule: CauseRule) -> Match | None:
+        lines = [line for line in self._lines_elsewhere(test) if self._counts(line, test, rule)]
+        for pattern in test.patterns:
+            for line in reversed(lines):
+                found = pattern.search(line.text.encode(errors="replace"))
+                if found is not None:
+                    return _of_line(line, found, Nearness.ELSEWHERE)
+        return None
+
+    def _lines_elsewhere(self, test: LineTest) -> tuple[LogLine, ...]:
+        return self._evidence.lines.get(self._book.numbers.get(id(test), -1), ())
+
+    def _counts(self, line: LogLine, test: LineTest, rule: CauseRule) -> bool:
+        """Return whether a line is where, and of the time that, a rule looks at."""
+        if not any(is_of(line, where) for where in test.elsewhere):
+            return False
+        trouble = self._trouble
+        if trouble is None:
+            return rule.within == "any" or not line.is_earlier_boot
+        if rule.within == "any":
+            return True
+        if rule.within == "boot":
+            return _is_between(line.time, trouble.booted, trouble.ended and trouble.ended + _AFTER)
+        first = trouble.started and trouble.started - _BEFORE
+        return _is_between(line.time, first, trouble.ended and trouble.ended + _AFTER)
+
+    def _fact(self, name: str, patterns: Sequence[Pattern]) -> Match | None:
+        for fact in self._evidence.facts.all(name):
+            found = _first(patterns, fact.value.encode(errors="replace"))
+            if found is not None:
+                line = f"{fact.of}: {fact.value}" if fact.of else fact.value
+                return Match(values=_groups(found), line=line, place=fact.place, nearness=Nearness.FACT)
+        return None
+
+    def _checked(self, name: str) -> Match | None:
+        found = next(CHECKS[name].find(self._evidence.facts, self._history), None)
+        if found is None:
+            return None
+        return Match(values=found.values, line=found.line, place=found.place, nearness=Nearness.FACT)
+
+    def cause(self, rule: CauseRule, match: Match) -> KnownCause:
+        """Return what a rule knows, filled in."""
+        values = {**_given(self._trouble, match.by), **match.values}
+        return KnownCause(
+            name=rule.name,
+            says=rule.says.filled(values),
+            explains=rule.explains.filled(values).strip() or None if rule.explains else None,
+            commands=tuple(commands_filled(rule.next, values)),
+            rank=str(rule.rank),
+            is_last=rule.is_last,
+            line=match.line,
+            place=str(match.place) if match.place is not None else None,
+            of=match.by.name if match.by is not None else None,
+        )
+
+
+def _is_between(time: datetime | None, first: datetime | None, last: datetime | None) -> bool:
+    """Return whether a time is between two others; one that is not known may be."""
+    if time is None:
+        return True
+    return (first is None or first <= time) and (last is None or time <= last)
+
+
+def _of_line(line: LogLine, found: Any, nearness: Nearness) -> Match:
+    return Match(
+        values=_groups(found),
+        line=line.text.strip(),
+        place=line.place,
+        time=line.time,
+        nearness=nearness,
+        by=line,
+    )
+
+
+def _words(trouble: TroubleFacts) -> dict[str, Collection[str]]:
+    facts = trouble.facts
+    return {
+        "kind": trouble.kinds,
+        "exit": () if facts.exit_code is None else (str(facts.exit_code),),
+        "signal": () if facts.signal is None else (facts.signal,),
+        "systemd": () if facts.service_result is None else (facts.service_result,),
+    }
+
+
+def _texts(trouble: TroubleFacts) -> dict[str, bytes]:
+    texts = {
+        "service": trouble.service,
+        "stage": trouble.stage,
+        "command": trouble.facts.command,
+        "message": trouble.facts.message,
+    }
+    return {name: (text or "")[-_MAX_BYTES:].encode(errors="replace") for name, text in texts.items()}
+
+
+def _first(patterns: Iterable[Pattern], text: bytes) -> Any:
+    if not text:
+        return None
+    return next(filter(None, (pattern.search(text) for pattern in patterns)), None)
+
+
+def _given(trouble: TroubleFacts | None, line: LogLine | None) -> dict[str, str]:
+    """Return the values that every rule may use; of a host without trouble, who wrote the line."""
+    if trouble is None:
+        name = line.name if line is not None else "host"
+        return {"service": name, "unit": f"{name}.service"}
+    given = {
+        "service": trouble.service,
+        "unit": f"{trouble.service}.service",
+        "stage": trouble.stage,
+        "invocation": trouble.invocation_id,
+    }
+    return {name: value for name, value in given.items() if value}
+
+
+def _groups(match: Any) -> dict[str, str]:
+    return {
+        _decoded(name): _decoded(value)
+        for name, value in match.groupdict().items()
+        if value and value.strip()
+    }
+
+
+def _decoded(name: bytes | str) -> str:
+    return name.decode(errors="replace") if isinstance(name, bytes) else name
+
+
+def _line_of(match: Any, text: bytes) -> str:
+    begin = text.rfind(b"\n", 0, match.start()) + 1
+    end = text.find(b"\n", match.end())
+    return text[begin : end if end >= 0 else None].decode(errors="replace").strip()

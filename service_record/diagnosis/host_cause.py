@@ -1,0 +1,83 @@
+"""Add to a diagnosis what only evidence beside the records tells. Pure."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from service_record.diagnosis.causes import Causes
+from service_record.diagnosis.evidence.log_lines import Era, LogLine
+from service_record.diagnosis.evidence.scan import Scanner
+from service_record.diagnosis.evidence.streams import SYSTEMD
+from service_record.diagnosis.findings import Diagnosis, HostCause, Told, Trouble
+from service_record.diagnosis.trouble_facts import telling_line, weight
+from service_record.history import History
+from service_record.history.outcome import Run
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+_LATEST_RUNS: Final = 3
+_LEAST_WEIGHT: Final = 2
+"""Of a line that speaks of an error."""
+
+
+def scanner(causes: Causes, history: History, failed_services: frozenset[str] = frozenset()) -> Scanner:
+    """Return what reads the files of the host whose history this is."""
+    own = {
+        service.name: [run.pid for run in service.runs[-_LATEST_RUNS:] if run.pid is not None]
+        for service in history.services
+    }
+    return Scanner(causes.book.line_set(), {**{name: [] for name in failed_services}, **own}, _era(history))
+
+
+def _era(history: History) -> Era:
+    """Return the times that the records of a host have."""
+    times: list[datetime] = []
+    for service in history.services:
+        for run in service.runs:
+            times += [time for time in (run.first_entry, run.last_entry) if time is not None]
+    return Era(min(times, default=None), max(times, default=None))
+
+
+def add_evidence(diagnosis: Diagnosis, causes: Causes) -> Diagnosis:
+    """Return the diagnosis with the lines that tell, and with a cause that stands on evidence alone.
+
+    That is asked for only where no service is in trouble: the host may be at work, and get no further.
+    """
+    root = diagnosis.root and _with_telling(diagnosis.root, causes)
+    host = None if root is not None else _host_cause(diagnosis, causes)
+    return replace(
+        diagnosis,
+        root=root,
+        followers=tuple(_with_telling(trouble, causes) for trouble in diagnosis.followers),
+        others=tuple(_with_telling(trouble, causes) for trouble in diagnosis.others),
+        host=host,
+        looked=causes.evidence.looked,
+        weighed=dict(causes.log),
+    )
+
+
+def _host_cause(diagnosis: Diagnosis, causes: Causes) -> HostCause | None:
+    for failed in diagnosis.failed_units:
+        if failed.cause is not None and failed.cause.is_cause:
+            return HostCause(service=failed.unit.service or failed.unit.name, cause=failed.cause)
+    cause = causes.of_host()
+    return HostCause(service=cause.of or "host", cause=cause) if cause is not None else None
+
+
+def _with_telling(trouble: Trouble, causes: Causes) -> Trouble:
+    """Add the line that tells most, where the service's last lines tell little."""
+    said = telling_line(trouble.facts.message)
+    if said is not None and weight(said) >= _LEAST_WEIGHT:
+        return trouble
+    lines = [line for line in causes.evidence.own.get(trouble.service, ()) if _is_of_run(line, trouble.run)]
+    best = max(reversed(lines), key=lambda line: weight(line.text.strip()), default=None)
+    if best is None or weight(best.text.strip()) < _LEAST_WEIGHT:
+        return trouble
+    return replace(trouble, told=Told(best.text.strip(), str(best.place)))
+
+
+def _is_of_run(line: LogLine, run: Run) -> bool:
+    if line.kind == SYSTEMD or line.time is None:
+        return False
+    begun, ended = run.started or run.first_entry, run.ended
+    return (begun is None or begun <= line.time) and (ended is None or line.time <= ended)

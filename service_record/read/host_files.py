@@ -1,0 +1,55 @@
+"""The files of a host beside its records: in a bundle, or in a directory that one was unpacked to."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from service_record.bundle.names import RECORD_DIRECTORIES
+from service_record.diagnosis.causes import Causes
+from service_record.diagnosis.evidence.scan import NO_EVIDENCE, Evidence
+from service_record.diagnosis.host_cause import scanner
+from service_record.history import History
+from service_record.read.source import Source, records_directory
+
+if TYPE_CHECKING:
+    from service_record.bundle.contents import Content
+
+
+def read_evidence(
+    source: Source, places: Sequence[str], causes: Causes, history: History, failed: frozenset[str]
+) -> Evidence:
+    """Return the evidence beside the records of a source: none where there are only records.
+
+    `failed` names services that failed and need have no record.
+    """
+    path = _place_of(source, places)
+    if path is None:
+        return NO_EVIDENCE
+    reading = scanner(causes, history, failed)
+    for content in _contents(path):
+        reading.read(content.path, content.read)
+    return reading.evidence()
+
+
+def _place_of(source: Source, places: Sequence[str]) -> Path | None:
+    """Return the archive or directory that has more than records; None where nothing has."""
+    if not source.is_snapshot or len(places) != 1 or "://" in places[0] or places[0] == "-":
+        return None
+    path = Path(places[0])
+    if path.is_dir() and records_directory(path) == path:
+        inside = next((one for one in RECORD_DIRECTORIES if str(path.resolve()).endswith(f"/{one}")), None)
+        return path.resolve().parents[1] if inside is not None else path
+    return path
+
+
+def _contents(path: Path) -> "Iterator[Content]":
+    from service_record.bundle.contents import archive_contents, directory_contents  # noqa: PLC0415  # no bundle, no need
+
+    def ignore(_: object) -> None:
+        """What is left out was told when the records were read."""
+
+    if path.is_dir():
+        yield from directory_contents(path, ignore)
+        return
+    with path.open("rb") as stream:
+        yield from archive_contents(stream, path.name, 0.0, ignore)

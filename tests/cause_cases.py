@@ -1,0 +1,119 @@
+"""Cases beside the rules of causes: what a rule knows, and near misses; tests/causes/FAMILY.yaml has them.
+
+- `own`, `exit`, `signal`, `systemd`, `kind`, `stage`, `command`, `service`: what a service said, and how it
+  ended. With none of them, no service is in trouble.
+- `kernel`, `journal`, `agent`, `installer`: lines of the host. `units` and `containers` map a name to its
+  lines, `files` a path in a bundle to its text. `earlier_boot` names a service that ended well a boot before.
+- `says`: the words of the cause, where they matter.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from service_record.diagnosis.cause_rules import CauseRule
+from service_record.diagnosis.causes import Causes
+from service_record.diagnosis.host_cause import scanner
+from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts
+from service_record.history import History, build_history
+from service_record.history.facts import Facts
+from service_record.record.entry import Phase
+from tests.builders import entry
+
+FOLDER: Final = Path(__file__).parent / "causes"
+TOP: Final = "log-bundle-1/bootstrap/"
+_ENDS: Final = ("own", "exit", "signal", "systemd", "kind", "stage", "command")
+_AT: Final = "2026-03-02T09:00:00.000000+00:00 host"
+
+
+@dataclass(frozen=True, slots=True)
+class CauseCase:
+    """One case of one rule."""
+
+    rule: str
+    is_near_miss: bool
+    values: Mapping[str, Any]
+
+    @property
+    def says(self) -> str | None:
+        return self.values.get("says")
+
+    @property
+    def trouble(self) -> TroubleFacts | None:
+        """What the service came to; None where none is in trouble."""
+        values = self.values
+        if not any(name in values for name in _ENDS):
+            return None
+        signal, systemd = values.get("signal"), values.get("systemd")
+        ended = Facts(
+            message=values.get("own"),
+            command=values.get("command"),
+            exit_code=int(values.get("exit", 1)) if signal is None and systemd is None else None,
+            signal=signal,
+            service_result=systemd,
+        )
+        kinds = values.get("kind", "failed")
+        return TroubleFacts(
+            kinds=frozenset([kinds] if isinstance(kinds, str) else kinds),
+            service=values.get("service", "job"),
+            stage=values.get("stage"),
+            facts=ended,
+        )
+
+    @property
+    def files(self) -> dict[str, str]:
+        """Path in a bundle -> text."""
+        values = self.values
+        files = {f"{TOP}{path}": text for path, text in values.get("files", {}).items()}
+        if "kernel" in values:
+            files[f"{TOP}journals/kernel.log"] = _journal("kernel", values["kernel"])
+        journal = _journal("", values["journal"]) if "journal" in values else ""
+        journal += "".join(_journal(f"{name}[7]", text) for name, text in values.get("units", {}).items())
+        if journal:
+            files[f"{TOP}journals/journal.log"] = journal
+        for name, text in values.get("containers", {}).items():
+            files[f"{TOP}containers/{name}-1f2e.log"] = f"{text}\n"
+        if "agent" in values:
+            files[f"{TOP}agent/agent.log"] = f"{values['agent']}\n"
+        if "installer" in values:
+            files["var/log/cloud-init.log"] = f"{values['installer']}\n"
+        return files
+
+    def _history(self) -> History:
+        earlier = self.values.get("earlier_boot")
+        if earlier is None:
+            return History(())
+        ended = [entry(Phase.SERVICE_START), entry(Phase.SERVICE_END, 9)]
+        now = [entry(Phase.SERVICE_START, 99, boot_id="b1" * 16, invocation_id="2f" * 16)]
+        return build_history([(earlier, ended), ("set-hostname", now)])
+
+    def told(self, rules: Sequence[CauseRule]) -> KnownCause | None:
+        """Return the cause that these rules tell of it."""
+        causes = Causes(rules)
+        history = self._history()
+        if files := self.files:
+            reading = scanner(causes, history)
+            for path, text in files.items():
+                reading.read(path, BytesIO(text.encode()).read)
+            causes = causes.with_evidence(reading.evidence(), history)
+        trouble = self.trouble
+        return causes.of_host() if trouble is None else causes.explain(trouble)
+
+
+def _journal(program: str, text: str) -> str:
+    """Return lines as a journal has them; those of no program have theirs already."""
+    return "".join(
+        f"{_AT} {program}: {line}\n" if program else f"{_AT} {line}\n" for line in text.splitlines()
+    )
+
+
+def cause_cases() -> Iterator[CauseCase]:
+    """Yield all cases, in the order of the files."""
+    for path in sorted(FOLDER.glob("*.yaml")):
+        for one in yaml.safe_load(path.read_text(encoding="utf-8")) or ():
+            for name, is_near_miss in (("fires", False), ("misses", True)):
+                yield from (CauseCase(one["rule"], is_near_miss, case) for case in one.get(name, ()))

@@ -1,0 +1,217 @@
+"""Evidence beside the records: what is read from bundles of every form, and what `analyze` makes of it."""
+
+import json
+import tarfile
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service_record.diagnosis.evidence.known_facts import facts_of
+from service_record.diagnosis.evidence.log_lines import Era, log_line
+from service_record.diagnosis.evidence.streams import LogStream, stream_of
+from service_record.diagnosis.trouble_facts import telling_line
+from service_record.record.entry import Phase
+from tests.builders import PID, entry, failed_run, timestamp, write_lines
+from tests.command_line import service_record
+
+OOM = "kernel: Out of memory: Killed process 6214 (hyperkube) total-vm:1586752kB"
+WAITED = "Error: error while checking pod status: timed out waiting for the condition"
+
+
+def bundle(folder: Path, files: Mapping[str, str], message: str = WAITED) -> Path:
+    """An unpacked bundle whose bootkube failed after ten seconds, with this message."""
+    top = folder / "log-bundle-1"
+    (top / "bootstrap/services").mkdir(parents=True)
+    write_lines(top / "bootstrap/services/bootkube.json", *failed_run(error_message=message))
+    for path, text in files.items():
+        (top / path).parent.mkdir(parents=True, exist_ok=True)
+        (top / path).write_text(f"{text}\n")
+    return top
+
+
+def packed(folder: Path) -> Path:
+    path = folder.with_name(f"{folder.name}.tar.gz")
+    with tarfile.open(path, "w:gz") as archive:
+        archive.add(folder, folder.name)
+    return path
+
+
+def root_of(place: Path) -> dict[str, Any]:
+    root = json.loads(service_record("analyze", "--from", place, "-o", "json").out).get("root")
+    assert isinstance(root, dict)
+    return root
+
+
+def at(seconds: float, rest: str) -> str:
+    return f"{timestamp(seconds)} host {rest}"
+
+
+def test_a_line_elsewhere_in_a_bundle_is_the_cause_with_its_place(tmp_path: Path) -> None:
+    kernel = "\n".join([at(1, "kernel: XFS (vda4): Ending clean mount"), at(5, OOM)])
+    place = bundle(tmp_path, {"bootstrap/journals/kernel.log": kernel})
+    for source, where in ((place, "bootstrap"), (packed(place), "log-bundle-1/bootstrap")):
+        root = root_of(source)
+        assert root["cause"]["name"] == "out-of-memory"
+        assert root["cause"]["place"] == f"{where}/journals/kernel.log:2"
+        assert "hyperkube was killed" in root["says"]
+
+
+def test_an_archive_in_an_archive_is_read_too(tmp_path: Path) -> None:
+    inner = packed(bundle(tmp_path / "inner", {"bootstrap/journals/kernel.log": at(5, OOM)}))
+    outer = tmp_path / "outer.tar"
+    with tarfile.open(outer, "w") as archive:
+        archive.add(inner, "logs_host_1/log-bundle-1.tar.gz")
+    assert root_of(outer)["cause"]["name"] == "out-of-memory"
+
+
+@pytest.mark.parametrize("seconds", [-3600, 3600], ids=["long before", "long after"])
+def test_a_line_of_another_time_is_not_the_cause(tmp_path: Path, seconds: float) -> None:
+    root = root_of(bundle(tmp_path, {"bootstrap/journals/kernel.log": at(seconds, OOM)}))
+    assert root["cause"]["name"] == "pods-not-ready"
+    assert root["cause"]["symptom"] is True
+
+
+def test_an_error_of_the_service_itself_gets_no_cause_from_elsewhere(tmp_path: Path) -> None:
+    files = {"bootstrap/journals/kernel.log": at(5, OOM)}
+    root = root_of(bundle(tmp_path, files, message="Error: the moon is in the wrong phase"))
+    assert "cause" not in root
+    assert root["says"].endswith("Error: the moon is in the wrong phase")
+
+
+def test_the_line_that_tells_comes_from_further_lines_of_the_run(tmp_path: Path) -> None:
+    journal = "\n".join(
+        [
+            at(-50, f"job.sh[{PID}]: Error: of an earlier day"),
+            at(4, f"job.sh[{PID}]: Error: the moon is in the wrong phase"),
+            at(6, "other[7]: Error: of another program"),
+        ]
+    )
+    root = root_of(bundle(tmp_path, {"bootstrap/journals/journal.log": journal}, message="Use --help"))
+    assert root["told"]["line"] == "Error: the moon is in the wrong phase"
+    assert root["told"]["place"] == "bootstrap/journals/journal.log:2"
+
+
+def test_a_cause_is_told_of_a_host_without_a_failed_service(tmp_path: Path) -> None:
+    place = bundle(tmp_path, {"bootstrap/journals/kernel.log": at(5, OOM)})
+    write_lines(place / "bootstrap/services/bootkube.json", entry(Phase.SERVICE_START))
+    answer = json.loads(service_record("analyze", "--from", place, "-o", "json").out)
+    assert (answer["verdict"], answer["root"]["service"]) == ("running", "kernel")
+    assert "memory ran out, and hyperkube was killed" in answer["says"]
+
+
+def test_a_line_that_its_file_has_left_behind_is_not_told_of_a_host_that_works(tmp_path: Path) -> None:
+    later = [at(10 + number, "kernel: all is well") for number in range(99)]
+    place = bundle(tmp_path, {"bootstrap/journals/kernel.log": "\n".join([at(5, OOM), *later])})
+    write_lines(place / "bootstrap/services/bootkube.json", entry(Phase.SERVICE_START))
+    answer = service_record("analyze", "--from", place)
+    assert "nothing is wrong so far" in answer.out
+    assert "its file goes on long after it" in service_record("analyze", "--explain", "--from", place).out
+
+
+def test_explain_says_which_rules_fitted_and_why_the_others_lost(tmp_path: Path) -> None:
+    place = bundle(tmp_path, {"bootstrap/journals/kernel.log": at(5, OOM)})
+    answer = service_record("analyze", "--explain", "--from", place, COLUMNS="200")
+    assert "out-of-memory (cause): told" in answer.out
+    assert "bootstrap/journals/kernel.log:1: Out of memory" in answer.out
+    assert "pods-not-ready (symptom): not told: a symptom, and out-of-memory is a cause" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "name"),
+    [
+        ("log-bundle-1/bootstrap/journals/bootkube.log", "journal", "bootkube"),
+        ("log-bundle-1/bootstrap/journals/kernel.log", "kernel", "kernel"),
+        ("log-bundle-1/bootstrap/containers/etcd-bootstrap-5fd1.log", "containers", "etcd-bootstrap"),
+        ("log-bundle-1/bootstrap/pod-logs/ns_p_9/mcd/0.log", "containers", "mcd"),
+        ("must-gather/x/namespaces/n/pods/p/etcd/etcd/logs/current.log", "containers", "etcd"),
+        ("must-gather/x/host_service_logs/masters/kubelet_service.log", "journal", "kubelet"),
+        ("c_bootstrap_1.tar/h/agent.logs", "agent", "agent"),
+        ("agent-gather-x/var/log/cloud-init-output.log", "installer", "cloud-init-output"),
+        ("log-bundle-1/bootstrap/network/resolv.conf", "facts", "resolv.conf"),
+        ("sos-x/proc/cmdline", "facts", "cmdline"),
+    ],
+)  # fmt: skip
+def test_a_path_says_what_a_file_is(path: str, kind: str, name: str) -> None:
+    stream = stream_of(path)
+    assert stream is not None
+    assert (stream.kind, stream.name, stream.host) == (kind, name, "")
+
+
+def test_files_of_another_host_of_the_cluster_are_known_as_such() -> None:
+    stream = stream_of("log-bundle-1/control-plane/192.0.2.7/journals/kubelet.log")
+    assert stream is not None
+    assert stream.host == "192.0.2.7"
+    assert stream_of("log-bundle-1/bootstrap/services/bootkube.json") is None
+
+
+NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("raw", "name", "text", "time"),
+    [
+        ("2026-03-02T12:00:00.000000+00:00 h kernel: BUG", "kernel", "BUG", NOON),
+        ("Mar 02 12:00:00 h kubelet[12]: E0302 x", "kubelet", "E0302 x", NOON),
+        ("2026-03-02T12:00:00.0Z stderr F oops", "etcd", "oops", NOON),
+        ("F0302 12:00:00.000  1 ovn.go:133] no", "etcd", "F0302 12:00:00.000  1 ovn.go:133] no", NOON),
+        ('time="2026-03-02T12:00:00Z" level=error', "etcd", 'time="2026-03-02T12:00:00Z" level=error', NOON),
+        ("2022-01-12 08:20:14.16 W | wal: slow", "etcd", "2022-01-12 08:20:14.16 W | wal: slow", None),
+    ],
+)  # fmt: skip
+def test_a_line_is_taken_apart_whatever_wrote_it(
+    raw: str, name: str, text: str, time: datetime | None
+) -> None:
+    line = log_line(LogStream("x.log", "containers", "etcd"), 3, raw.encode(), Era(NOON, NOON))
+    assert (line.name, line.text, line.time, str(line.place)) == (name, text, time, "x.log:3")
+
+
+def test_facts_are_known_by_the_names_of_their_files() -> None:
+    texts = {
+        "resolv.conf": "search a.lab\nnameserver 192.0.2.53",
+        "ip-addr.txt": "2: ens3: <UP> mtu 1500 state UP\n    inet 192.0.2.20/24 scope global ens3",
+        "ip-route.txt": "default via 192.0.2.1 dev ens3\n10.128.0.0/14 dev tun0",
+        "kernel-command-line.txt": "coreos.liveiso=rhcos-415",
+        "memory.txt": "MemTotal:       16384000 kB",
+        "lsblk.txt": "NAME   FSTYPE MOUNTPOINTS\nvda\n└─vda4 xfs    /",
+        "df.txt": "Filesystem Type Size Used Avail Use% Mounted on\n/dev/vda4 xfs 98G 98G 0 100% /",
+        "rpm-ostree.txt": "State: idle\n* pivot://quay.io/a@sha256:8c",
+    }
+    facts = facts_of((name, name, text) for name, text in texts.items())
+    found = {name: [(fact.value, fact.of) for fact in known] for name, known in facts.values.items()}
+    assert found == {
+        "search": [("a.lab", "")],
+        "nameserver": [("192.0.2.53", "")],
+        "link": [("UP,state-UP", "ens3")],
+        "mtu": [("1500", "ens3")],
+        "address": [("192.0.2.20/24", "ens3")],
+        "default-route": [("192.0.2.1", "ens3")],
+        "route": [("10.128.0.0/14", "tun0")],
+        "cmdline": [("coreos.liveiso=rhcos-415", "")],
+        "live-medium": [("coreos.liveiso=rhcos-415", "")],
+        "memory-kb": [("16384000", "")],
+        "block": [("vda", "vda"), ("vda4 xfs /", "vda")],
+        "mounted": [("/", "vda")],
+        "full": [("100%", "/")],
+        "deployment": [("pivot://quay.io/a@sha256:8c", "booted")],
+    }
+    assert str(facts.all("route")[0].place) == "ip-route.txt:2"
+
+
+@pytest.mark.parametrize(
+    "aside",
+    [
+        "To see the stack trace of this error execute with --v=5 or higher",
+        "goroutine 1 [running]:",
+        "\tmain.go:42 +0x1d",
+        '  File "/usr/bin/x", line 3, in <module>',
+        "Usage: x [flags] error",
+        "  -f, --fail   fail on error",
+        "Run 'x --help' for usage on errors",
+        ", error: exit status 1",
+    ],
+)
+def test_usage_frames_and_hints_are_not_the_line_that_tells(aside: str) -> None:
+    assert telling_line(f"cannot open the disk\n{aside}") == "cannot open the disk"
