@@ -9,6 +9,7 @@ from service_record.history.outcome import Outcome
 from testing.machine import Machine
 
 ARRAY = "Environment=SERVICE_RECORDS_LAYOUT=array"
+WORK = "record_service_stage_start first; record_service_stage_success"
 FOREVER = "record_service_stage_start waiting; sleep infinity"
 
 
@@ -27,7 +28,7 @@ class Death:
 
 DEATHS = {
     "success": Death(
-        body="record_service_stage_start first; record_service_stage_success",
+        body=WORK,
         outcome=Outcome.SUCCESS,
         exit_code=0,
         stage=None,
@@ -62,8 +63,26 @@ DEATHS = {
         exit_code=9,
         service_result="exit-code",
     ),
+    "exit-trap-set-last": Death(
+        body=f"{WORK}; trap 'rm -f /run/no-such' EXIT; true", outcome=Outcome.SUCCESS, exit_code=0, stage=None
+    ),
+    "traps-removed-last": Death(
+        body=f"{WORK}; trap - EXIT ERR; true", outcome=Outcome.SUCCESS, exit_code=0, stage=None
+    ),
+    "traps-kept-and-set-again": Death(
+        body=f"""{WORK}; old=$(trap -p EXIT); trap 'true' EXIT; eval "$old"; true""",
+        outcome=Outcome.SUCCESS,
+        exit_code=0,
+        stage=None,
+    ),
+    "failure-where-traps-were-removed-last": Death(
+        body=f"{WORK}; trap - EXIT ERR; bash -c 'exit 5'",
+        exit_code=5,
+        service_result="exit-code",
+        stage=None,
+    ),
     "success-in-an-array": Death(
-        body="record_service_stage_start first; record_service_stage_success",
+        body=WORK,
         settings=(ARRAY,),
         outcome=Outcome.SUCCESS,
         exit_code=0,
