@@ -129,9 +129,13 @@ read_main_process() { # as systemd knows it: process[ExecMainPID] and so on, and
 take_inbox() {
   local inbox="${SERVICE_RECORDS_INBOX-}" name="${__sr[path]##*/}" file='' uid="${process[UID]-}" line='' __sr_entry='' lost=0 until=$((SECONDS + 10))
   [[ $inbox ]] || return 0
-  [[ -d $inbox ]] || mkdir -m 1733 -- "$inbox"
-  file=$inbox/${name%.json}.$INVOCATION_ID.json
   [[ $uid == +([0-9]) ]] || uid=0 # systemd has none for a service that is root's
+  if [[ ! -d $inbox ]]; then
+    mkdir -m 1733 -- "$inbox"
+    ((uid == 0)) || tell "$unit ran as user $uid before there was $inbox: if it recorded stages, they are lost"
+    return 0
+  fi
+  file=$inbox/${name%.json}.$INVOCATION_ID.json
   if [[ ! -e $file && ! -L $file ]]; then
     line="${process[RootDirectory]-}${process[RootImage]-}"
     [[ $uid != [1-9]* || ! $line && "${process[InaccessiblePaths]-}${process[TemporaryFileSystem]-}" != */dev* ]] ||

@@ -33,14 +33,13 @@ def runs_on(root: Root) -> bool:
 def reload_for(root: Root, paths: Iterable[str]) -> Iterator[str]:
     """Have systemd read its units again if these paths are units; a line where it could not be told."""
     if any(_UNITS in path for path in paths):
-        yield from tell(root, "daemon-reload")
+        yield from run_on(root, "systemctl", "daemon-reload")
 
 
-def tell(root: Root, *arguments: str) -> Iterator[str]:
-    """Run systemctl where it speaks of the host that is meant; a line where that went wrong."""
+def run_on(root: Root, *command: str) -> Iterator[str]:
+    """Run a program of systemd where it speaks of the host that is meant; a line where that went wrong."""
     if not runs_on(root):
         return
-    command = ["systemctl", *arguments]
     try:
         done = subprocess.run(
             command, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SECONDS
@@ -53,6 +52,7 @@ def tell(root: Root, *arguments: str) -> Iterator[str]:
         yield f"{' '.join(command)}: {said[0] if said else f'exit {done.returncode}'}; run it yourself"
 
 
+_INBOX_RULE: Final = f"{HOST.tmpfiles}/service-record.conf"
 _PROGRAM: Final = f"{HOST.programs}/service-record"
 _DROP_IN: Final = re.compile(rf"{re.escape(HOST.units)}/(?P<service>[^/]+)\.service\.d/{re.escape(CLOSING)}")
 
@@ -97,8 +97,15 @@ def install(
         if is_trial:
             return InstallOutcome(steps, tuple(_notes(root, chosen)), chosen, closed)
         apply(root, steps, before, after(steps, before, chosen))
-        troubles = reload_for(root, [step.path for step in steps if step.changes])
+        changed = [step.path for step in steps if step.changes]
+        troubles = [*reload_for(root, changed), *_inbox_made(root, changed)]
         return InstallOutcome(steps, (*troubles, *_notes(root, chosen)), chosen, closed)
+
+
+def _inbox_made(root: Root, paths: Iterable[str]) -> Iterator[str]:
+    """Make the inbox of services that are not root, as each boot does; a line where that went wrong."""
+    if _INBOX_RULE in paths:
+        yield from run_on(root, "systemd-tmpfiles", "--create", "--prefix=/dev/shm", _INBOX_RULE)
 
 
 def _closed_before(before: Installed) -> Iterator[str]:
@@ -172,7 +179,7 @@ def _stopped(root: Root, steps: Iterable[DeployStep]) -> Iterator[str]:
     going = [Path(step.path) for step in steps if step.action is Action.REMOVE]
     units = [path.name for path in going if str(path.parent) == HOST.units]
     if units:
-        yield from tell(root, "stop", *units)
+        yield from run_on(root, "systemctl", "stop", *units)
 
 
 def _removed(root: Root, steps: Sequence[DeployStep], installed: Installed) -> Iterator[str]:

@@ -24,6 +24,7 @@ SCENARIO = f"""\
 {INSTALLER}
 everything >/run/before
 service_record install --all-services --array --reporter 2>&1
+stat --format='inbox %a, at once' /dev/shm/service-record
 systemctl show --property=ExecStopPost,NeedDaemonReload --value killed
 systemctl is-enabled boot-reporter.timer
 start killed; rest killed
@@ -31,6 +32,7 @@ systemctl start boot-reporter.timer
 service_record install
 service_record uninstall >/dev/null
 service_record install --close killed
+stat --format='inbox %a' /dev/shm/service-record
 systemctl show --property=ExecStopPost,NeedDaemonReload --value killed
 service_record uninstall 2>&1
 systemctl is-active boot-reporter.timer
@@ -65,6 +67,7 @@ def test_systemd_knows_at_once_what_came_and_what_went(machine: Machine, output:
         "no",
     ]
     assert [line for line in output if "run it yourself" in line] == []
+    assert [line for line in output if "inbox" in line] == ["inbox 1733, at once", "inbox 1733"]
 
 
 def test_a_service_that_knows_nothing_of_it_is_recorded(machine: Machine, output: list[str]) -> None:

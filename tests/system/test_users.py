@@ -58,6 +58,7 @@ def machine(shared_machine: Machine) -> Machine:
         *("DynamicUser=yes", "Restart=on-failure", "RestartSec=100ms", "ExecStopPost=+touch /run/again"),
     )
     shared_machine.bash_service("live", f"{STAGES}; sleep infinity", "DynamicUser=yes")
+    shared_machine.bash_service("too-early", STAGES, "User=nobody")
     shared_machine.bash_service("hidden", STAGES, "User=nobody", "InaccessiblePaths=/dev/shm")
     for name, attack in SQUATTERS.items():
         shared_machine.program(
@@ -70,6 +71,7 @@ def machine(shared_machine: Machine) -> Machine:
     shared_machine.drop_in()
     every = [*all_services(), "killed", "live", "hidden", *(f"squat-{name}" for name in SQUATTERS)]
     shared_machine.boot(f"""
+        start too-early; rest too-early
         echo 'd /dev/shm/service-record 1733 root root -' >/run/inbox.conf
         systemd-tmpfiles --create /run/inbox.conf
         start {" ".join(every)} twice victim
@@ -158,4 +160,7 @@ def test_nothing_is_left_in_the_inbox(machine: Machine) -> None:
 
 
 def test_the_journal_says_that_stages_could_not_be_recorded(machine: Machine) -> None:
-    assert "hidden.service ran as user 65534 and may not see" in (machine.observed / "journal").read_text()
+    journal = (machine.observed / "journal").read_text()
+
+    assert "hidden.service ran as user 65534 and may not see" in journal
+    assert "too-early.service ran as user 65534 before there was /dev/shm/service-record" in journal
