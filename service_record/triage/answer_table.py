@@ -68,7 +68,7 @@ def _cause_lines(cause: Cause, view: View) -> Iterator[Line]:
     )
     indent = " " * len(head)
     facts = [
-        cause.name if cause.rank != "symptom" else f"{cause.name} (a symptom)",
+        cause.name if cause.rank in {"", "cause"} else f"{cause.name} ({cause.rank})",
         count(cause.hosts, "host"),
         f"{_day(cause.first)} to {_day(cause.last)}",
         ", ".join(cause.releases),

@@ -45,7 +45,7 @@ select * exclude (n), case when host = '' then uri || member else host end as ma
 """A bundle that was judged again counts as it was judged last; a copy of a bundle does not count."""
 _BAD: Final = """
 create temp view bad as
-select * from bundles where verdict in ('failed', 'looping', 'stuck', 'interrupted')
+select * from bundles where verdict in ('failed', 'looping', 'stuck', 'interrupted') or cause <> ''
 """
 
 

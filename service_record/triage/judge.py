@@ -14,7 +14,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import IO, Final
 
@@ -24,19 +23,21 @@ from service_record.bundle.layers import Layer, decompressed_layer, is_tar
 from service_record.bundle.limits import LimitError, Limits, ReadingBudget
 from service_record.bundle.tar import TarError, members
 from service_record.diagnosis import diagnose
-from service_record.diagnosis.causes import Causes, built_in_causes
+from service_record.diagnosis.causes import built_in_causes
 from service_record.diagnosis.expectations import add_units
+from service_record.diagnosis.host_cause import add_evidence
 from service_record.diagnosis.now import latest_entry
 from service_record.diagnosis.units import read_texts
 from service_record.history import build_history
 from service_record.history.build import doubted
+from service_record.read.host_files import read_evidence
 from service_record.read.source import SourceError, liveness_for, open_source
 from service_record.redaction.outgoing import LeakError, outgoing_text
 from service_record.redaction.rules import Rules
 from service_record.triage.rows import (
-    BundleFacts,
     BundleRow,
     Reference,
+    bundle_facts,
     is_cluster_member,
     row_of,
     unreadable_row,
@@ -91,21 +92,20 @@ def _row(path: Path, reference: Reference) -> BundleRow:
         return unreadable_row(reference, str(reason).replace(str(path), reference.uri))
 
 
-@cache
-def known_rules() -> Causes:
-    """Return the causes that are built in."""
-    return built_in_causes()
-
-
 def judge_bundle(path: Path, reference: Reference) -> BundleRow:
     """Return the row of the host whose bundle is at this path. Raises SourceError, OSError."""
     source = open_source([str(path)])
     history = build_history(source.records, liveness_for(source))
     history = doubted(history, source.written, source.unfinished, source.damaged)
-    explain = known_rules().explain
-    found = diagnose(history, now=latest_entry(history), explain=explain)
-    found = add_units(found, history, read_texts(source.unit_texts), explain=explain)
-    return row_of(found, history, reference, BundleFacts())
+    units = read_texts(source.unit_texts)
+    failed = frozenset(unit.service for unit in units if unit.is_failed and unit.service)
+    rules = built_in_causes()
+    causes = rules.with_evidence(read_evidence(source, [str(path)], rules, history, failed), history)
+    found = diagnose(history, now=latest_entry(history), explain=causes.explain)
+    found = add_units(found, history, units, explain=causes.explain)
+    if found is not None:
+        found = add_evidence(found, causes)
+    return row_of(found, history, reference, bundle_facts(causes.evidence.facts))
 
 
 def _hosts_of_cluster(path: Path) -> Iterator[tuple[str, Path]]:
@@ -213,7 +213,7 @@ def _child(request: JudgeRequest, write_end: int) -> None:
 
 def main() -> None:
     """Answer requests until standard input ends."""
-    known_rules()
+    built_in_causes()
     gc.collect()
     gc.freeze()  # what is loaded is shared with the children, and not looked through by them
     for line in sys.stdin.buffer:

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from service_record.diagnosis import Diagnosis, Verdict
+from service_record.diagnosis.evidence.known_facts import KnownFacts
 from service_record.diagnosis.failures import signature
 from service_record.diagnosis.findings import FailedUnit, Trouble
 from service_record.diagnosis.trouble_facts import KnownCause, telling_line
@@ -71,7 +72,7 @@ class BundleRow(msgspec.Struct, frozen=True, kw_only=True):
     cause: str = ""
     cause_says: str = ""
     rank: str = ""
-    """`cause` or `symptom`; empty where no rule fits."""
+    """That of the rule: `cause`, `contributing`, `symptom` or `form of death`; empty where no rule fits."""
     signature: str = ""
     """The telling line without what differs each time."""
     line: str = ""
@@ -116,6 +117,26 @@ def row_of(
     )
 
 
+_PLATFORM: Final = re.compile(r"\bignition\.platform\.id=(\S+)")
+
+
+def bundle_facts(facts: KnownFacts) -> BundleFacts:
+    """Return what the files of a bundle say of its host."""
+    names = {fact.of: fact.value for fact in facts.all("os")}
+    platform = _PLATFORM.search(" ".join(fact.value for fact in facts.all("cmdline")))
+    return BundleFacts(
+        host=_first(facts, "hostname"),
+        release=" ".join(filter(None, (names.get("ID"), names.get("VERSION_ID")))),
+        platform="" if platform is None else platform[1],
+        hardware=_first(facts, "hardware"),
+    )
+
+
+def _first(facts: KnownFacts, name: str) -> str:
+    fact = facts.first(name)
+    return "" if fact is None else fact.value
+
+
 def within_cluster(row: BundleRow, member: str) -> BundleRow:
     """Return the row of one host's archive within the archive of its cluster."""
     named = _CLUSTER_MEMBER.fullmatch(member)
@@ -145,13 +166,17 @@ def _root(diagnosis: Diagnosis) -> dict[str, object]:
     """Return the columns that the root cause fills; without one, those of the first failed unit."""
     if diagnosis.root is not None:
         return _of_trouble(diagnosis.root)
+    if diagnosis.host is not None:
+        cause = diagnosis.host.cause
+        return {"service": diagnosis.host.service, **_of_cause(cause), **_of_line(cause.line or cause.says)}
     if diagnosis.failed_units:
         return _of_unit(diagnosis.failed_units[0])
     return {}
 
 
 def _of_trouble(trouble: Trouble) -> dict[str, object]:
-    line = (trouble.cause and trouble.cause.line) or telling_line(trouble.facts.message) or ""
+    line = (trouble.cause and trouble.cause.line) or (trouble.told and trouble.told.line)
+    line = line or telling_line(trouble.facts.message) or ""
     since = trouble.since
     return {
         "service": trouble.service,
