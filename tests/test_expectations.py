@@ -14,8 +14,8 @@ from service_record.display.analysis_document import analysis_document
 from service_record.display.sentences import verdict_sentence
 from service_record.history.facts import Facts
 from service_record.history.outcome import Outcome
-from service_record.record.entry import Malformed
-from tests.builders import failed_run
+from service_record.record.entry import Malformed, Phase, Result
+from tests.builders import entry, failed_run
 from tests.test_diagnosis import history, running, succeeded
 
 EXEC = (
@@ -183,6 +183,19 @@ def test_a_failure_that_is_recorded_is_told_once() -> None:
     assert found is not None
     assert found.root is not None
     assert found.failed_units == ()
+
+
+def test_a_failure_of_which_no_record_says_how_is_explained_by_systemd() -> None:
+    unexplained = [entry(), entry(Phase.SERVICE_END, 1, result=Result.FAILURE, service_result="exit-code")]
+    unit = Unit(
+        name="job.service", is_failed=True, facts=Facts(exit_code=6), command="ExecStartPre=/bin/mount"
+    )
+    found = added([unit], job=unexplained)
+    assert found is not None
+    assert verdict_sentence(found) == 'failed: job: exit 6 of "ExecStartPre=/bin/mount"'
+    explained = added([unit], job=failed_run())
+    assert explained is not None
+    assert verdict_sentence(explained).startswith("failed: job in stage second: exit 1 at")
 
 
 def test_that_systemd_gave_up_is_said_beside_what_is_recorded() -> None:

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
+from msgspec import structs
+
 from service_record.diagnosis.diagnose import Explain
 from service_record.diagnosis.findings import (
     Diagnosis,
@@ -50,7 +52,7 @@ def add_units(
     absent = tuple(_not_started(history, units, expected, is_waiting=is_waiting))
     if diagnosis is None and not failed and not absent:
         return None
-    diagnosis = diagnosis or Diagnosis(verdict=Verdict.SUCCEEDED)
+    diagnosis = _explained(diagnosis or Diagnosis(verdict=Verdict.SUCCEEDED), history, units)
     verdict = diagnosis.verdict
     if not verdict.is_bad and (failed or any(not one.is_pending for one in absent)):
         verdict = Verdict.FAILED
@@ -62,6 +64,32 @@ def add_units(
         failed_units=failed,
         not_started=absent,
         are_units_unknown=are_unknown,
+    )
+
+
+def _explained(diagnosis: Diagnosis, history: History, units: Iterable[Unit]) -> Diagnosis:
+    """Add the command that systemd saw failing to the troubles of which no record says how they ended."""
+    failed = {unit.service: unit for unit in units if unit.is_failed and unit.command is not None}
+
+    def explained(trouble: Trouble) -> Trouble:
+        unit, facts = failed.get(trouble.service), trouble.facts
+        ends = (facts.message, facts.exit_code, facts.signal, facts.command)
+        if (
+            unit is None
+            or any(each is not None for each in ends)
+            or trouble.run.boot_id not in history.boots[-1:]
+        ):
+            return trouble
+        told = structs.replace(
+            facts, exit_code=unit.facts.exit_code, signal=unit.facts.signal, command=unit.command
+        )
+        return replace(trouble, facts=told)
+
+    return replace(
+        diagnosis,
+        root=diagnosis.root and explained(diagnosis.root),
+        followers=tuple(map(explained, diagnosis.followers)),
+        others=tuple(map(explained, diagnosis.others)),
     )
 
 

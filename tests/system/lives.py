@@ -121,7 +121,7 @@ LIVES = {
         body=FOREVER,
         settings=("Type=notify", "TimeoutStartSec=1s"),
         word="failed",
-        says="in the time",
+        says="a time limit of its unit",
     ),
     "watchdog": Life(
         what="gave no sign of life (`WatchdogSec=`)",

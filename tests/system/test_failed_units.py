@@ -29,6 +29,9 @@ analyze dependency --expect dependent
 systemctl reset-failed
 start limited; start limited; start limited
 analyze limit
+start silent-pre
+analyze explained silent-pre
+rm /var/log/openshift/silent-pre.json; systemctl reset-failed silent-pre
 analyze other bootkube
 
 mkdir /run/copy; cp /var/log/openshift/bootkube.json /run/copy
@@ -61,6 +64,8 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     machine.unit("prepared", "ExecStartPre=/bin/sh -c 'exit 6'", "ExecStart=/bin/true")
     requires = "[Unit]\nRequires=prepared.service\nAfter=prepared.service\n[Service]\nExecStart=/bin/true\n"
     machine.write_unit("dependent.service", requires)
+    machine.unit("silent-pre", "ExecStartPre=/bin/sh -c 'exit 7'", "ExecStart=/bin/true")
+    machine.drop_in("silent-pre")
     machine.unit("unrecorded", "ExecStart=/bin/sleep 600")
     machine.unit("slow", "Type=oneshot", "ExecStart=/bin/sleep 600")
     machine.write_unit("waiting.service", "[Unit]\nAfter=slow.service\n[Service]\nExecStart=/bin/true\n")
@@ -92,6 +97,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         pytest.param(
             "limit", "✗ failed: limited.service: systemd gave up restarting it; its latest recorded", 1
         ),
+        pytest.param("explained", '✗ failed: silent-pre: exit 7 of "ExecStartPre=/bin/sh"', 1),
         pytest.param("other", "✓ succeeded: nothing is wrong", 0),
         pytest.param("copied", "✓ succeeded: nothing is wrong", 0),
         pytest.param("nothing", "Error: no records in /var/log/openshift: no *.json file there", 3),
