@@ -20,7 +20,7 @@ from service_record.diagnosis.causes import Causes
 from service_record.diagnosis.host_cause import scanner
 from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts
 from service_record.history import History, build_history
-from service_record.history.facts import Facts
+from service_record.history.outcome import Facts
 from service_record.record.entry import Phase
 from tests.builders import entry
 

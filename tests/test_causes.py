@@ -7,7 +7,7 @@ import pytest
 
 from service_record.diagnosis.causes import CauseRule, Causes, FileError, built_in_rules, read_rules
 from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts
-from service_record.history.facts import Facts
+from service_record.history.outcome import Facts
 from tests.cause_cases import CauseCase, cause_cases
 
 BUILT_IN = built_in_rules()

@@ -1,7 +1,7 @@
 """Steps of a host's clock, as times and uptimes of its records tell them."""
 
 from service_record.history import build_history
-from service_record.history.clock import ClockStep
+from service_record.history.results import ClockStep
 from service_record.record.entry import Entry, Phase
 from tests.builders import BOOT_ID, UPTIME, entry
 

@@ -8,9 +8,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from service_record.display.machine import write_jsonl
+from service_record.record.careful import Lines
 from service_record.record.directory import Records
 from service_record.record.entry import Entry, Malformed, Phase, Result
-from service_record.record.layout import _carefully, _decode, _Lines, read_entries
+from service_record.record.layout import _decode, read_entries
 from tests.builders import entry, failed_run, our_array, timestamp, upstream_entry
 from tests.strategies import RECORD_BYTES
 
@@ -83,9 +84,7 @@ LINES = st.lists(ORDINARY | st.tuples(objects(), ENDS).map(b"".join) | RECORD_BY
 
 
 def carefully_read(content: bytes) -> list[Entry | Malformed]:
-    lines = _Lines(BytesIO(content))
-    lines.look_ahead(len(content) + 1)
-    return list(_carefully(lines))
+    return list(Lines(BytesIO()).read(content))
 
 
 def assert_read_alike(content: bytes, size: int = 1) -> None:

@@ -15,9 +15,8 @@ from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts
 from service_record.display.sentences import recovered_sentence
 from service_record.history import History, build_history
 from service_record.history.build import doubted
-from service_record.history.clock import ClockStep
 from service_record.history.outcome import order
-from service_record.history.results import Liveness
+from service_record.history.results import ClockStep, Liveness
 from service_record.record.entry import Entry, Malformed, Phase, Result
 from tests.builders import BOOT_ID, START, UPTIME, entry, failed_run, upstream_entry
 

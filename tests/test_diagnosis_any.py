@@ -13,8 +13,8 @@ from service_record.diagnosis.budget import Budgets
 from service_record.diagnosis.causes import Causes
 from service_record.diagnosis.now import Now
 from service_record.display.analysis_document import analysis_document, analysis_lines
-from service_record.display.lines import View, painted
 from service_record.display.machine import as_json, encoded
+from service_record.display.text import View, painted
 from service_record.display.verdict_page import analysis
 from service_record.history import build_history
 from service_record.history.outcome import Outcome

@@ -9,9 +9,8 @@ import pytest
 from msgspec.structs import replace
 from rich.cells import cell_len
 
-from service_record.display.lines import ASCII, Line, View, painted
 from service_record.display.table import repeats, table, wide
-from service_record.display.text import Clock
+from service_record.display.text import ASCII, Clock, Line, View, painted
 from service_record.history import History, ServiceHistory, build_history
 from service_record.history.results import Liveness
 from service_record.record.entry import Entry, Malformed, Phase, Result

@@ -5,8 +5,21 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from rich.cells import cell_len
 
-from service_record.display.lines import ASCII, Glyphs, Ink, glyphs_for, painted
-from service_record.display.text import Clock, cut, cut_within, duration, lines_of, moment, utc, wrap
+from service_record.display.text import (
+    ASCII,
+    Clock,
+    Glyphs,
+    Ink,
+    cut,
+    cut_within,
+    duration,
+    glyphs_for,
+    lines_of,
+    moment,
+    painted,
+    utc,
+    wrap,
+)
 from service_record.record.visible import visible
 
 NOON = datetime(2026, 11, 21, 12, 0, 0, 250_000, UTC)

@@ -12,8 +12,7 @@ from service_record.diagnosis.findings import Hindrance
 from service_record.diagnosis.units import Unit, read_properties, read_texts
 from service_record.display.analysis_document import analysis_document
 from service_record.display.sentences import verdict_sentence
-from service_record.history.facts import Facts
-from service_record.history.outcome import Outcome
+from service_record.history.outcome import Facts, Outcome
 from service_record.record.entry import Malformed, Phase, Result
 from tests.builders import entry, failed_run
 from tests.test_diagnosis import history, running, succeeded

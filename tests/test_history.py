@@ -7,8 +7,7 @@ from msgspec.structs import replace
 
 from service_record.history import build_history
 from service_record.history.build import with_running
-from service_record.history.facts import Location
-from service_record.history.outcome import Outcome, Run, nested
+from service_record.history.outcome import Location, Outcome, Run, nested
 from service_record.history.results import Liveness, boots_in_order
 from service_record.record.entry import Entry, Malformed, Phase, Result
 from tests.builders import BOOT_ID, PID, entry, failed_run, upstream_entry

@@ -23,8 +23,7 @@ from service_record.history import ServiceHistory, build_history
 from service_record.history.outcome import Outcome
 from service_record.record.appending import Writer
 from service_record.record.directory import Records
-from service_record.record.entry import Entry, Malformed, Result
-from service_record.record.fields import RunsLeftOut
+from service_record.record.entry import Entry, Malformed, Result, RunsLeftOut
 from service_record.record.layout import read_entries
 from service_record.rotation import RotationError, rotate
 from tests.builders import entry, failed_run, our_array, upstream_entry, write_lines

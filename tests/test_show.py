@@ -15,7 +15,7 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from service_record.cli.parameters import parse_moment
+from service_record.cli.options import parse_moment
 from service_record.cli.terminal import has_color
 from service_record.record import systemd
 from service_record.record.entry import Phase, Result

@@ -14,8 +14,7 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 
 from service_record.diagnosis.now import Now, latest_entry
-from service_record.display.lines import ASCII, View, painted
-from service_record.display.text import Clock
+from service_record.display.text import ASCII, Clock, View, painted
 from service_record.display.timeline import Chart, Row, charts
 from service_record.display.timeline.charts import offset, round_begin, ticks
 from service_record.display.timeline.screen import timeline_page

@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from service_record.bundle.layers import HEAD_BYTES, is_packed, looked_into
     from service_record.bundle.limits import Limits
-    from service_record.bundle.names import RECORD_DIRECTORIES, UNFINISHED_SUFFIX
     from service_record.bundle.opening import Bundle, LeftOut, Record, open_bundle
     from service_record.bundle.packing import pack
 
 __all__ = [
     "HEAD_BYTES",
-    "RECORD_DIRECTORIES",
-    "UNFINISHED_SUFFIX",
     "Bundle",
     "LeftOut",
     "Limits",
@@ -30,7 +27,6 @@ __all__ = [
 _HOMES = {
     "layers": ("HEAD_BYTES", "is_packed", "looked_into"),
     "limits": ("Limits",),
-    "names": ("RECORD_DIRECTORIES", "UNFINISHED_SUFFIX"),
     "opening": ("Bundle", "LeftOut", "Record", "open_bundle"),
     "packing": ("pack",),
 }

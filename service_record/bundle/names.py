@@ -4,24 +4,16 @@ import re
 from typing import Final, NamedTuple
 
 from service_record.record.appending import DAMAGED_SUFFIX
-
-RECORD_DIRECTORIES: Final = ("bootstrap/services", "var/log/openshift")
-"""Where records are in a log bundle, and in what agent-gather makes, below whatever directory."""
+from service_record.record.directory import RECORD_DIRECTORIES, UNFINISHED_SUFFIX
 
 MANIFEST: Final = "manifest.json"
 """Beside the records' directory in a bundle of ours: what was gathered, and in which boot."""
-
-UNFINISHED_SUFFIX: Final = ".tmp"
-"""Behind the name of a record: what upstream's shim was about to put in its place."""
 
 _FILE: Final = re.compile(
     rf"(?:.*/)?(?:{'|'.join(RECORD_DIRECTORIES)})/(?P<service>[^/.][^/]*)\.json"
     rf"(?P<suffix>{re.escape(UNFINISHED_SUFFIX)}|{re.escape(DAMAGED_SUFFIX)}|)",
     re.DOTALL,
 )
-
-LISTING: Final = "failed-units.txt"
-"""Below the top of a bundle: the units that failed, as `systemctl list-units` shows them."""
 
 _UNIT_TEXT: Final = re.compile(r"(?:.*/)?(?:failed-units|unit-status/[^/]+)\.txt", re.DOTALL)
 

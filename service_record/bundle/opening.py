@@ -9,14 +9,9 @@ from typing import Final
 
 from service_record.bundle.layers import CHUNK_BYTES, Layer, Pull, decompressed_layer, is_packed, is_tar
 from service_record.bundle.limits import LimitError, Limits, ReadingBudget, shown
-from service_record.bundle.names import (
-    MANIFEST,
-    RECORD_DIRECTORIES,
-    UNFINISHED_SUFFIX,
-    is_unit_text,
-    named,
-)
+from service_record.bundle.names import MANIFEST, is_unit_text, named
 from service_record.bundle.tar import Member, TarError, damage_of, members
+from service_record.record.directory import RECORD_DIRECTORIES, UNFINISHED_SUFFIX
 from service_record.record.entry import Malformed, Piece
 from service_record.record.layout import read_entries
 from service_record.record.recovery import STRUCTURE

@@ -11,8 +11,6 @@ from typing import Final
 
 import click
 
-from service_record.version import __version__
-
 VERBS: Final = {
     "analyze": "Say what is wrong with a host, and why: the root cause first.",
     "assisted": "Prepare a cluster's hosts through its assisted-service.",
@@ -93,7 +91,14 @@ class Verbs(click.Group):
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="service-record")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=lambda ctx, _option, wanted: _print_version(ctx) if wanted else None,
+    help="Show the version and exit.",
+)
 def main() -> None:
     """Record what services do, and show what came of it.
 
@@ -106,6 +111,13 @@ def main() -> None:
       service-record run --stage pull -- CMD
       service-record bundle                  all of it in an archive to send
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+
+
+def _print_version(context: click.Context) -> None:
+    from service_record.version import __version__  # noqa: PLC0415  # rarely wanted
+
+    click.echo(f"service-record, version {__version__}")
+    context.exit()
 
 
 def _drop_output() -> None:

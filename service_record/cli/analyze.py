@@ -22,8 +22,13 @@ from service_record.cli.diagnosing import (
     units_here,
 )
 from service_record.cli.inputs import Unreadable, history_of, now_for, opened, selected_boot
-from service_record.cli.options import display_options, period_options, service_argument, source_options
-from service_record.cli.parameters import Duration
+from service_record.cli.options import (
+    Duration,
+    display_options,
+    period_options,
+    service_argument,
+    source_options,
+)
 from service_record.cli.terminal import print_lines, view
 from service_record.diagnosis import Diagnosis, Verdict
 from service_record.diagnosis.causes import Causes
@@ -31,10 +36,9 @@ from service_record.diagnosis.expectations import add_units
 from service_record.diagnosis.host_cause import add_evidence
 from service_record.diagnosis.now import Now, latest_entry
 from service_record.diagnosis.units import Unit
-from service_record.display.lines import Glyphs, View
-from service_record.display.text import Clock
+from service_record.display.text import Clock, Glyphs, View
 from service_record.history import History
-from service_record.history.selection import Selection
+from service_record.history.build import Selection
 from service_record.read.host_files import read_evidence
 from service_record.read.source import SourceError, is_unpacked_bundle
 from service_record.record.appending import DEFAULT_DIRECTORY

@@ -19,7 +19,7 @@ from service_record.bundle.limits import shown
 from service_record.bundle.writing import DISK_BYTES, SERVER_BYTES, Packed
 from service_record.cli import REFUSED, UNREADABLE
 from service_record.cli.diagnosing import verdict_page
-from service_record.cli.parameters import Size
+from service_record.cli.options import Size
 from service_record.cli.redacting import copied, rules_with, secrets_in
 from service_record.cli.terminal import check_new
 from service_record.display.text import count

@@ -17,7 +17,7 @@ from service_record.cli.collector_care import (
     restore_command,
     token,
 )
-from service_record.cli.parameters import Duration, Size
+from service_record.cli.options import Duration, Size
 from service_record.collector.domain.silence import DEFAULT
 from service_record.record.visible import visible
 

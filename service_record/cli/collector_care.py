@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import click
 
 from service_record.cli import FAILED, UNREADABLE
-from service_record.cli.parameters import Size
+from service_record.cli.options import Size
 from service_record.record.visible import visible
 
 if TYPE_CHECKING:

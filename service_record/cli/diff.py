@@ -7,8 +7,7 @@ import click
 
 from service_record.cli import FAILED
 from service_record.cli.inputs import check_names, history_of, now_for, opened
-from service_record.cli.options import display_options, service_names
-from service_record.cli.parameters import Duration
+from service_record.cli.options import Duration, display_options, service_names
 from service_record.cli.terminal import print_lines, view
 from service_record.diagnosis.comparison import FLOOR, RATIO, Tolerance, compare
 from service_record.display.text import Clock

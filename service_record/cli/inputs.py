@@ -3,6 +3,7 @@
 A refusal is one line.
 """
 
+import os
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -14,21 +15,21 @@ import click
 
 from service_record.cli import UNREADABLE
 from service_record.history import History, build_history
-from service_record.history.build import doubted, with_running
+from service_record.history.build import ALL_BOOTS, doubted, find_boot, with_running
 from service_record.history.outcome import Outcome, Run
-from service_record.history.selection import ALL_BOOTS, find_boot
 from service_record.read.source import Source, SourceError, liveness_for, open_source
-from service_record.record.appending import record_name
+from service_record.record.appending import DEFAULT_DIRECTORY, record_name
 from service_record.record.directory import Records
 from service_record.record.systemd import RunningService, boot_id, uptime
 from service_record.record.visible import visible
-from service_record.reporter.paths import Places, is_there
 
 if TYPE_CHECKING:
     from service_record.diagnosis.now import Now
 
 _MAX_NEAREST: Final = 3
 _MAX_LISTED: Final = 8
+_REPORTER_STATE: Final = "var/lib/service-record"
+"""Where there is none below the root of a host, it has no boot reporter."""
 
 
 class Unreadable(click.ClickException):
@@ -75,12 +76,15 @@ def check_names(services: Iterable[str], recorded: Sequence[str], place: str) ->
 @cache  # --wait opens again and again
 def _tell_undelivered(directory: Path | None) -> None:
     """Say where the bundle lies that the boot reporter of this host could not deliver."""
-    host = _host_of(directory)
-    if host is None:
+    root = _root_of(directory)
+    if root is None or not os.path.exists(root / _REPORTER_STATE):  # noqa: PTH110  # it never raises
         return
+    from service_record.reporter.paths import Places, is_there  # noqa: PLC0415  # rarely needed
+
+    host = Places(root)
     if not is_there(host.tombstone):
         return
-    from service_record.reporter.cleanup import PURGE, undelivered_bundle  # noqa: PLC0415  # rarely needed
+    from service_record.reporter.cleanup import PURGE, undelivered_bundle  # noqa: PLC0415  # even more rarely
 
     bundle = undelivered_bundle(host)
     if bundle is not None:
@@ -90,14 +94,14 @@ def _tell_undelivered(directory: Path | None) -> None:
         click.echo(f"Note: {visible(told)}", err=True)
 
 
-def _host_of(directory: Path | None) -> Places | None:
-    """Return the host whose records those are, below whatever root; None when that cannot be told."""
+def _root_of(directory: Path | None) -> Path | None:
+    """Return the root of the host whose records those are; None when that cannot be told."""
     if directory is None:
         return None
     if directory == Records().directory:
-        return Places()
-    is_default = directory.parts[-3:] == Places().records.parts[-3:]
-    return Places(directory.parents[2]) if is_default else None
+        return Path("/")
+    is_default = directory.parts[-3:] == Path(DEFAULT_DIRECTORY).parts[-3:]
+    return directory.parents[2] if is_default else None
 
 
 def history_of(source: Source) -> History:

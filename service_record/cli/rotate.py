@@ -7,8 +7,7 @@ import click
 
 from service_record.cli import FAILED, system_error_line
 from service_record.cli.inputs import check_names
-from service_record.cli.options import service_argument
-from service_record.cli.parameters import Size
+from service_record.cli.options import Size, service_argument
 from service_record.display.text import count
 from service_record.record.directory import Records
 from service_record.record.visible import visible

@@ -13,10 +13,9 @@ from service_record.cli import FAILED
 from service_record.cli.inputs import history_of, opened, selected_boot
 from service_record.cli.options import display_options, selection_options, service_argument, source_options
 from service_record.cli.terminal import print_lines, view
-from service_record.display.lines import View
-from service_record.display.text import Clock
+from service_record.display.text import Clock, View
 from service_record.history import History
-from service_record.history.selection import ALL_BOOTS, Selection
+from service_record.history.build import ALL_BOOTS, Selection
 from service_record.read.source import Source
 from service_record.record.entry import Piece
 

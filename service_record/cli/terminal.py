@@ -11,8 +11,7 @@ from typing import Final
 
 import click
 
-from service_record.display.lines import Line, View, glyphs_for, painted
-from service_record.display.text import Clock
+from service_record.display.text import Clock, Line, View, glyphs_for, painted
 from service_record.record.directory import Records, is_record_name
 from service_record.record.visible import visible
 

@@ -10,10 +10,9 @@ from msgspec.structs import replace
 from service_record.cli.inputs import history_of, now_for, opened, selected_boot
 from service_record.cli.options import display_options, selection_options, service_argument, source_options
 from service_record.cli.terminal import print_lines, view
-from service_record.display.lines import Glyphs
-from service_record.display.text import Clock
+from service_record.display.text import Clock, Glyphs
 from service_record.display.timeline import charts
-from service_record.history.selection import Selection
+from service_record.history.build import Selection
 
 
 @click.command("timeline")

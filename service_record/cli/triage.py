@@ -14,7 +14,7 @@ import click
 
 from service_record.cli import require_extra
 from service_record.cli.inputs import Unreadable
-from service_record.cli.parameters import MomentType
+from service_record.cli.options import MomentType
 from service_record.cli.terminal import print_lines, view
 from service_record.client.address import CollectorError
 from service_record.display.text import Clock

@@ -15,7 +15,6 @@ import click
 
 from service_record.bundle import (
     HEAD_BYTES,
-    UNFINISHED_SUFFIX,
     Bundle,
     is_packed,
     open_bundle,
@@ -28,7 +27,7 @@ from service_record.read.foreign import ForeignError, refuse_foreign
 from service_record.read.source import SourceError, beside, records_directory
 from service_record.record.appending import DAMAGED_SUFFIX
 from service_record.record.conformance import FormatFault, examine, is_array
-from service_record.record.directory import Records
+from service_record.record.directory import UNFINISHED_SUFFIX, Records
 from service_record.record.entry import Entry
 from service_record.record.layout import read_entries
 from service_record.record.visible import visible

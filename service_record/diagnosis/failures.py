@@ -12,8 +12,7 @@ from typing import Final
 
 from service_record.diagnosis.now import Now
 from service_record.history import ServiceHistory
-from service_record.history.facts import NOTHING, Facts
-from service_record.history.outcome import Command, Outcome, Run, Span, Stage
+from service_record.history.outcome import NOTHING, Command, Facts, Outcome, Run, Span, Stage
 
 _MAX_CHARACTERS: Final = 4096
 _VARYING: Final = re.compile(

@@ -9,10 +9,8 @@ from enum import StrEnum
 from service_record.diagnosis.budget import Budget
 from service_record.diagnosis.trouble_facts import KnownCause, Looked, Weighed
 from service_record.diagnosis.units import Unit
-from service_record.history.clock import ClockStep
-from service_record.history.facts import Facts
-from service_record.history.outcome import Outcome, Run
-from service_record.history.results import Handled
+from service_record.history.outcome import Facts, Outcome, Run
+from service_record.history.results import ClockStep, Handled
 
 
 class Verdict(StrEnum):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from service_record.history.facts import Facts
+from service_record.history.outcome import Facts
 
 _TELLING: Final = (
     "error", "fatal", "fail", "denied", "refused", "cannot", "can't", "could not", "unable", "no such",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from service_record.history.facts import NOTHING, Facts
+from service_record.history.outcome import NOTHING, Facts
 
 PROPERTIES: Final = (
     *("Id", "Names", "LoadState", "ActiveState", "Result", "Job"),

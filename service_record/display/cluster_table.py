@@ -7,8 +7,7 @@ import msgspec
 from msgspec import Meta
 from rich.cells import cell_len
 
-from service_record.display.lines import BLANK, Glyphs, Ink, Line, View
-from service_record.display.text import age, count, cut_within, one_line, wrap
+from service_record.display.text import BLANK, Glyphs, Ink, Line, View, age, count, cut_within, one_line, wrap
 from service_record.record.visible import visible
 
 Time = Annotated[float, Meta(ge=0, le=1e11)]

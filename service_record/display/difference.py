@@ -22,12 +22,10 @@ from service_record.diagnosis.comparison import (
 )
 from service_record.diagnosis.failures import FailureGroup, RunStep
 from service_record.diagnosis.now import boot_times, true_time
-from service_record.display.details import details, labelled, when
 from service_record.display.document import Document, facts_document
-from service_record.display.lines import BLANK, Ink, Line, View
-from service_record.display.phrases import VERBS, ending, glyph, headline, ink, name
+from service_record.display.phrases import VERBS, details, ending, glyph, headline, ink, labelled, name, when
 from service_record.display.summary import local_times
-from service_record.display.text import count, cut, duration, utc, wrap
+from service_record.display.text import BLANK, Ink, Line, View, count, cut, duration, utc, wrap
 from service_record.history import History
 from service_record.history.outcome import Run, order
 from service_record.record.visible import visible

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from service_record.display.text import utc
 from service_record.history import History, ServiceHistory
-from service_record.history.facts import NOTHING, Facts, Location
-from service_record.history.outcome import Command, Run, Span, Stage
+from service_record.history.outcome import NOTHING, Command, Facts, Location, Run, Span, Stage
 from service_record.record.entry import Malformed
 
 if TYPE_CHECKING:  # showing needs nothing of what judges

@@ -6,12 +6,9 @@ from typing import Final
 
 from rich.cells import cell_len, set_cell_size
 
-from service_record.display.details import details
-from service_record.display.lines import Ink, Line, View
-from service_record.display.phrases import VERBS, ending, glyph, ink, name
-from service_record.display.text import Clock, cut, utc, zone
-from service_record.history.facts import gather_facts
-from service_record.history.outcome import end_outcome
+from service_record.display.phrases import VERBS, details, ending, glyph, ink, name
+from service_record.display.text import Clock, Ink, Line, View, cut, utc, zone
+from service_record.history.outcome import end_outcome, gather_facts
 from service_record.record.entry import Entry, Malformed, Phase, Result
 from service_record.record.visible import visible
 

@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from service_record.diagnosis.findings import FailedUnit
-from service_record.display.lines import BLANK, Ink, Line, View
 from service_record.display.sentences import failed_unit_sentence
-from service_record.display.text import count, wrap
+from service_record.display.text import BLANK, Ink, Line, View, count, wrap
 from service_record.record.visible import visible
 
 

@@ -10,8 +10,21 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 
 from service_record.display.cluster_table import MOST, Cluster, Time, cluster_table, more_clusters
-from service_record.display.lines import BLANK, Glyphs, Ink, Line, View
-from service_record.display.text import age, count, cut, cut_within, duration, moment, one_line, wrap
+from service_record.display.text import (
+    BLANK,
+    Glyphs,
+    Ink,
+    Line,
+    View,
+    age,
+    count,
+    cut,
+    cut_within,
+    duration,
+    moment,
+    one_line,
+    wrap,
+)
 from service_record.record.visible import visible
 
 VERDICTS: Final = ("failed", "looping", "stuck", "silent", "progressing", "done")

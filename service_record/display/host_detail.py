@@ -9,8 +9,7 @@ from rich.cells import cell_len
 
 from service_record.display.cluster_table import Time
 from service_record.display.fleet_table import EarlierBuild, Host, describe
-from service_record.display.lines import BLANK, Glyphs, Ink, Line, View
-from service_record.display.text import cut, duration, moment, wrap
+from service_record.display.text import BLANK, Glyphs, Ink, Line, View, cut, duration, moment, wrap
 from service_record.record.visible import visible
 
 _WORDS: Final = {"init": "began"}

@@ -1,11 +1,35 @@
 """The words for outcomes, endings and places: the same in every form for people."""
 
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import Final
 
-from service_record.display.lines import Glyphs, Ink
-from service_record.display.text import duration
-from service_record.history.facts import Facts, Location, is_stop, is_stop_or_kill
-from service_record.history.outcome import Command, Outcome, Run, Span, Stage
+from rich.cells import cell_len
+
+from service_record.display.text import (
+    Glyphs,
+    Ink,
+    Line,
+    View,
+    count,
+    cut,
+    cut_within,
+    duration,
+    lines_of,
+    moment,
+    wrap,
+)
+from service_record.history.outcome import (
+    Command,
+    Facts,
+    Location,
+    Outcome,
+    Run,
+    Span,
+    Stage,
+    is_stop,
+    is_stop_or_kill,
+)
 from service_record.record.visible import visible
 
 VERBS: Final = {
@@ -116,3 +140,117 @@ def place(location: Location) -> str:
     if location.line is None:
         return f"{file} in {visible(location.function)}, line unknown"
     return f"{file}:{location.line} in {visible(location.function)}"
+
+
+LABEL_WIDTH: Final = 9
+
+_MAX_FRAMES: Final = 5
+_MAX_MESSAGE_LINES: Final = 10
+_MAX_MESSAGE_ROWS: Final = 4
+"""How many rows one line of a message has, where it is not wanted whole."""
+
+
+def details(facts: Facts, view: View, indent: int, *, whole: bool = False) -> Iterator[Line]:
+    """The facts of a failure, labelled; very long ones cut unless they are wanted whole."""
+    limit = None if whole else _MAX_FRAMES
+    inner, callers = facts.frames_around
+    yield from _where(facts, view, indent)
+    yield from _frames("into", inner, view, indent, limit)
+    yield from _frames("from", callers, view, indent, limit)
+    if facts.message:
+        yield from _message(facts.message, view, indent, whole=whole)
+
+
+def labelled(label: str, texts: Iterable[tuple[str, Ink]], view: View, indent: int) -> Iterator[Line]:
+    """Texts in a column of their own, wrapped; the label stands before the first."""
+    room = max(view.width - indent - LABEL_WIDTH, 20)
+    for text, look in texts:
+        for row in wrap(text, room):
+            yield (" " * indent, Ink.PLAIN), (label.ljust(LABEL_WIDTH), Ink.FAINT), (row, look)
+            label = ""
+
+
+def _where(facts: Facts, view: View, indent: int) -> Iterator[Line]:
+    texts = []
+    if facts.location is not None:
+        near = "near " if facts.is_approximate else ""
+        texts.append((near + place(facts.location), Ink.STRONG))
+    if facts.command is not None:
+        texts.append((visible(facts.command), Ink.PLAIN))
+    yield from labelled("at" if facts.location is not None else "command", texts, view, indent)
+
+
+def _frames(
+    label: str, frames: Sequence[Location], view: View, indent: int, limit: int | None
+) -> Iterator[Line]:
+    texts = [(place(frame), Ink.PLAIN) for frame in frames[:limit]]
+    if len(texts) < len(frames):
+        texts.append((f"and {count(len(frames) - len(texts), 'frame')} more", Ink.FAINT))
+    yield from labelled(label, texts, view, indent)
+
+
+def _message(message: str, view: View, indent: int, *, whole: bool) -> Iterator[Line]:
+    """The lines of a message, each beginning behind the gutter; a line of other programs may be very long."""
+    room = max(view.width - indent - LABEL_WIDTH - 2, 20)
+    lines = lines_of(message)
+    if not whole:
+        width = room * _MAX_MESSAGE_ROWS
+        lines = [cut_within(line, width, view.glyphs.cut) for line in lines[-_MAX_MESSAGE_LINES:]]
+    label = "message"
+    for line in lines:
+        for row in wrap(line, room):
+            lead = (" " * indent, Ink.PLAIN), (label.ljust(LABEL_WIDTH), Ink.FAINT)
+            yield *lead, (f"{view.glyphs.gutter} ", Ink.FAINT), (row, Ink.PLAIN)
+            label = ""
+
+
+def title(run: Run, view: View) -> Line:
+    """`✗ bootkube failed in stage cvo-bootstrap`, in one line."""
+    color = ink(run.outcome)
+    service = cut(name(run.service), view.width // 2, view.glyphs.cut)
+    told = cut(headline(run), view.width - cell_len(service) - len("✗  "), view.glyphs.cut)
+    return (f"{glyph(run.outcome, view.glyphs)} ", color), (service, Ink.STRONG), (f" {told}", color)
+
+
+def when(run: Run, view: View) -> str:
+    """How and when it ended: `attempt 3, exit 1 after 2m 3s, 2026-11-21 03:12:05Z`."""
+    parts = [f"attempt {run.attempt}"] if run.attempt > 1 else []
+    if run.outcome is Outcome.RUNNING:
+        parts.append(_at("started ", run.first_entry, view))
+    elif run.outcome is Outcome.INTERRUPTED and run.ended is None:
+        parts.append(_at("last entry ", run.last_entry, view))
+    else:
+        parts += [
+            _end(run),
+            _at("", run.ended, view) if run.ended else _at("last entry ", run.last_entry, view),
+        ]
+    if run.has_no_start and not _is_before_start(run):
+        parts.append("no start recorded")
+    if run.dropped:
+        parts.append(f"{count(run.dropped, 'entry', 'entries')} lost")
+    return ", ".join(filter(None, parts))
+
+
+def _at(what: str, time: datetime | None, view: View) -> str:
+    return f"{what if time else ''}{moment(time, view.clock, view.now)}"
+
+
+def _is_before_start(run: Run) -> bool:
+    """Return True if the run got no further than a pre-command, so that there was no start to record."""
+    return any(
+        command.is_before and (command.name, command.outcome) == (run.in_command, run.outcome)
+        for command in run.commands
+    )
+
+
+def when_lines(run: Run, view: View, indent: int) -> Iterator[Line]:
+    """`when` in lines of its own."""
+    for row in wrap(when(run, view), view.width - indent):
+        yield ((" " * indent + row, Ink.PLAIN),)
+
+
+def _end(run: Run) -> str:
+    how = ending(run.facts) or VERBS[run.outcome] if run.outcome is not Outcome.SUCCESS else ""
+    if run.duration is None:
+        return how
+    return f"{how} after {lasted(run)}".lstrip()

@@ -26,8 +26,7 @@ from service_record.diagnosis.findings import (
 from service_record.diagnosis.trouble_facts import telling_line
 from service_record.display.phrases import VERBS, ending, headline, kind, lasted, name, place, whereabouts
 from service_record.display.text import Clock, count, duration, moment, times, utc, zone
-from service_record.history.facts import Facts
-from service_record.history.outcome import Outcome, Run, Span, order
+from service_record.history.outcome import Facts, Outcome, Run, Span, order
 from service_record.history.results import Handled
 from service_record.record.visible import visible
 

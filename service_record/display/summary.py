@@ -6,9 +6,8 @@ from datetime import timedelta
 from itertools import chain
 from typing import Final
 
-from service_record.display.lines import BLANK, Ink, Line, View
 from service_record.display.phrases import VERBS, ink, name
-from service_record.display.text import count, cut, wrap, zone
+from service_record.display.text import BLANK, Ink, Line, View, count, cut, wrap, zone
 from service_record.history import History, ServiceHistory
 from service_record.record.entry import Malformed
 from service_record.record.visible import visible

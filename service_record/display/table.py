@@ -7,14 +7,26 @@ from typing import Final
 import msgspec
 from rich.cells import cell_len, set_cell_size
 
-from service_record.display.details import LABEL_WIDTH, details, labelled, title, when, when_lines
-from service_record.display.lines import BLANK, Ink, Line, View
-from service_record.display.phrases import VERBS, ending, glyph, headline, ink, kind, lasted, name
+from service_record.display.phrases import (
+    LABEL_WIDTH,
+    VERBS,
+    details,
+    ending,
+    glyph,
+    headline,
+    ink,
+    kind,
+    labelled,
+    lasted,
+    name,
+    title,
+    when,
+    when_lines,
+)
 from service_record.display.summary import damages, left_out_sentences, summary
-from service_record.display.text import count, cut, moment, times, wrap
+from service_record.display.text import BLANK, Ink, Line, View, count, cut, moment, times, wrap
 from service_record.history import History, ServiceHistory
-from service_record.history.facts import NOTHING
-from service_record.history.outcome import Command, Outcome, Run, Stage, nested, order
+from service_record.history.outcome import NOTHING, Command, Outcome, Run, Stage, nested, order
 from service_record.history.results import handled_failure
 from service_record.record.visible import visible
 

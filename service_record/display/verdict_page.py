@@ -13,9 +13,7 @@ from service_record.diagnosis.findings import (
     unseen_commands,
 )
 from service_record.diagnosis.trouble_facts import KnownCause
-from service_record.display.details import LABEL_WIDTH, details, labelled, when
-from service_record.display.lines import BLANK, Ink, Line, View, painted
-from service_record.display.phrases import name
+from service_record.display.phrases import LABEL_WIDTH, details, labelled, name, when
 from service_record.display.sentences import (
     budget_sentence,
     clock_sentence,
@@ -32,7 +30,7 @@ from service_record.display.sentences import (
 )
 from service_record.display.summary import summary
 from service_record.display.table import stage_lines
-from service_record.display.text import count, cut, cut_within, moment, wrap
+from service_record.display.text import BLANK, Ink, Line, View, count, cut, cut_within, moment, painted, wrap
 from service_record.history import History
 from service_record.history.results import Handled
 from service_record.record.visible import visible

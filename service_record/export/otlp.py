@@ -13,8 +13,7 @@ from typing import Any, Final
 from service_record.display.machine import encoded
 from service_record.export.trace import TraceSpan, nanoseconds, trace_spans
 from service_record.history import History
-from service_record.history.facts import Facts, Location
-from service_record.history.outcome import Outcome, Run
+from service_record.history.outcome import Facts, Location, Outcome, Run
 from service_record.version import __version__
 
 _INTERNAL: Final = 1

@@ -4,13 +4,11 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
+from service_record.read.source import STANDARD_INPUTS
 from service_record.record.entry import Malformed, Piece
 
 PIECES: Final = 2
 """How many pieces of a file are needed to tell."""
-
-STANDARD_INPUTS: Final = ("-", "standard input")
-"""How standard input is named by who asks for it, and to people."""
 
 _ARCHIVES: Final = (".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".zip")
 _RECORD: Final = ".json"

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service_record.bundle.names import RECORD_DIRECTORIES
 from service_record.diagnosis.causes import Causes
 from service_record.diagnosis.evidence.scan import NO_EVIDENCE, Evidence
 from service_record.diagnosis.host_cause import scanner
 from service_record.history import History
 from service_record.read.source import Source, records_directory
+from service_record.record.directory import RECORD_DIRECTORIES
 
 if TYPE_CHECKING:
     from service_record.bundle.contents import Content

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec.structs import replace
 
-from service_record.bundle.names import LISTING, RECORD_DIRECTORIES, UNFINISHED_SUFFIX
 from service_record.history.results import Liveness
-from service_record.read.foreign import PIECES, STANDARD_INPUTS, ForeignError, refuse_foreign
 from service_record.record import systemd
 from service_record.record.appending import DAMAGED_SUFFIX, DEFAULT_DIRECTORY
-from service_record.record.directory import Records
+from service_record.record.directory import LISTING, RECORD_DIRECTORIES, UNFINISHED_SUFFIX, Records
 from service_record.record.entry import Entry, Piece
 from service_record.record.layout import read_entries
 
 if TYPE_CHECKING:  # a directory is read without what opens archives
     from service_record.bundle import Bundle, LeftOut
 
+STANDARD_INPUTS: Final = ("-", "standard input")
+"""How standard input is named by who asks for it, and to people."""
 _STANDARD_INPUT, _STREAM_NAME = STANDARD_INPUTS
 
 _COLLECTOR: Final = ("collector://", "collector+http://", "collector+https://")
@@ -267,21 +267,19 @@ def _of_bundle(name: str, service: str, bundle: "Bundle") -> Source:
 
 def _of_pieces(name: str, service: str, pieces: Iterator[Piece]) -> Source:
     """The record of a service, or those of all services that its entries name."""
+    from service_record.read.foreign import PIECES, ForeignError, refuse_foreign  # noqa: PLC0415  # as above
+
     beginning = list(islice(pieces, PIECES))
-    _refuse_foreign(name, beginning)
+    try:
+        refuse_foreign(name, beginning)
+    except ForeignError as error:
+        raise SourceError(str(error)) from None
     if not beginning:
         return Source(name, ((service, iter(())),))
     first, whole = beginning[0], chain(beginning, pieces)
     if _service_in(first) is None:
         return Source(name, ((service, whole),))
     return Source(name, tuple((known, iter(own)) for known, own in _by_service(whole, service).items()))
-
-
-def _refuse_foreign(name: str, beginning: Sequence[Piece]) -> None:
-    try:
-        refuse_foreign(name, beginning)
-    except ForeignError as error:
-        raise SourceError(str(error)) from None
 
 
 def _closing(stream: BufferedReader) -> Iterator[Piece]:

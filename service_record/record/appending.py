@@ -12,8 +12,6 @@ from contextlib import suppress
 from threading import RLock
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from service_record.record.line import MAX_LINE_BYTES, line_of, with_fields
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -113,7 +111,7 @@ class Writer:
         with self._lock:
             try:
                 fields = entry.to_json() if hasattr(entry, "to_json") else entry
-                self._write(with_fields(fields, dropped=self._dropped) if self._dropped else fields)
+                self._write({**fields, "dropped": self._dropped} if self._dropped else fields)
             except Exception:  # noqa: BLE001  # whatever it is, it is not the service's
                 self._dropped += 1
                 self._tail_is_ours = False
@@ -154,8 +152,7 @@ class Writer:
 
         Whether the line has its end: an entry that lacks only that is there all the same.
         """
-        separator = _SEPARATE if at_a_torn_tail else b""
-        line = separator + line_of(fields, MAX_LINE_BYTES - len(separator))
+        line = _line(fields, _SEPARATE if at_a_torn_tail else b"")
         descriptor = self._open()
         try:
             written = os.write(descriptor, line)
@@ -177,7 +174,7 @@ class Writer:
             return False
         self._is_in_array = True
         try:
-            return self._extend_array(line_of(fields))
+            return self._extend_array(_line(fields))
         finally:
             self._is_in_array = False
 
@@ -195,6 +192,12 @@ class Writer:
         finally:
             os.close(descriptor)
         return True
+
+
+def _line(fields: "Mapping[str, object]", before: bytes = b"") -> bytes:
+    from service_record.record.line import MAX_LINE_BYTES, line_of  # noqa: PLC0415  # who reads needs none
+
+    return before + line_of(fields, MAX_LINE_BYTES - len(before))
 
 
 def _has_to_last(fields: "Mapping[str, object]") -> bool:

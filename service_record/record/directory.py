@@ -23,6 +23,15 @@ from service_record.record.systemd import unit_of_process
 if TYPE_CHECKING:
     from service_record.record.entry import Piece
 
+RECORD_DIRECTORIES: Final = ("bootstrap/services", "var/log/openshift")
+"""Where records are in a log bundle, and in what agent-gather makes, below whatever directory."""
+
+UNFINISHED_SUFFIX: Final = ".tmp"
+"""Behind the name of a record: what upstream's shim was about to put in its place."""
+
+LISTING: Final = "failed-units.txt"
+"""Below the top of a bundle: the units that failed, as `systemctl list-units` shows them."""
+
 _DEFAULT_INBOX: Final = "/dev/shm/service-record"  # noqa: S108  # of the drop-in; root's, and sticky
 _MAX_INBOX_BYTES: Final = 16 << 20
 _PID: Final = re.compile(rb'"pid":(\d{1,9})')

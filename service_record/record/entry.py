@@ -3,16 +3,11 @@
 The format is specified in docs/record-format.md; nothing here reads or writes a file.
 """
 
-from collections.abc import Callable, Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Final, TypeAlias
 
 import msgspec
-
-from service_record.record import fields
-from service_record.record.fields import RunsLeftOut, read_left_out
-from service_record.record.line import MAX_LINE_BYTES, line_of
 
 MAX_EXCERPT_CHARACTERS: Final = 4096
 """Of a damaged piece that is shown or held: its file has the whole of it."""
@@ -46,6 +41,41 @@ class Result(StrEnum):
 
     SUCCESS = "success"
     FAILURE = "failure"
+
+
+FOR_SIZE: Final = "size"
+"""The reason: the record had outgrown its limit."""
+
+
+_Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
+
+
+class RunsLeftOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, rename="camel"):
+    """The runs that were left out right before the run whose first entry carries this."""
+
+    reason: str = msgspec.field(default_factory=lambda: FOR_SIZE)  # so that it is always written
+    succeeded: _Count = 0
+    stopped: _Count = 0
+    failed: _Count = 0
+    """Runs that failed, were interrupted, or continued after a failure."""
+    alike: _Count = 0
+    """How many of them, in a row up to this run, came to the same end in the same place as this run."""
+    boots: _Count = 0
+    """Earlier boots of which no run is left."""
+    boot_runs: _Count = 0
+    """The runs of those boots, which are in no other number here."""
+    rotations: _Count = 0
+    """On the first entry of a file: how often the file was rotated. No two beginnings of it are the same."""
+
+    @property
+    def runs(self) -> int:
+        """Return how many runs of the same boot were left out."""
+        return self.succeeded + self.stopped + self.failed
+
+    def to_json(self) -> dict[str, object]:
+        """Return the numbers that are not 0, under their names on disk."""
+        found: dict[str, object] = msgspec.to_builtins(self)
+        return found
 
 
 class UnknownFields(dict[str, object]):
@@ -125,27 +155,10 @@ class Entry(
 
     @classmethod
     def from_json(cls, value: object) -> "Entry":
-        """The entry that a decoded JSON value holds; `fields.EntryError` when it holds none.
+        """Return the entry that a decoded JSON value holds; raise `fields.EntryError` when it holds none."""
+        from service_record.record.fields import read_entry  # noqa: PLC0415  # most are decoded at once
 
-        In an optional field null and the empty string mean absent, as upstream's readers take them.
-        """
-        if not isinstance(value, dict):
-            raise fields.EntryError(f"not an object: {fields.shown(value)}")
-        known: dict[str, object] = {}
-        extra: dict[str, object] = {}
-        for name, found in value.items():
-            known_field = _FIELDS.get(name)
-            if known_field is None:
-                extra[name] = fields.unknown(name, found)
-            elif found is not None and found != "":
-                attribute, read = known_field
-                known[attribute] = read(name, found)
-        if "phase" not in known:
-            raise fields.EntryError("phase: missing")
-        entry = cls(**known, extra=UnknownFields(extra) if extra else NO_UNKNOWN_FIELDS)  # type: ignore[arg-type]  # each value was checked by its reader
-        if entry.result is not None and entry.phase.is_start:
-            raise fields.EntryError(f'result: has no place on "{entry.phase}"')
-        return entry
+        return read_entry(value)
 
     def to_json(self) -> dict[str, object]:
         """The fields that are known, under their names on disk and in their order there."""
@@ -156,9 +169,11 @@ class Entry(
             found["stack"] = list(self.stack)
         return found
 
-    def to_line(self, limit: int = MAX_LINE_BYTES) -> bytes:
+    def to_line(self, limit: int | None = None) -> bytes:
         """The entry as one line of JSON with its newline, at most `limit` bytes: see `line.line_of`."""
-        return line_of(self.to_json(), limit)
+        from service_record.record.line import MAX_LINE_BYTES, line_of  # noqa: PLC0415  # who reads writes none
+
+        return line_of(self.to_json(), MAX_LINE_BYTES if limit is None else limit)
 
     @property
     def time(self) -> datetime | None:
@@ -188,32 +203,3 @@ class Malformed(msgspec.Struct, frozen=True, gc=False):
 
 Piece: TypeAlias = Entry | Malformed
 """A part of a record."""
-
-_FIELDS: Final[Mapping[str, tuple[str, Callable[[str, object], object]]]] = {
-    "timestamp": ("timestamp", fields.timestamp),
-    "preCommand": ("pre_command", fields.text),
-    "postCommand": ("post_command", fields.text),
-    "stage": ("stage", fields.text),
-    "phase": ("phase", fields.word(Phase)),
-    "result": ("result", fields.word(Result)),
-    "errorLine": ("error_line", fields.text),
-    "errorMessage": ("error_message", fields.text),
-    "exitCode": ("exit_code", fields.whole_number),
-    "signal": ("signal", fields.text),
-    "command": ("command", fields.text),
-    "stack": ("stack", fields.texts),
-    "errorLineApproximate": ("error_line_approximate", fields.flag),
-    "truncated": ("truncated", fields.flag),
-    "bootId": ("boot_id", fields.text),
-    "invocationId": ("invocation_id", fields.text),
-    "pid": ("pid", fields.whole_number),
-    "uptime": ("uptime", fields.seconds),
-    "serviceResult": ("service_result", fields.text),
-    "stopRequest": ("stop_request", fields.text),
-    "dropped": ("dropped", fields.whole_number),
-    "recorder": ("recorder", fields.text),
-    "stageId": ("stage_id", fields.text),
-    "parent": ("parent", fields.text),
-    "leftOut": ("left_out", read_left_out),
-}
-"""Name on disk, in the order of writing -> attribute, and what checks and converts its value."""

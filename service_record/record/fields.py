@@ -8,9 +8,17 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Final, TypeAlias, TypeVar
+from typing import Final, TypeVar
 
-import msgspec
+from service_record.record.entry import (
+    FOR_SIZE,
+    NO_UNKNOWN_FIELDS,
+    Entry,
+    Phase,
+    Result,
+    RunsLeftOut,
+    UnknownFields,
+)
 
 _MAX_DOUBLE: Final = 1.7976931348623157e308  # IEEE 754 binary64, all that RFC 8259 section 6 counts on
 _MAX_INTEGER: Final = 2**53  # RFC 8259 section 6: what every JSON implementation agrees on
@@ -106,41 +114,6 @@ def shown(found: object) -> str:
     return json.dumps(found)
 
 
-FOR_SIZE: Final = "size"
-"""The reason: the record had outgrown its limit."""
-
-
-_Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=_MAX_INTEGER)]
-
-
-class RunsLeftOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, rename="camel"):
-    """The runs that were left out right before the run whose first entry carries this."""
-
-    reason: str = msgspec.field(default_factory=lambda: FOR_SIZE)  # so that it is always written
-    succeeded: _Count = 0
-    stopped: _Count = 0
-    failed: _Count = 0
-    """Runs that failed, were interrupted, or continued after a failure."""
-    alike: _Count = 0
-    """How many of them, in a row up to this run, came to the same end in the same place as this run."""
-    boots: _Count = 0
-    """Earlier boots of which no run is left."""
-    boot_runs: _Count = 0
-    """The runs of those boots, which are in no other number here."""
-    rotations: _Count = 0
-    """On the first entry of a file: how often the file was rotated. No two beginnings of it are the same."""
-
-    @property
-    def runs(self) -> int:
-        """Return how many runs of the same boot were left out."""
-        return self.succeeded + self.stopped + self.failed
-
-    def to_json(self) -> dict[str, object]:
-        """Return the numbers that are not 0, under their names on disk."""
-        found: dict[str, object] = msgspec.to_builtins(self)
-        return found
-
-
 _NUMBERS: Final = {
     name: attribute
     for name, attribute in zip(
@@ -163,3 +136,57 @@ def read_left_out(name: str, found: object) -> RunsLeftOut:
             if known[attribute] < 0:
                 raise EntryError(f"{name}.{key}: expected a count, found {shown(value)}")
     return RunsLeftOut(reason=text(f"{name}.reason", found.get("reason", FOR_SIZE)), **known)
+
+
+_FIELDS: Final[Mapping[str, tuple[str, Callable[[str, object], object]]]] = {
+    "timestamp": ("timestamp", timestamp),
+    "preCommand": ("pre_command", text),
+    "postCommand": ("post_command", text),
+    "stage": ("stage", text),
+    "phase": ("phase", word(Phase)),
+    "result": ("result", word(Result)),
+    "errorLine": ("error_line", text),
+    "errorMessage": ("error_message", text),
+    "exitCode": ("exit_code", whole_number),
+    "signal": ("signal", text),
+    "command": ("command", text),
+    "stack": ("stack", texts),
+    "errorLineApproximate": ("error_line_approximate", flag),
+    "truncated": ("truncated", flag),
+    "bootId": ("boot_id", text),
+    "invocationId": ("invocation_id", text),
+    "pid": ("pid", whole_number),
+    "uptime": ("uptime", seconds),
+    "serviceResult": ("service_result", text),
+    "stopRequest": ("stop_request", text),
+    "dropped": ("dropped", whole_number),
+    "recorder": ("recorder", text),
+    "stageId": ("stage_id", text),
+    "parent": ("parent", text),
+    "leftOut": ("left_out", read_left_out),
+}
+"""Name on disk, in the order of writing -> attribute, and what checks and converts its value."""
+
+
+def read_entry(value: object) -> Entry:
+    """Return the entry that a decoded JSON value holds. Raises `EntryError` when it holds none.
+
+    In an optional field null and the empty string mean absent, as upstream's readers take them.
+    """
+    if not isinstance(value, dict):
+        raise EntryError(f"not an object: {shown(value)}")
+    known: dict[str, object] = {}
+    extra: dict[str, object] = {}
+    for name, found in value.items():
+        known_field = _FIELDS.get(name)
+        if known_field is None:
+            extra[name] = unknown(name, found)
+        elif found is not None and found != "":
+            attribute, read = known_field
+            known[attribute] = read(name, found)
+    if "phase" not in known:
+        raise EntryError("phase: missing")
+    entry = Entry(**known, extra=UnknownFields(extra) if extra else NO_UNKNOWN_FIELDS)  # type: ignore[arg-type]  # each value was checked by its reader
+    if entry.result is not None and entry.phase.is_start:
+        raise EntryError(f'result: has no place on "{entry.phase}"')
+    return entry

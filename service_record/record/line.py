@@ -47,6 +47,8 @@ def line_of(fields: Mapping[str, object], limit: int = MAX_LINE_BYTES) -> bytes:
     so a limit below 512 bytes may be exceeded. Names have at most 255 bytes, the command 200.
     """
     fields = _with_short_texts(fields)
+    if "dropped" in fields:  # by the writer, and not in its place
+        fields = with_fields(fields)
     try:
         line = encoded(fields)
     except (TypeError, ValueError, RecursionError):  # only unknown fields can hold what JSON cannot

@@ -21,8 +21,7 @@ from service_record.diagnosis.now import Now
 from service_record.diagnosis.trouble_facts import telling_line
 from service_record.diagnosis.units import Unit
 from service_record.history import History, build_history
-from service_record.history.facts import Facts
-from service_record.history.outcome import Command, Outcome, Run, Stage
+from service_record.history.outcome import Command, Facts, Outcome, Run, Stage
 from service_record.history.results import Liveness
 from service_record.read.source import is_alive
 from service_record.record import systemd

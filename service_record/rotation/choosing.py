@@ -11,8 +11,7 @@ from service_record.diagnosis.failures import signature
 from service_record.history import build_history
 from service_record.history.outcome import Outcome
 from service_record.history.results import handled_failure
-from service_record.record.entry import Entry, Phase
-from service_record.record.fields import RunsLeftOut
+from service_record.record.entry import Entry, Phase, RunsLeftOut
 
 _STEPS: Final = (
     (100, None),

@@ -7,8 +7,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Final
 
-from service_record.display.lines import BLANK, Ink, Line, View
-from service_record.display.text import count, cut, wrap
+from service_record.display.text import BLANK, Ink, Line, View, count, cut, wrap
 from service_record.record.visible import visible
 from service_record.triage.counting import Cause, Triage
 

@@ -8,9 +8,9 @@ from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from service_record.bundle.names import RECORD_DIRECTORIES
 from service_record.client.address import address_of, is_collector
 from service_record.client.calls import connect, host_path
+from service_record.record.directory import RECORD_DIRECTORIES
 from service_record.triage.rows import Reference
 
 if TYPE_CHECKING:

@@ -2,8 +2,7 @@
 
 import pytest
 
-from service_record.history.facts import Location
-from service_record.history.outcome import Outcome
+from service_record.history.outcome import Location, Outcome
 from testing.machine import Machine
 
 SAMPLE = """\

@@ -18,8 +18,8 @@ from service_record.diagnosis.now import true_time
 from service_record.diagnosis.units import read_texts
 from service_record.display.html.diagnosis_page import analysis_sections, verdict_line
 from service_record.display.html.frame import Section, element, inked, section_element
-from service_record.display.lines import View
 from service_record.display.summary import summary
+from service_record.display.text import View
 from service_record.display.timeline import charts
 from service_record.history import History, ServiceHistory, build_history
 from service_record.history.outcome import Outcome, Run

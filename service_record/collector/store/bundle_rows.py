@@ -9,13 +9,13 @@ from typing import Any, BinaryIO, Final
 import msgspec
 from sqlalchemy import Connection, delete, insert, select, update
 
-from service_record.bundle.names import RECORD_DIRECTORIES
 from service_record.collector.domain.summary_of_records import RecordsLook
 from service_record.collector.domain.verdicts import RecordsVerdict
 from service_record.collector.store import record_rows
 from service_record.collector.store.host_rows import BundleShown
 from service_record.collector.store.installations import Arrival, arrive, group_of
 from service_record.collector.store.schema import bundle_services, bundles, hosts, installations
+from service_record.record.directory import RECORD_DIRECTORIES
 
 TEMPLATE: Final = "template"
 """The kind of a rendered template: a text, which nobody looks into for records."""

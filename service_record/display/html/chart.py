@@ -13,9 +13,8 @@ import msgspec
 from msgspec.structs import replace
 
 from service_record.display.html.frame import Section, element
-from service_record.display.lines import View
 from service_record.display.phrases import VERBS, glyph, headline
-from service_record.display.text import count
+from service_record.display.text import View, count
 from service_record.display.timeline.charts import Bar, Chart, Row, RowKind, offset, ticks
 from service_record.display.timeline.screen import boot_title, chart_notes, row_name, took
 from service_record.history.outcome import Outcome

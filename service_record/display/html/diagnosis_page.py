@@ -7,11 +7,9 @@ from xml.etree.ElementTree import Element
 from msgspec.structs import replace
 
 from service_record.diagnosis.findings import Diagnosis, Trouble, Verdict, next_commands, unseen_commands
-from service_record.display.details import when
 from service_record.display.html.frame import Content, Section, element, facts_list, inked, page, preformatted
 from service_record.display.html.timeline_page import chart_sections
-from service_record.display.lines import View
-from service_record.display.phrases import glyph, name
+from service_record.display.phrases import glyph, name, when
 from service_record.display.sentences import (
     budget_sentence,
     clock_sentence,
@@ -27,7 +25,7 @@ from service_record.display.sentences import (
     verdict_sentence,
 )
 from service_record.display.summary import damages, summary
-from service_record.display.text import duration
+from service_record.display.text import View, duration
 from service_record.display.timeline.charts import Chart
 from service_record.display.verdict_page import since
 from service_record.history import History

@@ -5,8 +5,7 @@ from xml.etree.ElementTree import Element
 
 from service_record.display.fleet_table import Host, HostsAnswer, ink, seconds_of, sign, tally, with_builds
 from service_record.display.html.frame import Content, Section, element, inked, page
-from service_record.display.lines import View
-from service_record.display.text import duration, moment
+from service_record.display.text import View, duration, moment
 
 _COLUMNS = ("Machine", "Action", "Progress", "Last message", "Last update", "Total duration", "Verdict")
 _CLUSTER_COLUMNS = ("Cluster", "State", "Nodes joined", "Since")

@@ -7,9 +7,9 @@ from xml.etree.ElementTree import Element, tostring
 import msgspec
 
 from service_record.display.html.style import stylesheet
-from service_record.display.lines import Ink, Line
 from service_record.display.phrases import ending, place
-from service_record.history.facts import Facts
+from service_record.display.text import Ink, Line
+from service_record.history.outcome import Facts
 from service_record.record.visible import visible
 from service_record.version import __version__
 

@@ -19,8 +19,8 @@ from service_record.diagnosis.now import Now, true_time
 from service_record.display.table import alike
 from service_record.display.timeline.bootclock import BootClock, believable, boot_clock
 from service_record.history import History, ServiceHistory
-from service_record.history.clock import ClockStep
 from service_record.history.outcome import Command, Outcome, Run, Span, Stage, order
+from service_record.history.results import ClockStep
 
 _MINUTE: Final = 60
 _HOUR: Final = 60 * _MINUTE

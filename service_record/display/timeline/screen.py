@@ -9,10 +9,22 @@ from msgspec.structs import replace
 from rich.cells import cell_len, set_cell_size
 
 from service_record.display.document import Document
-from service_record.display.lines import BLANK, Glyphs, Ink, Line, View
 from service_record.display.phrases import VERBS, glyph, ink, lasted, name
 from service_record.display.summary import damages, summary
-from service_record.display.text import count, cut, duration, moment, utc, wrap, zone
+from service_record.display.text import (
+    BLANK,
+    Glyphs,
+    Ink,
+    Line,
+    View,
+    count,
+    cut,
+    duration,
+    moment,
+    utc,
+    wrap,
+    zone,
+)
 from service_record.display.timeline.charts import Bar, Chart, Row, RowKind, offset, ticks
 from service_record.history import History
 from service_record.history.outcome import Outcome
