@@ -599,7 +599,9 @@ sys.exit(status)
     assert load(host.places.state_file).denial is None
 
 
-@pytest.mark.parametrize("kind", ["file", "pipe", "link to a file", "link to nothing", "link to a directory"])
+@pytest.mark.parametrize(
+    "kind", ["file", "pipe", "link to a file", "link to nothing", "link to itself", "link to a directory"]
+)
 def test_what_stands_in_the_place_of_its_directory_is_told_and_blocks_nothing(
     host: ReportingHost, server: AssistedServer, tmp_path: Path, kind: str
 ) -> None:
@@ -613,7 +615,7 @@ def test_what_stands_in_the_place_of_its_directory_is_told_and_blocks_nothing(
         case "pipe":
             os.mkfifo(place)
         case _:
-            place.symlink_to("nowhere" if kind == "link to nothing" else theirs)
+            place.symlink_to({"link to nothing": "nowhere", "link to itself": place}.get(kind, theirs))
     host.fail()
     answer = host.report()
     assert answer.status == 0

@@ -37,7 +37,13 @@ def clear_the_way_of_all(directory: Path) -> Path | None:
 
     A link to a directory is taken for one: an administrator may keep it on another disk. Raises OSError.
     """
-    return set_aside(directory) if os.path.lexists(directory) and not directory.is_dir() else None
+    try:
+        is_good = stat.S_ISDIR(directory.stat().st_mode)
+    except OSError as error:
+        if error.errno not in {errno.ENOENT, errno.ELOOP}:
+            raise
+        is_good = not directory.is_symlink()  # nothing is there
+    return None if is_good else set_aside(directory)
 
 
 def set_aside(path: Path) -> Path:

@@ -1,4 +1,4 @@
-"""Several collectors on one PostgreSQL are one collector."""
+"""Several collectors on one database are one collector."""
 
 import asyncio
 import contextlib
@@ -11,6 +11,8 @@ from service_record.collector.process import Collector
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.database import Database
 from service_record.collector.store.schema import steps
+from tests.assisted_rules import AssistedRules
+from tests.collector.installing import Agent
 from tests.collector.postgresql import Cluster
 from tests.collector.processes import load, process, tokens_in
 from tests.collector.serving import Client, served
@@ -48,9 +50,9 @@ def test_a_process_listens_again_when_its_connection_was_lost(
 
 
 def test_a_host_that_one_process_deletes_does_not_come_back_by_a_token_another_remembers(
-    postgresql_settings: CollectorSettings,
+    settings: CollectorSettings,
 ) -> None:
-    with served(postgresql_settings) as here, served(postgresql_settings) as there:
+    with served(settings) as here, served(settings) as there:
         host, admin = here.client("host", "web1"), here.client("admin")
         elsewhere = Client(there.url, host.token)
         assert elsewhere.step("web1", "Disk setup").status == 201
@@ -61,6 +63,29 @@ def test_a_host_that_one_process_deletes_does_not_come_back_by_a_token_another_r
         assert elsewhere.step("web1", "Disk setup").status in {401, 403}
         assert records.status in {401, 403}
         assert admin.get("/api/v1/hosts/web1").status == 404
+
+
+def test_no_call_of_an_assisted_service_brings_a_deleted_host_back(settings: CollectorSettings) -> None:
+    host = AssistedRules().add_host()
+    with served(settings) as here, served(settings) as there:
+        admin = here.client("admin")
+        agent = Agent(Client(there.url, here.client("host", host.id).token), host)
+        assert [one["id"] for one in agent.listed()] == [host.id]
+
+        assert admin.ask("DELETE", f"/api/v1/hosts/{host.id}").status == 204
+
+        event = {"severity": "info", "message": "m", "event_time": "2026-11-21", "host_id": host.id}
+        answers = {
+            "question": agent.ask("GET", f"/v2/clusters/{host.cluster_id}/hosts"),
+            "stage": agent.put_stage("Joined"),
+            "event": agent.ask("POST", "/v2/events", event),
+            "agent": agent.ask("POST", f"/v2/infra-envs/{host.infra_env_id}/hosts", {"host_id": host.id}),
+            "bundle": agent.upload(b"a bundle"),
+            "template": agent.client.ask("POST", f"/api/v1/hosts/{host.id}/templates?name=ks", body=b"text"),
+        }
+        taken = {name: reply.status for name, reply in answers.items() if reply.status not in {401, 403, 404}}
+        assert taken == {}
+        assert admin.get(f"/api/v1/hosts/{host.id}").status == 404
 
 
 def test_a_process_that_hangs_while_it_writes_does_not_hold_the_others_up_for_ever(
