@@ -615,7 +615,7 @@ def test_what_stands_in_the_place_of_its_directory_is_told_and_blocks_nothing(
         case "pipe":
             os.mkfifo(place)
         case _:
-            place.symlink_to({"link to nothing": "nowhere", "link to itself": place}.get(kind, theirs))
+            place.symlink_to({"link to nothing": Path("nowhere"), "link to itself": place}.get(kind, theirs))
     host.fail()
     answer = host.report()
     assert answer.status == 0

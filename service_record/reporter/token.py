@@ -52,7 +52,7 @@ def _read(places: list[tuple[Path, bool]], whose: str) -> tuple[str | None, tupl
         try:
             data, mode = read_small(path, _MOST)
         except FileNotFoundError:
-            if path.is_symlink():
+            if os.path.lexists(path):
                 faults.append(f"{path}:1: a link to a file that is missing; write the token into that file")
                 is_unusable = True
             continue
