@@ -18,9 +18,10 @@ from click.testing import CliRunner, Result
 
 from service_record.bundle import LeftOut, looked_into, pack
 from service_record.cli import main
-from service_record.read.source import Source, SourceError, is_alive, liveness_for, open_source
+from service_record.read.source import Source, SourceError, liveness_for, open_source
 from service_record.record import systemd
 from service_record.record.entry import Entry, Malformed, Phase
+from service_record.record.systemd import is_alive
 from tests.archives import SERVICES, WRITTEN, header, record, tar
 from tests.builders import entry, failed_run, write_array, write_lines
 from tests.command_line import PROGRAM, environment, service_record

@@ -32,7 +32,6 @@ _ZIP: Final = b"PK\x03\x04"
 _FAILED_UNIT: Final = re.compile(r"^\W*\S+\.[a-z]+ +\S+ +failed ", re.MULTILINE)
 _MAX_UNIT_TEXTS: Final = 100
 _MAX_UNIT_TEXT: Final = 64 << 10  # characters
-_REUSE_SLACK: Final = 1.0  # seconds; a program starts before it records
 
 
 class SourceError(Exception):
@@ -83,23 +82,7 @@ def liveness_for(source: Source) -> Liveness:
     """What is known of the runs in a source that have no end: of a bundle's, the boot that it was made in."""
     if source.is_snapshot:
         return Liveness(source.boot_id, is_at_home=source.boot_id is not None)
-    return Liveness(systemd.boot_id(), source.is_home, is_alive)
-
-
-def is_alive(pid: int, uptime: float | None) -> bool | None:
-    """Whether the process of that pid, there at that uptime of this boot, still is; see proc_pid_stat(5).
-
-    A process that started later has only inherited the number. None when /proc does not tell.
-    """
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
-    except FileNotFoundError:
-        return False if Path("/proc/self/stat").exists() else None
-    except OSError:
-        return None
-    fields = stat.rpartition(")")[2].split()
-    state, started = fields[0], int(fields[19]) / os.sysconf("SC_CLK_TCK")
-    return state not in {"Z", "X"} and (uptime is None or started <= uptime + _REUSE_SLACK)
+    return Liveness(systemd.boot_id(), source.is_home, systemd.is_alive)
 
 
 def _place(place: str) -> Source:

@@ -45,6 +45,10 @@ class RunningService:
     """Seconds from the boot of the host to `started`."""
 
 
+_REUSE_SLACK_SECONDS: Final = 1.0
+"""A program starts before it records."""
+
+
 def unit_of_process(pid: int | None = None, user: int | None = None) -> str | None:
     """Return the systemd service a process runs in, with its suffix: `bootkube.service`.
 
@@ -123,6 +127,21 @@ def _running_in(shown: str) -> Iterator[RunningService]:
         uptime = int(unit[began]) / 1_000_000
         started = now - timedelta(seconds=monotonic - uptime)
         yield RunningService(unit["Id"], unit["InvocationID"], int(pid) or None, started, round(uptime, 2))
+
+
+def is_alive(pid: int, uptime: float | None) -> bool | None:
+    """Return whether the process of that pid, there at that uptime of this boot, still is.
+
+    A process that started later has only inherited the number; see proc_pid_stat(5). None when /proc does
+    not tell.
+    """
+    stat_line = _read(f"/proc/{pid}/stat")
+    if stat_line is None:
+        is_told = os.path.exists("/proc/self/stat") and not os.path.exists(f"/proc/{pid}/stat")  # noqa: PTH110
+        return False if is_told else None
+    fields = stat_line.rpartition(")")[2].split()
+    state, started = fields[0], int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    return state not in {"Z", "X"} and (uptime is None or started <= uptime + _REUSE_SLACK_SECONDS)
 
 
 def is_running() -> bool:

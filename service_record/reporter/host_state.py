@@ -23,7 +23,6 @@ from service_record.diagnosis.units import Unit
 from service_record.history import History, build_history
 from service_record.history.outcome import Command, Facts, Outcome, Run, Stage
 from service_record.history.results import Liveness
-from service_record.read.source import is_alive
 from service_record.record import systemd
 from service_record.record.appending import SUFFIX
 from service_record.record.directory import Records, open_record
@@ -174,7 +173,7 @@ def _history(records: Path, boot_id: str | None) -> tuple[History | None, str | 
             return None, f"{records}: no records; services make them when they first record"
         most = max(_LEAST_READ, _MOST_READ // len(services))
         pieces = [(service, _latest(records / f"{service}{SUFFIX}", most)) for service in services]
-        return build_history(pieces, Liveness(boot_id, is_at_home=True, is_alive=is_alive)), None
+        return build_history(pieces, Liveness(boot_id, is_at_home=True, is_alive=systemd.is_alive)), None
     except (OSError, RecursionError, MemoryError) as error:
         why = error.strerror if isinstance(error, OSError) else type(error).__name__
         return None, f"{records}: cannot be read: {why}"

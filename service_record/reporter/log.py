@@ -9,7 +9,6 @@ from enum import IntEnum
 from typing import Final
 
 from service_record.display.sentences import verdict_sentence
-from service_record.display.verdict_page import analysis_text
 from service_record.http.answers import Answered, Outcome
 from service_record.record.visible import visible
 from service_record.reporter.host_state import HostEvidence
@@ -80,6 +79,8 @@ def page(evidence: HostEvidence, source: str, at: datetime) -> str:
     """What `analyze` prints of the records of `source`; the sentence where none can be judged."""
     if evidence.diagnosis is None or evidence.history is None:
         return f"{sentence(evidence)}\n"
+    from service_record.display.verdict_page import analysis_text  # noqa: PLC0415  # for bundles
+
     return analysis_text(evidence.diagnosis, evidence.history, source, at)
 
 

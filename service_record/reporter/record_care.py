@@ -7,20 +7,19 @@ here. Records are rotated where services record that no exit helper follows.
 
 import platform
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from service_record.client.address import CollectorError
-from service_record.client.calls import CollectorClient
-from service_record.client.sending import NotTaken, Sender
 from service_record.record.directory import Records
 from service_record.record.visible import visible
-from service_record.redaction.outgoing import HostMask, LeakError
 from service_record.reporter.log import Log
 from service_record.reporter.paths import Places
 from service_record.reporter.setting_values import COLLECTOR
 from service_record.reporter.settings import Settings, secrets_in
 from service_record.rotation import RotationError, max_bytes, rotate
+
+if TYPE_CHECKING:
+    from service_record.redaction.outgoing import HostMask
 
 _SECONDS: Final = 20.0
 """That an answer may take: a round waits for it."""
@@ -32,6 +31,12 @@ _ALTOGETHER: Final = 40.0
 
 def send_records(places: Places, environ: Mapping[str, str], settings: Settings, say: Log) -> None:
     """Send what is new to each collector that settings name; what is not taken is said."""
+    if not settings.records_to:
+        return
+    from service_record.client.address import CollectorError  # noqa: PLC0415  # few have such collectors
+    from service_record.client.sending import NotTaken  # noqa: PLC0415
+    from service_record.redaction.outgoing import HostMask, LeakError  # noqa: PLC0415
+
     mask = HostMask(places.root, environ, secrets_in(settings)) if settings.redact else bytes
     for target in settings.records_to:
         url = urlsplit(target.removeprefix(COLLECTOR))
@@ -48,8 +53,11 @@ def send_records(places: Places, environ: Mapping[str, str], settings: Settings,
             say.info(f"{where}: {sent} bytes of records were sent")
 
 
-def _sent(where: str, host: str, settings: Settings, records: Records, mask: HostMask | type[bytes]) -> int:
-    """How many bytes the collector took."""
+def _sent(where: str, host: str, settings: Settings, records: Records, mask: "HostMask | type[bytes]") -> int:
+    """Return how many bytes the collector took."""
+    from service_record.client.calls import CollectorClient  # noqa: PLC0415  # as above
+    from service_record.client.sending import Sender  # noqa: PLC0415
+
     with CollectorClient(
         where,
         settings.collector_token or "",

@@ -14,8 +14,6 @@ from typing import Final
 
 from service_record.http.answers import Answered
 from service_record.record import systemd
-from service_record.redaction import Rules, known_secrets
-from service_record.redaction.outgoing import LeakError, outgoing_text
 from service_record.reporter import console, log
 from service_record.reporter.atomic_write import clear_the_way, clear_the_way_of_all
 from service_record.reporter.cleanup import Tombstone, finish, read_tombstone
@@ -232,6 +230,9 @@ class Round:
             shutil.rmtree(self.places.work_directory)
 
     def _show(self, advice: str) -> None:
+        from service_record.redaction import Rules, known_secrets  # noqa: PLC0415  # where something is wrong
+        from service_record.redaction.outgoing import LeakError, outgoing_text  # noqa: PLC0415
+
         rules = Rules((*known_secrets(self.places.root, self.environ).secrets, *secrets_in(self.settings)))
         try:
             said = outgoing_text(log.sentence(self.evidence), rules)

@@ -8,15 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from time import monotonic
+from typing import TYPE_CHECKING, Final
 
 from service_record.http.answers import Answered, Outcome, Unreachable, printable
-from service_record.redaction import Leak  # noqa: TC001  # a field's type
 from service_record.reporter import log
 from service_record.reporter.atomic_write import clear_the_way, place_by_moving, remove_torn, sync_names
-from service_record.reporter.bundling import Bundled, make_bundle
-from service_record.reporter.gather import COLLECTORS, Context, newest_cursor
-from service_record.reporter.gather.model import Deadline
 from service_record.reporter.host_state import HostEvidence
 from service_record.reporter.log import Log, told_outcome
 from service_record.reporter.paths import Places
@@ -27,6 +24,10 @@ from service_record.reporter.setting_values import COLLECTOR
 from service_record.reporter.settings import Settings, secrets_in
 from service_record.reporter.shipping import Peers
 from service_record.reporter.state import ReporterState
+
+if TYPE_CHECKING:
+    from service_record.redaction import Leak
+    from service_record.reporter.bundling import Bundled
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +141,7 @@ class Supply:
         self._say = say
         self._settings = settings
         self._evidence = evidence
-        self._deadline = Deadline(_ROUND_SECONDS)
+        self._until = monotonic() + _ROUND_SECONDS
         self._spool = Spool(places.spool_directory, settings.disk_bytes)
         self._cursor: str | None = None
 
@@ -167,7 +168,10 @@ class Supply:
         self._say.notice(f"a bundle was made: {made.bytes} bytes, {made.masked} secrets masked")
         return with_bundle(state, self._evidence)
 
-    def _made(self, state: ReporterState, most_bytes: int) -> Bundled:
+    def _made(self, state: ReporterState, most_bytes: int) -> "Bundled":
+        from service_record.reporter.bundling import make_bundle  # noqa: PLC0415  # most rounds make none
+        from service_record.reporter.gather import COLLECTORS, Context, newest_cursor  # noqa: PLC0415
+
         at = datetime.now(UTC)
         service = self._settings.service
         context = Context(
@@ -202,7 +206,7 @@ class Supply:
 
     def ship(self, peers: Peers, shipment: Shipment, spooled: SpooledFile, *, is_known: bool) -> Outcome:
         """Ship it, if there is time left in this round, and say what came of that."""
-        left = self._deadline.left()
+        left = self._until - monotonic()
         if left < _LEAST_SECONDS:
             return Unreachable("no time is left in this round", tries=0)
         try:

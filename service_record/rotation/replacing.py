@@ -23,7 +23,6 @@ from service_record.record.appending import DAMAGED_SUFFIX, Writer, open_regular
 from service_record.record.entry import Entry, Malformed
 from service_record.record.layout import BYTE_ORDER_MARK, read_entries
 from service_record.record.line import encoded
-from service_record.rotation.choosing import AnonymousError, shortened
 
 _LOCK_SECONDS: Final = 5.0
 _WRITERS_SECONDS: Final = 5.0
@@ -68,6 +67,8 @@ def rotate(path: Path, limit: int) -> Rotation | None:
 
 
 def _rotate(path: Path, limit: int) -> Rotation | None:
+    from service_record.rotation.choosing import AnonymousError, shortened  # noqa: PLC0415  # for long ones
+
     before = path.lstat().st_size
 
     def choose(entries: list[Entry]) -> list[Entry]:
