@@ -12,7 +12,7 @@ from tests.collector.test_records import piece
 
 HOSTS = {"web1": "dc1/rack1", "db1": "dc2", "bare1": ""}
 OTHERS = [name for name, group in HOSTS.items() if group != "dc1/rack1"]
-OF_A_HOST = [one.path for one in OPERATIONS if one.who.startswith(READERS) and "{host}" in one.path]
+OF_A_HOST = [one.template for one in OPERATIONS if READERS.kinds <= one.who.kinds and "{host}" in one.path]
 PAGES = [
     *("/hosts/{host}", "/hosts/{host}/analysis", "/hosts/{host}/steps/1/logs", "/events?host={host}"),
     *("/hosts/{host}/bundles/1", "/hosts/{host}/templates/1"),

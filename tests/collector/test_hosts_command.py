@@ -187,7 +187,7 @@ def test_a_token_that_may_not_read_is_refused(fleet: Fleet) -> None:
 
     assert (answer.status, answer.err.partition(": ")[2]) == (
         3,
-        f"{fleet.server.url}: 403: a token of kind host reads nothing\n",
+        f"{fleet.server.url}: 403: this needs a token of kind reader or admin, and not host\n",
     )
 
 

@@ -164,7 +164,7 @@ def test_a_fault_is_answered_with_its_id_and_logged_without_what_it_said(
     scope = {"type": "http", "method": "GET", "path": "/x", "headers": [], "query_string": b"a=CANARY"}
     with Collector(settings_in(tmp_path)) as collector:
         app = Starlette(
-            routes=[Route("/x", broken)], middleware=[Middleware(Observed, metrics=Metrics(collector))]
+            routes=[Route("/x", broken)], middleware=[Middleware(Observed, metrics=Metrics(collector, {}))]
         )
         asyncio.run(app(scope, receive, send))
 

@@ -194,7 +194,7 @@ class Request(NamedTuple):
 def _templates() -> list[tuple[str, str]]:
     pages = ["/", "/hosts/{host}", "/hosts/{host}/steps/{step}/logs", "/hosts/{host}/analysis", "/statistics"]
     pages += ["/hosts/{host}/bundles/{bundle}", "/login", "/static/{file}", "/{any}/{any}"]
-    return [(one.method, one.path) for one in OPERATIONS] + [("GET", page) for page in pages]
+    return [(one.method, one.template) for one in OPERATIONS] + [("GET", page) for page in pages]
 
 
 @st.composite

@@ -12,7 +12,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from service_record.collector.api.answering import Refusal, answer
 from service_record.collector.api.requests import body_of, fields_of
-from service_record.collector.api.serving import Serving, administrator, host_name
+from service_record.collector.api.serving import Serving, caller, host_name
 from service_record.collector.domain import access
 from service_record.collector.domain.access import Forbidden, TokenKind, expiry_of, scope_of
 from service_record.collector.domain.installation_rules import CallRefused, Mapped, mapped_of
@@ -63,7 +63,7 @@ class BuildBegun(msgspec.Struct):
 
 async def create_token(request: Request) -> Response:
     """`POST /api/v1/tokens`: make one of `kind`, `scope`, `name`, `expires` (as `30d`)."""
-    serving, grant = await administrator(request)
+    serving, grant = caller(request)
     fields = await _fields(request)
     new = _new_token(fields, grant.holder, serving.collector.now())
     now = serving.collector.now()
@@ -75,7 +75,7 @@ async def create_token(request: Request) -> Response:
 
 async def list_tokens(request: Request) -> Response:
     """`GET /api/v1/tokens`."""
-    serving, _ = await administrator(request)
+    serving, _ = caller(request)
 
     def look_up() -> tuple[TokenShown, ...]:
         with serving.collector.database.reading() as connection:
@@ -86,7 +86,7 @@ async def list_tokens(request: Request) -> Response:
 
 async def revoke_token(request: Request) -> Response:
     """`DELETE /api/v1/tokens/{token}`: it is worth nothing from now on."""
-    serving, grant = await administrator(request)
+    serving, grant = caller(request)
     number = _positive(request.path_params["token"], 2**63 - 1)
     if number is None:
         raise Refusal(HTTPStatus.NOT_FOUND, "a token is told by its number, as token list shows it")
@@ -104,7 +104,7 @@ async def revoke_token(request: Request) -> Response:
 
 async def list_audit(request: Request) -> Response:
     """`GET /api/v1/audit?limit=...&before=...`: what was administered, latest first."""
-    serving, _ = await administrator(request)
+    serving, _ = caller(request)
     limit = _number(request, "limit", 100, _MOST_NOTED)
     before = _number(request, "before", 0, 2**53) or None
 
@@ -120,7 +120,7 @@ async def put_host(request: Request) -> Response:
 
     With `id`, `cluster_id` and more it says which host of an assisted-service this is.
     """
-    serving, grant = await administrator(request)
+    serving, grant = caller(request)
     host = host_name(request.path_params["host"])
     said = await _fields(request)
     fields: dict[str, str] = {name: said[name] for name in ("group", "release") if name in said}
@@ -155,7 +155,7 @@ def _mapped(said: Mapping[str, object]) -> Mapped | None:
 
 async def delete_host(request: Request) -> Response:
     """`DELETE /api/v1/hosts/{host}`: forget it, all that it reported, and its tokens."""
-    serving, grant = await administrator(request)
+    serving, grant = caller(request)
     host = host_name(request.path_params["host"])
     now = serving.collector.now()
 
@@ -175,7 +175,7 @@ async def delete_host(request: Request) -> Response:
 
 async def begin_build(request: Request) -> Response:
     """`POST /api/v1/hosts/{host}/builds`: a new build begins, of that `build` (key) and `action`."""
-    serving, grant = await administrator(request)
+    serving, grant = caller(request)
     host = host_name(request.path_params["host"])
     said = await _fields(request)
     key, action = said.get("build", ""), said.get("action", "")
@@ -255,10 +255,7 @@ async def enrol(request: Request) -> Response:
 
     The token and a line feed, for a shell; JSON for those that accept it.
     """
-    serving = Serving.of(request)
-    grant = await serving.guard.grant(request)
-    if grant.kind is not TokenKind.ENROLMENT:
-        raise Refusal(HTTPStatus.FORBIDDEN, f"this needs a token of kind enrolment, and not {grant.kind}")
+    serving, grant = caller(request)
     fields = fields_of(await body_of(request, serving.settings.most_body, serving.settings.seconds))
     host, group = host_name(str(fields.get("host") or "")), str(fields.get("group") or "")
     if group and not access.is_group(group):

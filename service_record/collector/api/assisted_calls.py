@@ -3,10 +3,9 @@
 Those of the controller, which are of a cluster, are in `cluster_calls`.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import wraps
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -15,13 +14,11 @@ from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
-from service_record.collector.api.answering import ASSISTED, Refusal, agent_refused, answer
-from service_record.collector.api.operation import AgentError
+from service_record.collector.api.answering import ASSISTED, answer
 from service_record.collector.api.requests import body_of
-from service_record.collector.api.serving import Serving
-from service_record.collector.domain.access import Forbidden, Grant, TokenKind
+from service_record.collector.api.serving import Serving, caller
+from service_record.collector.domain.access import TokenKind
 from service_record.collector.domain.installation_rules import (
     ROLES,
     CallRefused,
@@ -38,39 +35,13 @@ BASE: Final = f"{ASSISTED}v2"
 _AGENT_SECONDS: Final = 60
 """Until an agent calls again."""
 
-Handler = Callable[[Request], Awaitable[Response]]
 
-
-def as_assisted(handler: Handler) -> Handler:
-    """Have a handler refuse as the assisted-service does, which has two forms of refusals.
-
-    What its handlers refuse (404, 409) has a text for a code; what it refuses before them has a number.
-    """
-
-    @wraps(handler)
-    async def told(request: Request) -> Response:
-        try:
-            return await handler(request)
-        except Refusal as refusal:
-            return agent_refused(refusal.status, str(refusal), refusal.headers)
-        except CallRefused as refused:
-            if refused.status == HTTPStatus.BAD_REQUEST:
-                return agent_refused(refused.status, str(refused))
-            return _error(refused.status, str(refused))
-        except Forbidden as forbidden:
-            return agent_refused(HTTPStatus.FORBIDDEN, str(forbidden))
-
-    return told
-
-
-@as_assisted
 async def get_hosts(request: Request) -> Response:
     """`GET /v2/clusters/{cluster_id}/hosts`: those of a cluster that the token is for.
 
     A token of one host, whose scope is the host's id, makes the host known with its first call.
     """
-    serving = Serving.of(request)
-    grant = await agent(request)
+    serving, grant = caller(request)
     cluster_id = id_in_path(request, "cluster_id")
     role, status = request.query_params.get("role"), request.query_params.get("status")
     if role is not None and role not in ROLES:
@@ -100,7 +71,6 @@ async def get_hosts(request: Request) -> Response:
     return answer(shown)
 
 
-@as_assisted
 async def put_progress(request: Request) -> Response:
     """`PUT /v2/infra-envs/{infra_env_id}/hosts/{host_id}/progress`."""
     now = Serving.of(request).collector.now()
@@ -108,18 +78,15 @@ async def put_progress(request: Request) -> Response:
     return Response(status_code=HTTPStatus.OK)
 
 
-@as_assisted
 async def put_logs_progress(request: Request) -> Response:
     """`PUT /v2/infra-envs/{infra_env_id}/hosts/{host_id}/logs-progress`."""
     await _change(request, with_logs_state)
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
-@as_assisted
 async def post_event(request: Request) -> Response:
     """`POST /v2/events`: of a host, or of a cluster; those of the service itself tell of states."""
-    serving = Serving.of(request)
-    grant = await agent(request)
+    serving, grant = caller(request)
     event = event_of(await object_in(request))
     add_event = installations.add_event if event.host_id else cluster_rows.add_event
     now = serving.collector.now()
@@ -129,11 +96,9 @@ async def post_event(request: Request) -> Response:
     return Response(status_code=HTTPStatus.CREATED)
 
 
-@as_assisted
 async def register_host(request: Request) -> Response:
     """`POST /v2/infra-envs/{infra_env_id}/hosts`: an agent says that its host booted the discovery image."""
-    serving = Serving.of(request)
-    grant = await agent(request)
+    serving, grant = caller(request)
     infra_env_id = id_in_path(request, "infra_env_id")
     body = await object_in(request)
     host_id = body.get("host_id")
@@ -149,20 +114,11 @@ async def register_host(request: Request) -> Response:
     return answer(_shown(host, now), HTTPStatus.CREATED)
 
 
-@as_assisted
 async def get_instructions(request: Request) -> Response:
     """`GET .../hosts/{host_id}/instructions`: an agent says that it is there. It gets nothing to do."""
     now = Serving.of(request).collector.now()
     await _change(request, lambda host, _: replace(host, checked_in_at=now), has_body=False)
     return answer({"next_instruction_seconds": _AGENT_SECONDS, "instructions": []})
-
-
-async def agent(request: Request) -> Grant:
-    """Who calls. Raises Refusal."""
-    grant = await Serving.of(request).guard.grant(request)
-    if grant.kind in {TokenKind.ENROLMENT, TokenKind.BOOT}:
-        raise Refusal(HTTPStatus.FORBIDDEN, f"a token of kind {grant.kind} does not make this call")
-    return grant
 
 
 def id_in_path(request: Request, name: str) -> str:
@@ -177,8 +133,7 @@ async def _change(
     request: Request, do: Callable[[Installation, dict[str, Any]], Installation], *, has_body: bool = True
 ) -> None:
     """Change the installation of the host in the path, by the body; acknowledged when it is on disk."""
-    serving = Serving.of(request)
-    grant = await agent(request)
+    serving, grant = caller(request)
     infra_env_id, host_id = id_in_path(request, "infra_env_id"), id_in_path(request, "host_id")
     body = await object_in(request) if has_body else {}
     now = serving.collector.now()
@@ -239,18 +194,3 @@ def _shown(host: Installation, now: float) -> dict[str, object]:
 
 def _time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _error(status: HTTPStatus, reason: str) -> Response:
-    return answer(AgentError(str(int(status)), "", int(status), "Error", reason), status)
-
-
-_INSTALLED: Final = BASE + "/infra-envs/{infra_env_id}/hosts/{host_id}"
-ROUTES: Final = (
-    Route(f"{BASE}/clusters/{{cluster_id}}/hosts", get_hosts, methods=["GET"]),
-    Route(f"{_INSTALLED}/progress", put_progress, methods=["PUT"]),
-    Route(f"{_INSTALLED}/logs-progress", put_logs_progress, methods=["PUT"]),
-    Route(f"{BASE}/infra-envs/{{infra_env_id}}/hosts", register_host, methods=["POST"]),
-    Route(f"{_INSTALLED}/instructions", get_instructions, methods=["GET"]),
-    Route(f"{BASE}/events", post_event, methods=["POST"]),
-)

@@ -14,12 +14,11 @@ from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
-from starlette.routing import Route
 
 from service_record.collector.api.answering import Refusal, answer
-from service_record.collector.api.assisted_calls import BASE, agent, as_assisted, id_in_path
+from service_record.collector.api.assisted_calls import id_in_path
 from service_record.collector.api.requests import body_of, receive
-from service_record.collector.api.serving import Serving, host_name, host_reader
+from service_record.collector.api.serving import Serving, caller, host_name
 from service_record.collector.domain.access import Forbidden, Grant, TokenKind
 from service_record.collector.domain.installation_rules import CLUSTER_LOGS, LOGS_TYPES, CallRefused, is_id
 from service_record.collector.domain.steps import LONGEST_NAME, readable
@@ -56,15 +55,13 @@ class Sent:
     kind: str
 
 
-@as_assisted
 async def post_logs(request: Request) -> Response:
     """`POST /v2/clusters/{cluster_id}/logs?logs_type=...&host_id=...`: a bundle as the form's `upfile`.
 
     Everything else is looked at before the file: what is refused was not written anywhere.
     """
-    serving = Serving.of(request)
+    serving, grant = caller(request)
     collector, settings = serving.collector, serving.settings
-    grant = await agent(request)
     sent = await _sent(request, grant)
     try:
         with collector.incoming.file(settings.most_bundle) as file:
@@ -172,7 +169,7 @@ async def keep(serving: Serving, sent: Sent, name: str, file: Arriving) -> Bundl
 
 async def list_bundles(request: Request) -> Response:
     """`GET /api/v1/hosts/{host}/bundles`."""
-    serving, _, host = await host_reader(request)
+    serving, host = Serving.of(request), host_name(request.path_params["host"])
 
     def look_up() -> tuple[BundleShown, ...] | None:
         with serving.collector.database.reading() as connection:
@@ -185,13 +182,10 @@ async def list_bundles(request: Request) -> Response:
 
 
 async def get_bundle(request: Request) -> Response:
-    """`GET /api/v1/hosts/{host}/bundles/{bundle}`: as it came, to be saved and never shown."""
-    await host_reader(request)
-    return await send_bundle(request)
+    """`GET /api/v1/hosts/{host}/bundles/{bundle}`: as it came, to be saved and never shown.
 
-
-async def send_bundle(request: Request) -> Response:
-    """The same for whoever is known to read: the host's page asks it with a session."""
+    The host's page asks it with a session.
+    """
     serving, host = Serving.of(request), host_name(request.path_params["host"])
     collector = serving.collector
     number = str(request.path_params["bundle"])
@@ -213,14 +207,15 @@ async def send_bundle(request: Request) -> Response:
     return download(pieces, kept.size, f"{host}-{kept.id}-{kept.name}")
 
 
-async def send_cluster_logs(request: Request, confined_to: str) -> Response:
-    """Answer with the logs of a cluster, as they came; `confined_to` is the group of a reader."""
-    collector = Serving.of(request).collector
+async def get_cluster_logs(request: Request) -> Response:
+    """`GET /api/v1/clusters/{cluster}/logs/{kind}`: as they came; a page asks it with a session."""
+    serving, grant = caller(request)
+    collector = serving.collector
     cluster, kind = str(request.path_params["cluster"]), str(request.path_params["kind"])
 
     def look_up() -> tuple[str, int, Iterator[bytes]] | None:
         with collector.database.reading() as connection:
-            detail = cluster_rows.show_cluster(connection, cluster, collector.now(), confined_to)
+            detail = cluster_rows.show_cluster(connection, cluster, collector.now(), grant.confined_to)
             kept = detail and cluster_rows.key_of_logs(connection, detail.summary.id, kind)
         return None if not kept else (kept[1], kept[2], collector.objects.read(kept[0]))
 
@@ -256,13 +251,6 @@ def not_now(fault: ObjectError) -> Refusal:
     return Refusal(HTTPStatus.SERVICE_UNAVAILABLE, reason, {"Retry-After": "10"})
 
 
-ROUTES: Final = (
-    Route(f"{BASE}/clusters/{{cluster_id}}/logs", post_logs, methods=["POST"]),
-    Route("/api/v1/hosts/{host}/bundles", list_bundles, methods=["GET"]),
-    Route("/api/v1/hosts/{host}/bundles/{bundle}", get_bundle, methods=["GET"]),
-)
-
-
 class TemplateKept(msgspec.Struct):
     """A template that is kept."""
 
@@ -275,10 +263,7 @@ async def post_template(request: Request) -> Response:
 
     The sender has masked its secrets. What has the shape of one all the same is refused with 422.
     """
-    serving = Serving.of(request)
-    grant = await serving.guard.grant(request)
-    if not grant.may_report:
-        raise Refusal(HTTPStatus.FORBIDDEN, f"a token of kind {grant.kind} reports nothing")
+    serving, grant = caller(request)
     host = host_name(request.path_params["host"])
     name = readable(request.query_params.get("name", "")).strip()
     if not name or len(name) > LONGEST_NAME:

@@ -8,14 +8,12 @@ import msgspec
 from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from service_record.collector.api.answering import Refusal, answer
-from service_record.collector.api.assisted_calls import BASE, agent, as_assisted, id_in_path, object_in
-from service_record.collector.api.bundle_calls import send_cluster_logs
+from service_record.collector.api.assisted_calls import id_in_path, object_in
 from service_record.collector.api.host_calls import asked, flag_in
 from service_record.collector.api.requests import body_of, fields_of
-from service_record.collector.api.serving import Serving, administrator, reader
+from service_record.collector.api.serving import Serving, caller
 from service_record.collector.domain.access import Grant
 from service_record.collector.domain.assisted_reports import completion_of, finalizing_stage_of, operator_of
 from service_record.collector.domain.installation_rules import is_id, logs_state_of
@@ -27,7 +25,6 @@ Write = Callable[[Connection, str, Grant, float], None]
 """Writes what is reported of the cluster with that id, by whom, and when."""
 
 
-@as_assisted
 async def put_progress(request: Request) -> Response:
     """`PUT /v2/clusters/{cluster_id}/progress`: the stage in which the controller finalizes."""
     stage = finalizing_stage_of(await _body(request))
@@ -35,7 +32,6 @@ async def put_progress(request: Request) -> Response:
     return Response(status_code=HTTPStatus.OK)
 
 
-@as_assisted
 async def put_operator(request: Request) -> Response:
     """`PUT /v2/clusters/{cluster_id}/monitored-operators`: the status of an operator."""
     operator = operator_of(await _body(request))
@@ -47,7 +43,6 @@ async def put_operator(request: Request) -> Response:
     return Response(status_code=HTTPStatus.OK)
 
 
-@as_assisted
 async def complete(request: Request) -> Response:
     """`POST /v2/clusters/{cluster_id}/actions/complete-installation`: what it came to."""
     is_success, info = completion_of(await _body(request))
@@ -56,7 +51,6 @@ async def complete(request: Request) -> Response:
     return answer({"id": cluster_id, "kind": "Cluster"}, HTTPStatus.ACCEPTED)
 
 
-@as_assisted
 async def put_logs_progress(request: Request) -> Response:
     """`PUT /v2/clusters/{cluster_id}/logs-progress`: how far the controller's logs have come."""
     await _report(request, logs_state=logs_state_of(await _body(request)))
@@ -64,8 +58,7 @@ async def put_logs_progress(request: Request) -> Response:
 
 
 async def _body(request: Request) -> dict[str, Any]:
-    """Return the JSON object of a call whose token is good for something. Raises Refused, Refusal."""
-    await agent(request)
+    """Return the JSON object of a call about the cluster in its path. Raises Refused, Refusal."""
     id_in_path(request, "cluster_id")
     return await object_in(request)
 
@@ -79,23 +72,13 @@ async def _report(request: Request, **values: Any) -> str:
 
 async def _write(request: Request, write: Write) -> str:
     """Have a report on disk; return the id of its cluster. Raises Refused, Forbidden, Refusal."""
-    serving = Serving.of(request)
-    grant = await agent(request)
+    serving, grant = caller(request)
     cluster_id = id_in_path(request, "cluster_id")
     now = serving.collector.now()
     await serving.written(
         serving.collector.writer.change(lambda connection: write(connection, cluster_id, grant, now))
     )
     return cluster_id
-
-
-_CLUSTER: Final = f"{BASE}/clusters/{{cluster_id}}"
-ASSISTED_ROUTES: Final = (
-    Route(f"{_CLUSTER}/progress", put_progress, methods=["PUT"]),
-    Route(f"{_CLUSTER}/monitored-operators", put_operator, methods=["PUT"]),
-    Route(f"{_CLUSTER}/actions/complete-installation", complete, methods=["POST"]),
-    Route(f"{_CLUSTER}/logs-progress", put_logs_progress, methods=["PUT"]),
-)
 
 
 _MOST_HOSTS: Final = 10_000
@@ -118,7 +101,7 @@ class ClusterPut(msgspec.Struct):
 
 async def list_clusters(request: Request) -> Response:
     """`GET /api/v1/clusters?cluster=&all=`: without `all=true` those installed a day ago are left out."""
-    serving, grant = await reader(request)
+    serving, grant = caller(request)
     now = serving.collector.now()
     since = None if flag_in(request, "all") else cluster_rows.shown_since(now)
     named = request.query_params.getlist("cluster")
@@ -133,7 +116,7 @@ async def list_clusters(request: Request) -> Response:
 
 async def show_cluster(request: Request) -> Response:
     """`GET /api/v1/clusters/{cluster}`: a cluster, by its id or name."""
-    serving, grant = await reader(request)
+    serving, grant = caller(request)
     return answer(await see_cluster(serving, str(request.path_params["cluster"]), grant.confined_to))
 
 
@@ -149,15 +132,9 @@ async def see_cluster(serving: Serving, named: str, confined_to: str) -> Cluster
     return found
 
 
-async def get_logs(request: Request) -> Response:
-    """`GET /api/v1/clusters/{cluster}/logs/{kind}`: logs of a cluster as they came."""
-    _, grant = await reader(request)
-    return await send_cluster_logs(request, grant.confined_to)
-
-
 async def put_cluster(request: Request) -> Response:
     """`PUT /api/v1/clusters/{cluster}`: its `name`, and how many `control_planes` and `workers` it has."""
-    serving, grant = await administrator(request)
+    serving, grant = caller(request)
     cluster_id = str(request.path_params["cluster"]).lower()
     if not is_id(cluster_id):
         raise Refusal(HTTPStatus.BAD_REQUEST, "a cluster is defined by its id, a UUID")
@@ -191,11 +168,3 @@ def _number(said: object, name: str, least: int) -> int | None:
     if not least <= int(text) <= _MOST_HOSTS:
         raise Refusal(HTTPStatus.BAD_REQUEST, f"{name} is a whole number from {least} to {_MOST_HOSTS}")
     return int(text)
-
-
-ROUTES: Final = (
-    Route("/api/v1/clusters", list_clusters, methods=["GET"]),
-    Route("/api/v1/clusters/{cluster}", show_cluster, methods=["GET"]),
-    Route("/api/v1/clusters/{cluster}", put_cluster, methods=["PUT"]),
-    Route("/api/v1/clusters/{cluster}/logs/{kind}", get_logs, methods=["GET"]),
-)

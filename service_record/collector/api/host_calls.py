@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service_record.collector.api.answering import Refusal, answer
-from service_record.collector.api.serving import Serving, host_reader, reader
+from service_record.collector.api.serving import Serving, caller, host_name
 from service_record.collector.domain.access import Forbidden
 from service_record.collector.domain.verdicts import FleetVerdict
 from service_record.collector.store.fleet import SHOWN_DONE, Filters, HostSummary, fleet
@@ -45,7 +45,7 @@ async def list_hosts(request: Request) -> Response:
     `group`, `machine`, `verdict` and `cluster` may be repeated. Without `all=true`, hosts that were done a
     day ago are left out. With `earlier=true` the earlier builds of these hosts are there, too.
     """
-    serving, grant = await reader(request)
+    serving, grant = caller(request)
     query = request.query_params
     is_all = flag_in(request, "all")
     filters = Filters(
@@ -83,7 +83,7 @@ async def show_statistics(request: Request) -> Response:
 
     `group` and `release` may be repeated; `by=group` and `by=release` tell these apart.
     """
-    serving, grant = await reader(request)
+    serving, grant = caller(request)
     query = request.query_params
     by = set(query.getlist("by"))
     if not by <= {"group", "release"}:
@@ -107,7 +107,7 @@ async def asked(serving: Serving, question: Callable[[Connection], T]) -> T:
 
 
 async def _detail(request: Request, build: int | None) -> StoredHostDetail:
-    serving, _, name = await host_reader(request)
+    serving, name = Serving.of(request), host_name(request.path_params["host"])
     now = serving.collector.now()
     found = await asked(serving, lambda connection: host(connection, name, now, build))
     if found is None:

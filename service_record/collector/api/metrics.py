@@ -1,8 +1,9 @@
 """Counts every request and logs those refused; `GET /metrics` hands the counts to Prometheus."""
 
+import asyncio
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import Final
 
@@ -10,41 +11,30 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector as Source
-from sqlalchemy import func, select
+from sqlalchemy import Connection, delete, func, insert, select
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service_record.collector.api.answering import Refusal, refused
-from service_record.collector.api.serving import reader
+from service_record.collector.api.serving import Serving, caller
 from service_record.collector.logs import fault_of, log
 from service_record.collector.process import Collector
 from service_record.collector.store.cluster_rows import count_by_status
-from service_record.collector.store.schema import hosts, notices
+from service_record.collector.store.schema import counters, hosts, notices
 
 _BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _METHODS: Final = {"GET", "HEAD", "POST", "PUT", "DELETE"}
-_INGEST: Final = {
-    "/api/v1/hosts/{host}/steps": "step",
-    "/api/update": "step",
-    "/api/v1/hosts/{host}/records": "records",
-    "/api/assisted-install/v2/clusters/{cluster_id}/logs": "bundle",
-    "/api/assisted-install/v2/infra-envs/{infra_env_id}/hosts/{host_id}/progress": "stage",
-    "/api/assisted-install/v2/events": "event",
-    "/api/assisted-install/v2/infra-envs/{infra_env_id}/hosts": "registration",
-    "/api/assisted-install/v2/clusters/{cluster_id}/progress": "cluster",
-    "/api/assisted-install/v2/clusters/{cluster_id}/monitored-operators": "cluster",
-    "/api/assisted-install/v2/clusters/{cluster_id}/actions/complete-installation": "cluster",
-}
-"""Route -> what a request to it brings, where it is taken."""
 
 
 class Metrics:
     """What one process counts."""
 
-    def __init__(self, collector: Collector) -> None:
+    def __init__(self, collector: Collector, counted: Mapping[str, str]) -> None:
+        """`counted`: route -> what a request to it brings, where it is taken."""
+        self._counted = counted
         self.registry = CollectorRegistry()
         self.registry.register(_Now(collector))
         self._requests = Counter(
@@ -72,7 +62,7 @@ class Metrics:
         method = method if method in _METHODS else "other"  # anybody may make up others
         self._requests.labels(route, method, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
-        kind = _INGEST.get(route)
+        kind = self._counted.get(route)
         is_taken = HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES
         if kind is not None and is_taken and (method != "GET" or status == HTTPStatus.CREATED):
             self._taken.labels(kind).inc()
@@ -119,11 +109,41 @@ class _Now(Source):
 
 async def metrics(request: Request) -> Response:
     """`GET /metrics`: with a token that may read all hosts, as Prometheus' `authorization` has one."""
-    serving, grant = await reader(request)
+    serving, grant = caller(request)
     if grant.confined_to:
         raise Refusal(HTTPStatus.FORBIDDEN, "metrics are of all hosts: this token reads one group only")
     text = await run_in_threadpool(serving.metrics.text)
     return Response(text, media_type=CONTENT_TYPE_LATEST)
+
+
+_PROBE: Final = "readyz"
+_READY_SECONDS: Final = 5.0
+"""How long the database may take to commit until the process counts as not ready."""
+
+
+async def healthy(_: Request) -> Response:
+    """`GET /healthz`: the process answers."""
+    return PlainTextResponse("ok\n")
+
+
+async def ready(request: Request) -> Response:
+    """`GET /readyz`: the database can be changed, too: a small write is committed."""
+    writer = Serving.of(request).collector.writer
+    try:
+        async with asyncio.timeout(_READY_SECONDS):
+            await asyncio.shield(asyncio.wrap_future(writer.change(_write_probe)))
+    except Exception:  # noqa: BLE001  # whatever it is, it is not ready
+        return PlainTextResponse("the database cannot be written\n", HTTPStatus.SERVICE_UNAVAILABLE)
+    return PlainTextResponse("ok\n")
+
+
+def _write_probe(connection: Connection) -> None:
+    """Replace a row that nobody reads, so that the commit needs the disk.
+
+    SQLite writes nothing for an update that changes no byte, hence the deletion.
+    """
+    connection.execute(delete(counters).where(counters.c.name == _PROBE))
+    connection.execute(insert(counters).values(name=_PROBE, latest=0))
 
 
 _NO_ROUTE = "none"

@@ -1,19 +1,14 @@
 """The OpenAPI document, made of the table of operations: https://spec.openapis.org/oas/v3.1.0."""
 
 import re
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
-from starlette.requests import Request
-from starlette.responses import Response
 
-from service_record.collector.api.answering import AgentProblem, Problem, answer
-from service_record.collector.api.operation import ANYBODY, BOOTING, TEXT, AgentError, Operation
-from service_record.collector.api.operations import OPERATIONS
-from service_record.collector.api.serving import reader
+from service_record.collector.api.answering import AgentProblem, Problem
+from service_record.collector.api.operation import ANYBODY, TEXT, AgentError, Operation
 from service_record.version import __version__
 
 _ALL: Final = (400, 401, 403, 429, 503)
@@ -28,21 +23,14 @@ _NUMBERS: Final = {"n", "token", "bundle"}
 _FORM: Final = "application/x-www-form-urlencoded"
 
 
-async def get_document(request: Request) -> Response:
-    """`GET /api/v1/openapi.json`: for whoever may read."""
-    await reader(request)
-    return answer(document())
-
-
-@cache
-def document() -> dict[str, Any]:
-    """The whole of it."""
-    types = [Problem, AgentError, AgentProblem, *_types()]
+def document(operations: Sequence[Operation]) -> dict[str, Any]:
+    """Return the document of these operations."""
+    types = [Problem, AgentError, AgentProblem, *_types(operations)]
     schemas, components = msgspec.json.schema_components(types, ref_template=_REFERENCE)
     of_type = dict(zip(types, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
-    for operation in OPERATIONS:
-        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, of_type)
+    for operation in operations:
+        paths.setdefault(operation.template, {})[operation.method.lower()] = _operation(operation, of_type)
     told = {
         "openapi": "3.1.0",
         "info": {
@@ -63,10 +51,10 @@ def document() -> dict[str, Any]:
     return plain
 
 
-def _types() -> list[Any]:
+def _types(operations: Sequence[Operation]) -> list[Any]:
     found = [
         what
-        for operation in OPERATIONS
+        for operation in operations
         for several in (*operation.answers.values(), operation.body)
         for what in _each(several)
     ]
@@ -81,10 +69,10 @@ def _operation(operation: Operation, of_type: Mapping[Any, Any]) -> dict[str, An
     told: dict[str, Any] = {
         "operationId": _id(operation),
         "summary": operation.summary,
-        "description": f"For {operation.who}.",
+        "description": f"For {operation.who.told}.",
         "parameters": _parameters(operation),
         "responses": _responses(operation, of_type),
-        "security": [] if operation.who in {ANYBODY, BOOTING} else [{"token": []}, {"agent": []}],
+        "security": [] if not operation.who.kinds else [{"token": []}, {"agent": []}],
     }
     if operation.body is not None:
         told["requestBody"] = {"content": _body(operation, of_type)}
@@ -92,14 +80,14 @@ def _operation(operation: Operation, of_type: Mapping[Any, Any]) -> dict[str, An
 
 
 def _id(operation: Operation) -> str:
-    words = re.findall(r"[a-z0-9]+", operation.path)
+    words = re.findall(r"[a-z0-9]+", operation.template)
     return "_".join([operation.method.lower(), *words])
 
 
 def _parameters(operation: Operation) -> list[dict[str, Any]]:
     in_path = [
         {"name": name, "in": "path", "required": True, "schema": _path_schema(name)}
-        for name in _PARAMETER.findall(operation.path)
+        for name in _PARAMETER.findall(operation.template)
     ]
     return in_path + [
         {"name": name, "in": "query", "schema": dict(schema)} for name, schema in operation.query.items()
@@ -131,7 +119,7 @@ def _schema(what: Any, of_type: Mapping[Any, Any]) -> Any:
 
 def _responses(operation: Operation, of_type: Mapping[Any, Any]) -> dict[str, Any]:
     told = {str(status): _answer(status, what, of_type) for status, what in operation.answers.items()}
-    if operation.who == ANYBODY:
+    if operation.who is ANYBODY:
         return told
     statuses = {*_ALL, *operation.refusals, *(_WITH_BODY if operation.body is not None else ())}
     media = "application/problem+json" if operation.problem == "Problem" else "application/json"

@@ -1,22 +1,44 @@
 """What an operation of the HTTP interface is, and what is sent to one, as the OpenAPI document tells it."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
 
 from service_record.collector.domain.access import TokenKind
 
 TEXT: Final = "text/plain"
 BYTES: Final = "application/octet-stream"
-ANYBODY: Final = "anybody"
-HOSTS: Final = "host, group, admin"
-READERS: Final = "reader, admin"
-ADMINISTRATORS: Final = "admin"
-BOOTING: Final = "boot, whose token is the last part of the path"
-
 Schema = Mapping[str, Any]
+Handler = Callable[[Request], Awaitable[Response]]
+_CONVERTOR: Final = re.compile(r":\w+}")
+
+
+class Callers:
+    """The kinds of tokens that an operation takes, and how people are told of them."""
+
+    def __init__(self, *kinds: TokenKind, told: str = "") -> None:
+        self.kinds: Final = frozenset(kinds)
+        """None where a token is not asked for, or stands in the path, where the handler looks at it."""
+        self.told: Final = told or ", ".join(kinds)
+
+    def refusal(self, kind: TokenKind) -> str:
+        """Return why a token of another kind is refused."""
+        return f"this needs a token of kind {self.told.replace(', ', ' or ')}, and not {kind}"
+
+
+ANYBODY: Final = Callers(told="anybody")
+HOSTS: Final = Callers(TokenKind.HOST, TokenKind.GROUP, TokenKind.ADMIN)
+READERS: Final = Callers(TokenKind.READER, TokenKind.ADMIN)
+"""With a host in the path, a reader who is confined to a group is told of its hosts only."""
+HOSTS_AND_READERS: Final = Callers(TokenKind.HOST, TokenKind.GROUP, TokenKind.READER, TokenKind.ADMIN)
+ADMINISTRATORS: Final = Callers(TokenKind.ADMIN)
+ENROLLING: Final = Callers(TokenKind.ENROLMENT)
+BOOTING: Final = Callers(told="boot, whose token is the last part of the path")
 STRING: Final = {"type": "string"}
 OBJECT: Final = {"type": "object"}
 
@@ -109,13 +131,14 @@ class AgentError(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """A method of a path."""
+    """A method of a path: its route, its part of the OpenAPI document, who may call it, how it is counted."""
 
     method: str
     path: str
+    """As Starlette has it: a number is `{n:number}`."""
+    handler: Handler
     summary: str
-    who: str
-    """The kinds of tokens that it is for, or ANYBODY."""
+    who: Callers
     answers: Mapping[int, Any]
     """Status -> the type of the JSON, a media type, several of them, or None where there is no body."""
     body: Any = None
@@ -126,4 +149,11 @@ class Operation:
     refusals: tuple[int, ...] = ()
     """Statuses besides those that all have."""
     problem: str = "Problem"
-    """The component that a refusal is."""
+    """The component that a refusal is; AgentError: refused as the assisted-service does."""
+    counted: str = ""
+    """What is counted as ingested when a call of it is taken."""
+
+    @property
+    def template(self) -> str:
+        """Return the path as OpenAPI has it."""
+        return _CONVERTOR.sub("}", self.path)

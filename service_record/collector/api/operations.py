@@ -1,25 +1,34 @@
-"""The table of all calls of the HTTP interface, of which the OpenAPI document is made.
+"""The one table of all calls of the HTTP interface: routes, guard, counts and the OpenAPI document.
 
 Those in the place of an assisted-service are among them.
 """
 
-from typing import Final
+from functools import cache
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
 
 from service_record.collector.api import (
     admin_calls,
     bundle_calls,
     cluster_calls,
     host_calls,
+    metrics,
     record_calls,
     step_calls,
 )
-from service_record.collector.api.assisted_calls import BASE
+from service_record.collector.api.answering import answer
+from service_record.collector.api.assisted_operations import ASSISTED_OPERATIONS
+from service_record.collector.api.openapi import document
 from service_record.collector.api.operation import (
     ADMINISTRATORS,
     ANYBODY,
     BOOTING,
     BYTES,
+    ENROLLING,
     HOSTS,
+    HOSTS_AND_READERS,
     OBJECT,
     READERS,
     STRING,
@@ -37,118 +46,16 @@ from service_record.collector.ingest.baselines import Statistics
 from service_record.collector.store.cluster_rows import ClusterDetail
 from service_record.collector.store.host_rows import StoredHostDetail
 
-_ASSISTED_CLUSTER: Final = f"{BASE}/clusters/{{cluster_id}}"
-ASSISTED: Final = (
-    Operation(
-        method="GET",
-        path=f"{BASE}/clusters/{{cluster_id}}/hosts",
-        summary="As the assisted-service: the hosts of a cluster.",
-        who=f"{HOSTS}, reader",
-        query={"role": STRING, "status": STRING},
-        answers={200: {"type": "array", "items": OBJECT}},
-        problem="AgentError",
-    ),
-    Operation(
-        method="PUT",
-        path=f"{BASE}/infra-envs/{{infra_env_id}}/hosts/{{host_id}}/progress",
-        summary="As the assisted-service: the stage of a host.",
-        who=HOSTS,
-        body=OBJECT,
-        answers={200: None},
-        refusals=(404, 409),
-        problem="AgentError",
-    ),
-    Operation(
-        method="PUT",
-        path=f"{BASE}/infra-envs/{{infra_env_id}}/hosts/{{host_id}}/logs-progress",
-        summary="As the assisted-service: how far the logs of a host have come.",
-        who=HOSTS,
-        body=OBJECT,
-        answers={204: None},
-        refusals=(404, 409),
-        problem="AgentError",
-    ),
-    Operation(
-        method="POST",
-        path=f"{BASE}/infra-envs/{{infra_env_id}}/hosts",
-        summary="As the assisted-service: an agent registers its host, which booted the discovery image.",
-        who=HOSTS,
-        body=OBJECT,
-        answers={201: OBJECT},
-        refusals=(404,),
-        problem="AgentError",
-    ),
-    Operation(
-        method="GET",
-        path=f"{BASE}/infra-envs/{{infra_env_id}}/hosts/{{host_id}}/instructions",
-        summary="As the assisted-service: the call of an agent once a minute; it gets nothing to do.",
-        who=HOSTS,
-        answers={200: OBJECT},
-        refusals=(404,),
-        problem="AgentError",
-    ),
-    Operation(
-        method="PUT",
-        path=f"{_ASSISTED_CLUSTER}/progress",
-        summary="As the assisted-service: the stage in which the controller finalizes.",
-        who=HOSTS,
-        body=OBJECT,
-        answers={200: None},
-        refusals=(404,),
-        problem="AgentError",
-    ),
-    Operation(
-        method="PUT",
-        path=f"{_ASSISTED_CLUSTER}/monitored-operators",
-        summary="As the assisted-service: the status of an operator.",
-        who=HOSTS,
-        body=OBJECT,
-        answers={200: None},
-        refusals=(404,),
-        problem="AgentError",
-    ),
-    Operation(
-        method="POST",
-        path=f"{_ASSISTED_CLUSTER}/actions/complete-installation",
-        summary="As the assisted-service: what the installation of a cluster came to.",
-        who=HOSTS,
-        body=OBJECT,
-        answers={202: OBJECT},
-        refusals=(404,),
-        problem="AgentError",
-    ),
-    Operation(
-        method="PUT",
-        path=f"{_ASSISTED_CLUSTER}/logs-progress",
-        summary="As the assisted-service: how far the logs of a cluster have come.",
-        who=HOSTS,
-        body=OBJECT,
-        answers={204: None},
-        refusals=(404,),
-        problem="AgentError",
-    ),
-    Operation(
-        method="POST",
-        path=f"{BASE}/events",
-        summary="As the assisted-service: an event of a host or of a cluster.",
-        who=HOSTS,
-        body=OBJECT,
-        answers={201: None},
-        refusals=(404, 409),
-        problem="AgentError",
-    ),
-    Operation(
-        method="POST",
-        path=f"{BASE}/clusters/{{cluster_id}}/logs",
-        summary="As the assisted-service: the logs of a host, a bundle; or those of a cluster.",
-        who=HOSTS,
-        body="multipart/form-data",
-        query={"logs_type": STRING, "host_id": STRING},
-        answers={204: None},
-        refusals=(404, 409, 507),
-        problem="AgentError",
-    ),
-)
+
+@cache
+def openapi_document() -> dict[str, Any]:
+    """Return the OpenAPI document of this table."""
+    return document(OPERATIONS)
+
+
+async def get_document(_: Request) -> Response:
+    """`GET /api/v1/openapi.json`: this table, for whoever may read."""
+    return answer(openapi_document())
 
 
 _NUMBER: Final = {"type": "integer"}
@@ -159,19 +66,33 @@ _STEP_QUERY: Final = dict.fromkeys(StepReport.__struct_fields__, STRING)
 
 OPERATIONS: Final = (
     Operation(
-        method="GET", path="/healthz", summary="The process answers.", who=ANYBODY, answers={200: TEXT}
+        method="GET",
+        path="/healthz",
+        handler=metrics.healthy,
+        summary="The process answers.",
+        who=ANYBODY,
+        answers={200: TEXT},
     ),
     Operation(
         method="GET",
         path="/readyz",
+        handler=metrics.ready,
         summary="The database answers, too.",
         who=ANYBODY,
         answers={200: TEXT, 503: TEXT},
     ),
-    Operation(method="GET", path="/metrics", summary="For Prometheus.", who=READERS, answers={200: TEXT}),
+    Operation(
+        method="GET",
+        path="/metrics",
+        handler=metrics.metrics,
+        summary="For Prometheus.",
+        who=READERS,
+        answers={200: TEXT},
+    ),
     Operation(
         method="GET",
         path="/api/v1/openapi.json",
+        handler=get_document,
         summary="This document.",
         who=READERS,
         answers={200: OBJECT},
@@ -179,25 +100,30 @@ OPERATIONS: Final = (
     Operation(
         method="POST",
         path=f"{_HOST}/steps",
+        handler=step_calls.post_step,
         summary="Report a step; acknowledged when it is on disk.",
         who=HOSTS,
         body=StepReport,
         is_form=True,
         answers={201: step_calls.Taken},
         refusals=(422,),
+        counted="step",
     ),
     Operation(
         method="GET",
         path=f"{_HOST}/steps",
+        handler=step_calls.get_step,
         summary="Report a step by a query, for a wget that can only GET.",
         who=HOSTS,
         query=_STEP_QUERY,
         answers={201: step_calls.Taken},
         refusals=(422,),
+        counted="step",
     ),
     Operation(
         method="GET",
         path="/api/v1/boot/{secret}",
+        handler=step_calls.get_boot,
         summary="Report from an iPXE script that the image was downloaded.",
         who=BOOTING,
         answers={200: TEXT},
@@ -206,16 +132,19 @@ OPERATIONS: Final = (
     Operation(
         method="POST",
         path="/api/update",
+        handler=step_calls.post_update,
         summary="Report a step as the RFC's thread does.",
         who=HOSTS,
         body=Update,
         is_form=True,
         answers={201: step_calls.Taken},
         refusals=(422,),
+        counted="step",
     ),
     Operation(
         method="GET",
         path="/api/v1/hosts",
+        handler=host_calls.list_hosts,
         summary="The fleet, those with trouble first.",
         who=READERS,
         query={
@@ -233,6 +162,7 @@ OPERATIONS: Final = (
     Operation(
         method="GET",
         path=_HOST,
+        handler=host_calls.show_host,
         summary="All that is known of a host, with the steps of its latest build.",
         who=READERS,
         answers={200: StoredHostDetail},
@@ -241,6 +171,7 @@ OPERATIONS: Final = (
     Operation(
         method="PUT",
         path=_HOST,
+        handler=admin_calls.put_host,
         summary="Make a host before it reports, or change what is known of it.",
         who=ADMINISTRATORS,
         body=HostFields,
@@ -251,6 +182,7 @@ OPERATIONS: Final = (
     Operation(
         method="DELETE",
         path=_HOST,
+        handler=admin_calls.delete_host,
         summary="Forget a host, all that it reported, and its tokens.",
         who=ADMINISTRATORS,
         answers={204: None},
@@ -259,6 +191,7 @@ OPERATIONS: Final = (
     Operation(
         method="POST",
         path=f"{_HOST}/builds",
+        handler=admin_calls.begin_build,
         summary="Begin a new build of a host.",
         who=ADMINISTRATORS,
         body=NewBuild,
@@ -268,7 +201,8 @@ OPERATIONS: Final = (
     ),
     Operation(
         method="GET",
-        path=f"{_HOST}/builds/{{n}}",
+        path=f"{_HOST}/builds/{{n:number}}",
+        handler=host_calls.show_build,
         summary="The same as of the host, with the steps of that build.",
         who=READERS,
         answers={200: StoredHostDetail},
@@ -277,6 +211,7 @@ OPERATIONS: Final = (
     Operation(
         method="GET",
         path="/api/v1/clusters",
+        handler=cluster_calls.list_clusters,
         summary="Clusters and their states, those that need somebody first.",
         who=READERS,
         query={"cluster": _REPEATED, "all": {"type": "boolean"}},
@@ -285,6 +220,7 @@ OPERATIONS: Final = (
     Operation(
         method="GET",
         path=_CLUSTER,
+        handler=cluster_calls.show_cluster,
         summary="A cluster by its id or name: hosts, operators, logs and events.",
         who=READERS,
         answers={200: ClusterDetail},
@@ -293,6 +229,7 @@ OPERATIONS: Final = (
     Operation(
         method="PUT",
         path=_CLUSTER,
+        handler=cluster_calls.put_cluster,
         summary="Say how a cluster is called, and how many hosts it is to have.",
         who=ADMINISTRATORS,
         body=ClusterFields,
@@ -302,6 +239,7 @@ OPERATIONS: Final = (
     Operation(
         method="GET",
         path=f"{_CLUSTER}/logs/{{kind}}",
+        handler=bundle_calls.get_cluster_logs,
         summary="Logs of a cluster as they came; kind is controller or all.",
         who=READERS,
         answers={200: BYTES},
@@ -310,6 +248,7 @@ OPERATIONS: Final = (
     Operation(
         method="GET",
         path="/api/v1/statistics",
+        handler=host_calls.show_statistics,
         summary="What is learnt of steps.",
         who=READERS,
         query={"group": _REPEATED, "release": _REPEATED, "by": _REPEATED},
@@ -318,23 +257,27 @@ OPERATIONS: Final = (
     Operation(
         method="POST",
         path=f"{_HOST}/records",
+        handler=record_calls.post_records,
         summary="Send pieces of service records as they are written.",
         who=HOSTS,
         body=record_calls.Batch,
         answers={200: record_calls.StoredBatch},
         refusals=(409, 507),
+        counted="records",
     ),
     Operation(
         method="GET",
         path=f"{_HOST}/records",
+        handler=record_calls.get_records,
         summary="Of which services there are records, and how much; a host may ask it of itself.",
-        who=f"{READERS}; of itself {HOSTS}",
+        who=HOSTS_AND_READERS,
         answers={200: record_calls.SentRecords},
         refusals=(404,),
     ),
     Operation(
         method="GET",
         path=f"{_HOST}/records/{{service}}",
+        handler=record_calls.get_record,
         summary="A record, byte for byte.",
         who=READERS,
         answers={200: BYTES},
@@ -343,6 +286,7 @@ OPERATIONS: Final = (
     Operation(
         method="GET",
         path=f"{_HOST}/bundles",
+        handler=bundle_calls.list_bundles,
         summary="The bundles of a host.",
         who=READERS,
         answers={200: bundle_calls.Bundles},
@@ -351,6 +295,7 @@ OPERATIONS: Final = (
     Operation(
         method="GET",
         path=f"{_HOST}/bundles/{{bundle}}",
+        handler=bundle_calls.get_bundle,
         summary="A bundle as it came.",
         who=READERS,
         answers={200: BYTES},
@@ -359,6 +304,7 @@ OPERATIONS: Final = (
     Operation(
         method="POST",
         path=f"{_HOST}/templates",
+        handler=bundle_calls.post_template,
         summary="Attach a rendered template to the host's build, as text without secrets.",
         who=HOSTS,
         body=TEXT,
@@ -369,8 +315,9 @@ OPERATIONS: Final = (
     Operation(
         method="POST",
         path="/api/v1/enrol",
+        handler=admin_calls.enrol,
         summary="Get the token of a host for a one-time token.",
-        who="enrolment",
+        who=ENROLLING,
         body=Enrolment,
         is_form=True,
         answers={201: (TEXT, admin_calls.Enrolled)},
@@ -378,6 +325,7 @@ OPERATIONS: Final = (
     Operation(
         method="POST",
         path="/api/v1/tokens",
+        handler=admin_calls.create_token,
         summary="Make a token.",
         who=ADMINISTRATORS,
         body=NewToken,
@@ -387,6 +335,7 @@ OPERATIONS: Final = (
     Operation(
         method="GET",
         path="/api/v1/tokens",
+        handler=admin_calls.list_tokens,
         summary="All tokens, without their secrets.",
         who=ADMINISTRATORS,
         answers={200: admin_calls.Tokens},
@@ -394,6 +343,7 @@ OPERATIONS: Final = (
     Operation(
         method="DELETE",
         path="/api/v1/tokens/{token}",
+        handler=admin_calls.revoke_token,
         summary="Make a token worthless.",
         who=ADMINISTRATORS,
         answers={204: None},
@@ -402,10 +352,11 @@ OPERATIONS: Final = (
     Operation(
         method="GET",
         path="/api/v1/audit",
+        handler=admin_calls.list_audit,
         summary="What was administered, latest first.",
         who=ADMINISTRATORS,
         query={"limit": _NUMBER, "before": _NUMBER},
         answers={200: admin_calls.Audit},
     ),
-    *ASSISTED,
+    *ASSISTED_OPERATIONS,
 )

@@ -11,11 +11,10 @@ import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
-from starlette.routing import Route
 
 from service_record.collector.api.answering import Refusal, answer
 from service_record.collector.api.requests import body_of
-from service_record.collector.api.serving import Serving, host_name, host_reader
+from service_record.collector.api.serving import Serving, caller, host_name
 from service_record.collector.domain.access import Forbidden
 from service_record.collector.store import bundle_rows, record_rows
 from service_record.collector.store.installations import Arrival, group_of
@@ -90,10 +89,7 @@ class SentRecords(msgspec.Struct):
 
 async def post_records(request: Request) -> Response:
     """`POST /api/v1/hosts/{host}/records`: a batch of pieces; acknowledged when all of it is on disk."""
-    serving = Serving.of(request)
-    grant = await serving.guard.grant(request)
-    if not grant.may_report:
-        raise Refusal(HTTPStatus.FORBIDDEN, f"a token of kind {grant.kind} reports nothing")
+    serving, grant = caller(request)
     host = host_name(request.path_params["host"])
     pieces = _pieces(await body_of(request, MOST_BODY, serving.settings.seconds))
     collector, most = serving.collector, serving.settings.most_records
@@ -122,8 +118,7 @@ async def get_records(request: Request) -> Response:
 
     A host may ask it of itself, to go on where it ended.
     """
-    serving = Serving.of(request)
-    grant = await serving.guard.grant(request)
+    serving, grant = caller(request)
     host = host_name(request.path_params["host"])
 
     def look_up() -> SentRecords | None:
@@ -150,7 +145,7 @@ async def get_records(request: Request) -> Response:
 
 async def get_record(request: Request) -> Response:
     """`GET /api/v1/hosts/{host}/records/{service}`: the record, byte for byte, as far as it was sent."""
-    serving, _, host = await host_reader(request)
+    serving, host = Serving.of(request), host_name(request.path_params["host"])
     database = serving.collector.database
     service = str(request.path_params["service"])
 
@@ -218,10 +213,3 @@ def _services(held: tuple[HeldFile, ...]) -> tuple[ServiceHeld, ...]:
         known.bytes += one.offset
         known.received_at = max(known.received_at, one.received_at)
     return tuple(services[name] for name in sorted(services))
-
-
-ROUTES: Final = (
-    Route("/api/v1/hosts/{host}/records", post_records, methods=["POST"]),
-    Route("/api/v1/hosts/{host}/records", get_records, methods=["GET"]),
-    Route("/api/v1/hosts/{host}/records/{service}", get_record, methods=["GET"]),
-)

@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
+from starlette.responses import Response
 
 from service_record.client.address import HOST_RULE, is_host_name
-from service_record.collector.api.answering import Refusal
+from service_record.collector.api.answering import Refusal, agent_refused, answer
 from service_record.collector.api.guard import Guard
+from service_record.collector.api.operation import READERS, AgentError, Handler, Operation
+from service_record.collector.domain.access import Forbidden, Grant
+from service_record.collector.domain.installation_rules import CallRefused
 from service_record.collector.process import Collector
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.installations import group_of
@@ -20,7 +24,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from service_record.collector.api.metrics import Metrics
-    from service_record.collector.domain.access import Grant
 
 T = TypeVar("T")
 
@@ -51,27 +54,57 @@ class Serving:
             raise unavailable(error) from None
 
 
-async def reader(request: Request) -> "tuple[Serving, Grant]":
-    """Who reads. Raises Refusal where the token is good for writing only, or for nothing."""
-    serving = Serving.of(request)
-    grant = await serving.guard.grant(request)
-    if not grant.may_read:
-        raise Refusal(HTTPStatus.FORBIDDEN, f"a token of kind {grant.kind} reads nothing")
-    return serving, grant
+def guarded(operation: Operation) -> Handler:
+    """Return the handler of an operation behind its guard: the token is checked before anything else.
 
-
-async def host_reader(request: Request) -> "tuple[Serving, Grant, str]":
-    """Return who reads of the host in the path, and the host's name.
-
-    Raises Refusal: a host outside of the group that the token is confined to does not exist for it (404).
+    A host outside of the group that a reader is confined to does not exist for that reader (404).
     """
-    serving, grant = await reader(request)
-    host = host_name(request.path_params["host"])
-    await check_readable(serving, grant, host)
-    return serving, grant, host
+    handler = (
+        as_assisted(operation.handler) if operation.problem == AgentError.__name__ else operation.handler
+    )
+    if not operation.who.kinds:
+        return handler
+
+    async def checked(request: Request) -> Response:
+        serving = Serving.of(request)
+        grant = await serving.guard.grant(request)
+        if grant.kind not in operation.who.kinds:
+            raise Refusal(HTTPStatus.FORBIDDEN, operation.who.refusal(grant.kind))
+        if operation.who is READERS and "host" in request.path_params:
+            await check_readable(serving, grant, host_name(request.path_params["host"]))
+        request.state.grant = grant
+        return await handler(request)
+
+    return checked
 
 
-async def check_readable(serving: Serving, grant: "Grant", host: str) -> None:
+def as_assisted(handler: Handler) -> Handler:
+    """Have a handler refuse as the assisted-service does, which has two forms of refusals.
+
+    What its handlers refuse (404, 409) has a text for a code; what it refuses before them has a number.
+    """
+
+    async def told(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except CallRefused as refused:
+            if refused.status == HTTPStatus.BAD_REQUEST:
+                return agent_refused(refused.status, str(refused))
+            code = int(refused.status)
+            return answer(AgentError(str(code), "", code, "Error", str(refused)), refused.status)
+        except Forbidden as forbidden:
+            return agent_refused(HTTPStatus.FORBIDDEN, str(forbidden))
+
+    return told
+
+
+def caller(request: Request) -> tuple[Serving, Grant]:
+    """Return what a guarded request came to, and what its token or session is good for."""
+    grant: Grant = request.state.grant
+    return Serving.of(request), grant
+
+
+async def check_readable(serving: Serving, grant: Grant, host: str) -> None:
     """Raise Refusal 404 when a reader that is confined to a group asks for a host outside of it."""
     if not grant.confined_to:
         return
@@ -90,15 +123,6 @@ def host_name(text: str) -> str:
     if not is_host_name(text):
         raise Refusal(HTTPStatus.BAD_REQUEST, HOST_RULE)
     return text.lower()
-
-
-async def administrator(request: Request) -> "tuple[Serving, Grant]":
-    """Who administers. Raises Refusal where the token is none of an administrator's."""
-    serving = Serving.of(request)
-    grant = await serving.guard.grant(request)
-    if not grant.may_administer:
-        raise Refusal(HTTPStatus.FORBIDDEN, f"this needs a token of kind admin, and not {grant.kind}")
-    return serving, grant
 
 
 def unavailable(error: Unavailable) -> Refusal:

@@ -10,7 +10,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from service_record.collector.api.answering import Refusal, answer
 from service_record.collector.api.requests import body_of, fields_of, pairs_of
-from service_record.collector.api.serving import Serving, host_name
+from service_record.collector.api.serving import Serving, caller, host_name
 from service_record.collector.domain.access import Forbidden, Grant, TokenKind, presented
 from service_record.collector.domain.reports import UnreadableReport, step_of, update_of
 from service_record.collector.domain.steps import ReportedStep, StepStatus
@@ -30,25 +30,26 @@ class Taken(msgspec.Struct, omit_defaults=True):
 
 async def post_step(request: Request) -> Response:
     """`POST /api/v1/hosts/{host}/steps`: a step as JSON or as a form."""
-    grant = await _reporter(request)
-    return await _take(request, grant, request.path_params["host"], _step(fields_of(await _body(request))))
+    return await _take(
+        request, caller(request)[1], request.path_params["host"], _step(fields_of(await _body(request)))
+    )
 
 
 async def get_step(request: Request) -> Response:
     """`GET /api/v1/hosts/{host}/steps?name=...`: a step as a query, for a wget that can only GET."""
-    grant = await _reporter(request)
-    return await _take(request, grant, request.path_params["host"], _step(pairs_of(request.url.query)))
+    return await _take(
+        request, caller(request)[1], request.path_params["host"], _step(pairs_of(request.url.query))
+    )
 
 
 async def post_update(request: Request) -> Response:
     """`POST /api/update`: the body that the RFC's thread has in use."""
-    grant = await _reporter(request)
     fields = fields_of(await _body(request))
     try:
         host, step = update_of(fields)
     except UnreadableReport as error:
         raise Refusal(HTTPStatus.BAD_REQUEST, str(error)) from None
-    return await _take(request, grant, host, step)
+    return await _take(request, caller(request)[1], host, step)
 
 
 async def get_boot(request: Request) -> Response:
@@ -68,14 +69,6 @@ async def get_boot(request: Request) -> Response:
         raise Refusal(HTTPStatus.FORBIDDEN, f"a token of kind {grant.kind} must not stand in an address")
     await _take(request, replace(grant, kind=TokenKind.HOST), grant.scope, _DOWNLOADED)
     return PlainTextResponse("#!ipxe\n")  # 200: older versions of iPXE take 201 for an error
-
-
-async def _reporter(request: Request) -> Grant:
-    """Who reports; nothing else of a request is looked at before. Raises Refusal."""
-    grant = await Serving.of(request).guard.grant(request)
-    if not grant.may_report:
-        raise Refusal(HTTPStatus.FORBIDDEN, f"a token of kind {grant.kind} reports nothing")
-    return grant
 
 
 async def _body(request: Request) -> bytes:

@@ -9,7 +9,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service_record.collector.api.answering import Refusal
-from service_record.collector.api.bundle_calls import send_cluster_logs
 from service_record.collector.api.serving import Serving
 from service_record.collector.domain.steps import LONGEST_NAME, readable
 from service_record.collector.process import Collector
@@ -106,11 +105,6 @@ async def get_cluster(request: Request) -> Response:
     named = str(request.path_params["cluster"])
     seen = await run_in_threadpool(see_cluster, serving.collector, named, grant.confined_to)
     return page("cluster.html", **seen.values(), here="cluster", signed_in=grant.name or "session")
-
-
-async def get_logs(request: Request) -> Response:
-    """`GET /clusters/{cluster}/logs/{kind}`: logs of a cluster, to be saved."""
-    return await send_cluster_logs(request, viewer_of(request).confined_to)
 
 
 def see_clusters(collector: Collector, confined_to: str, *, is_all: bool) -> ClustersSeen:
