@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from service_record.collector.domain.summary_of_records import look
-from service_record.collector.ingest.opening_bundles import look_into
+from service_record.collector.domain.summary_of_records import judge_records, summarise
+from service_record.collector.ingest.opening_bundles import read_bundle
 from service_record.record.layout import read_entries
 from tests.builders import entry
 from tests.command_line import service_record
@@ -65,7 +65,7 @@ def test_where_no_unit_failed_there_is_nothing_to_read(tmp_path: Path) -> None:
 
 
 def test_a_collector_finds_a_host_failed_whose_bundle_has_a_failed_unit(tmp_path: Path) -> None:
-    found = look_into(packed(bundle(tmp_path)))
+    found = read_bundle(packed(bundle(tmp_path))).look
     assert (found.verdict, found.service, found.services) == ("failed", "bootkube", ())
     assert found.reason.startswith("bootkube.service: exit 3")
 
@@ -73,6 +73,7 @@ def test_a_collector_finds_a_host_failed_whose_bundle_has_a_failed_unit(tmp_path
 def test_records_that_are_well_do_not_hide_a_failed_unit() -> None:
     good = entry().to_line() + entry("service end", 5).to_line()
     records = [("crio", read_entries(BytesIO(good)))]
-    assert look(records).verdict == "succeeded"
+    assert summarise(judge_records(records)).verdict == "succeeded"
     records = [("crio", read_entries(BytesIO(good)))]
-    assert look(records, unit_texts={"b/failed-units.txt": FAILED_UNITS}).verdict == "failed"
+    judged = judge_records(records, unit_texts={"b/failed-units.txt": FAILED_UNITS})
+    assert summarise(judged).verdict == "failed"

@@ -90,10 +90,9 @@ class Collector:
         self.news = News()
         self.incoming = Incoming(settings.data)
         self._listening = None if self.database.is_sqlite else Listening(self.database, self.news.tell)
-        announce = self._listening.announce if self._listening else None
-        self.writer = DatabaseWriter(self.database, self.news.tell, announce)
+        self.writer = DatabaseWriter(self.database, self._tell)
         self.writer.change(lambda connection: cluster_rows.refresh_new(connection, now()))
-        self.indexer = Indexer(self.database, self.writer, self.objects, self.incoming)
+        self.indexer = Indexer(self.database, self.writer, self.objects, self.incoming, now)
         self.judge = Judge(self.database, self.writer, now)
         self.learnt = LearnedBaselines(self.database, settings.budget, self.definitions.budgets)
         self.sweeper = Sweeper(self.database, self.writer, self.learnt, now, settings.loop_after)
@@ -122,6 +121,12 @@ class Collector:
         """Read the secret of the webhook again. Raises OSError, ValueError and keeps the present one."""
         if self._webhook is not None and self.settings.webhook_secret_file is not None:
             self._webhook.set_secret(read_secret(self.settings.webhook_secret_file))
+
+    def _tell(self) -> None:
+        """Have everybody told that something is on disk, at other processes too."""
+        self.news.tell()
+        if self._listening is not None:
+            self._listening.announce()
 
     def _changed(self, do: Callable[[Connection], T], /) -> T:
         """What a change came to, once it is on disk."""

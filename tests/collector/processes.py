@@ -134,8 +134,11 @@ def tokens_in(database: Database, count: int = 16) -> list[str]:
 
 
 @contextlib.contextmanager
-def load(urls: Sequence[str], tokens: Sequence[str]) -> Iterator[Load]:
-    """A host for each token, which reports one step after the other, until the end of the block."""
+def load(urls: Sequence[str], tokens: Sequence[str], hosts: int = 0) -> Iterator[Load]:
+    """A host for each token, which reports one step after the other, until the end of the block.
+
+    With `hosts` only so many of them: each reports over several connections, to several collectors.
+    """
     going = Load()
     is_over = threading.Event()
     run = os.urandom(4).hex()
@@ -145,7 +148,12 @@ def load(urls: Sequence[str], tokens: Sequence[str]) -> Iterator[Load]:
         connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=30)
         count = 0
         while not is_over.is_set():
-            going.report(connection, tokens[number], f"host{number}", f"{run} {number} {count}")
+            going.report(
+                connection,
+                tokens[number],
+                f"host{number % (hosts or len(tokens))}",
+                f"{run} {number} {count}",
+            )
             count += 1
             is_over.wait(_PAUSE)
         connection.close()

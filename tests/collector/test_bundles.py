@@ -12,8 +12,7 @@ from urllib.parse import quote
 import pytest
 from sqlalchemy import select, update
 
-from service_record.collector.ingest.confined import Allowed
-from service_record.collector.ingest.opening_bundles import look_into
+from service_record.collector.ingest.opening_bundles import Allowed, read_bundle
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.schema import bundle_services, bundles, hosts
 from tests.archives import member, record, tar
@@ -297,7 +296,7 @@ def test_a_bundle_of_anybody_is_read_as_far_as_it_can_be(tmp_path: Path, kind: s
     path = tmp_path / "bundle"
     path.write_bytes(HOSTILE[kind])
 
-    seen = look_into(path)
+    seen = read_bundle(path).look
 
     assert seen.left_out or seen.services
     assert all(found.service != "passwd" for found in seen.services)
@@ -309,7 +308,7 @@ def test_a_bundle_that_takes_too_much_is_told_so(tmp_path: Path, allowed: Allowe
     lines = b"".join(piece.to_line() for piece in failed_run())
     path.write_bytes(gzip.compress(tar(member("bootstrap/services/big.json", lines * 20_000)), 1))
 
-    seen = look_into(path, allowed)
+    seen = read_bundle(path, allowed=allowed).look
 
     assert seen.services == ()
     assert seen.left_out[0].startswith("not read: ")

@@ -4,13 +4,13 @@ import asyncio
 import contextlib
 from dataclasses import replace
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.engine import make_url
 
 from service_record.collector.process import Collector
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.database import Database
-from service_record.collector.store.schema import steps
+from service_record.collector.store.schema import hosts, steps
 from tests.assisted_rules import AssistedRules
 from tests.collector.installing import Agent
 from tests.collector.postgresql import Cluster
@@ -18,6 +18,9 @@ from tests.collector.processes import load, process, tokens_in
 from tests.collector.serving import Client, served
 
 FEW_REPORTS = 400
+KILL_LISTENERS = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'service-record-listening'
+"""
 
 
 def test_what_one_process_is_told_wakes_those_who_wait_at_another(
@@ -39,7 +42,7 @@ def test_a_process_listens_again_when_its_connection_was_lost(
 ) -> None:
     async def told_within(collector: Collector, client: Client) -> None:
         news = collector.news.subscribe()
-        cluster.ask("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN %'")
+        cluster.ask(KILL_LISTENERS)
         await asyncio.wait_for(news.wait(), 100)  # told that something may have changed meanwhile
         news = collector.news.subscribe()
         await asyncio.to_thread(client.step, "web1", "Disk setup")
@@ -88,34 +91,42 @@ def test_no_call_of_an_assisted_service_brings_a_deleted_host_back(settings: Col
         assert admin.get(f"/api/v1/hosts/{host.id}").status == 404
 
 
-def test_a_process_that_hangs_while_it_writes_does_not_hold_the_others_up_for_ever(
+def test_a_process_that_hangs_while_it_writes_holds_up_one_host_and_not_for_ever(
     postgresql_settings: CollectorSettings,
 ) -> None:
     url = make_url(postgresql_settings.database).update_query_dict({"options": "-c lock_timeout=200ms"})
     impatient = replace(postgresql_settings, database=url.render_as_string(hide_password=False))
     hanging = Database(postgresql_settings.database)
     with served(impatient) as server:
-        host = server.client("host", "web1")
-        with hanging.changing():
-            refused = host.step("web1", "Disk setup")
-        taken = host.step("web1", "Disk setup")
+        host, other = server.client("host", "web1"), server.client("host", "web2")
+        host.step("web1", "Disk setup")
+        server.settle()
+        with hanging.changing() as connection:
+            connection.execute(select(hosts).where(hosts.c.name == "web1").with_for_update())
+            refused = host.step("web1", "Disk setup", "done")
+            of_another = other.step("web2", "Disk setup")
+        taken = host.step("web1", "Disk setup", "done")
     hanging.close()
     assert (refused.status, refused.headers["retry-after"], taken.status) == (503, "5", 201)
+    assert of_another.status == 201
 
 
-def test_steps_of_four_processes_are_numbered_in_the_order_of_their_commits(
+def test_steps_of_a_host_that_reports_to_four_processes_have_the_order_of_their_commits(
     postgresql_settings: CollectorSettings,
 ) -> None:
     database = Database(postgresql_settings.database)
     database.migrate()
-    seen = select(func.count(), func.coalesce(func.max(steps.c.id), 0)).select_from(steps)
     with contextlib.ExitStack() as stack:
         urls = [stack.enter_context(process(postgresql_settings)).url for _ in range(4)]
-        with load(urls, tokens_in(database)) as going:
-            while len(going.acknowledged) < FEW_REPORTS:
-                with database.reading() as connection:
-                    count, latest = connection.execute(seen).one()
-                assert count == latest
+        with load(urls, tokens_in(database), hosts=3) as going:
+            going.wait_for_more(FEW_REPORTS)
     assert set(going.statuses) == {201}
-    assert sorted(going.acknowledged.values()) == list(range(1, len(going.acknowledged) + 1))
+    with database.reading() as connection:
+        rows = connection.execute(select(steps.c.host_id, steps.c.id, steps.c.name)).all()
+        found = connection.execute(select(hosts.c.id, hosts.c.progress)).all()
+    assert {row.name: row.id for row in rows} == going.acknowledged
+    assert len(found) == 3
+    for host in found:
+        last = max((row.id, row.name) for row in rows if row.host_id == host.id)
+        assert f'"name":"{last[1]}"'.encode() in host.progress
     database.close()

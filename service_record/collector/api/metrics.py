@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector as Source
-from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy import Connection, func, select
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
@@ -23,6 +23,7 @@ from service_record.collector.api.serving import Serving, caller
 from service_record.collector.logs import fault_of, log
 from service_record.collector.process import Collector
 from service_record.collector.store.cluster_rows import count_by_status
+from service_record.collector.store.dialects import inserting
 from service_record.collector.store.schema import counters, hosts, notices
 
 _BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -89,6 +90,9 @@ class _Now(Source):
         yield CounterMetricFamily("service_record_commits", "Transactions on disk.", writer.commits)
         yield CounterMetricFamily("service_record_changes", "Changes in them.", writer.changes)
         yield CounterMetricFamily(
+            "service_record_conflicts", "Transactions that lost against another process's.", writer.conflicts
+        )
+        yield CounterMetricFamily(
             "service_record_commit_seconds", "What they took, the commit included.", writer.seconds
         )
         fleet = GaugeMetricFamily("service_record_hosts", "Hosts by their verdict.", labels=("verdict",))
@@ -138,12 +142,10 @@ async def ready(request: Request) -> Response:
 
 
 def _write_probe(connection: Connection) -> None:
-    """Replace a row that nobody reads, so that the commit needs the disk.
-
-    SQLite writes nothing for an update that changes no byte, hence the deletion.
-    """
-    connection.execute(delete(counters).where(counters.c.name == _PROBE))
-    connection.execute(insert(counters).values(name=_PROBE, latest=0))
+    """Change a row that nobody reads, so that the commit needs the disk."""
+    new = inserting(connection, counters).values(name=_PROBE, latest=0)
+    more = {"latest": counters.c.latest + 1}  # SQLite writes nothing for what changes no byte
+    connection.execute(new.on_conflict_do_update(index_elements=["name"], set_=more))
 
 
 _NO_ROUTE = "none"

@@ -82,11 +82,13 @@ async def _take(request: Request, grant: Grant, host: str, step: ReportedStep) -
     name = host_name(host)
     defined = serving.collector.definitions
     step = defined.applied(step)
-    report = Report(name, step, serving.collector.now(), grant, defined.is_last(step))
+    now = serving.collector.now()
+    report = Report(name, step, now, grant, defined.is_last(step), serving.collector.sweeper.due_at(now))
     try:
         taken: Accepted = await serving.written(serving.collector.writer.add(record_steps, report))
     except Forbidden as error:
         raise Refusal(HTTPStatus.FORBIDDEN, str(error)) from None
+    serving.collector.sweeper.tell(taken.host_id)
     if not step.is_known:
         raise Refusal(
             HTTPStatus.UNPROCESSABLE_ENTITY,

@@ -4,26 +4,22 @@ The parts of pages are those of `analyze --output html`, but for what a policy f
 within a page.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Final
 from xml.etree.ElementTree import Element, tostring
 
 import msgspec
 
-from service_record.collector.domain.summary_of_records import MOST_SERVICES, known_causes, moment_of
-from service_record.diagnosis import diagnose
-from service_record.diagnosis.expectations import add_units
+from service_record.collector.domain.summary_of_records import JudgedRecords
 from service_record.diagnosis.now import true_time
-from service_record.diagnosis.units import read_texts
 from service_record.display.html.diagnosis_page import analysis_sections, verdict_line
 from service_record.display.html.frame import Section, element, inked, section_element
 from service_record.display.summary import summary
 from service_record.display.text import View
 from service_record.display.timeline import charts
-from service_record.history import History, ServiceHistory, build_history
+from service_record.history import History, ServiceHistory
 from service_record.history.outcome import Outcome, Run
-from service_record.record.entry import Piece
 
 _CAUSE: Final = frozenset({"cause", "running"})
 """The sections that a host's page shows; an analysis of its own shows the rest."""
@@ -58,26 +54,14 @@ class Analysis(msgspec.Struct, frozen=True):
     """What could not be read, and why."""
 
 
-def analyse(
-    records: Iterable[tuple[str, Iterable[Piece]]],
-    left_out: Iterable[str],
-    source: str,
-    now: datetime,
-    *,
-    silence: float | None = None,
-    unit_texts: Mapping[str, str] | None = None,
-) -> Analysis:
-    """Analyse records once, as of their latest entry, or so many seconds later; `now` is when it is shown."""
-    history = build_history(record for _, record in zip(range(MOST_SERVICES), records, strict=False))
-    moment = moment_of(history, silence)
-    explain = known_causes().explain
-    found = diagnose(history, now=moment, explain=explain)
-    found = add_units(found, history, read_texts(unit_texts or {}), explain=explain)
-    told = Analysis(services=tuple(_ran(history)), left_out=tuple(left_out))
+def analyse(judged: JudgedRecords, source: str, now: datetime) -> Analysis:
+    """Return the parts of a page about records, which are called `source`; `now` is when it is shown."""
+    history, found = judged.history, judged.diagnosis
+    told = Analysis(services=tuple(_ran(history)), left_out=judged.left_out)
     if found is None:
         return told
     view = View(now=now, width=_WIDE)
-    sections = analysis_sections(found, history, charts(history, moment), view)
+    sections = analysis_sections(found, history, charts(history, judged.moment), view)
     return msgspec.structs.replace(
         told,
         verdict=_html([verdict_line(found, view)]),

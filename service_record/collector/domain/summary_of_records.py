@@ -1,6 +1,7 @@
 """What the records of a host come to: its services, and the verdict that `analyze` would have. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
 from typing import Final
@@ -56,32 +57,53 @@ class RecordsLook(msgspec.Struct, frozen=True, omit_defaults=True):
     """What could not be read, and why."""
 
 
-def look(
+@dataclass(frozen=True, slots=True)
+class JudgedRecords:
+    """Records that were read and diagnosed once, for a summary and for a page."""
+
+    history: History
+    moment: Now
+    diagnosis: Diagnosis | None
+    entries: Mapping[str, int]
+    """Service -> how many."""
+    left_out: tuple[str, ...]
+    """What could not be read, and why."""
+
+
+def judge_records(
     records: Iterable[tuple[str, Iterable[Piece]]],
     left_out: Iterable[str] = (),
     silence: float | None = None,
     unit_texts: Mapping[str, str] | None = None,
-) -> RecordsLook:
-    """Look at records once. They are judged as of their latest entry, or so many seconds later: of records
-    that are sent as they are written, what runs still runs. `unit_texts` is what a bundle says of the units
-    that failed.
+) -> JudgedRecords:
+    """Read records once and diagnose them as of their latest entry, or so many seconds later.
+
+    Of records that are sent as they are written, what runs still runs. `unit_texts` is what a bundle says of
+    the units that failed.
     """
     counts: dict[str, int] = {}
     history = build_history(
         (service, _counted(service, record, counts)) for service, record in _first(records)
     )
-    explain = known_causes().explain
-    found = diagnose(history, now=moment_of(history, silence), explain=explain)
+    moment, explain = _moment_of(history, silence), _known_causes().explain
+    found = diagnose(history, now=moment, explain=explain)
     found = add_units(found, history, read_texts(unit_texts or {}), explain=explain)
+    told = tuple(text[:_LONGEST] for text in left_out)[:_MOST_LEFT_OUT]
+    return JudgedRecords(history, moment, found, counts, told)
+
+
+def summarise(judged: JudgedRecords) -> RecordsLook:
+    """Return what is kept of records in the database."""
+    found = judged.diagnosis
     return RecordsLook(
-        services=tuple(_seen(service, counts) for service in history.services),
-        boots=history.boots[-_MOST_BOOTS:],
-        left_out=tuple(text[:_LONGEST] for text in left_out)[:_MOST_LEFT_OUT],
+        services=tuple(_seen(service, judged.entries) for service in judged.history.services),
+        boots=judged.history.boots[-_MOST_BOOTS:],
+        left_out=judged.left_out,
         **(_summary_fields(found) if found is not None else {}),
     )
 
 
-def moment_of(history: History, silence: float | None) -> Now:
+def _moment_of(history: History, silence: float | None) -> Now:
     """The moment by which records are judged: their latest entry, or so many seconds later."""
     latest = latest_entry(history)
     if silence is None:
@@ -118,7 +140,7 @@ def _counted(service: str, record: Iterable[Piece], counts: dict[str, int]) -> I
         yield piece
 
 
-def _seen(service: ServiceHistory, counts: dict[str, int]) -> ServiceSeen:
+def _seen(service: ServiceHistory, counts: Mapping[str, int]) -> ServiceSeen:
     latest = service.attempts[-1] if service.runs else None
     return ServiceSeen(
         service=service.name[:_LONGEST_NAME],
@@ -130,6 +152,6 @@ def _seen(service: ServiceHistory, counts: dict[str, int]) -> ServiceSeen:
 
 
 @cache
-def known_causes() -> Causes:
+def _known_causes() -> Causes:
     """The known causes that come with the program."""
     return built_in_causes()

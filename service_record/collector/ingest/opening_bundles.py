@@ -1,19 +1,126 @@
-"""Opens bundles of anybody, in a process of its own, and looks at the records in them."""
+"""Opens bundles of anybody once, in a process with so much memory and time, and no more.
+
+It makes both the summary and the page of the records in them.
+"""
 
 import os
+import resource
+import subprocess
 import sys
 import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 
 from service_record.bundle.limits import Limits
 from service_record.bundle.opening import open_bundle
-from service_record.collector.domain.summary_of_records import MOST_SERVICES, RecordsLook, look
-from service_record.collector.ingest.confined import Allowed, NotRead, confine, run_confined, too_much_memory
+from service_record.collector.domain.records_page import Analysis, analyse
+from service_record.collector.domain.summary_of_records import (
+    MOST_SERVICES,
+    RecordsLook,
+    judge_records,
+    summarise,
+)
 
 _MIB: Final = 1 << 20
+_LOOK: Final = 0.2
+"""Seconds between two looks whether it is to stop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowed:
+    """What reading one file may take."""
+
+    memory: int = 1024 * _MIB
+    """Bytes, the interpreter's own included."""
+    seconds: int = 60
+    """Of a processor; three times as many of the clock."""
+
+
+class ReadingStopped(Exception):  # noqa: N818  # what was asked for
+    """It was to stop before it had read a file."""
+
+
+class _NotRead(Exception):  # noqa: N818  # what is told of a file, not a fault of ours
+    """Why a file could not be read, in one line."""
+
+
+def _run_confined(
+    file: Path,
+    allowed: Allowed | None = None,
+    is_stopped: threading.Event | None = None,
+    arguments: Sequence[str] = (),
+) -> bytes:
+    """What this module prints that is run with a file as its standard input.
+
+    It has `arguments` from `sys.argv[3]` on. Raises OSError, ReadingStopped, _NotRead.
+    """
+    allowed = allowed or Allowed()
+    command = (sys.executable, "-m", __name__, str(allowed.memory), str(allowed.seconds), *arguments)
+    with file.open("rb") as stream:
+        child = subprocess.Popen(
+            command, stdin=stream, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/", env=_environment()
+        )
+    with child:
+        told = _told_by(child, 3.0 * allowed.seconds, is_stopped or threading.Event())
+    if told is None:
+        raise _NotRead(f"it takes more than {3 * allowed.seconds} s")
+    out, error = told
+    if child.returncode < 0:
+        raise _NotRead(f"it takes more than {allowed.seconds} s of a processor, or too much memory")
+    if child.returncode > 0:
+        last = (error.decode(errors="replace").strip().splitlines() or ["no reason"])[-1]
+        raise _NotRead(f"the reading of it failed: {last[:200]}")
+    return out
+
+
+def _confine(arguments: list[str]) -> int:
+    """Bound the process by the arguments that `_run_confined` gives it; the bytes of memory that it has."""
+    memory, seconds = map(int, arguments[1:3])
+    for limit, most in (
+        (resource.RLIMIT_AS, memory),
+        (resource.RLIMIT_CPU, seconds),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_NPROC, 0),
+    ):
+        resource.setrlimit(limit, (most, most))
+    return memory
+
+
+def _too_much_memory(memory: int) -> str:
+    """Why a file was not read for which the memory did not suffice."""
+    return f"it takes more than {memory // _MIB} MiB of memory"
+
+
+def _told_by(
+    child: subprocess.Popen[bytes], seconds: float, is_stopped: threading.Event
+) -> tuple[bytes, bytes] | None:
+    """What it has written when it has ended; None when that takes too long. Raises Stopped."""
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            return child.communicate(timeout=_LOOK)
+        except subprocess.TimeoutExpired:
+            if not is_stopped.is_set() and time.monotonic() < until:
+                continue
+        child.kill()
+        child.communicate()
+        if is_stopped.is_set():
+            raise ReadingStopped
+        return None
+
+
+def _environment() -> dict[str, str]:
+    """What Python needs to find our modules again, and nothing of what the collector was told."""
+    return {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
 LIMITS: Final = Limits(
     read_bytes=1024 * _MIB,
     members=50_000,
@@ -26,22 +133,40 @@ LIMITS: Final = Limits(
 _PACKED_ONLY: Final = "it is no archive: there are no records with names in it"
 
 
-def look_into(
-    bundle: Path, allowed: Allowed | None = None, is_stopped: threading.Event | None = None
-) -> RecordsLook:
-    """What is in a bundle; where it could not be read, why is what was left out. Raises OSError, Stopped."""
+class BundleSeen(msgspec.Struct, frozen=True):
+    """What a bundle came to."""
+
+    look: RecordsLook
+    analysis: Analysis
+
+    @classmethod
+    def not_read(cls, reason: str) -> Self:
+        """Return what is told of a bundle that could not be read."""
+        left_out = (f"not read: {reason}",)
+        return cls(RecordsLook(left_out=left_out), Analysis(left_out=left_out))
+
+
+def read_bundle(
+    bundle: Path,
+    source: str = "",
+    *,
+    silence: float | None = None,
+    allowed: Allowed | None = None,
+    is_stopped: threading.Event | None = None,
+) -> BundleSeen:
+    """Return what is in a bundle, or why it could not be read. Raises OSError, ReadingStopped.
+
+    `source` is what the bundle is called. `silence`: it is judged so many seconds after its latest entry.
+    """
+    told = ("" if silence is None else str(silence), source)
     try:
-        return msgspec.json.decode(run_confined(__name__, bundle, allowed, is_stopped), type=RecordsLook)
-    except NotRead as reason:
-        return _not_read(str(reason))
+        return msgspec.json.decode(_run_confined(bundle, allowed, is_stopped, told), type=BundleSeen)
+    except _NotRead as reason:
+        return BundleSeen.not_read(str(reason))
 
 
-def _not_read(reason: str) -> RecordsLook:
-    return RecordsLook(left_out=(f"not read: {reason}",))
-
-
-def _main(memory: int) -> None:
-    """Look at the bundle on standard input, and print what is in it as JSON."""
+def _main(memory: int, silence: str, source: str) -> None:
+    """Read the bundle on standard input, and print what it comes to as JSON."""
     try:
         with os.fdopen(sys.stdin.fileno(), "rb", closefd=False) as stream:
             bundle = open_bundle(stream, LIMITS)
@@ -49,11 +174,12 @@ def _main(memory: int) -> None:
         if bundle.unpacked is not None:
             left_out.append(_PACKED_ONLY)
         records = [(service, record.pieces()) for service, record in bundle.records.items()]
-        found = look(records, left_out, unit_texts=bundle.unit_texts)
+        judged = judge_records(records, left_out, float(silence) if silence else None, bundle.unit_texts)
+        found = BundleSeen(summarise(judged), analyse(judged, source, datetime.now(UTC)))
     except MemoryError:
-        found = _not_read(too_much_memory(memory))
+        found = BundleSeen.not_read(_too_much_memory(memory))
     sys.stdout.buffer.write(msgspec.json.encode(found))
 
 
 if __name__ == "__main__":
-    _main(confine(sys.argv))
+    _main(_confine(sys.argv), *sys.argv[3:])

@@ -1,10 +1,13 @@
 """The threads of a collector that look into bundles, judge records and judge hosts when that is due."""
 
 import logging
+import os
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Final
@@ -12,12 +15,11 @@ from typing import Final
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from service_record.collector.domain.summary_of_records import RecordsLook, look
+from service_record.collector.domain.summary_of_records import judge_records, summarise
 from service_record.collector.domain.verdicts import LOOP
 from service_record.collector.ingest.baselines import LearnedBaselines
-from service_record.collector.ingest.confined import ReadingStopped
 from service_record.collector.ingest.incoming import Incoming
-from service_record.collector.ingest.opening_bundles import look_into
+from service_record.collector.ingest.opening_bundles import BundleSeen, ReadingStopped, read_bundle
 from service_record.collector.logs import fault_of, log
 from service_record.collector.store import bundle_rows, judging, record_rows
 from service_record.collector.store.bundle_rows import StoredBundle
@@ -113,49 +115,65 @@ _REST: Final = 60.0
 
 
 class Indexer(Background):
-    """Looks into one bundle after the other. Close it before the writer."""
+    """Reads bundles, as many at once as there are processors. Close it before the writer.
+
+    Any number of processes share the work: each bundle is claimed by one.
+    """
 
     def __init__(
-        self, database: Database, writer: DatabaseWriter, objects: Objects, incoming: Incoming
+        self,
+        database: Database,
+        writer: DatabaseWriter,
+        objects: Objects,
+        incoming: Incoming,
+        now: Callable[[], float] = time.time,
     ) -> None:
         super().__init__("indexer", "bundles are looked into later")
         self._database = database
         self._writer = writer
         self._objects = objects
         self._incoming = incoming
+        self._now = now
+        self._at_once = os.cpu_count() or 1
 
     def round(self) -> float:
-        """Look into what waits; what could not be looked into, or not any more, is left to a later round."""
-        failed: set[int] = set()
-        while not self._is_closed.is_set():
-            with self._database.reading() as connection:
-                waiting = [bundle for bundle in bundle_rows.unindexed(connection) if bundle.id not in failed]
-            if not waiting:
-                break
-            for bundle in waiting:
-                if not self._is_closed.is_set() and not self._index(bundle):
-                    failed.add(bundle.id)
+        """Read what waits; what could not be read is free for a later round, here or elsewhere."""
+        with ThreadPoolExecutor(self._at_once, thread_name_prefix="bundles") as pool:
+            while not self._is_closed.is_set():
+                claimed = self._writer.change(
+                    lambda connection: bundle_rows.claim(connection, self._now(), self._at_once)
+                ).result()
+                if not claimed:
+                    break
+                list(pool.map(self._index, claimed))
         return _REST
 
-    def _index(self, bundle: StoredBundle) -> bool:
+    def _index(self, bundle: StoredBundle) -> None:
         try:
-            seen = self._look(bundle)
-            self._writer.change(lambda connection: bundle_rows.save(connection, bundle.id, seen)).result()
+            seen = self._read(bundle)
+            self._writer.change(
+                lambda connection: bundle_rows.save(connection, bundle.id, seen.look, seen.analysis)
+            ).result()
         except ReadingStopped:
-            return False
+            self._put_back(bundle, self._now())
         except (ObjectError, OSError, Unavailable) as fault:
             _log.warning("bundle %d is looked into later: %s", bundle.id, fault)
-            return False
-        return True
+            self._put_back(bundle, self._now() + _REST)
 
-    def _look(self, bundle: StoredBundle) -> RecordsLook:
+    def _put_back(self, bundle: StoredBundle, until: float) -> None:
+        with suppress(Unavailable):  # then it is free when the claim ends
+            self._writer.change(
+                lambda connection: bundle_rows.put_back(connection, [bundle.id], until)
+            ).result()
+
+    def _read(self, bundle: StoredBundle) -> BundleSeen:
         with self._incoming.scratch() as path:
             try:
                 with path.open("wb") as stream:
                     stream.writelines(self._objects.read(bundle.key))
             except NoSuchObject:
-                return RecordsLook(left_out=("not read: its object is gone",))
-            return look_into(path, is_stopped=self._is_closed)
+                return BundleSeen.not_read("its object is gone")
+            return read_bundle(path, bundle.name, is_stopped=self._is_closed)
 
 
 _LOOK_PAUSE: Final = 2.0
@@ -246,7 +264,8 @@ class Judge(Background):
         if not texts or heard_at < self._now() - _FORGOTTEN:
             return ""
         silence = max(0.0, self._now() - heard_at)
-        seen = look(((service, read_entries(BytesIO(text))) for service, text in texts), silence=silence)
+        records = ((service, read_entries(BytesIO(text))) for service, text in texts)
+        seen = summarise(judge_records(records, silence=silence))
         self._writer.change(lambda connection: bundle_rows.tell(connection, host_id, seen, heard_at)).result()
         return seen.verdict
 
@@ -268,6 +287,8 @@ def _texts(connection: Connection, host_id: int) -> tuple[float, list[tuple[str,
 
 _MOST: Final = 200
 """Hosts that are judged in one transaction: others wait to write meanwhile."""
+_OURS_FIRST: Final = 5.0
+"""Seconds for which a host is judged by the process alone that heard of it."""
 _SWEEP_PAUSE: Final = 0.25
 """Seconds between two rounds at least: what comes within them is judged together."""
 _SHARE: Final = 4
@@ -293,6 +314,28 @@ class Sweeper(Background):
         self._learnt = learnt
         self._now = now
         self._loop_after = loop_after
+        self._heard: set[int] = set()
+        self._is_sweeping = False
+        self._lock = threading.Lock()
+
+    def tell(self, host_id: int) -> None:
+        """Have this host judged here: its report came to this process."""
+        with self._lock:
+            self._heard.add(host_id)
+        self.wake()
+
+    def due_at(self, now: float) -> float:
+        """Return when a host that reports now is due to any process: not yet, where several write at once.
+
+        Others would hold the row of a host that goes on to report to this one.
+        """
+        return now if self._database.is_sqlite else now + _OURS_FIRST
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether it has judged all that it heard of."""
+        with self._lock:
+            return not self._heard and not self._is_sweeping
 
     def round(self) -> float:
         """Judge what is due; seconds until something will be again."""
@@ -303,19 +346,28 @@ class Sweeper(Background):
 
     def sweep(self) -> None:
         """Judge all that is due now. Raises Unavailable, SQLAlchemyError when the database fails."""
-        while not self._is_closed.is_set() and self._judge_some():
-            pass
+        try:
+            while not self._is_closed.is_set() and self._judge_some():
+                pass
+        finally:
+            self._is_sweeping = False
 
     def _judge_some(self) -> bool:
-        now = self._now()
+        now, ours = self._now(), self._taken()
         with self._database.reading() as connection:
-            labels = judging.labels_due(connection, now, _MOST)
+            labels = judging.labels_due(connection, now, _MOST, ours)
         if not labels:
-            return False
+            return bool(ours)
         budgets = self._learnt.budgets(labels)
         done = self._writer.change(
             lambda connection: judging.judge_due(
-                connection, budgets, labels, now, most=_MOST, loop_after=self._loop_after
+                connection, budgets, labels, now, most=_MOST, loop_after=self._loop_after, ours=ours
             )
         ).result()
         return done is not None
+
+    def _taken(self) -> list[int]:
+        """Take hosts that were heard of here: those that cannot be judged now are due to any process soon."""
+        with self._lock:
+            self._is_sweeping = True
+            return [self._heard.pop() for _ in range(min(_MOST, len(self._heard)))]

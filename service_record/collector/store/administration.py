@@ -8,14 +8,14 @@ from typing import Any, Final
 
 import msgspec
 from sqlalchemy import Connection, delete, insert, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from service_record.collector.domain.access import Forbidden, Grant, TokenKind, presented
 from service_record.collector.domain.progress import Progress
 from service_record.collector.store import tokens
 from service_record.collector.store.cluster_rows import refresh
-from service_record.collector.store.judging import UPDATE_VERDICT, final_verdict
-from service_record.collector.store.report_rows import build_row
+from service_record.collector.store.dialects import inserting
+from service_record.collector.store.judging import UPDATE_VERDICTS, final_verdict
+from service_record.collector.store.reporting import build_row
 from service_record.collector.store.schema import audit, builds, hosts, installations
 
 _LONGEST: Final = 255
@@ -88,7 +88,7 @@ def enrol(connection: Connection, grant: Grant, host: str, asked_group: str, now
 
 def put_host(connection: Connection, name: str, fields: dict[str, str], now: float) -> bool:
     """Make a host, or change its group or release; whether it was made."""
-    insert_new = (postgresql if connection.dialect.name == "postgresql" else sqlite).insert(hosts)
+    insert_new = inserting(connection, hosts)
     made = connection.execute(
         insert_new.on_conflict_do_nothing(index_elements=["name"]).returning(hosts.c.id),
         {"name": name, "first_seen": now, "last_seen": now, "due_at": 0.0, **fields},
@@ -106,7 +106,7 @@ def begin_build(connection: Connection, name: str, key: str, action: str, now: f
         return None
     if row.progress:
         overtaken = msgspec.json.decode(row.progress, type=Progress)
-        connection.execute(UPDATE_VERDICT, [final_verdict(connection, row, overtaken)])
+        UPDATE_VERDICTS.execute(connection, [final_verdict(connection, row, overtaken)])
     progress = Progress(
         number=row.build + 1, started_at=now, updated_at=now, key=key, action=action, fresh_at=now
     )

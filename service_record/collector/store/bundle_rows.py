@@ -2,24 +2,28 @@
 
 import io
 import tarfile
-from collections.abc import Sequence
+import zlib
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, BinaryIO, Final
 
 import msgspec
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, delete, insert, or_, select, update
 
+from service_record.collector.domain.records_page import Analysis
 from service_record.collector.domain.summary_of_records import RecordsLook
 from service_record.collector.domain.verdicts import RecordsVerdict
 from service_record.collector.store import record_rows
+from service_record.collector.store.dialects import inserting
 from service_record.collector.store.host_rows import BundleShown
 from service_record.collector.store.installations import Arrival, arrive, group_of
-from service_record.collector.store.schema import bundle_services, bundles, hosts, installations
+from service_record.collector.store.schema import analyses, bundle_services, bundles, hosts, installations
 from service_record.record.directory import RECORD_DIRECTORIES
 
 TEMPLATE: Final = "template"
 """The kind of a rendered template: a text, which nobody looks into for records."""
-_AT_ONCE: Final = 64
+LEASE: Final = 900.0
+"""Seconds for which a claimed bundle is no other process's: longer than it may take to fetch and read it."""
 _MOST_LISTED: Final = 1000
 
 
@@ -84,10 +88,29 @@ def add(connection: Connection, new: NewBundle) -> BundleAdded:
     return BundleAdded(number, is_new=True)
 
 
-def unindexed(connection: Connection) -> Sequence[StoredBundle]:
-    """Bundles into which nobody has looked yet, oldest first."""
-    wanted = select(*_KEPT).where(bundles.c.is_indexed.is_(False)).order_by(bundles.c.id).limit(_AT_ONCE)
-    return [_stored_bundle(row) for row in connection.execute(wanted)]
+def claim(connection: Connection, now: float, most: int) -> Sequence[StoredBundle]:
+    """Claim bundles that nobody has read and no other process reads, oldest first, until `now` + LEASE."""
+    is_free = or_(bundles.c.claimed_until.is_(None), bundles.c.claimed_until < now)
+    free = (
+        select(*_KEPT)
+        .where(bundles.c.is_indexed.is_(False), is_free)
+        .order_by(bundles.c.id)
+        .limit(most)
+        .with_for_update(skip_locked=True)
+    )
+    found = [_stored_bundle(row) for row in connection.execute(free)]
+    if found:
+        _claim_until(connection, [bundle.id for bundle in found], now + LEASE)
+    return found
+
+
+def put_back(connection: Connection, bundle_ids: Collection[int], until: float) -> None:
+    """Have bundles that were claimed and not read be free from then on."""
+    _claim_until(connection, bundle_ids, until)
+
+
+def _claim_until(connection: Connection, bundle_ids: Collection[int], until: float) -> None:
+    connection.execute(update(bundles).where(bundles.c.id.in_(bundle_ids)).values(claimed_until=until))
 
 
 def find(connection: Connection, host: str, bundle_id: int) -> StoredBundle | None:
@@ -127,7 +150,7 @@ def latest_with_records(connection: Connection, host: str) -> int | None:
     return connection.execute(wanted).scalar_one_or_none()
 
 
-def save(connection: Connection, bundle_id: int, seen: RecordsLook) -> None:
+def save(connection: Connection, bundle_id: int, seen: RecordsLook, analysis: Analysis) -> None:
     """Keep what was found in a bundle; where its records are the latest of the host, they tell of it."""
     row = connection.execute(
         select(bundles.c.host_id, bundles.c.received_at).where(bundles.c.id == bundle_id)
@@ -143,6 +166,7 @@ def save(connection: Connection, bundle_id: int, seen: RecordsLook) -> None:
         )
     told = {
         "is_indexed": True,
+        "claimed_until": None,
         "verdict": seen.verdict,
         "reason": seen.reason,
         "boots": "\n".join(seen.boots),
@@ -150,6 +174,26 @@ def save(connection: Connection, bundle_id: int, seen: RecordsLook) -> None:
     }
     connection.execute(update(bundles).where(bundles.c.id == bundle_id).values(told))
     tell(connection, row.host_id, seen, row.received_at)
+    if services:
+        _save_analysis(connection, row.host_id, bundle_id, analysis)
+
+
+def _save_analysis(connection: Connection, host_id: int, bundle_id: int, analysis: Analysis) -> None:
+    """Keep the analysis of a bundle in the place of that of an earlier one of its host."""
+    values = {"bundle_id": bundle_id, "data": zlib.compress(msgspec.json.encode(analysis))}
+    of_host = analyses.c.host_id == host_id
+    earlier = update(analyses).where(of_host, analyses.c.bundle_id <= bundle_id)
+    if not connection.execute(earlier.values(values)).rowcount:
+        new = inserting(connection, analyses).on_conflict_do_nothing(index_elements=["host_id"])
+        connection.execute(new, {"host_id": host_id, **values})
+
+
+def analysis_of(connection: Connection, bundle_id: int) -> Analysis | None:
+    """Return the analysis of the latest bundle of a host; None until somebody has read it."""
+    data: bytes | None = connection.execute(
+        select(analyses.c.data).where(analyses.c.bundle_id == bundle_id)
+    ).scalar_one_or_none()
+    return None if data is None else msgspec.json.decode(zlib.decompress(data), type=Analysis)
 
 
 def tell(connection: Connection, host_id: int, seen: RecordsLook, at: float) -> None:
@@ -157,7 +201,7 @@ def tell(connection: Connection, host_id: int, seen: RecordsLook, at: float) -> 
     if not seen.verdict:
         return
     before: bytes | None = connection.execute(
-        select(hosts.c.records_verdict).where(hosts.c.id == host_id)
+        select(hosts.c.records_verdict).where(hosts.c.id == host_id).with_for_update()
     ).scalar_one_or_none()
     if before and msgspec.json.decode(before, type=RecordsVerdict).at > at:
         return
@@ -190,8 +234,8 @@ class RecordsSource:
     """Changes with the records."""
     received_at: float
     """When the latest of them came."""
-    key: str = ""
-    """Of the object, where it is a bundle."""
+    bundle_id: int = 0
+    """Of the bundle, where it is one."""
     host_id: int = 0
     """Of the host, where it sends them live."""
 
@@ -230,8 +274,8 @@ def _live(connection: Connection, host: str) -> RecordsSource | None:
 
 def _bundle(connection: Connection, host: str) -> RecordsSource | None:
     found = latest_with_records(connection, host)
-    wanted = select(bundles.c.name, bundles.c.key, bundles.c.received_at).where(bundles.c.id == found)
+    wanted = select(bundles.c.id, bundles.c.name, bundles.c.received_at).where(bundles.c.id == found)
     row = connection.execute(wanted).one_or_none()
     if row is None:
         return None
-    return RecordsSource(name=row.name, mark=f"bundle {found}", received_at=row.received_at, key=row.key)
+    return RecordsSource(name=row.name, mark=f"bundle {found}", received_at=row.received_at, bundle_id=row.id)

@@ -23,6 +23,7 @@ from service_record.collector.domain.cluster_states import (
     reason_of,
 )
 from service_record.collector.domain.installation_rules import CallRefused, Event, Installation
+from service_record.collector.store.dialects import inserting
 from service_record.collector.store.fleet import SHOWN_DONE, is_within
 from service_record.collector.store.schema import (
     cluster_events,
@@ -338,14 +339,14 @@ def refresh_new(connection: Connection, now: float) -> None:
 
 
 def _refresh(connection: Connection, cluster_id: str, now: float) -> None:
+    row = _hold(connection, cluster_id)  # first: then the hosts are as the latest process left them
     found = _installed(connection, cluster_id)
-    row = connection.execute(select(clusters).where(clusters.c.id == cluster_id)).one_or_none()
     if not found and (row is None or row.hosts):
         connection.execute(delete(clusters).where(clusters.c.id == cluster_id))
         return
     if row is None:
         _ensure(connection, cluster_id)
-        row = connection.execute(select(clusters).where(clusters.c.id == cluster_id)).one()
+        row, found = _hold(connection, cluster_id), _installed(connection, cluster_id)
     sight = _sight(connection, row, found, now)
     before = ClusterState(row.status)
     state = next_state(before, sight)
@@ -399,11 +400,18 @@ def _check(connection: Connection, cluster_id: str, grant: Grant) -> None:
 
 
 def _ensure(connection: Connection, cluster_id: str) -> bool:
-    """Make the row of a cluster; return whether there was none. One process writes at a time."""
-    if connection.execute(select(clusters.c.id).where(clusters.c.id == cluster_id)).first() is not None:
-        return False
-    connection.execute(insert(clusters).values(id=cluster_id))
-    return True
+    """Make the row of a cluster, and hold it against other processes; return whether there was none."""
+    new = inserting(connection, clusters).values(id=cluster_id).returning(clusters.c.id)
+    made = connection.execute(new.on_conflict_do_nothing(index_elements=["id"])).first()
+    _hold(connection, cluster_id)
+    return made is not None
+
+
+def _hold(connection: Connection, cluster_id: str) -> Any:
+    """Return the row of a cluster, held against other processes; None where there is none."""
+    return connection.execute(
+        select(clusters).where(clusters.c.id == cluster_id).with_for_update()
+    ).one_or_none()
 
 
 def _change(connection: Connection, cluster_id: str, values: dict[str, Any], now: float) -> None:

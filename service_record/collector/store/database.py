@@ -5,20 +5,22 @@ import os
 import secrets
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from select import POLLIN
 from select import poll as new_poll
-from typing import Final
+from typing import Any, Final
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from sqlalchemy import Connection, Engine, create_engine, event, func, select
-from sqlalchemy import select as selected
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import URL, ExceptionContext, make_url
-from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, IntegrityError, OperationalError, ProgrammingError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
+
+from service_record.collector.store.dialects import is_conflict, is_sqlite
 
 FILE: Final = "collector.sqlite"
 _BUSY: Final = 30_000  # milliseconds that one process waits for another's write
@@ -36,8 +38,12 @@ _BOUNDS: Final = "-c lock_timeout=20s -c idle_in_transaction_session_timeout=60s
 """So that a process that hangs in the midst of a change holds up the others no longer than that."""
 _PRIMARY: Final = 0xFF
 """Of a code of SQLite, what it is about without the details."""
-_WRITING: Final = 0x5352_4543
-"""The advisory lock of PostgreSQL that whoever changes the database holds."""
+
+
+_VERSION: Final = "alembic_version"
+_TRIES: Final = 5
+_REFUSED: Final = frozenset({"0A000", "42601", "42501", "42883"})
+"""Of a database without LISTEN, or that does not let this user: unsupported, syntax, privilege, function."""
 
 
 class DatabaseError(Exception):
@@ -85,16 +91,14 @@ class Database:
     def changing(self) -> Iterator[Connection]:
         """A transaction, on disk when this ends without an exception: of the writer, and of migrations.
 
-        There is one at a time, whatever the number of processes: none of them waits for what another one
-        holds while it holds what that one waits for, and steps are numbered in the order of their commits.
+        With PostgreSQL processes change the database side by side. What they change of a host, they change
+        while they hold the host's row; those of clusters come after those of hosts.
         """
         with self.engine.connect() as connection:
             if self.is_sqlite:  # a transaction that reads first could not become one that writes later
                 connection.info["is_writing"] = True
             try:
                 with connection.begin():
-                    if not self.is_sqlite:
-                        connection.execute(select(func.pg_advisory_xact_lock(_WRITING)))
                     yield connection
             finally:
                 connection.info.pop("is_writing", None)
@@ -107,14 +111,32 @@ class Database:
 
         config = Config()
         config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-        try:
-            with self.changing() as connection:
-                config.attributes["connection"] = connection
-                command.upgrade(config, revision)
-        except CommandError:
-            raise DatabaseError(f"{self.url}: a later version of service-record has been here") from None
-        except (SQLAlchemyError, OSError) as error:
-            raise DatabaseError(f"{self.url}: {_first_line(error)}") from error
+
+        def upgrade(connection: Connection) -> None:
+            if inspect(connection).has_table(_VERSION):  # one process at a time: others find it done
+                connection.execute(text(f"SELECT * FROM {_VERSION}{_for_update(connection)}"))  # noqa: S608
+            config.attributes["connection"] = connection
+            command.upgrade(config, revision)
+
+        for tries_left in range(_TRIES, -1, -1):
+            try:
+                with self.changing() as connection:
+                    upgrade(connection)
+            except CommandError:
+                raise DatabaseError(f"{self.url}: a later version of service-record has been here") from None
+            except (SQLAlchemyError, OSError) as error:
+                # Where there were no tables yet, there was no row to wait for: another process made them.
+                if tries_left and (
+                    is_conflict(error) or isinstance(error, ProgrammingError | IntegrityError)
+                ):
+                    time.sleep(_AGAIN)
+                    continue
+                raise DatabaseError(f"{self.url}: {_first_line(error)}") from error
+            return
+
+
+def _for_update(connection: Connection) -> str:
+    return "" if is_sqlite(connection) else " FOR UPDATE"
 
 
 def sqlite_url(data: Path) -> URL:
@@ -176,54 +198,82 @@ def _begin_deferred(connection: Connection) -> None:
 _CHANNEL: Final = "service_record_collector"
 _AGAIN: Final = 1.0
 """Seconds until a lost connection is made anew."""
+_NAME: Final = "service-record-listening"
+_POLL: Final = 2.0
+"""Seconds between two looks where the database does not tell what other processes have changed."""
+_LEAST: Final = 0.1
+"""Seconds between two announcements: what changes within them is told at once."""
 _ALIVE: Final = "connect_timeout=5 keepalives_idle=30 keepalives_interval=10 keepalives_count=3"
 """So that a server that is gone without a word is noticed; libpq's settings."""
 
 
 class Listening:
-    """A thread that tells what other processes have changed. Close it."""
+    """A thread that tells what other processes have changed, and has them told what this one has. Close it.
+
+    It announces on a connection of its own, not in the transaction that changes something: PostgreSQL lets
+    transactions that notify commit one after the other only. Where there is no LISTEN, it polls.
+    """
 
     def __init__(self, database: Database, tell: Callable[[], None]) -> None:
         url = database.url.set(drivername="postgresql").render_as_string(hide_password=False)
-        self._settings = make_conninfo(url, **conninfo_to_dict(_ALIVE))
+        self._settings = make_conninfo(url, application_name=_NAME, **conninfo_to_dict(_ALIVE))
         self._tell = tell
         self._name = secrets.token_hex(8)
-        self._wake, self._close = os.pipe()
+        self._is_closed = threading.Event()
+        self._has_news = threading.Event()
+        self._hears, self._wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._thread = threading.Thread(target=self._run, name="listening")
         self._thread.start()
 
-    def announce(self, connection: Connection) -> None:
-        """Have the others told when this transaction is on disk."""
-        connection.execute(selected(func.pg_notify(_CHANNEL, self._name)))
+    def announce(self) -> None:
+        """Have the others told soon that something is on disk."""
+        if not self._has_news.is_set():
+            self._has_news.set()
+            self._wake()
 
     def close(self) -> None:
         """Listen no more."""
-        os.close(self._close)
+        self._is_closed.set()
+        self._wake()
         self._thread.join()
-        os.close(self._wake)
+        os.close(self._wakes)
+        os.close(self._hears)
+
+    def _wake(self) -> None:
+        with contextlib.suppress(BlockingIOError):  # it is awake already
+            os.write(self._wakes, b".")
 
     def _run(self) -> None:
-        while True:
-            with contextlib.suppress(psycopg.Error):
-                if self._listen():
-                    return
-            if self._is_closed(_AGAIN):
-                return
-
-    def _listen(self) -> bool:
-        """Tell all that comes; whether it is over because this was closed. Raises psycopg.Error."""
-        with psycopg.connect(self._settings, autocommit=True) as connection:
-            connection.execute(f"LISTEN {_CHANNEL}")
+        while not self._is_closed.is_set():
+            seconds = _AGAIN
+            try:
+                with psycopg.connect(self._settings, autocommit=True) as connection:
+                    self._listen(connection)
+            except psycopg.Error as error:
+                if error.sqlstate in _REFUSED:
+                    seconds = _POLL
+            self._is_closed.wait(seconds)
             self._tell()  # something may have changed while nobody listened
-            while not self._is_closed(None, connection.fileno()):
-                if {news.payload for news in connection.notifies(timeout=0)} - {self._name}:
-                    self._tell()
-        return True
 
-    def _is_closed(self, seconds: float | None, *also: int) -> bool:
-        """Wait so long, or until one of these can be read; whether this was closed meanwhile."""
+    def _listen(self, connection: "psycopg.Connection[Any]") -> None:
+        """Tell and announce all that comes, until this is closed. Raises psycopg.Error."""
+        connection.execute(f"LISTEN {_CHANNEL}")
+        self._tell()
+        while not self._is_closed.is_set():
+            if self._has_news.is_set():
+                self._has_news.clear()
+                connection.execute("SELECT pg_notify(%s, %s)", (_CHANNEL, self._name))
+                self._is_closed.wait(_LEAST)
+            if {news.payload for news in connection.notifies(timeout=0)} - {self._name}:
+                self._tell()
+            if not self._has_news.is_set():
+                self._wait_for(connection.fileno())
+
+    def _wait_for(self, descriptor: int) -> None:
+        """Wait until that can be read, or somebody wakes this."""
         poll = new_poll()
-        for descriptor in (self._wake, *also):
-            poll.register(descriptor, POLLIN)
-        found = poll.poll(None if seconds is None else seconds * 1000)
-        return any(descriptor == self._wake for descriptor, _ in found)
+        for each in (self._hears, descriptor):
+            poll.register(each, POLLIN)
+        poll.poll()
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._hears, 1024)

@@ -4,11 +4,12 @@ from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Select, func, select
+from sqlalchemy import Connection, Select, func, select
 
 from service_record.collector.domain.host_states import meaning_of
 from service_record.collector.domain.installation_rules import Installation
 from service_record.collector.domain.progress import Repeated, repeated
+from service_record.collector.store.dialects import end_of_logs
 from service_record.collector.store.fleet import HostSummary, summary_of
 from service_record.collector.store.schema import builds, bundles, events, hosts, installations, steps
 
@@ -227,18 +228,16 @@ def _build(connection: Connection, host_id: int, number: int) -> BuildSummary | 
 def _steps(connection: Connection, host_id: int, build: int, most: int) -> tuple[StepShown, ...]:
     plain = [steps.c[name] for name in StepShown.__slots__ if name not in {"logs", "logs_length"}]
     latest = (
-        select(*plain, _end(connection).label("logs"), func.length(steps.c.logs).label("logs_length"))
+        select(
+            *plain,
+            end_of_logs(connection, _LONGEST_LOGS).label("logs"),
+            func.length(steps.c.logs).label("logs_length"),
+        )
         .where(steps.c.host_id == host_id, steps.c.build == build)
         .order_by(steps.c.id.desc())
         .limit(most)
     )
     return _rows_as(connection, StepShown, latest)[::-1]
-
-
-def _end(connection: Connection) -> ColumnElement[str]:
-    if connection.dialect.name == "postgresql":
-        return func.right(steps.c.logs, _LONGEST_LOGS)
-    return func.substr(steps.c.logs, -_LONGEST_LOGS)
 
 
 def _bundles(connection: Connection, host_id: int) -> tuple[BundleShown, ...]:

@@ -10,7 +10,6 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from sqlalchemy import Column, ColumnElement, Connection, case, insert, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from service_record.collector.domain.access import Forbidden, Grant
 from service_record.collector.domain.assisted_reports import after_event
@@ -25,6 +24,7 @@ from service_record.collector.domain.installation_rules import (
 from service_record.collector.domain.steps import LONGEST_LOGS, ReportedStep, StepStatus, label_of
 from service_record.collector.store.administration import begin_build
 from service_record.collector.store.cluster_rows import refresh
+from service_record.collector.store.dialects import inserting
 from service_record.collector.store.reporting import Report, record_steps
 from service_record.collector.store.schema import events, hosts, installations
 from service_record.collector.store.tokens import select_bad
@@ -99,8 +99,8 @@ def _made(connection: Connection, arrival: Arrival) -> HostRef:
     if is_bad or not arrival.grant.may_write(arrival.host, group):
         raise _forbidden(arrival)
     row = {"name": arrival.host, "group": group, "first_seen": arrival.at, "last_seen": arrival.at}
-    insert = (postgresql if connection.dialect.name == "postgresql" else sqlite).insert(hosts)
-    connection.execute(insert.values(row).on_conflict_do_nothing(index_elements=["name"]))
+    new = inserting(connection, hosts)
+    connection.execute(new.values(row).on_conflict_do_nothing(index_elements=["name"]))
     found = locked_host(connection, arrival.host)
     assert found is not None  # noqa: S101  # made just now, here or by another process
     return found
@@ -183,6 +183,9 @@ def register(connection: Connection, arrival: Arrival, cluster_id: str) -> None:
     if before is not None and before.installation.cluster_id == cluster_id:
         return
     host = arrive(connection, arrival)
+    before = find(connection, arrival.host)  # another process may have registered it meanwhile
+    if before is not None and before.installation.cluster_id == cluster_id:
+        return
     mapped = Mapped(id=arrival.host, cluster_id=cluster_id)
     installation = put(connection, host.id, mapped, arrival.at)
     if before is not None:  # also where the host was in that cluster earlier

@@ -6,10 +6,11 @@ collector.
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Connection, bindparam, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, select
 
 from service_record.collector.domain import installation_rules
 from service_record.collector.domain.access import is_within
@@ -28,6 +29,7 @@ from service_record.collector.domain.verdicts import (
     judge_overtaken,
 )
 from service_record.collector.store.cluster_rows import refresh
+from service_record.collector.store.dialects import ManyRows, among, is_among, is_sqlite
 from service_record.collector.store.schema import builds, durations, hosts, installations, notices
 
 
@@ -46,10 +48,15 @@ def next_due(connection: Connection) -> float | None:
     return at
 
 
-def labels_due(connection: Connection, now: float, most: int) -> frozenset[str]:
-    """The latest steps of the hosts that are due, of which budgets will be needed."""
-    due = select(hosts.c.progress).where(hosts.c.due_at <= now).order_by(hosts.c.due_at).limit(most)
-    return frozenset(_label(blob) for blob in connection.execute(due).scalars())
+def labels_due(connection: Connection, now: float, most: int, ours: Sequence[int] = ()) -> frozenset[str]:
+    """The latest steps of the hosts that are due, of which budgets will be needed.
+
+    `ours` are hosts that this process has heard of a moment ago: others leave them to it.
+    """
+    due = _progress_due(is_sqlite(connection))
+    return frozenset(
+        _label(blob) for blob in connection.execute(due, _asked(connection, ours, now, most)).scalars()
+    )
 
 
 def judge_due(
@@ -60,12 +67,14 @@ def judge_due(
     *,
     most: int,
     loop_after: int,
+    ours: Sequence[int] = (),
 ) -> Sequence[Judged] | None:
     """Judge the hosts that are due and whose steps are among `labels`, and write down what changed.
 
     None where there were none. Those that another process judges or changes at the moment are left to it.
     """
-    due = [(row, _host_facts(row, now)) for row in connection.execute(_DUE, {"now": now, "most": most})]
+    asked, values = _due(is_sqlite(connection)), _asked(connection, ours, now, most)
+    due = [(row, _host_facts(row, now)) for row in connection.execute(asked, values)]
     judged = [
         (row, judge(known, budgets, now, loop_after)) for row, known in due if _label_of(known) in labels
     ]
@@ -73,17 +82,16 @@ def judge_due(
         return None
     changed = [(row, said) for row, said in judged if _is_changed(row, said)]
     others = [(row, said) for row, said in changed if row.verdict != said.verdict]
-    connection.execute(_UPDATE_HOST, [_host_row(row, said, now) for row, said in judged])
+    _UPDATE_HOSTS.execute(connection, [_host_row(row, said, now) for row, said in judged])
     refresh(connection, {row.cluster_id for row, _ in judged if row.cluster_id is not None}, now)
-    if changed:
-        connection.execute(UPDATE_VERDICT, [_build_row(row, said) for row, said in changed])
-    if news := [_notice(row, said, now) for row, said in others if _is_news(row, said)]:
-        connection.execute(insert(notices), news)
+    UPDATE_VERDICTS.execute(connection, [_build_row(row, said) for row, said in changed])
+    news = [_notice(row, said, now) for row, said in others if _is_news(row, said)]
+    _INSERT_NOTICES.execute(connection, news)
     return [Judged(row.name, row.verdict, said) for row, said in others]
 
 
 def final_verdict(connection: Connection, row: Any, progress: Progress) -> dict[str, Any]:
-    """Return the values of UPDATE_VERDICT for a build that another one overtakes; `row` is its host's."""
+    """Return the values of UPDATE_VERDICTS for a build that another one overtakes; `row` is its host's."""
     known = HostFacts(
         first_seen=row.first_seen,
         heard_at=progress.updated_at,
@@ -187,7 +195,7 @@ def _host_row(row: Any, said: HostVerdict, now: float) -> dict[str, Any]:
         "reason": said.reason,
         "verdict_since": said.since,
         "due_at": min(times, default=None),
-        "more": int(_is_changed(row, said)),
+        "revision": row.revision + int(_is_changed(row, said)),
     }
 
 
@@ -213,35 +221,54 @@ _INSTALLATION: Final = {
     field.name: "installation_id" if field.name == "id" else field.name
     for field in fields(installation_rules.Installation)
 }
-"""Field of an installation -> the column of `_DUE` that has it: `id` is the host's there."""
-_DUE: Final = (
-    select(
-        *(hosts.c[name] for name in ("id", "name", "group", "release", "first_seen", "last_seen", "build")),
-        *(hosts.c[name] for name in ("updated_at", "progress", "verdict", "reason", "verdict_since")),
-        hosts.c.records_verdict,
-        *(installations.c[name].label(label) for name, label in _INSTALLATION.items()),
+"""Field of an installation -> the column of `_due` that has it: `id` is the host's there."""
+
+
+def _is_due(is_on_sqlite: bool) -> ColumnElement[bool]:
+    """Return the condition that a host is due, or that this process has heard of it a moment ago."""
+    is_due = hosts.c.due_at <= bindparam("now")
+    if is_on_sqlite:  # one process writes at a time
+        return is_due
+    return is_due | is_among(is_on_sqlite, hosts.c.id, "ours")
+
+
+@cache
+def _due(is_on_sqlite: bool) -> Select[Any]:
+    names = ("id", "name", "group", "release", "first_seen", "last_seen", "build", "updated_at", "progress")
+    return (
+        select(
+            *(hosts.c[name] for name in (*names, "verdict", "reason", "verdict_since")),
+            hosts.c.records_verdict,
+            hosts.c.revision,
+            *(installations.c[name].label(label) for name, label in _INSTALLATION.items()),
+        )
+        .select_from(hosts.outerjoin(installations, installations.c.host_id == hosts.c.id))
+        .where(_is_due(is_on_sqlite))
+        .order_by(hosts.c.due_at)
+        .limit(bindparam("most"))
+        .with_for_update(of=hosts, skip_locked=True)
     )
-    .select_from(hosts.outerjoin(installations, installations.c.host_id == hosts.c.id))
-    .where(hosts.c.due_at <= bindparam("now"))
-    .order_by(hosts.c.due_at)
-    .limit(bindparam("most"))
-    .with_for_update(of=hosts, skip_locked=True)
+
+
+@cache
+def _progress_due(is_on_sqlite: bool) -> Select[Any]:
+    due = select(hosts.c.progress).where(_is_due(is_on_sqlite))
+    return due.order_by(hosts.c.due_at).limit(bindparam("most"))
+
+
+def _asked(connection: Connection, ours: Sequence[int], now: float, most: int) -> dict[str, Any]:
+    asked = {"now": now, "most": most}
+    return asked if is_sqlite(connection) else {**asked, "ours": among(connection, ours)}
+
+
+_UPDATE_HOSTS: Final = ManyRows(
+    hosts,
+    ["verdict", "reason", "verdict_since", "due_at", "revision"],
+    keys={"id": "of"},
 )
-_UPDATE_HOST: Final = (
-    update(hosts)
-    .where(hosts.c.id == bindparam("of"))
-    .values(
-        verdict=bindparam("verdict"),
-        reason=bindparam("reason"),
-        verdict_since=bindparam("verdict_since"),
-        due_at=bindparam("due_at"),
-        revision=hosts.c.revision + bindparam("more"),
-    )
-)
-UPDATE_VERDICT: Final = (
-    update(builds)
-    .where(builds.c.host_id == bindparam("of"), builds.c.number == bindparam("in"))
-    .values(verdict=bindparam("verdict"), reason=bindparam("reason"))
+UPDATE_VERDICTS: Final = ManyRows(builds, ["verdict", "reason"], keys={"host_id": "of", "number": "in"})
+_INSERT_NOTICES: Final = ManyRows(
+    notices, ["host_id", "build", "verdict", "before", "reason", "at", "next_at"]
 )
 
 

@@ -1,12 +1,12 @@
 """Writes steps as they come, many at once: the steps, and how far builds are, late reports among them."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Connection, Select, insert, select, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Column, Connection, Select, bindparam, func, select, update
 
 from service_record.collector.domain.access import Forbidden, Grant
 from service_record.collector.domain.progress import (
@@ -18,80 +18,255 @@ from service_record.collector.domain.progress import (
     first,
 )
 from service_record.collector.domain.steps import ReportedStep
-from service_record.collector.store.judging import UPDATE_VERDICT, final_verdict
-from service_record.collector.store.report_rows import (
-    TELL_OF_HOST,
-    UPDATE_BUILD,
-    UPDATE_EARLIER_BUILD,
-    UPDATE_HOST,
-    build_change,
-    build_row,
-    duration_row,
-    host_change,
-    new_host,
-    step_row,
+from service_record.collector.store.dialects import (
+    ManyRows,
+    among,
+    inserting,
+    is_among,
+    is_sqlite,
+    step_numbers,
 )
-from service_record.collector.store.schema import builds, counters, durations, hosts, steps
+from service_record.collector.store.judging import UPDATE_VERDICTS, final_verdict
+from service_record.collector.store.schema import builds, durations, hosts, steps
 from service_record.collector.store.tokens import select_bad
+from service_record.diagnosis.failures import signature
+
+_LONGEST_MESSAGE: Final = 500
+"""Characters of what a fleet's table says of a host."""
+
+
+def _new_host_row(name: str, group: str, release: str, now: float) -> dict[str, Any]:
+    """A host that reports for the first time."""
+    return {"name": name, "group": group, "release": release, "first_seen": now, "last_seen": now}
+
+
+def _step_row(
+    number: int, host_id: int, build: int, step: ReportedStep, now: float, *, notes: tuple[str, ...]
+) -> dict[str, Any]:
+    """A report as it came; `notes` are what is to be noted of it besides its own."""
+    return {
+        "id": number,
+        "host_id": host_id,
+        "build": build,
+        "label": step.label,
+        "name": step.name,
+        "status": step.status.value,
+        "priority": step.priority,
+        "percentage": step.percentage,
+        "action": step.action,
+        "logs": step.logs,
+        "notes": "\n".join((*step.notes, *notes)),
+        "boot_id": step.boot_id,
+        "host_time": step.time,
+        "received_at": now,
+        "is_known": step.is_known,
+    }
+
+
+def _duration_row(host: Any, build: int, release: str, finish: StepFinished, now: float) -> dict[str, Any]:
+    """What a report ended, for what is learnt; `host` is a row."""
+    return {
+        "host_id": host.id,
+        "build": build,
+        "label": finish.label,
+        "group": host.group,
+        "release": release or host.release,
+        "seconds": finish.seconds,
+        "status": finish.status.value,
+        "signature": signature(finish.logs) if finish.status == "failed" else "",
+        "ended_at": now,
+    }
+
+
+def build_row(host_id: int, progress: Progress, release: str) -> dict[str, Any]:
+    """A build that begins."""
+    return {
+        "host_id": host_id,
+        "number": progress.number,
+        "key": progress.key,
+        "action": progress.action,
+        "release": release,
+        "started_at": progress.started_at,
+        "updated_at": progress.started_at,
+    }
+
+
+def _build_change(host_id: int, progress: Progress) -> dict[str, Any]:
+    """Return the values of _UPDATE_BUILDS."""
+    return {
+        "of": host_id,
+        "in": progress.number,
+        "action": progress.action,
+        "key": progress.key,
+        "updated_at": progress.updated_at,
+        "ended_at": progress.ended_at,
+    }
+
+
+def _host_change(
+    host: Any, progress: Progress, step: ReportedStep, now: float, due_at: float
+) -> dict[str, Any]:
+    """Return the values of _UPDATE_HOSTS; `host` is its row until now, and the step its latest."""
+    said = step.name if not step.logs else f"{step.name}: {step.logs}"
+    return {
+        "of": host.id,
+        "last_seen": max(now, host.last_seen),
+        "release": step.release or host.release,
+        "build": progress.number,
+        "action": progress.action,
+        "percentage": progress.percentage,
+        "message": said[:_LONGEST_MESSAGE],
+        "started_at": progress.started_at,
+        "updated_at": progress.updated_at,
+        "ended_at": progress.ended_at,
+        "progress": _ENCODER.encode(progress),
+        "due_at": due_at,  # judged again at once
+    }
+
+
+_ENCODER: Final = msgspec.json.Encoder()
+_PROGRESS: Final = msgspec.json.Decoder(Progress)
+_INSERT_STEPS: Final = ManyRows(steps, steps.columns.keys())
+_INSERT_DURATIONS: Final = ManyRows(
+    durations, ["host_id", "build", "label", "group", "release", "seconds", "status", "signature", "ended_at"]
+)
+_INSERT_BUILDS: Final = ManyRows(
+    builds, ["host_id", "number", "key", "action", "release", "started_at", "updated_at"]
+)
+_BUILD: Final = {"host_id": "of", "number": "in"}
+_UPDATE_BUILDS: Final = ManyRows(builds, ["action", "key", "updated_at", "ended_at"], keys=_BUILD)
+_UPDATE_EARLIER_BUILDS: Final = ManyRows(builds, ["updated_at"], keys=_BUILD)
+_MORE: Final = '"revision" = hosts."revision" + 1'
+_UPDATE_HOSTS: Final = ManyRows(
+    hosts,
+    [
+        "last_seen",
+        "release",
+        "build",
+        "action",
+        "percentage",
+        "message",
+        "started_at",
+        "updated_at",
+        "ended_at",
+        "progress",
+        "due_at",
+    ],
+    keys={"id": "of"},
+    also=_MORE,
+)
+_TELL_OF_HOSTS: Final = (
+    update(hosts).where(hosts.c.id == bindparam("of")).values(revision=hosts.c.revision + 1)
+)
+"""For who looks at it: something of it is new, although nothing of its latest build."""
+
 
 _LATE: Final = 3600.0
 """Seconds without a report of a build after which a word for what is done to a host is not late any more."""
 
 
-def earlier_build(
-    connection: Connection, host_id: int, builds_here: Sequence[Progress], step: ReportedStep, now: float
-) -> int | None:
-    """The earlier build that a step is of; None where it is of the present one, or begins a new one.
+class _EarlierBuilds:
+    """Builds before the present ones that the reports of a batch may be of: all looked up at once."""
 
-    `builds_here` are the present one, last, and those before it of which the tables do not have everything
-    yet. A build is known by its name, whenever that comes. Actions come again on purpose: a report that names
-    nothing else is late when the latest build of that action was heard of within the hour, and did not have
-    it yet; one that it had is of a host that starts over.
-    """
-    present = builds_here[-1]
-    if not present.seen and not present.key:
-        return None  # an administrator has begun it, for whatever comes next
-    if step.build:
-        return _named(connection, host_id, builds_here, step.build)
-    if not step.action or step.action == present.action or not present.seen:
-        return None
-    return _late(connection, host_id, builds_here, step, now)
+    def __init__(
+        self, connection: Connection, found: "Mapping[str, _Host]", reports: Sequence["Report"]
+    ) -> None:
+        of_key: set[tuple[int, str]] = set()
+        of_action: set[tuple[int, str]] = set()
+        for report in reports:
+            host = found.get(report.host)
+            present = host.progress if host is not None else None
+            if host is None or present is None:
+                continue
+            if report.step.build and report.step.build != present.key:
+                of_key.add((host.row.id, report.step.build))
+            elif not report.step.build and report.step.action not in {"", present.action}:
+                of_action.add((host.row.id, report.step.action))
+        self._named = _latest_of(connection, builds.c.key, of_key)
+        self._latest = _latest_of(connection, builds.c.action, of_action)
+        self._connection = connection
+
+    def build_of(
+        self, host_id: int, builds_here: Sequence[Progress], step: ReportedStep, now: float
+    ) -> int | None:
+        """Return the earlier build that a step is of; None where it is of the present one, or of a new one.
+
+        `builds_here` are the present one, last, and those before it of which the tables do not have
+        everything yet. A build is known by its name, whenever that comes. Actions come again on purpose: a
+        report that names nothing else is late when the latest build of that action was heard of within the
+        hour, and did not have it yet; one that it had is of a host that starts over.
+        """
+        present = builds_here[-1]
+        if not present.seen and not present.key:
+            return None  # an administrator has begun it, for whatever comes next
+        if step.build:
+            here = (build.number for build in builds_here[-2::-1] if build.key == step.build)
+            before = self._named.get((host_id, step.build))
+            return next(here, None if before is None else before[0])
+        if not step.action or step.action == present.action or not present.seen:
+            return None
+        return self._late(host_id, builds_here, step, now)
+
+    def _late(
+        self, host_id: int, builds_here: Sequence[Progress], step: ReportedStep, now: float
+    ) -> int | None:
+        """Return the latest build of the action of a step, if that is late for it."""
+        for build in builds_here[-2::-1]:
+            if build.action == step.action:
+                is_late = now - build.updated_at <= _LATE and f"{step.label}:{step.status}" not in build.seen
+                return build.number if is_late else None
+        number, updated_at = self._latest.get((host_id, step.action), (0, 0.0))
+        if not number or now - updated_at > _LATE or self._has_step(host_id, number, step):
+            return None
+        return number
+
+    def _has_step(self, host_id: int, build: int, step: ReportedStep) -> bool:
+        values = {"host": host_id, "build": build, "label": step.label, "status": step.status.value}
+        return self._connection.execute(_HAS_STEP, values).first() is not None
 
 
-def _named(connection: Connection, host_id: int, builds_here: Sequence[Progress], name: str) -> int | None:
-    for build in builds_here[-2::-1]:
-        if build.key == name:
-            return build.number
-    before = _latest(host_id, builds_here[0].number)
-    return connection.execute(before.where(builds.c.key == name)).scalars().first()
-
-
-def _late(
-    connection: Connection, host_id: int, builds_here: Sequence[Progress], step: ReportedStep, now: float
-) -> int | None:
-    """The latest build of the action of a step, if that is late for it."""
-    for build in builds_here[-2::-1]:
-        if build.action == step.action:
-            is_late = now - build.updated_at <= _LATE and f"{step.label}:{step.status}" not in build.seen
-            return build.number if is_late else None
-    before = _latest(host_id, builds_here[0].number)
-    row = connection.execute(before.where(builds.c.action == step.action)).first()
-    if row is None or now - row.updated_at > _LATE or _has(connection, host_id, row.number, step):
-        return None
-    return int(row.number)
-
-
-def _latest(host_id: int, before: int) -> Select[Any]:
-    of_host = (builds.c.host_id == host_id) & (builds.c.number < before)
-    return (
-        select(builds.c.number, builds.c.updated_at).where(of_host).order_by(builds.c.number.desc()).limit(1)
+_HAS_STEP: Final = (
+    select(steps.c.id)
+    .where(
+        steps.c.host_id == bindparam("host"),
+        steps.c.build == bindparam("build"),
+        steps.c.label == bindparam("label"),
+        steps.c.status == bindparam("status"),
     )
+    .limit(1)
+)
 
 
-def _has(connection: Connection, host_id: int, build: int, step: ReportedStep) -> bool:
-    of_build = (steps.c.host_id == host_id) & (steps.c.build == build)
-    alike = (steps.c.label == step.label) & (steps.c.status == step.status.value)
-    return connection.execute(select(steps.c.id).where(of_build, alike).limit(1)).first() is not None
+def _latest_of(
+    connection: Connection, column: Column[str], wanted: Collection[tuple[int, str]]
+) -> dict[tuple[int, str], tuple[int, float]]:
+    """Return the number and the latest time of the last build before the present one, for each of these."""
+    if not wanted:
+        return {}
+    host_ids, texts = zip(*sorted(wanted), strict=True)
+    rows = connection.execute(
+        _latest_statement(is_sqlite(connection), column.name),
+        {"hosts": among(connection, host_ids), "texts": among(connection, texts)},
+    )
+    return {(row.host_id, row.text): (row.number, row.updated_at) for row in rows}
+
+
+@cache
+def _latest_statement(is_on_sqlite: bool, name: str) -> Select[Any]:
+    column = builds.c[name]
+    latest = (
+        select(builds.c.host_id, column.label("text"), func.max(builds.c.number).label("number"))
+        .join(hosts, hosts.c.id == builds.c.host_id)
+        .where(
+            is_among(is_on_sqlite, builds.c.host_id, "hosts"),
+            is_among(is_on_sqlite, column, "texts"),
+            builds.c.number < hosts.c.build,
+        )
+        .group_by(builds.c.host_id, column)
+        .subquery()
+    )
+    is_latest = (builds.c.host_id == latest.c.host_id) & (builds.c.number == latest.c.number)
+    return select(latest, builds.c.updated_at).join(builds, is_latest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +279,8 @@ class Report:
     grant: Grant
     is_last: bool = False
     """Whether it is the last of those that an operator defined."""
+    due_at: float = 0.0
+    """When the host is to be judged by any process; 0: at once. Who made it is told, and judges at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +289,7 @@ class Accepted:
 
     id: int
     build: int
+    host_id: int
 
 
 @dataclass(slots=True)
@@ -133,21 +311,20 @@ class _Host:
 def record_steps(connection: Connection, reports: Sequence[Report], /) -> Sequence[Accepted | Exception]:
     """Write reports down, in order; a `Forbidden` in the place of one that may not be made."""
     found = _hosts(connection, reports)
+    earlier = _EarlierBuilds(connection, found, reports)
     rows: list[dict[str, Any]] = []
     ends: list[dict[str, Any]] = []
     results: list[Accepted | Exception] = []
-    number = _first_number(connection, len(reports)) - 1
-    for report in reports:
+    for number, report in zip(step_numbers(connection, len(reports)), reports, strict=True):
         host = found.get(report.host)
         if host is None or not report.grant.may_write(report.host, host.row.group):
             results.append(Forbidden(f"this token may not write for {report.host}"))
             continue
-        build, finished = _take(connection, host, report)
-        number += 1
+        build, finished = _take(earlier, host, report)
         step, now = report.step, report.received_at
-        rows.append(step_row(number, host.row.id, build, step, now, notes=_notes(host, build)))
-        ends.extend(duration_row(host.row, build, step.release, finish, now) for finish in finished)
-        results.append(Accepted(number, build))
+        rows.append(_step_row(number, host.row.id, build, step, now, notes=_notes(host, build)))
+        ends.extend(_duration_row(host.row, build, step.release, finish, now) for finish in finished)
+        results.append(Accepted(number, build, host.row.id))
     _write(connection, found.values(), rows, ends)
     return results
 
@@ -155,23 +332,32 @@ def record_steps(connection: Connection, reports: Sequence[Report], /) -> Sequen
 def _hosts(connection: Connection, reports: Iterable[Report]) -> dict[str, _Host]:
     """The hosts of these reports, made where they are new, and kept from other processes meanwhile."""
     firsts = {report.host: report for report in reversed(list(reports))}
-    wanted = select(hosts).where(hosts.c.name.in_(firsts)).order_by(hosts.c.id).with_for_update()
-    rows = {row.name: row for row in connection.execute(wanted)}
+    rows = _locked(connection, list(firsts))
     missing = [report for name, report in firsts.items() if name not in rows and _may_begin(report)]
     if missing:
         bad = select_bad(connection, {report.grant.token_id for report in missing}, missing[0].received_at)
         missing = [report for report in missing if report.grant.token_id not in bad]
     if missing:
-        insert_new = (postgresql if connection.dialect.name == "postgresql" else sqlite).insert(hosts)
-        connection.execute(
-            insert_new.on_conflict_do_nothing(index_elements=["name"]),
-            [_new_host(report) for report in missing],
-        )
-        rows = {row.name: row for row in connection.execute(wanted)}
+        # In one order: processes that make the same hosts at once do not wait for each other in a ring.
+        new = sorted((_new_host(report) for report in missing), key=lambda row: str(row["name"]))
+        connection.execute(inserting(connection, hosts).on_conflict_do_nothing(index_elements=["name"]), new)
+        rows |= _locked(connection, [str(row["name"]) for row in new])
     return {
-        name: _Host(row, msgspec.json.decode(row.progress, type=Progress) if row.progress else None)
+        name: _Host(row, _PROGRESS.decode(row.progress) if row.progress else None)
         for name, row in rows.items()
     }
+
+
+def _locked(connection: Connection, names: Sequence[str]) -> dict[str, Any]:
+    """Return the rows of these hosts, locked against other processes in the order of their numbers."""
+    wanted = _locking(is_sqlite(connection))
+    return {row.name: row for row in connection.execute(wanted, {"names": among(connection, names)})}
+
+
+@cache
+def _locking(is_on_sqlite: bool) -> Select[Any]:
+    named = is_among(is_on_sqlite, hosts.c.name, "names")
+    return select(hosts).where(named).order_by(hosts.c.id).with_for_update()
 
 
 def _may_begin(report: Report) -> bool:
@@ -180,27 +366,22 @@ def _may_begin(report: Report) -> bool:
 
 def _new_host(report: Report) -> dict[str, Any]:
     step = report.step
-    return new_host(report.host, report.grant.group_of_new_host(step.group), step.release, report.received_at)
+    return _new_host_row(
+        report.host, report.grant.group_of_new_host(step.group), step.release, report.received_at
+    )
 
 
-def _first_number(connection: Connection, count: int) -> int:
-    """The first of so many numbers of steps that nobody has, or ever had."""
-    taken = update(counters).where(counters.c.name == "steps").values(latest=counters.c.latest + count)
-    latest: int = connection.execute(taken.returning(counters.c.latest)).scalar_one()
-    return latest - count + 1
-
-
-def _take(connection: Connection, host: _Host, report: Report) -> tuple[int, tuple[StepFinished, ...]]:
+def _take(earlier: _EarlierBuilds, host: _Host, report: Report) -> tuple[int, tuple[StepFinished, ...]]:
     """Take a report in: the build that it is of, and what it ended there."""
     step, now = report.step, report.received_at
     present = host.progress
     if present is None:
         host.progress = present = _begin(host, report, 1)
     elif (is_new := begins_build(present, step, now)) or (step.build and not present.key):
-        earlier = earlier_build(connection, host.row.id, (*host.left, present), step, now)
-        if earlier is not None:
-            host.late[earlier] = now
-            return earlier, ended(first(step, earlier, now), step, now)
+        number = earlier.build_of(host.row.id, (*host.left, present), step, now)
+        if number is not None:
+            host.late[number] = now
+            return number, ended(first(step, number, now), step, now)
         if is_new:
             host.left.append(present)
             present = _begin(host, report, present.number + 1)
@@ -227,10 +408,6 @@ def _write(
     step_rows: list[dict[str, Any]],
     duration_rows: list[dict[str, Any]],
 ) -> None:
-    if step_rows:
-        connection.execute(insert(steps), step_rows)
-    if duration_rows:
-        connection.execute(insert(durations), duration_rows)
     new_builds: list[dict[str, Any]] = []
     changed_hosts: list[dict[str, Any]] = []
     changed_builds: list[dict[str, Any]] = []
@@ -240,16 +417,15 @@ def _write(
         new_builds += host.new_builds
         if host.progress is not None and host.last is not None:
             step, now = host.last.step, host.last.received_at
-            changed_hosts.append(host_change(host.row, host.progress, step, now))
-            changed_builds += (build_change(host.row.id, build) for build in (*host.left, host.progress))
+            changed_hosts.append(_host_change(host.row, host.progress, step, now, host.last.due_at))
+            changed_builds += (_build_change(host.row.id, build) for build in (*host.left, host.progress))
         late += ({"of": host.row.id, "in": build, "updated_at": at} for build, at in host.late.items())
-    if new_builds:
-        connection.execute(insert(builds), new_builds)
-    if changed_hosts:
-        connection.execute(UPDATE_HOST, changed_hosts)
-        connection.execute(UPDATE_BUILD, changed_builds)
-    if overtaken:
-        connection.execute(UPDATE_VERDICT, overtaken)
+    _INSERT_STEPS.execute(connection, step_rows)
+    _INSERT_DURATIONS.execute(connection, duration_rows)
+    _INSERT_BUILDS.execute(connection, new_builds)
+    _UPDATE_HOSTS.execute(connection, changed_hosts)
+    _UPDATE_BUILDS.execute(connection, changed_builds)
+    UPDATE_VERDICTS.execute(connection, overtaken)
+    _UPDATE_EARLIER_BUILDS.execute(connection, late)
     if late:
-        connection.execute(UPDATE_EARLIER_BUILD, late)
-        connection.execute(TELL_OF_HOST, [{"of": host_id} for host_id in {row["of"] for row in late}])
+        connection.execute(_TELL_OF_HOSTS, [{"of": host_id} for host_id in {row["of"] for row in late}])

@@ -5,6 +5,7 @@ A change is acknowledged when that transaction is on disk. With many at once, th
 
 import logging
 import queue
+import random
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
 from service_record.collector.store.database import Database
+from service_record.collector.store.dialects import is_conflict, is_duplicate
 
 T = TypeVar("T")
 Item_contra = TypeVar("Item_contra", contravariant=True)
@@ -25,6 +27,10 @@ _LOST: Final = (OperationalError, InterfaceError)
 """What is raised when it is the database that fails, not a change."""
 _MOST: Final = 512
 """Changes in one transaction: beyond that the first of them would wait too long."""
+_TRIES: Final = 20
+"""How often a transaction is done again that lost against another one."""
+_REST: Final = 0.01
+"""Seconds before it is, at most, and so many more each time."""
 _WAITING: Final = 20_000
 """Changes that may wait; more are refused, for they would be acknowledged long after anybody listens."""
 
@@ -54,24 +60,24 @@ class _Change(Generic[T]):
 class DatabaseWriter:
     """Takes changes from any thread. Close it: what was taken is still written.
 
-    `after` is called after each transaction, `announce` in it.
+    `after` is called after each transaction.
     """
 
     def __init__(
         self,
         database: Database,
         after: Callable[[], None] = lambda: None,
-        announce: Callable[[Connection], None] | None = None,
     ) -> None:
         self._database = database
         self._after = after
-        self._announce = announce
         self._waiting: queue.Queue[_Change[Any] | None] = queue.Queue(_WAITING)
         self._is_closed = threading.Event()
         self._closing = threading.Lock()
         self.commits = 0
         """Transactions that are on disk, and so on: counted by its thread, read by any."""
         self.changes = 0
+        self.conflicts = 0
+        """Transactions that lost against those of another process, and were done again."""
         self.seconds = 0.0
         self._thread = threading.Thread(target=self._run, name="writer")
         self._thread.start()
@@ -142,27 +148,63 @@ class DatabaseWriter:
         return found
 
     def _write(self, changes: Sequence[_Change[Any]]) -> bool:
-        """Do all of it in one transaction, and tell everybody after the commit; whether it is on disk."""
-        try:
-            with self._database.changing() as connection:
-                results = _together(connection, changes)
-                for number, change in enumerate(changes):
-                    if number not in results:
-                        results[number] = _alone(connection, change)
-                if self._announce is not None:
-                    self._announce(connection)
-        except Exception as fault:  # noqa: BLE001  # everybody is told: nothing of it is on disk
-            told = _public_fault(fault)
-            for change in changes:
-                change.done.set_exception(told)
-            return False
-        for number, change in enumerate(changes):
-            result = results[number]
+        """Do all of it in one transaction, and tell everybody after the commit; whether it is on disk.
+
+        What lost against another process is done again: nothing of it is on disk. So is what cannot be done
+        at once because of one change that is at fault, each by itself then.
+        """
+        is_together = True
+        for tries_left in range(_TRIES, -1, -1):
+            try:
+                results = self._results(changes, is_together=is_together)
+            except _NotTogether:
+                is_together = False
+                continue
+            except Exception as fault:  # noqa: BLE001  # everybody is told: nothing of it is on disk
+                if is_conflict(fault) and tries_left:
+                    self.conflicts += 1
+                    time.sleep(random.uniform(0, _REST * (_TRIES - tries_left + 1)))  # noqa: S311
+                    continue
+                told = _public_fault(fault)
+                for change in changes:
+                    change.done.set_exception(told)
+                return False
+            break
+        for change, result in zip(changes, results, strict=True):
             if isinstance(result, Exception):
                 change.done.set_exception(result)
             else:
                 change.done.set_result(result)
         return True
+
+    def _results(self, changes: Sequence[_Change[Any]], *, is_together: bool) -> list[Any]:
+        """What came of each change, all of them on disk."""
+        with self._database.changing() as connection:
+            if len(changes) > 1 and is_together and len({change.batch for change in changes}) == 1:
+                batch = changes[0].batch
+                if batch is not None:
+                    return list(_at_once(connection, batch, changes))
+            results = _together(connection, changes) if is_together else {}
+            return [
+                results[number] if number in results else _alone(connection, change)
+                for number, change in enumerate(changes)
+            ]
+
+
+class _NotTogether(Exception):  # noqa: N818  # no fault, a detour
+    """One of the changes that were done at once is at fault."""
+
+
+def _at_once(
+    connection: Connection, batch: Batched[Any, Any], changes: Sequence[_Change[Any]]
+) -> Sequence[Any]:
+    """Do changes that are all alike, without a savepoint: a fault undoes all. Raises _NotTogether."""
+    try:
+        return batch(connection, [change.item for change in changes])
+    except _LOST:
+        raise
+    except Exception as fault:
+        raise _NotTogether from fault
 
 
 def _public_fault(fault: Exception) -> Exception:
@@ -194,10 +236,13 @@ def _together(connection: Connection, changes: Sequence[_Change[Any]]) -> dict[i
 
 def _alone(connection: Connection, change: _Change[Any]) -> Any:
     """What came of a change, or the exception that undid it and nothing else."""
-    try:
-        with connection.begin_nested():
-            return change.do(connection)
-    except _LOST:
-        raise
-    except Exception as fault:  # noqa: BLE001  # whoever asked for it is told
-        return fault
+    for tries_left in range(_TRIES, -1, -1):
+        try:
+            with connection.begin_nested():
+                return change.do(connection)
+        except _LOST:
+            raise
+        except Exception as fault:  # noqa: BLE001  # whoever asked for it is told
+            if not (is_duplicate(fault) and tries_left):
+                return fault
+    raise AssertionError("it was tried at least once")

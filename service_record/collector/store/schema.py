@@ -148,6 +148,7 @@ bundles = Table(
     Column("sha256", String(64), nullable=False),
     Column("received_at", Double, nullable=False),
     Column("is_indexed", Boolean, nullable=False, server_default="0"),
+    Column("claimed_until", Double),  # by the process that reads it; null where none does
     Column("verdict", String(16), nullable=False, server_default=""),  # of its records
     Column("reason", Text, nullable=False, server_default=""),
     Column("boots", Text, nullable=False, server_default=""),  # ids, a line each, oldest first
@@ -163,6 +164,14 @@ bundle_services = Table(
     Column("malformed", Integer, nullable=False),
     Column("outcome", String(16), nullable=False),  # of its latest run
     Column("stage", Text, nullable=False, server_default=""),
+)
+
+analyses = Table(  # of each host, of its latest bundle with records: the parts of a page
+    "analyses",
+    metadata,
+    Column("host_id", _ID, ForeignKey("hosts.id", ondelete="CASCADE"), primary_key=True),
+    Column("bundle_id", _ID, nullable=False, index=True),
+    Column("data", LargeBinary, nullable=False),  # collector.domain.records_page.Analysis, JSON, deflated
 )
 
 installations = Table(  # what an assisted-service knows of a host

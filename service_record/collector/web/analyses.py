@@ -1,4 +1,4 @@
-"""Analyses of hosts' records for pages: made in the background, kept while the records are the same.
+"""Analyses of hosts' records for pages: of bundles from the database, of live records made in the background.
 
 No page waits for one: it is shown without at first, and has it as news.
 """
@@ -14,11 +14,9 @@ from typing import Final
 from sqlalchemy.exc import SQLAlchemyError
 
 from service_record.collector.domain.records_page import Analysis
-from service_record.collector.ingest.analysing import analyse_bundle
-from service_record.collector.ingest.confined import ReadingStopped
+from service_record.collector.ingest.opening_bundles import ReadingStopped, read_bundle
 from service_record.collector.process import Collector
-from service_record.collector.store.bundle_rows import RecordsSource, source_of, write_records
-from service_record.collector.store.objects import ObjectError
+from service_record.collector.store.bundle_rows import RecordsSource, analysis_of, source_of, write_records
 
 _MOST: Final = 64
 """Hosts whose analyses are kept."""
@@ -76,14 +74,17 @@ class Analyses:
         """What is known now; where that is old, or nothing, it is being made."""
         with self._collector.database.reading() as connection:
             source = source_of(connection, host)
-        if source is None:
-            return AnalysisSeen(None)
+            if source is None:
+                return AnalysisSeen(None)
+            if source.bundle_id:  # one collector has claimed it, and keeps what it comes to
+                analysis = analysis_of(connection, source.bundle_id)
+                return AnalysisSeen(source, analysis, is_pending=analysis is None)
         with self._lock:
             known = self._known.get(host)
             if known is not None and known.mark == source.mark:
                 self._known.move_to_end(host)
                 return AnalysisSeen(source, known.analysis)
-            may_rest = known is not None and known.is_fresh and not source.key
+            may_rest = known is not None and known.is_fresh
             if not may_rest and host not in self._pending and not self._is_stopped.is_set():
                 self._pending.add(host)
                 self._pool.submit(self._make, host, source)
@@ -94,7 +95,7 @@ class Analyses:
             made = self._made(source)
         except ReadingStopped:
             return
-        except (ObjectError, OSError, SQLAlchemyError) as fault:
+        except (OSError, SQLAlchemyError) as fault:
             _log.warning("records of %s cannot be analysed: %s", host, fault)
             made = Analysis(left_out=("not read: they cannot be had at the moment",))
         except Exception:  # noqa: BLE001  # records that break it must not take those of others
@@ -111,11 +112,7 @@ class Analyses:
     def _made(self, source: RecordsSource) -> Analysis:
         collector = self._collector
         with collector.incoming.scratch() as path:
-            with path.open("wb") as stream:
-                if source.key:
-                    stream.writelines(collector.objects.read(source.key))
-                else:
-                    with collector.database.reading() as connection:
-                        write_records(connection, source, stream)
-            silence = None if source.key else max(0.0, collector.now() - source.received_at)
-            return analyse_bundle(path, source.name, silence, self._is_stopped)
+            with path.open("wb") as stream, collector.database.reading() as connection:
+                write_records(connection, source, stream)
+            silence = max(0.0, collector.now() - source.received_at)
+            return read_bundle(path, source.name, silence=silence, is_stopped=self._is_stopped).analysis
