@@ -27,9 +27,9 @@ DRAWN: Final = ("fleet page", "fleet as JSON", "statistics page")
 
 
 @contextlib.contextmanager
-def collector(data: Path) -> Iterator[tuple[int, int]]:
+def collector(data: Path, database: str = "") -> Iterator[tuple[int, int]]:
     """A collector's port and process id."""
-    arguments = [*PROGRAM, "--data", str(data), "--port", "0"]
+    arguments = [*PROGRAM, "--data", str(data), "--port", "0", "--database", database]
     with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         try:

@@ -6,7 +6,7 @@ import json
 import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,7 +59,8 @@ def measured(folder: Path, collector: Started) -> Measured:
     database.close()
     with collector(folder) as (port, process):
         before = _processor(process)
-        seconds, count = uvloop.run(_reported(port, made))
+        by_port = [(port, [(f"host{number}", token) for number, token in enumerate(made)])]
+        seconds, count = uvloop.run(_reported(by_port, SECONDS))
         processor = (_processor(process) - before) / count
     cuts = statistics.quantiles(seconds, n=100)
     floor = _floor(folder / "floor")
@@ -72,14 +73,25 @@ def _processor(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-async def _reported(port: int, made: list[str]) -> tuple[list[float], int]:
-    """How long each report took that was sent after the first moments, and how many there were in all."""
+Reporting = Sequence[tuple[int, Sequence[tuple[str, str]]]]
+"""Ports of collectors, each with the hosts that report there, and their tokens."""
+
+
+async def reported(reporting: Reporting, seconds: float) -> list[float]:
+    """How long each report took that was sent after the first moments, and before `seconds` were over."""
+    return (await _reported(reporting, seconds))[0]
+
+
+async def _reported(reporting: Reporting, seconds: float) -> tuple[list[float], int]:
+    """The same, and how many reports there were in all."""
     begin = time.monotonic() + WARM
     hosts_reporting = (
-        _reports(port, f"host{number}", token, begin, begin + SECONDS) for number, token in enumerate(made)
+        _reports(port, host, token, begin, begin + seconds)
+        for port, of_port in reporting
+        for host, token in of_port
     )
-    reported = await asyncio.gather(*hosts_reporting)
-    return list(itertools.chain.from_iterable(found for found, _ in reported)), sum(n for _, n in reported)
+    done = await asyncio.gather(*hosts_reporting)
+    return list(itertools.chain.from_iterable(found for found, _ in done)), sum(n for _, n in done)
 
 
 async def _reports(port: int, host: str, token: str, begin: float, end: float) -> tuple[list[float], int]:

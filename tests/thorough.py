@@ -12,6 +12,7 @@ FILES: Final = (
     "tests/collector/test_durability.py",
     "tests/collector/test_hostile_clients.py",
     "tests/collector/test_hosts_command.py",
+    "tests/collector/test_plain_databases.py",
     "tests/collector/test_several_processes.py",
     "tests/collector/test_tls.py",
     "tests/shell/forks.bats",

@@ -45,6 +45,8 @@ class CollectorSettings:
     """Bytes of a bundle: the assisted-service's own limit."""
     most_records: int = 64 * 1024 * 1024
     """Bytes of all records that one host may send live."""
+    most_streams: int = 500
+    """Pages that one process keeps live by a stream; those who look at more are told to ask now and then."""
     seconds: float = 30.0
     """That the body of a request may take without a bundle in it."""
     proxies: tuple[str, ...] = ()

@@ -35,6 +35,8 @@ class Receiver:
     came: list[Received] = field(default_factory=list)
     statuses: list[int] = field(default_factory=list)
     """Of the next answers; after them 204."""
+    refused: str = ""
+    """What holds this text is answered with 503."""
     is_held: threading.Event = field(default_factory=threading.Event)
     """Whether answers wait for `release`."""
     release: threading.Event = field(default_factory=threading.Event)
@@ -46,6 +48,8 @@ class Receiver:
             self._more.notify_all()
         if self.is_held.is_set():
             self.release.wait(30)
+        if self.refused and self.refused.encode() in received.body:
+            return 503
         return self.statuses.pop(0) if self.statuses else 204
 
     def wait_for(self, number: int) -> None:

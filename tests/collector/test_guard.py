@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service_record.collector.api.guard import Bucket, Failures, address_of
+from service_record.collector.api.guard import Bucket, Failures, Sharing, Uses, address_of
 from service_record.collector.domain.access import Grant, TokenKind, is_within, presented, scope_of, spelled
+from service_record.collector.process import Collector
 from service_record.collector.serving_settings import CollectorSettings, Rates
 from tests.collector.commands import collector_command
 from tests.collector.processes import process
@@ -102,7 +103,7 @@ def test_a_bucket_gives_no_more_than_it_holds_and_time_brings(waits: list[float]
 
 
 def test_failures_of_an_address_are_forgotten_with_time() -> None:
-    failures = Failures(FEW)
+    failures = Failures(FEW, Uses())
     for _ in range(3):
         failures.count("192.0.2.1", 0.0)
 
@@ -153,3 +154,22 @@ def test_a_scope_is_a_plain_name_or_refused(kind: TokenKind, said: str) -> None:
     assert scope
     assert not set(scope) & set("'\"%;\x00\n \\")
     assert ".." not in scope.split("/")
+
+
+def test_throttles_hold_over_all_processes(settings: CollectorSettings) -> None:
+    rates = Rates(per_second=8, burst=20)
+    with Collector(settings) as collector:
+        processes = []
+        for _ in range(4):
+            uses = Uses()
+            processes.append((uses, Bucket(20.0, 0.0), Sharing(collector.writer, uses)))
+        given = 0
+        for second in range(1, 31):
+            for uses, bucket, sharing in processes:
+                for _ in range(20):
+                    if not bucket.take(rates, float(second)):
+                        uses.count("token 1", bucket, rates)
+                        given += 1
+                sharing.round()
+    alone = 30 * 8 + 20
+    assert alone * 0.8 <= given <= alone + 4 * 20 + 2 * 4 * 8

@@ -49,7 +49,7 @@ class Desk:
         with httpx2.Client() as client:
             self.webhook().deliver_due(client)
 
-    def news(self, host: str, verdict: str = "failed", at: float = NOW, *, reason: str = REASON) -> int:
+    def news(self, host: str, verdict: str = "failed", at: float = NOW, *, reason: str = "") -> int:
         """What the sweeper writes down when a verdict changes."""
         with self.collector.database.changing() as connection:
             administration.put_host(connection, host, {"group": "dc1"}, at)
@@ -59,7 +59,7 @@ class Desk:
                 "build": 1,
                 "verdict": verdict,
                 "before": "progressing",
-                "reason": reason,
+                "reason": reason or f"{REASON} of {host}",
                 "at": at,
                 "next_at": at,
             }
@@ -93,7 +93,7 @@ def test_a_change_of_a_verdict_is_told_signed_and_once(desk: Desk) -> None:
         "build": 1,
         "verdict": "failed",
         "before": "progressing",
-        "reason": REASON,
+        "reason": f"{REASON} of web1",
         "at": NOW,
     }
     signed = b".".join((told.id.encode(), told.headers["webhook-timestamp"].encode(), told.body))
@@ -142,17 +142,41 @@ def test_a_receiver_that_says_gone_is_not_asked_again(desk: Desk) -> None:
 
 
 def test_a_host_that_is_not_told_of_holds_up_no_other_and_its_own_news_stay_in_order(desk: Desk) -> None:
-    desk.receiver.statuses = [500]
+    desk.receiver.refused = "stuck"
     first = desk.news("web1", "stuck")
     other = desk.news("web2")
     second = desk.news("web1", "failed")
 
     desk.deliver()
-    assert desk.receiver.ids == [f"notice_{first}", f"notice_{other}"]
+    assert sorted(desk.receiver.ids) == [f"notice_{first}", f"notice_{other}"]
+    desk.receiver.refused = ""
     desk.now += 10
     desk.deliver()
 
     assert desk.receiver.ids[2:] == [f"notice_{first}", f"notice_{second}"]
+
+
+def test_hosts_of_one_cause_are_one_digest_that_stays_the_same_when_it_is_sent_again(desk: Desk) -> None:
+    desk.receiver.refused = "sda"
+    numbers = [desk.news(f"web{number}", reason=f"sda is gone after {number} s") for number in range(36)]
+    other = desk.news("db1", reason="no network")
+
+    desk.deliver()
+    desk.receiver.refused = ""
+    desk.news("web36", reason="sda is gone after 36 s")
+    desk.now += 5
+    desk.deliver()
+
+    told = {received.id: received.data for received in desk.receiver.came}
+    digest = told[f"notice_{numbers[0]}"]
+    assert (digest["count"], digest["verdict"], digest["groups"]) == (36, "failed", ["dc1"])
+    assert digest["summary"] == "36 hosts failed: sda is gone after 0 s"
+    assert [host["host"] for host in digest["hosts"]] == [f"web{number}" for number in range(36)]
+    assert desk.receiver.ids.count(f"notice_{numbers[0]}") == 2
+    assert len({one.body for one in desk.receiver.came if one.id == f"notice_{numbers[0]}"}) == 1
+    assert told[f"notice_{other}"]["host"] == "db1"
+    assert [data["host"] for data in told.values() if "count" not in data] == ["db1", "web36"]
+    assert all(desk.state(number) == (True, False, 2) for number in numbers)
 
 
 def test_news_of_last_week_are_none(desk: Desk) -> None:
@@ -164,7 +188,8 @@ def test_news_of_last_week_are_none(desk: Desk) -> None:
 
 
 def test_several_processes_tell_each_news_once(desk: Desk) -> None:
-    numbers = [desk.news(f"web{number}") for number in range(12)]
+    causes = ("no disk", "no network", "no memory")
+    numbers = [desk.news(f"web{each}", reason=causes[each % 3]) for each in range(12)]
 
     threads = [threading.Thread(target=desk.deliver) for _ in range(4)]
     for thread in threads:
@@ -172,7 +197,10 @@ def test_several_processes_tell_each_news_once(desk: Desk) -> None:
     for thread in threads:
         thread.join()
 
-    assert sorted(desk.receiver.ids) == sorted(f"notice_{number}" for number in numbers)
+    told = [
+        host["id"] for received in desk.receiver.came for host in received.data.get("hosts", [received.data])
+    ]
+    assert sorted(told) == numbers
 
 
 def test_of_a_process_that_dies_only_the_news_on_its_way_are_told_again(desk: Desk) -> None:

@@ -20,7 +20,7 @@ from service_record.collector.api import (
 )
 from service_record.collector.api.answering import EitherSlash, Refusal, SafeHeaders, refused
 from service_record.collector.api.assisted_calls import BASE
-from service_record.collector.api.guard import Guard
+from service_record.collector.api.guard import Guard, Sharing
 from service_record.collector.api.metrics import Metrics, Observed
 from service_record.collector.api.operation import Operation
 from service_record.collector.api.operations import OPERATIONS
@@ -65,12 +65,16 @@ def application(collector: Collector) -> Starlette:
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         collector.start()
+        sharing.start()
         try:
             yield
         finally:
+            await run_in_threadpool(sharing.close)
             await run_in_threadpool(app.state.analyses.close)
             await run_in_threadpool(collector.close)
 
+    guard = Guard(collector, collector.settings.rates)
+    sharing = Sharing(collector.writer, guard.uses, collector.now)
     environment()  # a template with a fault stops the start
     counted = Metrics(collector, {one.path: one.counted for one in OPERATIONS if one.counted})
     app = Starlette(
@@ -91,8 +95,9 @@ def application(collector: Collector) -> Starlette:
         lifespan=lifespan,
     )
     app.state.analyses = Analyses(collector)
+    app.state.views = events.Views(collector)
     app.state.statistics = Recent(collector)
-    app.state.serving = Serving(collector, Guard(collector, collector.settings.rates), counted)
+    app.state.serving = Serving(collector, guard, counted)
     return app
 
 

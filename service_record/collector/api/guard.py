@@ -5,8 +5,10 @@ fills again.
 import hmac
 import ipaddress
 import math
+import threading
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
@@ -16,12 +18,23 @@ from starlette.requests import Request
 
 from service_record.collector.api.answering import Refusal
 from service_record.collector.domain.access import Grant, Presented, presented
+from service_record.collector.ingest.rounds import Background
 from service_record.collector.process import Collector
 from service_record.collector.serving_settings import Rates
 from service_record.collector.store import tokens
+from service_record.collector.store.row_writer import DatabaseWriter
+from service_record.collector.store.tokens import count_uses
 
 _MOST_REMEMBERED: Final = 20_000
 """Addresses, tokens and sessions remembered, each; those that came longest ago are forgotten first."""
+
+
+_SHARED: Final = 1.0
+"""Seconds after which other processes know."""
+_OFTEN: Final = _SHARED / 8
+"""Of the requests that a bucket gives in a second: other processes are told of who takes more."""
+_FRESH: Final = 10.0
+"""Seconds after which what others took is over: time has filled the bucket again."""
 
 
 @dataclass(slots=True)
@@ -45,11 +58,40 @@ class Bucket:
         return 0.0
 
 
+@dataclass(slots=True)
+class Use:
+    """What a bucket gave since other processes were told."""
+
+    bucket: Bucket
+    rates: Rates
+    count: int = 0
+
+
+class Uses:
+    """What all buckets gave since other processes were told. Counted on any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._uses: dict[str, Use] = {}
+
+    def count(self, key: str, bucket: Bucket, rates: Rates) -> None:
+        """It gave one."""
+        with self._lock:
+            self._uses.setdefault(key, Use(bucket, rates)).count += 1
+
+    def take(self) -> dict[str, Use]:
+        """Take what was counted of those who ask often: others need not be told of the rest."""
+        with self._lock:
+            uses, self._uses = self._uses, {}
+        return {key: use for key, use in uses.items() if use.count >= use.rates.per_second * _OFTEN}
+
+
 class Failures:
     """How often an address presented a token that is worth nothing."""
 
-    def __init__(self, rates: Rates) -> None:
+    def __init__(self, rates: Rates, uses: Uses) -> None:
         self._rates = rates
+        self._uses = uses
         self._buckets: OrderedDict[str, Bucket] = OrderedDict()
 
     def wait(self, address: str, now: float) -> float:
@@ -64,6 +106,7 @@ class Failures:
         """It failed once more."""
         bucket = self._buckets.setdefault(address, Bucket(float(self._rates.burst), now))
         bucket.take(self._rates, now)
+        self._uses.count(f"address {address}", bucket, self._rates)
         self._buckets.move_to_end(address)
         while len(self._buckets) > _MOST_REMEMBERED:
             self._buckets.popitem(last=False)
@@ -105,7 +148,8 @@ class Guard:
         self._collector = collector
         self._rates = rates
         self._known: OrderedDict[int, _CachedToken] = OrderedDict()
-        self._failures = Failures(collector.settings.guesses)
+        self.uses = Uses()
+        self._failures = Failures(collector.settings.guesses, self.uses)
         self._viewers: OrderedDict[int, Bucket] = OrderedDict()
 
     async def grant(self, request: Request) -> Grant:
@@ -128,6 +172,7 @@ class Guard:
         wait = known.bucket.take(self._rates, time.monotonic())
         if wait:
             raise _too_often(f"more than {self._rates.per_second:g} requests a second with this token", wait)
+        self.uses.count(f"token {token.id}", known.bucket, self._rates)
         return known.grant
 
     def admit(self, grant: Grant, request: Request) -> None:
@@ -141,6 +186,7 @@ class Guard:
         wait = bucket.take(self._rates, now)
         if wait:
             raise _too_often(f"more than {self._rates.per_second:g} requests a second of one token", wait)
+        self.uses.count(f"session {grant.token_id}", bucket, self._rates)
 
     def forget(self, token_id: int) -> None:
         """Look a token up anew: it was revoked."""
@@ -192,3 +238,41 @@ def _unauthorized(reason: str) -> Refusal:
 
 def _too_often(reason: str, wait: float) -> Refusal:
     return Refusal(HTTPStatus.TOO_MANY_REQUESTS, reason, {"Retry-After": str(math.ceil(wait))})
+
+
+class Sharing(Background):
+    """Has throttles hold over all processes: each tells what it gave, and takes off what others told.
+
+    Whoever spreads requests over processes gets a burst of each at first, and then about one rate.
+    """
+
+    def __init__(self, writer: DatabaseWriter, uses: Uses, now: Callable[[], float] = time.time) -> None:
+        super().__init__("sharing", "throttles hold for each process alone", first=_SHARED)
+        self._writer = writer
+        self._uses = uses
+        self._now = now
+        self._sums: OrderedDict[str, tuple[int, float]] = OrderedDict()
+        """Key -> what all processes used, and when that was asked, by the monotonic clock."""
+
+    def round(self) -> float:
+        """Tell and take off once; seconds until the next time."""
+        uses = self._uses.take()
+        if uses:
+            counts = {key: use.count for key, use in uses.items()}
+            sums = self._writer.change(
+                lambda connection: count_uses(connection, counts, self._now())
+            ).result()
+            for key, use in uses.items():
+                self._take_off(key, use, sums[key])
+        return _SHARED
+
+    def _take_off(self, key: str, use: Use, used: int) -> None:
+        now = time.monotonic()
+        before, at = self._sums.get(key, (0, -_FRESH))
+        self._sums[key] = used, now
+        self._sums.move_to_end(key)
+        while len(self._sums) > _MOST_REMEMBERED:
+            self._sums.popitem(last=False)
+        if now - at < _FRESH:
+            others = max(used - before - use.count, 0)
+            use.bucket.left = max(use.bucket.left - others, -float(use.rates.burst))

@@ -19,6 +19,8 @@ from service_record.collector.store.row_writer import Unavailable
 T = TypeVar("T")
 DAY: Final = 86_400.0
 _EVERY: Final = 3600.0
+_DONE: Final = 0.75 * _EVERY
+"""Seconds for which what one process has done need not be done by another."""
 _FIRST: Final = 60.0
 """Seconds after the start: not while hosts come back to a collector that was away."""
 _LEARNT: Final = 365 * DAY
@@ -82,6 +84,7 @@ def tidy(change: Change, now: float) -> None:
     """Delete what nobody asks for any more, whatever is to be kept. Raises Unavailable, SQLAlchemyError."""
     change(lambda connection: purge.delete_sessions(connection, now))
     change(lambda connection: notices.forget(connection, now - _NEWS))
+    change(lambda connection: purge.delete_allowances(connection, now - DAY))
     while change(lambda connection: purge.delete_durations(connection, now - _LEARNT)):
         pass
 
@@ -121,6 +124,8 @@ class Housekeeper(Background):
     def round(self) -> float:
         """Forget what is to be forgotten now; seconds until the next time."""
         now = self._now()
+        if not self._interruptible(lambda connection: purge.claim_housekeeping(connection, now, _DONE)):
+            return _an_hour()
         with self._database.reading() as connection:
             what = planned(connection, self._limits, now)
         carry_out(what, self._interruptible, self._objects, "retention", now)

@@ -9,7 +9,8 @@ import hashlib
 import hmac
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
@@ -39,10 +40,35 @@ _LONGEST_WAIT: Final = 3600.0
 _PREFIX: Final = b"whsec_"
 
 
-def body_of(data: Mapping[str, Any], at: float) -> bytes:
-    """What is sent: the same bytes each time it is."""
-    moment = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return msgspec.json.encode({"type": "host.verdict", "timestamp": moment, "data": data})
+def body_of(together: Sequence[Notice]) -> bytes:
+    """Return what is sent of news that are told at once: the same bytes each time they are."""
+    first, *others = together
+    moment = datetime.fromtimestamp(first.at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    data = (
+        _digest(together)
+        if others
+        else {**_host(first), "verdict": first.verdict, "reason": _public(first.reason)}
+    )
+    kind = "hosts.verdict" if others else "host.verdict"
+    return msgspec.json.encode({"type": kind, "timestamp": moment, "data": data})
+
+
+def _digest(together: Sequence[Notice]) -> dict[str, Any]:
+    """Return what several hosts have in common, in a sentence and one by one."""
+    verdict, reason = together[0].verdict, _public(together[0].reason)
+    return {
+        "summary": f"{len(together)} hosts {verdict}: {reason}",
+        "count": len(together),
+        "verdict": verdict,
+        "reason": reason,
+        "groups": sorted({notice.group for notice in together}),
+        "hosts": [_host(notice) for notice in together],
+    }
+
+
+def _host(notice: Notice) -> dict[str, Any]:
+    names = ("id", "host", "group", "build", "before", "at")
+    return {name: getattr(notice, name) for name in names}
 
 
 def headers_of(notice_id: int, body: bytes, secret: bytes, now: float) -> dict[str, str]:
@@ -86,7 +112,10 @@ _PATIENCE: Final = 10.0
 """Seconds for each part of a delivery: to connect, to send, to be answered."""
 LEASE: Final = 60.0
 """Seconds for which what a process is sending is nobody else's; should it be killed, so long nobody's."""
-_MOST: Final = 50
+_MOST: Final = 500
+"""News that are claimed at once, and so in one digest at most."""
+_AT_ONCE: Final = 8
+"""Deliveries on their way at once: one that takes its time holds up few others."""
 _LONGEST: Final = 30.0
 """Seconds that it sleeps at most: another process may have left news."""
 _SHORTEST: Final = 0.1
@@ -139,63 +168,49 @@ class Webhook(Background):
 
     def deliver_due(self, client: "httpx2.Client") -> None:
         """Deliver all that is due now. Raises Unavailable, SQLAlchemyError when the database fails."""
-        while not self._is_closed.is_set():
-            with self._database.reading() as connection:
-                found = notices.due(connection, self._now(), _MOST)
-            if not found:
-                return
-            for notice in found:
-                if self._is_closed.is_set():
+        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="webhook") as pool:
+            while not self._is_closed.is_set():
+                now = self._now()
+                claimed = self._writer.change(
+                    lambda connection: notices.claim_due(connection, now, now + LEASE, _MOST, _AT_ONCE)  # noqa: B023
+                ).result()
+                if not claimed:
                     return
-                self._deliver(client, notice)
+                list(pool.map(lambda together: self._deliver(client, together), claimed))
 
-    def _deliver(self, client: "httpx2.Client", notice: Notice) -> None:
-        until = self._now() + LEASE
-        claimed = self._writer.change(lambda connection: notices.claim(connection, notice, until))
-        if not claimed.result():
+    def _deliver(self, client: "httpx2.Client", together: Sequence[Notice]) -> None:
+        ids = [notice.id for notice in together]
+        if self._is_closed.is_set():
+            self._writer.change(lambda connection: notices.put_off(connection, ids, self._now())).result()
             return
-        status, asked = self._send(client, notice)
-        now, tries = self._now(), notice.tries + 1
+        status, asked = self._send(client, together)
+        now, tries = self._now(), together[0].tries + 1
         if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
-            self._mark_delivered(notice.id, now)
+            self._mark_delivered(ids, now)
             return
         wait = None if status == HTTPStatus.GONE else wait_after(tries, random.random(), asked)  # noqa: S311
-        log().warning(
-            "webhook" if wait is not None else "webhook given up",
-            notice=notice.id,
-            status=status,
-            tries=tries,
-        )
+        said = "webhook" if wait is not None else "webhook given up"
+        log().warning(said, notice=ids[0], news=len(ids), status=status, tries=tries)
         next_at = None if wait is None else now + wait
-        self._writer.change(lambda connection: notices.put_off(connection, notice.id, next_at)).result()
+        self._writer.change(lambda connection: notices.put_off(connection, ids, next_at)).result()
 
-    def _mark_delivered(self, notice_id: int, now: float) -> None:
+    def _mark_delivered(self, ids: Sequence[int], now: float) -> None:
         """However long the database takes: what is not marked would be sent again."""
         while True:
             try:
-                self._writer.change(lambda connection: notices.delivered(connection, notice_id, now)).result()
+                self._writer.change(lambda connection: notices.delivered(connection, ids, now)).result()
             except (Unavailable, SQLAlchemyError):
                 if self._is_closed.wait(_AGAIN):
                     return
             else:
                 return
 
-    def _send(self, client: "httpx2.Client", notice: Notice) -> tuple[int, float]:
+    def _send(self, client: "httpx2.Client", together: Sequence[Notice]) -> tuple[int, float]:
         """The status of the answer, 0 where there is none, and for how long it asks to wait."""
         import httpx2  # noqa: PLC0415  # only where there is a webhook
 
-        data = {
-            "id": notice.id,
-            "host": notice.host,
-            "group": notice.group,
-            "build": notice.build,
-            "verdict": notice.verdict,
-            "before": notice.before,
-            "reason": _public(notice.reason),
-            "at": notice.at,
-        }
-        body = body_of(data, notice.at)
-        headers = headers_of(notice.id, body, self._secret, self._now())
+        body = body_of(together)
+        headers = headers_of(together[0].id, body, self._secret, self._now())
         try:
             with client.stream("POST", self._url, content=body, headers=headers) as response:
                 asked = response.headers.get("retry-after", "")

@@ -409,9 +409,8 @@ def _ensure(connection: Connection, cluster_id: str) -> bool:
 
 def _hold(connection: Connection, cluster_id: str) -> Any:
     """Return the row of a cluster, held against other processes; None where there is none."""
-    return connection.execute(
-        select(clusters).where(clusters.c.id == cluster_id).with_for_update()
-    ).one_or_none()
+    row = select(clusters).where(clusters.c.id == cluster_id)
+    return connection.execute(row.with_for_update()).one_or_none()
 
 
 def _change(connection: Connection, cluster_id: str, values: dict[str, Any], now: float) -> None:

@@ -1,12 +1,16 @@
-"""News of verdicts for a webhook: claimed by one process at a time, never taken up again once delivered."""
+"""News of verdicts for a webhook: claimed by one process at a time, never taken up again once delivered.
 
-from collections.abc import Sequence
+News of one cause that wait at the same time are one digest, which stays the same however often it is sent.
+"""
+
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from sqlalchemy import Connection, delete, func, select, update
 
 from service_record.collector.store.schema import hosts, notices
+from service_record.diagnosis.failures import signature
 
 STALE: Final = 86_400.0
 """Seconds after which it is no news any more: whoever sets up a webhook is not told of last month."""
@@ -26,34 +30,47 @@ class Notice:
     at: float
     tries: int
     """How often it has been sent, or was begun to be."""
+    digest: int | None
+    """The number of the first of the news with which it is told at once; None until it was claimed."""
 
 
-def due(connection: Connection, now: float, most: int) -> Sequence[Notice]:
-    """What is to be sent now, oldest first; of each host the oldest only, so that its news stay in order."""
+def claim_due(
+    connection: Connection, now: float, until: float, most: int, at_once: int
+) -> Sequence[Sequence[Notice]]:
+    """Have this process be the one that sends so many digests that are due, until then; oldest first.
+
+    Of each host the oldest only, so that its news stay in order. What another process claims at the moment is
+    passed over.
+    """
     oldest = (
         select(func.min(notices.c.id))
         .where(notices.c.next_at.is_not(None), notices.c.at > now - STALE)
         .group_by(notices.c.host_id)
         .scalar_subquery()
     )
+    columns = [
+        notices.c[name] for name in ("id", "build", "verdict", "before", "reason", "at", "tries", "digest")
+    ]
     wanted = (
-        select(
-            notices.c.id,
-            hosts.c.name.label("host"),
-            hosts.c.group,
-            notices.c.build,
-            notices.c.verdict,
-            notices.c.before,
-            notices.c.reason,
-            notices.c.at,
-            notices.c.tries,
-        )
+        select(hosts.c.name.label("host"), hosts.c.group, *columns)
         .join(hosts, hosts.c.id == notices.c.host_id)
         .where(notices.c.id.in_(oldest), notices.c.next_at <= now)
         .order_by(notices.c.id)
         .limit(most)
+        .with_for_update(of=notices, skip_locked=True)
     )
-    return [Notice(**row) for row in connection.execute(wanted).mappings()]
+    digests: dict[Hashable, list[Notice]] = {}
+    for row in connection.execute(wanted).mappings():
+        notice = Notice(**row)
+        cause = (notice.verdict, signature(notice.reason))
+        digests.setdefault(cause if notice.digest is None else notice.digest, []).append(notice)
+    claimed = list(digests.values())[:at_once]
+    for together in claimed:
+        first = together[0].digest or together[0].id
+        values = {"tries": notices.c.tries + 1, "next_at": until, "digest": first}
+        ids = [notice.id for notice in together]
+        connection.execute(update(notices).where(notices.c.id.in_(ids)).values(values))
+    return claimed
 
 
 def next_due(connection: Connection, now: float) -> float | None:
@@ -63,23 +80,14 @@ def next_due(connection: Connection, now: float) -> float | None:
     return found
 
 
-def claim(connection: Connection, notice: Notice, until: float) -> bool:
-    """Have this process be the one that sends it, until then; False where another one was faster."""
-    mine = (notices.c.id == notice.id) & (notices.c.tries == notice.tries) & notices.c.next_at.is_not(None)
-    changed = update(notices).where(mine).values(tries=notice.tries + 1, next_at=until)
-    return connection.execute(changed).rowcount == 1
+def delivered(connection: Connection, ids: Collection[int], now: float) -> None:
+    """They have been taken: they are never sent again."""
+    connection.execute(update(notices).where(notices.c.id.in_(ids)).values(delivered_at=now, next_at=None))
 
 
-def delivered(connection: Connection, notice_id: int, now: float) -> None:
-    """It has been taken: it is never sent again."""
-    connection.execute(
-        update(notices).where(notices.c.id == notice_id).values(delivered_at=now, next_at=None)
-    )
-
-
-def put_off(connection: Connection, notice_id: int, next_at: float | None) -> None:
-    """It was not taken: to be sent again then, or never."""
-    not_delivered = (notices.c.id == notice_id) & notices.c.delivered_at.is_(None)
+def put_off(connection: Connection, ids: Collection[int], next_at: float | None) -> None:
+    """They were not taken: to be sent again then, or never."""
+    not_delivered = notices.c.id.in_(ids) & notices.c.delivered_at.is_(None)
     connection.execute(update(notices).where(not_delivered).values(next_at=next_at))
 
 

@@ -3,15 +3,17 @@
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, delete, func, select, tuple_
+from sqlalchemy import Connection, delete, func, select, tuple_, update
 
 from service_record.collector.domain.retention import FAILURES, StoredBuild
 from service_record.collector.store.schema import (
+    allowances,
     builds,
     bundles,
     chunks,
     cluster_events,
     cluster_logs,
+    counters,
     durations,
     events,
     hosts,
@@ -23,6 +25,21 @@ AT_ONCE: Final = 5_000
 """Rows that are deleted in one transaction: hosts that report wait meanwhile."""
 _STEP: Final = 300
 """Bytes that a step takes without its logs, with its places in the indexes: about."""
+
+
+def claim_housekeeping(connection: Connection, now: float, seconds: float) -> bool:
+    """Have this process do it; False where another one is at it, or did it less than so long ago."""
+    own = counters.c.name == "housekeeping"
+    free = select(counters.c.latest).where(own, counters.c.latest <= now - seconds)
+    if connection.execute(free.with_for_update(skip_locked=True)).first() is None:
+        return False
+    connection.execute(update(counters).where(own).values(latest=int(now)))
+    return True
+
+
+def delete_allowances(connection: Connection, before: float) -> int:
+    """Forget how often those asked that have not asked since that time; how many."""
+    return connection.execute(delete(allowances).where(allowances.c.at < before)).rowcount
 
 
 def stored(connection: Connection) -> list[StoredBuild]:

@@ -264,6 +264,14 @@ cluster_logs = Table(  # one of each kind, the latest, as the assisted-service h
     PrimaryKeyConstraint("cluster_id", "kind"),
 )
 
+allowances = Table(  # requests of those who ask often, of all processes
+    "allowances",
+    metadata,
+    Column("key", String(255), primary_key=True),
+    Column("used", BigInteger, nullable=False),
+    Column("at", Double, nullable=False),
+)
+
 events = Table(
     "events",
     metadata,
@@ -319,6 +327,7 @@ notices = Table(  # news of verdicts for a webhook
     Column("reason", Text, nullable=False),
     Column("at", Double, nullable=False),
     Column("delivered_at", Double),
+    Column("digest", _ID),  # the first of the news that are told with it
     Column("tries", Integer, nullable=False, server_default="0"),
     Column("next_at", Double, index=True),  # null when delivered or given up
 )

@@ -1,13 +1,15 @@
 """Changes of a page as they happen: one stream of server-sent events for each page that is looked at.
 
-WHATWG HTML, 9.2. The parts are rendered here, so that a page is the same live as it is when it is loaded.
+WHATWG HTML, 9.2. The parts are rendered here, so that a page is the same live as when it is loaded. Those
+who look at the same page share one look at the database and one rendering, at most once a second, and all
+pages together take a small share of the time: reports of hosts come first.
 """
 
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -18,19 +20,25 @@ from starlette.responses import Response, StreamingResponse
 
 from service_record.collector.api.answering import Refusal
 from service_record.collector.api.serving import Serving, check_readable, host_name
+from service_record.collector.logs import fault_of, log
+from service_record.collector.process import Collector
 from service_record.collector.web.cluster_page import see_cluster, see_clusters
 from service_record.collector.web.fleet_page import FleetFilters, FleetSeen, see_fleet
 from service_record.collector.web.host_page import build_of, see_host
 from service_record.collector.web.login import grant_of, viewer_of
 
 _QUIET: Final = 15.0
-"""Seconds after which a stream says that it is alive, and looks whether its session still is."""
+"""Seconds after which a stream says that it is alive."""
+_SESSION: Final = 5.0
+"""Seconds between two looks whether the session of a stream still is good."""
 _LEAST: Final = 1.0
 """Seconds between two changes of a page: nobody reads faster."""
-_SHARE: Final = 8
-"""A stream rests so many times as long as it has worked,"""
+_SHARE: Final = 9
+"""Pages rest so many times as long as one has taken,"""
 _LONGEST: Final = 5.0
 """but no more seconds than these."""
+_POLL: Final = 10
+"""Seconds after which a browser asks again that has no stream."""
 
 
 class PageState(Protocol):
@@ -48,40 +56,143 @@ class PageState(Protocol):
         """The part of the page that changes."""
 
 
-@dataclass(slots=True)
-class _Viewer:
-    """What a browser has of a page."""
+class _Moment:
+    """A page at one moment, and what browsers get that have it as it was before."""
 
-    see: Callable[[], PageState]
-    state: str
-    rows: Mapping[str, int] = field(default_factory=dict)
-    """Of a fleet: host -> the revision that is shown. Empty until something was sent."""
+    def __init__(self, seen: PageState, before: PageState | None) -> None:
+        self.seen = seen
+        self._before = before
+        self._events: dict[bool, bytes] = {}
+        self._rendering = asyncio.Lock()
 
-    def changes(self) -> dict[str, Any] | None:
-        """What the browser lacks; None where it lacks nothing."""
-        seen = self.see()
-        if seen.state == self.state:
-            self._has(seen)
-            return None
-        changed: dict[str, Any] = {"state": seen.state, "sentence": seen.sentence}
-        if isinstance(seen, FleetSeen):
-            changed |= self._rows(seen)
-        if "rows" not in changed:
-            changed["whole"] = seen.whole()
-        self.state = seen.state
-        self._has(seen)
-        return changed
+    async def event_for(self, state: str) -> bytes:
+        """Return what a browser lacks that has this state: rendered once for all that have the same."""
+        is_next = self._before is not None and self._before.state == state
+        async with self._rendering:
+            if is_next not in self._events:
+                render = self._change if is_next else self._whole
+                self._events[is_next] = await run_in_threadpool(render)
+        return self._events[is_next]
 
-    def _rows(self, seen: FleetSeen) -> dict[str, Any]:
-        """The rows that changed, where the rows are the same ones."""
-        if not self.rows or list(self.rows) != list(seen.revisions):
-            return {}
-        changed = [name for name, revision in seen.revisions.items() if self.rows[name] != revision]
-        return {"rows": {name: seen.row(name) for name in changed}, "tally": seen.tally()}
+    def _whole(self) -> bytes:
+        return self._event(whole=self.seen.whole())
 
-    def _has(self, seen: PageState) -> None:
-        if isinstance(seen, FleetSeen):
-            self.rows = seen.revisions
+    def _change(self) -> bytes:
+        """Return the rows that changed, where the rows are the same ones."""
+        seen, before = self.seen, self._before
+        if not isinstance(seen, FleetSeen) or not isinstance(before, FleetSeen):
+            return self._whole()
+        rows, earlier = seen.revisions, before.revisions
+        if not earlier or list(rows) != list(earlier):
+            return self._whole()
+        changed = [name for name, revision in rows.items() if earlier[name] != revision]
+        return self._event(rows={name: seen.row(name) for name in changed}, tally=seen.tally())
+
+    def _event(self, **changed: Any) -> bytes:
+        told = {"state": self.seen.state, "sentence": self.seen.sentence, **changed}
+        return b"event: change\ndata: " + msgspec.json.encode(told) + b"\n\n"
+
+
+class _Channel:
+    """A page that somebody looks at: seen again when there is news, for all of them."""
+
+    def __init__(self, see: Callable[[], PageState], views: "Views") -> None:
+        self._see = see
+        self._views = views
+        self._looked = asyncio.Event()
+        self._wanted = asyncio.Event()
+        self.viewers = 0
+        self.looks = 0
+        self.moment: _Moment | None = None
+        self.fault: Exception | None = None
+        self.task = asyncio.get_running_loop().create_task(self._run())
+
+    async def joined(self, state: str) -> None:
+        """Wait until the page was seen, by a browser that may have a newer state than the one seen last."""
+        if self.moment is not None and self.moment.seen.state == state:
+            return
+        looks = self.looks
+        self._wanted.set()
+        while self.looks == looks and self.fault is None and not self._views.news.is_over:
+            await self.changed(_QUIET)
+
+    async def changed(self, seconds: float) -> None:
+        """Wait for the next look, or so long."""
+        looked = self._looked
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(looked.wait(), seconds)
+
+    async def _run(self) -> None:
+        """See the page whenever there is news, until nobody looks at it any more."""
+        news = self._views.news
+        while self.fault is None and not news.is_over:
+            told = news.subscribe()
+            self._wanted.clear()
+            async with self._views.turn:
+                began = time.monotonic()
+                await self._look()
+                rest = min((time.monotonic() - began) * _SHARE, _LONGEST)
+                self._tell()
+                await asyncio.sleep(rest)
+            await asyncio.sleep(_LEAST)
+            if not self.viewers:
+                return
+            await self._wait(told)
+        self._tell()
+
+    async def _look(self) -> None:
+        """See the page once."""
+        try:
+            seen = await run_in_threadpool(self._see)
+        except Exception as fault:  # noqa: BLE001  # it is not there any more, or the database is not
+            self.fault = fault
+            return
+        if self.moment is None or self.moment.seen.state != seen.state:
+            self.moment = _Moment(seen, None if self.moment is None else self.moment.seen)
+
+    async def _wait(self, told: asyncio.Event) -> None:
+        waiting = [asyncio.ensure_future(event.wait()) for event in (told, self._wanted)]
+        await asyncio.wait(waiting, timeout=_QUIET, return_when=asyncio.FIRST_COMPLETED)
+        for each in waiting:
+            each.cancel()
+
+    def _tell(self) -> None:
+        self.looks += 1
+        looked, self._looked = self._looked, asyncio.Event()
+        looked.set()
+
+
+class Views:
+    """The pages that are looked at, by what they show. Used on one event loop."""
+
+    def __init__(self, collector: Collector) -> None:
+        self.news = collector.news
+        self.most = collector.settings.most_streams
+        self.turn = asyncio.Lock()
+        """Held by the page that is seen: one at a time, and rests between them."""
+        self._channels: dict[Hashable, _Channel] = {}
+        self.viewers = 0
+
+    @contextmanager
+    def channel(self, key: Hashable, see: Callable[[], PageState]) -> Iterator[_Channel]:
+        """Look at a page for as long as the block lasts, together with all others who do."""
+        channel = self._channels.get(key)
+        if channel is None or channel.task.done():
+            channel = self._channels[key] = _Channel(see, self)
+            channel.task.add_done_callback(partial(self._ended, key))
+        channel.viewers += 1
+        self.viewers += 1
+        try:
+            yield channel
+        finally:
+            channel.viewers -= 1
+            self.viewers -= 1
+
+    def _ended(self, key: Hashable, task: "asyncio.Task[None]") -> None:
+        if key in self._channels and self._channels[key].task is task:
+            del self._channels[key]
+        if not task.cancelled() and (fault := task.exception()) is not None:
+            log().error("a page could not be shown", **fault_of(fault))
 
 
 async def get_events(request: Request) -> Response:
@@ -89,57 +200,64 @@ async def get_events(request: Request) -> Response:
 
     With `host=` it is of a host, with `of_cluster=` of a cluster, with `clusters=` of their list.
     """
-    serving = Serving.of(request)
-    query = request.query_params
-    see: Callable[[], PageState]
-    grant = viewer_of(request)
-    if "of_cluster" in query:
-        see = partial(see_cluster, serving.collector, query["of_cluster"], grant.confined_to)
-        await run_in_threadpool(see)
-    elif "clusters" in query:
-        see = partial(see_clusters, serving.collector, grant.confined_to, is_all=query.get("all") == "1")
-    elif "host" in query:
-        name, build = host_name(query["host"]), build_of(query.get("build", ""))
-        await check_readable(serving, grant, name)
-        see = partial(see_host, request.app.state.analyses, serving.collector, name, build)
-        await run_in_threadpool(see)  # one that is not there is refused now
-    else:
-        see = partial(see_fleet, serving.collector, FleetFilters.of(query), grant.confined_to)
+    key, see = await _asked(request)
     return StreamingResponse(
-        _stream(request, serving, _Viewer(see, query.get("state", ""))),
+        _stream(request, key, see),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
 
 
-async def _stream(request: Request, serving: Serving, viewer: _Viewer) -> AsyncIterator[str]:
-    """Events until the browser leaves, its session ends or the process shuts down."""
-    news = serving.collector.news
-    while True:
-        told = news.subscribe()
-        if await grant_of(request) is None:
-            yield "event: over\ndata: the session has ended\n\n"
-            return
-        began = time.monotonic()
-        try:
-            changes = await run_in_threadpool(viewer.changes)
-        except Refusal:  # the host is not there any more
-            yield "event: gone\ndata: it is not there any more\n\n"
-            return
-        worked = time.monotonic() - began
-        yield ": nothing new\n\n" if changes is None else _event(changes)
-        if news.is_over:
-            return
-        await _wait(told)
-        if not news.is_over:
-            await asyncio.sleep(min(max(_LEAST, worked * _SHARE), _LONGEST))
+async def _asked(request: Request) -> tuple[Hashable, Callable[[], PageState]]:
+    """Return what is looked at, as a key and as a look. Raises Refusal when it is not there."""
+    serving, query = Serving.of(request), request.query_params
+    confined_to = viewer_of(request).confined_to
+    see: Callable[[], PageState]
+    if "of_cluster" in query:
+        see = partial(see_cluster, serving.collector, query["of_cluster"], confined_to)
+        await run_in_threadpool(see)
+        return ("cluster", query["of_cluster"], confined_to), see
+    if "clusters" in query:
+        is_all = query.get("all") == "1"
+        see = partial(see_clusters, serving.collector, confined_to, is_all=is_all)
+        return ("clusters", is_all, confined_to), see
+    if "host" in query:
+        name, build = host_name(query["host"]), build_of(query.get("build", ""))
+        await check_readable(serving, viewer_of(request), name)
+        see = partial(see_host, request.app.state.analyses, serving.collector, name, build)
+        await run_in_threadpool(see)
+        return ("host", name, build), see
+    filters = FleetFilters.of(query)
+    return (filters, confined_to), partial(see_fleet, serving.collector, filters, confined_to)
 
 
-async def _wait(told: asyncio.Event) -> None:
-    """Until there is news; not long where there is none."""
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(told.wait(), _QUIET)
-
-
-def _event(changes: dict[str, Any]) -> str:
-    return f"event: change\ndata: {msgspec.json.encode(changes).decode()}\n\n"
+async def _stream(request: Request, key: Hashable, see: Callable[[], PageState]) -> AsyncIterator[bytes]:
+    """Yield events until the browser leaves, its session ends or the process shuts down."""
+    views: Views = request.app.state.views
+    state = request.query_params.get("state", "")
+    is_polling = views.viewers >= views.most
+    with views.channel(key, see) as channel:
+        await channel.joined(state)
+        told = asked = time.monotonic()
+        is_first = True
+        while channel.fault is None and channel.moment is not None:
+            moment = channel.moment
+            if moment.seen.state != state:
+                yield await moment.event_for(state)
+                state, told = moment.seen.state, time.monotonic()
+            elif is_first or time.monotonic() - told >= _QUIET:
+                yield b": nothing new\n\n"
+                told = time.monotonic()
+            is_first = False
+            if is_polling:
+                yield f"event: poll\ndata: {_POLL}\n\n".encode()
+            if is_polling or views.news.is_over:
+                return
+            await channel.changed(_SESSION)
+            if time.monotonic() - asked >= _SESSION:
+                asked = time.monotonic()
+                if await grant_of(request) is None:
+                    yield b"event: over\ndata: the session has ended\n\n"
+                    return
+        if isinstance(channel.fault, Refusal):
+            yield b"event: gone\ndata: it is not there any more\n\n"

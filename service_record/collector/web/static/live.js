@@ -97,6 +97,10 @@ function connect() {
       say(told, `Not live: ${event.data}.`);
     });
   }
+  stream.addEventListener("poll", (event) => {
+    disconnect();
+    again = setTimeout(connect, 1000 * Number(event.data) * (0.5 + Math.random()));
+  });
   stream.addEventListener("error", () => {
     disconnect();
     failures += 1;

@@ -8,6 +8,7 @@ down_revision = "0004"
 branch_labels = None
 depends_on = None
 
+_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 _LATEST = """
 UPDATE bundles SET is_indexed = {false} WHERE id IN (SELECT max(bundle_id) FROM bundle_services JOIN bundles
 ON bundles.id = bundle_id GROUP BY host_id)
@@ -19,10 +20,22 @@ def upgrade() -> None:
     is_sqlite = op.get_context().dialect.name == "sqlite"
     with op.batch_alter_table("bundles") as table:
         table.add_column(sa.Column("claimed_until", sa.Double(), nullable=True))
+    with op.batch_alter_table("notices") as table:
+        table.add_column(
+            sa.Column("digest", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=True)
+        )
+    op.create_table(
+        "allowances",
+        sa.Column("key", sa.String(length=255), nullable=False),
+        sa.Column("used", sa.BigInteger(), nullable=False),
+        sa.Column("at", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("key", name=op.f("pk_allowances")),
+    )
+    op.execute("INSERT INTO counters (name, latest) VALUES ('housekeeping', 0)")
     op.create_table(
         "analyses",
-        sa.Column("host_id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
-        sa.Column("bundle_id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
+        sa.Column("host_id", _ID, nullable=False),
+        sa.Column("bundle_id", _ID, nullable=False),
         sa.Column("data", sa.LargeBinary(), nullable=False),
         sa.ForeignKeyConstraint(
             ["host_id"], ["hosts.id"], name=op.f("fk_analyses_host_id"), ondelete="CASCADE"
@@ -44,5 +57,9 @@ def downgrade() -> None:
         op.execute("UPDATE counters SET latest = (SELECT max(id) FROM steps) WHERE name = 'steps'")
         op.execute("DROP SEQUENCE step_numbers")
     op.drop_table("analyses")
+    op.drop_table("allowances")
+    op.execute("DELETE FROM counters WHERE name = 'housekeeping'")
+    with op.batch_alter_table("notices") as table:
+        table.drop_column("digest")
     with op.batch_alter_table("bundles") as table:
         table.drop_column("claimed_until")
