@@ -111,6 +111,16 @@ def test_a_line_that_its_file_has_left_behind_is_not_told_of_a_host_that_works(t
     assert "its file goes on long after it" in service_record("analyze", "--explain", "--from", place).out
 
 
+def test_a_program_that_got_over_it_is_not_the_cause(tmp_path: Path) -> None:
+    pull = (
+        "Error: initializing source docker://quay.io/x:1: reading manifest 1 in quay.io/x: unauthorized: no"
+    )
+    own = [at(-9, f"job.sh[{PID}]: Started"), at(1, f"job.sh[{PID}]: {pull}")]
+    own += [at(2 + number / 10, f"job.sh[{PID}]: Waiting for the control plane") for number in range(50)]
+    place = bundle(tmp_path, {"bootstrap/journals/journal.log": "\n".join(own)})
+    assert root_of(place)["cause"]["name"] == "pods-not-ready"
+
+
 def test_explain_says_which_rules_fitted_and_why_the_others_lost(tmp_path: Path) -> None:
     place = bundle(tmp_path, {"bootstrap/journals/kernel.log": at(5, OOM)})
     answer = service_record("analyze", "--explain", "--from", place, COLUMNS="200")

@@ -10,6 +10,7 @@ from service_record.diagnosis.cause_rules import CauseRule, Condition, LineTest,
 from service_record.diagnosis.evidence.fact_checks import CHECKS
 from service_record.diagnosis.evidence.log_lines import LinePlace, LogLine, is_of
 from service_record.diagnosis.evidence.scan import Evidence, LineSet
+from service_record.diagnosis.evidence.streams import KERNEL
 from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts, is_labelled
 from service_record.diagnosis.wording import commands_filled
 from service_record.history import History
@@ -20,6 +21,10 @@ _BEFORE: Final = timedelta(minutes=10)
 _AFTER: Final = timedelta(minutes=2)
 """Lines elsewhere that long before the start and after the end of a run may tell of it."""
 _OWN_SLACK: Final = timedelta(seconds=2)
+_LAST_OWN: Final = 40
+"""Further lines of a run that may tell its cause. What it said before, it has got over."""
+_RECENT: Final = timedelta(minutes=5)
+"""So long before the failure a program elsewhere still has to tell of the cause; the kernel tells it once."""
 
 
 class Nearness(IntEnum):
@@ -119,7 +124,8 @@ class Surroundings:
         lines = self._evidence.own.get(trouble.service, ())
         first = trouble.run_started and trouble.run_started - _OWN_SLACK
         last = trouble.ended and trouble.ended + _OWN_SLACK
-        return tuple(reversed([line for line in lines if _is_between(line.time, first, last)]))
+        own = [line for line in lines if _is_between(line.time, first, last)]
+        return tuple(reversed(own[-_LAST_OWN:]))
 
     def has_unexplained_error(self, matches: Iterable[Match]) -> bool:
         """Return whether the service itself tells of an error, and no rule knows any of its lines."""
@@ -219,10 +225,17 @@ class Surroundings:
             return rule.within == "any" or not line.is_earlier_boot
         if rule.within == "any":
             return True
-        if rule.within == "boot":
-            return _is_between(line.time, trouble.booted, trouble.ended and trouble.ended + _AFTER)
         first = trouble.started and trouble.started - _BEFORE
-        return _is_between(line.time, first, trouble.ended and trouble.ended + _AFTER)
+        first = trouble.booted if rule.within == "boot" else first
+        is_in_time = _is_between(line.time, first, trouble.ended and trouble.ended + _AFTER)
+        return is_in_time and (line.kind == KERNEL or self._is_recent(line, trouble.ended))
+
+    def _is_recent(self, line: LogLine, ended: datetime | None) -> bool:
+        """Return whether a program told of it until shortly before the failure, or the end of its file."""
+        last = ended or self._evidence.last_time(line)
+        if line.time is None or last is None:
+            return self._evidence.is_current(line)
+        return line.time >= last - _RECENT
 
     def _fact(self, name: str, patterns: Sequence[Pattern]) -> Match | None:
         for fact in self._evidence.facts.all(name):

@@ -8,6 +8,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final
 
 import re2
@@ -48,6 +49,11 @@ class Evidence:
         """Return whether a line stands near the end of its file, so that nothing shows it to be over."""
         count, _ = self.ends.get(line.place.path, (0, None))
         return line.place.line is None or count - line.place.line <= _NEAR_END_LINES
+
+    def last_time(self, line: LogLine) -> datetime | None:
+        """Return the time of the last line of the file that a line is in."""
+        _, last = self.ends.get(line.place.path, (0, None))
+        return last.time if last is not None else None
 
 
 NO_EVIDENCE: Final = Evidence()
