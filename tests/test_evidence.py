@@ -2,6 +2,7 @@
 
 import json
 import tarfile
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +14,7 @@ from service_record.diagnosis.evidence.known_facts import facts_of
 from service_record.diagnosis.evidence.log_lines import Era, log_line
 from service_record.diagnosis.evidence.streams import LogStream, stream_of
 from service_record.diagnosis.trouble_facts import telling_line
+from service_record.read.live_host import live_contents
 from service_record.record.entry import Phase
 from tests.builders import PID, entry, failed_run, timestamp, write_lines
 from tests.command_line import service_record
@@ -129,6 +131,23 @@ def test_explain_says_which_rules_fitted_and_why_the_others_lost(tmp_path: Path)
     assert "pods-not-ready (symptom): not told: a symptom, and out-of-memory is a cause" in answer.out
 
 
+def program(folder: Path, name: str, body: str) -> None:
+    (folder / name).write_text(f"#!/bin/sh\n{body}\n")
+    (folder / name).chmod(0o755)
+
+
+def test_the_live_host_is_read_within_its_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(tmp_path, "journalctl", "echo 'a line of the journal'")
+    program(tmp_path, "lsblk", "exec sleep 60")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    began = time.monotonic()
+    found = dict(live_contents(1.5))
+    assert time.monotonic() - began < 4
+    assert found["journalctl --boot"] == b"a line of the journal\n"
+    assert "lsblk" not in found
+    assert found["/proc/cmdline"] == Path("/proc/cmdline").read_bytes()
+
+
 @pytest.mark.parametrize(
     ("path", "kind", "name"),
     [
@@ -142,6 +161,10 @@ def test_explain_says_which_rules_fitted_and_why_the_others_lost(tmp_path: Path)
         ("agent-gather-x/var/log/cloud-init-output.log", "installer", "cloud-init-output"),
         ("log-bundle-1/bootstrap/network/resolv.conf", "facts", "resolv.conf"),
         ("sos-x/proc/cmdline", "facts", "cmdline"),
+        ("journalctl --boot", "journal", "journalctl --boot"),
+        ("/sys/fs/pstore/dmesg-efi-1", "kernel", "dmesg-efi-1"),
+        ("/var/log/pods/ns_pod_uid/etcd/0.log", "containers", "etcd"),
+        ("/proc/sys/kernel/hostname", "facts", "hostname"),
     ],
 )  # fmt: skip
 def test_a_path_says_what_a_file_is(path: str, kind: str, name: str) -> None:

@@ -17,6 +17,7 @@ from service_record.cli.diagnosing import (
     Judging,
     expect_option,
     expected_services,
+    is_here,
     judging,
     units_for,
     units_here,
@@ -205,9 +206,13 @@ class _Request:
         units = units_for(source, self.places, whole, boot_id, self.expected)
         failed = frozenset(unit.service for unit in units or () if unit.is_failed and unit.service)
         causes = self.judging.causes
-        causes = causes.with_evidence(read_evidence(source, self.places, causes, whole, failed), whole)
-        made = Judging(self.judging.budgets, causes)
-        found = self._with_units(made.diagnosis(history, now), history, units, causes)
+        first = self.judging.diagnosis(history, now)
+        is_at_work = first is not None and first.verdict is Verdict.RUNNING
+        live = is_here(source, self.places, whole, boot_id) and not (self.is_waiting and is_at_work)
+        evidence = read_evidence(source, self.places, causes, whole, failed, is_here=live)
+        causes = causes.with_evidence(evidence, whole)
+        found = Judging(self.judging.budgets, causes).diagnosis(history, now)
+        found = self._with_units(found, history, units, causes)
         return _Answer(source.name, history, found, "" if found else f"no run to judge in {source.name}", now)
 
     def _answer_without_records(self, refusal: Unreadable) -> _Answer:

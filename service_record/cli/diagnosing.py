@@ -112,10 +112,15 @@ def units_for(
     if source.is_snapshot:
         is_latest = boot_id is None or boot_id in history.boots[-1:]
         return read_texts(source.unit_texts) if is_latest else ()
+    return units_here(expected) if is_here(source, places, history, boot_id) else ()
+
+
+def is_here(source: Source, places: Sequence[str], history: History, boot_id: str | None) -> bool:
+    """Return whether records are certainly those of this host, and its present boot is asked for."""
     here = systemd.boot_id()
-    is_only_home = source.is_home and len(places) <= 1
+    is_only_home = source.is_home and not source.is_snapshot and len(places) <= 1
     is_of_host = source.name == DEFAULT_DIRECTORY or (here is not None and here in history.boots)
-    return units_here(expected) if is_only_home and is_of_host and boot_id in {None, here} else ()
+    return is_only_home and is_of_host and boot_id in {None, here}
 
 
 def failed_units(source: Source) -> tuple[FailedUnit, ...]:

@@ -1,6 +1,7 @@
 """The files of a host beside its records: in a bundle, or in a directory that one was unpacked to."""
 
 from collections.abc import Iterator, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,6 +9,7 @@ from service_record.diagnosis.causes import Causes
 from service_record.diagnosis.evidence.scan import NO_EVIDENCE, Evidence
 from service_record.diagnosis.host_cause import scanner
 from service_record.history import History
+from service_record.read.live_host import live_contents
 from service_record.read.source import Source, records_directory
 from service_record.record.directory import RECORD_DIRECTORIES
 
@@ -16,16 +18,27 @@ if TYPE_CHECKING:
 
 
 def read_evidence(
-    source: Source, places: Sequence[str], causes: Causes, history: History, failed: frozenset[str]
+    source: Source,
+    places: Sequence[str],
+    causes: Causes,
+    history: History,
+    failed: frozenset[str],
+    *,
+    is_here: bool = False,
 ) -> Evidence:
     """Return the evidence beside the records of a source: none where there are only records.
 
-    `failed` names services that failed and need have no record.
+    `failed` names services that failed and need have no record. `is_here` is true of this host's own records:
+    then the host itself is looked at, for at most three seconds.
     """
     path = _place_of(source, places)
-    if path is None:
+    if path is None and not is_here:
         return NO_EVIDENCE
     reading = scanner(causes, history, failed)
+    if path is None:
+        for name, data in live_contents():
+            reading.read(name, BytesIO(data).read)
+        return reading.evidence()
     for content in _contents(path):
         reading.read(content.path, content.read)
     return reading.evidence()

@@ -67,6 +67,7 @@ _KINDS: Final = tuple(
 _CONTAINER: Final = (
     re.compile(r"(?:^|/)pod-logs/[^/]+/([^/]+)/[^/]+$"),
     re.compile(r"/pods/[^/]+/([^/]+)/(?:[^/]+/)?logs/[^/]+$"),
+    re.compile(r"/log/pods/[^/]+/([^/]+)/[^/]+$"),
     re.compile(
         r"(?:^|/)(?:containers|pods|bootstrap-control-plane)/(?:.*/)?([^/]+?)(?:-[0-9a-f]{4,64})?(?:\.inspect)?\.log$"
     ),

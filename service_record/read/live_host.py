@@ -1,0 +1,101 @@
+"""The evidence that this host itself shows now: its journal, kernel, containers, network, disks and time.
+
+Programs run side by side, all of them within one deadline: a judgement must not wait for a host in trouble.
+"""
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from glob import glob
+from pathlib import Path
+from typing import Final
+
+SECONDS: Final = 3.0
+"""For everything together."""
+_MAX_BYTES: Final = 16 << 20
+"""Of one program's output."""
+_MAX_TAIL: Final = 256 << 10
+"""Of one file: its end."""
+_MAX_FILES: Final = 200
+_JOURNAL: Final = ("journalctl", "--quiet", "--no-pager", "--output=short-iso-precise")
+_PROGRAMS: Final[dict[str, tuple[str, ...]]] = {
+    "journalctl --boot": (*_JOURNAL, "--boot", "--lines=20000"),
+    "boot-1.log": (*_JOURNAL, "--boot=-1", "--lines=500"),
+    "ip-addr": ("ip", "-d", "addr"),
+    "ip-route": ("ip", "route", "show", "table", "main"),
+    "ip-6-route": ("ip", "-6", "route", "show", "table", "main"),
+    "lsblk": ("lsblk", "--output=NAME,TYPE,SIZE,FSTYPE,MOUNTPOINT"),
+    "df.txt": ("df", "--local", "--print-type"),
+    "timedatectl": ("timedatectl", "status"),
+    "chrony-tracking.txt": ("chronyc", "-n", "tracking"),
+    "chrony-sources.txt": ("chronyc", "-n", "sources"),
+    "rpm-ostree_status": ("rpm-ostree", "status"),
+    "efibootmgr.txt": ("efibootmgr",),
+}
+"""What its lines are called, as `stream_of` knows it -> program."""
+_FILES: Final = (
+    *(
+        "/etc/resolv.conf",
+        "/etc/nsswitch.conf",
+        "/proc/sys/kernel/hostname",
+        "/proc/cmdline",
+        "/proc/meminfo",
+    ),
+    *("/proc/swaps", "/proc/modules", "/proc/1/mounts", "/etc/os-release", "/sys/fs/pstore/*"),
+    *("/var/lib/systemd/pstore/*/dmesg.txt", "/var/log/cloud-init*.log", "/var/log/anaconda/*.log"),
+    *("/var/log/installer/*.log", "/var/log/curtin/*.log", "/var/log/agent*.log", "/var/log/pods/*/*/*.log"),
+    *("/var/log/containers/*.log", "/var/log/bootstrap-control-plane/*.log"),
+)
+
+
+def live_contents(seconds: float = SECONDS) -> Iterator[tuple[str, bytes]]:
+    """Yield the name and bytes of each program's output and file that this host has.
+
+    A program that does not end within `seconds` of the beginning is stopped, and what it printed is left out.
+    """
+    deadline = time.monotonic() + seconds
+    with ThreadPoolExecutor(len(_PROGRAMS)) as pool:
+        printed = {name: pool.submit(_printed, argv, deadline) for name, argv in _PROGRAMS.items()}
+        yield from _files(deadline)
+        for name, output in printed.items():
+            if data := output.result():
+                yield name, data
+
+
+def _printed(argv: tuple[str, ...], deadline: float) -> bytes:
+    """Return what a program printed in time; nothing where there is no such program, or it failed."""
+    left = deadline - time.monotonic()
+    if left <= 0:
+        return b""
+    try:
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=left, check=False, env=_environment()
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return b""
+    return done.stdout[-_MAX_BYTES:]
+
+
+def _environment() -> dict[str, str]:
+    """Return what programs see: English and UTC, whatever this user has chosen."""
+    return {"LC_ALL": "C", "TZ": "UTC", "PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/bin:/sbin:/bin"}
+
+
+def _files(deadline: float) -> Iterator[tuple[str, bytes]]:
+    """Yield the ends of the files, in the order of the list; no more of them once the time is over."""
+    paths = [path for pattern in _FILES for path in sorted(glob(pattern))[-_MAX_FILES:]]  # noqa: PTH207  # absolute
+    for path in paths:
+        if time.monotonic() > deadline:
+            return
+        with suppress(OSError):
+            yield path, _tail(Path(path))
+
+
+def _tail(path: Path) -> bytes:
+    with path.open("rb") as stream:
+        if path.stat().st_size > _MAX_TAIL:
+            stream.seek(-_MAX_TAIL, 2)
+        return stream.read(_MAX_TAIL)
