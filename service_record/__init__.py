@@ -10,9 +10,9 @@ A name is loaded when it is first used: the command line imports this package fo
 them, and a service may import it at its top whether it records or not.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING
+import sys
 
+TYPE_CHECKING = False  # `typing` takes as long to load as all the rest
 if TYPE_CHECKING:
     from service_record.record.directory import Records
     from service_record.record.entry import Entry, Malformed, Phase, Result
@@ -63,7 +63,8 @@ def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home = next((home for home, names in _HOMES.items() if name in names), "recorder")
-    found = getattr(import_module(f"{__name__}.{home}"), name)
+    __import__(f"{__name__}.{home}")
+    found: object = getattr(sys.modules[f"{__name__}.{home}"], name)
     globals()[name] = found
     return found
 

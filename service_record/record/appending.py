@@ -6,14 +6,16 @@ $SERVICE_RECORDS_SYNC is `ends`, the end of a run, and a failure, is on the disk
 It needs the standard library only, and little of that: it is loaded by every service that is recorded.
 """
 
+from __future__ import annotations
+
 import os
 import stat
-from contextlib import suppress
-from threading import RLock
-from typing import TYPE_CHECKING, Final, TypeAlias
+from _thread import RLock  # `threading`, which costs more, has the same
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Final, TypeAlias
 
     from service_record.record.entry import Entry
 
@@ -101,7 +103,7 @@ class Writer:
         self._tail_is_ours = False
         self._is_in_array = False
 
-    def append(self, entry: "Entry | Mapping[str, object]") -> bool:
+    def append(self, entry: Entry | Mapping[str, object]) -> bool:
         """Append an entry, or its fields under their names on disk.
 
         Returns whether it is in the file, whole. One that is not is counted in the next that is.
@@ -121,7 +123,7 @@ class Writer:
             _sync(self._path)
         return True
 
-    def _write(self, fields: "Mapping[str, object]") -> None:
+    def _write(self, fields: Mapping[str, object]) -> None:
         """Write to the end of the array if the file is one; otherwise, and where that fails, a line."""
         if self._tail_is_ours:
             self._tail_is_ours = self._write_line(fields, at_a_torn_tail=False)
@@ -147,7 +149,7 @@ class Writer:
         finally:
             os.close(descriptor)
 
-    def _write_line(self, fields: "Mapping[str, object]", *, at_a_torn_tail: bool) -> bool:
+    def _write_line(self, fields: Mapping[str, object], *, at_a_torn_tail: bool) -> bool:
         """One write on a descriptor opened for appending; behind a torn tail a newline goes first.
 
         Whether the line has its end: an entry that lacks only that is there all the same.
@@ -169,7 +171,7 @@ class Writer:
             os.close(_create(self._path, is_array=False))
             return open_regular(self._path, _APPEND)
 
-    def _write_in_array(self, fields: "Mapping[str, object]") -> bool:
+    def _write_in_array(self, fields: Mapping[str, object]) -> bool:
         if self._is_in_array:  # a signal handler, on top of just this
             return False
         self._is_in_array = True
@@ -194,13 +196,13 @@ class Writer:
         return True
 
 
-def _line(fields: "Mapping[str, object]", before: bytes = b"") -> bytes:
+def _line(fields: Mapping[str, object], before: bytes = b"") -> bytes:
     from service_record.record.line import MAX_LINE_BYTES, line_of  # noqa: PLC0415  # who reads needs none
 
     return before + line_of(fields, MAX_LINE_BYTES - len(before))
 
 
-def _has_to_last(fields: "Mapping[str, object]") -> bool:
+def _has_to_last(fields: Mapping[str, object]) -> bool:
     if os.environ.get("SERVICE_RECORDS_SYNC") != "ends" or fields.get("result") is None:
         return False
     return fields.get("phase") != "stage end" or fields.get("result") == "failure"
@@ -208,13 +210,15 @@ def _has_to_last(fields: "Mapping[str, object]") -> bool:
 
 def _sync(path: str) -> None:
     """Have the file, and its name, on the disk; where that cannot be, it is as lasting as any other."""
-    with suppress(OSError):
+    try:
         for place in (path, os.path.dirname(path) or "."):
             descriptor = os.open(place, os.O_RDONLY | _SAFE)
             try:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
+    except OSError:
+        return
 
 
 def _create(path: str, *, is_array: bool) -> int:

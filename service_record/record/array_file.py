@@ -9,7 +9,6 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from time import monotonic, sleep
 from typing import Final
 
@@ -28,15 +27,6 @@ class ArrayError(Exception):
     """The array could not be extended: no lock in time, no closed array, or a line behind it."""
 
 
-@dataclass(frozen=True, slots=True)
-class _End:
-    """Where the last entry of an array ends."""
-
-    offset: int
-    is_first: bool
-    """Whether no entry stands before it."""
-
-
 def append(descriptor: int, line: bytes, *, patience: float) -> None:
     """Write an entry, as one line of JSON, over the closing bracket of the array open as `descriptor`.
 
@@ -46,11 +36,11 @@ def append(descriptor: int, line: bytes, *, patience: float) -> None:
     """
     with _locked(descriptor, patience):
         size = os.fstat(descriptor).st_size
-        end = _closed_end(descriptor, size)
-        text = _text(end, line)
-        room = _room(descriptor, size, end.offset + len(text) + 1)
-        content = text + _blanks(end.offset + len(text), room)
-        if os.pwrite(descriptor, content, end.offset) < len(text) - len(_CLOSING):
+        end, is_first = _closed_end(descriptor, size)
+        text = (b"[" if end == 0 else b"" if is_first else b",") + b"\n" + line + _CLOSING
+        room = _room(descriptor, size, end + len(text) + 1)
+        content = text + _blanks(end + len(text), room)
+        if os.pwrite(descriptor, content, end) < len(text) - len(_CLOSING):
             raise OSError("only part of an entry could be written")
 
 
@@ -77,8 +67,10 @@ def _locked(descriptor: int, patience: float) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
-def _closed_end(descriptor: int, size: int) -> _End:
-    """Return where the last entry ends, with nothing but white space around the bracket behind it.
+def _closed_end(descriptor: int, size: int) -> tuple[int, bool]:
+    """Return where the last entry ends, and whether there is none before it.
+
+    Only white space stands around the bracket behind it.
 
     The bracket stands on a line of its own: one right behind a brace may be part of a torn text. Raises
     ArrayError where it is otherwise.
@@ -88,15 +80,10 @@ def _closed_end(descriptor: int, size: int) -> _End:
     opened = text.removesuffix(b"]")
     before = opened.rstrip(_BLANK)
     if start == 0 and (not text or (before == b"[" and opened != text)):
-        return _End(len(before), is_first=True)
+        return len(before), True
     if text.endswith(b"]") and before.endswith(b"}") and opened.endswith(b"\n"):
-        return _End(start + len(before), is_first=False)
+        return start + len(before), False
     raise ArrayError("the file does not end as a closed array")
-
-
-def _text(end: _End, line: bytes) -> bytes:
-    opening = b"[" if end.offset == 0 else b"" if end.is_first else b","
-    return opening + b"\n" + line + _CLOSING
 
 
 def _room(descriptor: int, size: int, needed: int) -> int:

@@ -3,20 +3,23 @@
 Each function answers None where nobody knows; none raises.
 """
 
+from __future__ import annotations
+
 import os
-import re
 import stat
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Final
 
-_ID: Final = re.compile("[0-9a-f]{32}")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from datetime import datetime
+    from typing import Final
+
+_ID_DIGITS: Final = 32
+_HEXADECIMAL: Final = frozenset("0123456789abcdef")
 _SERVICE: Final = ".service"
 _SCOPE: Final = ".scope"
-_UNIT_NAME: Final = re.compile(r"[\w:.\\@-]+", re.ASCII)
+_UNIT_NAME: Final = r"(?a:[\w:.\\@-]+)"
 
 _DROP_IN: Final = "10-service-record.conf"
 _UNIT_DIRECTORIES: Final = ("/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system")
@@ -32,17 +35,23 @@ _SHOWN: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
 class RunningService:
     """A service that runs now, and whose end systemd will record."""
 
-    unit: str
-    invocation_id: str
-    pid: int | None
-    """Of its main process; None while only a command before it runs."""
-    started: datetime
-    uptime: float
-    """Seconds from the boot of the host to `started`."""
+    __slots__ = ("invocation_id", "pid", "started", "unit", "uptime")
+
+    def __init__(
+        self, unit: str, invocation_id: str, pid: int | None, started: datetime, uptime: float
+    ) -> None:
+        """Take its main process, None while only a command before it runs, and when it was started.
+
+        `uptime` is the seconds from the boot of the host to that.
+        """
+        self.unit = unit
+        self.invocation_id = invocation_id
+        self.pid = pid
+        self.started = started
+        self.uptime = uptime
 
 
 _REUSE_SLACK_SECONDS: Final = 1.0
@@ -55,10 +64,12 @@ def unit_of_process(pid: int | None = None, user: int | None = None) -> str | No
     It is this process by default; another only counts while it belongs to that user.
     """
     directory = f"/proc/{'self' if pid is None else pid}"
-    with suppress(OSError):
-        if user is None or os.stat(directory).st_uid == user:  # noqa: PTH116  # pathlib costs a service too much
-            return unit_of_cgroup(_read(f"{directory}/cgroup") or "")
-    return None
+    try:
+        if user is not None and os.stat(directory).st_uid != user:  # noqa: PTH116  # pathlib costs too much
+            return None
+    except OSError:
+        return None
+    return unit_of_cgroup(_read(f"{directory}/cgroup") or "")
 
 
 def unit_of_cgroup(lines: str) -> str | None:
@@ -80,20 +91,24 @@ def unit_of_cgroup(lines: str) -> str | None:
 def invocation_id() -> str | None:
     """$INVOCATION_ID as systemd sets it, 32 hexadecimal digits; see systemd.exec(5)."""
     found = os.environ.get("INVOCATION_ID", "")
-    return found if _ID.fullmatch(found) else None
+    return found if _is_id(found) else None
+
+
+def _is_id(text: str) -> bool:
+    return len(text) == _ID_DIGITS and _HEXADECIMAL.issuperset(text)
 
 
 def boot_id() -> str | None:
     """The id of this boot as journalctl prints it: 32 hexadecimal digits without dashes."""
     found = (_read("/proc/sys/kernel/random/boot_id") or "").strip().replace("-", "")
-    return found if _ID.fullmatch(found) else None
+    return found if _is_id(found) else None
 
 
 def uptime() -> float | None:
     """Seconds since boot, suspended time included, to a hundredth."""
     try:
-        return float((_read("/proc/uptime") or "").split()[0])
-    except (IndexError, ValueError):
+        return round(time.clock_gettime(time.CLOCK_BOOTTIME), 2)
+    except OSError:
         return None
 
 
@@ -116,6 +131,8 @@ def running_services(timeout: float = 2.0) -> tuple[RunningService, ...]:
 
 def _running_in(shown: str) -> Iterator[RunningService]:
     """Return the services that run, of what `systemctl show` says of all."""
+    from datetime import UTC, datetime, timedelta  # noqa: PLC0415  # only readers ask
+
     now, monotonic = datetime.now(UTC), time.clock_gettime(time.CLOCK_MONOTONIC)
     for paragraph in shown.split("\n\n"):
         unit = dict(line.partition("=")[::2] for line in paragraph.splitlines())
@@ -157,7 +174,9 @@ def unit_properties(services: Iterable[str], properties: Iterable[str], timeout:
 
     None when it does not answer within `timeout` seconds. A name that is no unit's is left out.
     """
-    names = [f"{service}{_SERVICE}" for service in services if _UNIT_NAME.fullmatch(service)]
+    import re  # noqa: PLC0415  # only readers ask
+
+    names = [f"{service}{_SERVICE}" for service in services if re.fullmatch(_UNIT_NAME, service)]
     ask = ["systemctl", "show", "--no-pager", "--state=failed", f"--property={','.join(properties)}"]
     return _output_of([*ask, "--", *names, "*"], timeout)
 

@@ -1,10 +1,10 @@
 """What a Python service calls to be recorded: context managers, and plain functions beside them."""
 
+from __future__ import annotations
+
 import atexit
 import sys
-from typing import Final
 
-from service_record.record.appending import AnyPath
 from service_record.recorder.recorded_run import (
     Kind,
     Part,
@@ -15,7 +15,14 @@ from service_record.recorder.recorded_run import (
     own_part,
     surrounding_service,
 )
-from service_record.recorder.recording import Cause, Recording, Service, current, open_services
+from service_record.recorder.recording import Recording, Service, current, open_services
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+    from service_record.record.appending import AnyPath
+    from service_record.recorder.recording import Cause
 
 
 def service(
@@ -97,7 +104,7 @@ def end_stage(cause: Cause | None = None) -> None:
 _stages: Final[list[Recording]] = []
 
 
-def _command_alone(kind: Kind, name: str) -> Service:
+def _command_alone(kind: str, name: str) -> Service:
     return Service(_run(None, None), Part.command(kind, name, whole=True))
 
 

@@ -1,12 +1,15 @@
 """What is known of a failure, from the exception, the reason or the place that tells it."""
 
-import linecache
+from __future__ import annotations
+
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
-from types import FrameType
-from typing import Final
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+    from typing import Final
 
 MAX_FRAMES: Final = 16
 """How much of a stack is told: enough to see the way, and the message keeps its room in the entry."""
@@ -23,21 +26,42 @@ _MAX_CHAIN: Final = 5
 _MAX_TEXT_CHARACTERS: Final = 2000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Why a run, a command or a stage failed. What is not known is left out."""
+    """Why a run, a command or a stage failed. What is not known is left out.
 
-    message: str | None = None
-    """In words, oldest line first."""
-    error_line: str | None = None
-    """`LINE FUNCTION FILE` of the service's innermost own frame; FUNCTION is `main` at top level."""
-    stack: tuple[str, ...] = ()
-    """Frames like `error_line`, innermost first, at most `MAX_FRAMES`; those of libraries in front of it."""
-    command: str | None = None
-    """The source line of `error_line`, as written."""
-    exit_code: int | None = None
-    signal: str | None = None
-    """Without SIG: `TERM`."""
+    `message` says it in words, oldest line first. `error_line` is `LINE FUNCTION FILE` of the service's
+    innermost own frame; FUNCTION is `main` at top level. `stack` has frames like it, innermost first, at most
+    `MAX_FRAMES`, those of libraries in front. `command` is the source line of `error_line`, as written.
+    `signal` is without SIG: `TERM`.
+    """
+
+    __slots__ = ("command", "error_line", "exit_code", "message", "signal", "stack")
+
+    def __init__(
+        self,
+        *,
+        message: str | None = None,
+        error_line: str | None = None,
+        stack: tuple[str, ...] = (),
+        command: str | None = None,
+        exit_code: int | None = None,
+        signal: str | None = None,
+    ) -> None:
+        self.message = message
+        self.error_line = error_line
+        self.stack = stack
+        self.command = command
+        self.exit_code = exit_code
+        self.signal = signal
+
+    def __repr__(self) -> str:
+        known = (f"{name}={getattr(self, name)!r}" for name in self.__slots__ if getattr(self, name))
+        return f"Failure({', '.join(known)})"
+
+    def with_message(self, message: str | None) -> Failure:
+        """Return the same failure with another message."""
+        known = {name: getattr(self, name) for name in self.__slots__}
+        return Failure(**{**known, "message": message})
 
 
 def failure_of(error: BaseException) -> Failure | None:
@@ -156,6 +180,8 @@ def _place(frame: FrameType, line: int) -> str:
 
 
 def _source(frame: FrameType, line: int) -> str | None:
+    import linecache  # noqa: PLC0415  # only a failure has a source line
+
     return linecache.getline(frame.f_code.co_filename, line, frame.f_globals).strip() or None
 
 

@@ -1,19 +1,22 @@
 """A run while it is recorded: who it is, what of it is open, and its entries on their way into the record."""
 
+from __future__ import annotations
+
 import os
 import sys
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from enum import StrEnum
-from functools import cached_property
+import time
 from itertools import count
-from typing import Final
 
 from service_record.record import systemd
-from service_record.record.appending import AnyPath, Writer, writing_path
+from service_record.record.appending import Writer, writing_path
 from service_record.recorder.failure import Failure
 from service_record.version import __version__
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+    from service_record.record.appending import AnyPath
 
 _RECORDER: Final = f"python/{__version__}"
 
@@ -23,7 +26,7 @@ _executions: Final = count(1)
 """Numbers the executions of stages in this process."""
 
 
-class Kind(StrEnum):
+class Kind:
     """What has a start and an end; a phase is one of these and which of the two."""
 
     SERVICE = "service"
@@ -32,25 +35,35 @@ class Kind(StrEnum):
     POST_COMMAND = "post-command"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Part:
     """What a start and an end entry belong to. Two parts of one name are two."""
 
-    kind: Kind
-    stage: str | None = None
-    pre_command: str | None = None
-    post_command: str | None = None
-    whole: bool = False
-    """Whether the run ends with it, and with the run all that is still open."""
+    __slots__ = ("kind", "post_command", "pre_command", "stage", "whole")
+
+    def __init__(
+        self,
+        *,
+        kind: str,
+        stage: str | None = None,
+        pre_command: str | None = None,
+        post_command: str | None = None,
+        whole: bool = False,
+    ) -> None:
+        """Take one of `Kind`, the names, and whether the run, with all that is open in it, ends with it."""
+        self.kind = kind
+        self.stage = stage
+        self.pre_command = pre_command
+        self.post_command = post_command
+        self.whole = whole
 
     @classmethod
-    def command(cls, kind: Kind, name: str, *, whole: bool = False) -> "Part":
+    def command(cls, kind: str, name: str, *, whole: bool = False) -> Part:
         name = named(name, kind)
-        if kind is Kind.PRE_COMMAND:
+        if kind == Kind.PRE_COMMAND:
             return cls(kind=kind, pre_command=name, whole=whole)
         return cls(kind=kind, post_command=name, whole=whole)
 
-    def stage_within(self, name: str) -> "Part":
+    def stage_within(self, name: str) -> Part:
         """A stage of the same run, or of the same command."""
         return Part(
             kind=Kind.STAGE,
@@ -59,7 +72,7 @@ class Part:
             post_command=self.post_command,
         )
 
-    def is_of_same(self, other: "Part") -> bool:
+    def is_of_same(self, other: Part) -> bool:
         """Whether both are of the same command, or of none."""
         return (self.pre_command, self.post_command) == (other.pre_command, other.post_command)
 
@@ -86,6 +99,7 @@ class RecordedRun:
         self._ids: dict[Part, tuple[str, str | None]] = {}
         """Of stages that know what they are in: the id of this execution, and that of the stage around it."""
         self._journal: tuple[int, str | None] | None = None
+        self._writer: Writer | None = None
 
     def start(self, part: Part) -> None:
         """Record the start of a part, which is open from here on."""
@@ -100,11 +114,11 @@ class RecordedRun:
         gets none when it is in one without, or may be in one that `start_stage` has left open.
         """
         parent = None
-        if around.kind is Kind.STAGE and around in self._open and around.is_of_same(stage):
+        if around.kind == Kind.STAGE and around in self._open and around.is_of_same(stage):
             parent = self._ids.get(around, (None, None))[0]
             if parent is None:
                 return
-        elif not all(part in self._ids for part in list(self._open) if part.kind is Kind.STAGE):
+        elif not all(part in self._ids for part in list(self._open) if part.kind == Kind.STAGE):
             return
         self._ids[stage] = (f"{os.getpid()}.{next(_executions)}", parent)
 
@@ -132,11 +146,7 @@ class RecordedRun:
         if self._journal is None or self._journal[0] != id(told_by):
             self._journal = (id(told_by), systemd.journal_tail(self._invocation_id))
         lines = [self._journal[1], failure.message]
-        return replace(failure, message="\n".join(filter(None, lines)) or None)
-
-    @cached_property
-    def _writer(self) -> Writer:
-        return Writer(writing_path(self.service, self._directory))
+        return failure.with_message("\n".join(filter(None, lines)) or None)
 
     def _append(
         self, part: Part, moment: str, result: str | None = None, failure: Failure = _NOTHING_KNOWN
@@ -144,7 +154,7 @@ class RecordedRun:
         stage_id, parent = self._ids.get(part, (None, None))
         try:
             fields = {
-                "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+                "timestamp": _now(),
                 "preCommand": part.pre_command,
                 "postCommand": part.post_command,
                 "stage": part.stage,
@@ -160,13 +170,21 @@ class RecordedRun:
                 "invocationId": self._invocation_id,
                 "pid": self._pid,
                 "uptime": systemd.uptime(),
-                "recorder": None if result or part.kind is Kind.STAGE else self._recorder,
+                "recorder": None if result or part.kind == Kind.STAGE else self._recorder,
                 "stageId": stage_id,
                 "parent": parent,
             }
+            if self._writer is None:
+                self._writer = Writer(writing_path(self.service, self._directory))
             self._writer.append({name: value for name, value in fields.items() if value not in _UNKNOWN})
         except Exception as trouble:  # noqa: BLE001  # whatever it is, it is not the service's
             complain(f"no entry for {part}: {type(trouble).__name__}")
+
+
+def _now() -> str:
+    """Return the time in UTC with milliseconds: `2026-11-21T01:05:10.123Z`."""
+    seconds, rest = divmod(time.time_ns(), 10**9)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{rest // 10**6:03}Z"
 
 
 def surrounding_service() -> str | None:
@@ -183,7 +201,7 @@ def own_part() -> Part:
     return Part(kind=Kind.SERVICE, whole=True)
 
 
-def named(name: object, kind: Kind) -> str:
+def named(name: object, kind: str) -> str:
     """The name given to a part, or one that says that none was."""
     if isinstance(name, str) and name:
         return name
@@ -202,8 +220,10 @@ def complain(text: str) -> None:
     if text in _said or sys.stderr is None:
         return
     _said.add(text)
-    with suppress(Exception):  # closed, full, or replaced by the service with whatever it likes
+    try:
         sys.stderr.write(f"service-record: {text}\n")
+    except Exception:  # noqa: BLE001  # closed, full, or replaced by the service with whatever it likes
+        return
 
 
 _said: Final[set[str]] = set()

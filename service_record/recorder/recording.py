@@ -3,20 +3,24 @@
 Nothing here raises because of recording, and an exception that passes through passes unchanged.
 """
 
-import inspect
-from contextlib import suppress
-from contextvars import ContextVar, Token
-from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Final, Self, TypeAlias
+from __future__ import annotations
+
+import sys
+from contextvars import ContextVar
 
 from service_record.recorder.failure import Failure, failure_at, failure_of
 from service_record.recorder.recorded_run import Kind, Part, RecordedRun, complain
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from contextvars import Token
+    from types import FrameType, TracebackType
+    from typing import Final, Self, TypeAlias
+
     from service_record.recorder.sigterm import Sigterm
 
-Cause: TypeAlias = Failure | BaseException | str
-"""What tells of a failure: an exception, a reason in words, or all that is known."""
+    Cause: TypeAlias = Failure | BaseException | str
+    """What tells of a failure: an exception, a reason in words, or all that is known."""
 
 
 class Recording:
@@ -26,7 +30,7 @@ class Recording:
     the block (`sys.exit(0)` is none), else as a success. It can be started again once it has ended.
     """
 
-    def __init__(self, run: RecordedRun, part: Part, around: "Recording | None" = None) -> None:
+    def __init__(self, run: RecordedRun, part: Part, around: Recording | None = None) -> None:
         """Take what it is a stage of, where this process records that."""
         self._run = run
         self._part = part
@@ -56,15 +60,15 @@ class Recording:
         else:
             complain(f"{self._part} is not started, or has ended already")
 
-    def stage(self, name: str) -> "Recording":
+    def stage(self, name: str) -> Recording:
         """A stage of this run; within a command, a stage of the command."""
         return Recording(self._run, self._part.stage_within(name), self)
 
-    def pre_command(self, name: str) -> "Recording":
+    def pre_command(self, name: str) -> Recording:
         """A pre-command of this run."""
         return Recording(self._run, Part.command(Kind.PRE_COMMAND, name))
 
-    def post_command(self, name: str) -> "Recording":
+    def post_command(self, name: str) -> Recording:
         """A post-command of this run."""
         return Recording(self._run, Part.command(Kind.POST_COMMAND, name))
 
@@ -72,7 +76,7 @@ class Recording:
         return str(self._part)
 
     def __enter__(self) -> Self:
-        if self._around is not None and self._part.kind is Kind.STAGE and not self.is_open:
+        if self._around is not None and self._part.kind == Kind.STAGE and not self.is_open:
             self._run.identify(self._part, self._stage_around(self._around))
         self._token = _current.set(self)
         return self.start()
@@ -86,10 +90,10 @@ class Recording:
         """Whether this is a recording of that run."""
         return self._run is run
 
-    def _stage_around(self, around: "Recording") -> Part:
+    def _stage_around(self, around: Recording) -> Part:
         """What this is a stage of: a stage, or else the innermost of this run that the caller is in."""
         inner = _current.get()
-        if around.part.kind is Kind.STAGE or inner is None or not inner.is_of(self._run):
+        if around.part.kind == Kind.STAGE or inner is None or not inner.is_of(self._run):
             return around.part
         return inner.part
 
@@ -97,8 +101,10 @@ class Recording:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._token is not None:
-            with suppress(ValueError, RuntimeError):  # left in another context than entered, or twice
+            try:
                 _current.reset(self._token)
+            except (ValueError, RuntimeError):  # left in another context than entered, or twice
+                self._token = None
         if self.is_open:
             self._finish(error)
 
@@ -108,8 +114,10 @@ class Recording:
         except Exception:  # noqa: BLE001  # what cannot be told is a failure all the same
             failure = Failure(message=type(cause).__name__)
         if failure is not None:
-            with suppress(Exception):  # a failure without journal lines is better than none
+            try:
                 failure = self._run.with_journal(failure, cause)
+            except Exception as trouble:  # noqa: BLE001  # a failure without journal lines is better than none
+                complain(f"no journal lines for {self._part}: {type(trouble).__name__}")
         self._run.end(self._part, failure)
 
 
@@ -129,7 +137,7 @@ class Service(Recording):
             self._sigterm.install()
         return super().start()
 
-    def _sigterm_handler(self) -> "Sigterm":
+    def _sigterm_handler(self) -> Sigterm:
         from service_record.recorder.sigterm import Sigterm  # noqa: PLC0415  # only for those who ask for it
 
         return Sigterm(self._end_terminated)
@@ -165,7 +173,7 @@ def _failure(cause: Cause | None) -> Failure | None:
 
 def _service_frame() -> FrameType | None:
     """Where the service stands that called us."""
-    frame = inspect.currentframe()
+    frame: FrameType | None = sys._getframe()  # noqa: SLF001  # `inspect`, which is slow to load, has just that
     while frame is not None and frame.f_globals.get("__name__") in _OURS:
         frame = frame.f_back
     return frame
