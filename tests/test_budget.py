@@ -8,8 +8,8 @@ from service_record.diagnosis.budget import Basis, Budget, BudgetFile, Budgets, 
 from service_record.diagnosis.placed import FileError
 from service_record.history import History, build_history
 from service_record.history.outcome import Run
-from service_record.record.durations import parse_duration
 from service_record.record.entry import Entry, Phase, Result
+from service_record.record.quantities import parse_duration
 from tests.builders import entry
 
 FILE = """\

@@ -131,7 +131,7 @@ def test_proxies_are_taken_in_either_case(tmp_path: Path, name: str) -> None:
         pytest.param("frequency = nan", "too little", id="not a number"),
         pytest.param("frequency = true", "True is no duration", id="wrong type"),
         pytest.param('frequency = "soon"', "'soon' is no duration", id="no duration"),
-        pytest.param('upload_bytes = "1 TB"', "'1 TB' is no size", id="no size"),
+        pytest.param('upload_bytes = "1 TB"', "'1 TB' is not a valid size", id="no size"),
         pytest.param('upload_bytes = "1 GiB"', "too much; it is at most 262,144,000", id="too much"),
         pytest.param('redact = "no"', "'no' is neither true nor false", id="no switch"),
         pytest.param("uploads = 1.5", "1.5 is no whole number", id="no whole number"),

@@ -1,8 +1,9 @@
 """`make standalone`: build/service-record, which needs nothing of a host but libc.
 
 PyInstaller finds out which modules and libraries the command needs; `launcher.c`, which is compiled here,
-starts them from the executable itself. Runs in an environment that has the command and PyInstaller, and
-nothing else: what is not installed cannot get into the executable.
+starts them from the executable itself. PyInstaller's own bootloader breaks one promise of docs/operate.md:
+"Nothing is unpacked." Runs in an environment that has the command and PyInstaller, and nothing else: what is
+not installed cannot get into the executable.
 """
 
 import importlib.util

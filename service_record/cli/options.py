@@ -20,7 +20,7 @@ class Duration(click.ParamType[float]):
     def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
         if not isinstance(value, str):
             return value
-        from service_record.record.durations import parse_duration  # noqa: PLC0415  # few have one
+        from service_record.record.quantities import parse_duration  # noqa: PLC0415  # few have one
 
         try:
             return parse_duration(value)
@@ -65,10 +65,6 @@ def parse_moment(text: str, now: datetime) -> datetime:
     return moment if moment.tzinfo else moment.astimezone()
 
 
-_SIZE: Final = re.compile(r"(\d{1,15}) ?(?:([KMG])(?:i?B)?|B)?", re.IGNORECASE)
-_BYTES_OF_UNIT: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-
-
 class Size(click.ParamType[int]):
     """Bytes; a K is 1024 of them."""
 
@@ -77,10 +73,12 @@ class Size(click.ParamType[int]):
     def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if not isinstance(value, str):
             return value
-        found = _SIZE.fullmatch(value.strip())
-        if found is None:
-            self.fail(f"{value!r} is no size; sizes are like 64M, 512 KiB, 1G, 1000000", param, ctx)
-        return int(found[1]) * _BYTES_OF_UNIT[(found[2] or "").upper()]
+        from service_record.record.quantities import parse_size  # noqa: PLC0415  # few have one
+
+        try:
+            return parse_size(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 _MAX_PIECES: Final = 20_000

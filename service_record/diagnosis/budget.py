@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeAlias
 from service_record.diagnosis.placed import Value, document
 from service_record.history import History
 from service_record.history.outcome import Command, Outcome, Run, Stage
-from service_record.record.durations import parse_duration
+from service_record.record.quantities import parse_duration
 
 DEFAULT_SECONDS: Final = 30 * 60.0
 """What a stage may take of which nothing is known: the longest that OpenShift waits for one of its own."""

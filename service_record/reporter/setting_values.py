@@ -11,11 +11,9 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-from service_record.record.durations import parse_duration
+from service_record.record.quantities import parse_duration, parse_size
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
-_SIZE: Final = re.compile(r"(\d{1,12}(?:\.\d{1,3})?) ?(?:([KMG])i?)?B?", re.IGNORECASE | re.ASCII)
-_SCALE: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _QUOTED: Final = 80
 _SPACE: Final = re.compile(r"[\x00-\x20\x7f]")
 
@@ -81,10 +79,9 @@ def size(value: object) -> int:
     """A number of bytes, or a text like 12 MiB; K, M and G are powers of 1024."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    found = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
-    if not found:
-        raise ValueError(f"{quoted(value)} is no size; sizes are like 65536, 512 KiB, 12 MiB")
-    return int(float(found[1]) * _SCALE[(found[2] or "").upper()])
+    if not isinstance(value, str):
+        raise ValueError(f"{quoted(value)} is not a valid size; use 65536, 512 KiB, 12M or 1G")
+    return parse_size(value)
 
 
 def texts(value: object) -> tuple[str, ...]:

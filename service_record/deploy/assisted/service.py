@@ -182,7 +182,7 @@ def authorization(token: str) -> str:
     """
     parts = token.split(".")
     try:
-        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=="))
     except (ValueError, IndexError, RecursionError):
         claims = None
     return token if isinstance(claims, dict) and "auth_scheme" in claims else f"Bearer {token}"

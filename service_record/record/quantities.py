@@ -1,10 +1,20 @@
-"""Durations as people write them. Pure."""
+"""Durations and sizes as people write them. Pure."""
 
 import re
 from typing import Final
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _DURATION: Final = re.compile(r"(?:(\d{1,9}(?:\.\d{1,3})?)([smhd]?))(?: ?(\d{1,9})([smhd]))?", re.ASCII)
+_SIZE: Final = re.compile(r"(\d{1,15}(?:\.\d{1,3})?) ?(?:([KMG])i?)?B?", re.IGNORECASE | re.ASCII)
+_BYTES: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def parse_size(text: str) -> int:
+    """Return the bytes that a person means: `65536`, `512 KiB`, `12M`; a K is 1024. Raises ValueError."""
+    found = _SIZE.fullmatch(text.strip())
+    if not found:
+        raise ValueError(f"{text!r} is not a valid size; use 65536, 512 KiB, 12M or 1G")
+    return int(float(found[1]) * _BYTES[(found[2] or "").upper()])
 
 
 def parse_duration(text: str) -> float:
