@@ -217,7 +217,8 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_judged(shelf: Path) -> None
 def test_a_bundle_that_takes_too_much_has_a_row_that_says_so(tmp_path: Path, limits: dict[str, int]) -> None:
     large = b"".join(entry(at=n, stage=f"s{n}").to_line() for n in range(1000)) * 200
     path = tmp_path / "large.tar.gz"
-    path.write_bytes(gzip.compress(tar(member("bootstrap/services/a.json", large)), 1))
+    records = (member(f"bootstrap/services/{name}.json", large) for name in "abc")
+    path.write_bytes(gzip.compress(tar(*records), 1))
 
     (row,) = json.loads(answer(JudgeRequest(Reference(str(path)), str(path), **limits)))["rows"]
 
