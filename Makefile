@@ -4,7 +4,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-thorough test-all matrix golden check fuzz bench bench-bundle bench-growth examples bashes lock audit \
   dependencies man install deb rpm standalone clean torture standalone-debian11 executables test-executables \
-  demo-collector bench-collector torture-collector site dist release
+  demo-collector bench-collector bench-triage torture-collector site dist release
 
 DESTDIR =
 PREFIX = /usr/local
@@ -71,6 +71,9 @@ bench-bundle: $(READY) ## measure a bundle of a journal of 1 GiB, and rewrite th
 
 bench-growth: $(READY) ## measure how costs grow, and draw docs/performance/*.svg (some minutes)
 	@$(PYTHON) -m bench.growth
+
+bench-triage: $(READY) ## measure how fast bundles are judged and summarised, and rewrite the table in docs/triage.md
+	@$(PYTHON) -m bench.triage
 
 bench-collector: $(READY) ## measure what the collector takes in and shows, and rewrite the table in docs/collector.md
 	@$(PYTHON) -m bench.collecting
