@@ -1,7 +1,7 @@
 """Bundles as support gets them, in any number: hosts that failed of a cause, and hosts that did not.
 
 `python -m bench.bundles DIRECTORY NUMBER [--days 28] [--order 1]`. What a host says of its cause comes from
-the cases of the rules (tests/causes), and its logs are those of an ordinary boot. The same order makes the same
+the cases of the rules (tests/causes), and its logs are those of an ordinary boot. One order makes the same
 bundles.
 """
 
