@@ -202,6 +202,17 @@ def test_no_secret_stands_above_the_login_prompt(host: ReportingHost) -> None:
     assert TOKEN not in shown
 
 
+def test_a_service_is_told_of_stages_in_words_that_hold_nothing_of_a_record(
+    host: ReportingHost, server: AssistedServer
+) -> None:
+    records = failed_run("X-Secret-Key: aB3dE9fG5iJkLmNoP", error_message=f"got 401 with {TOKEN}")
+    host.write("/var/log/openshift/bootkube.json", "".join(f"{json.dumps(e.to_json())}\n" for e in records))
+    assert host.report().status == 0
+    told = [entry.asked.body for entry in server.journal if b"progress_info" in entry.asked.body]
+    assert told
+    assert not any(b"aB3dE9fG5iJkLmNoP" in body or TOKEN.encode() in body for body in told)
+
+
 def test_what_nobody_takes_is_kept_and_shipped_by_a_later_round(
     host: ReportingHost, server: AssistedServer
 ) -> None:

@@ -9,8 +9,8 @@ from service_record.redaction.bodies import Found, sub_lines
 from service_record.redaction.patterns import part
 from service_record.redaction.unescaped import UnescapedText
 
-TRIGGER: Final = rb"""(?:stringD|(?:^|[^A-Za-z])d)ata["'\\]*(?::|&|%3A)[ \t]*(?:\{|\\|&|%|$)"""
-"""Matches where a map begins that may be that of a Secret; names of values have their own triggers."""
+TRIGGER: Final = rb"""(?:stringD|(?:^|[^A-Za-z])d)ata["'\\]*(?::|&|%3A)[ \t]*(?:\{|\\|&|%|$)|form-data;"""
+"""Matches where a map begins that may be that of a Secret, and a part of a form; others have triggers."""
 _KIND: Final = "secret-value"
 _MAX_LINES: Final = 200
 _LEAST_ENCODED: Final = 4
@@ -21,6 +21,9 @@ _ASKS: Final = types.compiled(
     part(rb"""^([^\n]*?)(?:-[ \t]+)?""" + _NAME + rb"""[ \t]*[:=][ \t]*([|>][-+0-9]*)?[ \t\r]*$""")
 )
 _ASKS_XML: Final = types.compiled(part(rb"""^([^\n]*?)<""" + _NAME + rb"""(?:[ \t][^<>\n]*)?>[ \t\r]*$"""))
+_ASKS_FORM: Final = types.compiled(
+    part(rb"""^([^\n]*?)(?i:content-disposition):[^\n]*;[ \t]*name=""" + _NAME + rb"""[ \t\r]*$""")
+)
 _ENV: Final = types.compiled(
     part(
         rb"""^([^\n]*?)(?:-[ \t]+)?\{?["']?(?:name|key)["']?[ \t]*:[ \t]*"""
@@ -44,12 +47,13 @@ _ANY: Final = types.compiled(
         rb"""(?m)"""
         + _NAME
         + rb"""[ \t]*(?:[:=][ \t]*(?:[|>][-+0-9]*)?|,|>|[ \t][^<>\n]*>)?[ \t\r]*$"""
-        + rb"""|[dD]ata["']?[ \t]*:[ \t]*(?:\{|\r?$)"""
+        + rb"""|form-data;|[dD]ata["']?[ \t]*:[ \t]*(?:\{|\r?$)"""
     ),
     groups=False,
 )
 """Matches wherever a name may begin to wait for its value."""
 _SCALAR: Final = types.compiled(rb"""["']?([^\s"'{\[|>#<-][^\s"']*)["']?[ \t\r,]*""")
+_BEGINNINGS: Final = {"map": _MAP, "scalar": _ASKS, "xml": _ASKS_XML, "env": _ENV, "form": _ASKS_FORM}
 _KEY: Final = types.compiled(rb"[A-Za-z0-9_.-]+:(?:[ \t]|$)")
 
 
@@ -58,7 +62,7 @@ class _Open:
     """A name whose value is to come."""
 
     form: str
-    """scalar, block, xml, env, or the name of a map."""
+    """scalar, block, xml, env, form, or the name of a map."""
     head: bytes
     """What stands before the name in its line."""
 
@@ -109,16 +113,18 @@ class ValueFollower:
             if not is_deeper or self._lines > _MAX_LINES:
                 self._open = None
                 return
+        elif name.form == "form" and _KEY.match(text):
+            return
         else:
             self._open = None
-        if start is None or not (is_deeper or name.form in {"xml", "env"}):
+        if start is None or not (is_deeper or name.form in {"xml", "env", "form"}):
             return
         span = _value(name.form, text)
         if span:
             yield start + span[0], start + span[1]
 
     def _begin(self, line: bytes) -> None:
-        for form, pattern in (("map", _MAP), ("scalar", _ASKS), ("xml", _ASKS_XML), ("env", _ENV)):
+        for form, pattern in _BEGINNINGS.items():
             match = pattern.search(line)
             if match is not None:
                 self._open, self._lines = _Open(_form(form, match), match.group(1)), 0

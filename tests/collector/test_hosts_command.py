@@ -156,6 +156,15 @@ def test_a_page_has_a_row_for_each_host(fleet: Fleet) -> None:
     assert page.all("img") == []
 
 
+def test_no_secret_is_in_a_page_for_others(fleet: Fleet) -> None:
+    fleet.admin.step("web6", "401 with X-Secret-Key: aB3dE9fG5iJkLmNoP")
+
+    page = fleet.hosts("-o", "html").out
+
+    assert "401 with X-Secret-Key: &lt;redacted:secret-header&gt;" in page
+    assert "aB3dE9fG5iJkLmNoP" not in page
+
+
 def test_a_host_in_trouble_makes_it_fail_where_that_is_asked_for(fleet: Fleet) -> None:
     assert fleet.hosts("--fail").status == 1
     assert fleet.hosts("--fail", "--verdict", "done").status == 0

@@ -149,6 +149,21 @@ def test_a_collector_that_settings_name_gets_entries_whether_or_not_a_round_is_d
     assert at_the_collector(server, reported.name) == record.read_text().splitlines()
 
 
+def test_no_secret_is_in_the_entries_that_a_collector_gets(tmp_path: Path, server: Served) -> None:
+    reported = Reported(tmp_path, server, f'records_to = ["collector+{server.url}"]')
+    own = reported.agent.client.token
+    reported.host.write("/etc/service-record/collector-token", own).chmod(0o600)
+    message = f"401 with X-Secret-Key: aB3dE9fG5iJkLmNoP and {own}"
+    write_lines(reported.host.places.records / "bootkube.json", *failed_run("pull", error_message=message))
+
+    assert reported.report(BOOT_ID).status == 0
+
+    sent = "".join(at_the_collector(server, reported.name))
+    assert "401 with X-Secret-Key: " in sent
+    assert "aB3dE9fG5iJkLmNoP" not in sent
+    assert own not in sent
+
+
 @pytest.mark.parametrize("login", [None, "Basic bWU6c2VjcmV0"], ids=["open", "with a login"])
 def test_entries_go_through_the_proxy_of_the_settings(
     tmp_path: Path, server: Served, login: str | None
