@@ -1,12 +1,14 @@
 """Every option, trap, signal and kind of ending: as without the shim, and recorded as the table says."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.endings.kinds import OPTIONS, kinds
-from tests.matrix.page import PAGE, sections
 from tests.matrix.table import NAMES, minor, noted, outcomes, versions
 from tests.shell.scripts import Bash, bashes
 
+PAGE = Path(__file__).parents[1] / "docs/shim-matrix.md"
 EXACT_AT_LEAST = {"euoE": 245 / 338, "euo": 245 / 338, "none": 55 / 80}
 """What a recorder that only knows what bash tells it has reached, as shares of the endings in failure."""
 
@@ -41,7 +43,9 @@ def test_enough_lines_are_exact(version: str, options: str) -> None:
     assert told.count("exact") / len(told) >= EXACT_AT_LEAST[options]
 
 
-def test_the_page_is_made_of_the_results() -> None:
-    text = PAGE.read_text()
-    for name, table in sections().items():
-        assert f"<!-- {name} -->\n{table}\n<!-- /{name} -->" in text, "python -m tests.matrix writes it anew"
+def test_the_page_has_the_number_of_cases() -> None:
+    rows = [
+        f"| {name} | {' | '.join(str(len(noted(version, name) or ())) for version in versions())} |"
+        for name in NAMES
+    ]
+    assert "\n".join(rows) in PAGE.read_text()
