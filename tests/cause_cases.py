@@ -91,17 +91,25 @@ class CauseCase:
         now = [entry(Phase.SERVICE_START, 99, boot_id="b1" * 16, invocation_id="2f" * 16)]
         return build_history([(earlier, ended), ("set-hostname", now)])
 
-    def told(self, rules: Sequence[CauseRule]) -> KnownCause | None:
-        """Return the cause that these rules tell of it."""
+    def told(self, rules: Sequence[CauseRule], around: Mapping[str, str] | None = None) -> KnownCause | None:
+        """Return the cause that these rules tell of it, among the files of another host."""
         causes = Causes(rules)
         history = self._history()
-        if files := self.files:
+        other = around or {}
+        files = {path: text for path, text in other.items() if path not in self.files}
+        files |= {path: _joined(other.get(path, ""), text) for path, text in self.files.items()}
+        if files:
             reading = scanner(causes, history)
             for path, text in files.items():
                 reading.read(path, BytesIO(text.encode()).read)
             causes = causes.with_evidence(reading.evidence(), history)
         trouble = self.trouble
         return causes.of_host() if trouble is None else causes.explain(trouble)
+
+
+def _joined(before: str, text: str) -> str:
+    """Return a log behind another; anything else replaces what was there."""
+    return before + text if text.startswith("2026-") else text
 
 
 def _journal(program: str, text: str) -> str:

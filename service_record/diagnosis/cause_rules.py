@@ -39,11 +39,12 @@ OWN: Final = "own"
 _WHERES: Final = frozenset({OWN, "any", *KINDS_OF_LINES})
 _WHERES_OF_ONE: Final = ("unit:", "container:")
 WITHIN: Final = ("run", "boot", "any")
+_MOST_TIMES: Final = 20
 _LAST: Final = "last"
 """Of `symptom`: it comes of other symptoms, too."""
 _TEXTS: Final = ("service", "stage", "command")
 _WORDS: Final = ("kind", "exit", "signal", "systemd")
-_CONDITION: Final = ("message", "where", "fact", "check", "rule", *_TEXTS, *_WORDS)
+_CONDITION: Final = ("message", "where", "times", "fact", "check", "rule", *_TEXTS, *_WORDS)
 _FIELDS: Final = (
     *(
         "name",
@@ -100,6 +101,8 @@ class LineTest:
 
     patterns: tuple[Pattern, ...]
     where: frozenset[str] = frozenset({OWN})
+    times: int = 1
+    """Elsewhere it counts only when it is there so often: once, healthy hosts say it too."""
 
     @property
     def elsewhere(self) -> frozenset[str]:
@@ -248,9 +251,9 @@ def _condition(fields: Mapping[str, Value]) -> Condition:
     if "message" in fields:
         where = frozenset(map(_where, _texts(fields, "where"))) or frozenset({OWN})
         patterns = tuple(_pattern(one, "message") for one in _texts(fields, "message"))
-        lines = LineTest(patterns=patterns, where=where)
-    elif "where" in fields:
-        raise fields["where"].fault("`where` says where `message` is looked for, and there is no `message`")
+        lines = LineTest(patterns=patterns, where=where, times=_times(fields))
+    elif wrong := next((fields[name] for name in ("where", "times") if name in fields), None):
+        raise wrong.fault("`where` and `times` say where `message` is looked for, and there is no `message`")
     return Condition(
         lines=lines,
         facts=tuple(_facts(fields["fact"])) if "fact" in fields else (),
@@ -267,6 +270,15 @@ def _condition(fields: Mapping[str, Value]) -> Condition:
             if name in fields
         },
     )
+
+
+def _times(fields: Mapping[str, Value]) -> int:
+    if "times" not in fields:
+        return 1
+    word = fields["times"].text("`times`")
+    if not word.isdecimal() or not 1 <= int(word) <= _MOST_TIMES:
+        raise fields["times"].fault(f"`times` is a number from 1 to {_MOST_TIMES}")
+    return int(word)
 
 
 def _where(value: Value) -> str:

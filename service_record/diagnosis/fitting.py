@@ -206,6 +206,8 @@ class Surroundings:
 
     def _elsewhere(self, test: LineTest, rule: CauseRule) -> Match | None:
         lines = [line for line in self._lines_elsewhere(test) if self._counts(line, test, rule)]
+        if len(lines) < test.times:
+            return None
         for pattern in test.patterns:
             for line in reversed(lines):
                 found = pattern.search(line.text.encode(errors="replace"))

@@ -225,11 +225,12 @@ class Scanner:
 
 
 def _in_order(lines: Iterable[LogLine]) -> tuple[LogLine, ...]:
-    """Return lines by time, each once; those without a time stay behind the others of their file."""
-    once: dict[object, LogLine] = {}
-    for line in lines:
-        once.setdefault(line.is_told_twice_by, line)
-    return tuple(sorted(once.values(), key=_moment))
+    """Return lines by time, without those that another file has too; those without a time come first."""
+    files: dict[object, str] = {}
+    kept = [
+        line for line in lines if files.setdefault(line.is_told_twice_by, line.place.path) == line.place.path
+    ]
+    return tuple(sorted(kept, key=_moment))
 
 
 def _moment(line: LogLine) -> tuple[float, LinePlace]:
