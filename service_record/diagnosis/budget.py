@@ -1,10 +1,11 @@
 """How long a stage may take: from a budget file, from executions that succeeded, or by default. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
 from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
 
 from service_record.diagnosis.placed import Value, document
 from service_record.history import History
@@ -26,8 +27,7 @@ class Basis(StrEnum):
     DEFAULT = "default"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
+class Budget(msgspec.Struct, frozen=True, kw_only=True):
     """How many seconds something may take, and how that is known."""
 
     seconds: float
@@ -38,23 +38,21 @@ class Budget:
     """Seconds that the longest of them took."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BudgetFile:
+class BudgetFile(msgspec.Struct, frozen=True, kw_only=True):
     """What a budget file asks for, in seconds."""
 
     stage: float | None = None
     """For every stage that is not named."""
-    runs: Mapping[str, float] = field(default_factory=dict)
+    runs: Mapping[str, float] = msgspec.field(default_factory=dict)
     """Service -> its whole run."""
-    stages: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    stages: Mapping[tuple[str, str], float] = msgspec.field(default_factory=dict)
     """Service and stage, or pre- or post-command."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Budgets:
+class Budgets(msgspec.Struct, frozen=True, kw_only=True):
     """The budgets of a host's services."""
 
-    file: BudgetFile = field(default_factory=BudgetFile)
+    file: BudgetFile = msgspec.field(default_factory=BudgetFile)
     baseline: History | None = None
 
     def of_run(self, service: str) -> Budget | None:

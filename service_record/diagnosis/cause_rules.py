@@ -6,10 +6,10 @@ from whoever wrote them. docs/analyze.md describes the form of a rule.
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
+import msgspec
 import re2
 
 from service_record.diagnosis.evidence.fact_checks import CHECKS
@@ -95,8 +95,7 @@ class Pattern:
         return self.compiled.search(text)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LineTest:
+class LineTest(msgspec.Struct, frozen=True, kw_only=True):
     """Lines to find: what they say, and where."""
 
     patterns: tuple[Pattern, ...]
@@ -110,16 +109,14 @@ class LineTest:
         return self.where - {OWN}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FactTest:
+class FactTest(msgspec.Struct, frozen=True, kw_only=True):
     """A fact that one of the patterns has to fit."""
 
     name: str
     patterns: tuple[Pattern, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
+class Condition(msgspec.Struct, frozen=True, kw_only=True):
     """Tests that all have to hold."""
 
     lines: LineTest | None = None
@@ -127,8 +124,8 @@ class Condition:
     check: str | None = None
     rules: frozenset[str] = frozenset()
     """Other rules, one of which has to fit."""
-    texts: Mapping[str, tuple[Pattern, ...]] = field(default_factory=dict)
-    words: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    texts: Mapping[str, tuple[Pattern, ...]] = msgspec.field(default_factory=dict)
+    words: Mapping[str, frozenset[str]] = msgspec.field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
@@ -140,8 +137,7 @@ class Condition:
         return bool(self.texts or self.words) or (self.lines is not None and not self.lines.elsewhere)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CauseRule:
+class CauseRule(msgspec.Struct, frozen=True, kw_only=True):
     """One cause and what it is known by."""
 
     name: str

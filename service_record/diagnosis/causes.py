@@ -6,10 +6,11 @@ what stands first among the rules, which lies deepest. A rule may say which othe
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import resources
 from typing import Final
+
+import msgspec
 
 from service_record.diagnosis.cause_rules import TRUSTED, CauseRule, FileError, Rank, read_rules
 from service_record.diagnosis.evidence.scan import NO_EVIDENCE, Evidence
@@ -25,8 +26,7 @@ FAMILIES: Final = (
 """Files of the built-in rules: what lies deeper comes first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fit:
+class Fit(msgspec.Struct, frozen=True):
     order: int
     rule: CauseRule
     match: Match

@@ -4,8 +4,9 @@ Of each service one run is compared: the last that is over, or else the last. Fa
 """
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from typing import Final, TypeAlias
+
+import msgspec
 
 from service_record.diagnosis.failures import FailureGroup, RunStep, longest, moved, new_failures, steps_of
 from service_record.diagnosis.now import Now
@@ -16,8 +17,7 @@ RATIO: Final = 2.0
 FLOOR: Final = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Tolerance:
+class Tolerance(msgspec.Struct, frozen=True):
     """What is not slow yet: twice a moment is no delay, nor are five seconds of an hour."""
 
     ratio: float = RATIO
@@ -28,21 +28,18 @@ class Tolerance:
         return bad > good * self.ratio and bad - good > self.floor
 
 
-@dataclass(frozen=True, slots=True)
-class EndedDifferently:
+class EndedDifferently(msgspec.Struct, frozen=True):
     """A run came to something else, or in another place."""
 
 
-@dataclass(frozen=True, slots=True)
-class StepEnded:
+class StepEnded(msgspec.Struct, frozen=True):
     """A step that succeeded in the good run did not, although its run may have gone on."""
 
     step: RunStep
     outcome: Outcome
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
+class Missing(msgspec.Struct, frozen=True):
     """A step of the good run only."""
 
     step: RunStep
@@ -50,15 +47,13 @@ class Missing:
     """True when the bad run ended, or is, before the place of the step."""
 
 
-@dataclass(frozen=True, slots=True)
-class Added:
+class Added(msgspec.Struct, frozen=True):
     """A step of the bad run only."""
 
     step: RunStep
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
+class Moved(msgspec.Struct, frozen=True):
     """A step in another place of the order."""
 
     step: RunStep
@@ -67,8 +62,7 @@ class Moved:
     good_after: RunStep | None
 
 
-@dataclass(frozen=True, slots=True)
-class Slower:
+class Slower(msgspec.Struct, frozen=True):
     """A step, or the whole run, that took much longer."""
 
     step: RunStep | None
@@ -80,8 +74,7 @@ class Slower:
 Difference: TypeAlias = EndedDifferently | StepEnded | Missing | Added | Moved | Slower | FailureGroup
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceComparison:
+class ServiceComparison(msgspec.Struct, frozen=True, kw_only=True):
     """One service in both histories; a run is None where the service has none."""
 
     service: str

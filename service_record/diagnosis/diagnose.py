@@ -1,12 +1,11 @@
 """The diagnosis of a host: its services, its clock and its boots judged, and the root cause picked. Pure."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Final, TypeAlias, TypedDict
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from service_record.diagnosis.budget import Budgets, durations, runs_of
 from service_record.diagnosis.findings import (
@@ -137,9 +136,7 @@ def diagnose(
     `explain` knows causes; see `causes`.
     """
     around = Circumstances(now or latest_entry(history), budgets or Budgets(), history.latest_boot)
-    services = [
-        structs.replace(service, runs=service.attempts) for service in history.services if service.runs
-    ]
+    services = [replace(service, runs=service.attempts) for service in history.services if service.runs]
     if not services:
         return None
     judged = [judge(service, around) for service in services]

@@ -1,10 +1,9 @@
 """Add to a diagnosis what no record tells: units that failed, and services that never started. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Final
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from service_record.diagnosis.diagnose import Explain
 from service_record.diagnosis.findings import (
@@ -80,7 +79,7 @@ def _explained(diagnosis: Diagnosis, history: History, units: Iterable[Unit]) ->
             or trouble.run.boot_id not in history.boots[-1:]
         ):
             return trouble
-        told = structs.replace(
+        told = replace(
             facts, exit_code=unit.facts.exit_code, signal=unit.facts.signal, command=unit.command
         )
         return replace(trouble, facts=told)

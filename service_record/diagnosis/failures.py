@@ -5,10 +5,11 @@ A signature is the message without numbers, ids, times and addresses.
 
 import re
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import Final
+
+import msgspec
 
 from service_record.diagnosis.now import Now
 from service_record.history import ServiceHistory
@@ -50,8 +51,7 @@ def message_signature(run: Run) -> str:
     return signature(run.facts.message or "")
 
 
-@dataclass(frozen=True, slots=True)
-class RunStep:
+class RunStep(msgspec.Struct, frozen=True):
     """A stage or command of a service, however often it ran."""
 
     kind: str
@@ -61,8 +61,7 @@ class RunStep:
     """The command that a stage is part of."""
 
 
-@dataclass(frozen=True, slots=True)
-class Longest:
+class Longest(msgspec.Struct, frozen=True):
     """How many seconds the longest execution took, and whether it goes on."""
 
     seconds: float
@@ -122,8 +121,7 @@ def longest(spans: Iterable[Span], run: Run, service: ServiceHistory, now: Now) 
     return max(known, key=lambda one: one.seconds, default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class FailureGroup:
+class FailureGroup(msgspec.Struct, frozen=True):
     """What failed alike: in the same step, with the same signature."""
 
     step: RunStep | None

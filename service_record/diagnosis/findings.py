@@ -2,9 +2,10 @@
 
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+
+import msgspec
 
 from service_record.diagnosis.budget import Budget
 from service_record.diagnosis.trouble_facts import KnownCause, Looked, Weighed
@@ -41,8 +42,7 @@ class LoopOf(StrEnum):
     BOOTS = "boot"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loop:
+class Loop(msgspec.Struct, frozen=True, kw_only=True):
     """The same failure again and again."""
 
     of: LoopOf
@@ -53,8 +53,7 @@ class Loop:
     """Of a boot loop: the boots that got no further, oldest first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overrun:
+class Overrun(msgspec.Struct, frozen=True, kw_only=True):
     """What runs longer than it may."""
 
     what: str
@@ -66,8 +65,7 @@ class Overrun:
     """True when `seconds` ends with the last entry known, so that it may be much more."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
+class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     """Something wrong with a service that decides the verdict: failed, looping, stuck or interrupted."""
 
     kind: Verdict
@@ -101,16 +99,14 @@ class Trouble:
         return None if self.since is None else self.since + self.ahead
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(msgspec.Struct, frozen=True):
     """A line, and where it stands."""
 
     line: str
     place: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostCause:
+class HostCause(msgspec.Struct, frozen=True, kw_only=True):
     """A cause that stands on evidence beside the records: no recorded service has failed."""
 
     service: str
@@ -118,8 +114,7 @@ class HostCause:
     cause: KnownCause
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailedUnit:
+class FailedUnit(msgspec.Struct, frozen=True, kw_only=True):
     """A unit that systemd calls failed, and of whose failure no trouble says as much."""
 
     unit: Unit
@@ -147,8 +142,7 @@ class Hindrance(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotStarted:
+class NotStarted(msgspec.Struct, frozen=True, kw_only=True):
     """A service that was expected, and has no run."""
 
     service: str
@@ -159,8 +153,7 @@ class NotStarted:
     """True when it may yet start."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
+class Running(msgspec.Struct, frozen=True, kw_only=True):
     """A service that runs, neither stuck nor in a loop."""
 
     run: Run
@@ -173,8 +166,7 @@ class Running:
     """The run before it, when that failed or was interrupted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stopped:
+class Stopped(msgspec.Struct, frozen=True, kw_only=True):
     """A service that was stopped in order before it ended by itself: no trouble, and no success."""
 
     run: Run
@@ -182,8 +174,7 @@ class Stopped:
     """The run before it, when that failed or was interrupted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recovered:
+class Recovered(msgspec.Struct, frozen=True, kw_only=True):
     """Failures that are history, not cause."""
 
     service: str
@@ -194,8 +185,7 @@ class Recovered:
     """True when no later attempt has made it good: it was in an earlier boot, and the latest is at work."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slow:
+class Slow(msgspec.Struct, frozen=True, kw_only=True):
     """What took much longer than in the good run it is compared with."""
 
     service: str
@@ -207,8 +197,7 @@ class Slow:
     """True while it goes on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Damaged:
+class Damaged(msgspec.Struct, frozen=True, kw_only=True):
     """What a record lacks."""
 
     service: str
@@ -226,16 +215,14 @@ class Damaged:
     """True when a write of upstream's shim beside it did not end."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnsetClock:
+class UnsetClock(msgspec.Struct, frozen=True, kw_only=True):
     """Times before this format existed: the clock was never set."""
 
     service: str
     time: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackwardBoot:
+class BackwardBoot(msgspec.Struct, frozen=True, kw_only=True):
     """A boot whose times are before those of the boot before it."""
 
     boot_id: str
@@ -244,8 +231,7 @@ class BackwardBoot:
     """The time of the boot before."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalTimes:
+class LocalTimes(msgspec.Struct, frozen=True, kw_only=True):
     """Times that are labelled UTC, and seem to be those of a zone."""
 
     services: tuple[str, ...]
@@ -255,8 +241,7 @@ class LocalTimes:
 ClockFinding = ClockStep | UnsetClock | BackwardBoot | LocalTimes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnosis:
+class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """What is wrong with a host, root cause first."""
 
     verdict: Verdict
@@ -282,9 +267,9 @@ class Diagnosis:
     """True where systemd was asked which units failed, and did not answer."""
     host: HostCause | None = None
     """Where no trouble is the root: what evidence alone shows."""
-    looked: Looked = field(default_factory=Looked)
+    looked: Looked = msgspec.field(default_factory=Looked)
     """How much was read beside the records."""
-    weighed: Mapping[str, tuple[Weighed, ...]] = field(default_factory=dict)
+    weighed: Mapping[str, tuple[Weighed, ...]] = msgspec.field(default_factory=dict)
     """Service, or nothing for the host -> the rules that fitted, and why the others lost."""
 
     @property

@@ -1,10 +1,11 @@
 """One trouble, or a host without any, and what of a rule fits the evidence that bears on it. Pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import IntEnum
 from typing import Any, Final
+
+import msgspec
 
 from service_record.diagnosis.cause_rules import CauseRule, Condition, LineTest, Pattern
 from service_record.diagnosis.evidence.fact_checks import CHECKS
@@ -38,11 +39,10 @@ class Nearness(IntEnum):
     ELSEWHERE = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Match:
+class Match(msgspec.Struct, frozen=True, kw_only=True):
     """What a condition found."""
 
-    values: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, str] = msgspec.field(default_factory=dict)
     line: str | None = None
     place: LinePlace | None = None
     time: datetime | None = None
@@ -62,8 +62,7 @@ class Match:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class RuleBook:
+class RuleBook(msgspec.Struct, frozen=True):
     """Rules, and their patterns in sets that are looked for all at once."""
 
     rules: Mapping[str, CauseRule]

@@ -1,7 +1,8 @@
 """Add to a diagnosis what only evidence beside the records tells. Pure."""
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from service_record.diagnosis.causes import Causes
 from service_record.diagnosis.evidence.log_lines import Era, LogLine

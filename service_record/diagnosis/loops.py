@@ -1,9 +1,10 @@
 """What repeats: restarts, a stage within a run, and boots that end alike and get no further. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Final
+
+import msgspec
 
 from service_record.diagnosis.failures import signature
 from service_record.history import History
@@ -18,8 +19,7 @@ _MAX_MESSAGES: Final = 100
 _DEEPEST: Final = 1 << 30
 
 
-@dataclass(frozen=True, slots=True)
-class Streak:
+class Streak(msgspec.Struct, frozen=True):
     """Runs in a row, in one boot, that ended in the same place in the same way; the latest first.
 
     Runs without an end are no loop, however many: each may have succeeded and not recorded it.
@@ -106,12 +106,11 @@ def _alike(latest: Stage, backwards: Iterable[Stage]) -> Iterator[Stage]:
             yield stage
 
 
-@dataclass(slots=True)
-class _Boot:
+class _Boot(msgspec.Struct):
     """How far a boot got, and how it ended."""
 
     boot_id: str
-    reached: set[tuple[str, str]] = field(default_factory=set)
+    reached: set[tuple[str, str]] = msgspec.field(default_factory=set)
     """Services and stages that succeeded."""
     bad: Run | None = None
     """The last run that failed, or that was interrupted in a stage."""

@@ -1,9 +1,9 @@
 """YAML that people write, with the line of each value, so that a fault is named with its place. Pure."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 import yaml
 
 _FAST: Final[type[Any]] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # absent where libyaml is
@@ -15,8 +15,7 @@ class FileError(ValueError):
     """What is wrong with a file that a person wrote, in one line: `PATH:LINE: REASON`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(msgspec.Struct, frozen=True):
     """A value in a document, and where it stands."""
 
     node: yaml.Node

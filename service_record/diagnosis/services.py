@@ -1,8 +1,9 @@
 """What is wrong with one service now: failed, looping, stuck, interrupted, or nothing so far. Pure."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from service_record.diagnosis.budget import Budget, Budgets
 from service_record.diagnosis.findings import (
@@ -30,8 +31,7 @@ from service_record.history.outcome import Command, Outcome, Run, Span, Stage
 _SURELY_LONGER: Final = 60.0  # seconds
 
 
-@dataclass(frozen=True, slots=True)
-class Circumstances:
+class Circumstances(msgspec.Struct, frozen=True):
     """What services are judged by."""
 
     now: Now

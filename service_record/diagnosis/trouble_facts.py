@@ -1,9 +1,10 @@
 """What speaks for a cause: the facts of one trouble, and the line of a message that tells most. Pure."""
 
 import re
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
+
+import msgspec
 
 from service_record.history.outcome import Facts
 
@@ -47,8 +48,7 @@ _ASIDE: Final = re.compile(
 """Usage texts, frames of a stack, hints, and bare exit statuses: they never say what went wrong."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TroubleFacts:
+class TroubleFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What a rule of known causes is held against."""
 
     kinds: frozenset[str]
@@ -75,8 +75,7 @@ KINDS: Final = frozenset(
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownCause:
+class KnownCause(msgspec.Struct, frozen=True, kw_only=True):
     """A cause that a rule knows, as it applies to one trouble."""
 
     name: str
@@ -108,8 +107,7 @@ class KnownCause:
         return not self.is_cause
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Weighed:
+class Weighed(msgspec.Struct, frozen=True, kw_only=True):
     """A rule that fits or nearly does, and what came of it."""
 
     rule: str
@@ -121,8 +119,7 @@ class Weighed:
     """Why it is not the cause that is told."""
 
 
-@dataclass(frozen=True, slots=True)
-class Looked:
+class Looked(msgspec.Struct, frozen=True):
     """How much was read beside the records."""
 
     files: int = 0

@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
+
+import msgspec
 
 from service_record.history.outcome import NOTHING, Facts
 
@@ -41,8 +42,7 @@ _CODES: Final = {"exit-code": "exited", "signal": "killed", "core-dump": "dumped
 """$SERVICE_RESULT, see systemd.exec(5) -> how the command ended that it is about."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unit:
+class Unit(msgspec.Struct, frozen=True, kw_only=True):
     """What systemd says of one unit."""
 
     name: str

@@ -3,8 +3,9 @@
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, Self
+
+import msgspec
 
 _PLACEHOLDER: Final = re.compile(r"(?<![${])\{([a-z]+)\}(?!\})")
 _CHOICE: Final = re.compile(r"\[([^\[\]|]*)(?:\|([^\[\]]*))?\]")
@@ -18,16 +19,14 @@ def placeholders(text: str) -> frozenset[str]:
     return frozenset(_PLACEHOLDER.findall(text))
 
 
-@dataclass(frozen=True, slots=True)
-class _TextPart:
+class _TextPart(msgspec.Struct, frozen=True):
     """A text, and one that is said in its place when all that this names is known."""
 
     text: str
     fuller: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Phrase:
+class Phrase(msgspec.Struct, frozen=True):
     """A text for people that says more where more is known: `[port {port}|the port] is in use`."""
 
     parts: tuple[_TextPart, ...]

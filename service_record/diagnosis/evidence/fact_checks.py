@@ -1,8 +1,9 @@
 """Checks of facts against each other: trouble that no line tells. Each has a test. Pure."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from service_record.diagnosis.evidence.known_facts import KnownFact, KnownFacts, lies_in
 from service_record.diagnosis.evidence.log_lines import LinePlace
@@ -10,11 +11,10 @@ from service_record.history import History
 from service_record.history.outcome import Outcome
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """What a check found: values for the texts of a rule, and the fact that shows it."""
 
-    values: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, str] = msgspec.field(default_factory=dict)
     line: str | None = None
     place: LinePlace | None = None
 
@@ -24,8 +24,7 @@ class Finding:
         return cls(values, line, fact.place)
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(msgspec.Struct, frozen=True):
     """A check, and the values that its findings may have."""
 
     find: Callable[[KnownFacts, History], Iterator[Finding]]

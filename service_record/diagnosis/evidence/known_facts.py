@@ -2,15 +2,15 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from ipaddress import ip_interface, ip_network
 from typing import Final
+
+import msgspec
 
 from service_record.diagnosis.evidence.log_lines import LinePlace
 
 
-@dataclass(frozen=True, slots=True)
-class KnownFact:
+class KnownFact(msgspec.Struct, frozen=True):
     """One value, what it is of, and where it stands."""
 
     value: str
@@ -19,11 +19,10 @@ class KnownFact:
     """The interface, disk or mount point that it is of."""
 
 
-@dataclass(frozen=True, slots=True)
-class KnownFacts:
+class KnownFacts(msgspec.Struct, frozen=True):
     """Name -> facts of that name, in the order of the files. docs/analyze.md lists the names."""
 
-    values: Mapping[str, tuple[KnownFact, ...]] = field(default_factory=dict)
+    values: Mapping[str, tuple[KnownFact, ...]] = msgspec.field(default_factory=dict)
 
     def all(self, name: str) -> tuple[KnownFact, ...]:
         """Return every fact of that name; empty where nothing is known."""

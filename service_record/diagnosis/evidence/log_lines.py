@@ -1,15 +1,15 @@
 """Lines of logs with their place: when, by whom and about what, in whatever form they are written. Pure."""
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
+
+import msgspec
 
 from service_record.diagnosis.evidence.streams import AGENT, CONTAINERS, JOURNAL, KERNEL, SYSTEMD, LogStream
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class LinePlace:
+class LinePlace(msgspec.Struct, frozen=True, order=True):
     """Where something stands: a file of the source, and the line in it, from 1."""
 
     path: str
@@ -19,8 +19,7 @@ class LinePlace:
         return self.path if self.line is None else f"{self.path}:{self.line}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogLine:
+class LogLine(msgspec.Struct, frozen=True, kw_only=True):
     """One line of a log, without what stands before the message."""
 
     place: LinePlace
@@ -57,8 +56,7 @@ _FAR: Final = timedelta(days=1)
 _AGENT_PROGRAMS: Final = frozenset({"agent", "next_step_runner", "assisted-installer", "installer"})
 
 
-@dataclass(frozen=True, slots=True)
-class Era:
+class Era(msgspec.Struct, frozen=True):
     """The times that lines of a host can have: those of its records, and a day around them."""
 
     first: datetime | None = None

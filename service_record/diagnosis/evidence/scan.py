@@ -7,10 +7,10 @@ are taken apart only where one of them matched. Pure.
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
+import msgspec
 import re2
 
 from service_record.diagnosis.evidence.known_facts import KnownFacts, facts_of
@@ -32,18 +32,17 @@ _SET_BYTES: Final = 64 << 20
 _NEAR_END_LINES: Final = 50
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """All that was found in the files of a host beside its records."""
 
-    lines: Mapping[int, tuple[LogLine, ...]] = field(default_factory=dict)
+    lines: Mapping[int, tuple[LogLine, ...]] = msgspec.field(default_factory=dict)
     """Number of a test of lines -> the lines that fit it, the earliest first."""
-    own: Mapping[str, tuple[LogLine, ...]] = field(default_factory=dict)
+    own: Mapping[str, tuple[LogLine, ...]] = msgspec.field(default_factory=dict)
     """Service -> its own lines in the journal, the earliest first."""
-    ends: Mapping[str, tuple[int, LogLine | None]] = field(default_factory=dict)
+    ends: Mapping[str, tuple[int, LogLine | None]] = msgspec.field(default_factory=dict)
     """File -> how many lines it has, and the last."""
-    facts: KnownFacts = field(default_factory=KnownFacts)
-    looked: Looked = field(default_factory=Looked)
+    facts: KnownFacts = msgspec.field(default_factory=KnownFacts)
+    looked: Looked = msgspec.field(default_factory=Looked)
 
     def is_current(self, line: LogLine) -> bool:
         """Return whether a line stands near the end of its file, so that nothing shows it to be over."""

@@ -1,8 +1,9 @@
 """What a file of a host is, by its path: in our bundles, OpenShift's, must-gather, sos. Pure."""
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 JOURNAL: Final = "journal"
 KERNEL: Final = "kernel"
@@ -15,8 +16,7 @@ OTHER: Final = "other"
 KINDS_OF_LINES: Final = frozenset({JOURNAL, KERNEL, SYSTEMD, CONTAINERS, AGENT, INSTALLER, OTHER})
 
 
-@dataclass(frozen=True, slots=True)
-class LogStream:
+class LogStream(msgspec.Struct, frozen=True):
     """What one file of a host holds."""
 
     path: str
