@@ -1,6 +1,7 @@
 """What stands where, which way imports point, and what a verb loads, read from the folders."""
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import service_record
-from tests.builders import entry, write_lines
+from tests.builders import entry, failed_run, write_lines
 
 PACKAGE = Path(service_record.__file__).parent
 REPOSITORY = PACKAGE.parent
@@ -155,7 +156,18 @@ service_record.service("job")
 print(*sys.modules)
 """
     done = subprocess.run([sys.executable, "-IS", "-c", program], capture_output=True, text=True, check=True)
-    assert {"pathlib", "signal", "subprocess", "traceback"}.isdisjoint(done.stdout.split())
+    unneeded = {
+        "dataclasses",
+        "inspect",
+        "json",
+        "pathlib",
+        "re",
+        "signal",
+        "subprocess",
+        "traceback",
+        "typing",
+    }
+    assert unneeded.isdisjoint(done.stdout.split())
 
 
 def test_showing_does_not_load_what_only_judging_needs() -> None:
@@ -168,6 +180,28 @@ print(*sys.modules)
     line = b'{"timestamp": "2026-11-21T01:05:10Z", "phase": "service start"}'
     done = subprocess.run([sys.executable, "-c", program], input=line, capture_output=True, check=True)
     assert {"re2", "yaml", "service_record.diagnosis"}.isdisjoint(done.stdout.decode().split())
+
+
+MOST_LOADED = {"show": 25, "analyze": 55, "analyze --output html": 86, "timeline": 45}
+"""Of our modules, for one record of a failure."""
+
+
+def test_few_modules_are_loaded_between_a_failing_entry_and_what_is_shown_of_it(tmp_path: Path) -> None:
+    program = """
+import os, sys
+from service_record.cli import main
+shown, sys.stdout = sys.stdout, open(os.devnull, "w")
+main(sys.argv[1:], standalone_mode=False)
+print(sum(name.partition(".")[0] == "service_record" for name in sys.modules), file=shown)
+"""
+    write_lines(tmp_path / "job.json", *failed_run("pull"))
+    environment = os.environ | {"SERVICE_RECORDS_DIR": str(tmp_path)}
+    loaded = {}
+    for verb in MOST_LOADED:
+        command = [sys.executable, "-c", program, *verb.split()]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        loaded[verb] = int(done.stdout)
+    assert not {verb: number for verb, number in loaded.items() if number > MOST_LOADED[verb]}, loaded
 
 
 @pytest.mark.parametrize(

@@ -15,20 +15,27 @@ from typing import Final, NoReturn
 
 import click
 
+from service_record.bundle import HEAD_BYTES, LeftOut, Limits, is_packed
+from service_record.bundle.contents import Content, archive_contents, directory_contents
 from service_record.bundle.limits import shown
 from service_record.bundle.writing import DISK_BYTES, SERVER_BYTES, Packed
 from service_record.cli import REFUSED, UNREADABLE
 from service_record.cli.diagnosing import verdict_page
+from service_record.cli.inputs import Unreadable
 from service_record.cli.options import Size
-from service_record.cli.redacting import copied, rules_with, secrets_in
+from service_record.cli.redacting import rules_with, secrets_in
 from service_record.cli.terminal import check_new
 from service_record.display.text import count
+from service_record.read.foreign import ForeignError, refuse_unpacked
 from service_record.record import systemd
 from service_record.record.visible import visible
-from service_record.redaction import Leak
-from service_record.reporter.bundling import SUFFIX, Bundled, make_bundle
+from service_record.redaction import Leak, Rules
+from service_record.reporter.bundling import SUFFIX, Bundled, Copied, make_bundle, make_copy
 from service_record.reporter.gather import COLLECTORS, RECORDS, Context, Gathered, GatherRow, GatherStatus
 
+_STANDARD_INPUT: Final = "-"
+_LIMITS: Final = Limits(read_bytes=16 << 30)
+"""As much as is looked through once more. Whoever wants to give it away reads it, and it costs only time."""
 _MIN_BYTES: Final = 1 << 16
 _NICENESS: Final = 10
 _MAX_TOLD: Final = 20
@@ -149,7 +156,7 @@ def _warn_of_missing(gathered: Iterable[Gathered]) -> bool:
 def _copy(path: Path, at: datetime, foreign: str, secrets: Iterable[Path], most_bytes: int) -> None:
     rules = rules_with(secrets)
     with _new(path) as unfinished:
-        made = copied(foreign, unfinished, rules, at, most_bytes)
+        made = _copied(foreign, unfinished, rules, at, most_bytes)
         _check(made.leak)
     _tell(made.bytes, made.members, made.kinds)
 
@@ -233,3 +240,42 @@ def _politely() -> Iterator[None]:
 
 def _end(number: int, _frame: object) -> NoReturn:
     raise SystemExit(128 + number)
+
+
+def _copied(place: str, path: Path, rules: Rules, at: datetime, most_bytes: int) -> Copied:
+    """A copy without secrets of a bundle, a directory or standard input; what is not in it is told.
+
+    Raises OSError, and Unreadable where there is nothing.
+    """
+    made = make_copy(_contents(place, at, path), path, rules, mtime=at.timestamp(), most_bytes=most_bytes)
+    if not made.members:
+        raise Unreadable(f"nothing to read in {visible(place)}")
+    return made
+
+
+def _refuse_unpacked(place: str, head: bytes) -> None:
+    try:
+        refuse_unpacked(place, head)
+    except ForeignError as error:
+        raise Unreadable(visible(str(error))) from None
+
+
+def _contents(place: str, at: datetime, copy: Path) -> Iterator[Content]:
+    def leave(part: LeftOut) -> None:
+        click.echo(f"Warning: {visible(str(part.within(place)))}", err=True)
+
+    if place == _STANDARD_INPUT:
+        with os.fdopen(sys.stdin.fileno(), "rb", closefd=False) as stream:
+            yield from archive_contents(stream, "stdin", at.timestamp(), leave, _LIMITS)
+        return
+    source = Path(place)
+    if source.is_dir():
+        top = source.resolve().name
+        for content in directory_contents(source, leave, _LIMITS, without=copy):
+            yield Content(f"{top}/{content.path}" if top else content.path, content.written, content.read)
+        return
+    with source.open("rb") as stream:
+        head = stream.peek(HEAD_BYTES)[:HEAD_BYTES]
+        if not is_packed(head):
+            _refuse_unpacked(place, head)
+        yield from archive_contents(stream, source.name, source.stat().st_mtime, leave, _LIMITS)

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 _MAX_NEAREST: Final = 3
 _MAX_LISTED: Final = 8
-_REPORTER_STATE: Final = "var/lib/service-record"
-"""Where there is none below the root of a host, it has no boot reporter."""
+_TOMBSTONE: Final = "var/lib/service-record/reporter.stopped"
+"""`Places.tombstone`, below the root of a host."""
 
 
 class Unreadable(click.ClickException):
@@ -77,16 +77,12 @@ def check_names(services: Iterable[str], recorded: Sequence[str], place: str) ->
 def _tell_undelivered(directory: Path | None) -> None:
     """Say where the bundle lies that the boot reporter of this host could not deliver."""
     root = _root_of(directory)
-    if root is None or not os.path.exists(root / _REPORTER_STATE):  # noqa: PTH110  # it never raises
+    if root is None or not os.path.exists(root / _TOMBSTONE):  # noqa: PTH110  # it never raises
         return
-    from service_record.reporter.paths import Places, is_there  # noqa: PLC0415  # rarely needed
+    from service_record.reporter.cleanup import PURGE, undelivered_bundle  # noqa: PLC0415  # rarely needed
+    from service_record.reporter.paths import Places  # noqa: PLC0415
 
-    host = Places(root)
-    if not is_there(host.tombstone):
-        return
-    from service_record.reporter.cleanup import PURGE, undelivered_bundle  # noqa: PLC0415  # even more rarely
-
-    bundle = undelivered_bundle(host)
+    bundle = undelivered_bundle(Places(root))
     if bundle is not None:
         told = (
             f"the boot reporter keeps a bundle that not every destination has: {bundle}; remove it: {PURGE}"

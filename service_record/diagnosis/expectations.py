@@ -79,9 +79,7 @@ def _explained(diagnosis: Diagnosis, history: History, units: Iterable[Unit]) ->
             or trouble.run.boot_id not in history.boots[-1:]
         ):
             return trouble
-        told = replace(
-            facts, exit_code=unit.facts.exit_code, signal=unit.facts.signal, command=unit.command
-        )
+        told = replace(facts, exit_code=unit.facts.exit_code, signal=unit.facts.signal, command=unit.command)
         return replace(trouble, facts=told)
 
     return replace(

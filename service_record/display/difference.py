@@ -23,7 +23,18 @@ from service_record.diagnosis.comparison import (
 from service_record.diagnosis.failures import FailureGroup, RunStep
 from service_record.diagnosis.now import boot_times, true_time
 from service_record.display.document import Document, facts_document
-from service_record.display.phrases import VERBS, details, ending, glyph, headline, ink, labelled, name, when
+from service_record.display.phrases import (
+    VERBS,
+    details,
+    ending,
+    glyph,
+    headline,
+    ink,
+    labelled,
+    name,
+    step_name,
+    when,
+)
 from service_record.display.summary import local_times
 from service_record.display.text import BLANK, Ink, Line, View, count, cut, duration, utc, wrap
 from service_record.history import History
@@ -188,12 +199,6 @@ def _failure(failure: FailureGroup, view: View) -> str:
     times = f" {view.glyphs.times}{failure.count}" if failure.count > 1 else ""
     how = ending(failure.facts)
     return f"new{times}, {where}" + (f", {how}" if how else "")
-
-
-def step_name(step: RunStep) -> str:
-    """`stage pull`, `pre-command prepare`, `stage mount of prepare`."""
-    within = f" of {name(step.command)}" if step.command is not None else ""
-    return f"{step.kind} {name(step.name)}{within}"
 
 
 _SCHEMA_VERSION: Final = 1

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len
 
@@ -31,6 +31,9 @@ from service_record.history.outcome import (
     is_stop_or_kill,
 )
 from service_record.record.visible import visible
+
+if TYPE_CHECKING:
+    from service_record.diagnosis.failures import RunStep
 
 VERBS: Final = {
     Outcome.FAILURE: "failed",
@@ -98,6 +101,12 @@ def lasted(span: Span, seconds: float | None = None) -> str:
 
 def name(text: str) -> str:
     return visible(text) or '""'
+
+
+def step_name(step: "RunStep") -> str:
+    """Return what a step is called: `stage pull`, `pre-command prepare`, `stage mount of prepare`."""
+    within = f" of {name(step.command)}" if step.command is not None else ""
+    return f"{step.kind} {name(step.name)}{within}"
 
 
 def ending(facts: Facts) -> str:

@@ -8,10 +8,9 @@ from msgspec.structs import replace
 
 from service_record.diagnosis.failures import FailureGroup, failures_of
 from service_record.diagnosis.now import true_time
-from service_record.display.difference import step_name
 from service_record.display.html.chart import chart_section, patterns
 from service_record.display.html.frame import Section, element, facts_list, inked, page, preformatted
-from service_record.display.phrases import VERBS, headline, name, when
+from service_record.display.phrases import VERBS, headline, name, step_name, when
 from service_record.display.summary import damages, summary
 from service_record.display.table import Repeat, repeats
 from service_record.display.text import View, count

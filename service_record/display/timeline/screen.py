@@ -2,13 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec.structs import replace
 from rich.cells import cell_len, set_cell_size
 
-from service_record.display.document import Document
 from service_record.display.phrases import VERBS, glyph, ink, lasted, name
 from service_record.display.summary import damages, summary
 from service_record.display.text import (
@@ -28,6 +27,9 @@ from service_record.display.text import (
 from service_record.display.timeline.charts import Bar, Chart, Row, RowKind, offset, ticks
 from service_record.history import History
 from service_record.history.outcome import Outcome
+
+if TYPE_CHECKING:
+    from service_record.display.document import Document
 
 _LEAST_CELLS: Final = 10
 """Between two ticks."""
@@ -101,7 +103,7 @@ def _joined(cells: Sequence[tuple[str, Ink]]) -> Line:
 _SCHEMA_VERSION: Final = 1
 
 
-def timeline_document(found: Iterable[Chart], source: str) -> Document:
+def timeline_document(found: Iterable[Chart], source: str) -> "Document":
     """The document of `timeline --output json` and `yaml`."""
     return {
         "version": _SCHEMA_VERSION,
@@ -110,14 +112,14 @@ def timeline_document(found: Iterable[Chart], source: str) -> Document:
     }
 
 
-def row_documents(found: Iterable[Chart]) -> Iterator[Document]:
+def row_documents(found: Iterable[Chart]) -> Iterator["Document"]:
     """The lines of `timeline --output jsonl`: each row, with its boot."""
     for chart in found:
         for row in chart.rows:
             yield {**_boot(chart), **_row(row)}
 
 
-def _chart_document(chart: Chart) -> Document:
+def _chart_document(chart: Chart) -> "Document":
     return {
         **_boot(chart),
         "number": chart.number,
@@ -130,11 +132,11 @@ def _chart_document(chart: Chart) -> Document:
     }
 
 
-def _boot(chart: Chart) -> Document:
+def _boot(chart: Chart) -> "Document":
     return {"bootId": chart.boot_id} if chart.boot_id is not None else {}
 
 
-def _row(row: Row) -> Document:
+def _row(row: Row) -> "Document":
     document: Document = {"service": row.service, "kind": row.kind.value}
     if row.command is not None:
         document["command"] = row.command
@@ -144,7 +146,7 @@ def _row(row: Row) -> Document:
     return {**document, "bars": [_bar(bar) for bar in row.bars]}
 
 
-def _bar(bar: Bar) -> Document:
+def _bar(bar: Bar) -> "Document":
     known = {"start": bar.start, "end": bar.end, "duration": bar.seconds}
     document: Document = {"attempt": bar.run.attempt, "outcome": bar.outcome.value}
     return document | {field: round(value, 3) for field, value in known.items() if value is not None}
