@@ -5,14 +5,16 @@ import os
 import re
 import shutil
 import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import click
 import pytest
 
+from packages.manual import COMPLETIONS
 from packages.stage import main as stage
 from service_record.cli import VERBS
-from service_record.manual import COMPLETIONS
 from service_record.record.entry import Entry, Phase
 from service_record.version import RELEASED
 from tests.builders import entry, failed_run, write_lines
@@ -223,3 +225,24 @@ def test_installing_puts_pages_and_completions_where_they_are_looked_for(tmp_pat
     assert (tmp_path / "usr/bin/bootstrap-service-record.sh").exists()
     assert [page for page in PAGES if not (tmp_path / "usr/share/man" / page).exists()] == []
     assert [path for path in COMPLETIONS.values() if not (tmp_path / "usr/share" / path).exists()] == []
+
+
+def test_the_wheel_has_the_pages_and_install_delivers_them(share: Path, tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=REPOSITORY, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(tmp_path / "installed")
+    tmp_path.joinpath("root").mkdir()
+    program = "from service_record.cli import main; main()"
+    subprocess.run(
+        [sys.executable, "-c", program, "install", "--root", tmp_path / "root"],
+        env=os.environ | {"PYTHONPATH": str(tmp_path / "installed")},
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+    )
+
+    delivered = tmp_path / "root/usr/local/share"
+    for file in share.rglob("*"):
+        if file.is_file():
+            assert (delivered / file.relative_to(share)).read_bytes() == file.read_bytes()

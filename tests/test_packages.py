@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from packages import deb, rpm
+from packages.manual import pages
 from packages.stage import Package, items_of
 from packages.standalone.__main__ import StandaloneError, leave_out
 from packages.standalone.glibc import needs_of, written
 from service_record.cli import main
 from service_record.deploy.delivered import Option, below, contents
-from service_record.manual import pages
 from service_record.record.directory import Records
 from service_record.version import __version__
 from tests.programs import REPOSITORY

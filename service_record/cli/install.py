@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from service_record.cli import FAILED, UNREADABLE, main
+from service_record.cli import FAILED, UNREADABLE
 from service_record.cli.delivering import (
     is_short_of_something,
     lines,
@@ -14,11 +14,10 @@ from service_record.cli.delivering import (
     trial_option,
     unit_names,
 )
-from service_record.deploy.delivered import Option
+from service_record.deploy.delivered import Option, pages
 from service_record.deploy.installed import DamagedError
 from service_record.deploy.installing import install
 from service_record.deploy.root import Root
-from service_record.manual import pages
 
 
 @click.command("install")
@@ -55,7 +54,7 @@ def command(root: Path, *, closes: tuple[str, ...], replace: bool, is_trial: boo
     options = [option for option in Option if chosen[option.value.replace("-", "_")]]
     try:
         outcome = install(
-            Root(root), options, tuple(pages(main)), closes=closes, replaces=replace, is_trial=is_trial
+            Root(root), options, tuple(pages()), closes=closes, replaces=replace, is_trial=is_trial
         )
     except DamagedError as error:
         click.echo(f"Error: {error}", err=True)

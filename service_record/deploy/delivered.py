@@ -93,13 +93,24 @@ def contents(
 ) -> tuple[Item, ...]:
     """What these options select, by path.
 
-    `pages` are the man pages and completions that the caller has made of the command line: path below
-    `PREFIX/share`, and text. They come with the shim. Raises FileNotFoundError where this installation of
-    service-record has lost one of its files.
+    `pages` are man pages and completions: path below `PREFIX/share`, and text. They come with the shim.
+    Raises FileNotFoundError where this installation of service-record has lost one of its files.
     """
     wanted = set(options)
     items = [item for item in _everything(layout, pages) if item.option in wanted]
     return tuple(sorted(items, key=lambda item: item.path))
+
+
+def pages() -> Iterator[tuple[str, str]]:
+    """Yield the man pages and completions that came with this installation, none where there are none.
+
+    The wheel and the executable have them from the time when they were made; a checkout from `make man`.
+    """
+    installed = Path(str(files("service_record"))) / "host/share"
+    made = installed if installed.is_dir() else Path(__file__).resolve().parents[2] / "build/share"
+    for path in sorted(made.rglob("*")):
+        if path.is_file():
+            yield path.relative_to(made).as_posix(), path.read_text(encoding="utf-8")
 
 
 def closing(services: Iterable[str], layout: Layout = HOST) -> Iterator[Item]:

@@ -1,18 +1,19 @@
 """Man pages and shell completions, made of what the command line and its documents say already.
 
-Section 1 has a page for the program and one for each verb, of what `--help` says.
+Section 1 has a page for the program and one for each verb, of what `--help` says. `hatch_build.py` puts them
+into the wheel, `packages.stage` into packages; `service-record install` delivers them as files.
 """
 
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Final
 
 import click
 from click.shell_completion import get_completion_class
 
-from service_record.deploy.delivered import source
-from service_record.manual import roff
-from service_record.manual.roff import section
+from packages.manual import roff
+from packages.manual.roff import section
 from service_record.version import RELEASED, __version__
 
 PROGRAM = "service-record"
@@ -106,6 +107,7 @@ COMPLETIONS: Final = {
 }
 """Where each shell, or its package of completions, looks below PREFIX/share."""
 
+_DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
 _DOCUMENTS: Final = (
     ("record-format.md", PROGRAM, 5),
     ("shell.md", "bootstrap-service-record.sh", 1),
@@ -130,4 +132,4 @@ def pages(command: click.Group) -> Iterator[tuple[str, str]]:
 
 
 def _document(name: str) -> str:
-    return source(f"docs/{name}").decode()
+    return (_DOCS / name).read_text(encoding="utf-8")
