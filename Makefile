@@ -2,7 +2,7 @@
 
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-thorough test-all matrix golden check fuzz bench bench-bundle bench-growth examples bashes lock audit \
+.PHONY: help demo test test-thorough test-all matrix golden rules check fuzz bench bench-bundle bench-growth examples bashes lock audit \
   dependencies man install deb rpm standalone clean torture standalone-debian11 executables test-executables \
   demo-collector bench-collector bench-triage torture-collector site dist release
 
@@ -45,6 +45,9 @@ test-all: test test-thorough ## run every test, on every core, under every bash 
 
 matrix: $(UPKEEP) ## test under Python 3.11, 3.12 and 3.13, with the lowest and the newest libraries; MATRIX='--list'
 	@PATH=$(abspath $(dir $(UPKEEP))bin):$$PATH nox --download-python never $(MATRIX)
+
+rules: $(READY) ## write the known causes as `analyze` reads them, after a change of their YAML
+	@$(PYTHON) -m packages.causes
 
 golden: $(READY) ## write what every output says of every example into tests/golden anew
 	@$(PYTHON) -m tests.golden

@@ -2,9 +2,12 @@
 # ruff: noqa: E501  # messages stand as programs print them
 
 import time
+from pathlib import Path
 
 import pytest
 
+from packages.causes import parsed
+from service_record.diagnosis import causes
 from service_record.diagnosis.causes import CauseRule, Causes, FileError, built_in_rules, read_rules
 from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts
 from service_record.history.outcome import Facts
@@ -380,3 +383,12 @@ def test_the_next_command_looks_where_the_trouble_is(said: str, command: str) ->
     assert cause is not None
     program = command.partition(" ")[0]
     assert next(one for one in cause.commands if one.startswith(program)) == command
+
+
+def test_the_rules_that_a_start_reads_are_those_of_the_yaml() -> None:
+    kept = Path(causes.__file__).with_name("rules") / "parsed.json"
+    assert kept.read_bytes() == parsed(), "make rules writes them"
+    for family in causes.FAMILIES:
+        text = (kept.parent / f"{family}.yaml").read_text()
+        own = [rule.name for rule in read_rules(text, f"{family}.yaml")]
+        assert set(own) <= {rule.name for rule in BUILT_IN}

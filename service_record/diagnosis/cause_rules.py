@@ -10,7 +10,6 @@ from enum import StrEnum
 from typing import Any, Final
 
 import msgspec
-import re2
 
 from service_record.diagnosis.evidence.fact_checks import CHECKS
 from service_record.diagnosis.evidence.known_facts import FACT_NAMES
@@ -84,6 +83,8 @@ class Pattern:
     def compiled(self) -> Any:
         """The pattern as RE2 has it. Raises re2.error where it is none."""
         if self._compiled is None:
+            import re2  # noqa: PLC0415  # only where a text is looked at
+
             options = re2.Options()
             options.case_sensitive = False
             options.log_errors = False
@@ -168,7 +169,11 @@ class CauseRule(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_rules(text: str, path: str) -> tuple[CauseRule, ...]:
     """Return the rules in the text of a file. Raises FileError, with the line."""
-    root = document(text, path)
+    return rules_of(document(text, path))
+
+
+def rules_of(root: Value | None) -> tuple[CauseRule, ...]:
+    """Return the rules in a document. Raises FileError, with the line."""
     rules: dict[str, CauseRule] = {}
     for value in root.items("rules") if root is not None else ():
         rule = _rule(value)
@@ -301,6 +306,8 @@ def _pattern(value: Value, name: str) -> Pattern:
     pattern = Pattern(value.text(f"a pattern of `{name}`"))
     if value.path.startswith(TRUSTED):
         return pattern
+    import re2  # noqa: PLC0415  # as above
+
     try:
         _ = pattern.compiled
     except re2.error as error:

@@ -7,14 +7,16 @@ what stands first among the rules, which lies deepest. A rule may say which othe
 
 from collections.abc import Iterable, Sequence
 from functools import cache, cached_property
-from importlib import resources
+from pkgutil import get_data
 from typing import Final
+from zlib import crc32
 
 import msgspec
 
-from service_record.diagnosis.cause_rules import TRUSTED, CauseRule, FileError, Rank, read_rules
+from service_record.diagnosis.cause_rules import TRUSTED, CauseRule, FileError, Rank, read_rules, rules_of
 from service_record.diagnosis.evidence.scan import NO_EVIDENCE, Evidence
 from service_record.diagnosis.fitting import Match, RuleBook, Surroundings
+from service_record.diagnosis.placed import document, of_plain, plain
 from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts, Weighed
 from service_record.history import History
 
@@ -143,15 +145,40 @@ def _why_lost(fit: Fit, winner: Fit) -> str:
     return f"{name} lies deeper"
 
 
+PARSED: Final = "rules/parsed.json"
+"""The built-in rules as `parsed_rules` has them: reading so much YAML takes longer than all else."""
+
+
 @cache
 def built_in_rules() -> tuple[CauseRule, ...]:
     """Return the rules that come with the program, those that lie deepest first."""
-    folder = resources.files("service_record.diagnosis").joinpath("rules")
+    texts = [_data(f"rules/{family}.yaml") for family in FAMILIES]
+    known = msgspec.json.decode(_data(PARSED))
+    if known["sums"] != _sums(texts):  # somebody is at work on the rules
+        known = msgspec.json.decode(parsed_rules(texts))
     rules: list[CauseRule] = []
-    for family in FAMILIES:
-        text = folder.joinpath(f"{family}.yaml").read_text(encoding="utf-8")
-        rules += read_rules(text, f"{TRUSTED}{family}.yaml")
+    for family, parsed in zip(FAMILIES, known["rules"], strict=True):
+        rules += rules_of(of_plain(parsed, f"{TRUSTED}{family}.yaml"))
     return tuple(rules)
+
+
+def parsed_rules(texts: Sequence[bytes]) -> bytes:
+    """Return the rules of these families as one line of JSON, with the sum of each file it was made of."""
+    documents = [
+        document(text.decode(), f"{family}.yaml") for family, text in zip(FAMILIES, texts, strict=True)
+    ]
+    rules = [plain(root) if root is not None else [] for root in documents]
+    return msgspec.json.encode({"sums": _sums(texts), "rules": rules}) + b"\n"
+
+
+def _sums(texts: Iterable[bytes]) -> list[int]:
+    return list(map(crc32, texts))
+
+
+def _data(name: str) -> bytes:
+    found = get_data("service_record.diagnosis", name)
+    assert found is not None, name  # noqa: S101  # it is in the package
+    return found
 
 
 def built_in_causes() -> Causes:

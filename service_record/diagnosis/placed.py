@@ -1,14 +1,18 @@
 """YAML that people write, with the line of each value, so that a fault is named with its place. Pure."""
 
 from collections.abc import Collection
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
-import yaml
 
-_FAST: Final[type[Any]] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # absent where libyaml is
+if TYPE_CHECKING:  # who reads no file of a person needs no YAML
+    import yaml
+
 _NULL: Final = "tag:yaml.org,2002:null"
 _DEEPEST: Final = 20
+
+Plain: TypeAlias = "str | list[Plain] | dict[str, Plain] | None"
+"""A document without its lines, as JSON can hold it."""
 
 
 class FileError(ValueError):
@@ -18,64 +22,96 @@ class FileError(ValueError):
 class Value(msgspec.Struct, frozen=True):
     """A value in a document, and where it stands."""
 
-    node: yaml.Node
+    content: "str | list[Value] | tuple[tuple[Value, Value], ...] | None"
+    """A text, the items of a list, the names and values of a mapping, or nothing."""
+    line: int
+    """From 1."""
     path: str
 
     def fault(self, reason: str) -> FileError:
-        return FileError(f"{self.path}:{self.node.start_mark.line + 1}: {reason}")
+        """Return an error at this place."""
+        return FileError(f"{self.path}:{self.line}: {reason}")
 
     def fields(self, what: str, known: Collection[str] = ()) -> dict[str, "Value"]:
         """The fields of a mapping; raises FileError on one that is not known, or stands there twice."""
-        if not isinstance(self.node, yaml.MappingNode):
+        if not isinstance(self.content, tuple):
             raise self.fault(f"{what} has fields, like `name: value`")
         found: dict[str, Value] = {}
-        for key, value in self.node.value:
-            name = Value(key, self.path).text("a name")
+        for key, value in self.content:
+            name = key.text("a name")
             if known and name not in known:
-                raise Value(key, self.path).fault(f"{what} has no field {name!r}; it has {', '.join(known)}")
+                raise key.fault(f"{what} has no field {name!r}; it has {', '.join(known)}")
             if name in found:
-                raise Value(key, self.path).fault(f"{name!r} stands here twice")
-            found[name] = Value(value, self.path)
+                raise key.fault(f"{name!r} stands here twice")
+            found[name] = value
         return found
 
     def items(self, what: str) -> list["Value"]:
-        if not isinstance(self.node, yaml.SequenceNode):
+        """The items of a list; raises FileError where it is none."""
+        if not isinstance(self.content, list):
             raise self.fault(f"{what} are a list, each beginning with `-`")
-        return [Value(item, self.path) for item in self.node.value]
+        return self.content
 
     def text(self, what: str) -> str:
         """A text that is not empty."""
-        if (
-            not isinstance(self.node, yaml.ScalarNode)
-            or self.node.tag == _NULL
-            or not self.node.value.strip()
-        ):
+        if not isinstance(self.content, str) or not self.content.strip():
             raise self.fault(f"{what} is a text, and not empty")
-        return str(self.node.value)
+        return self.content
 
     def texts(self, what: str) -> list["Value"]:
         """One text, or a list of them."""
-        return self.items(what) if isinstance(self.node, yaml.SequenceNode) else [self]
+        return self.items(what) if isinstance(self.content, list) else [self]
 
 
 def document(text: str, path: str) -> Value | None:
     """The document in a text; None when that is only comments. Raises FileError where it is not YAML."""
+    import yaml  # noqa: PLC0415  # as above
+
+    loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # absent where libyaml is
     try:
-        _check_nesting(text, path)
-        node = yaml.compose(text, Loader=_FAST)
+        _check_nesting(text, path, loader)
+        node = yaml.compose(text, Loader=loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise FileError(f"{path}:{mark.line + 1 if mark else 1}: not YAML: {error.problem}") from None
     except yaml.YAMLError as error:  # a character that YAML has not
         raise FileError(f"{path}:1: not YAML: {str(error).splitlines()[0]}") from None
-    return None if node is None else Value(node, path)
+    return None if node is None else _value(node, path, yaml)
 
 
-def _check_nesting(text: str, path: str) -> None:
+def _value(node: "yaml.Node", path: str, yaml: Any) -> Value:
+    content: Any = None
+    if isinstance(node, yaml.MappingNode):
+        content = tuple((_value(key, path, yaml), _value(value, path, yaml)) for key, value in node.value)
+    elif isinstance(node, yaml.SequenceNode):
+        content = [_value(item, path, yaml) for item in node.value]
+    elif node.tag != _NULL:
+        content = str(node.value)
+    return Value(content, node.start_mark.line + 1, path)
+
+
+def _check_nesting(text: str, path: str, loader: type[Any]) -> None:
     """Refuse what is nested without end: libyaml composes by recursion, and does not survive that."""
+    import yaml  # noqa: PLC0415  # as above
+
     depth = 0
-    for event in yaml.parse(text, Loader=_FAST):
+    for event in yaml.parse(text, Loader=loader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > _DEEPEST:
             line = event.start_mark.line + 1 if event.start_mark else 1
             raise FileError(f"{path}:{line}: nested too deeply")
+
+
+def plain(value: Value) -> Plain:
+    """Return a document without its lines."""
+    if isinstance(value.content, tuple):
+        return {key.text("a name"): plain(inner) for key, inner in value.content}
+    return [plain(item) for item in value.content] if isinstance(value.content, list) else value.content
+
+
+def of_plain(found: Plain, path: str) -> Value:
+    """Return the document that this was made of; all of it stands on line 0."""
+    if isinstance(found, dict):
+        pairs = ((Value(name, 0, path), of_plain(inner, path)) for name, inner in found.items())
+        return Value(tuple(pairs), 0, path)
+    return Value([of_plain(item, path) for item in found] if isinstance(found, list) else found, 0, path)

@@ -11,7 +11,6 @@ from datetime import datetime
 from typing import Any, Final
 
 import msgspec
-import re2
 
 from service_record.diagnosis.evidence.known_facts import KnownFacts, facts_of
 from service_record.diagnosis.evidence.log_lines import Era, LinePlace, LogLine, log_line
@@ -63,6 +62,8 @@ class LineSet:
 
     def __init__(self, patterns: Iterable[tuple[int, bytes]]) -> None:
         """Take patterns, each with the number of the test that it belongs to."""
+        import re2  # noqa: PLC0415  # only where texts are looked at
+
         options = re2.Options()
         options.case_sensitive = False
         options.log_errors = False
@@ -111,6 +112,8 @@ class Scanner:
 
         `own` maps a service to the pids of its latest runs.
         """
+        import re2  # noqa: PLC0415  # as above
+
         self._set = lines
         self._services = frozenset(own)
         self._pids = {b"%d" % pid: service for service, pids in own.items() for pid in pids}
