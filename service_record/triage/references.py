@@ -118,18 +118,17 @@ def _in_store(source: str) -> Iterator[Reference]:
 
 
 def _in_collector(source: str) -> Iterator[Reference]:
-    """Yield the latest bundle of each host that a collector knows."""
+    """Yield the latest bundle of each host that a collector knows. Raises CollectorError."""
     with connect(source) as client:
-        query: dict[str, object] = {"limit": _PAGE}
-        after: object = None
+        seen = 0
         while True:
-            answer = client.get("/api/v1/hosts", **query, all="true", after=after)
-            for host in answer.get("hosts", ()):
-                records = client.get(host_path(host["name"], "records"))
-                if (bundle := records.get("bundle")) is not None:
+            page = client.get("/api/v1/hosts", all="true", limit=_PAGE, offset=seen)
+            for host in page["hosts"]:
+                bundle = client.get(host_path(host["name"], "records"))["bundle"]
+                if bundle is not None:
                     yield Reference(f"{source.rstrip('/')}/{host['name']}@{bundle}", 0, float(bundle))
-            after = answer.get("next")
-            if not after:
+            seen += len(page["hosts"])
+            if not page["hosts"] or seen >= page["total"]:
                 return
 
 

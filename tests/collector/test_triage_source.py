@@ -1,0 +1,38 @@
+"""`service-record triage collector://...`: the latest bundles of a collector's hosts."""
+
+import gzip
+import json
+import time
+from pathlib import Path
+
+from tests.archives import record, tar
+from tests.assisted_rules import AssistedRules
+from tests.builders import failed_run
+from tests.collector.installing import Agent
+from tests.collector.serving import served, settings_in
+from tests.command_line import service_record
+
+
+def test_the_latest_bundle_of_each_host_of_a_collector_is_judged(tmp_path: Path) -> None:
+    with served(settings_in(tmp_path)) as server:
+        for _ in range(3):
+            host = AssistedRules().add_host()
+            agent = Agent(server.client("host", host.id), host)
+            for message in ("an earlier failure", "cp: error writing '/var/a': No space left on device"):
+                entries = failed_run(error_message=message)
+                assert agent.upload(gzip.compress(tar(record("bootkube", *entries)))).status == 204
+        reader = server.client("reader")
+        until = time.monotonic() + 60
+        latest = [-1]
+        while latest != [2, 4, 6] and time.monotonic() < until:  # each was looked into
+            names = [host["name"] for host in reader.get("/api/v1/hosts", all="true").json["hosts"]]
+            records = (reader.get(f"/api/v1/hosts/{name}/records").json for name in names)
+            latest = sorted(one["bundle"] or 0 for one in records)
+        token = tmp_path / "token"
+        token.write_text(reader.token)
+        place = server.url.replace("http://", "collector+http://")
+        told = service_record("triage", place, "-o", "json", SERVICE_RECORD_TOKEN_FILE=str(token))
+
+    assert told.status == 0, told.err
+    document = json.loads(told.out)
+    assert [(cause["cause"], cause["bundles"]) for cause in document["causes"]] == [("disk-full", 3)]
