@@ -24,7 +24,7 @@ _SHORT_BYTES: Final = 16
 LONG_BYTES: Final = 40
 """Of a form as long, fragments are secrets, too; of a shorter one only the whole."""
 _VERY_LONG_BYTES: Final = 1024
-_STRIDES: Final[Mapping[str, tuple[int, int]]] = {"raw": (24, 48), "base64": (24, 96)}
+_STRIDES: Final[Mapping[str, tuple[int, int]]] = {"raw": (24, 48), "base64": (24, 96), "der": (24, 192)}
 _STRIDE: Final = (96, 512)
 """One anchor begins in every so many bytes of a form, and of a very long form. One finds all of the form."""
 _LEAST_PIECES: Final = 3

@@ -48,6 +48,8 @@ _BEGINNINGS: Final = (b'"auths"', b'"auth":', b"PRIVATE KEY-----", b"client-key-
 """What only files of secrets have; each is searched for in base64."""
 _TWICE: Final = (b"PRIVATE KEY-----", b'"auths"')
 """And these in base64 of base64."""
+_THRICE: Final = (b"PRIVATE KEY-----",)
+"""And this once more: a kubeconfig in a Secret in a file of an Ignition config."""
 
 
 @cache
@@ -105,8 +107,9 @@ def _encoded() -> Iterator[bytes]:
     for text in _BEGINNINGS:
         yield from (core.replace(b"+", rb"\+") for core in _cores(text))
     for text in _TWICE:
-        for core in _cores(text):
-            yield from (twice.replace(b"+", rb"\+") for twice in _cores(core))
+        for twice in (twice for core in _cores(text) for twice in _cores(core)):
+            yield twice.replace(b"+", rb"\+")
+            yield from (thrice.replace(b"+", rb"\+") for thrice in _cores(twice) if text in _THRICE)
 
 
 def _cores(text: bytes) -> Iterator[bytes]:

@@ -4,6 +4,7 @@ Wrapping into lines is no form of its own: `exact` follows every form from line 
 """
 
 import base64
+import binascii
 import html
 import json
 import urllib.parse
@@ -55,7 +56,7 @@ def forms(value: bytes, *, only_plain: bool = False) -> list[Form]:
     """
     value = value.strip()[:_MOST_BYTES]
     found: dict[bytes, Form] = {}
-    families = [_of_text(text) for text in _texts(value)]
+    families = [[*_of_text(text), *(_of_key(text) if is_pem(value) else ())] for text in _texts(value)]
     if not only_plain:
         families += [[form] for form in _of_bytes(value)]
     families += _encoded(value, only_plain=only_plain)
@@ -92,6 +93,17 @@ def _of_text(value: bytes) -> list[_Named]:
         *_quoted(value),
         ("xml", html.escape(_text(value)).encode("latin-1")),
     ]
+
+
+def _of_key(body: bytes) -> list[_Named]:
+    """Return the body of a PEM block in base64url, and its bytes in hexadecimal, with colons too."""
+    padded = body.rstrip(b"=") + b"=" * (-len(body.rstrip(b"=")) % 4)
+    try:
+        key = base64.b64decode(padded)
+    except binascii.Error:
+        return []
+    digits = [("der", key.hex().encode()), ("der", key.hex(":").encode())]
+    return [("base64url", body.translate(bytes.maketrans(b"+/", b"-_"))), *digits]
 
 
 def _of_bytes(value: bytes) -> list[_Named]:
