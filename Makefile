@@ -4,7 +4,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-thorough test-all matrix golden rules check fuzz bench bench-bundle bench-growth examples bashes lock audit \
   dependencies man install deb rpm standalone clean torture standalone-debian11 executables test-executables \
-  demo-collector bench-collector bench-triage torture-collector site dist release
+  demo-collector bench-collector bench-scale bench-triage torture-collector site dist release
 
 DESTDIR =
 PREFIX = /usr/local
@@ -63,7 +63,10 @@ torture: SECONDS = 1200
 torture: $(READY) ## break disk, power and programs for SECONDS=1200, and rewrite the tables in docs/promises.md (ORDER=N, as root)
 	@SERVICE_RECORD_TORTURE_ORDER=$(ORDER) $(PYTHON) -m tests.torture --seconds $(SECONDS)
 
-torture-collector: $(READY) ## kill the collector KILLS=50 times under load, and its PostgreSQL 20 times; nothing acknowledged is lost
+bench-scale: $(READY) ## measure what collectors add up to, on SQLite and PostgreSQL, and rewrite the tables in docs/scale.md
+	@$(PYTHON) -m bench.scale
+
+torture-collector: $(READY) ## kill the collector KILLS=50 times under load, one of four and PostgreSQL 20 times; nothing acknowledged is lost
 	@SERVICE_RECORD_TORTURE=$(KILLS) $(PYTHON) -m pytest tests/collector/test_durability.py $(PYTEST_ARGS)
 
 bench: $(READY) ## measure what everything costs (four minutes), and rewrite the tables in docs/performance.md and docs/collector.md

@@ -13,8 +13,8 @@ import pytest
 
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.database import FILE, Database, sqlite_url
-from tests.collector import postgresql
-from tests.collector.postgresql import Cluster
+from testing import postgresql
+from testing.postgresql import Cluster
 from tests.collector.serving import Served, served, settings_in
 
 

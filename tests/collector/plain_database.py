@@ -15,7 +15,7 @@ from typing import Final
 
 from sqlalchemy.engine import make_url
 
-from tests.collector.postgresql import Cluster
+from testing.postgresql import Cluster
 
 _REFUSED: Final = re.compile(rb"\b(LISTEN|NOTIFY|UNLISTEN|pg_notify|pg_(try_)?advisory_\w+)\b", re.IGNORECASE)
 _NEGOTIATIONS: Final = frozenset({80877103, 80877104})  # SSLRequest, GSSENCRequest

@@ -11,8 +11,8 @@ import pytest
 
 from service_record.collector.backup import BackupError, back_up, restore
 from service_record.collector.serving_settings import CollectorSettings
+from testing.postgresql import Cluster
 from tests.collector.commands import collector_command
-from tests.collector.postgresql import Cluster
 from tests.collector.serving import Client, served, settings_in
 
 

@@ -4,6 +4,7 @@ SERVICE_RECORD_TORTURE says how often a collector is killed; 5 times where it is
 PostgreSQL, and PostgreSQL itself, are killed less often.
 """
 
+import contextlib
 import http.client
 import os
 import random
@@ -19,8 +20,8 @@ from sqlalchemy import select, text
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.database import Database, sqlite_url
 from service_record.collector.store.schema import steps
-from tests.collector import postgresql
-from tests.collector.postgresql import Cluster
+from testing import postgresql
+from testing.postgresql import Cluster
 from tests.collector.processes import Load, load, process, tokens_in
 from tests.collector.serving import settings_in
 
@@ -86,6 +87,28 @@ def test_a_killed_collector_has_lost_nothing_that_it_acknowledged(lasting: Colle
         with database.reading() as connection:
             assert connection.execute(text("PRAGMA integrity_check")).scalar_one() == "ok"
     database.close()
+
+
+def test_four_collectors_that_are_killed_in_turn_lose_nothing_and_keep_nothing_twice(
+    lasting_cluster: Cluster, tmp_path: Path
+) -> None:
+    """Each host reports to all four at once, so that they meet at its row."""
+    with lasting_cluster.migrated() as url, contextlib.ExitStack() as running:
+        settings = settings_in(tmp_path, database=url)
+        database = opened(settings)
+        collectors = [running.enter_context(process(settings)) for _ in range(4)]
+        urls = [collector.url for collector in collectors]
+        with load(urls, tokens_in(database), hosts=4) as going:
+            for _ in range(LESS):
+                going.wait_for_more(random.randint(1, 100))
+                number = random.randrange(4)
+                collectors[number].end(signal.SIGKILL)
+                port = urlsplit(urls[number]).port or 0
+                collectors[number] = running.enter_context(process(settings, port=port))
+            going.wait_for_more(100)
+        assert set(going.statuses) == {201}
+        assert_nothing_is_lost(database, [going])
+        database.close()
 
 
 def test_a_collector_that_is_told_to_end_answers_everything_that_it_took(lasting: CollectorSettings) -> None:

@@ -20,7 +20,7 @@ from service_record.collector.store.reporting import Report, record_steps
 from service_record.collector.store.schema import builds, counters, hosts, metadata, steps
 
 if TYPE_CHECKING:
-    from tests.collector.postgresql import Cluster
+    from testing.postgresql import Cluster
 
 MIGRATIONS = Path(database_module.__file__).parent / "migrations"
 REVISIONS = [script.revision for script in ScriptDirectory(str(MIGRATIONS)).walk_revisions()][::-1]

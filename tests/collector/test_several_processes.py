@@ -11,9 +11,9 @@ from service_record.collector.process import Collector
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.database import Database
 from service_record.collector.store.schema import hosts, steps
+from testing.postgresql import Cluster
 from tests.assisted_rules import AssistedRules
 from tests.collector.installing import Agent
-from tests.collector.postgresql import Cluster
 from tests.collector.processes import load, process, tokens_in
 from tests.collector.serving import Client, served
 
