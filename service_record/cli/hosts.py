@@ -256,7 +256,7 @@ class _HostQuestion:
         return _read(answer, client.url, ClustersAnswer, "clusters").clusters
 
     def _pages(self, client: CollectorClient) -> Iterator[HostsAnswer]:
-        seen = 0
+        after = ""
         while True:
             answer = client.get(
                 "/api/v1/hosts",
@@ -267,12 +267,12 @@ class _HostQuestion:
                 all="true" if self.is_all else None,
                 earlier="true" if self.is_all else None,
                 limit=_PAGE,
-                offset=seen,
+                after=after or None,
             )
             page = _read(answer, client.url, HostsAnswer, "hosts")
             yield page
-            seen += len(page.hosts)
-            if not page.hosts or seen >= page.total:
+            after = page.next
+            if not after:
                 return
 
 

@@ -11,7 +11,7 @@ from typing import Self, TypeVar
 from sqlalchemy import Connection
 
 from service_record.collector.domain.definitions import Definition, DefinitionError, Definitions, parse
-from service_record.collector.ingest.baselines import LearnedBaselines
+from service_record.collector.ingest.baselines import FleetCounts, LearnedBaselines
 from service_record.collector.ingest.housekeeping import Housekeeper, KeepLimits
 from service_record.collector.ingest.incoming import Incoming
 from service_record.collector.ingest.rounds import Indexer, Judge, Sweeper
@@ -95,6 +95,7 @@ class Collector:
         self.indexer = Indexer(self.database, self.writer, self.objects, self.incoming, now)
         self.judge = Judge(self.database, self.writer, now)
         self.learnt = LearnedBaselines(self.database, settings.budget, self.definitions.budgets)
+        self.counts = FleetCounts()
         self.sweeper = Sweeper(self.database, self.writer, self.learnt, now, settings.loop_after)
         self.news.listen(self.sweeper.wake)
         self._webhook = _webhook(settings, self.database, self.writer, now)

@@ -110,6 +110,8 @@ class HostsAnswer(msgspec.Struct, frozen=True):
     """Name of a host -> its earlier builds of a month, latest first, where that was asked for."""
     clusters: tuple[Cluster, ...] = ()
     """Those that the hosts are of."""
+    next: str = ""
+    """Where the next page begins; empty where there is none."""
 
 
 class Lasting(Protocol):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection
 
 from service_record.collector.domain.progress import repeated
-from service_record.collector.store.fleet import Filters, Fleet, fleet
+from service_record.collector.store.fleet import Cursor, Filters, Fleet, fleet
 from service_record.collector.store.host_rows import StoredHostDetail, host, logs_of
 from tests.collector.serving import Served
 
@@ -20,9 +20,9 @@ def asked(server: Served, question: Callable[[Connection], T]) -> T:
         return question(connection)
 
 
-def shown(server: Served, limit: int = 100, offset: int = 0, **filters: object) -> Fleet:
+def shown(server: Served, limit: int = 100, after: Cursor | None = None, **filters: object) -> Fleet:
     server.settle()  # those in trouble come first
-    return asked(server, lambda connection: fleet(connection, Filters(**filters), limit, offset))  # type: ignore[arg-type]
+    return asked(server, lambda connection: fleet(connection, Filters(**filters), limit, after))  # type: ignore[arg-type]
 
 
 def detail(server: Served, build: int | None) -> StoredHostDetail | None:
@@ -50,10 +50,15 @@ def test_a_page_of_a_fleet_says_how_many_hosts_there_are(server: Served) -> None
     for number in range(5):
         admin.step(f"web{number}", "Disk setup")
 
-    page = shown(server, limit=2, offset=2)
+    admin.step("web3", "Disk setup", "failed")
 
-    assert names(page) == ["web2", "web3"]
-    assert (page.total, sum(page.counts.values())) == (5, 5)
+    pages = [shown(server, limit=2)]
+    while pages[-1].next is not None:
+        pages.append(shown(server, limit=2, after=pages[-1].next))
+
+    assert [names(page) for page in pages] == [["web3", "web0"], ["web1", "web2"], ["web4"]]
+    assert {(page.total, sum(page.counts.values())) for page in pages} == {(5, 5)}
+    assert names(shown(server, limit=2, after=pages[0].next, verdicts=("progressing",))) == ["web1", "web2"]
 
 
 def test_a_host_is_shown_with_the_steps_of_its_latest_build_and_of_an_earlier_one(server: Served) -> None:

@@ -91,7 +91,7 @@ def test_what_is_asked_for_is_compared_as_text(running: Served, hostile: str) ->
     asked = [
         admin.get("/api/v1/hosts", group=hostile, machine=hostile),
         admin.get("/api/v1/hosts", verdict=hostile),
-        admin.get("/api/v1/hosts", limit=hostile, offset=hostile),
+        admin.get("/api/v1/hosts", limit=hostile, after=hostile),
         admin.get("/api/v1/audit", before=hostile),
         admin.get("/api/v1/statistics", group=hostile, release=hostile),
         admin.get("/api/v1/statistics", by=hostile),

@@ -14,7 +14,7 @@ from service_record.collector.api.answering import Refusal, answer
 from service_record.collector.api.serving import Serving, caller, host_name
 from service_record.collector.domain.access import Forbidden
 from service_record.collector.domain.verdicts import FleetVerdict
-from service_record.collector.store.fleet import SHOWN_DONE, Filters, HostSummary, fleet
+from service_record.collector.store.fleet import SHOWN_DONE, Cursor, Filters, HostSummary, fleet
 from service_record.collector.store.host_rows import BuildSummary, StoredHostDetail, earlier_builds, host
 
 T = TypeVar("T")
@@ -37,10 +37,12 @@ class Hosts(msgspec.Struct):
     """What the collector's clock says, by which all times are."""
     earlier: Mapping[str, tuple[BuildSummary, ...]] = {}
     """Name of a host -> its earlier builds of the last 30 days, latest first, where that was asked for."""
+    next: str = ""
+    """What `after` is to be for the next page; empty where this is the last."""
 
 
 async def list_hosts(request: Request) -> Response:
-    """`GET /api/v1/hosts?group=&machine=&verdict=&cluster=&all=&limit=&offset=`: those with trouble first.
+    """`GET /api/v1/hosts?group=&machine=&verdict=&cluster=&all=&limit=&after=`: those with trouble first.
 
     `group`, `machine`, `verdict` and `cluster` may be repeated. Without `all=true`, hosts that were done a
     day ago are left out. With `earlier=true` the earlier builds of these hosts are there, too.
@@ -56,14 +58,14 @@ async def list_hosts(request: Request) -> Response:
         clusters=tuple(query.getlist("cluster")),
         done_since=None if is_all else serving.collector.now() - SHOWN_DONE,
     )
-    limit, offset = _number(request, "limit", _PAGE, 1, _MOST), _number(request, "offset", 0, 0, 2**31)
+    limit, after = _number(request, "limit", _PAGE, 1, _MOST), _cursor(query.get("after", ""))
     now, has_earlier = serving.collector.now(), flag_in(request, "earlier")
 
     def find(connection: Connection) -> Hosts:
-        found = fleet(connection, filters, limit, offset)
+        found = fleet(connection, filters, limit, after, serving.collector.counts.of(connection, filters))
         names = [each.name for each in found.hosts] if has_earlier else []
         earlier = earlier_builds(connection, names, now - _EARLIER) if names else {}
-        return Hosts(found.hosts, found.counts, found.total, now, earlier)
+        return Hosts(found.hosts, found.counts, found.total, now, earlier, str(found.next or ""))
 
     return answer(await asked(serving, find))
 
@@ -113,6 +115,14 @@ async def _detail(request: Request, build: int | None) -> StoredHostDetail:
     if found is None:
         what = name if build is None else f"build {build} of {name}"
         raise Refusal(HTTPStatus.NOT_FOUND, f"nothing is known of {what}")
+    return found
+
+
+def _cursor(said: str) -> Cursor | None:
+    """Return the host behind which a page is to begin. Raises Refusal."""
+    found = Cursor.of(said)
+    if said and found is None:
+        raise Refusal(HTTPStatus.BAD_REQUEST, "after is the `next` of the page before")
     return found
 
 

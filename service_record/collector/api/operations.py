@@ -155,7 +155,7 @@ OPERATIONS: Final = (
             "all": {"type": "boolean"},
             "earlier": {"type": "boolean"},
             "limit": _NUMBER,
-            "offset": _NUMBER,
+            "after": STRING,
         },
         answers={200: host_calls.Hosts},
     ),

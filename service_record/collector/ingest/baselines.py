@@ -1,16 +1,19 @@
-"""What was learnt of earlier builds, kept for a while: budgets, and statistics."""
+"""What is asked of many rows, kept for a while: budgets and statistics of earlier builds, counts of hosts."""
 
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
+
+from sqlalchemy import Connection
 
 from service_record.collector.domain.silence import SilenceBudgets, Took
 from service_record.collector.domain.statistics import StepStatistics, statistics
 from service_record.collector.store import judging
 from service_record.collector.store.database import Database
+from service_record.collector.store.fleet import Filters, count_by_verdict
 
 _FRESH: Final = 60.0
 """Seconds for which what a step took stands."""
@@ -88,3 +91,33 @@ class LearnedBaselines:
         answer = Statistics(statistics(found, by_group=by_group, by_release=by_release), len(found))
         ended = time.monotonic()
         return ended + _RESTS * (ended - began), answer
+
+
+_CHEAP: Final = 0.005
+"""Seconds that an answer may take without being kept."""
+
+
+class FleetCounts:
+    """How many hosts there are of each verdict, counted no more often than it is cheap. For any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._answers: OrderedDict[Filters, tuple[float, Mapping[str, int]]] = OrderedDict()
+
+    def of(self, connection: Connection, filters: Filters) -> Mapping[str, int]:
+        """Return the counts of a moment ago; of a small fleet those of this moment."""
+        key = replace(filters, verdicts=(), done_since=None if filters.done_since is None else 0.0)
+        with self._lock:
+            until, counts = self._answers.get(key, (0.0, None))
+        if counts is not None and time.monotonic() < until:
+            return counts
+        began = time.monotonic()
+        counts = count_by_verdict(connection, filters)
+        ended = time.monotonic()
+        rest = _RESTS * max(ended - began - _CHEAP, 0.0)
+        with self._lock:
+            self._answers[key] = ended + rest, counts
+            self._answers.move_to_end(key)
+            while len(self._answers) > _MOST_ANSWERS:
+                self._answers.popitem(last=False)
+        return counts

@@ -5,8 +5,8 @@ import os
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
@@ -145,8 +145,20 @@ class Indexer(Background):
                 ).result()
                 if not claimed:
                     break
-                list(pool.map(self._index, claimed))
-        return _REST
+                self._wait({pool.submit(self._index, bundle) for bundle in claimed}, claimed)
+        with self._database.reading() as connection:
+            free_at = bundle_rows.next_free(connection)
+        return _REST if free_at is None else min(max(free_at - self._now(), 1.0), _REST)
+
+    def _wait(self, reading: "set[Future[None]]", claimed: Sequence[StoredBundle]) -> None:
+        """Wait until all are read, and keep them claimed until then."""
+        ids = [bundle.id for bundle in claimed]
+        while wait(reading, bundle_rows.LEASE / 4).not_done:
+            until = self._now() + bundle_rows.LEASE
+            with suppress(Unavailable):
+                self._writer.change(
+                    lambda connection: bundle_rows.claim_until(connection, ids, until)  # noqa: B023
+                ).result()
 
     def _index(self, bundle: StoredBundle) -> None:
         try:
@@ -163,7 +175,7 @@ class Indexer(Background):
     def _put_back(self, bundle: StoredBundle, until: float) -> None:
         with suppress(Unavailable):  # then it is free when the claim ends
             self._writer.change(
-                lambda connection: bundle_rows.put_back(connection, [bundle.id], until)
+                lambda connection: bundle_rows.claim_until(connection, [bundle.id], until)
             ).result()
 
     def _read(self, bundle: StoredBundle) -> BundleSeen:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any, BinaryIO, Final
 
 import msgspec
-from sqlalchemy import Connection, delete, insert, or_, select, update
+from sqlalchemy import Connection, delete, func, insert, or_, select, update
 
 from service_record.collector.domain.records_page import Analysis
 from service_record.collector.domain.summary_of_records import RecordsLook
@@ -22,8 +22,8 @@ from service_record.record.directory import RECORD_DIRECTORIES
 
 TEMPLATE: Final = "template"
 """The kind of a rendered template: a text, which nobody looks into for records."""
-LEASE: Final = 900.0
-"""Seconds for which a claimed bundle is no other process's: longer than it may take to fetch and read it."""
+LEASE: Final = 20.0
+"""Seconds for which a claimed bundle is no other process's, unless the one that reads it claims it again."""
 _MOST_LISTED: Final = 1000
 
 
@@ -100,17 +100,21 @@ def claim(connection: Connection, now: float, most: int) -> Sequence[StoredBundl
     )
     found = [_stored_bundle(row) for row in connection.execute(free)]
     if found:
-        _claim_until(connection, [bundle.id for bundle in found], now + LEASE)
+        claim_until(connection, [bundle.id for bundle in found], now + LEASE)
     return found
 
 
-def put_back(connection: Connection, bundle_ids: Collection[int], until: float) -> None:
-    """Have bundles that were claimed and not read be free from then on."""
-    _claim_until(connection, bundle_ids, until)
+def claim_until(connection: Connection, bundle_ids: Collection[int], until: float) -> None:
+    """Have bundles that this process has claimed be free from then on."""
+    ours = bundles.c.id.in_(bundle_ids) & bundles.c.is_indexed.is_(False)
+    connection.execute(update(bundles).where(ours).values(claimed_until=until))
 
 
-def _claim_until(connection: Connection, bundle_ids: Collection[int], until: float) -> None:
-    connection.execute(update(bundles).where(bundles.c.id.in_(bundle_ids)).values(claimed_until=until))
+def next_free(connection: Connection) -> float | None:
+    """Return when the next bundle is free that is claimed and not read; None where there is none."""
+    wanted = select(func.min(bundles.c.claimed_until)).where(bundles.c.is_indexed.is_(False))
+    at: float | None = connection.execute(wanted).scalar_one()
+    return at
 
 
 def find(connection: Connection, host: str, bundle_id: int) -> StoredBundle | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Column, ColumnElement, Connection, and_, case, func, or_, select, true
+from sqlalchemy import Column, ColumnElement, Connection, and_, func, or_, select, true
 
 from service_record.collector.store.schema import clusters, hosts, installations
 
@@ -75,6 +75,8 @@ class Fleet:
     """Verdict -> how many hosts pass the other filters; every verdict is there."""
     total: int
     """How many pass all filters, shown here or not."""
+    next: "Cursor | None" = None
+    """Where the next page begins; None where this is the last."""
 
 
 _SUMMARY: Final = (
@@ -95,21 +97,62 @@ _SUMMARY: Final = (
 )
 
 
-def fleet(connection: Connection, filters: Filters, limit: int = 100, offset: int = 0) -> Fleet:
-    """The hosts that pass the filters, a page of them, and how many there are of each verdict."""
-    passing = and_(true(), *_conditions(filters))
-    counted = select(hosts.c.verdict, func.count().label("hosts")).where(passing).group_by(hosts.c.verdict)
-    counts = dict.fromkeys(_ORDER, 0) | {row.verdict: row.hosts for row in connection.execute(counted)}
-    shown = select(*_SUMMARY).where(passing)
-    if filters.verdicts:
-        shown = shown.where(hosts.c.verdict.in_(filters.verdicts))
-    rank = case({verdict: number for number, verdict in enumerate(_ORDER)}, value=hosts.c.verdict, else_=0)
-    rows = connection.execute(shown.order_by(rank, hosts.c.name).limit(limit).offset(offset))
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """The host behind which a page begins. As a text: `failed:web17`."""
+
+    verdict: str
+    name: str
+
+    @classmethod
+    def of(cls, text: str) -> "Cursor | None":
+        """Return the cursor that a text is; None where it is none."""
+        verdict, _, name = text.partition(":")
+        return cls(verdict, name) if verdict in _ORDER and name and "\0" not in name else None
+
+    def __str__(self) -> str:
+        return f"{self.verdict}:{self.name}"
+
+
+def fleet(
+    connection: Connection,
+    filters: Filters,
+    limit: int = 100,
+    after: Cursor | None = None,
+    counts: Mapping[str, int] | None = None,
+) -> Fleet:
+    """The hosts that pass the filters, a page of them, and how many there are of each verdict.
+
+    Verdict by verdict by the index, from where the page before ended: no page costs more than the first.
+    `counts` are those of a moment ago, where they are known.
+    """
+    verdicts = [verdict for verdict in _ORDER if verdict in (filters.verdicts or _ORDER)]
+    if after is not None:
+        verdicts = [verdict for verdict in verdicts if _ORDER.index(verdict) >= _ORDER.index(after.verdict)]
+    shown: list[HostSummary] = []
+    for verdict in verdicts:
+        wanted = select(*_SUMMARY).where(hosts.c.verdict == verdict, *_conditions(filters))
+        if after is not None and after.verdict == verdict:
+            wanted = wanted.where(hosts.c.name > after.name)
+        rows = connection.execute(wanted.order_by(hosts.c.name).limit(limit + 1 - len(shown)))
+        shown += (summary_of(row) for row in rows)
+        if len(shown) > limit:
+            break
+    counts = count_by_verdict(connection, filters) if counts is None else counts
+    last = shown[limit - 1] if len(shown) > limit else None
     return Fleet(
-        hosts=tuple(summary_of(row) for row in rows),
+        hosts=tuple(shown[:limit]),
         counts=counts,
         total=sum(count for verdict, count in counts.items() if verdict in (filters.verdicts or counts)),
+        next=None if last is None else Cursor(last.verdict, last.name),
     )
+
+
+def count_by_verdict(connection: Connection, filters: Filters) -> dict[str, int]:
+    """Return how many hosts of each verdict pass the filters, but for those of verdicts."""
+    passing = and_(true(), *_conditions(filters))
+    counted = select(hosts.c.verdict, func.count().label("hosts")).where(passing).group_by(hosts.c.verdict)
+    return dict.fromkeys(_ORDER, 0) | {row.verdict: row.hosts for row in connection.execute(counted)}
 
 
 def groups(connection: Connection, confined_to: str = "") -> tuple[str, ...]:

@@ -53,12 +53,13 @@ hosts = Table(
     Column("updated_at", Double),  # of the latest step, entry, stage or bundle
     Column("ended_at", Double),
     Column("progress", LargeBinary),  # collector.progress.Progress, as JSON
-    Column("verdict", String(16), nullable=False, server_default="silent", index=True),
+    Column("verdict", String(16), nullable=False, server_default="silent"),
     Column("reason", Text, nullable=False, server_default=""),
     Column("verdict_since", Double),
     Column("due_at", Double, index=True),  # when the verdict changes if nothing is heard
     Column("revision", BigInteger, nullable=False, server_default="0"),  # counts up with every change
     Column("records_verdict", LargeBinary),  # collector.verdicts.RecordsVerdict, as JSON
+    Index("ix_hosts_verdict_name", "verdict", "name"),  # the order of the fleet's pages
 )
 
 builds = Table(

@@ -15,13 +15,12 @@ from starlette.responses import Response
 from service_record.collector.api.serving import Serving
 from service_record.collector.process import Collector
 from service_record.collector.store.cluster_rows import ClusterSummary, list_clusters
-from service_record.collector.store.fleet import SHOWN_DONE, Filters, Fleet, fleet, groups
+from service_record.collector.store.fleet import SHOWN_DONE, Cursor, Filters, Fleet, fleet, groups
 from service_record.collector.web.login import viewer_of
 from service_record.collector.web.pages import VERDICTS, counted, page, render
 
 ROWS: Final = 100
 """Hosts on one page."""
-_MOST_PAGES: Final = 100_000
 _MOST_WORDS: Final = 50
 _NAMES: Final = re.compile(r"[\s,]+")
 """What is between the names of machines in one field."""
@@ -29,7 +28,7 @@ _NAMES: Final = re.compile(r"[\s,]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetFilters:
-    """Filters as a URL has them: `?group=dc1&machine=web*&verdict=failed&cluster=prod&all=1&page=2`."""
+    """Filters as a URL has them: `?group=dc1&machine=web*&verdict=failed&cluster=prod&after=failed:web9`."""
 
     groups: tuple[str, ...] = ()
     machines: tuple[str, ...] = ()
@@ -38,7 +37,8 @@ class FleetFilters:
     """Ids or names."""
     all: bool = False
     """With hosts that have been done for long."""
-    page: int = 1
+    after: Cursor | None = None
+    """The host behind which the page begins."""
 
     @classmethod
     def of(cls, query: QueryParams) -> Self:
@@ -49,7 +49,7 @@ class FleetFilters:
             verdicts=tuple(verdict for verdict in VERDICTS if verdict in query.getlist("verdict")),
             clusters=given(query.getlist("cluster")),
             all=query.get("all", "") not in {"", "0"},
-            page=_page(query.get("page", "")),
+            after=Cursor.of(query.get("after", "")),
         )
 
     @property
@@ -60,7 +60,7 @@ class FleetFilters:
         fields += [("verdict", verdict) for verdict in self.verdicts]
         fields += [("cluster", cluster) for cluster in self.clusters]
         fields += [("all", "1")] * self.all
-        fields += [("page", str(self.page))] * (self.page > 1)
+        fields += [] if self.after is None else [("after", str(self.after))]
         return f"?{urlencode(fields)}" if fields else ""
 
     @property
@@ -71,15 +71,16 @@ class FleetFilters:
     @property
     def shows_clusters(self) -> bool:
         """Return whether clusters are shown above the hosts: all of them, or those that were asked for."""
-        is_whole = self.page == 1 and not (self.groups or self.machines or self.verdicts)
+        is_whole = self.after is None and not (self.groups or self.machines or self.verdicts)
         return is_whole or bool(self.clusters)
 
     def only(self, verdict: str) -> "FleetFilters":
         """The same of one verdict; of all where it is of that one already."""
-        return replace(self, verdicts=() if self.verdicts == (verdict,) else (verdict,), page=1)
+        return replace(self, verdicts=() if self.verdicts == (verdict,) else (verdict,), after=None)
 
-    def at(self, page: int) -> "FleetFilters":
-        return replace(self, page=page)
+    def at(self, after: Cursor | None) -> "FleetFilters":
+        """Return the same from behind that host on; from the beginning where there is none."""
+        return replace(self, after=after)
 
     def filters(self, now: float, confined_to: str = "") -> Filters:
         """Return the same for the database, for a reader who may be confined to a group."""
@@ -97,10 +98,6 @@ def given(fields: Iterable[str]) -> tuple[str, ...]:
     """What is in some fields; NUL, which no database takes, is in none."""
     words = (field.replace("\0", "").strip() for field in fields)
     return tuple(dict.fromkeys(word for word in words if word))[:_MOST_WORDS]
-
-
-def _page(text: str) -> int:
-    return max(1, min(int(text), _MOST_PAGES)) if text.isascii() and text.isdecimal() else 1
 
 
 _DIGITS = 16
@@ -130,10 +127,6 @@ class FleetSeen:
         return {host.name: host.revision for host in self.fleet.hosts}
 
     @property
-    def pages(self) -> int:
-        return max(1, -(-self.fleet.total // ROWS))
-
-    @property
     def sentence(self) -> str:
         """The counts in words."""
         return counted(self.fleet.total, self.fleet.counts, self.look.verdicts)
@@ -147,7 +140,6 @@ class FleetSeen:
             "more_clusters": max(len(self.clusters) - _MOST_CLUSTERS, 0),
             "now": self.now,
             "state": self.state,
-            "pages": self.pages,
             "sentence": self.sentence,
         }
 
@@ -186,7 +178,8 @@ def see_fleet(collector: Collector, look: FleetFilters, confined_to: str) -> Fle
     now = collector.now()
     with collector.database.reading() as connection:
         filters = look.filters(now, confined_to)
-        found = fleet(connection, filters, ROWS, (look.page - 1) * ROWS)
+        counts = collector.counts.of(connection, filters)
+        found = fleet(connection, filters, ROWS, look.after, counts)
         shown: tuple[ClusterSummary, ...] = ()
         if look.shows_clusters:
             shown = list_clusters(

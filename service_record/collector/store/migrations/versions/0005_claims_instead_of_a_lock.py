@@ -20,6 +20,8 @@ def upgrade() -> None:
     is_sqlite = op.get_context().dialect.name == "sqlite"
     with op.batch_alter_table("bundles") as table:
         table.add_column(sa.Column("claimed_until", sa.Double(), nullable=True))
+    op.drop_index(op.f("ix_hosts_verdict"), "hosts")
+    op.create_index("ix_hosts_verdict_name", "hosts", ["verdict", "name"])
     with op.batch_alter_table("notices") as table:
         table.add_column(
             sa.Column("digest", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=True)
@@ -58,6 +60,8 @@ def downgrade() -> None:
         op.execute("DROP SEQUENCE step_numbers")
     op.drop_table("analyses")
     op.drop_table("allowances")
+    op.drop_index("ix_hosts_verdict_name", "hosts")
+    op.create_index(op.f("ix_hosts_verdict"), "hosts", ["verdict"])
     op.execute("DELETE FROM counters WHERE name = 'housekeeping'")
     with op.batch_alter_table("notices") as table:
         table.drop_column("digest")
