@@ -124,7 +124,7 @@ def _in_collector(source: str) -> Iterator[Reference]:
         while True:
             page = client.get("/api/v1/hosts", all="true", limit=_PAGE, offset=seen)
             for host in page["hosts"]:
-                bundle = client.get(host_path(host["name"], "records"))["bundle"]
+                bundle = client.get(host_path(host["name"], "records")).get("bundle")
                 if bundle is not None:
                     yield Reference(f"{source.rstrip('/')}/{host['name']}@{bundle}", 0, float(bundle))
             seen += len(page["hosts"])
