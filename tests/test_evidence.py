@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from service_record.collector.ingest.opening_bundles import read_bundle
 from service_record.diagnosis.evidence.known_facts import facts_of
 from service_record.diagnosis.evidence.log_lines import Era, log_line
 from service_record.diagnosis.evidence.streams import LogStream, stream_of
@@ -59,6 +60,12 @@ def test_a_line_elsewhere_in_a_bundle_is_the_cause_with_its_place(tmp_path: Path
         assert root["cause"]["name"] == "out-of-memory"
         assert root["cause"]["place"] == f"{where}/journals/kernel.log:2"
         assert "hyperkube was killed" in root["says"]
+
+
+def test_a_collector_finds_the_same_cause_in_a_bundle(tmp_path: Path) -> None:
+    seen = read_bundle(packed(bundle(tmp_path, {"bootstrap/journals/kernel.log": at(5, OOM)})))
+    assert seen.look.why == "memory ran out, and hyperkube was killed"
+    assert "journals/kernel.log:1" in seen.analysis.cause
 
 
 def test_an_archive_in_an_archive_is_read_too(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ from service_record.diagnosis.units import Unit
 from service_record.display.text import Clock, Glyphs, View
 from service_record.history import History
 from service_record.history.build import Selection
-from service_record.read.host_files import read_evidence
+from service_record.read.host_files import with_host_files
 from service_record.read.source import SourceError, is_unpacked_bundle
 from service_record.record.appending import DEFAULT_DIRECTORY
 from service_record.record.directory import Records, is_record_name
@@ -204,13 +204,10 @@ class _Request:
         history = selection.of(whole)
         now = now_for(whole, source)
         units = units_for(source, self.places, whole, boot_id, self.expected)
-        failed = frozenset(unit.service for unit in units or () if unit.is_failed and unit.service)
-        causes = self.judging.causes
         first = self.judging.diagnosis(history, now)
         is_at_work = first is not None and first.verdict is Verdict.RUNNING
         live = is_here(source, self.places, whole, boot_id) and not (self.is_waiting and is_at_work)
-        evidence = read_evidence(source, self.places, causes, whole, failed, is_here=live)
-        causes = causes.with_evidence(evidence, whole)
+        causes = with_host_files(self.judging.causes, source, self.places, whole, units or (), is_here=live)
         found = Judging(self.judging.budgets, causes).diagnosis(history, now)
         found = self._with_units(found, history, units, causes)
         return _Answer(source.name, history, found, "" if found else f"no run to judge in {source.name}", now)

@@ -20,12 +20,14 @@ from service_record.diagnosis.budget import BudgetFile, Budgets, read_budgets
 from service_record.diagnosis.causes import CauseRule, Causes, built_in_rules, read_rules
 from service_record.diagnosis.expectations import ROLES, add_units
 from service_record.diagnosis.findings import FailedUnit
+from service_record.diagnosis.host_cause import add_evidence
 from service_record.diagnosis.now import Now
 from service_record.diagnosis.placed import FileError
 from service_record.diagnosis.units import PROPERTIES, Unit, read_properties, read_texts
 from service_record.display.verdict_page import analysis_text
 from service_record.history import History, build_history
 from service_record.history.outcome import order
+from service_record.read.host_files import with_host_files
 from service_record.read.source import Source, SourceError, open_source
 from service_record.record import systemd
 from service_record.record.appending import DEFAULT_DIRECTORY
@@ -150,8 +152,11 @@ def verdict_page(at: datetime) -> str:
         history = history_of(source)
         made = judging(None, None, ())
         units = units_for(source, (), history, None, ())
-        found = made.diagnosis(history, now_for(history, source))
-        diagnosis = add_units(found, history, units, explain=made.causes.explain)
+        live = is_here(source, (), history, None)
+        causes = with_host_files(made.causes, source, (), history, units or (), is_here=live)
+        found = Judging(made.budgets, causes).diagnosis(history, now_for(history, source))
+        diagnosis = add_units(found, history, units, explain=causes.explain)
+        diagnosis = diagnosis and add_evidence(diagnosis, causes)
     except SourceError as error:
         return f"{visible(str(error))}\n"
     except OSError as error:

@@ -14,7 +14,7 @@ from zlib import crc32
 import msgspec
 
 from service_record.diagnosis.cause_rules import TRUSTED, CauseRule, FileError, Rank, read_rules, rules_of
-from service_record.diagnosis.evidence.scan import NO_EVIDENCE, Evidence
+from service_record.diagnosis.evidence.scan import NO_EVIDENCE, Evidence, LineSet
 from service_record.diagnosis.fitting import Match, RuleBook, Surroundings
 from service_record.diagnosis.placed import document, of_plain, plain
 from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts, Weighed
@@ -53,13 +53,20 @@ class Causes:
     def with_evidence(self, evidence: Evidence, history: History) -> "Causes":
         """Return the same rules for another host."""
         known = Causes(self.rules, evidence, history)
-        known.__dict__["book"] = self.book
+        known.__dict__.update(book=self.book)
+        if "line_set" in self.__dict__:
+            known.__dict__.update(line_set=self.line_set)
         return known
 
     @cached_property
     def book(self) -> RuleBook:
         """The rules with all their patterns."""
         return RuleBook.of(self.rules)
+
+    @cached_property
+    def line_set(self) -> LineSet:
+        """The patterns of all lines elsewhere; made when files are first read."""
+        return self.book.line_set()
 
     def explain(self, trouble: TroubleFacts) -> KnownCause | None:
         """Return the cause of a trouble, or else what is known of it; None where no rule fits."""
@@ -181,6 +188,7 @@ def _data(name: str) -> bytes:
     return found
 
 
+@cache
 def built_in_causes() -> Causes:
     """Return the causes that come with the program, and no evidence yet."""
     return Causes(built_in_rules())

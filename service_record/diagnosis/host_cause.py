@@ -1,6 +1,7 @@
 """Add to a diagnosis what only evidence beside the records tells. Pure."""
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec.structs import replace
 
@@ -10,12 +11,15 @@ from service_record.diagnosis.evidence.scan import Scanner
 from service_record.diagnosis.evidence.streams import SYSTEMD
 from service_record.diagnosis.findings import Diagnosis, HostCause, Told, Trouble
 from service_record.diagnosis.trouble_facts import telling_line, weight
+from service_record.diagnosis.units import Unit
 from service_record.history import History
 from service_record.history.outcome import Run
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+HostFiles: TypeAlias = Iterable[tuple[str, Callable[[int], bytes]]]
+"""The path of each file of a host, and what reads it; one is read before the next is asked for."""
 _LATEST_RUNS: Final = 3
 _LEAST_WEIGHT: Final = 2
 """Of a line that speaks of an error."""
@@ -27,7 +31,25 @@ def scanner(causes: Causes, history: History, failed_services: frozenset[str] = 
         service.name: [run.pid for run in service.runs[-_LATEST_RUNS:] if run.pid is not None]
         for service in history.services
     }
-    return Scanner(causes.book.line_set(), {**{name: [] for name in failed_services}, **own}, _era(history))
+    return Scanner(causes.line_set, {**{name: [] for name in failed_services}, **own}, _era(history))
+
+
+def causes_with(
+    causes: Causes,
+    history: History,
+    units: Iterable[Unit],
+    files: HostFiles,
+) -> Causes:
+    """Return the causes with the evidence in the files of a host: the path of each, and what reads it."""
+    reading = scanner(causes, history, failed_services(units))
+    for path, read in files:
+        reading.read(path, read)
+    return causes.with_evidence(reading.evidence(), history)
+
+
+def failed_services(units: Iterable[Unit]) -> frozenset[str]:
+    """Return the services among the units that failed: each need have no record."""
+    return frozenset(unit.service for unit in units if unit.is_failed and unit.service)
 
 
 def _era(history: History) -> Era:

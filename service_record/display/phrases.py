@@ -52,6 +52,8 @@ _INKS: Final = {
     Outcome.SUCCESS: Ink.GOOD,
 }
 _PURPOSES: Final = {"stop": "", "restart": " for a restart", "shutdown": " for a shutdown"}
+_RANKS: Final = {"contributing": "adds", "form of death": "ended"}
+"""Ranks of rules whose word is too long for a label -> their label."""
 _MINUTE: Final = 60.0
 _ORDINARY_RESULTS: Final = {None, "success", "exit-code", "signal", "core-dump"}
 """$SERVICE_RESULT values that say no more than exit status and signal do; see systemd.exec(5)."""
@@ -263,3 +265,8 @@ def _end(run: Run) -> str:
     if run.duration is None:
         return how
     return f"{how} after {lasted(run)}".lstrip()
+
+
+def rank_label(rank: str) -> str:
+    """Return the label of what a rule of that rank knows."""
+    return _RANKS.get(rank, rank)

@@ -13,7 +13,7 @@ from service_record.diagnosis.findings import (
     unseen_commands,
 )
 from service_record.diagnosis.trouble_facts import KnownCause
-from service_record.display.phrases import LABEL_WIDTH, details, labelled, name, when
+from service_record.display.phrases import LABEL_WIDTH, details, labelled, name, rank_label, when
 from service_record.display.sentences import (
     budget_sentence,
     clock_sentence,
@@ -41,8 +41,6 @@ _MAX_ROWS: Final = 3
 """How many rows the verdict may take: what a service said last can be very long."""
 _MAX_LISTED: Final = 6
 _MAX_HANDLED: Final = 3
-_RANKS: Final = {"contributing": "adds", "form of death": "ended"}
-"""Ranks of rules whose word is too long for a label -> their label."""
 _LOOKS: Final = {
     Verdict.FAILED: ("failure", Ink.BAD),
     Verdict.LOOPING: ("failure", Ink.BAD),
@@ -165,7 +163,7 @@ def _cause(cause: KnownCause | None, view: View, *, whole: bool) -> Iterator[Lin
         texts.append((visible(cause.explains.strip()), Ink.PLAIN))
     if cause.line is not None:
         texts.append((f"known by: {_placed(cause.line, cause.place, view, whole=whole)}", Ink.FAINT))
-    yield from labelled(_RANKS.get(cause.rank, cause.rank), texts, view, _INDENT)
+    yield from labelled(rank_label(cause.rank), texts, view, _INDENT)
 
 
 def _placed(line: str, place: str | None, view: View, *, whole: bool) -> str:

@@ -1,13 +1,14 @@
 """The files of a host beside its records: in a bundle, or in a directory that one was unpacked to."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from service_record.diagnosis.causes import Causes
-from service_record.diagnosis.evidence.scan import NO_EVIDENCE, Evidence
-from service_record.diagnosis.host_cause import scanner
+from service_record.diagnosis.evidence.scan import NO_EVIDENCE
+from service_record.diagnosis.host_cause import HostFiles, causes_with
+from service_record.diagnosis.units import Unit
 from service_record.history import History
 from service_record.read.live_host import live_contents
 from service_record.read.source import Source, records_directory
@@ -17,31 +18,31 @@ if TYPE_CHECKING:
     from service_record.bundle.contents import Content
 
 
-def read_evidence(
+def with_host_files(
+    causes: Causes,
     source: Source,
     places: Sequence[str],
-    causes: Causes,
     history: History,
-    failed: frozenset[str],
+    units: Iterable[Unit],
     *,
     is_here: bool = False,
-) -> Evidence:
-    """Return the evidence beside the records of a source: none where there are only records.
+) -> Causes:
+    """Return the causes with the evidence beside the records of a source, where there is any.
 
-    `failed` names services that failed and need have no record. `is_here` is true of this host's own records:
-    then the host itself is looked at, for at most three seconds.
+    `is_here` is true of this host's own records: then the host is looked at, for at most three seconds.
     """
     path = _place_of(source, places)
     if path is None and not is_here:
-        return NO_EVIDENCE
-    reading = scanner(causes, history, failed)
+        return causes.with_evidence(NO_EVIDENCE, history)
     if path is None:
-        for name, data in live_contents():
-            reading.read(name, BytesIO(data).read)
-        return reading.evidence()
-    for content in _contents(path):
-        reading.read(content.path, content.read)
-    return reading.evidence()
+        return causes_with(causes, history, units, _live())
+    return causes_with(causes, history, units, ((one.path, one.read) for one in _contents(path)))
+
+
+def _live() -> HostFiles:
+    """Yield what this host shows."""
+    for name, data in live_contents():
+        yield name, BytesIO(data).read
 
 
 def _place_of(source: Source, places: Sequence[str]) -> Path | None:

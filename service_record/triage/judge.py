@@ -30,7 +30,7 @@ from service_record.diagnosis.now import latest_entry
 from service_record.diagnosis.units import read_texts
 from service_record.history import build_history
 from service_record.history.build import doubted
-from service_record.read.host_files import read_evidence
+from service_record.read.host_files import with_host_files
 from service_record.read.source import SourceError, liveness_for, open_source
 from service_record.redaction.outgoing import LeakError, outgoing_text
 from service_record.redaction.rules import Rules
@@ -98,9 +98,7 @@ def judge_bundle(path: Path, reference: Reference) -> BundleRow:
     history = build_history(source.records, liveness_for(source))
     history = doubted(history, source.written, source.unfinished, source.damaged)
     units = read_texts(source.unit_texts)
-    failed = frozenset(unit.service for unit in units if unit.is_failed and unit.service)
-    rules = built_in_causes()
-    causes = rules.with_evidence(read_evidence(source, [str(path)], rules, history, failed), history)
+    causes = with_host_files(built_in_causes(), source, [str(path)], history, units)
     found = diagnose(history, now=latest_entry(history), explain=causes.explain)
     found = add_units(found, history, units, explain=causes.explain)
     if found is not None:

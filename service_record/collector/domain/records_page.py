@@ -21,7 +21,7 @@ from service_record.display.timeline import charts
 from service_record.history import History, ServiceHistory
 from service_record.history.outcome import Outcome, Run
 
-_CAUSE: Final = frozenset({"cause", "running"})
+_CAUSE: Final = frozenset({"cause", "evidence", "running"})
 """The sections that a host's page shows; an analysis of its own shows the rest."""
 _MOST_ROWS: Final = 200
 _MOST_RUNS: Final = 60

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from service_record.diagnosis import Diagnosis, diagnose
 from service_record.diagnosis.causes import Causes, built_in_causes
 from service_record.diagnosis.expectations import add_units
+from service_record.diagnosis.host_cause import HostFiles, add_evidence, causes_with
 from service_record.diagnosis.now import Now, latest_entry
 from service_record.diagnosis.units import read_texts
 from service_record.display.sentences import verdict_sentence, why_sentence
@@ -75,19 +76,22 @@ def judge_records(
     left_out: Iterable[str] = (),
     silence: float | None = None,
     unit_texts: Mapping[str, str] | None = None,
+    files: HostFiles = (),
 ) -> JudgedRecords:
     """Read records once and diagnose them as of their latest entry, or so many seconds later.
 
     Of records that are sent as they are written, what runs still runs. `unit_texts` is what a bundle says of
-    the units that failed.
+    the units that failed, and `files` are those beside its records.
     """
     counts: dict[str, int] = {}
     history = build_history(
         (service, _counted(service, record, counts)) for service, record in _first(records)
     )
-    moment, explain = _moment_of(history, silence), _known_causes().explain
-    found = diagnose(history, now=moment, explain=explain)
-    found = add_units(found, history, read_texts(unit_texts or {}), explain=explain)
+    moment, units, causes = _moment_of(history, silence), read_texts(unit_texts or {}), _known_causes()
+    causes = causes_with(causes, history, units, files)
+    found = diagnose(history, now=moment, explain=causes.explain)
+    found = add_units(found, history, units, explain=causes.explain)
+    found = found and add_evidence(found, causes)
     told = tuple(text[:_LONGEST] for text in left_out)[:_MOST_LEFT_OUT]
     return JudgedRecords(history, moment, found, counts, told)
 

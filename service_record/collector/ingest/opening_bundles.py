@@ -12,11 +12,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from io import BufferedReader
 from pathlib import Path
 from typing import Final, Self
 
 import msgspec
 
+from service_record.bundle.contents import archive_contents
 from service_record.bundle.limits import Limits
 from service_record.bundle.opening import open_bundle
 from service_record.collector.domain.records_page import Analysis, analyse
@@ -26,6 +28,7 @@ from service_record.collector.domain.summary_of_records import (
     judge_records,
     summarise,
 )
+from service_record.diagnosis.host_cause import HostFiles
 
 _MIB: Final = 1 << 20
 _LOOK: Final = 0.2
@@ -165,16 +168,29 @@ def read_bundle(
         return BundleSeen.not_read(str(reason))
 
 
+def _files_in(stream: BufferedReader) -> HostFiles:
+    """Read the same bundle once more: what lies beside its records. What is left out, the records tell."""
+    stream.seek(0)
+    for content in archive_contents(stream, "", 0.0, lambda _: None, LIMITS):
+        yield content.path, content.read
+
+
 def _main(memory: int, silence: str, source: str) -> None:
     """Read the bundle on standard input, and print what it comes to as JSON."""
     try:
         with os.fdopen(sys.stdin.fileno(), "rb", closefd=False) as stream:
             bundle = open_bundle(stream, LIMITS)
-        left_out = [str(part) for part in bundle.left_out]
-        if bundle.unpacked is not None:
-            left_out.append(_PACKED_ONLY)
-        records = [(service, record.pieces()) for service, record in bundle.records.items()]
-        judged = judge_records(records, left_out, float(silence) if silence else None, bundle.unit_texts)
+            left_out = [str(part) for part in bundle.left_out]
+            if bundle.unpacked is not None:
+                left_out.append(_PACKED_ONLY)
+            records = [(service, record.pieces()) for service, record in bundle.records.items()]
+            judged = judge_records(
+                records,
+                left_out,
+                float(silence) if silence else None,
+                bundle.unit_texts,
+                _files_in(stream),
+            )
         found = BundleSeen(summarise(judged), analyse(judged, source, datetime.now(UTC)))
     except MemoryError:
         found = BundleSeen.not_read(_too_much_memory(memory))

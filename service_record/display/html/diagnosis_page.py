@@ -1,5 +1,7 @@
 """The diagnosis as a page: verdict, root cause with its evidence, what follows, and when it all ran."""
 
+import re
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 from xml.etree.ElementTree import Element
@@ -7,15 +9,17 @@ from xml.etree.ElementTree import Element
 from msgspec.structs import replace
 
 from service_record.diagnosis.findings import Diagnosis, Trouble, Verdict, next_commands, unseen_commands
+from service_record.diagnosis.trouble_facts import KnownCause
 from service_record.display.html.frame import Content, Section, element, facts_list, inked, page, preformatted
 from service_record.display.html.timeline_page import chart_sections
-from service_record.display.phrases import glyph, name, when
+from service_record.display.phrases import glyph, name, rank_label, when
 from service_record.display.sentences import (
     budget_sentence,
     clock_sentence,
     damaged_sentence,
     failed_unit_sentence,
     handled_sentence,
+    host_sentence,
     not_started_sentence,
     recovered_sentence,
     running_sentence,
@@ -31,6 +35,7 @@ from service_record.display.verdict_page import since
 from service_record.history import History
 from service_record.history.outcome import Stage
 
+_LINES_AROUND: Final = 10
 _UNWRAPPED: Final = 1 << 16
 """Columns: browsers wrap lines themselves."""
 _CLASSES: Final = {
@@ -80,6 +85,13 @@ def analysis_sections(
 def _troubles(diagnosis: Diagnosis, view: View) -> Iterator[Section]:
     if diagnosis.root is not None:
         yield Section("cause", "Root cause", [_card(diagnosis.root, view)])
+    elif diagnosis.host is not None:
+        cause = diagnosis.host.cause
+        content: list[Content] = [element("h3", host_sentence(diagnosis.host)), element("dl", *_cause(cause))]
+        if cause.commands:
+            content += [element("h4", "Next"), element("pre", "\n".join(cause.commands))]
+        yield Section("cause", "Root cause", [element("article", *content, class_="card")])
+    yield from _evidence(diagnosis)
     if diagnosis.followers:
         cards = [_folded(trouble, view) for trouble in diagnosis.followers]
         yield Section("followers", "What may follow from it", cards)
@@ -150,15 +162,58 @@ def _terms(trouble: Trouble, view: View) -> Element:
     if trouble.overrun is not None:
         made.extend([element("dt", "budget"), element("dd", budget_sentence(trouble.overrun.budget))])
     if trouble.cause is not None:
-        cause = trouble.cause
-        texts = [element("p", f"{cause.says} ({cause.name})", class_="strong")]
-        texts += [element("p", text) for text in (cause.explains,) if text]
-        texts += [element("p", "known by: ", element("code", line)) for line in (cause.line,) if line]
-        made.extend([element("dt", "cause"), element("dd", *texts)])
+        made.extend(_cause(trouble.cause))
+    if trouble.told is not None:
+        quoted = _quoted(trouble.told.line, trouble.told.place)
+        made.extend([element("dt", "line"), element("dd", element("p", *quoted))])
     if trouble.run.stages:
         items = [element("li", _stage(stage, view)) for stage in trouble.run.stages]
         made.extend([element("dt", "stages"), element("dd", element("ul", *items, class_="stages"))])
     return made
+
+
+def _cause(cause: KnownCause) -> list[Element]:
+    texts = [element("p", f"{cause.says} ({cause.name})", class_="strong")]
+    texts += [element("p", text) for text in (cause.explains,) if text]
+    if cause.line is not None:
+        texts.append(element("p", "known by: ", *_quoted(cause.line, cause.place)))
+    return [element("dt", rank_label(cause.rank)), element("dd", *texts)]
+
+
+def _quoted(line: str, place: str | None) -> list[Content]:
+    """Return a line, with a link to where it stands."""
+    code = element("code", line)
+    return [code] if place is None else [element("a", place, href=f"#{_anchor(place)}"), ": ", code]
+
+
+def _anchor(place: str) -> str:
+    return f"at-{re.sub('[^A-Za-z0-9]+', '-', place)}"
+
+
+def _evidence(diagnosis: Diagnosis) -> Iterator[Section]:
+    """Yield what is quoted, where it stands, and what shows the lines around it."""
+    quoted: dict[str, str] = {}
+    troubles = [one for one in (diagnosis.root, *diagnosis.followers, *diagnosis.others) if one is not None]
+    causes = [one.cause for one in troubles] + ([diagnosis.host.cause] if diagnosis.host is not None else [])
+    for cause in causes:
+        if cause is not None and cause.place is not None:
+            quoted[cause.place] = cause.line or ""
+    quoted |= {one.told.place: one.told.line for one in troubles if one.told is not None}
+    items = [
+        element("article", element("h3", place), *_around(place), element("pre", line), id=_anchor(place))
+        for place, line in quoted.items()
+    ]
+    if items:
+        yield Section("evidence", "Where it stands", items)
+
+
+def _around(place: str) -> Iterator[Element]:
+    """Yield the command that shows the lines around a place; none where the place has no line."""
+    path, _, line = place.rpartition(":")
+    if path and line.isdecimal():
+        first = max(int(line) - _LINES_AROUND, 1)
+        show = f"sed -n {first},{int(line) + _LINES_AROUND}p {shlex.quote(path)}"
+        yield element("p", element("code", show), class_="faint")
 
 
 def _stage(stage: Stage, view: View) -> str:
