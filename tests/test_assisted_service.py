@@ -27,7 +27,7 @@ from service_record.http.answers import (
 )
 from service_record.http.attempt import _LEAVE_SECONDS
 from service_record.http.proxies import Proxies, proxy_for
-from service_record.http.trust import trusted
+from service_record.http.transport import trusted
 from service_record.reporter.assisted_service import _MOST_HOSTS, LONGEST_INFO, AssistedService, base_url
 from service_record.reporter.host_view import HostView, NoHost, Refused, view_of
 from service_record.reporter.policy.deciding import MOST_TRIES

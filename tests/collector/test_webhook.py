@@ -12,7 +12,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,8 +45,7 @@ class Desk:
         return Webhook(collector.database, collector.writer, self.receiver.url, SECRET, lambda: self.now)
 
     def deliver(self) -> None:
-        with httpx2.Client() as client:
-            self.webhook().deliver_due(client)
+        self.webhook().deliver_due()
 
     def news(self, host: str, verdict: str = "failed", at: float = NOW, *, reason: str = "") -> int:
         """What the sweeper writes down when a verdict changes."""

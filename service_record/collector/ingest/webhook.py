@@ -7,11 +7,13 @@ import base64
 import binascii
 import hashlib
 import hmac
+import os
 import random
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import cached_property
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -25,12 +27,13 @@ from service_record.collector.store import notices
 from service_record.collector.store.database import Database
 from service_record.collector.store.notices import Notice
 from service_record.collector.store.row_writer import DatabaseWriter, Unavailable
-from service_record.http.trust import system_trust
+from service_record.http.answers import Answered, RetryPolicy
+from service_record.http.proxies import proxies_of
 from service_record.redaction import Rules
 from service_record.redaction.outgoing import LeakError, outgoing_text
 
 if TYPE_CHECKING:
-    import httpx2
+    from service_record.http.transport import Transport
 
 
 MOST_TRIES: Final = 24
@@ -144,7 +147,6 @@ class Webhook(Background):
         self._url = url
         self._secret = secret
         self._now = now
-        self._client: httpx2.Client | None = None
 
     def set_secret(self, secret: bytes) -> None:
         """Sign with another secret from the next delivery on."""
@@ -152,9 +154,7 @@ class Webhook(Background):
 
     def round(self) -> float:
         """Deliver what is due; seconds until something will be again."""
-        if self._client is None:
-            self._client = _client()
-        self.deliver_due(self._client)
+        self.deliver_due()
         now = self._now()
         with self._database.reading() as connection:
             next_at = notices.next_due(connection, now)
@@ -163,11 +163,21 @@ class Webhook(Background):
     def close(self) -> None:
         """End, after the delivery that it is at."""
         super().close()
-        if self._client is not None:
-            self._client.close()
+        if "_transport" in vars(self):
+            self._transport.close()
 
-    def deliver_due(self, client: "httpx2.Client") -> None:
+    @cached_property
+    def _transport(self) -> "Transport":
+        from service_record.http.transport import Transport  # noqa: PLC0415  # only where there is a webhook
+
+        limits = RetryPolicy(connect=_PATIENCE, read=_PATIENCE, write=_PATIENCE, upload_total=3 * _PATIENCE)
+        return Transport(
+            self._url, proxies=proxies_of(os.environ), retry_policy=limits, keeps_connections=True
+        )
+
+    def deliver_due(self) -> None:
         """Deliver all that is due now. Raises Unavailable, SQLAlchemyError when the database fails."""
+        _ = self._transport  # made here, not by several threads
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="webhook") as pool:
             while not self._is_closed.is_set():
                 now = self._now()
@@ -176,14 +186,14 @@ class Webhook(Background):
                 ).result()
                 if not claimed:
                     return
-                list(pool.map(lambda together: self._deliver(client, together), claimed))
+                list(pool.map(self._deliver, claimed))
 
-    def _deliver(self, client: "httpx2.Client", together: Sequence[Notice]) -> None:
+    def _deliver(self, together: Sequence[Notice]) -> None:
         ids = [notice.id for notice in together]
         if self._is_closed.is_set():
             self._writer.change(lambda connection: notices.put_off(connection, ids, self._now())).result()
             return
-        status, asked = self._send(client, together)
+        status, asked = self._send(together)
         now, tries = self._now(), together[0].tries + 1
         if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
             self._mark_delivered(ids, now)
@@ -205,18 +215,15 @@ class Webhook(Background):
             else:
                 return
 
-    def _send(self, client: "httpx2.Client", together: Sequence[Notice]) -> tuple[int, float]:
+    def _send(self, together: Sequence[Notice]) -> tuple[int, float]:
         """The status of the answer, 0 where there is none, and for how long it asks to wait."""
-        import httpx2  # noqa: PLC0415  # only where there is a webhook
+        from service_record.http.attempt import Request  # noqa: PLC0415  # only where there is a webhook
 
         body = body_of(together)
         headers = headers_of(together[0].id, body, self._secret, self._now())
-        try:
-            with client.stream("POST", self._url, content=body, headers=headers) as response:
-                asked = response.headers.get("retry-after", "")
-                return response.status_code, float(asked[:9]) if asked.isdecimal() else 0.0
-        except (httpx2.HTTPError, httpx2.InvalidURL):
-            return 0, 0.0
+        request = Request(method="POST", url=self._url, headers=headers, file=body)
+        outcome = self._transport.call(request, again=(), tries=1).outcome
+        return (outcome.status, outcome.retry_after or 0.0) if isinstance(outcome, Answered) else (0, 0.0)
 
 
 def _public(reason: str) -> str:
@@ -225,13 +232,6 @@ def _public(reason: str) -> str:
         return outgoing_text(reason, Rules())
     except LeakError:
         return "left out: it holds a secret"
-
-
-def _client() -> "httpx2.Client":
-    import httpx2  # noqa: PLC0415
-
-    timeout = httpx2.Timeout(_PATIENCE)
-    return httpx2.Client(verify=system_trust(), timeout=timeout, follow_redirects=False)
 
 
 def read_secret(file: Path) -> bytes:
