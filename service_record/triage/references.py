@@ -120,15 +120,15 @@ def _in_store(source: str) -> Iterator[Reference]:
 def _in_collector(source: str) -> Iterator[Reference]:
     """Yield the latest bundle of each host that a collector knows. Raises CollectorError."""
     with connect(source) as client:
-        seen = 0
+        after = None
         while True:
-            page = client.get("/api/v1/hosts", all="true", limit=_PAGE, offset=seen)
+            page = client.get("/api/v1/hosts", all="true", limit=_PAGE, after=after)
             for host in page["hosts"]:
                 bundle = client.get(host_path(host["name"], "records")).get("bundle")
                 if bundle is not None:
                     yield Reference(f"{source.rstrip('/')}/{host['name']}@{bundle}", 0, float(bundle))
-            seen += len(page["hosts"])
-            if not page["hosts"] or seen >= page["total"]:
+            after = page.get("next")
+            if not after:
                 return
 
 

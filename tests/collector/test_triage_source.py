@@ -15,16 +15,17 @@ from tests.command_line import service_record
 
 def test_the_latest_bundle_of_each_host_of_a_collector_is_judged(tmp_path: Path) -> None:
     with served(settings_in(tmp_path)) as server:
-        for _ in range(3):
+        for n in range(3):
             host = AssistedRules().add_host()
             agent = Agent(server.client("host", host.id), host)
             for message in ("an earlier failure", "cp: error writing '/var/a': No space left on device"):
-                entries = failed_run(error_message=message)
+                entries = failed_run(at=n, error_message=message)
                 assert agent.upload(gzip.compress(tar(record("bootkube", *entries)))).status == 204
         reader = server.client("reader")
         until = time.monotonic() + 60
         latest = [-1]
         while latest != [2, 4, 6] and time.monotonic() < until:  # each was looked into
+            time.sleep(0.2)
             names = [host["name"] for host in reader.get("/api/v1/hosts", all="true").json["hosts"]]
             records = (reader.get(f"/api/v1/hosts/{name}/records").json for name in names)
             latest = sorted(one.get("bundle") or 0 for one in records)
