@@ -7,7 +7,7 @@ import importlib
 import os
 import sys
 from importlib.util import find_spec
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -49,6 +49,13 @@ _CLOSED_PIPE: Final = 141
 class Verbs(click.Group):
     """A group that knows its verbs without importing them."""
 
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Measure the terminal for click, which loads more for that."""
+        extra.setdefault("terminal_width", _width_of_help())
+        return super().make_context(info_name, args, parent, **extra)
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(VERBS)
 
@@ -88,6 +95,33 @@ class Verbs(click.Group):
 
             raise missing_extra(error) or error from None
         return result
+
+
+def terminal_size() -> tuple[int, int]:
+    """Return columns and rows: $COLUMNS and $LINES, else the terminal's, else 80 and 24.
+
+    It is `shutil.get_terminal_size`, without loading the compressors that `shutil` loads.
+    """
+    named = [os.environ.get(name, "") for name in ("COLUMNS", "LINES")]
+    columns, rows = (int(text) if text.isdecimal() else 0 for text in named)
+    if not columns or not rows:
+        try:
+            found = os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else -1)
+            columns, rows = columns or found.columns, rows or found.lines
+        except (OSError, ValueError):  # no terminal, or closed
+            pass
+    return columns or _FALLBACK[0], rows or _FALLBACK[1]
+
+
+_FALLBACK: Final = (80, 24)
+_WIDTHS_OF_HELP: Final = (50, 80)
+_MARGIN: Final = 2
+
+
+def _width_of_help() -> int:
+    """Return the width that click gives its help."""
+    least, most = _WIDTHS_OF_HELP
+    return max(min(terminal_size()[0], most) - _MARGIN, least)
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})

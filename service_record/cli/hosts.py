@@ -1,6 +1,5 @@
 """`service-record hosts`: what a collector knows of its hosts."""
 
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -16,7 +15,7 @@ import msgspec
 from click.core import ParameterSource
 from msgspec.structs import replace
 
-from service_record.cli import FAILED
+from service_record.cli import FAILED, terminal_size
 from service_record.cli.inputs import Unreadable
 from service_record.cli.options import display_options
 from service_record.cli.terminal import paint, print_lines, view
@@ -32,7 +31,6 @@ _PAGE: Final = 1000
 _SECONDS: Final = 2.0
 """Between two looks while it follows."""
 _HOME: Final = "\x1b[H\x1b[J"
-_FALLBACK: Final = (80, 24)
 
 
 _SEVERAL: Final = frozenset({"-m", "--machine", "-g", "--group", "-dc", "--datacenter", "--cluster"})
@@ -331,7 +329,7 @@ def _follow(
 
 def _on_screen(lines: list[Line]) -> list[Line]:
     """As many as the terminal has room for: those in trouble are on top."""
-    room = shutil.get_terminal_size(_FALLBACK).lines - 1
+    room = terminal_size()[1] - 1
     if len(lines) <= room:
         return lines
     more = f"{len(lines) - room + 1} more lines; --group, --stuck and --failed leave some out"

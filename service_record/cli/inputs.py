@@ -6,7 +6,6 @@ A refusal is one line.
 import os
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -62,6 +61,8 @@ def check_names(services: Iterable[str], recorded: Sequence[str], place: str) ->
     unknown = sorted(set(services) - set(recorded))
     if not unknown:
         return
+    from difflib import get_close_matches  # noqa: PLC0415  # only for a refusal
+
     nearest = dict.fromkeys(
         near for name in unknown for near in get_close_matches(name, recorded, _MAX_NEAREST)
     )

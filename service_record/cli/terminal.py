@@ -1,7 +1,6 @@
 """The terminal, and files that verbs write: width, colour, glyphs and pager; a new file replaces none."""
 
 import os
-import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from io import TextIOWrapper
@@ -11,12 +10,12 @@ from typing import Final
 
 import click
 
+from service_record.cli import terminal_size
 from service_record.display.text import Clock, Line, View, glyphs_for, painted
 from service_record.record.directory import Records, is_record_name
 from service_record.record.visible import visible
 
 _MIN_WIDTH: Final = 60
-_FALLBACK: Final = (80, 24)
 
 
 def has_color(when: str, environment: Mapping[str, str], *, is_terminal: bool) -> bool:
@@ -32,7 +31,7 @@ def has_color(when: str, environment: Mapping[str, str], *, is_terminal: bool) -
 
 def view(clock: Clock | None) -> View:
     """The view of standard output: local times on a terminal, UTC elsewhere, unless told otherwise."""
-    width = shutil.get_terminal_size(_FALLBACK).columns
+    width = terminal_size()[0]
     natural = Clock.LOCAL if sys.stdout.isatty() else Clock.UTC
     return View(
         width=max(width, _MIN_WIDTH),
@@ -60,8 +59,8 @@ def print_lines(lines: Iterable[Line], color: str, *, pager: bool) -> None:
     texts = painted(lines, color=has)
     escape_what_cannot_be_encoded()
     if is_terminal and pager:
-        screen = list(islice(texts, shutil.get_terminal_size(_FALLBACK).lines))
-        if len(screen) == shutil.get_terminal_size(_FALLBACK).lines:
+        screen = list(islice(texts, terminal_size()[1]))
+        if len(screen) == terminal_size()[1]:
             click.echo_via_pager(chain(screen, texts), color=has)
             return
         texts = iter(screen)

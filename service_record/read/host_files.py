@@ -10,7 +10,6 @@ from service_record.diagnosis.evidence.scan import NO_EVIDENCE
 from service_record.diagnosis.host_cause import HostFiles, causes_with
 from service_record.diagnosis.units import Unit
 from service_record.history import History
-from service_record.read.live_host import live_contents
 from service_record.read.source import Source, records_directory
 from service_record.record.directory import RECORD_DIRECTORIES
 
@@ -41,6 +40,8 @@ def with_host_files(
 
 def _live() -> HostFiles:
     """Yield what this host shows."""
+    from service_record.read.live_host import live_contents  # noqa: PLC0415  # only of this host
+
     for name, data in live_contents():
         yield name, BytesIO(data).read
 
