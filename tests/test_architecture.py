@@ -101,6 +101,18 @@ def test_nobody_imports_the_command_line() -> None:
     assert not [name_of(path) for path in MODULES if room_of(path) != "cli" and "cli" in rooms_imported(path)]
 
 
+def test_one_room_speaks_http() -> None:
+    spoken = {"httpx2", "httpcore2", "stamina", "requests"}
+    wrong = [
+        f"{name_of(path)}: {name}"
+        for path in MODULES
+        if room_of(path) != "http"
+        for name in imported(path)
+        if name.split(".")[0] in spoken or name.startswith("urllib.request")
+    ]
+    assert not wrong
+
+
 def test_nothing_imports_the_tests_and_the_package_no_testing() -> None:
     others = [REPOSITORY / name for name in ("testing", "bench", "demo", "examples", "packages")]
     forbidden = {path: {"tests"} for folder in others for path in folder.rglob("*.py")}
