@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 
 from service_record.cli import main
+from service_record.diagnosis.evidence.streams import stream_of
 from service_record.reporter.gather import COLLECTORS, ROUND_SECONDS, GatherRow, GatherStatus
 from service_record.reporter.gather.journal import Journal
 from service_record.reporter.gather.take import File, Listing, ProgramSource, Tree
@@ -80,7 +81,7 @@ def test_only_a_row_of_several_files_has_a_directory() -> None:
 
     assert several == {
         *("service-records", "unit-status", "container-logs", "pod-logs", "podman-logs"),
-        *("control-plane-logs", "agent-logs"),
+        *("control-plane-logs", "agent-logs", "installer-logs", "pstore", "pstore-kept"),
         *("assisted-network", "connections", "connections-of-initrd", "nmstate"),
     }
 
@@ -149,6 +150,26 @@ def test_logs_of_the_agent_and_the_assisted_installer_are_gathered(host: Host) -
 
     assert result.of("agent-logs").status is GatherStatus.GIVEN
     assert {name: result.data(f"bootstrap/agent/{name}").decode() for name in logs} == logs
+
+
+def test_logs_of_installers_and_the_last_words_of_a_kernel_are_gathered(host: Host) -> None:
+    logs = {
+        "/var/log/cloud-init-output.log": "bootstrap/installer/cloud-init-output.log",
+        "/var/log/anaconda/packaging.log": "bootstrap/installer/anaconda/packaging.log",
+        "/var/log/installer/curtin-install.log": "bootstrap/installer/installer/curtin-install.log",
+        "/sys/fs/pstore/dmesg-efi-1": "bootstrap/pstore/dmesg-efi-1",
+        "/var/lib/systemd/pstore/1772/dmesg.txt": "bootstrap/pstore/kept/1772/dmesg.txt",
+    }
+    for path in logs:
+        host.file(path, f"of {path}\n")
+
+    result = host.gather(*COLLECTORS)
+
+    assert {path: result.data(member).decode() for path, member in logs.items()} == {
+        path: f"of {path}\n" for path in logs
+    }
+    kinds = {member: stream.kind for member in logs.values() if (stream := stream_of(member)) is not None}
+    assert list(kinds.values()) == ["installer", "installer", "installer", "kernel", "kernel"]
 
 
 def test_the_records_of_a_bundle_are_read_as_any(failing: Host, capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,6 +29,7 @@ _SYSTEMD: Final = ("/run/systemd/system",)
 """Only there where systemd is the init system; see sd_booted(3)."""
 _BUS: Final = ("/run/dbus/system_bus_socket",)
 _CRIO: Final = ("/run/crio/crio.sock",)
+_EFI: Final = ("/sys/firmware/efi/efivars",)
 _UNFINISHED: Final = ("Bootup is not yet finished",)
 
 _UNITS: Final = {
@@ -219,6 +220,10 @@ COLLECTORS: Final = (
         ),
     ),
     _system_file("kernel-command-line", "/proc/cmdline"),
+    _system_file("swaps", "/proc/swaps"),
+    _system_file("modules", "/proc/modules"),
+    _printed("secure-boot", "bootstrap/system/secure-boot.txt", "mokutil", "--sb-state", needs=_EFI),
+    _printed("boot-entries", "bootstrap/system/efibootmgr.txt", "efibootmgr", needs=_EFI),
     GatherRow("ignition-result", "bootstrap/system/ignition-result.json", File("/etc/.ignition-result.json")),
     GatherRow(
         "machine-config",
@@ -281,6 +286,28 @@ COLLECTORS: Final = (
         Tree(
             "/var/log", ("/var/log/agent*/*.log", "/var/log/agent*.log", "/var/log/assisted-installer*.log")
         ),
+    ),
+    GatherRow(
+        "installer-logs",
+        "bootstrap/installer/",
+        Tree(
+            "/var/log",
+            (
+                "/var/log/cloud-init*.log",
+                "/var/log/anaconda/*.log",
+                "/var/log/installer/*.log",
+                "/var/log/installer/*/*.log",
+                "/var/log/curtin/*.log",
+            ),
+        ),
+        bytes=256 << 10,
+    ),
+    # what the kernel said last before it went down
+    GatherRow("pstore", "bootstrap/pstore/", Tree("/sys/fs/pstore", ("/sys/fs/pstore/*",))),
+    GatherRow(
+        "pstore-kept",
+        "bootstrap/pstore/kept/",
+        Tree("/var/lib/systemd/pstore", ("/var/lib/systemd/pstore/*/*", "/var/lib/systemd/pstore/*/*/*")),
     ),
     # the journal, whole
     *(
