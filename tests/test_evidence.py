@@ -68,6 +68,20 @@ def test_a_collector_finds_the_same_cause_in_a_bundle(tmp_path: Path) -> None:
     assert "journals/kernel.log:1" in seen.analysis.cause
 
 
+def test_diff_tells_what_only_the_files_of_the_bad_host_show(tmp_path: Path) -> None:
+    both = at(2, "kernel: XFS (vda4): Corruption detected")
+    good = bundle(tmp_path / "good", {"bootstrap/journals/kernel.log": both})
+    bad = bundle(tmp_path / "bad", {"bootstrap/journals/kernel.log": f"{both}\n{at(5, OOM)}"})
+    answer = json.loads(service_record("diff", good, bad, "-o", "json").out)
+    assert [(one["cause"], one["place"]) for one in answer["evidence"]] == [
+        ("out-of-memory", "bootstrap/journals/kernel.log:2")
+    ]
+    page = service_record("diff", good, bad)
+    assert page.status == 1
+    assert "only in bad: memory ran out, and hyperkube was killed (out-of-memory)" in page.out
+    assert service_record("diff", bad, bad).status == 0
+
+
 def test_an_archive_in_an_archive_is_read_too(tmp_path: Path) -> None:
     inner = packed(bundle(tmp_path / "inner", {"bootstrap/journals/kernel.log": at(5, OOM)}))
     outer = tmp_path / "outer.tar"

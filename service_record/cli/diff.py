@@ -10,7 +10,10 @@ from service_record.cli.inputs import check_names, history_of, now_for, opened
 from service_record.cli.options import Duration, display_options, service_names
 from service_record.cli.terminal import print_lines, view
 from service_record.diagnosis.comparison import FLOOR, RATIO, Tolerance, compare
+from service_record.diagnosis.trouble_facts import KnownCause
 from service_record.display.text import Clock
+from service_record.history import History
+from service_record.read.source import Source
 
 
 @click.command("diff")
@@ -78,17 +81,38 @@ def command(
     recorded = {service.name for history in (before, after) for service in history.services}
     check_names(services, sorted(recorded), "either")
     tolerance = Tolerance(ratio, floor)
+    evident = _evidence_only_in_bad((good, sources[0], before), (bad, sources[1], after))
     found = compare(before, after, now_for(after, sources[1]), tolerance, services)
     if output == "table":
         from service_record.display.difference import comparison_page  # noqa: PLC0415  # only what is shown
 
         names = (sources[0].name, before), (sources[1].name, after)
-        print_lines(comparison_page(found, *names, view(Clock(clock) if clock else None)), color, pager=pager)
+        print_lines(
+            comparison_page(found, *names, view(Clock(clock) if clock else None), evident), color, pager=pager
+        )
     else:
         from service_record.display.difference import comparison_document, difference_documents  # noqa: PLC0415
         from service_record.display.machine import written  # noqa: PLC0415
 
-        document = comparison_document(found, sources[0].name, sources[1].name, tolerance)
-        sys.stdout.buffer.write(written(document, difference_documents(found), output).encode())
-    if any(one.differs for one in found):
+        document = comparison_document(found, sources[0].name, sources[1].name, tolerance, evident)
+        lines = difference_documents(found, evident)
+        sys.stdout.buffer.write(written(document, lines, output).encode())
+    if evident or any(one.differs for one in found):
         raise click.exceptions.Exit(FAILED)
+
+
+def _evidence_only_in_bad(
+    good: tuple[str, Source, History], bad: tuple[str, Source, History]
+) -> tuple[KnownCause, ...]:
+    """Return what the files of the bad host show, where both are bundles with files beside the records."""
+    if not (good[1].is_snapshot and bad[1].is_snapshot):
+        return ()
+    from service_record.diagnosis.causes import built_in_causes, evidence_only_in  # noqa: PLC0415  # bundles only
+    from service_record.diagnosis.units import read_texts  # noqa: PLC0415
+    from service_record.read.host_files import with_host_files  # noqa: PLC0415
+
+    before, after = (
+        with_host_files(built_in_causes(), source, [place], history, read_texts(source.unit_texts))
+        for place, source, history in (good, bad)
+    )
+    return evidence_only_in(after, before)

@@ -5,7 +5,7 @@ Of one rank, the service's own last lines come first, then its further lines, fa
 what stands first among the rules, which lies deepest. A rule may say which others it accounts for.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, cached_property
 from pkgutil import get_data
 from typing import Final
@@ -81,6 +81,22 @@ class Causes:
             return None
         cause, self.log[""] = _explained(self, None)
         return cause if cause is not None and cause.is_cause else None
+
+
+def evidence_only_in(bad: Causes, good: Causes) -> tuple[KnownCause, ...]:
+    """Return what rules find in the files of a bad host, and not in those of a good one."""
+    known = {cause.name for cause in _evident(good)}
+    return tuple(cause for cause in _evident(bad) if cause.name not in known)
+
+
+def _evident(causes: Causes) -> Iterator[KnownCause]:
+    """Yield what causes and contributing rules find in the files of a host, whatever its services came to."""
+    around = Surroundings(causes.book, causes.evidence, causes.history, None)
+    for rule in causes.rules:
+        if rule.rank in {Rank.CAUSE, Rank.CONTRIBUTING} and not rule.condition.is_of_trouble:
+            match, lost = around.fit(rule)
+            if match is not None and lost is None and match.place is not None:
+                yield around.cause(rule, match)
 
 
 def _explained(causes: Causes, trouble: TroubleFacts | None) -> tuple[KnownCause | None, tuple[Weighed, ...]]:

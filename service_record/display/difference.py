@@ -22,6 +22,7 @@ from service_record.diagnosis.comparison import (
 )
 from service_record.diagnosis.failures import FailureGroup, RunStep
 from service_record.diagnosis.now import boot_times, true_time
+from service_record.diagnosis.trouble_facts import KnownCause
 from service_record.display.document import Document, facts_document
 from service_record.display.phrases import (
     VERBS,
@@ -47,9 +48,16 @@ _MAX_TOLD: Final = 10
 
 
 def comparison_page(
-    found: Sequence[ServiceComparison], good: tuple[str, History], bad: tuple[str, History], view: View
+    found: Sequence[ServiceComparison],
+    good: tuple[str, History],
+    bad: tuple[str, History],
+    view: View,
+    evident: Sequence[KnownCause] = (),
 ) -> Iterator[Line]:
-    """The lines of `diff`, given both sources by name and what was read there."""
+    """Yield the lines of `diff`, given both sources by name and what was read there.
+
+    `evident` is what the files of the bad host show beside its records, and those of the good one do not.
+    """
     instants = _Instants(bad[1])
     different = sorted((one for one in found if one.differs), key=lambda one: _urgency(one, instants))
     alike = [one for one in found if not one.differs]
@@ -57,6 +65,9 @@ def comparison_page(
     for label, (source, history) in (("good", good), ("bad", bad)):
         texts = [_source(source, history), *local_times(history.services)]
         yield from labelled(label, [(text, Ink.FAINT) for text in texts], view, 0)
+    if evident:
+        yield BLANK
+        yield from labelled("evidence", _evident(evident), view, 0)
     for one in different:
         yield BLANK
         yield from _service(one, view)
@@ -65,6 +76,12 @@ def comparison_page(
         names = f"{view.glyphs.success} alike: {', '.join(name(one.service) for one in alike)}"
         for row in wrap(names, view.width):
             yield ((row, Ink.FAINT),)
+
+
+def _evident(evident: Sequence[KnownCause]) -> Iterator[tuple[str, Ink]]:
+    for cause in evident:
+        yield f"only in bad: {visible(cause.says)} ({visible(cause.name)})", Ink.BAD
+        yield f"{visible(cause.place or '')}: {visible(cause.line or '')}", Ink.FAINT
 
 
 def _summary(different: int, services: int) -> Line:
@@ -205,7 +222,11 @@ _SCHEMA_VERSION: Final = 1
 
 
 def comparison_document(
-    found: Sequence[ServiceComparison], good: str, bad: str, tolerance: Tolerance
+    found: Sequence[ServiceComparison],
+    good: str,
+    bad: str,
+    tolerance: Tolerance,
+    evident: Sequence[KnownCause] = (),
 ) -> Document:
     """The document of `diff --output json` and `yaml`."""
     return {
@@ -214,7 +235,8 @@ def comparison_document(
         "bad": bad,
         "ratio": tolerance.ratio,
         "floor": tolerance.floor,
-        "differs": any(one.differs for one in found),
+        "differs": bool(evident) or any(one.differs for one in found),
+        **_present(evidence=list(map(_evident_document, evident)) or None),
         "services": [
             {
                 "service": one.service,
@@ -227,8 +249,19 @@ def comparison_document(
     }
 
 
-def difference_documents(found: Sequence[ServiceComparison]) -> Iterator[Document]:
-    """The lines of `diff --output jsonl`: each difference, with its service."""
+def _evident_document(cause: KnownCause) -> Document:
+    return {
+        "cause": cause.name,
+        "says": cause.says,
+        **_present(rank=cause.rank if cause.is_symptom else None, line=cause.line, place=cause.place),
+    }
+
+
+def difference_documents(
+    found: Sequence[ServiceComparison], evident: Sequence[KnownCause] = ()
+) -> Iterator[Document]:
+    """Yield the lines of `diff --output jsonl`: each difference, with its service; evidence has none."""
+    yield from ({"what": "evidence", **_evident_document(cause)} for cause in evident)
     for one in found:
         for difference in _differences(one):
             yield {"service": one.service, **difference}
