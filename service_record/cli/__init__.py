@@ -22,7 +22,7 @@ VERBS: Final = {
     "hosts": "Show what a collector knows of its hosts, trouble first.",
     "ignition": "Make an Ignition config of what hosts record and report with.",
     "install": "Put the shim, drop-ins and the reporter's units onto a host.",
-    "mcp": "Answer the questions of an assistant, by the Model Context Protocol.",
+    "mcp": "Answer assistants by the Model Context Protocol (MCP).",
     "preflight": "Check whether host and network are ready for an installation.",
     "report": "Report how far this host came: one round of the boot reporter.",
     "rotate": "Shorten records that have grown too long; no failure is lost.",

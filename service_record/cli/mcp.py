@@ -51,7 +51,7 @@ class QuestionError(Exception):
     "--token-file", type=click.Path(path_type=Path, dir_okay=False), help="A reader's token of a collector."
 )
 def command(*, sources: tuple[str, ...], token_file: Path | None) -> None:
-    """Answer the questions of an assistant, by the Model Context Protocol.
+    """Answer assistants by the Model Context Protocol (MCP).
 
     It speaks on standard input and output, as assistants start such servers.
 

@@ -202,6 +202,8 @@ class Pairing:
         """The latest run of each invocation."""
         self._current: dict[int, RunSpan] = {}
         """The open runs that no later one has superseded, by their numbers."""
+        self._touched: RunSpan | None = None
+        """The one of these that an entry was of last, with none of another since."""
         self._attempts: dict[str | None, int] = {}
         """How many there were in each boot."""
 
@@ -278,6 +280,7 @@ class Pairing:
         run.ends.append(entry)
         self._touch(run, entry)
         self._current.pop(run.number, None)
+        self._touched = None
 
     def _activity(self, entry: Entry) -> Activity:
         """What a stage belongs to: the command that the entry names, or else the run."""
@@ -377,6 +380,7 @@ class Pairing:
 
         systemd runs one at a time of a unit.
         """
+        self._touched = None
         if self._latest is not None and self._latest.ends:
             self._latest.superseded = True
         for number, run in list(self._current.items()):
@@ -395,9 +399,9 @@ class Pairing:
             run.last_timed = entry
             if run.first_timed is None:
                 run.first_timed = entry
-        if not run.ends:
+        if run is not self._touched and not run.ends:
             run.superseded = False
-            self._current[run.number] = run
+            self._current[run.number] = self._touched = run
 
 
 def pair(record: Iterable[Piece]) -> Pairing:

@@ -3,7 +3,6 @@
 A run without an end is running or interrupted; a failure of a stage that its run continued after is handled.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from graphlib import CycleError, TopologicalSorter
@@ -148,19 +147,23 @@ def run_of(service: str, span: RunSpan, presence: Presence) -> Run:
     outcome = _run_outcome(span, command, presence)
     own = _recorded_outcome(span) or outcome
     stage = _blamed_stage(command or span, outcome)
-    end = span.ends[0] if span.ends else None
-    identified = span.start or span.first
+    start, end = span.start, span.ends[0] if span.ends else None
+    started = start.time if start is not None else None
+    ended = end.time if end is not None else None
+    identified = start or span.first
     return Run(
         service=service,
         attempt=span.attempt,
         outcome=outcome,
-        started=span.start.time if span.start else None,
-        ended=end.time if end else None,
-        duration=_duration(span.start, end),
+        started=started,
+        ended=ended,
+        duration=None
+        if start is None or end is None
+        else seconds_between(started, start.uptime, start.boot_id, end),
         facts=gather_facts(_run_evidence(span, command, stage)),
-        uptime=span.start.uptime if span.start else None,
-        first_entry=span.first_timed.time if span.first_timed else None,
-        last_entry=span.last_timed.time if span.last_timed else None,
+        uptime=start.uptime if start is not None else None,
+        first_entry=started if span.first_timed is start else _time(span.first_timed),
+        last_entry=ended if span.last_timed is end else _time(span.last_timed),
         last_uptime=span.last.uptime,
         boot_id=identified.boot_id,
         invocation_id=identified.invocation_id,
@@ -174,6 +177,10 @@ def run_of(service: str, span: RunSpan, presence: Presence) -> Run:
         dropped=span.dropped,
         left_out=span.left_out,
     )
+
+
+def _time(entry: Entry | None) -> datetime | None:
+    return None if entry is None else entry.time
 
 
 def _deciding_command(span: RunSpan) -> CommandSpan | None:
@@ -369,19 +376,21 @@ class _Bounds(NamedTuple):
     uptimes: list[float]
     times: list[datetime]
 
-    def add(self, uptime: float | None, time: datetime | None) -> None:
-        if uptime is not None and time is not None:
-            self.uptimes.append(uptime)
-            self.times.append(time)
-
 
 def _by_boot(runs: Iterable[RunSpan]) -> dict[str | None, _Bounds]:
     """Boot id -> what is known of the runs in that boot."""
-    boots: dict[str | None, _Bounds] = defaultdict(lambda: _Bounds([], []))
+    boots: dict[str | None, _Bounds] = {}
+    boot_id, bounds = None, None
     for run in runs:
         for entry in (run.first, run.last):
-            boots[entry.boot_id].add(entry.uptime, entry.time)
-    return {boot_id: bounds for boot_id, bounds in boots.items() if bounds.times}
+            if entry.uptime is None or entry.timestamp is None:
+                continue
+            if bounds is None or entry.boot_id != boot_id:
+                boot_id = entry.boot_id
+                bounds = boots.setdefault(boot_id, _Bounds([], []))
+            bounds.uptimes.append(entry.uptime)
+            bounds.times.append(datetime.fromisoformat(entry.timestamp))
+    return boots
 
 
 def _edges(bounds: _Bounds) -> Iterator[_ClockReading]:

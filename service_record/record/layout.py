@@ -78,9 +78,12 @@ def _decode(text: bytes) -> list[Entry] | None:
         is_whole = _ends_with_one_entry(text)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    if not is_whole or any(one.result is not None and one.phase.endswith("start") for one in entries):
+    if not is_whole or not _are_times([one.timestamp for one in entries]):
         return None
-    return entries if _are_times([one.timestamp for one in entries]) else None
+    for one in entries:
+        if one.result is not None and one.phase.endswith("start"):
+            return None
+    return entries
 
 
 def _decode_lines(text: bytes) -> list[Entry]:
