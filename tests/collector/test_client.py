@@ -1,5 +1,6 @@
 """What asks a collector, against one that serves."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,15 @@ def test_an_answer_that_drips_is_not_waited_for_to_its_end(drips: Drips) -> None
         slow.fail(drips)
         with pytest.raises(CollectorError, match=r": no whole answer within 0\.3 s$"):
             client.get("/api/v1/hosts")
+
+
+def test_what_is_sent_may_take_long_and_its_answer_may_not() -> None:
+    with AssistedServer() as slow, CollectorClient(slow.url, "token", seconds=0.3) as client:
+        slow.fail(Drips())
+        began = time.monotonic()
+        with pytest.raises(CollectorError, match=r": no whole answer within 0\.3 s$"):
+            client.send("POST", "/api/v1/hosts/web1/records", body=b"{}")
+    assert time.monotonic() - began < 10
 
 
 def test_an_answer_is_read_with_the_token_of_a_file(
