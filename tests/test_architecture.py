@@ -194,8 +194,14 @@ print(*sys.modules)
     assert {"re2", "yaml", "service_record.diagnosis"}.isdisjoint(done.stdout.decode().split())
 
 
-MOST_LOADED = {"show": 25, "analyze": 55, "analyze --output html": 86, "timeline": 45}
-"""Of our modules, for one record of a failure."""
+MOST_LOADED = {
+    "show": 25,
+    "timeline": 45,
+    "analyze": 55,
+    "analyze --output html": 86,
+    "report --root {root}": 90,
+}
+"""Of our modules, for one record of a failure, and for a round that has nothing to ship."""
 
 
 def test_few_modules_are_loaded_between_a_failing_entry_and_what_is_shown_of_it(tmp_path: Path) -> None:
@@ -203,14 +209,18 @@ def test_few_modules_are_loaded_between_a_failing_entry_and_what_is_shown_of_it(
 import os, sys
 from service_record.cli import main
 shown, sys.stdout = sys.stdout, open(os.devnull, "w")
-main(sys.argv[1:], standalone_mode=False)
+try:
+    main(sys.argv[1:], standalone_mode=False)
+except SystemExit:
+    pass
 print(sum(name.partition(".")[0] == "service_record" for name in sys.modules), file=shown)
 """
     write_lines(tmp_path / "job.json", *failed_run("pull"))
+    (tmp_path / "root/var/log/openshift").mkdir(parents=True)
     environment = os.environ | {"SERVICE_RECORDS_DIR": str(tmp_path)}
     loaded = {}
     for verb in MOST_LOADED:
-        command = [sys.executable, "-c", program, *verb.split()]
+        command = [sys.executable, "-c", program, *verb.format(root=tmp_path / "root").split()]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         loaded[verb] = int(done.stdout)
     assert not {verb: number for verb, number in loaded.items() if number > MOST_LOADED[verb]}, loaded
