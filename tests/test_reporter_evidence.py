@@ -31,6 +31,26 @@ def observed(
     return observe(Places(root), asked, own=("boot-reporter.service",))
 
 
+def test_what_the_host_shows_is_the_cause_that_people_read_and_decides_nothing(tmp_path: Path) -> None:
+    waited = "Error: error while checking pod status: timed out waiting for the condition"
+    record(tmp_path, "bootkube", *failed_run(error_message=waited))
+    kernel = b"Out of memory: Killed process 6214 (hyperkube) total-vm:1586752kB\n"
+    asked = HostProbes(
+        boot_id=lambda: BOOT_ID,
+        uptime=lambda: 9000.0,
+        failed_units=lambda: (),
+        kubelet=NOBODY,
+        files=lambda _: [("kernel.log", kernel)],
+    )
+    found = observe(Places(tmp_path), asked)
+    plain = observed(tmp_path)
+    assert found.diagnosis is not None
+    assert found.diagnosis.root is not None
+    assert found.diagnosis.root.cause is not None
+    assert found.diagnosis.root.cause.name == "out-of-memory"
+    assert (found.verdict, found.fingerprint) == (plain.verdict, plain.fingerprint)
+
+
 def record(root: Path, service: str, *entries: Entry) -> None:
     directory = Places(root).records
     directory.mkdir(parents=True, exist_ok=True)

@@ -15,14 +15,14 @@ from typing import Final
 
 SECONDS: Final = 3.0
 """For everything together."""
-_MAX_BYTES: Final = 16 << 20
+_MAX_BYTES: Final = 4 << 20
 """Of one program's output."""
 _MAX_TAIL: Final = 256 << 10
 """Of one file: its end."""
 _MAX_FILES: Final = 200
 _JOURNAL: Final = ("journalctl", "--quiet", "--no-pager", "--output=short-iso-precise")
 _PROGRAMS: Final[dict[str, tuple[str, ...]]] = {
-    "journalctl --boot": (*_JOURNAL, "--boot", "--lines=20000"),
+    "journalctl --boot": (*_JOURNAL, "--boot", "--lines=10000"),
     "boot-1.log": (*_JOURNAL, "--boot=-1", "--lines=500"),
     "ip-addr": ("ip", "-d", "addr"),
     "ip-route": ("ip", "route", "show", "table", "main"),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http.client import HTTPConnection, HTTPException
+from io import BytesIO
 from pathlib import Path
 from time import CLOCK_BOOTTIME, clock_gettime
 from typing import Final
@@ -17,6 +18,7 @@ from service_record.diagnosis.causes import Causes, built_in_causes
 from service_record.diagnosis.expectations import add_units
 from service_record.diagnosis.failures import signature
 from service_record.diagnosis.findings import Trouble
+from service_record.diagnosis.host_cause import add_evidence, causes_with
 from service_record.diagnosis.now import Now
 from service_record.diagnosis.trouble_facts import telling_line
 from service_record.diagnosis.units import Unit
@@ -83,6 +85,15 @@ class HostEvidence:
         return self.verdict is not None and self.verdict.is_bad
 
 
+def _live_files(places: Places) -> Iterable[tuple[str, bytes]]:
+    """Return what this host shows, for at most three seconds; nothing of one below another root."""
+    if places.at("/") != Path("/"):
+        return ()
+    from service_record.read.live_host import live_contents  # noqa: PLC0415  # only when something is wrong
+
+    return live_contents()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostProbes:
     """What is asked of the kernel, systemd and the kubelet."""
@@ -91,6 +102,8 @@ class HostProbes:
     uptime: Callable[[], float | None] = systemd.uptime
     failed_units: Callable[[], tuple[str, ...]] = systemd.failed_units
     kubelet: str = KUBELET
+    files: Callable[[Places], Iterable[tuple[str, bytes]]] = _live_files
+    """What shows why something is wrong: the journal and whatever else lies beside the records."""
 
 
 def observe(places: Places, asked: HostProbes | None = None, own: Iterable[str] = ()) -> HostEvidence:
@@ -101,17 +114,23 @@ def observe(places: Places, asked: HostProbes | None = None, own: Iterable[str] 
     if uptime is None:
         uptime = clock_gettime(CLOCK_BOOTTIME)
     history, unread = _history(places.records, known_boot)
-    found = (
-        _diagnosis(history, Now(time=datetime.now(UTC), boot_id=boot_id, uptime=uptime)) if history else None
-    )
+    now = Now(time=datetime.now(UTC), boot_id=boot_id, uptime=uptime)
+    found = _diagnosis(history, now, _known_causes()) if history else None
     failed = [unit for unit in asked.failed_units() if unit not in set(own)]
+    causes = _known_causes()
+    explained = found
+    if history is not None and found is not None and not _is_explained(found):
+        files = ((path, BytesIO(data).read) for path, data in asked.files(places))
+        causes = causes_with(causes, history, (), files)
+        explained = add_evidence(_diagnosis(history, now, causes) or found, causes)
     units = tuple(sorted({signature(unit) for unit in failed} - set(own)))
+    failed_now = [Unit(name=unit, is_failed=True) for unit in failed]
     return HostEvidence(
         boot_id=boot_id,
         uptime=uptime,
         kubelet_healthy=is_healthy(asked.kubelet),
         traces=traces(places),
-        diagnosis=add_units(found, history or History(()), [Unit(name=u, is_failed=True) for u in failed]),
+        diagnosis=add_units(explained, history or History(()), failed_now),
         history=history,
         failed_units=units,
         unread=unread,
@@ -190,8 +209,14 @@ def _latest(record: Path, most: int) -> Iterator[Entry | Malformed]:
         yield from read_entries(stream)
 
 
-def _diagnosis(history: History, now: Now) -> Diagnosis | None:
-    return diagnose(history, now=now, explain=_known_causes().explain)
+def _is_explained(found: Diagnosis) -> bool:
+    """Return whether nothing is wrong, or the records tell why."""
+    root = found.root
+    return root is None or (root.cause is not None and root.cause.is_cause)
+
+
+def _diagnosis(history: History, now: Now, causes: Causes) -> Diagnosis | None:
+    return diagnose(history, now=now, explain=causes.explain)
 
 
 def _known_causes() -> Causes:
