@@ -82,6 +82,31 @@ def test_diff_tells_what_only_the_files_of_the_bad_host_show(tmp_path: Path) -> 
     assert service_record("diff", bad, bad).status == 0
 
 
+def test_of_a_failed_unit_without_a_record_the_line_that_tells_is_told(tmp_path: Path) -> None:
+    journal = [
+        at(1, "prepared[77]: Error: the moon is in the wrong phase"),
+        at(2, "prepared[77]: see --help"),
+        at(3, "systemd[1]: prepared.service: Failed with result 'exit-code'."),
+    ]
+    files = {
+        "failed-units.txt": "  UNIT LOAD ACTIVE SUB DESCRIPTION\n● prepared.service loaded failed failed x",
+        "bootstrap/journals/journal.log": "\n".join(journal),
+    }
+    place = bundle(tmp_path, files)
+    write_lines(place / "bootstrap/services/bootkube.json", entry(), entry(Phase.SERVICE_END, 5))
+    root = root_of(place)
+    assert root["service"] == "prepared"
+    assert root["told"]["line"] == "Error: the moon is in the wrong phase"
+    assert "wrong phase; nothing is recorded" in service_record("analyze", "--from", place, COLUMNS="200").out
+
+
+def test_what_says_why_comes_before_what_says_nothing(tmp_path: Path) -> None:
+    place = bundle(tmp_path, {}, message="Error: no space left on device")
+    silent = failed_run(at=-9, error_message="Waiting", invocation_id="2f" * 16)
+    write_lines(place / "bootstrap/services/waits.json", *silent)
+    assert root_of(place)["service"] == "bootkube"
+
+
 def test_an_archive_in_an_archive_is_read_too(tmp_path: Path) -> None:
     inner = packed(bundle(tmp_path / "inner", {"bootstrap/journals/kernel.log": at(5, OOM)}))
     outer = tmp_path / "outer.tar"
@@ -269,3 +294,4 @@ def test_facts_are_known_by_the_names_of_their_files() -> None:
 )
 def test_usage_frames_and_hints_are_not_the_line_that_tells(aside: str) -> None:
     assert telling_line(f"cannot open the disk\n{aside}") == "cannot open the disk"
+    assert telling_line(aside) is None

@@ -27,7 +27,7 @@ from service_record.diagnosis.findings import (
 from service_record.diagnosis.loops import boot_loop, distinct_messages
 from service_record.diagnosis.now import Now, boot_times, latest_entry
 from service_record.diagnosis.services import Circumstances, judge, running_spans
-from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts
+from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts, telling_line, weight
 from service_record.history import History, ServiceHistory
 from service_record.history.outcome import Outcome, Run, Stage, order
 from service_record.history.results import Handled, handled_failure
@@ -175,12 +175,14 @@ class _Order(TypedDict):
 def _ordered(troubles: Iterable[Trouble], boots: Mapping[str | None, float], *, without: Verdict) -> _Order:
     """The root cause first: what is no symptom of something else, or the least, and of that the earliest.
 
+    What says nothing of why it failed comes behind what does.
+
     Without any trouble the verdict is the one given.
     """
     by_time = sorted(troubles, key=lambda trouble: _began(trouble, boots))
     if not by_time:
         return _Order(verdict=without, root=None, followers=(), others=())
-    root = min(by_time, key=lambda trouble: (_is_symptom(trouble), _is_last(trouble)))
+    root = min(by_time, key=lambda trouble: (_is_symptom(trouble), _is_last(trouble), _says_nothing(trouble)))
     rest = [trouble for trouble in by_time if trouble is not root]
     return _Order(
         verdict=root.kind,
@@ -305,6 +307,13 @@ def _is_symptom(trouble: Trouble) -> bool:
 def _is_last(trouble: Trouble) -> bool:
     """What waits for the API begins to wait early, and waits for whatever keeps the API from coming up."""
     return trouble.cause is not None and trouble.cause.is_last
+
+
+def _says_nothing(trouble: Trouble) -> bool:
+    """Return whether neither a rule nor a line tells why it failed."""
+    said = telling_line(trouble.facts.message)
+    is_silent = said is None or weight(said) <= 1
+    return is_silent and trouble.cause is None and not _is_symptom(trouble)
 
 
 def _follows(trouble: Trouble, root: Trouble) -> bool:

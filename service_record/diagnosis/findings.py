@@ -121,6 +121,8 @@ class FailedUnit(msgspec.Struct, frozen=True, kw_only=True):
     recorded: Outcome | None
     """The outcome of its latest recorded run; None if no run is recorded."""
     cause: KnownCause | None = None
+    told: Told | None = None
+    """A line of it that tells most, where no rule knows the cause."""
 
 
 class Hindrance(StrEnum):

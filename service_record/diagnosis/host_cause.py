@@ -1,6 +1,6 @@
 """Add to a diagnosis what only evidence beside the records tells. Pure."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec.structs import replace
@@ -9,7 +9,7 @@ from service_record.diagnosis.causes import Causes
 from service_record.diagnosis.evidence.log_lines import Era, LogLine
 from service_record.diagnosis.evidence.scan import Scanner
 from service_record.diagnosis.evidence.streams import SYSTEMD
-from service_record.diagnosis.findings import Diagnosis, HostCause, Told, Trouble
+from service_record.diagnosis.findings import Diagnosis, FailedUnit, HostCause, Told, Trouble
 from service_record.diagnosis.trouble_facts import telling_line, weight
 from service_record.diagnosis.units import Unit
 from service_record.history import History
@@ -73,6 +73,7 @@ def add_evidence(diagnosis: Diagnosis, causes: Causes) -> Diagnosis:
         root=root,
         followers=tuple(_with_telling(trouble, causes) for trouble in diagnosis.followers),
         others=tuple(_with_telling(trouble, causes) for trouble in diagnosis.others),
+        failed_units=tuple(_unit_with_telling(failed, causes) for failed in diagnosis.failed_units),
         host=host,
         looked=causes.evidence.looked,
         weighed=dict(causes.log),
@@ -87,16 +88,30 @@ def _host_cause(diagnosis: Diagnosis, causes: Causes) -> HostCause | None:
     return HostCause(service=cause.of or "host", cause=cause) if cause is not None else None
 
 
+def _unit_with_telling(failed: FailedUnit, causes: Causes) -> FailedUnit:
+    service = failed.unit.service
+    if service is None or (failed.cause is not None and failed.cause.is_cause):
+        return failed
+    told = _telling([line for line in causes.evidence.own.get(service, ()) if line.kind != SYSTEMD])
+    return failed if told is None else replace(failed, told=told)
+
+
+def _telling(lines: Sequence[LogLine]) -> Told | None:
+    """Return the line that tells most; None where none speaks of an error."""
+    best = max(reversed(lines), key=lambda line: weight(line.text.strip()), default=None)
+    if best is None or weight(best.text.strip()) < _LEAST_WEIGHT:
+        return None
+    return Told(best.text.strip(), str(best.place))
+
+
 def _with_telling(trouble: Trouble, causes: Causes) -> Trouble:
     """Add the line that tells most, where the service's last lines tell little."""
     said = telling_line(trouble.facts.message)
     if said is not None and weight(said) >= _LEAST_WEIGHT:
         return trouble
     lines = [line for line in causes.evidence.own.get(trouble.service, ()) if _is_of_run(line, trouble.run)]
-    best = max(reversed(lines), key=lambda line: weight(line.text.strip()), default=None)
-    if best is None or weight(best.text.strip()) < _LEAST_WEIGHT:
-        return trouble
-    return replace(trouble, told=Told(best.text.strip(), str(best.place)))
+    told = _telling(lines)
+    return trouble if told is None else replace(trouble, told=told)
 
 
 def _is_of_run(line: LogLine, run: Run) -> bool:

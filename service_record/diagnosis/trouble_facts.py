@@ -131,10 +131,12 @@ def telling_line(message: str | None) -> str | None:
     """Return the line of a message that most likely says what went wrong.
 
     That is the last that a program labels as an error, else the last that speaks of one, else the last. Lines
-    about what is done after a failure come behind all others.
+    about what is done after a failure come behind all others. None where there are only usage texts, frames
+    and hints.
     """
     lines = [line.strip() for line in (message or "").splitlines() if line.strip()]
-    return max(reversed(lines), key=weight, default=None)
+    best = max(reversed(lines), key=weight, default=None)
+    return None if best is None or weight(best) < 0 else best
 
 
 def is_labelled(line: str) -> bool:
@@ -145,7 +147,7 @@ def is_labelled(line: str) -> bool:
 def weight(line: str) -> int:
     """Return how much a line says of what went wrong."""
     if _ASIDE.search(line):
-        return 0
+        return -1
     if _LABELLED.search(line):
         return 3
     if _AFTERMATH.match(line):

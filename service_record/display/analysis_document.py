@@ -94,6 +94,13 @@ def _head(diagnosis: Diagnosis, source: str) -> Document:
 
 def _root(diagnosis: Diagnosis) -> Document | None:
     """Return the root cause; without a trouble, what evidence alone shows."""
+    failed = next((one for one in diagnosis.failed_units if one.told is not None), None)
+    if diagnosis.root is None and diagnosis.host is None and failed is not None:
+        return {
+            "kind": diagnosis.verdict.value,
+            "service": failed.unit.service or failed.unit.name,
+            **_failed_unit(failed),
+        }
     if diagnosis.root is not None or diagnosis.host is None:
         return _trouble(diagnosis.root) if diagnosis.root is not None else None
     host = diagnosis.host
@@ -190,6 +197,7 @@ def _failed_unit(failed: FailedUnit) -> Document:
             requiredBy=list(unit.required_by) or None,
             recorded=failed.recorded and failed.recorded.value,
             cause=failed.cause and _cause(failed.cause),
+            told=failed.told and {"line": failed.told.line, "place": failed.told.place},
         ),
         "next": list(commands_for_unit(failed)),
     }

@@ -194,6 +194,8 @@ def failed_unit_sentence(failed: FailedUnit) -> str:
     """`failed: mnt-data.mount: exit 32 of ExecMount=/bin/mount; kubelet.service requires it`."""
     unit = failed.unit
     words = f"failed: {name(unit.name)}: {_why_failed(failed)}"
+    if failed.told is not None:
+        words += f": {visible(failed.told.line)}"
     if unit.service is not None:
         recorded = VERBS[failed.recorded] if failed.recorded is not None else ""
         words += f"; its latest recorded run {recorded}" if recorded else "; nothing is recorded of it"
