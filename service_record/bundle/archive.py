@@ -29,7 +29,7 @@ class Archive:
         """In bytes, so far."""
 
     def free_bytes(self) -> int:
-        """How much is free on its file system for who is not root, beside itself."""
+        """Return how much is free on its file system for who is not root, beside itself."""
         status = os.fstatvfs(self._file)
         return status.f_bavail * status.f_frsize
 

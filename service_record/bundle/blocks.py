@@ -27,7 +27,7 @@ SPARE_BYTES: Final = 1 << 10
 
 
 def best_compress() -> Compress:
-    """One block to one gzip member: by ISA-L where it is installed, else by zlib.
+    """Return one block to one gzip member: by ISA-L where it is installed, else by zlib.
 
     ISA-L takes a seventh of the processor time of `gzip -6` on logs, and its output is 3 % longer
     (docs/bundle.md). Its wheels are for x86-64 and arm64 only; a host of another kind has zlib.
@@ -131,7 +131,7 @@ class Blocks:
             self._keep_next()
 
     def first(self) -> bytes | None:
-        """The oldest block of those kept, compressed; None when there is none left."""
+        """Return the oldest block of those kept, compressed; None when there is none left."""
         return self._backlog.first() if self._kept else None
 
     def take(self) -> None:
@@ -200,7 +200,7 @@ class Blocks:
             self.lose(size, Cut.DISK)
 
     def _is_waiting(self, packed: bytes) -> bool:
-        """Whether there was disk for it, at last without any block before it."""
+        """Return whether there was disk for it, at last without any block before it."""
         while True:
             try:
                 self._backlog.append(packed)

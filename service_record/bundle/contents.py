@@ -42,7 +42,7 @@ class Content:
 def archive_contents(
     stream: BufferedReader, name: str, written: float, leave: Leave, limits: Limits | None = None
 ) -> Iterator[Content]:
-    """The files in an archive, in its order; of what is none, its content under `name`.
+    """Yield the files in an archive, in its order; of what is none, its content under `name`.
 
     Nothing in it raises: what is damaged or beyond a limit is told to `leave`, as is what is no file.
     """
@@ -113,7 +113,7 @@ def _limited(contents: Iterator[Content], path: str, leave: Leave) -> Iterator[C
 
 
 def _unpacked(outside: Layer, path: str, written: float, below: str, leave: Leave) -> Iterator[Content]:
-    """The content of a layer, or what is in it, with `below` before the names of its members."""
+    """Yield the content of a layer, or what is in it, with `below` before the names of its members."""
     layer = decompressed_layer(outside)
     if is_tar(layer.head) and layer.depth < layer.budget.limits.layers:
         yield from _members(layer, path if below else "", below, leave)
@@ -130,7 +130,7 @@ def _unpacked(outside: Layer, path: str, written: float, below: str, leave: Leav
 
 
 def _members(layer: Layer, path: str, below: str, leave: Leave) -> Iterator[Content]:
-    """All members, and then the end, where a compression has its checksum."""
+    """Yield all members, and then the end, where a compression has its checksum."""
     try:
         for member in members(layer):
             name = "/".join(part for part in member.name.split("/") if part not in {"", "."})

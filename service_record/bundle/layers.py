@@ -47,7 +47,7 @@ class Layer:
 
     @property
     def reason(self) -> str:
-        """The damage that ended it: its own, else that of what is around it."""
+        """Return the damage that ended it: its own, else that of what is around it."""
         return self.damage or (self._around.reason if self._around else "")
 
     def read(self, size: int = CHUNK_BYTES) -> bytes:
@@ -80,7 +80,7 @@ def decompressed_layer(layer: Layer) -> Layer:
 
 
 def is_packed(head: bytes) -> bool:
-    """Whether a stream that begins so is an archive or compressed."""
+    """Return whether a stream that begins so is an archive or compressed."""
     return is_tar(head) or _decoder(head) is not None
 
 
@@ -149,7 +149,7 @@ class _Decoded:
         return data
 
     def _has_more(self) -> bool:
-        """Whether there is something to decode; zeros may fill up the file behind a stream."""
+        """Return whether there is something to decode; zeros may fill up the file behind a stream."""
         if self._decoder.eof:
             self._input = self._decoder.unused_data.lstrip(b"\0") or self._layer.read().lstrip(b"\0")
             if not self._input:
@@ -197,7 +197,10 @@ _BEGINNINGS: Final = (b"{", b"[", b"\n")
 
 
 def looked_into(stream: BufferedReader) -> tuple[bytes, BufferedReader]:
-    """The first bytes of a stream, and the stream with them still in it. A record is not waited for."""
+    """Return the first bytes of a stream, and the stream with them still in it.
+
+    A record is not waited for.
+    """
     head = stream.peek()
     if len(head) >= HEAD_BYTES or head.startswith(_BEGINNINGS):
         return head, stream

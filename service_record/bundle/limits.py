@@ -79,7 +79,7 @@ class ReadingBudget:
 
 
 def shown(size: int) -> str:
-    """A limit for people: `4 GiB`."""
+    """Return a limit for people: `4 GiB`."""
     for unit, name in ((_GIB, "GiB"), (_MIB, "MiB"), (_KIB, "KiB")):
         if size >= unit and size % unit == 0:
             return f"{size // unit} {name}"

@@ -27,7 +27,7 @@ class Named(NamedTuple):
 
 
 def named(path: str) -> Named | None:
-    """None for a file that is no record's."""
+    """Return None for a file that is no record's."""
     found = _FILE.fullmatch(path)
     return Named(found["service"], found["suffix"]) if found else None
 

@@ -36,7 +36,7 @@ class LeftOut:
         return _join(self.path, self.reason)
 
     def within(self, place: str) -> "LeftOut":
-        """The same with the place of the archive in its path."""
+        """Return the same with the place of the archive in its path."""
         return replace(self, path=": ".join(filter(None, (place, self.path))))
 
 
@@ -59,7 +59,7 @@ class Record:
             yield Malformed(self.data.count(b"\n") + 1, self.path, self.damage)
 
     def continues(self, other: "Record") -> bool:
-        """Whether it is a later copy of the same record, to which only entries were added.
+        """Return whether it is a later copy of the same record, to which only entries were added.
 
         White space and the structure of an array may differ: they move with each entry that is added.
         """
@@ -86,7 +86,7 @@ class Bundle:
 
 
 def open_bundle(stream: BufferedReader, limits: Limits | None = None) -> Bundle:
-    """The records in an archive, in the order of their services' names.
+    """Return the records in an archive, in the order of their services' names.
 
     Nothing in it raises: what is damaged, harmful or beyond a limit is left out, and told. Of two copies of a
     service's record the later in the archive counts.
@@ -232,7 +232,7 @@ class _ArchiveReading:
 
 
 def _refusal(member: Member) -> str:
-    """Why a member is not read although it is named like a record; empty when it is."""
+    """Return why a member is not read although it is named like a record; empty when it is."""
     if member.name.startswith("/") or ".." in member.name.split("/"):
         return "refused: its name leads out of the archive"
     return f"refused: {member.kind}, not a plain file" if member.kind else ""

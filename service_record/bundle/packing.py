@@ -55,7 +55,7 @@ def pack(records: _Records, stream: BinaryIO, at: datetime, damaged: _Copies | N
 
 
 def _name(service: str, taken: set[str]) -> str:
-    """A name that upstream's reader takes, and that no other service of the bundle has."""
+    """Return a name that upstream's reader takes, and that no other service of the bundle has."""
     name = record_name(service)
     while name in taken:
         name += "_"
@@ -85,7 +85,7 @@ def unambiguous(entry: Entry) -> Entry:
 
 
 def as_text(malformed: Sequence[Malformed]) -> bytes:
-    """Each piece below a line that says where it stood and why it is not an entry."""
+    """Return each piece below a line that says where it stood and why it is not an entry."""
     told = (f"line {piece.line}: {piece.reason}\n{piece.text}\n" for piece in malformed)
     return "".join(told).encode(errors="backslashreplace")
 

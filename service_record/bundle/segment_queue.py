@@ -13,7 +13,7 @@ FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def is_full(error: OSError) -> bool:
-    """Whether it was for want of space, and not for a fault."""
+    """Return whether it was for want of space, and not for a fault."""
     return error.errno in FULL
 
 
@@ -57,7 +57,7 @@ class Backlog:
         self.bytes += len(block)
 
     def first(self) -> bytes:
-        """The oldest block. Raises IndexError when there is none."""
+        """Return the oldest block. Raises IndexError when there is none."""
         return self._segments[0].first()
 
     def drop(self) -> None:

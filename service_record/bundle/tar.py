@@ -89,7 +89,7 @@ class Member:
 
 
 def members(layer: Layer) -> Iterator[Member]:
-    """Every member up to the end of the archive. Raises TarError where it is damaged."""
+    """Yield every member up to the end of the archive. Raises TarError where it is damaged."""
     while header := _header(layer):
         member = Member(header, layer)
         yield member
@@ -97,7 +97,7 @@ def members(layer: Layer) -> Iterator[Member]:
 
 
 def damage_of(layer: Layer) -> str:
-    """Why a layer ended before its archive did."""
+    """Return why a layer ended before its archive did."""
     return layer.reason or "the archive has no end: the rest is missing"
 
 
@@ -156,7 +156,7 @@ def _data(layer: Layer, size: int) -> bytes:
 
 
 def _pax_records(data: bytes) -> dict[str, str]:
-    """Lines of `LENGTH NAME=VALUE`, where the length counts the whole line; see pax(1)."""
+    """Return lines of `LENGTH NAME=VALUE`, where the length counts the whole line; see pax(1)."""
     records: dict[str, str] = {}
     start = 0
     while found := _PAX_LENGTH.match(data, start):
@@ -180,7 +180,7 @@ def _skip_sparse_map(layer: Layer, block: bytes) -> None:
 
 
 def _merged(info: tarfile.TarInfo, name: str, pax: Mapping[str, str], raw: bytes) -> _Header:
-    """The member's own header, overruled by those before it."""
+    """Return the member's own header, overruled by those before it."""
     is_sparse = info.type == tarfile.GNUTYPE_SPARSE or any(key.startswith("GNU.sparse.") for key in pax)
     is_file = info.type in _FILES
     kind = _SPARSE if is_sparse else "" if is_file else _OTHERS.get(info.type, "of an unknown type")

@@ -68,7 +68,7 @@ class MemberWriter:
 
     @property
     def cut(self) -> int:
-        """How many of them, the oldest, were dropped again, counted after redaction."""
+        """Return how many of them, the oldest, were dropped again, counted after redaction."""
         return self._blocks.dropped
 
     def write(self, data: bytes, /) -> None:
@@ -133,7 +133,7 @@ class BundleWriter:
 
     @property
     def size(self) -> int:
-        """Bytes of the archive so far."""
+        """Return bytes of the archive so far."""
         return self._archive.size
 
     @contextmanager
@@ -240,7 +240,7 @@ class BundleWriter:
         self._archive.close()
 
     def _whole(self, held: int) -> int:
-        """How much the bundle may take on disk, of which it holds so much in reserve."""
+        """Return how much the bundle may take on disk, of which it holds so much in reserve."""
         free = self._archive.free_bytes() + self._archive.size + held
         return min(self.disk_bytes, max(free // _FREE_SHARE, _MIN_BYTES))
 
@@ -257,7 +257,7 @@ class BundleWriter:
         return max(min(self.disk_bytes - taken, reserve), 0)
 
     def _named(self, path: str) -> str:
-        """The path without secrets, unlike those of the members before."""
+        """Return the path without secrets, unlike those of the members before."""
         if self._redact:
             redactor = self._redact()
             masked = redactor.feed(os.fsencode(path)) + redactor.finish()
@@ -273,12 +273,12 @@ class BundleWriter:
 
 
 def cut_notice(dropped: int) -> bytes:
-    """The first line of a text whose beginning is missing."""
+    """Return the first line of a text whose beginning is missing."""
     return f"[service-record: {dropped} bytes before this line were cut; the manifest says why]\n".encode()
 
 
 def _inside(path: str) -> str:
-    """The path as it is, if it is a relative one that leads nowhere else."""
+    """Return the path as it is, if it is a relative one that leads nowhere else."""
     if not path or "\0" in path or not {"", ".", ".."}.isdisjoint(path.split("/")):
         raise ValueError(f"not a path below the top of a bundle: {path!r}")
     return path

@@ -76,7 +76,7 @@ def wait_for(
 
 
 def _state(directory: Path) -> frozenset[tuple[str, int, int]]:
-    """The names, sizes and times of the records there; none where there is no such directory."""
+    """Return the names, sizes and times of the records there; none where there is no such directory."""
     try:
         records = [path for path in directory.iterdir() if is_record_name(path.name)]
         return frozenset((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in records)
@@ -257,7 +257,7 @@ class _Request:
             return _Answer("", History(()), None, system_error_line(error))
 
     def directory(self) -> Path:
-        """The directory that is waited for; a usage error where it is none."""
+        """Return the directory that is waited for; a usage error where it is none."""
         directory = Path(self.places[0]) if self.places else Records().directory
         if any("://" in place for place in self.places):
             raise click.UsageError(_NEEDS_DIRECTORY)
@@ -274,7 +274,7 @@ class _Request:
 
 
 def _waited(request: _Request, timeout: float | None) -> _Answer:
-    """The answer once something has come of it; the latest one when that takes too long."""
+    """Return the answer once something has come of it; the latest one when that takes too long."""
     seen = wait_for(request.answer_so_far, _is_over, request.directory(), timeout)
     if seen.diagnosis is None:
         click.echo(f"Error: {visible(seen.refusal)}", err=True)

@@ -208,7 +208,7 @@ def _warn_of_unread(made: Bundled) -> None:
 
 
 def _shown(collectors: Iterable[GatherRow]) -> Iterator[GatherRow]:
-    """The collectors, each told to a terminal when it begins."""
+    """Yield the collectors, each told to a terminal when it begins."""
     if not sys.stderr.isatty():
         yield from collectors
         return
@@ -243,7 +243,7 @@ def _end(number: int, _frame: object) -> NoReturn:
 
 
 def _copied(place: str, path: Path, rules: Rules, at: datetime, most_bytes: int) -> Copied:
-    """A copy without secrets of a bundle, a directory or standard input; what is not in it is told.
+    """Return a copy without secrets of a bundle, a directory or standard input; what is not in it is told.
 
     Raises OSError, and Unreadable where there is nothing.
     """

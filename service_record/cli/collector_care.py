@@ -94,7 +94,7 @@ def actor() -> str:
 
 
 def moment(seconds: float | None) -> str:
-    """A time for people, empty where there is none."""
+    """Return a time for people, empty where there is none."""
     if seconds is None:
         return ""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

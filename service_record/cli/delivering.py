@@ -105,7 +105,7 @@ def notes(outcome: InstallOutcome) -> Iterator[str]:
 
 
 def is_short_of_something(outcome: InstallOutcome) -> bool:
-    """Whether a file of somebody's stands where one of ours belongs, or ours was edited and stays."""
+    """Return whether a file of somebody's stands where one of ours belongs, or ours was edited and stays."""
     return any(step.action is Action.KEEP for step in outcome.steps)
 
 

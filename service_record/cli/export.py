@@ -106,7 +106,7 @@ def _outgoing(chunks: Iterable[bytes], *, redact: bool) -> Iterable[bytes]:
 def _trace(
     records: list[tuple[str, "_Entries"]], form: str, source: Source, host: str | None
 ) -> Iterable[bytes]:
-    """One document of the history of all services."""
+    """Return one document of the history of all services."""
     from service_record.export.trace import with_steady_clock  # noqa: PLC0415  # most exports go without
     from service_record.history import build_history  # noqa: PLC0415
 
@@ -139,7 +139,7 @@ class _Entries:
                 self._places.append(f"line {piece.line} ({visible(piece.reason)})")
 
     def told_damage(self) -> str:
-        """How much was left out, and where that stands, in one line."""
+        """Return how much was left out, and where that stands, in one line."""
         rest = self.left_out - len(self._places)
         places = ", ".join([*self._places, *([f"and {rest} more"] if rest else [])])
         return f"{visible(self._service)}: {count(self.left_out, 'damaged piece')} left out: {places}"

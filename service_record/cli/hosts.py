@@ -227,7 +227,10 @@ class _HostQuestion:
     is_all: bool
 
     def asked(self, client: CollectorClient) -> HostsAnswer:
-        """All of them, page by page, as long as there is anything new on them. Raises CollectorError."""
+        """Return all of them, page by page, as long as there is anything new on them.
+
+        Raises CollectorError.
+        """
         hosts: dict[str, Host] = {}
         earlier: dict[str, tuple[EarlierBuild, ...]] = {}
         for page in self._pages(client):

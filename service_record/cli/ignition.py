@@ -132,7 +132,7 @@ def read_certificates(path: str | None) -> bytes | None:
 
 
 def read_program(place: str | None, hash_text: str | None) -> ReporterProgram:
-    """The executable of a file, which is read, or of a URL, which is not."""
+    """Return the executable of a file, which is read, or of a URL, which is not."""
     if place is None:
         if hash_text is not None:
             raise click.UsageError("--executable-hash is of what --executable names; give both")
@@ -372,7 +372,7 @@ def _check(form: _ConfigForm, base: str | None, replacing: tuple[str, ...], opti
 
 
 def _spec(given: str | None, *, is_patch: bool) -> str:
-    """The version of what is made. Raises UsageError where an assisted-service does not read it."""
+    """Return the version of what is made. Raises UsageError where an assisted-service does not read it."""
     if is_patch and given not in {None, *TAKEN_BY_ASSISTED_SERVICE}:
         known = " and ".join(TAKEN_BY_ASSISTED_SERVICE)
         raise click.UsageError(f"an assisted-service takes {known} only; leave --spec out")

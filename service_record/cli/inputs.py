@@ -38,7 +38,7 @@ class Unreadable(click.ClickException):
 
 
 def opened(places: Sequence[str], services: Sequence[str], *, needs_records: bool = True) -> Source:
-    """The source at these places; it has a record of each of these services.
+    """Return the source at these places; it has a record of each of these services.
 
     A bundle without records may say which units failed: it will do where `needs_records` is False.
     """
@@ -102,7 +102,7 @@ def _root_of(directory: Path | None) -> Path | None:
 
 
 def history_of(source: Source) -> History:
-    """The history that the records of a source tell, with what speaks against them."""
+    """Return the history that the records of a source tell, with what speaks against them."""
     history = build_history(source.records, liveness_for(source))
     history = with_running(history, map(_run_of, source.running))
     return doubted(history, source.written, source.unfinished, source.damaged)
@@ -129,7 +129,7 @@ def _run_of(running: RunningService) -> Run:
 
 
 def selected_boot(history: History, wanted: str) -> str | None:
-    """The id of the boot that `--boot` names; None for all."""
+    """Return the id of the boot that `--boot` names; None for all."""
     if wanted == ALL_BOOTS:
         return None
     try:
@@ -139,7 +139,7 @@ def selected_boot(history: History, wanted: str) -> str | None:
 
 
 def now_for(history: History, source: Source) -> "Now":
-    """The present, where the records are those of this host as it runs; elsewhere the latest entry."""
+    """Return the present, where the records are those of this host as it runs; elsewhere the latest entry."""
     from service_record.diagnosis.now import Now, latest_entry  # noqa: PLC0415  # `show` judges nothing
 
     boot = boot_id()

@@ -50,7 +50,7 @@ class MomentType(click.ParamType[datetime]):
 
 
 def parse_moment(text: str, now: datetime) -> datetime:
-    """The moment that a text means; ValueError or OverflowError when it means none."""
+    """Return the moment that a text means; ValueError or OverflowError when it means none."""
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     named = {"now": now, "today": midnight, "yesterday": midnight - timedelta(days=1)}
     if text in named:
@@ -86,12 +86,12 @@ _MAX_PIECES: Final = 20_000
 
 
 def complete_services(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """The services of the directories given so far, or of this host."""
+    """Return the services of the directories given so far, or of this host."""
     return _typed({service for _, service in _records(context)}, incomplete)
 
 
 def complete_stages(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """The stages of the services given so far, or of all."""
+    """Return the stages of the services given so far, or of all."""
     # What stands before an option that lacks its value yet is still among the arguments.
     services = context.params.get("services") or context.args
     stages = {
@@ -104,7 +104,7 @@ def complete_stages(context: click.Context, _parameter: click.Parameter, incompl
 
 
 def _typed(names: Iterable[str], incomplete: str) -> list[str]:
-    """Those that begin so and need no quotes: click hands names to the shell as they are."""
+    """Return those that begin so and need no quotes: click hands names to the shell as they are."""
     return sorted(name for name in names if name.startswith(incomplete) and shlex.quote(name) == name)
 
 
@@ -165,7 +165,7 @@ def service_names(
 
 
 def source_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Where records are read from: `places`."""
+    """Return where records are read from: `places`."""
     return _all(
         click.option(
             "--from",
@@ -199,7 +199,7 @@ def period_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def display_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """How people see it: `clock`, `color`, `pager`."""
+    """Return how people see it: `clock`, `color`, `pager`."""
     return _all(
         click.option("--utc", "clock", flag_value="utc", help="Times in UTC."),
         click.option("--local", "clock", flag_value="local", help="Times with the offset of this host."),

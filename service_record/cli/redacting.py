@@ -20,7 +20,7 @@ _MAX_BYTES = 8 << 20
 
 
 def secrets_in(files: Iterable[Path]) -> tuple[Secret, ...]:
-    """The secrets in files that somebody named: each as a whole, and what is in it."""
+    """Return the secrets in files that somebody named: each as a whole, and what is in it."""
     return tuple(secret for file in files for secret in _secrets_in(file))
 
 
@@ -34,7 +34,7 @@ def _secrets_in(file: Path) -> Iterator[Secret]:
 
 
 def rules_with(files: Iterable[Path]) -> Rules:
-    """The rules of this host, and of the secrets in these files."""
+    """Return the rules of this host, and of the secrets in these files."""
     return Rules((*known_secrets(Path("/"), os.environ).secrets, *secrets_in(files)))
 
 

@@ -43,7 +43,7 @@ class Child:
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, self._awaited)
 
     def run(self, arguments: tuple[str, ...]) -> int:
-        """The exit status of the command, or the number of the signal that killed it, negative.
+        """Return the exit status of the command, or the number of the signal that killed it, negative.
 
         Raises OSError when the command cannot be started.
         """
@@ -76,7 +76,7 @@ def die_of(number: int) -> None:
 
 
 def signal_name(number: int) -> str:
-    """The name as systemd and the record have it, without SIG; a number where there is no name."""
+    """Return the name as systemd and the record have it, without SIG; a number where there is no name."""
     with suppress(ValueError):
         return signal.Signals(number).name.removeprefix("SIG")
     return str(number)
@@ -137,7 +137,7 @@ def _part(pre_command: str | None, post_command: str | None) -> Part:
 
 
 def _recorded(recordings: list[Recording], arguments: tuple[str, ...]) -> int:
-    """How the command ended: its exit status, or minus the number of its signal."""
+    """Return how the command ended: its exit status, or minus the number of its signal."""
     child = Child()
     for recording in recordings:
         recording.start()
@@ -153,7 +153,7 @@ def _recorded(recordings: list[Recording], arguments: tuple[str, ...]) -> int:
 
 
 def _not_started(program: str, error: OSError | ValueError) -> tuple[int, str]:
-    """The exit status and the reason, as a shell has them; see "Exit Status" in bash(1)."""
+    """Return the exit status and the reason, as a shell has them; see "Exit Status" in bash(1)."""
     if isinstance(error, FileNotFoundError):
         return _NOT_FOUND, f"{program}: command not found"
     reason = error.strerror if isinstance(error, OSError) else error

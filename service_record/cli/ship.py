@@ -168,7 +168,7 @@ def _follow(sender: Sender, directory: Path) -> None:
 
 
 def _tried(sender: Sender, waits: "_Waits") -> NotTaken | None:
-    """Why not all was delivered; None when it was."""
+    """Return why not all was delivered; None when it was."""
     try:
         sender.send()
     except NotTaken as fault:

@@ -19,7 +19,7 @@ _MIN_WIDTH: Final = 60
 
 
 def has_color(when: str, environment: Mapping[str, str], *, is_terminal: bool) -> bool:
-    """Whether to use colour, given `--color`; see https://no-color.org and https://force-color.org."""
+    """Return whether to use colour, given `--color`; see https://no-color.org and https://force-color.org."""
     if when != "auto":
         return when == "always"
     if environment.get("NO_COLOR"):
@@ -30,7 +30,7 @@ def has_color(when: str, environment: Mapping[str, str], *, is_terminal: bool) -
 
 
 def view(clock: Clock | None) -> View:
-    """The view of standard output: local times on a terminal, UTC elsewhere, unless told otherwise."""
+    """Return the view of standard output: local times on a terminal, UTC elsewhere, unless told otherwise."""
     width = terminal_size()[0]
     natural = Clock.LOCAL if sys.stdout.isatty() else Clock.UTC
     return View(
@@ -47,7 +47,7 @@ def escape_what_cannot_be_encoded() -> None:
 
 
 def paint(lines: Iterable[Line], color: str) -> Iterator[str]:
-    """The lines as standard output takes them, with colour if `--color` says so."""
+    """Return the lines as standard output takes them, with colour if `--color` says so."""
     escape_what_cannot_be_encoded()
     return painted(lines, color=has_color(color, os.environ, is_terminal=sys.stdout.isatty()))
 

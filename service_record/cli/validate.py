@@ -85,7 +85,7 @@ class _FaultsTold:
         sys.stdout.write(f"{visible(name)}:{fault.line}: {visible(fault.reason)}\n")
 
     def told_from(self, name: str, pieces: Iterable[Entry | FormatFault]) -> Iterator[Entry]:
-        """The entries among the pieces; the faults are told meanwhile."""
+        """Yield the entries among the pieces; the faults are told meanwhile."""
         for piece in pieces:
             if isinstance(piece, FormatFault):
                 self.tell(name, piece)
@@ -94,7 +94,7 @@ class _FaultsTold:
 
 
 def _names(places: Iterable[str]) -> list[str]:
-    """The files to read, those of a directory in their order there."""
+    """Return the files to read, those of a directory in their order there."""
     names = []
     for place in places:
         if not Path(place).is_dir():
@@ -109,7 +109,7 @@ def _names(places: Iterable[str]) -> list[str]:
 
 
 def _beside(places: Iterable[str], suffix: str) -> list[Path]:
-    """The files called like records but for a suffix, beside them or without them."""
+    """Return the files called like records but for a suffix, beside them or without them."""
     found: list[Path] = []
     for place in places:
         if Path(place).is_dir():
@@ -190,7 +190,7 @@ def _check_bundle(name: str, bundle: Bundle, damage: _FaultsTold) -> None:
 
 
 def _is_lacking(name: str, bundle: Bundle) -> bool:
-    """Whether a bundle could not be read, or not all of it; what is missing is said."""
+    """Return whether a bundle could not be read, or not all of it; what is missing is said."""
     for part in bundle.left_out:
         click.echo(f"Error: {visible(str(part.within(name)))}", err=True)
     if not bundle.records and bundle.unpacked is None:

@@ -57,7 +57,7 @@ def is_host_name(name: str) -> bool:
 
 
 def is_collector(place: str) -> bool:
-    """Whether a place to read from is spelled as one of a collector."""
+    """Return whether a place to read from is spelled as one of a collector."""
     return place.startswith(("collector://", "collector+http://", "collector+https://"))
 
 
@@ -81,13 +81,16 @@ def address_of(place: str) -> Address:
 
 
 def environment_path(variable: str) -> Path | None:
-    """The file that a variable of the environment names, if it names one."""
+    """Return the file that a variable of the environment names, if it names one."""
     named = os.environ.get(variable)
     return Path(named) if named else None
 
 
 def read_token(file: Path | None = None) -> str:
-    """The token in that file, or in the first of the usual places that has one. Raises CollectorError."""
+    """Return the token in that file, or in the first of the usual places that has one.
+
+    Raises CollectorError.
+    """
     named = file or environment_path(TOKEN_VARIABLE)
     places = [named] if named else _usual_places()
     for path in places:

@@ -51,7 +51,7 @@ class Stream:
         return os.pread(self._descriptor, size, offset)
 
     def has(self, offset: int) -> bool:
-        """Whether it is at least so long."""
+        """Return whether it is at least so long."""
         return offset == 0 or len(self.read(offset - 1, 1)) == 1
 
     def close(self) -> None:
@@ -60,7 +60,7 @@ class Stream:
 
 
 def _as_lines(array: bytes) -> bytes:
-    """The entries of an array, each on a line, and what is damaged between them.
+    """Return the entries of an array, each on a line, and what is damaged between them.
 
     What is damaged at the end may still be written.
     """
@@ -73,7 +73,7 @@ def _as_lines(array: bytes) -> bytes:
 
 
 def begins_as(stream: Stream, file: str) -> bool:
-    """Whether a stream has the beginning that its name, `LENGTH-DIGEST`, tells of."""
+    """Return whether a stream has the beginning that its name, `LENGTH-DIGEST`, tells of."""
     length, _, digest = file.partition("-")
     if not length.isdecimal() or int(length) > HEAD:
         return False
@@ -177,7 +177,7 @@ class Sender:
                     yield piece
 
     def _services(self) -> list[str]:
-        """Those that may have something new, so that the first do not keep others waiting."""
+        """Return those that may have something new, so that the first do not keep others waiting."""
         try:
             there = self.records.services()
         except FileNotFoundError:
@@ -239,7 +239,7 @@ class Sender:
             sent.file += f"-{sum(file.startswith(sent.file) for name, file in held if name == service) + 1}"
 
     def _ask(self) -> dict[tuple[str, str], int]:
-        """How far the collector has each stream."""
+        """Return how far the collector has each stream."""
         try:
             known = self.client.get(host_path(self.host, "records"))
             return _offsets(known)
@@ -288,7 +288,7 @@ class _Piece:
 
     @property
     def end(self) -> int:
-        """The offset that the collector has the stream up to, once it has taken this."""
+        """Return the offset that the collector has the stream up to, once it has taken this."""
         return self.offset + len(self.data)
 
     def document(self) -> dict[str, object]:
@@ -297,7 +297,10 @@ class _Piece:
 
 
 def _offsets(answer: Any) -> dict[tuple[str, str], int]:
-    """How far the collector has streams, by service and file. Raises KeyError, TypeError, ValueError."""
+    """Return how far the collector has streams, by service and file.
+
+    Raises KeyError, TypeError, ValueError.
+    """
     told = {(str(one["service"]), str(one["file"])): one["offset"] for one in answer["files"]}
     if not all(isinstance(offset, int) and offset >= 0 for offset in told.values()):
         raise ValueError("an offset is a number of bytes")
@@ -312,7 +315,7 @@ def _document(body: bytes) -> Any:
 
 
 def _not_taken(fault: CollectorError) -> NotTaken:
-    """A refusal is final where the same would be refused again."""
+    """Return a refusal is final where the same would be refused again."""
     later = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS}
     status = fault.status
     is_final = (

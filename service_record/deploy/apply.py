@@ -62,12 +62,12 @@ def do(root: Root, step: DeployStep) -> None:
 
 
 def parent(root: Root, path: str) -> str:
-    """The real directory of a path."""
+    """Return the real directory of a path."""
     return root.real(path).rpartition("/")[0] or "/"
 
 
 def existing_parents(root: Root, paths: Iterable[str]) -> tuple[str, ...]:
-    """The real directories of these paths, of those that are there."""
+    """Return the real directories of these paths, of those that are there."""
     found = {parent(root, path) for path in paths}
     return tuple(sorted(path for path in found if root.see(path).kind == "directory"))
 
@@ -83,7 +83,7 @@ def check_rights(root: Root, directories: Iterable[str]) -> None:
 
 
 def _missing(root: Root, paths: Iterable[str]) -> tuple[str, ...]:
-    """The real directories that these paths need and that are not there, outer ones first."""
+    """Return the real directories that these paths need and that are not there, outer ones first."""
     found: set[str] = set()
     for path in paths:
         parts = root.real(path).split("/")[1:-1]
@@ -98,7 +98,7 @@ def _missing(root: Root, paths: Iterable[str]) -> tuple[str, ...]:
 
 
 def _modified_before(root: Root, directory: str, known: Mapping[str, Times]) -> int:
-    """When a directory was last modified by somebody else."""
+    """Return when a directory was last modified by somebody else."""
     now = root.modified(directory)
     times = known.get(directory)
     return times.before if times and times.after == now else now

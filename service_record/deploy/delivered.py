@@ -159,12 +159,12 @@ def _reporter(layout: Layout) -> Iterator[Item]:
 
 
 def _unit(name: str, layout: Layout) -> bytes:
-    """A unit or drop-in that finds our programs where the layout has them."""
+    """Return a unit or drop-in that finds our programs where the layout has them."""
     return source(f"units/{name}").replace(_WRITTEN_FOR.encode(), layout.programs.encode())
 
 
 def source(name: str) -> bytes:
-    """A file of ours by its name in the repository, such as `shell/service-record-exit.sh`.
+    """Return a file of ours by its name in the repository, such as `shell/service-record-exit.sh`.
 
     Raises FileNotFoundError.
     """

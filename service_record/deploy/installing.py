@@ -26,7 +26,7 @@ _UNITS: Final = "/systemd/system/"
 
 
 def runs_on(root: Root) -> bool:
-    """Whether there is a running systemd that these files are for."""
+    """Return whether there is a running systemd that these files are for."""
     return root.is_this_host and _BOOTED.is_dir()
 
 
@@ -117,7 +117,7 @@ def _closed_before(before: Installed) -> Iterator[str]:
 
 
 def _chosen(root: Root, asked: frozenset[Option], before: Installed) -> frozenset[Option]:
-    """The options asked for and those of before, and what they need."""
+    """Return the options asked for and those of before, and what they need."""
     kept = before.options
     if Option.REPORTER not in asked and _has_stopped(root):
         kept -= {Option.REPORTER}  # it has removed its units; an upgrade does not bring them back

@@ -41,14 +41,14 @@ class DeployStep:
 
     @property
     def writes(self) -> str:
-        """The path that gets what is delivered; none where nothing is written."""
+        """Return the path that gets what is delivered; none where nothing is written."""
         if self.action is Action.KEEP:
             return self.other
         return self.path if self.action in {Action.CREATE, Action.UPDATE, Action.REPLACE} else ""
 
     @property
     def changes(self) -> bool:
-        """Whether anything is done at all."""
+        """Return whether anything is done at all."""
         return bool(self.writes) or self.action in {Action.REMOVE, Action.RESTORE}
 
 
@@ -69,7 +69,7 @@ def mark(item: Item) -> Mark:
 def to_install(
     items: tuple[Item, ...], seen: Mapping[str, PathSeen], installed: Installed, *, replaces: bool
 ) -> Iterator[DeployStep]:
-    """A step for each item, and for each path of ours that is delivered no more.
+    """Yield a step for each item, and for each path of ours that is delivered no more.
 
     `seen` has their paths, and those `beside` and `aside` of them.
     """
@@ -86,7 +86,7 @@ def to_install(
 
 
 def to_uninstall(seen: Mapping[str, PathSeen], installed: Installed) -> Iterator[DeployStep]:
-    """A step for each path of ours."""
+    """Yield a step for each path of ours."""
     for path in sorted(installed.files):
         yield _removal(path, seen, installed)
     for path, ours in sorted(installed.beside.items()):
@@ -165,5 +165,5 @@ def _without(path: str, found: PathSeen, ours: Mark) -> DeployStep:
 
 
 def _is(found: PathSeen, ours: Mark) -> bool:
-    """Whether it is what we put there, in whatever mode it is now."""
+    """Return whether it is what we put there, in whatever mode it is now."""
     return (found.kind, found.content) == (ours.kind, ours.content)

@@ -79,7 +79,7 @@ class Root:
         return "/" + "/".join(done)
 
     def at(self, path: str) -> str:
-        """The path as this process sees it, for messages."""
+        """Return the path as this process sees it, for messages."""
         return str(self.path / path.lstrip("/"))
 
     def see(self, path: str) -> PathSeen:
@@ -178,7 +178,7 @@ class Root:
         return True
 
     def modified(self, directory: str) -> int:
-        """When something was last put into a directory or taken out of it; nanoseconds since 1970."""
+        """Return when something was last put into a directory or taken out of it; nanoseconds since 1970."""
         with self.opened(directory) as descriptor:
             return os.fstat(descriptor).st_mtime_ns
 
@@ -216,7 +216,7 @@ class Root:
             yield descriptor, name or "."
 
     def _link(self, directory: list[str], name: str) -> str | None:
-        """Where a name in a real directory points, if it is a link."""
+        """Return where a name in a real directory points, if it is a link."""
         try:
             return str(self.path.joinpath(*directory, name).readlink())
         except OSError:
@@ -242,7 +242,7 @@ def _read(name: str, directory: int) -> bytes:
 
 
 def _is_same(directory: int, one: str, other: str) -> bool:
-    """Whether two names are of one file."""
+    """Return whether two names are of one file."""
     try:
         first, second = (os.stat(name, dir_fd=directory, follow_symlinks=False) for name in (one, other))
     except FileNotFoundError:

@@ -43,7 +43,7 @@ _SCHEMA_VERSION: Final = 1
 
 
 def analysis_document(diagnosis: Diagnosis, source: str) -> Document:
-    """The document of `analyze --output json` and `yaml`."""
+    """Return the document of `analyze --output json` and `yaml`."""
     return _head(diagnosis, source) | {
         **_present(root=_root(diagnosis)),
         **_present(
@@ -65,7 +65,7 @@ def analysis_document(diagnosis: Diagnosis, source: str) -> Document:
 
 
 def analysis_lines(diagnosis: Diagnosis, source: str) -> Iterator[Document]:
-    """The same as `--output jsonl` has it: the verdict first, then a line for each finding."""
+    """Yield the same as `--output jsonl` has it: the verdict first, then a line for each finding."""
     yield _head(diagnosis, source)
     root = _root(diagnosis)
     if root is not None:

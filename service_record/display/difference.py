@@ -102,7 +102,7 @@ class _Instants:
         return self._of(run, run.first_entry, run.uptime)
 
     def first_ended(self, run: Run) -> float:
-        """When the first run of its service ended that came to the same in the same stage."""
+        """Return when the first run of its service ended that came to the same in the same stage."""
         end = run.outcome, run.in_stage
         first = next(
             each for each in self._services[run.service].runs if (each.outcome, each.in_stage) == end
@@ -228,7 +228,7 @@ def comparison_document(
     tolerance: Tolerance,
     evident: Sequence[KnownCause] = (),
 ) -> Document:
-    """The document of `diff --output json` and `yaml`."""
+    """Return the document of `diff --output json` and `yaml`."""
     return {
         "version": _SCHEMA_VERSION,
         "good": good,
@@ -315,7 +315,7 @@ def _told_document(difference: Difference, one: ServiceComparison) -> tuple[str,
 
 
 def _step(step: RunStep | None) -> Document:
-    """Nothing for the run itself."""
+    """Return nothing for the run itself."""
     if step is None:
         return {}
     return {step.kind: step.name, **_present(command=step.command)}

@@ -27,7 +27,7 @@ def document(
     *,
     has_runs: bool = True,
 ) -> Document:
-    """The document of `show --output json` and `yaml`; paths and reasons are of what was not read.
+    """Return the document of `show --output json` and `yaml`; paths and reasons are of what was not read.
 
     Without runs, each list of them is empty: `run_documents` has what belongs in it.
     """

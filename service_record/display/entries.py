@@ -32,7 +32,7 @@ class Ticker:
         self._name_width = max((cell_len(self._label(service)) for service in services), default=0)
 
     def lines(self, service: str, piece: Entry | Malformed) -> Iterator[Line]:
-        """A line for the piece, behind one for another day than before, and one for another boot."""
+        """Yield a line for the piece, behind one for another day than before, and one for another boot."""
         if isinstance(piece, Malformed):
             told = f"line {piece.line}: {visible(piece.reason)}: {visible(piece.abridge().text)}"
             yield self._line(_NO_TIME, service, (self._view.glyphs.damaged, Ink.WORRYING), told)

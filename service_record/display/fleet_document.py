@@ -16,7 +16,7 @@ _SCHEMA_VERSION: Final = 1
 
 
 def hosts_document(found: HostsAnswer, source: str) -> Document:
-    """The document of `hosts --output json` and `yaml`."""
+    """Return the document of `hosts --output json` and `yaml`."""
     clusters = [cluster_document(cluster) for cluster in found.clusters]
     return {
         "version": _SCHEMA_VERSION,
@@ -49,7 +49,7 @@ def cluster_document(cluster: Cluster) -> Document:
 
 
 def host_lines(found: HostsAnswer) -> Iterator[Document]:
-    """The same as `--output jsonl` has it: a line for each host."""
+    """Yield the same as `--output jsonl` has it: a line for each host."""
     for host in found.hosts:
         document = host_document(host, found.now)
         if builds := found.earlier.get(host.name):
@@ -58,7 +58,7 @@ def host_lines(found: HostsAnswer) -> Iterator[Document]:
 
 
 def host_document(host: Host, now: float) -> Document:
-    """One host and its latest build."""
+    """Return one host and its latest build."""
     took = seconds_of(host, now)
     known = {
         "machine": host.name,

@@ -131,14 +131,14 @@ def stopped_at(host: Lasting) -> float | None:
 
 
 def seconds_of(host: Host, now: float) -> float | None:
-    """How long its build has taken, or takes until now."""
+    """Return how long its build has taken, or takes until now."""
     if host.started_at is None:
         return None
     return max((stopped_at(host) or now) - host.started_at, 0.0)
 
 
 def tally(found: HostsAnswer) -> str:
-    """How many hosts there are of each verdict: `30 hosts: 2 failed, 28 done`."""
+    """Return how many hosts there are of each verdict: `30 hosts: 2 failed, 28 done`."""
     told = [f"{found.counts[verdict]} {verdict}" for verdict in VERDICTS if found.counts.get(verdict)]
     whole = sum(found.counts.values())
     shown = f", {found.total} shown" if found.total != whole else ""
@@ -146,7 +146,7 @@ def tally(found: HostsAnswer) -> str:
 
 
 def table(found: HostsAnswer, source: str, view: View) -> Iterator[Line]:
-    """The lines of `hosts`."""
+    """Yield the lines of `hosts`."""
     yield from _heading(found, source, view)
     yield from _clusters(found, view)
     if not found.hosts:
@@ -181,7 +181,7 @@ def _as_row(build: EarlierBuild) -> Host:
 
 
 def wide(found: HostsAnswer, source: str, view: View) -> Iterator[Line]:
-    """All that is known of each host in the fleet, a block for each."""
+    """Yield all that is known of each host in the fleet, a block for each."""
     yield from _heading(found, source, view)
     yield from _clusters(found, view)
     for host in found.hosts:
@@ -203,7 +203,7 @@ def describe(
 
 
 def _heading(found: HostsAnswer, source: str, view: View) -> Iterator[Line]:
-    """How many hosts there are, and who says so."""
+    """Yield how many hosts there are, and who says so."""
     for text, look in ((tally(found), Ink.STRONG), (visible(source), Ink.FAINT)):
         yield from (((line, look),) for line in wrap(text, view.width))
 
@@ -216,7 +216,7 @@ def _clusters(found: HostsAnswer, view: View) -> Iterator[Line]:
 
 
 def change(host: Host, now: float, view: View) -> Line:
-    """One host after a change of it, in a line."""
+    """Return one host after a change of it, in a line."""
     at = moment(datetime.fromtimestamp(now, UTC), view.clock, view.now)
     said = host.reason if host.is_bad else host.message
     far = f" {host.percentage:.0f}%" if host.percentage is not None else ""
@@ -230,12 +230,12 @@ def change(host: Host, now: float, view: View) -> Line:
 
 
 def ink(host: Host) -> Ink:
-    """How a verdict looks."""
+    """Return how a verdict looks."""
     return _INKS.get(host.verdict, Ink.PLAIN)
 
 
 def sign(host: Host, glyphs: Glyphs) -> str:
-    """The glyph of a verdict."""
+    """Return the glyph of a verdict."""
     found: str = getattr(glyphs, _SIGNS[ink(host)])
     return found
 
@@ -345,7 +345,7 @@ def _widest(heading: str, texts: Sequence[str], most: int) -> int:
 
 
 def _cell(text: str, width: int) -> str:
-    """A column; none where it has no width."""
+    """Return a column; none where it has no width."""
     return _pad(text, width) + _GAP if width else ""
 
 

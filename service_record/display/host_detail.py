@@ -78,7 +78,7 @@ class _Reports(msgspec.Struct):
 
     @property
     def seconds(self) -> float | None:
-        """How long it took the last time; None where its beginning or its end was not reported."""
+        """Return how long it took the last time; None where its beginning or its end was not reported."""
         began = [each.received_at for each in self.reports[:-1] if each.status == "init"]
         if self.latest.status not in {"done", "failed"} or not began:
             return None

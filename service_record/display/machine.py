@@ -29,7 +29,7 @@ _RUN_BREAK: Final = f"{_RUNS_BREAK}  "
 
 
 def as_json(document: object) -> str:
-    """A document as indented JSON."""
+    """Return a document as indented JSON."""
     return encoded(document, orjson.OPT_INDENT_2) + "\n"
 
 
@@ -82,7 +82,7 @@ def _is_unicode(service: str) -> bool:
 
 
 def piece_document(service: str, piece: Piece) -> dict[str, object]:
-    """An entry as it stands in the record with its `service` first.
+    """Return an entry as it stands in the record with its `service` first.
 
     A piece that is not an entry becomes `{"service": ..., "malformed": {"line", "text", "reason"}}`.
     """
@@ -105,7 +105,7 @@ def _is_harmless(raw: bytes) -> bool:
 
 
 def written(document: Document, lines: Iterable[Document], form: str) -> str:
-    """The document as `json` or `yaml`; or its lines as `jsonl`, one object each."""
+    """Return the document as `json` or `yaml`; or its lines as `jsonl`, one object each."""
     if form == "jsonl":
         return "".join(f"{encoded(line)}\n" for line in lines)
     if form == "yaml":

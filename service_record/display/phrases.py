@@ -88,7 +88,7 @@ def kind(span: Stage | Command) -> str:
 
 
 def lasted(span: Span, seconds: float | None = None) -> str:
-    """How long a span took, or took so far when that is given; empty when it is not known.
+    """Return how long a span took, or took so far when that is given; empty when it is not known.
 
     In whole seconds where the clock of its recorder had no others, as that of upstream's shim.
     """
@@ -112,7 +112,7 @@ def step_name(step: "RunStep") -> str:
 
 
 def ending(facts: Facts) -> str:
-    """How a program ended: `exit 1`, `killed by SIGKILL (oom-kill)`; empty when that is not known."""
+    """Return how a program ended: `exit 1`, `killed by SIGKILL (oom-kill)`; empty when that is not known."""
     if is_stop(facts):
         return _stop(facts)
     words = _death(facts)
@@ -162,7 +162,7 @@ _MAX_MESSAGE_ROWS: Final = 4
 
 
 def details(facts: Facts, view: View, indent: int, *, whole: bool = False) -> Iterator[Line]:
-    """The facts of a failure, labelled; very long ones cut unless they are wanted whole."""
+    """Yield the facts of a failure, labelled; very long ones cut unless they are wanted whole."""
     limit = None if whole else _MAX_FRAMES
     inner, callers = facts.frames_around
     yield from _where(facts, view, indent)
@@ -173,7 +173,7 @@ def details(facts: Facts, view: View, indent: int, *, whole: bool = False) -> It
 
 
 def labelled(label: str, texts: Iterable[tuple[str, Ink]], view: View, indent: int) -> Iterator[Line]:
-    """Texts in a column of their own, wrapped; the label stands before the first."""
+    """Yield texts in a column of their own, wrapped; the label stands before the first."""
     room = max(view.width - indent - LABEL_WIDTH, 20)
     for text, look in texts:
         for row in wrap(text, room):
@@ -224,7 +224,7 @@ def title(run: Run, view: View) -> Line:
 
 
 def when(run: Run, view: View) -> str:
-    """How and when it ended: `attempt 3, exit 1 after 2m 3s, 2026-11-21 03:12:05Z`."""
+    """Return how and when it ended: `attempt 3, exit 1 after 2m 3s, 2026-11-21 03:12:05Z`."""
     parts = [f"attempt {run.attempt}"] if run.attempt > 1 else []
     if run.outcome is Outcome.RUNNING:
         parts.append(_at("started ", run.first_entry, view))

@@ -83,7 +83,7 @@ def host_sentence(host: HostCause) -> str:
 
 
 def _so_far(diagnosis: Diagnosis, run: Run) -> str:
-    """The failure that this run continued after, else that of another run."""
+    """Return the failure that this run continued after, else that of another run."""
     own = next((handled for handled in diagnosis.handled if handled.run is run), None)
     if own is None or diagnosis.host is not None:
         return _without_trouble(diagnosis, " so far")
@@ -118,7 +118,7 @@ def _calm_sentence(diagnosis: Diagnosis) -> str:
 
 
 def _extent(trouble: Trouble) -> str:
-    """How often it happened, or how long it lasts; empty when that is once."""
+    """Return how often it happened, or how long it lasts; empty when that is once."""
     loop, overrun = trouble.loop, trouble.overrun
     if overrun is not None:
         return f"for {'at least ' if overrun.is_least else ''}{duration(overrun.seconds)}"
@@ -142,7 +142,7 @@ def _whereabouts(trouble: Trouble) -> str:
 
 
 def why(trouble: Trouble) -> str:
-    """The cause in a few words: the known one, or what was said of it last, or how it ended."""
+    """Return the cause in a few words: the known one, or what was said of it last, or how it ended."""
     cause, told = trouble.cause, telling(trouble)
     if cause is not None and (cause.is_cause or told is None or cause.rank == "form of death"):
         return visible(cause.says)
@@ -157,7 +157,7 @@ def telling(trouble: Trouble) -> str | None:
 
 
 def how(facts: Facts) -> str:
-    """How and where it ended: `exit 1 of "podman run" at /usr/local/bin/a.sh:12 in main`."""
+    """Return how and where it ended: `exit 1 of "podman run" at /usr/local/bin/a.sh:12 in main`."""
     words = ending(facts)
     if facts.command is not None:
         told = f'"{visible(facts.command)}"'
@@ -180,7 +180,7 @@ def budget_sentence(budget: Budget) -> str:
 
 
 def trouble_sentence(trouble: Trouble) -> str:
-    """A trouble in one sentence: `stuck: approve-csr in stage wait: ... (for 12m 3s)`."""
+    """Return a trouble in one sentence: `stuck: approve-csr in stage wait: ... (for 12m 3s)`."""
     return f"{trouble.kind}: {name(trouble.service)}{_whereabouts(trouble)}: {why_sentence(trouble)}"
 
 
@@ -271,7 +271,7 @@ def handled_sentence(handled: Handled) -> str:
 
 
 def continued_sentence(handled: Handled) -> str:
-    """The same without what was said."""
+    """Return the same without what was said."""
     return f"{name(handled.run.service)} {_continued(handled)}"
 
 

@@ -40,12 +40,12 @@ class Repeat(msgspec.Struct, frozen=True):
 
 
 def repeats(runs: Iterable[Run]) -> list[Repeat]:
-    """The runs of a service by what they came to, the kind seen last coming last."""
+    """Return the runs of a service by what they came to, the kind seen last coming last."""
     return [Repeat(same[0], same[-1], len(same) + _runs_left_out(same)) for same in alike(runs)]
 
 
 def _runs_left_out(same: Iterable[Run]) -> int:
-    """How many runs like these a rotation of the record left out between them."""
+    """Return how many runs like these a rotation of the record left out between them."""
     return sum(run.left_out.alike for run in same if run.left_out is not None)
 
 
@@ -100,7 +100,7 @@ def _item(same: Sequence[Stage], view: View) -> Line:
 
 
 def _rows(items: Sequence[Line], width: int) -> Iterator[Line]:
-    """The items, side by side as long as there is room."""
+    """Yield the items, side by side as long as there is room."""
     row: list[tuple[str, Ink]] = []
     used = 0
     for item in items:
@@ -123,7 +123,7 @@ _MAX_FAILED_STAGES: Final = 3
 
 
 def table(history: History, source: str, view: View) -> Iterator[Line]:
-    """The lines of the default output of `show`."""
+    """Yield the lines of the default output of `show`."""
     yield from summary(history, source, view)
     stories = sorted((_story(service) for service in history.services if service.runs), key=_urgency)
     for story in stories:
@@ -153,7 +153,7 @@ def _story(service: ServiceHistory) -> _Story:
 
 
 def _bad_end(attempts: Sequence[Run]) -> Run | None:
-    """The last attempt that came to an end, when that was a bad one."""
+    """Return the last attempt that came to an end, when that was a bad one."""
     ended = (run for run in reversed(attempts) if run.outcome is not Outcome.RUNNING)
     last = next(ended, None)
     return last if last is not None and last.outcome.is_bad else None
@@ -222,7 +222,7 @@ def _handled(run: Run, view: View) -> Iterator[Line]:
 
 
 def _beside(line: Line, notes: str, view: View) -> Iterator[Line]:
-    """The notes behind the line when there is room, and else below it."""
+    """Yield the notes behind the line when there is room, and else below it."""
     taken = sum(cell_len(text) for text, _ in line)
     if taken + _INDENT + cell_len(notes) <= view.width:
         yield *line, (" " * _INDENT + notes, Ink.FAINT)
@@ -233,7 +233,7 @@ def _beside(line: Line, notes: str, view: View) -> Iterator[Line]:
 
 
 def _repeats(attempts: Sequence[Run], run: Run) -> tuple[Repeat, list[Repeat]]:
-    """The runs that came to the same as this one, and the others, latest first."""
+    """Return the runs that came to the same as this one, and the others, latest first."""
     found = repeats(attempts)
     same = next(repeat for repeat in found if repeat.last is run)
     return same, [repeat for repeat in reversed(found) if repeat is not same]
@@ -257,7 +257,7 @@ _MAX_NESTING: Final = 4  # overlapping stages of threads nest without end
 
 
 def wide(history: History, source: str, view: View) -> Iterator[Line]:
-    """The lines of `show --output wide`: services in the order of their names, runs oldest first."""
+    """Yield the lines of `show --output wide`: services in the order of their names, runs oldest first."""
     yield from summary(history, source, view)
     for service in history.services:
         for run in service.runs:

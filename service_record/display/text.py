@@ -26,18 +26,21 @@ class Clock(StrEnum):
 
 
 def escaped(document: str) -> str:
-    r"""A document of JSON or YAML in which nothing is unseen: `\u202e`. Only quoted texts may hold such."""
+    r"""Return a document of JSON or YAML in which nothing is unseen: `\u202e`.
+
+    Only quoted texts may hold such.
+    """
     return UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", document)
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines of a message, each visible."""
+    """Return the lines of a message, each visible."""
     return [visible(line.removesuffix("\r")) for line in text.rstrip("\n").split("\n")]
 
 
 @lru_cache(maxsize=256)  # a run that fails again says the same again
 def wrap(text: str, width: int) -> tuple[str, ...]:
-    """The text in lines of at most `width` cells, between words where there are any."""
+    """Return the text in lines of at most `width` cells, between words where there are any."""
     if cell_len(text) <= width:
         return (text,)
     if text.isascii() or all(cell_len(character) == 1 for character in text):
@@ -46,14 +49,14 @@ def wrap(text: str, width: int) -> tuple[str, ...]:
 
 
 def cut(text: str, width: int, mark: str) -> str:
-    """The text in one line of at most `width` cells, ending in `mark` when it was longer."""
+    """Return the text in one line of at most `width` cells, ending in `mark` when it was longer."""
     if cell_len(text) <= width:
         return text
     return set_cell_size(text, max(width - len(mark), 0)) + mark
 
 
 def cut_within(text: str, width: int, mark: str) -> str:
-    """The text in one line of at most `width` cells, with `mark` for its middle when it was longer.
+    """Return the text in one line of at most `width` cells, with `mark` for its middle when it was longer.
 
     A quarter of it is the beginning: programs that say why they failed come to the point at the end.
     """
@@ -72,17 +75,17 @@ def one_line(text: str) -> str:
 
 
 def count(number: int, thing: str, things: str = "") -> str:
-    """A number of things: `1 run`, `12 runs`, `2 entries`."""
+    """Return a number of things: `1 run`, `12 runs`, `2 entries`."""
     return f"{number} {thing}" if number == 1 else f"{number} {things or thing + 's'}"
 
 
 def times(number: int) -> str:
-    """How often: `once`, `twice`, `12 times`."""
+    """Return how often: `once`, `twice`, `12 times`."""
     return {1: "once", 2: "twice"}.get(number, f"{number} times")
 
 
 def duration(seconds: float) -> str:
-    """Seconds in at most two units: `0.12s`, `9.5s`, `2m 3s`, `1h 5m`, `3d 4h`."""
+    """Return seconds in at most two units: `0.12s`, `9.5s`, `2m 3s`, `1h 5m`, `3d 4h`."""
     if seconds < 1:
         return f"{seconds:.2f}s"
     if round(seconds, 1) < _MINUTE:
@@ -105,7 +108,7 @@ def age(seconds: float) -> str:
 
 
 def moment(time: datetime | None, clock: Clock, now: datetime) -> str:
-    """A time: `2026-11-21 03:12:05Z`, with the offset of this host's zone, or `3m 2s ago`."""
+    """Return a time: `2026-11-21 03:12:05Z`, with the offset of this host's zone, or `3m 2s ago`."""
     if time is None:
         return "time unknown"
     if clock is Clock.UTC:
@@ -117,13 +120,13 @@ def moment(time: datetime | None, clock: Clock, now: datetime) -> str:
 
 
 def zone(offset: timedelta) -> str:
-    """An offset from UTC: `UTC-05:00`."""
+    """Return an offset from UTC: `UTC-05:00`."""
     minutes = round(offset.total_seconds() / _MINUTE)
     return f"UTC{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}"
 
 
 def utc(time: datetime, precision: str = "milliseconds") -> str:
-    """A time in UTC as RFC 3339 writes it."""
+    """Return a time in UTC as RFC 3339 writes it."""
     return time.astimezone(UTC).isoformat(timespec=precision).removesuffix("+00:00") + "Z"
 
 
@@ -185,7 +188,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def glyphs_for(encoding: str) -> Glyphs:
-    """The glyphs that can be written in an encoding."""
+    """Return the glyphs that can be written in an encoding."""
     glyphs = Glyphs()
     try:
         "".join(msgspec.structs.astuple(glyphs)).encode(encoding)
@@ -195,7 +198,7 @@ def glyphs_for(encoding: str) -> Glyphs:
 
 
 def painted(lines: Iterable[Line], *, color: bool) -> Iterator[str]:
-    """The lines as text with their newlines; inks become ANSI sequences when there is colour."""
+    """Yield the lines as text with their newlines; inks become ANSI sequences when there is colour."""
     if not color:
         for line in lines:
             yield "".join(text for text, _ in line).rstrip() + "\n"

@@ -83,13 +83,13 @@ def analysis(
 
 
 def analysis_text(diagnosis: Diagnosis, history: History, source: str, at: datetime) -> str:
-    """The same page as a plain text that goes with a bundle, as of that moment."""
+    """Return the same page as a plain text that goes with a bundle, as of that moment."""
     view = View(width=_TEXT_WIDTH, now=at)
     return "".join(painted(analysis(diagnosis, history, source, view), color=False))
 
 
 def _verdict(diagnosis: Diagnosis, view: View, limit: int | None) -> Iterator[Line]:
-    """The first line, and as many as it goes on."""
+    """Yield the first line, and as many as it goes on."""
     look, ink = _LOOKS[diagnosis.verdict]
     room = view.width - _INDENT
     sentence = verdict_sentence(diagnosis)
@@ -100,7 +100,7 @@ def _verdict(diagnosis: Diagnosis, view: View, limit: int | None) -> Iterator[Li
 
 
 def _in_full(trouble: Trouble, view: View, *, whole: bool) -> Iterator[Line]:
-    """A trouble with all its evidence, and what to do next."""
+    """Yield a trouble with all its evidence, and what to do next."""
     run = trouble.run
     yield from _listed("run", [", ".join(filter(None, (name(trouble.service), when(run, view))))], view)
     yield from _listed("since", since(trouble, view), view)
@@ -115,7 +115,7 @@ def _in_full(trouble: Trouble, view: View, *, whole: bool) -> Iterator[Line]:
 
 
 def _handled(failures: Sequence[Handled], view: View, *, whole: bool) -> Iterator[Line]:
-    """The failures that services continued after, each with what was recorded of it."""
+    """Yield the failures that services continued after, each with what was recorded of it."""
     limit = None if whole else _MAX_HANDLED
     for handled in failures[:limit]:
         at = handled.stage.ended or handled.stage.started
@@ -128,7 +128,7 @@ def _handled(failures: Sequence[Handled], view: View, *, whole: bool) -> Iterato
 
 
 def _commands(commands: Iterable[str]) -> Iterator[Line]:
-    """A command a line, however long: one that is broken cannot be pasted."""
+    """Yield a command a line, however long: one that is broken cannot be pasted."""
     label = "next"
     for command in commands:
         lead = (" " * _INDENT, Ink.PLAIN), (label.ljust(LABEL_WIDTH), Ink.FAINT)

@@ -11,7 +11,7 @@ from service_record.record.entry import Entry
 
 
 def to_array(entries: Iterable[Entry]) -> Iterator[bytes]:
-    """The entries as one array with an entry to a line, upstream's fields first in each."""
+    """Yield the entries as one array with an entry to a line, upstream's fields first in each."""
     before = "[\n"
     for entry in entries:
         yield (before + encoded(entry.to_json())).encode()

@@ -21,7 +21,7 @@ _OTHER_THREAD: Final = "at the same time"
 
 
 def to_chrome_trace(history: History, host: str | None) -> Iterator[bytes]:
-    """One JSON object with an event on each line."""
+    """Yield one JSON object with an event on each line."""
     about = {"recorder": f"service-record {__version__}"} | ({"host": host} if host else {})
     head = encoded({"displayTimeUnit": "ms", "otherData": about}).removesuffix("}")
     yield f'{head},"traceEvents":['.encode()
@@ -64,7 +64,7 @@ def _lanes(spans: Iterable[TraceSpan]) -> list[list[TraceSpan]]:
 
 
 def _fits(span: TraceSpan, around: list[TraceSpan]) -> bool:
-    """Whether a span fits into the innermost one open in a row; those that are over are put aside."""
+    """Return whether a span fits into the innermost one open in a row; those that are over are put aside."""
     while around and around[-1].end <= span.start and not _holds(around[-1], span):
         around.pop()
     return not around or span.end <= around[-1].end

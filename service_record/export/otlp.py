@@ -25,7 +25,7 @@ _SCOPE: Final = {"name": "service-record", "version": __version__}
 
 
 def to_otlp(history: History, host: str | None) -> Iterator[bytes]:
-    """One line of JSON: what the collector's file receiver reads, and what is posted to /v1/traces."""
+    """Yield one line of JSON: what the collector's file receiver reads, and what is posted to /v1/traces."""
     by_service: dict[str, list[dict[str, Any]]] = {service.name: [] for service in history.services}
     unnamed = _name_of_unnamed_boot(history, host)
     for span in trace_spans(history):
@@ -107,7 +107,7 @@ def _end_facts(facts: Facts) -> dict[str, object]:
 
 
 def _event(span: TraceSpan) -> dict[str, Any]:
-    """The failure as the event in which viewers look for one."""
+    """Return the failure as the event in which viewers look for one."""
     facts = span.span.facts
     known = {
         "exception.type": span.told,

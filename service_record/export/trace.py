@@ -51,7 +51,7 @@ class TraceSpan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def trace_spans(history: History) -> Iterator[TraceSpan]:
-    """The runs of all services that have times, each before the commands and stages in it."""
+    """Yield the runs of all services that have times, each before the commands and stages in it."""
     runs = [run for service in history.services for run in service.runs]
     latest: dict[str | None, datetime] = {}
     for run in runs:
@@ -82,7 +82,7 @@ def _of_run(run: Run, key: _Key, first: datetime, known: datetime) -> Iterator[T
 
 
 def _of_stages(stages: Sequence[Stage], around: TraceSpan) -> Iterator[TraceSpan]:
-    """The stages, each in the one that it names, else in the innermost that lasts at least as long."""
+    """Yield the stages, each in the one that it names, else in the innermost that lasts at least as long."""
     opened: deque[TraceSpan] = deque(maxlen=_MAX_OPEN)
     identified: dict[str, TraceSpan] = {}
     for number, stage in enumerate(stages):
@@ -116,7 +116,7 @@ _Records: TypeAlias = Sequence[tuple[str, Sequence[Entry | Malformed]]]
 
 
 def with_steady_clock(records: _Records) -> _Records:
-    """The records with the times of each boot counted by its uptime, back from its last entry.
+    """Return the records with the times of each boot counted by its uptime, back from its last entry.
 
     That entry's clock is the one most likely to have been set by then. An entry without an uptime, as all of
     upstream's, keeps its time.

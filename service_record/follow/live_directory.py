@@ -53,7 +53,7 @@ class LiveRecords:
             yield service, piece
 
     def services(self) -> list[str]:
-        """The services that are followed and have a record now."""
+        """Return the services that are followed and have a record now."""
         try:
             there = self._records.services()
         except FileNotFoundError:  # the directory was removed at this moment
@@ -67,7 +67,7 @@ class LiveRecords:
 
 
 def _timed(service: str, pieces: Iterable[Piece]) -> Iterator[tuple[datetime, str, Piece]]:
-    """The pieces with the latest time so far: a piece without one belongs behind the one before."""
+    """Yield the pieces with the latest time so far: a piece without one belongs behind the one before."""
     latest = _BEGINNING
     for piece in pieces:
         if isinstance(piece, Entry) and piece.time is not None:
@@ -156,7 +156,7 @@ class _RecordTail:
         return min((file.due for file in files if file.due is not None), default=None)
 
     def _is_replaced(self, file: _OpenFile) -> bool:
-        """Whether the path leads to another file by now, or to none."""
+        """Return whether the path leads to another file by now, or to none."""
         try:
             return not os.path.samestat(self._path.stat(), os.fstat(file.descriptor))
         except FileNotFoundError:

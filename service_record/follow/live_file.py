@@ -89,7 +89,7 @@ class Following:
         self._is_trimmed = bool(self._marks)
 
     def look(self, read: ReadAt, now: float, written: float, *, final: bool = False) -> Iterator[Piece]:
-        """The pieces that are new, in the order of the file.
+        """Yield the pieces that are new, in the order of the file.
 
         `now` is any clock, in seconds; `written` is when on that clock the file was last written. What may be
         unfinished waits for a later look, with all behind it, unless this is the final one.
@@ -114,7 +114,7 @@ class Following:
             size = _CHUNK_BYTES
 
     def _tail(self, read: ReadAt, size: int) -> _FollowedTail | None:
-        """None when the file changed between two reads."""
+        """Return None when the file changed between two reads."""
         standing = self._standing(read)
         expected = self._marks[standing:]
         mark = self._marks[standing - 1] if standing else _Mark(0)
@@ -126,7 +126,7 @@ class Following:
         return _FollowedTail(rest, mark.start + mark.length, mark.line, expected, len(data) < length)
 
     def _standing(self, read: ReadAt) -> int:
-        """How many marks there are up to the last that is still in its place.
+        """Return how many marks there are up to the last that is still in its place.
 
         A file is rewritten from some place on, so what is in its place stands before what is not.
         """
@@ -177,7 +177,7 @@ class Following:
 def _remarked(
     found: Sequence[LocatedPiece], met: Sequence[int | None], expected: Sequence[_Mark], held: int
 ) -> list[_Mark]:
-    """The marks of what was shown before, and of what is shown now: all that is found before `held`.
+    """Return the marks of what was shown before, and of what is shown now: all that is found before `held`.
 
     What was shown, but stands behind what is held or is not there just now, is kept in mind without its
     place: the next look is to begin before it.

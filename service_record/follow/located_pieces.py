@@ -120,7 +120,7 @@ def _rows(data: bytes, offset: int) -> Iterator[_LineRow]:
 
 
 def _row(data: bytes, begin: int, offset: int) -> _LineRow:
-    """The line of the data that begins there, the data being from that offset of the file on."""
+    """Return the line of the data that begins there, the data being from that offset of the file on."""
     end = data.find(b"\n", begin) + 1 or len(data)
     content = data[begin:end]
     text = content.removeprefix(BYTE_ORDER_MARK) if offset + begin == 0 else content
@@ -129,7 +129,7 @@ def _row(data: bytes, begin: int, offset: int) -> _LineRow:
 
 
 def _entry(row: _LineRow, region: _Region) -> Entry | None:
-    """The entry that a line is, as `layout` would take it behind the lines of this region."""
+    """Return the entry that a line is, as `layout` would take it behind the lines of this region."""
     if not row.looks_whole():
         region.is_taken_apart |= bool(row.core)
         return None
@@ -143,7 +143,7 @@ def _entry(row: _LineRow, region: _Region) -> Entry | None:
 
 
 def _in_region(region: _Region, *, is_array: bool, is_followed: bool) -> list[LocatedPiece]:
-    """The pieces of lines that are not an entry each.
+    """Return the pieces of lines that are not an entry each.
 
     In lines, an entry that follows proves that what is damaged is not going to be finished. In an array the
     writer of both may be at work.

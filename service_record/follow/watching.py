@@ -77,7 +77,7 @@ class Watch:
             self._aimed_at = None
 
     def _nearest(self) -> tuple[Path, bool]:
-        """The last directory that exists on the way, and whether that is the one to watch."""
+        """Return the last directory that exists on the way, and whether that is the one to watch."""
         for place in (self._directory, *self._directory.parents):
             if place.is_dir():
                 break

@@ -39,12 +39,12 @@ class ServiceHistory(msgspec.Struct, frozen=True):
 
     @property
     def damaged_pieces(self) -> int:
-        """How many pieces of its record are not entries."""
+        """Return how many pieces of its record are not entries."""
         return len(self.malformed) + self.unlisted
 
     @property
     def attempts(self) -> tuple[Run, ...]:
-        """The runs that stand for each attempt: of several programs in one invocation only one."""
+        """Return the runs that stand for each attempt: of several programs in one invocation only one."""
         numbers = [run.attempt for run in self.runs]
         if all(map(ne, numbers, numbers[1:])):
             return self.runs
@@ -155,7 +155,7 @@ def doubted(
     unfinished: Collection[str],
     damaged: Collection[str] = (),
 ) -> History:
-    """The history with what speaks against its records.
+    """Return the history with what speaks against its records.
 
     `written` says when the file of a service was last written, `unfinished` which lie beside a file that was
     to replace them, `damaged` which beside a copy of what was damaged in them. Times are doubted where all of
@@ -180,7 +180,7 @@ def doubted(
 
 
 def utc_offset(recorded: datetime, written: float) -> timedelta | None:
-    """The zone of a clock that was taken for UTC, given what it showed and, since 1970, when that was.
+    """Return the zone of a clock that was taken for UTC, given what it showed and, since 1970, when that was.
 
     Zones are whole quarter hours from UTC, no less than 30 minutes here, from -12 to +14 hours. None when the
     two times are not such an offset apart, give or take two minutes.
@@ -233,7 +233,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         return record if self._has_all else filter(self.has, record)
 
     def has(self, piece: Piece) -> bool:
-        """Whether an entry is selected; a damaged piece always is."""
+        """Return whether an entry is selected; a damaged piece always is."""
         if isinstance(piece, Malformed):
             return True
         return (
@@ -275,7 +275,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_boot(boots: Sequence[str], wanted: str) -> str:
-    """The id of a boot, as journalctl counts them: 0 the latest, -1 the one before, 1 the first.
+    """Return the id of a boot, as journalctl counts them: 0 the latest, -1 the one before, 1 the first.
 
     Or the beginning of the id itself. Raises LookupError, in one line, when it names none or several.
     """

@@ -68,7 +68,7 @@ NOTHING: Final = Facts()
 
 
 def gather_facts(ends: Sequence[Entry]) -> Facts:
-    """The facts of one end that several entries tell: what is known later counts.
+    """Return the facts of one end that several entries tell: what is known later counts.
 
     The exit status or signal told last is how it ended. What was told before without a signal does not
     explain one.
@@ -96,7 +96,7 @@ def gather_facts(ends: Sequence[Entry]) -> Facts:
 
 
 def _says_little(end: Entry) -> bool:
-    """Whether an end has no more than an exit status, as nearly all successes."""
+    """Return whether an end has no more than an exit status, as nearly all successes."""
     return not (
         end.error_line
         or end.error_message
@@ -111,7 +111,7 @@ def _says_little(end: Entry) -> bool:
 
 
 def _signal(ends: Sequence[Entry]) -> str | None:
-    """The signal that was named last; `unknown` when none was."""
+    """Return the signal that was named last; `unknown` when none was."""
     return next((end.signal for end in reversed(ends) if end.signal != "unknown"), ends[-1].signal)
 
 
@@ -122,12 +122,12 @@ def _last_with(attribute: str, ends: Sequence[Entry]) -> Entry:
 
 
 def _has_upstreams_line(entry: Entry) -> bool:
-    """True where upstream's shim filled in the line: its EXIT trap sees line 1 whatever failed."""
+    """Return True where upstream's shim filled in the line: its EXIT trap sees line 1 whatever failed."""
     return entry.uptime is None and entry.pid is None and (entry.error_line or "").startswith("1 ")
 
 
 def _location(frame: str | None, is_line_unknown: bool = False) -> Location | None:
-    """The place that `LINE FUNCTION FILE` names; the file may contain spaces."""
+    """Return the place that `LINE FUNCTION FILE` names; the file may contain spaces."""
     if frame is None:
         return None
     line, function, file = (*frame.split(" ", 2), "", "")[:3]
@@ -260,7 +260,7 @@ class Run(Span, frozen=True, kw_only=True, gc=False):
 
     @property
     def is_stop_or_kill(self) -> bool:
-        """True when a signal ended it, and nobody knows whether that was a stop or a kill."""
+        """Return True when a signal ended it, and nobody knows whether that was a stop or a kill."""
         return self.outcome is Outcome.INTERRUPTED and self.ended is not None
 
     @property

@@ -141,7 +141,7 @@ class RunSpan(Activity):
 
     @property
     def is_pending(self) -> bool:
-        """True while nothing but pre-commands was recorded."""
+        """Return True while nothing but pre-commands was recorded."""
         return self.start is None and not self.ends and not self.stages
 
     def ended_command(self, pid: int | None, name: str) -> CommandSpan | None:
@@ -160,7 +160,7 @@ _Identity: TypeAlias = tuple[str | None, int | None, str | None]
 
 
 def _is_anonymous(entry: Entry) -> bool:
-    """True for upstream's entries, which name neither their process nor their invocation."""
+    """Return True for upstream's entries, which name neither their process nor their invocation."""
     return entry.pid is None and entry.invocation_id is None
 
 
@@ -292,7 +292,7 @@ class Pairing:
         return run
 
     def _run_of(self, entry: Entry) -> RunSpan | None:
-        """The run of an entry that starts none.
+        """Return the run of an entry that starts none.
 
         A program that records a stage from a process of its own (`service-record run --stage`) shares the
         invocation with the run, and outside systemd only the boot. An end must know its run better.
@@ -329,7 +329,7 @@ class Pairing:
         (amended or self._command(entry, name)).ends.append(entry)
 
     def _command(self, entry: Entry, name: str) -> CommandSpan:
-        """The open command that an entry names; one whose start was lost is made here."""
+        """Return the open command that an entry names; one whose start was lost is made here."""
         before = entry.post_command is None and entry.phase is not Phase.POST_COMMAND_END
         run = self._latest_run(entry)
         command = run.open_command(name, before=before) if run is not None else None
@@ -342,14 +342,14 @@ class Pairing:
         return command
 
     def _latest_run(self, entry: Entry) -> RunSpan | None:
-        """The latest run of the entry's invocation; where it names none, of its boot."""
+        """Return the latest run of the entry's invocation; where it names none, of its boot."""
         if entry.invocation_id is not None:
             return self._by_invocation.get(entry.invocation_id or "")
         run = self._latest
         return run if run is not None and run.first.boot_id == entry.boot_id else None
 
     def _run_around(self, entry: Entry, name: str, *, before: bool) -> RunSpan | None:
-        """The run that a command which starts now is part of.
+        """Return the run that a command which starts now is part of.
 
         Without an invocation, a pre-command is the first thing of a new run unless the latest run has had
         nothing but other pre-commands.
@@ -405,7 +405,7 @@ class Pairing:
 
 
 def pair(record: Iterable[Piece]) -> Pairing:
-    """The runs in the record of a service."""
+    """Return the runs in the record of a service."""
     pairing = Pairing()
     for piece in record:
         if isinstance(piece, Entry):

@@ -95,7 +95,7 @@ class Presence(msgspec.Struct, frozen=True):
     latest_boot: str | None
 
     def may_run(self, activity: Activity, *, superseded: bool) -> bool:
-        """True when a run or command without an end may still be running.
+        """Return True when a run or command without an end may still be running.
 
         The process decides where it can be asked; otherwise a later run of the service, or a later boot.
         """
@@ -142,7 +142,7 @@ def _earliest_first(sorter: TopologicalSorter[str], seen: dict[str, str]) -> Ite
 
 
 def run_of(service: str, span: RunSpan, presence: Presence) -> Run:
-    """The run of a service that a span comes to, as far as that is known."""
+    """Return the run of a service that a span comes to, as far as that is known."""
     command = _deciding_command(span)
     outcome = _run_outcome(span, command, presence)
     own = _recorded_outcome(span) or outcome
@@ -184,7 +184,7 @@ def _time(entry: Entry | None) -> datetime | None:
 
 
 def _deciding_command(span: RunSpan) -> CommandSpan | None:
-    """The command that the outcome of a run hangs on; none when it hangs on the service itself.
+    """Return the command that the outcome of a run hangs on; none when it hangs on the service itself.
 
     systemd goes on after a failed pre-command only when told to ignore it, and counts a failed post-command
     as a failure of the unit.
@@ -238,7 +238,7 @@ def _command(span: CommandSpan, run: RunSpan, presence: Presence) -> Command:
 
 
 def _command_outcome(span: CommandSpan, run: RunSpan, presence: Presence) -> Outcome:
-    """A pre-command without an end is over when the service, or a post-command, has started."""
+    """Return a pre-command without an end is over when the service, or a post-command, has started."""
     if span.ends:
         return end_outcome(span.ends[-1])
     is_over = span.before and (run.start is not None or not run.commands[-1].before)
@@ -292,7 +292,7 @@ def _amended_stage(activity: Activity) -> StageSpan | None:
 
 
 def _blamed_stage(activity: Activity, outcome: Outcome) -> StageSpan | None:
-    """The stage that an activity is in, or was stopped, interrupted or failed in.
+    """Return the stage that an activity is in, or was stopped, interrupted or failed in.
 
     An end is put down to a stage only when that ended right before, and alike: services go on after failures
     of stages that they handle.
@@ -313,7 +313,10 @@ def _blamed_stage(activity: Activity, outcome: Outcome) -> StageSpan | None:
 
 
 def _run_evidence(run: RunSpan, command: CommandSpan | None, stage: StageSpan | None) -> list[Entry]:
-    """The entries that say how a run ended. What a pre-command ended as, systemd says of the whole run."""
+    """Return the entries that say how a run ended.
+
+    What a pre-command ended as, systemd says of the whole run.
+    """
     evidence = _evidence(command or run, stage)
     return [*evidence, *run.ends] if command is not None and command.before else evidence
 
@@ -355,7 +358,7 @@ class ClockStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def clock_steps(records: Iterable[Iterable[RunSpan]]) -> tuple[ClockStep, ...]:
-    """The steps in each boot, in the order of uptime, that the runs of all services tell together."""
+    """Return the steps in each boot, in the order of uptime, that the runs of all services tell together."""
     boots: dict[str | None, list[_ClockReading]] = {}
     for runs in records:
         for boot_id, bounds in _by_boot(runs).items():

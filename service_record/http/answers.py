@@ -84,7 +84,7 @@ def printable(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def _without_torn(text: str, secrets: Iterable[str]) -> str:
-    """The text without the beginning of a secret that it was cut in."""
+    """Return the text without the beginning of a secret that it was cut in."""
     torn = max((n for secret in secrets for n in range(len(secret)) if text.endswith(secret[:n])), default=0)
     return text[: len(text) - torn]
 
@@ -109,7 +109,7 @@ def is_page(body: bytes | bytearray) -> bool:
 
 
 def without(text: str, secrets: Iterable[str]) -> str:
-    """The text with each secret, none of them empty, replaced by `[secret]`."""
+    """Return the text with each secret, none of them empty, replaced by `[secret]`."""
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, "[secret]")
     return text

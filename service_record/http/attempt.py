@@ -102,7 +102,7 @@ class Attempt:
 
     @property
     def wants_body(self) -> bool:
-        """Whether the answer is none without its body."""
+        """Return whether the answer is none without its body."""
         return (
             self._limits.most_body is not None
             and self.status is not None

@@ -31,7 +31,10 @@ def proxies_of(environ: Mapping[str, str]) -> Proxies:
 
 
 def proxy_for(url: str, proxies: Proxies) -> str | None:
-    """The URL of the proxy for a request to this URL, None when it goes directly. ValueError: a bad URL."""
+    """Return the URL of the proxy for a request to this URL, None when it goes directly.
+
+    ValueError: a bad URL.
+    """
     parts = urlsplit(url)
     proxy = proxies.https if parts.scheme == "https" else proxies.http
     host, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)
@@ -46,7 +49,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _names(entry: str, host: str, port: int) -> bool:
-    """Whether an entry of NO_PROXY names the host: `*`, `10.0.0.0/8`, `::1`, `example.com`,
+    """Return whether an entry of NO_PROXY names the host: `*`, `10.0.0.0/8`, `::1`, `example.com`,
     `.example.com:8080`.
     """
     entry, host = entry.strip().lower(), host.lower().rstrip(".")

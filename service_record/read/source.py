@@ -97,7 +97,7 @@ def _place(place: str) -> Source:
 
 
 def _of_collector(place: str) -> Source:
-    """The records of a host that a collector knows, as they were when it heard of it last."""
+    """Return the records of a host that a collector knows, as they were when it heard of it last."""
     from service_record.client.address import CollectorError  # noqa: PLC0415  # few read from there
     from service_record.read.remote import remote_records  # noqa: PLC0415
 
@@ -111,7 +111,7 @@ def _of_collector(place: str) -> Source:
 
 
 def _bundle_or_directory(path: Path) -> Source:
-    """The records in a directory, or in the bundle that was unpacked to it."""
+    """Return the records in a directory, or in the bundle that was unpacked to it."""
     directory = records_directory(path)
     if directory == path and not Records(path).services() and (texts := _texts_below(path)):
         return Source(str(path), (), is_snapshot=True, unit_texts=texts)
@@ -148,7 +148,7 @@ def _texts_in(top: Path) -> dict[str, str]:
 
 
 def is_unpacked_bundle(path: Path) -> bool:
-    """Whether a directory is one that a bundle was unpacked to; this host's own files are none.
+    """Return whether a directory is one that a bundle was unpacked to; this host's own files are none.
 
     Raises SourceError when there are several bundles in it.
     """
@@ -201,7 +201,7 @@ def _directory(path: Path, *, is_home: bool) -> Source:
 
 
 def beside(record: Path, suffix: str) -> Path | None:
-    """The file that lies beside a record, called like it but for a suffix, if one does."""
+    """Return the file that lies beside a record, called like it but for a suffix, if one does."""
     path = record.with_name(record.name + suffix)
     try:
         return path if path.is_file() else None
@@ -210,7 +210,7 @@ def beside(record: Path, suffix: str) -> Path | None:
 
 
 def _stream(name: str, service: str, stream: BufferedReader) -> Source:
-    """The records in an open file, which is read while they are."""
+    """Return the records in an open file, which is read while they are."""
     from service_record.bundle import is_packed, looked_into  # noqa: PLC0415  # as above
 
     head, stream = looked_into(stream)
@@ -225,7 +225,7 @@ def _stream(name: str, service: str, stream: BufferedReader) -> Source:
 
 
 def _of_bundle(name: str, service: str, bundle: "Bundle") -> Source:
-    """The records of an archive; one that is only compressed may hold those of several services."""
+    """Return the records of an archive; one that is only compressed may hold those of several services."""
     left_out = tuple(part.within(name) for part in bundle.left_out)
     if bundle.unpacked is not None:
         pieces = read_entries(BytesIO(bundle.unpacked))
@@ -249,7 +249,7 @@ def _of_bundle(name: str, service: str, bundle: "Bundle") -> Source:
 
 
 def _of_pieces(name: str, service: str, pieces: Iterator[Piece]) -> Source:
-    """The record of a service, or those of all services that its entries name."""
+    """Return the record of a service, or those of all services that its entries name."""
     from service_record.read.foreign import PIECES, ForeignError, refuse_foreign  # noqa: PLC0415  # as above
 
     beginning = list(islice(pieces, PIECES))
@@ -271,7 +271,7 @@ def _closing(stream: BufferedReader) -> Iterator[Piece]:
 
 
 def _by_service(pieces: Iterable[Piece], service: str) -> dict[str, list[Piece]]:
-    """The pieces of each service; one that names none belongs with the piece before it."""
+    """Return the pieces of each service; one that names none belongs with the piece before it."""
     records: dict[str, list[Piece]] = {}
     for piece in pieces:
         service = _service_in(piece) or service
@@ -280,7 +280,7 @@ def _by_service(pieces: Iterable[Piece], service: str) -> dict[str, list[Piece]]
 
 
 def _service_in(first: Piece) -> str | None:
-    """The service that an entry names; a plain one names none."""
+    """Return the service that an entry names; a plain one names none."""
     name = first.extra.get("service") if isinstance(first, Entry) else None
     return name if isinstance(name, str) else None
 

@@ -40,12 +40,12 @@ _PATIENCE_SECONDS: Final = 2.0
 
 
 def default_directory() -> str:
-    """Where records are: $SERVICE_RECORDS_DIR, else /var/log/openshift."""
+    """Return where records are: $SERVICE_RECORDS_DIR, else /var/log/openshift."""
     return os.environ.get("SERVICE_RECORDS_DIR") or DEFAULT_DIRECTORY
 
 
 def record_path(service: str, directory: AnyPath | None = None) -> str:
-    """The file that a service is recorded in, by default in this host's directory."""
+    """Return the file that a service is recorded in, by default in this host's directory."""
     return os.path.join(directory or default_directory(), record_name(service) + SUFFIX)
 
 
@@ -68,7 +68,7 @@ def writing_path(service: str, directory: AnyPath | None = None) -> str:
 
 
 def record_name(name: str) -> str:
-    """The name under which a service is recorded, whatever its unit or program is called.
+    """Return the name under which a service is recorded, whatever its unit or program is called.
 
     It is a file name of at most 200 bytes without a dot, so that no name leaves the directory and upstream's
     log analyzer, which takes no dots, finds the file.
@@ -150,7 +150,7 @@ class Writer:
             os.close(descriptor)
 
     def _write_line(self, fields: Mapping[str, object], *, at_a_torn_tail: bool) -> bool:
-        """One write on a descriptor opened for appending; behind a torn tail a newline goes first.
+        """Return one write on a descriptor opened for appending; behind a torn tail a newline goes first.
 
         Whether the line has its end: an entry that lacks only that is there all the same.
         """
@@ -242,7 +242,7 @@ def _create(path: str, *, is_array: bool) -> int:
 
 
 def open_regular(path: AnyPath, flags: int) -> int:
-    """A descriptor of a regular file; O_NONBLOCK among the flags keeps anything else from blocking."""
+    """Return a descriptor of a regular file; O_NONBLOCK among the flags keeps anything else from blocking."""
     descriptor = os.open(path, flags, _FILE_MODE)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor

@@ -115,7 +115,7 @@ class Lines:
         return core if core.startswith(b"{") and core.endswith(b"}") else b""
 
     def _objects(self) -> Iterator[Piece]:
-        """The pieces of the lines that are JSON, up to the first that is to be taken apart."""
+        """Yield the pieces of the lines that are JSON, up to the first that is to be taken apart."""
         for core in self:
             try:
                 yield Entry.from_json(orjson.loads(core))
@@ -128,7 +128,7 @@ class Lines:
                 yield Malformed(self._number, core.decode(), str(error))
 
     def _salvaged(self) -> Iterator[Piece]:
-        """The pieces from the current line on, up to and with the next line that is just an entry."""
+        """Yield the pieces from the current line on, up to and with the next line that is just an entry."""
         region = Region(self._number)
         region.add(self._current)
         while text := self._advance_to_object():

@@ -31,7 +31,7 @@ class FormatFault(msgspec.Struct, frozen=True):
 
 
 def examine(stream: BinaryIO) -> Iterator[Entry | FormatFault]:
-    """Every entry of a record and every fault, in the order of the file; the stream must be seekable.
+    """Yield every entry of a record and every fault, in the order of the file; the stream must be seekable.
 
     Where all pieces are entries, the first place that a strict reader of the file's layout refuses is the
     fault. For that an array is held in memory, as those readers hold it.
@@ -49,7 +49,7 @@ def examine(stream: BinaryIO) -> Iterator[Entry | FormatFault]:
 
 
 def is_array(stream: BinaryIO) -> bool:
-    """Whether a record begins as an array; the stream is at its beginning afterwards."""
+    """Return whether a record begins as an array; the stream is at its beginning afterwards."""
     stream.seek(0)
     head = stream.read(_HEAD_BYTES).removeprefix(BYTE_ORDER_MARK)
     stream.seek(0)
@@ -105,7 +105,7 @@ def _line_of_inner_array(content: bytes) -> int:
 
 
 def _lines_of_objects(text: str) -> int:
-    """How many objects the text is, each on a line of its own; 0 when it is anything else."""
+    """Return how many objects the text is, each on a line of its own; 0 when it is anything else."""
     try:
         values = [orjson.loads(line) for line in text.split("\n") if line.strip()]
     except orjson.JSONDecodeError:

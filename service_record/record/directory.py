@@ -45,7 +45,7 @@ class Records:
         self.directory = Path(directory or default_directory())
 
     def services(self, *, with_inbox: bool = False) -> list[str]:
-        """The names of the services recorded here, sorted; none where there is no directory.
+        """Return the names of the services recorded here, sorted; none where there is no directory.
 
         They are those of all files, also of one that our writers would have named otherwise. With the inbox
         they are those, too, that run and have no file yet. Raises OSError when the directory cannot be read.
@@ -55,11 +55,11 @@ class Records:
         return sorted(services.union(name for name, _ in self._inbox()) if with_inbox else services)
 
     def path(self, service: str) -> Path:
-        """The file that a service is recorded in."""
+        """Return the file that a service is recorded in."""
         return Path(record_path(service, self.directory))
 
     def read(self, service: str) -> Iterator["Piece"]:
-        """All pieces of a service's record, in the order of the file.
+        """Yield all pieces of a service's record, in the order of the file.
 
         Raises OSError, at the first piece, when there is no such file or it cannot be read.
         """
@@ -107,12 +107,15 @@ class Records:
 
 
 def open_record(path: AnyPath) -> int:
-    """A descriptor to read a record with. Raises OSError when there is none or it is no regular file."""
+    """Return a descriptor to read a record with.
+
+    Raises OSError when there is none or it is no regular file.
+    """
     return open_regular(path, _READ)
 
 
 def is_record_name(name: str) -> bool:
-    """Whether a file of that name in a directory of records is one of them."""
+    """Return whether a file of that name in a directory of records is one of them."""
     return name.endswith(SUFFIX) and not name.startswith(".")
 
 

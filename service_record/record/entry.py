@@ -161,7 +161,7 @@ class Entry(
         return read_entry(value)
 
     def to_json(self) -> dict[str, object]:
-        """The fields that are known, under their names on disk and in their order there."""
+        """Return the fields that are known, under their names on disk and in their order there."""
         if self.extra is not NO_UNKNOWN_FIELDS:
             return msgspec.structs.replace(self, extra=NO_UNKNOWN_FIELDS).to_json() | self.extra
         found: dict[str, object] = msgspec.to_builtins(self)
@@ -177,7 +177,7 @@ class Entry(
 
     @property
     def time(self) -> datetime | None:
-        """The timestamp as an aware datetime."""
+        """Return the timestamp as an aware datetime."""
         return None if self.timestamp is None else datetime.fromisoformat(self.timestamp)
 
 

@@ -67,7 +67,10 @@ def flag(name: str, found: object) -> bool:
 
 
 def timestamp(name: str, found: object) -> str:
-    """An RFC 3339 time, kept as written. A leap second (`:60`) is not one to Python, nor to a Linux clock."""
+    """Return an RFC 3339 time, kept as written.
+
+    A leap second (`:60`) is not one to Python, nor to a Linux clock.
+    """
     written = text(name, found)
     try:
         known = _RFC_3339.fullmatch(written) and datetime.fromisoformat(written)
@@ -79,7 +82,7 @@ def timestamp(name: str, found: object) -> str:
 
 
 def word(kind: type[_Word]) -> Callable[[str, object], _Word]:
-    """The check for one of the words of an enumeration."""
+    """Return the check for one of the words of an enumeration."""
     words = {str(member): member for member in kind}
 
     def check(name: str, found: object) -> _Word:
@@ -92,7 +95,7 @@ def word(kind: type[_Word]) -> Callable[[str, object], _Word]:
 
 
 def unknown(name: str, found: object, depth: int = _MAX_DEPTH) -> object:
-    """The value of a field that this version does not know: any JSON that can be written again."""
+    """Return the value of a field that this version does not know: any JSON that can be written again."""
     if isinstance(found, int | float) and not abs(found) <= _MAX_DOUBLE:
         raise EntryError(f"{shown(name)}: a number too large")
     if isinstance(found, dict | list):
@@ -104,7 +107,7 @@ def unknown(name: str, found: object, depth: int = _MAX_DEPTH) -> object:
 
 
 def shown(found: object) -> str:
-    """A JSON value for a one-line message, short whatever it is."""
+    """Return a JSON value for a one-line message, short whatever it is."""
     if isinstance(found, dict | list):
         return "an object" if isinstance(found, dict) else "a list"
     if isinstance(found, str) and len(found) > _MAX_SHOWN_CHARACTERS:

@@ -96,7 +96,10 @@ def _decode_lines(text: bytes) -> list[Entry]:
 
 
 def _ends_with_one_entry(text: bytes) -> bool:
-    """Whether the last line is an entry. Others may hold two, or half of one, with what follows them."""
+    """Return whether the last line is an entry.
+
+    Others may hold two, or half of one, with what follows them.
+    """
     end = len(text.rstrip(_BETWEEN))
     return len(_decode_lines(text[text.rfind(b"\n", 0, end) + 1 : end])) == 1
 

@@ -68,7 +68,7 @@ def with_fields(fields: Mapping[str, object], **added: object) -> dict[str, obje
 
 
 def encoded(fields: Mapping[str, object]) -> bytes:
-    """One line of UTF-8 with its newline. Lone surrogates, which UTF-8 cannot carry, become U+FFFD.
+    """Return one line of UTF-8 with its newline. Lone surrogates, which UTF-8 cannot carry, become U+FFFD.
 
     Raises what the JSON encoder raises on a value that JSON cannot carry.
     """
@@ -80,7 +80,7 @@ def encoded(fields: Mapping[str, object]) -> bytes:
 
 
 def without_lone_surrogates(text: str) -> str:
-    """The text with surrogate pairs joined and each surrogate that stands alone replaced by U+FFFD."""
+    """Return the text with surrogate pairs joined and each surrogate that stands alone replaced by U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -107,7 +107,7 @@ def _first_bytes_of(text: str, limit: int) -> str:
 
 
 def _cut_to(limit: int, fields: dict[str, object]) -> dict[str, object]:
-    """The fields with texts cut until their line has at most `limit` bytes, the least telling first.
+    """Return the fields with texts cut until their line has at most `limit` bytes, the least telling first.
 
     A field that is not of the format goes whole or stays whole.
     """
@@ -172,7 +172,7 @@ def _put(fields: dict[str, object], name: str, text: str) -> None:
 
 
 def _size(text: str) -> int:
-    """Bytes the text takes inside JSON, without its quotes."""
+    """Return bytes the text takes inside JSON, without its quotes."""
     return len(encoded({"": text})) - len('{"":""}\n')
 
 
@@ -185,7 +185,7 @@ def _first_of(text: str, room: int) -> str:
 
 
 def _last_of(text: str, room: int) -> str:
-    """The same from the end."""
+    """Return the same from the end."""
     if _size(text) <= room:
         return text
     kept = _fitting(text[::-1][: max(room, 0)], room - _CUT_BYTES)
@@ -193,7 +193,7 @@ def _last_of(text: str, room: int) -> str:
 
 
 def _fitting(text: str, room: int) -> int:
-    """How many characters of the text fit."""
+    """Return how many characters of the text fit."""
     for index, character in enumerate(text):
         room -= _size(character)
         if room < 0:

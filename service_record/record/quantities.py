@@ -18,7 +18,10 @@ def parse_size(text: str) -> int:
 
 
 def parse_duration(text: str) -> float:
-    """The seconds that a person means: `90`, `90s`, `5m`, `1h30m`, `1.5h`. ValueError when that is none."""
+    """Return the seconds that a person means: `90`, `90s`, `5m`, `1h30m`, `1.5h`.
+
+    ValueError when that is none.
+    """
     found = _DURATION.fullmatch(text.strip())
     if not found:
         raise ValueError(f"{text!r} is no duration; durations are like 90s, 5m, 1h30m")

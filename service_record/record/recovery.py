@@ -55,7 +55,10 @@ class Region:
         self.size += len(chunk)
 
     def drain(self, *, final: bool) -> Iterator[Entry | Malformed]:
-        """All pieces of the region. Unless it is final, an object begun in its later half stays for more."""
+        """Yield all pieces of the region.
+
+        Unless it is final, an object begun in its later half stays for more.
+        """
         data = b"".join(self._chunks)
         found, opened = _scan(data)
         end = len(data) if final else next((start for start in opened if start > len(data) // 2), len(data))
@@ -82,7 +85,7 @@ class Region:
 
 
 def entry_of(text: bytes) -> Entry | None:
-    """The entry that the text is, read more leniently than JSON where no other reading is possible."""
+    """Return the entry that the text is, read more leniently than JSON where no other reading is possible."""
     try:
         return Entry.from_json(_value_of(text))
     except ValueError:
@@ -96,7 +99,7 @@ class _RecoveredEntry(NamedTuple):
 
 
 def _scan(data: bytes) -> tuple[list[_RecoveredEntry], deque[int]]:
-    """The entries in the data, in order, and where the objects begin that it does not end."""
+    """Return the entries in the data, in order, and where the objects begin that it does not end."""
     found: list[_RecoveredEntry] = []
     opened: deque[int] = deque(maxlen=_MAX_DEPTH)
     position = 0
@@ -122,7 +125,7 @@ def _keep(found: list[_RecoveredEntry], data: bytes, start: int, end: int) -> No
 
 
 def _value_of(text: bytes) -> object:
-    """The JSON value in the text; ValueError when there is none.
+    """Return the JSON value in the text; ValueError when there is none.
 
     Bytes that are not UTF-8 become backslash escapes, lone surrogates U+FFFD; control characters other than
     newline and NUL may stand in a string as they are. A writer that copies a journal's bytes makes such

@@ -73,7 +73,7 @@ def unit_of_process(pid: int | None = None, user: int | None = None) -> str | No
 
 
 def unit_of_cgroup(lines: str) -> str | None:
-    """The service that owns a cgroup, from the lines of /proc/PID/cgroup; see cgroups(7).
+    """Return the service that owns a cgroup, from the lines of /proc/PID/cgroup; see cgroups(7).
 
     The innermost unit decides: what runs in a scope (a login, a container) is not the service around it.
     """
@@ -99,13 +99,13 @@ def _is_id(text: str) -> bool:
 
 
 def boot_id() -> str | None:
-    """The id of this boot as journalctl prints it: 32 hexadecimal digits without dashes."""
+    """Return the id of this boot as journalctl prints it: 32 hexadecimal digits without dashes."""
     found = (_read("/proc/sys/kernel/random/boot_id") or "").strip().replace("-", "")
     return found if _is_id(found) else None
 
 
 def uptime() -> float | None:
-    """Seconds since boot, suspended time included, to a hundredth."""
+    """Return seconds since boot, suspended time included, to a hundredth."""
     try:
         return round(time.clock_gettime(time.CLOCK_BOOTTIME), 2)
     except OSError:
@@ -113,7 +113,7 @@ def uptime() -> float | None:
 
 
 def failed_units(timeout: float = 5.0) -> tuple[str, ...]:
-    """The units that systemd calls failed; none when it does not answer within `timeout` seconds."""
+    """Return the units that systemd calls failed; none when it does not answer within `timeout` seconds."""
     ask = ["systemctl", "list-units", "--state=failed", "--plain", "--no-legend", "--no-pager", "--full"]
     lines = (_output_of(ask, timeout) or "").splitlines()
     return tuple(line.split()[0] for line in lines if line.strip())
@@ -162,7 +162,7 @@ def is_alive(pid: int, uptime: float | None) -> bool | None:
 
 
 def is_running() -> bool:
-    """Whether systemd is the init system here; see sd_booted(3)."""
+    """Return whether systemd is the init system here; see sd_booted(3)."""
     try:
         return stat.S_ISDIR(os.lstat("/run/systemd/system").st_mode)
     except OSError:

@@ -10,7 +10,10 @@ _UNSAFE: Final = re.compile(f"{UNSEEN.pattern}|[\x00-\x1f\ud800-\udfff\U000e0000
 
 
 def visible(text: str) -> str:
-    r"""The text with what would act on a terminal written out: `\x1b`, `\u202e`. A tab is four blanks."""
+    r"""Return the text with what would act on a terminal written out: `\x1b`, `\u202e`.
+
+    A tab is four blanks.
+    """
     if text.isascii() and text.isprintable():
         return text
     return text.replace("\t", "    ").translate(_ESCAPES)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def service(
     name: str | None = None, *, directory: AnyPath | None = None, record_sigterm: bool = False
 ) -> Service:
-    """One run of a service.
+    """Return one run of a service.
 
     The name is by default $SERVICE_NAME, else the systemd unit's, else the program's; the directory
     $SERVICE_RECORDS_DIR, else /var/log/openshift. Where $PRE_COMMAND or $POST_COMMAND is set, as it is for
@@ -61,7 +61,7 @@ def pre_command(name: str) -> Recording:
 
 
 def post_command(name: str) -> Recording:
-    """The same for ExecStartPost= and ExecStopPost=."""
+    """Return the same for ExecStartPost= and ExecStopPost=."""
     around = current()
     return around.post_command(name) if around else _command_alone(Kind.POST_COMMAND, name)
 
@@ -114,7 +114,7 @@ def _run(name: str | None, directory: AnyPath | None) -> RecordedRun:
 
 
 def _program() -> str:
-    """The name of the script or package that runs."""
+    """Return the name of the script or package that runs."""
     directory, _, file = (sys.argv[0] if sys.argv else "").rpartition("/")
     stem = file.rpartition(".")[0] or file
     name = directory.rpartition("/")[2] if stem == "__main__" else stem

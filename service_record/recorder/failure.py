@@ -65,7 +65,7 @@ class Failure:
 
 
 def failure_of(error: BaseException) -> Failure | None:
-    """The failure that an exception tells; None for one that is none: `sys.exit(0)`.
+    """Return the failure that an exception tells; None for one that is none: `sys.exit(0)`.
 
     The place is where the service's own code raised it, or called the library that did, with the callers of
     the block that it left behind it. A group stands where its first exception does. Only what a process is
@@ -87,7 +87,7 @@ def failure_of(error: BaseException) -> Failure | None:
 
 
 def failure_at(frame: FrameType | None, *, message: str | None = None, signal: str | None = None) -> Failure:
-    """A failure that no exception tells, at the line a frame is at."""
+    """Return a failure that no exception tells, at the line a frame is at."""
     home = frame.f_code.co_filename if frame else None
     return _failure_at(_callers(frame), home, message=message, signal=signal)
 
@@ -100,7 +100,7 @@ def _failure_at(
     exit_code: int | None = None,
     signal: str | None = None,
 ) -> Failure:
-    """The failure at the innermost place in the service's own code; `home` is a file of that."""
+    """Return the failure at the innermost place in the service's own code; `home` is a file of that."""
     inner: list[tuple[FrameType, int]] = []
     own = None
     for place in places:
@@ -122,7 +122,7 @@ def _failure_at(
 
 
 def is_own_code(file: str, home: str | None = None) -> bool:
-    """Whether a file is of the service itself, and not of Python or of an installed package.
+    """Return whether a file is of the service itself, and not of Python or of an installed package.
 
     A service may be such a package: then `home`, a file that is certainly its own, is in it.
     """
@@ -131,7 +131,7 @@ def is_own_code(file: str, home: str | None = None) -> bool:
 
 
 def _library_of(file: str) -> str | None:
-    """The installed package or module that a file is of; None for one that is installed nowhere."""
+    """Return the installed package or module that a file is of; None for one that is installed nowhere."""
     for directory in _PACKAGE_DIRECTORIES:
         before, found, path = file.rpartition(directory)
         if found:
@@ -142,7 +142,7 @@ def _library_of(file: str) -> str | None:
 
 
 def _exit_code(code: object) -> int:
-    """The status that the interpreter makes of `SystemExit.code`; see exit(3) for the eight bits."""
+    """Return the status that the interpreter makes of `SystemExit.code`; see exit(3) for the eight bits."""
     if code is None:
         return 0
     return code & 0xFF if isinstance(code, int) else 1
@@ -167,7 +167,7 @@ def _frames_of(error: BaseException) -> Iterator[tuple[FrameType, int]]:
 
 
 def _callers(frame: FrameType | None) -> Iterator[tuple[FrameType, int]]:
-    """A frame and those that called it, without the import machinery, as tracebacks leave it out."""
+    """Yield a frame and those that called it, without the import machinery, as tracebacks leave it out."""
     while frame:
         if not frame.f_code.co_filename.startswith("<frozen "):
             yield frame, frame.f_lineno
@@ -186,7 +186,7 @@ def _source(frame: FrameType, line: int) -> str | None:
 
 
 def _chain(error: BaseException | None) -> list[str]:
-    """The texts of an exception and of what led to it, the first cause first."""
+    """Return the texts of an exception and of what led to it, the first cause first."""
     texts: list[str] = []
     while error is not None and len(texts) < _MAX_CHAIN:
         texts.append(_text(error))

@@ -64,7 +64,7 @@ class Part:
         return cls(kind=kind, post_command=name, whole=whole)
 
     def stage_within(self, name: str) -> Part:
-        """A stage of the same run, or of the same command."""
+        """Return a stage of the same run, or of the same command."""
         return Part(
             kind=Kind.STAGE,
             stage=named(name, Kind.STAGE),
@@ -73,7 +73,7 @@ class Part:
         )
 
     def is_of_same(self, other: Part) -> bool:
-        """Whether both are of the same command, or of none."""
+        """Return whether both are of the same command, or of none."""
         return (self.pre_command, self.post_command) == (other.pre_command, other.post_command)
 
     def __str__(self) -> str:
@@ -123,7 +123,7 @@ class RecordedRun:
         self._ids[stage] = (f"{os.getpid()}.{next(_executions)}", parent)
 
     def is_open(self, part: Part) -> bool:
-        """Whether this very process started the part and has not ended it."""
+        """Return whether this very process started the part and has not ended it."""
         return self._open.get(part) == os.getpid()
 
     def end(self, part: Part, failure: Failure | None) -> None:
@@ -137,7 +137,7 @@ class RecordedRun:
         self._ids.pop(part, None)
 
     def with_journal(self, failure: Failure, told_by: object) -> Failure:
-        """The failure with the last journal lines of this invocation in front of its message.
+        """Return the failure with the last journal lines of this invocation in front of its message.
 
         They are older than it, and a message too long loses its oldest end. One exception that is told of a
         stage and then of its service takes one look at the journal. Its id is its own only while it lives,
@@ -188,7 +188,7 @@ def _now() -> str:
 
 
 def surrounding_service() -> str | None:
-    """The service that this process is in, as $SERVICE_NAME or systemd names it."""
+    """Return the service that this process is in, as $SERVICE_NAME or systemd names it."""
     return os.environ.get("SERVICE_NAME") or systemd.unit_of_process()
 
 
@@ -202,7 +202,7 @@ def own_part() -> Part:
 
 
 def named(name: object, kind: str) -> str:
-    """The name given to a part, or one that says that none was."""
+    """Return the name given to a part, or one that says that none was."""
     if isinstance(name, str) and name:
         return name
     complain(f"a {kind} needs a name; this one is recorded as 'unnamed'")

@@ -39,7 +39,7 @@ class Recording:
 
     @property
     def is_open(self) -> bool:
-        """Whether this process has started it and not ended it."""
+        """Return whether this process has started it and not ended it."""
         return self._run.is_open(self._part)
 
     def start(self) -> Self:
@@ -61,15 +61,15 @@ class Recording:
             complain(f"{self._part} is not started, or has ended already")
 
     def stage(self, name: str) -> Recording:
-        """A stage of this run; within a command, a stage of the command."""
+        """Return a stage of this run; within a command, a stage of the command."""
         return Recording(self._run, self._part.stage_within(name), self)
 
     def pre_command(self, name: str) -> Recording:
-        """A pre-command of this run."""
+        """Return a pre-command of this run."""
         return Recording(self._run, Part.command(Kind.PRE_COMMAND, name))
 
     def post_command(self, name: str) -> Recording:
-        """A post-command of this run."""
+        """Return a post-command of this run."""
         return Recording(self._run, Part.command(Kind.POST_COMMAND, name))
 
     def __str__(self) -> str:
@@ -87,7 +87,7 @@ class Recording:
         return self._part
 
     def is_of(self, run: RecordedRun) -> bool:
-        """Whether this is a recording of that run."""
+        """Return whether this is a recording of that run."""
         return self._run is run
 
     def _stage_around(self, around: Recording) -> Part:
@@ -161,7 +161,7 @@ def current() -> Recording | None:
 
 
 def open_services() -> list[Service]:
-    """The runs that this process has started and not ended, oldest first."""
+    """Return the runs that this process has started and not ended, oldest first."""
     return [service for service in list(_services) if service.is_open]
 
 
@@ -172,7 +172,7 @@ def _failure(cause: Cause | None) -> Failure | None:
 
 
 def _service_frame() -> FrameType | None:
-    """Where the service stands that called us."""
+    """Return where the service stands that called us."""
     frame: FrameType | None = sys._getframe()  # noqa: SLF001  # `inspect`, which is slow to load, has just that
     while frame is not None and frame.f_globals.get("__name__") in _OURS:
         frame = frame.f_back

@@ -41,7 +41,7 @@ _LABEL: Final = b"PRIVATE KEY"
 
 
 def anchored_forms(value: bytes, *, only_plain: bool) -> Iterator[tuple[bytes, list[bytes]]]:
-    """Every form of a secret with its anchors; none of a short form, which is looked for as a whole.
+    """Yield every form of a secret with its anchors; none of a short form, which is looked for as a whole.
 
     Forms of a family share their anchors where they can.
     """
@@ -81,7 +81,7 @@ def _begins(text: bytes, start: int, end: int, stride: int) -> Iterator[int]:
 
 
 def _rarest(text: bytes, begin: int, end: int) -> int:
-    """Where in a part of a text the least usual character is."""
+    """Return where in a part of a text the least usual character is."""
     found = (text.find(character, begin, end) for character in _RARE)
     return next((place for place in found if place >= 0), begin)
 
@@ -125,7 +125,7 @@ def _private_characters(value: bytes, body: bytes) -> tuple[int, int]:
 
 
 def _decoded(body: bytes) -> bytes:
-    """The DER of a PEM block; empty where it is none."""
+    """Return the DER of a PEM block; empty where it is none."""
     try:
         return base64.b64decode(body, validate=True)
     except binascii.Error:
@@ -247,7 +247,7 @@ class Exact:
         return _Match(self._short.get(bare, "secret"), pieces, len(bare), is_whole=False)
 
     def _around(self, text: bytes, start: int, form: _SecretForm, offset: int) -> _Match | None:
-        """The text around an anchor as far as it is the form."""
+        """Return the text around an anchor as far as it is the form."""
         begin, size = start - offset, len(form.text)
         if begin >= 0 and text[begin : begin + size] == form.text:
             return _Match(form.kind, [(begin, begin + size)], size, is_whole=True)
@@ -303,7 +303,7 @@ class Exact:
         return pieces[::-1]
 
     def _end_before(self, text: bytes, position: int, form: bytes, offset: int) -> int | None:
-        """Where the form goes on in the line before: an escape may be the end of that."""
+        """Return where the form goes on in the line before: an escape may be the end of that."""
         piece = form[max(0, offset - _RESUMED_BYTES) : offset]
         first = max(0, position - _GAP_BYTES)
         written = self._written_breaks.search(text[max(0, position - _WRITTEN_BREAK_BYTES) : position])
@@ -330,7 +330,7 @@ def _cut_off(text: bytes, start: int, form: _SecretForm, offset: int) -> _Match 
 
 
 def _wrapped(text: bytes) -> bytes:
-    """A pattern of the text with the end of a line, and what indents the next, at any place in it."""
+    """Return a pattern of the text with the end of a line, and what indents the next, at any place in it."""
     characters = (types.escaped(text[at : at + 1]) for at in range(len(text)))
     return (_BREAK + b"?").join(characters)
 
@@ -340,7 +340,7 @@ def _may_break(text: bytes) -> bool:
 
 
 def _common(text: bytes, position: int, form: bytes, offset: int) -> int:
-    """How many bytes from there on are the same in both."""
+    """Return how many bytes from there on are the same in both."""
     low, high = 0, min(len(form) - offset, len(text) - position)
     while low < high:
         middle = (low + high + 1) // 2
@@ -352,7 +352,7 @@ def _common(text: bytes, position: int, form: bytes, offset: int) -> int:
 
 
 def _common_before(text: bytes, position: int, form: bytes, offset: int) -> int:
-    """How many bytes up to there are the same in both."""
+    """Return how many bytes up to there are the same in both."""
     low, high = 0, min(offset, position)
     while low < high:
         middle = (low + high + 1) // 2

@@ -43,7 +43,7 @@ class Contents:
         self._rules = Rules()
 
     def secrets(self, text: bytes, layers: int = _MOST_LAYERS) -> Iterator[Secret]:
-        """Every secret in a text: as it stands there, and decoded. Some may come several times."""
+        """Yield every secret in a text: as it stands there, and decoded. Some may come several times."""
         for found in _PEM.finditer(text):
             yield Secret("private-key", found.group(1))
         for secret in self._rules.values(text):
@@ -102,7 +102,7 @@ def _strings(text: bytes) -> Iterator[bytes]:
 
 
 def _values(text: bytes) -> Iterator[Any]:
-    """Every value in a JSON document, however deep; none of what is no JSON."""
+    """Yield every value in a JSON document, however deep; none of what is no JSON."""
     try:
         waiting = [json.loads(text)]
     except (ValueError, RecursionError):
@@ -291,7 +291,7 @@ def _files(root: Path) -> Iterator[tuple[Path, Place]]:
 
 
 def _whole(path: str) -> str:
-    """The kind of the secret that a file of this path is as a whole; empty when it is none."""
+    """Return the kind of the secret that a file of this path is as a whole; empty when it is none."""
     name = path.removeprefix("/")
     return next((place.whole for place in PLACES if place.whole and fnmatch(name, place.pattern)), "")
 

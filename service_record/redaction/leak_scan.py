@@ -69,7 +69,7 @@ class _Scan:
             yield Leak(UNREADABLE, place, 0)
 
     def _tar(self, layer: Layer, place: str) -> Iterator[Leak]:
-        """Each member with its headers; behind the end there are zeros and nothing else."""
+        """Yield each member with its headers; behind the end there are zeros and nothing else."""
         for member in members(layer):
             yield from self._headers(member, place)
             named = f"{place}: {member.name}" if place else member.name

@@ -138,7 +138,7 @@ def is_session(value: bytes) -> bool:
 
 
 def is_body(value: bytes) -> bool:
-    """More than the end of a line."""
+    """Return more than the end of a line."""
     return len(value) >= _BODY_BYTES and is_value(value)
 
 

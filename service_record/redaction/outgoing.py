@@ -125,5 +125,5 @@ def refuse_template_leaks(data: bytes) -> None:
 
 @cache
 def _shapes() -> Rules:
-    """The rules without any exact secret: those of its host only the host knows."""
+    """Return the rules without any exact secret: those of its host only the host knows."""
     return Rules(())

@@ -179,7 +179,7 @@ class Redactor:
         return _outside(text, spans, self._cut(text)) if len(text) >= BLOCK_BYTES + _OVERLAP else 0
 
     def _cut(self, text: bytes) -> int:
-        """Where to cut a long line, if possible so that nothing with the shape of a secret is cut."""
+        """Return where to cut a long line, if possible so that nothing with the shape of a secret is cut."""
         latest = end = BLOCK_BYTES
         for _ in range(_MOST_CUTS_TRIED):
             end = text.rfind(b" ", latest - _OVERLAP, end)
@@ -231,7 +231,7 @@ class Redactor:
         yield text[position:]
 
     def _next_suspect(self, text: bytes, position: int) -> int | None:
-        """Where the next line begins that is to be looked at."""
+        """Return where the next line begins that is to be looked at."""
         if self._body.is_open or self._dump.is_open or self._values.is_open:
             return position
         found = self._rules.suspect(text, position, certain=self._only_certain)
@@ -255,7 +255,7 @@ class Redactor:
 
 
 def _outside(text: bytes, spans: Sequence[MaskedSpan], end: int) -> int:
-    """The end, or the beginning of the line in which a secret begins that goes on beyond it."""
+    """Return the end, or the beginning of the line in which a secret begins that goes on beyond it."""
     first = 0
     for span in spans:
         if span.start >= end and span.is_first:

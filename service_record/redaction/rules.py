@@ -72,11 +72,11 @@ class Rules:
         return self._exact.left_out
 
     def exact_spans(self, text: bytes) -> list[MaskedSpan]:
-        """The exact secrets in a text of any number of lines."""
+        """Return the exact secrets in a text of any number of lines."""
         return self._exact.spans(text)
 
     def suspect(self, text: bytes, position: int, *, certain: bool = False) -> int | None:
-        """Where the next thing is, from there on, that may have the shape of a secret."""
+        """Return where the next thing is, from there on, that may have the shape of a secret."""
         patterns = self._patterns
         found = (patterns.certain_trigger if certain else patterns.trigger).search(text, position)
         if found is None:
@@ -99,7 +99,7 @@ class Rules:
         return _replaced(line, [(span.start, span.end, span.kind) for span in spans], counts)
 
     def masked(self, line: bytes, counts: Counter[str], *, certain: bool = False) -> bytes:
-        """The line, which has no newline, without what has the shape of a secret.
+        """Return the line, which has no newline, without what has the shape of a secret.
 
         `certain`: without what is never legitimate, and with the rest.
         """

@@ -49,7 +49,7 @@ class Form:
 
 
 def forms(value: bytes, *, only_plain: bool = False) -> list[Form]:
-    """Every form of a secret; of equal forms the first. `only_plain`: as it is, and in base64.
+    """Return every form of a secret; of equal forms the first. `only_plain`: as it is, and in base64.
 
     Of a PEM block the raw form is its body alone, in one piece: header and line ends are no secrets. A JSON
     document has encoded forms only: its secret parts are secrets of their own, and the rest may stay.
@@ -72,7 +72,7 @@ def is_pem(value: bytes) -> bool:
 
 
 def pem_body(value: bytes) -> bytes:
-    """The base64 between the lines that begin and end a PEM block, without headers, in one piece."""
+    """Return the base64 between the lines that begin and end a PEM block, without headers, in one piece."""
     lines = [line.strip() for line in value.splitlines()]
     return b"".join(line for line in lines if line and not line.startswith(b"-----") and b":" not in line)
 
@@ -160,7 +160,7 @@ def _go(text: str) -> str:
 
 
 def _url_encoded(value: bytes) -> Iterator[tuple[str, bytes]]:
-    """All but letters and digits; what a path or a query needs; as a form. In either case."""
+    """Yield all but letters and digits; what a path or a query needs; as a form. In either case."""
     for safe in ("", "/", "/:@!$'()*,;=-._~", "/:@!$&'()*+,;=?"):
         quoted = urllib.parse.quote_from_bytes(value, safe=safe).encode()
         yield "url", quoted

@@ -16,7 +16,7 @@ _MEMORY_BYTES: Final = 64 << 20
 
 
 def compiled(pattern: bytes, *, groups: bool = True) -> Pattern:
-    """The pattern over bytes as they are, a byte a character."""
+    """Return the pattern over bytes as they are, a byte a character."""
     return re2.compile(pattern, _options(groups=groups))
 
 
@@ -112,7 +112,7 @@ class MaskedSpan:
 
 
 def within_lines(text: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """A piece without the newlines in it: lines stay lines, also those of UTF-16."""
+    """Yield a piece without the newlines in it: lines stay lines, also those of UTF-16."""
     while (newline := text.find(b"\n", start, end)) >= 0:
         if newline > start:
             yield start, newline
@@ -122,7 +122,7 @@ def within_lines(text: bytes, start: int, end: int) -> Iterator[tuple[int, int]]
 
 
 def united(spans: Iterable[MaskedSpan]) -> list[MaskedSpan]:
-    """The same in the order of the text, those that overlap or touch as one."""
+    """Return the same in the order of the text, those that overlap or touch as one."""
     found: list[MaskedSpan] = []
     for span in sorted(spans, key=lambda span: (span.start, -span.end)):
         if found and span.start <= found[-1].end:

@@ -125,7 +125,7 @@ class AssistedService:
         return refused or self._upload(path, path.name, logs_type, tries)
 
     def upload_bytes(self, data: bytes, name: str, logs_type: str) -> Outcome:
-        """The same for what is in memory already."""
+        """Return the same for what is in memory already."""
         return self._upload(data, name, logs_type)
 
     def _upload(self, file: Path | bytes, name: str, logs_type: str, tries: int | None = None) -> Outcome:
@@ -199,7 +199,7 @@ def base_url(url: str) -> str:
 
 
 def not_sendable(path: Path, most: int | None = None) -> Unreachable | None:
-    """Why the file cannot be sent at all; None when it can."""
+    """Return why the file cannot be sent at all; None when it can."""
     try:
         size = path.stat().st_size
     except OSError as fault:

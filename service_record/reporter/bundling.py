@@ -48,7 +48,7 @@ class Bundled:
 
     @property
     def masked(self) -> int:
-        """How many secrets were masked."""
+        """Return how many secrets were masked."""
         return self.kinds.total()
 
 
@@ -103,7 +103,7 @@ def make_bundle(
 
 
 def _sharing(collectors: Iterable[GatherRow], writer: BundleWriter) -> Iterator[GatherRow]:
-    """The collectors, the last of which may have all the room that is left."""
+    """Yield the collectors, the last of which may have all the room that is left."""
     waiting: GatherRow | None = None
     for collector in collectors:
         if waiting is not None:
@@ -115,7 +115,7 @@ def _sharing(collectors: Iterable[GatherRow], writer: BundleWriter) -> Iterator[
 
 
 def leak_in(path: Path, rules: Rules) -> Leak | None:
-    """The first secret in a file that is about to leave; None when there is none.
+    """Return the first secret in a file that is about to leave; None when there is none.
 
     Raises OSError where the disk does not let it be looked through, and removes the file then.
     """
@@ -138,7 +138,7 @@ def redaction_report(masked: Counter[str], known: HostSecrets | None) -> dict[st
 
 
 def cuts(members: Iterable[Packed]) -> list[dict[str, object]]:
-    """The files whose beginning is missing, or which are missing altogether, and why."""
+    """Return the files whose beginning is missing, or which are missing altogether, and why."""
     return [
         {
             "path": member.path,

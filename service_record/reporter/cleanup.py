@@ -59,7 +59,10 @@ class Tombstone:
 
 
 def read_tombstone(places: Places) -> Tombstone | None:
-    """The tombstone; None when there is none. A damaged one counts, only what it named is not known."""
+    """Return the tombstone; None when there is none.
+
+    A damaged one counts, only what it named is not known.
+    """
     if not is_there(places.tombstone):
         return None
     try:
@@ -173,7 +176,7 @@ def _too_much(places: Places, tombstone: Tombstone) -> Iterator[Path]:
 
 
 def _rule(places: Places, tombstone: Tombstone) -> bytes:
-    """The rule: at the next boot (`!`) each of these is removed, with all that is in it (`R`)."""
+    """Return the rule: at the next boot (`!`) each of these is removed, with all that is in it (`R`)."""
     paths = [*_everything(places, tombstone), places.at(_RULE)]
     on_host = [f"/{path.relative_to(places.root)}" for path in paths]
     named = [path for path in on_host if not _RULE_CANNOT_NAME.search(path)]

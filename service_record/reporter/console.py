@@ -61,7 +61,7 @@ def reload(places: Places) -> None:
 
 
 def _rows(text: str) -> list[str]:
-    """The text between words in at most two rows; of a longer one the middle is left out."""
+    """Return the text between words in at most two rows; of a longer one the middle is left out."""
     text = " ".join(visible(text).split())
     if not text:
         return []

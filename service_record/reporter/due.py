@@ -33,7 +33,7 @@ def is_anything_due(places: Places, environ: Mapping[str, str]) -> bool:
 
 
 def is_due_at(settings: Settings, state: ReporterState, boot_id: str, uptime: float) -> bool:
-    """Whether a round is due by its frequency; the first of a boot is at once. Pure."""
+    """Return whether a round is due by its frequency; the first of a boot is at once. Pure."""
     boot = state.boot(boot_id)
     if boot is None or uptime < boot.uptime:
         return True
@@ -42,6 +42,6 @@ def is_due_at(settings: Settings, state: ReporterState, boot_id: str, uptime: fl
 
 
 def _part(settings: Settings, boot_id: str) -> float:
-    """A part of one that is this host's own in this boot."""
+    """Return a part of one that is this host's own in this boot."""
     name = f"{settings.service.host_id if settings.service else ''} {boot_id}"
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4]) / (1 << 32)

@@ -107,7 +107,10 @@ class HostProbes:
 
 
 def observe(places: Places, asked: HostProbes | None = None, own: Iterable[str] = ()) -> HostEvidence:
-    """The evidence of this moment. `own` units say nothing about the host. Never raises on what it finds."""
+    """Return the evidence of this moment.
+
+    `own` units say nothing about the host. Never raises on what it finds.
+    """
     asked = asked or HostProbes()
     known_boot, uptime = asked.boot_id(), asked.uptime()
     boot_id = known_boot or "unknown"
@@ -151,7 +154,7 @@ def traces(places: Places) -> Traces:
 
 
 def is_healthy(url: str) -> bool:
-    """Whether a kubelet answers at its local health endpoint that it is well, within two seconds."""
+    """Return whether a kubelet answers at its local health endpoint that it is well, within two seconds."""
     parts = urlsplit(url)
     connection = HTTPConnection(parts.hostname or "", parts.port, timeout=_SECONDS)
     try:
@@ -185,7 +188,7 @@ def fingerprint(history: History | None, found: Diagnosis | None, units: Iterabl
 
 
 def _history(records: Path, boot_id: str | None) -> tuple[History | None, str | None]:
-    """The history of this host, and why there is none."""
+    """Return the history of this host, and why there is none."""
     try:
         services = Records(records).services()
         if not services:
@@ -199,7 +202,7 @@ def _history(records: Path, boot_id: str | None) -> tuple[History | None, str | 
 
 
 def _latest(record: Path, most: int) -> Iterator[Entry | Malformed]:
-    """The pieces of a record; of a long one those at its end, from the first line that is whole."""
+    """Yield the pieces of a record; of a long one those at its end, from the first line that is whole."""
     with os.fdopen(open_record(record), "rb") as stream:
         if stream.seek(0, os.SEEK_END) > most:
             stream.seek(-most, os.SEEK_END)
@@ -220,7 +223,7 @@ def _diagnosis(history: History, now: Now, causes: Causes) -> Diagnosis | None:
 
 
 def _known_causes() -> Causes:
-    """None where the disk does not give them: what failed is known without."""
+    """Return None where the disk does not give them: what failed is known without."""
     try:
         return built_in_causes()
     except OSError:
@@ -256,7 +259,7 @@ def _failure_key(facts: Facts) -> str:
 
 
 def _is_reboots(found: Diagnosis, boot_id: str) -> bool:
-    """Whether all that is wrong was interrupted in an earlier boot; this one may have no entry yet."""
+    """Return whether all that is wrong was interrupted in an earlier boot; this one may have no entry yet."""
     troubles = _troubles(found)
     return bool(troubles) and all(
         trouble.kind is Verdict.INTERRUPTED and trouble.run.boot_id not in {None, boot_id}

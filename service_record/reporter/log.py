@@ -108,7 +108,7 @@ def told_outcome(outcome: Outcome) -> str:
 
 
 def plan_lines(plan: RoundPlan) -> Iterator[str]:
-    """The rules that made the plan, and whether it is the last of all."""
+    """Yield the rules that made the plan, and whether it is the last of all."""
     yield from plan.why
     if plan.stop is not None:
         yield f"stops: {plan.stop.reason}"

@@ -22,7 +22,7 @@ class Places:
         return cls(root, environ.get("SERVICE_RECORDS_DIR") or DEFAULT_DIRECTORY)
 
     def at(self, path: str | Path) -> Path:
-        """An absolute path of the host, below the root."""
+        """Return an absolute path of the host, below the root."""
         return self.root / str(path).lstrip("/")
 
     @property
@@ -31,12 +31,12 @@ class Places:
 
     @property
     def credential_file(self) -> Path:
-        """The token, which root alone may read; the unit hands it on by `LoadCredential=`."""
+        """Return the token, which root alone may read; the unit hands it on by `LoadCredential=`."""
         return self.at("/etc/service-record/token")
 
     @property
     def collector_credential_file(self) -> Path:
-        """The token for collectors, where the settings ship to any; root alone may read it, too."""
+        """Return the token for collectors, where the settings ship to any; root alone may read it, too."""
         return self.at("/etc/service-record/collector-token")
 
     @property
@@ -54,12 +54,12 @@ class Places:
 
     @property
     def tombstone(self) -> Path:
-        """Where this file is, the reporter never runs again."""
+        """Return where this file is, the reporter never runs again."""
         return self.state_directory / "reporter.stopped"
 
     @property
     def spool_directory(self) -> Path:
-        """The last bundle that nobody took yet."""
+        """Return the last bundle that nobody took yet."""
         return self.state_directory / "spool"
 
     @property
@@ -81,7 +81,7 @@ class Places:
 
     @property
     def unit_links(self) -> tuple[Path, ...]:
-        """The links that enable the units, whatever target pulls them in, and wherever they point."""
+        """Return the links that enable the units, whatever target pulls them in, and wherever they point."""
         names = (self.service.name, self.timer.name)
         pulls = (self.unit_directory.glob(f"*.{kind}") for kind in ("wants", "requires"))
         links = (directory / name for found in pulls for directory in found for name in names)
@@ -89,17 +89,17 @@ class Places:
 
     @property
     def issue(self) -> Path:
-        """The verdict on the consoles, above their login prompts; see issue(5)."""
+        """Return the verdict on the consoles, above their login prompts; see issue(5)."""
         return self.at("/etc/issue.d/80-service-record.issue")
 
     @property
     def records(self) -> Path:
-        """The records of this host's services."""
+        """Return the records of this host's services."""
         return self.at(self.records_directory)
 
 
 def is_there(path: Path) -> bool:
-    """Whether there is such a file. Of a disk that cannot tell, `exists` would raise."""
+    """Return whether there is such a file. Of a disk that cannot tell, `exists` would raise."""
     try:
         return path.exists()
     except OSError:

@@ -158,7 +158,7 @@ class Round:
         return bool(gathers or shipments or self.plan.told)
 
     def _is_new(self, step: tuple[str, ...]) -> bool:
-        """Whether this was not tried before; what nobody answered is for the next round."""
+        """Return whether this was not tried before; what nobody answered is for the next round."""
         is_new = step not in self.tried
         self.tried.add(step)
         return is_new
@@ -277,7 +277,7 @@ def _now() -> HostEvidence:
 
 
 def _loaded(places: Places, say: Log) -> tuple[ReporterState, bool]:
-    """The state, and whether it is the one that the disk has."""
+    """Return the state, and whether it is the one that the disk has."""
     try:
         state = load(places.state_file)
     except OSError as error:

@@ -62,7 +62,7 @@ class Setting:
     most: float | None = None
 
     def value(self, given: object, *, is_variable: bool = False) -> Any:
-        """The value, within its bounds; raises ValueError."""
+        """Return the value, within its bounds; raises ValueError."""
         read = self.read_variable if is_variable and self.read_variable else self.read
         found = read(given)
         if self.least is not None and not self.least <= found:

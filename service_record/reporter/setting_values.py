@@ -22,7 +22,7 @@ COLLECTOR: Final = "collector+"
 
 
 def quoted(value: object) -> str:
-    """A value that may be shown, as a person finds it again in a file."""
+    """Return a value that may be shown, as a person finds it again in a file."""
     try:
         text = repr(value)
     except (ValueError, RecursionError):  # too many digits, or nested too deeply
@@ -37,7 +37,7 @@ def text(value: object) -> str:
 
 
 def uuid(value: object) -> str:
-    """An id of the assisted-service, in lower case."""
+    """Return an id of the assisted-service, in lower case."""
     if not isinstance(value, str) or not _UUID.fullmatch(value.strip()):
         raise ValueError(f"{quoted(value)} is no id; ids are like 01234567-89ab-cdef-0123-456789abcdef")
     return value.strip().lower()
@@ -56,7 +56,7 @@ def whole_number(value: object) -> int:
 
 
 def seconds(value: object) -> float:
-    """A duration: a number of seconds, or a text like 90s, 10m, 1h30m."""
+    """Return a duration: a number of seconds, or a text like 90s, 10m, 1h30m."""
     if isinstance(value, str):
         return parse_duration(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -68,7 +68,7 @@ def seconds(value: object) -> float:
 
 
 def minutes(value: object) -> float:
-    """A duration in minutes, in the texts that upstream's environment has."""
+    """Return a duration in minutes, in the texts that upstream's environment has."""
     try:
         return float(text(value)) * 60
     except ValueError:
@@ -76,7 +76,7 @@ def minutes(value: object) -> float:
 
 
 def size(value: object) -> int:
-    """A number of bytes, or a text like 12 MiB; K, M and G are powers of 1024."""
+    """Return a number of bytes, or a text like 12 MiB; K, M and G are powers of 1024."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     if not isinstance(value, str):
@@ -91,7 +91,7 @@ def texts(value: object) -> tuple[str, ...]:
 
 
 def hosts(value: object) -> tuple[str, ...]:
-    """A list of texts, or one text with commas between them."""
+    """Return a list of texts, or one text with commas between them."""
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
     return texts(value)
@@ -109,7 +109,7 @@ def paths(value: object) -> tuple[Path, ...]:
 
 
 def service_url(value: object) -> str:
-    """Where the assisted-service is, without a slash at the end."""
+    """Return where the assisted-service is, without a slash at the end."""
     found = _http(text(value))
     if found.username is not None or found.query or found.fragment:
         raise ValueError("an address of a service has no user, no `?` and no `#`")
@@ -117,13 +117,13 @@ def service_url(value: object) -> str:
 
 
 def proxy_url(value: object) -> str:
-    """A proxy as Go and curl take it: a URL, or a host and port. The password in it is never told."""
+    """Return a proxy as Go and curl take it: a URL, or a host and port. The password in it is never told."""
     found = text(value)
     return _http(found if "://" in found else f"http://{found}", ("http", "https")).geturl()
 
 
 def destination(value: object) -> str:
-    """Where bundles go: a directory, a URL to PUT them to, or a collector."""
+    """Return where bundles go: a directory, a URL to PUT them to, or a collector."""
     found = text(value)
     if found.startswith("/"):
         return str(path(found))

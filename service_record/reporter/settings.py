@@ -63,7 +63,7 @@ def line_of(text: str, name: str) -> int:
 
 
 def line_of_error(error: tomllib.TOMLDecodeError, text: str) -> int:
-    """The line that the parser stopped at; the last where it was the end of the file."""
+    """Return the line that the parser stopped at; the last where it was the end of the file."""
     found = _AT.search(str(error))
     return int(found[1]) if found else max(1, len(text.splitlines()))
 
@@ -224,7 +224,7 @@ def _syntax_fault(error: tomllib.TOMLDecodeError) -> str:
 
 
 def _flat(document: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
-    """Names with their sections, and values."""
+    """Yield names with their sections, and values."""
     for name, value in document.items():
         if name in _SECTIONS and isinstance(value, dict):
             yield from ((f"{name}.{key}", inner) for key, inner in value.items())
@@ -275,7 +275,7 @@ def _section(given: Mapping[str, Any], section: str) -> dict[str, Any]:
 def _service_of(
     given: Mapping[str, Any], places: Places, environ: Mapping[str, str]
 ) -> tuple[AssistedServiceSettings | None, list[tuple[str, str]], tuple[str, ...]]:
-    """The service as settings and token have it, what is missing, and what is wrong with the token.
+    """Return the service as settings and token have it, what is missing, and what is wrong with the token.
 
     With a token that is there and unusable, the service is known and `is_usable` is false.
     """

@@ -43,7 +43,7 @@ class Destination(Protocol):
 
     @property
     def keeps_all(self) -> bool:
-        """Whether an earlier bundle stays when a later one comes."""
+        """Return whether an earlier bundle stays when a later one comes."""
 
     def ship(self, bundle: Path, tries: int | None = None) -> Outcome:
         """Hand the bundle over, whole or not at all. It is sent at most `tries` times, if that is given."""
@@ -213,7 +213,7 @@ def _secrets(url: str) -> tuple[str, ...]:
 
 
 def _names(first: Path) -> Iterable[Path]:
-    """The path, and the same with a number before its suffixes, for ever."""
+    """Return the path, and the same with a number before its suffixes, for ever."""
     yield first
     stem, dot, suffixes = first.name.partition(".")
     yield from (first.with_name(f"{stem}-{number}{dot}{suffixes}") for number in itertools.count(2))

@@ -48,7 +48,7 @@ class Spent:
     """The boot whose limit was near when a bundle was shipped for that reason; `lifetime` for that limit."""
 
     def in_boot(self, boot_id: str) -> int:
-        """How many uploads that boot made."""
+        """Return how many uploads that boot made."""
         return self.boot_uploads if self.boot_id == boot_id else 0
 
 
@@ -131,12 +131,12 @@ class ReporterState:
         return next((boot for boot in self.boots if boot.boot_id == boot_id), None)
 
     def ordinal(self, boot_id: str) -> int:
-        """The number of a boot among those seen, from 1; of one not seen yet, what it will be."""
+        """Return the number of a boot among those seen, from 1; of one not seen yet, what it will be."""
         known = [boot.boot_id for boot in self.boots]
         return self.earlier_boots + (known.index(boot_id) if boot_id in known else len(known)) + 1
 
     def uptime_before(self, boot_id: str) -> float:
-        """How long all other boots were up as far as rounds saw it."""
+        """Return how long all other boots were up as far as rounds saw it."""
         return self.earlier_uptime + sum(boot.uptime for boot in self.boots if boot.boot_id != boot_id)
 
     def is_paused(self, destination: str, boot_id: str, uptime: float) -> bool:

@@ -75,7 +75,7 @@ class Spool:
         return SpooledFile(target, size)
 
     def newest(self) -> SpooledFile | None:
-        """The bundle in the spool; what a loss of power left beside it is removed."""
+        """Return the bundle in the spool; what a loss of power left beside it is removed."""
         try:
             bundles = self._bundles()
             self._remove_torn()
@@ -99,7 +99,7 @@ class Spool:
             remove_torn(self.directory)
 
     def _bundles(self) -> list[Path]:
-        """The newest last, by when they were kept. No link is followed: it could lead to anything."""
+        """Return the newest last, by when they were kept. No link is followed: it could lead to anything."""
         if self.directory.is_symlink():
             return []
         files = [path for path in self.directory.glob("[!.]*") if path.is_file() and not path.is_symlink()]
@@ -223,7 +223,7 @@ class Supply:
         return outcome
 
     def settled(self, state: ReporterState) -> ReporterState:
-        """The state when the spool is emptied of what every destination has that is not ruled out.
+        """Return the state when the spool is emptied of what every destination has that is not ruled out.
 
         What none of them has stays, also when all of them are ruled out.
 

@@ -31,7 +31,7 @@ class UnusableError(Exception):
 
 
 def read_token(places: Places, environ: Mapping[str, str]) -> tuple[str | None, tuple[str, ...]]:
-    """The token, and a line for each fault on the way to it; no line repeats anything of a token.
+    """Return the token, and a line for each fault on the way to it; no line repeats anything of a token.
 
     $CREDENTIALS_DIRECTORY/token comes first, then the credential file. A blank credential counts as none:
     units set one where the file is missing. Raises UnusableError where the disk fails, and where no place
@@ -41,7 +41,7 @@ def read_token(places: Places, environ: Mapping[str, str]) -> tuple[str | None, 
 
 
 def read_collector_token(places: Places, environ: Mapping[str, str]) -> tuple[str | None, tuple[str, ...]]:
-    """The same of the token that is for collectors alone."""
+    """Return the same of the token that is for collectors alone."""
     return _read(_places(environ, COLLECTOR_CREDENTIAL, places.collector_credential_file), "collectors are")
 
 
@@ -78,7 +78,7 @@ def _read(places: list[tuple[Path, bool]], whose: str) -> tuple[str | None, tupl
 
 
 def _places(environ: Mapping[str, str], name: str, file: Path) -> list[tuple[Path, bool]]:
-    """Where it is looked for, and whether its permissions are for us to judge."""
+    """Return where it is looked for, and whether its permissions are for us to judge."""
     directory = environ.get("CREDENTIALS_DIRECTORY", "")
     credential = [(Path(directory) / name, False)] if directory.startswith("/") else []
     return [*credential, (file, True)]

@@ -147,7 +147,7 @@ def _put(config: Config, place: str, each: dict[str, Any]) -> None:
 
 
 def _bare(config: Config) -> Config:
-    """A config without its version, and without what is empty: those may change by merging."""
+    """Return a config without its version, and without what is empty: those may change by merging."""
     ignition = {name: value for name, value in config["ignition"].items() if name != "version"}
     sections = {**config, "ignition": ignition}
     return {

@@ -86,7 +86,7 @@ class Recipient:
 
     @property
     def path(self) -> str:
-        """The path of the call that sets the override, below the service's base path."""
+        """Return the path of the call that sets the override, below the service's base path."""
         infra_env = f"/v2/infra-envs/{self.infra_env_id}"
         return f"{infra_env}/hosts/{self.host_id}/ignition" if self.is_host else infra_env
 

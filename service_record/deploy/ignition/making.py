@@ -26,7 +26,7 @@ class RemoteFile:
 
 
 def make(items: Iterable[Item], version: str, remotes: Iterable[RemoteFile] = ()) -> Config:
-    """The config of this version, always the same for the same items.
+    """Return the config of this version, always the same for the same items.
 
     Units go into its systemd section, enabled where the items have a link that pulls them in; everything
     else are files and links, which replace what a host may have at their paths.
@@ -58,7 +58,7 @@ def _is_unit(item: Item) -> bool:
 
 
 def _pulls_in(item: Item) -> bool:
-    """Whether it is the link that enabling a unit makes; Ignition has systemd make it."""
+    """Return whether it is the link that enabling a unit makes; Ignition has systemd make it."""
     directory = posixpath.dirname(item.path)
     return (
         item.target is not None
@@ -124,7 +124,7 @@ class Wanted:
 
 
 def delivered(wanted: Wanted) -> tuple[Item, ...]:
-    """All of it, by path. The bootstrap host records arrays, and has its services closed."""
+    """Return all of it, by path. The bootstrap host records arrays, and has its services closed."""
     options = {
         Option.SHIM: True,
         Option.ALL_SERVICES: wanted.all_services,

@@ -29,7 +29,7 @@ LISTS: Final = (
 
 
 def merge(base: Config, ours: Config, replacing: Iterable[str] = ()) -> Config:
-    """The base, as it is, with ours behind; of the higher of their versions.
+    """Return the base, as it is, with ours behind; of the higher of their versions.
 
     Files of the base whose paths are in `replacing` give way to ours. Raises BadConfigError where the base is
     none, where both have the same file, unit, user or the like, and where the higher version would give
@@ -76,7 +76,7 @@ def conflicts(base: Config, ours: Config) -> Iterator[ConfigFault]:
 
 
 def _paths(config: Config, where: str = "") -> Iterator[tuple[str, str]]:
-    """Every path that a config writes, and what writes it; configs in the config among them."""
+    """Yield every path that a config writes, and what writes it; configs in the config among them."""
     for kind in KINDS:
         yield from ((node["path"], f"{where}{place}") for place, node in items(config, f"storage.{kind}"))
     yield from ((path, f"{where}{place}") for path, place in unit_paths(config))
@@ -87,7 +87,7 @@ def _paths(config: Config, where: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _inner(resource: dict[str, Any]) -> Config | None:
-    """The config that stands in a data URL, where it is one."""
+    """Return the config that stands in a data URL, where it is one."""
     try:
         data = content_of(resource)
         inner = None if data is None else read_config(data)
@@ -120,7 +120,7 @@ def _faults_of_replacement(base: Config) -> Iterator[ConfigFault]:
 
 
 def _without(base: Config, ours: Config, replacing: frozenset[str]) -> Config:
-    """A copy of the base, without the files that give way."""
+    """Return a copy of the base, without the files that give way."""
     merged = copy.deepcopy(base)
     offered = {node["path"] for _, node in items(ours, "storage.files")}
     present = {node["path"] for _, node in items(merged, "storage.files")}

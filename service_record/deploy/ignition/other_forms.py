@@ -17,7 +17,7 @@ _OF_A_USER: Final = ("name", "passwordHash", "sshAuthorizedKeys")
 
 
 def machine_config(config: Config, role: str) -> dict[str, Any]:
-    """The object; BadConfigError where the operator would not take the config."""
+    """Return the object; BadConfigError where the operator would not take the config."""
     faults = tuple(faults_of_machine_config(config))
     if faults:
         raise BadConfigError(faults)

@@ -34,7 +34,7 @@ class BadConfigError(ValueError):
 
 
 def quoted(value: object) -> str:
-    """A value of a config in a message: on one line, and not long."""
+    """Return a value of a config in a message: on one line, and not long."""
     text = ascii(value) if isinstance(value, str) else str(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
@@ -53,7 +53,7 @@ MOST: Final = 64 << 20
 
 
 def read_config(data: bytes) -> Config:
-    """The document; raises BadConfigError where there is none.
+    """Return the document; raises BadConfigError where there is none.
 
     Stricter than Ignition in what it would silently pick one of: fields that are given twice, and bytes that
     are no UTF-8.
@@ -139,7 +139,7 @@ Item = tuple[str, dict[str, Any]]
 
 
 def items(config: dict[str, Any], path: str) -> list[Item]:
-    """The objects of a list, by its path such as `storage.files`."""
+    """Return the objects of a list, by its path such as `storage.files`."""
     found = at(config, path) or []
     return [(f"{path}[{number}]", each) for number, each in enumerate(found) if each is not None]
 
@@ -165,7 +165,7 @@ def twice(found: list[tuple[str, object]], what: str) -> Iterator[ConfigFault]:
 
 
 def faults_of_path(where: str, path: str) -> Iterator[ConfigFault]:
-    """Why Ignition would not take a path of something on the host."""
+    """Yield why Ignition would not take a path of something on the host."""
     if not path:
         yield ConfigFault(where, "is empty")
     elif not path.startswith("/"):

@@ -24,7 +24,7 @@ _HASHES: Final = {"sha256": 64, "sha512": 128}
 
 
 def data_url(data: bytes) -> str:
-    """The bytes as a URL."""
+    """Return the bytes as a URL."""
     return f"data:;base64,{base64.b64encode(data).decode()}"
 
 
@@ -58,7 +58,7 @@ def decompressed(data: bytes) -> bytes:
 
 
 def data_of(url: str) -> bytes:
-    """The bytes in a data URL; ValueError says what is wrong with it."""
+    """Return the bytes in a data URL; ValueError says what is wrong with it."""
     parts = _DATA.fullmatch(url)
     if parts is None:
         raise ValueError("no data URL; one is data:,TEXT or data:;base64,DATA")
@@ -109,7 +109,7 @@ def check_hash(text: str) -> None:
 
 
 def hash_of(data: bytes, kind: str = "sha512") -> str:
-    """The hash of the bytes, as Ignition has it."""
+    """Return the hash of the bytes, as Ignition has it."""
     return f"{kind}-{hashlib.new(kind, data).hexdigest()}"
 
 

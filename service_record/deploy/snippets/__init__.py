@@ -43,18 +43,18 @@ class SnippetValues:
     """Whether a template of Foreman passes the service and the directory, as `variables:` of `snippet`."""
 
     def quoted(self, text: str) -> str:
-        """A text of ours as one word of shell, in a template of this language."""
+        """Return a text of ours as one word of shell, in a template of this language."""
         word = shlex.quote(text)
         return word.replace("<%", "<%%") if self.is_erb else word
 
 
 def script(values: SnippetValues, *parts: str) -> str:
-    """The values and functions, as lines of shell; parts are names of files beside this module."""
+    """Return the values and functions, as lines of shell; parts are names of files beside this module."""
     return "\n".join([*_values(values), *(part_of(part) for part in ("steps.sh", *parts))])
 
 
 def part_of(name: str) -> str:
-    """A file of shell, without what it tells shellcheck."""
+    """Return a file of shell, without what it tells shellcheck."""
     text = files("service_record.deploy.snippets").joinpath(name).read_text()
     lines = (line for line in text.split("\n") if not line.strip().startswith("# shellcheck"))
     return "\n".join(lines)
@@ -81,7 +81,7 @@ def first_boot(values: SnippetValues, step: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The same shell on one line, without its comments."""
+    """Return the same shell on one line, without its comments."""
     lines = [line.strip() for line in text.replace("\\\n", " ").split("\n")]
     code = [line for line in lines if line and not line.startswith("#")]
     joined = code[0]
@@ -187,7 +187,7 @@ def _section(head: str, functions: str, calls: list[str]) -> str:
 
 
 def _preseed(values: SnippetValues, steps: list[str]) -> str:
-    """A command is one line; the last comes when the new system is in /target."""
+    """Return a command is one line; the last comes when the new system is in /target."""
     early, late = _halves(values, steps)
     within = replace(values, root=_TARGET, directory=f"{_TARGET}{RECORDS}")
     unit, leave = _first_boot(within)
@@ -209,7 +209,7 @@ def _preseed(values: SnippetValues, steps: list[str]) -> str:
 
 
 def _autoinstall(values: SnippetValues, steps: list[str]) -> str:
-    """Each command is a shell of its own; what fails ends in error-commands."""
+    """Return each command is a shell of its own; what fails ends in error-commands."""
     early, late = _halves(values, steps)
     within = replace(values, directory=f"{_TARGET}{RECORDS}")
     commands = {
@@ -228,7 +228,7 @@ def _autoinstall(values: SnippetValues, steps: list[str]) -> str:
 
 
 def _cloud_init(values: SnippetValues, steps: list[str]) -> str:
-    """The functions in a file; commands run last, each line with what the lines before it have set."""
+    """Return the functions in a file; commands run last, each line with what the lines before it have set."""
     lines = [
         "#cloud-config",
         "write_files:",
@@ -281,7 +281,7 @@ def _halves(values: SnippetValues, steps: list[str]) -> tuple[list[str], list[st
 
 
 def _calls(values: SnippetValues, steps: list[str]) -> list[str]:
-    """Each step begun and done; what it does belongs between the two."""
+    """Return each step begun and done; what it does belongs between the two."""
     calls = []
     total = len(steps) + values.has_first_boot
     for number, step in enumerate(steps, 1):

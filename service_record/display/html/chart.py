@@ -26,7 +26,7 @@ _NUMBERS: Final = {"Attempt", "From", "To", "Took"}
 
 
 def chart_table(chart: Chart, view: View, identity: str) -> Element:
-    """The table, folded; each row of the chart has its last executions."""
+    """Return the table, folded; each row of the chart has its last executions."""
     heads = (element("th", head, scope="col", class_=_class(head)) for head in _HEADS)
     rows = [told for number, row in enumerate(chart.rows) for told in _rows(row, row_id(chart, number), view)]
     table = element("table", element("thead", element("tr", *heads)), element("tbody", *rows))
@@ -35,7 +35,7 @@ def chart_table(chart: Chart, view: View, identity: str) -> Element:
 
 
 def row_id(chart: Chart, number: int) -> str:
-    """Where a page has the table's row for a row of the chart."""
+    """Return where a page has the table's row for a row of the chart."""
     return f"boot-{chart.number}-row-{number}"
 
 
@@ -241,7 +241,7 @@ def _bar(drawn: DrawnBars, row: Row, number: int, drawing: _Drawing) -> Element:
 
 
 def _described(drawn: DrawnBars, row: Row) -> str:
-    """A bar for those who do not see it: `bootkube, attempt 2: failed, from 2m to 2m 30s, 30.0s`."""
+    """Return a bar for those who do not see it: `bootkube, attempt 2: failed, from 2m to 2m 30s, 30.0s`."""
     bar, what = drawn.bar, row_name(row, flat=True)
     if drawn.count > 1:
         several = f"{count(drawn.count, 'execution')} {VERBS[drawn.outcome]}"

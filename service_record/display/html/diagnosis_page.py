@@ -53,7 +53,7 @@ _CLASSES: Final = {
 def analysis_html(
     diagnosis: Diagnosis, history: History, source: str, found: Sequence[Chart], view: View
 ) -> str:
-    """The page of `analyze --output html`; `found` are the charts of the same history."""
+    """Return the page of `analyze --output html`; `found` are the charts of the same history."""
     view = replace(view, width=_UNWRAPPED)
     lead = [
         verdict_line(diagnosis, view),
@@ -63,7 +63,7 @@ def analysis_html(
 
 
 def verdict_line(diagnosis: Diagnosis, view: View) -> Element:
-    """The verdict as a paragraph."""
+    """Return the verdict as a paragraph."""
     verdict = _CLASSES[diagnosis.verdict]
     sign = getattr(view.glyphs, verdict)
     return element("p", f"{sign} {verdict_sentence(diagnosis)}", class_=f"verdict {verdict}")
@@ -72,7 +72,7 @@ def verdict_line(diagnosis: Diagnosis, view: View) -> Element:
 def analysis_sections(
     diagnosis: Diagnosis, history: History, found: Sequence[Chart], view: View
 ) -> list[Section]:
-    """The parts of the page, each of which can stand on a page of others, too."""
+    """Return the parts of the page, each of which can stand on a page of others, too."""
     view = replace(view, width=_UNWRAPPED)
     sections = [*_troubles(diagnosis, view), *_handled(diagnosis, view), *_rest(diagnosis)]
     sections += chart_sections(history, found, {}, view)

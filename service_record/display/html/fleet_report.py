@@ -12,7 +12,7 @@ _CLUSTER_COLUMNS = ("Cluster", "State", "Nodes joined", "Since")
 
 
 def hosts_html(found: HostsAnswer, source: str, view: View) -> str:
-    """The page of `hosts --output html`."""
+    """Return the page of `hosts --output html`."""
     at = element("p", f"as of {_moment(found.now, view)}", class_="faint")
     lead = [element("p", tally(found), class_="strong"), at]
     heads = element("tr", *(element("th", name, scope="col") for name in _COLUMNS))

@@ -27,7 +27,7 @@ _CLASSES: Final = {
 
 
 def element(tag: str, *content: Content, **attributes: str) -> Element:
-    """An element; its attribute `class_` is `class`, and `aria_label` is `aria-label`."""
+    """Return an element; its attribute `class_` is `class`, and `aria_label` is `aria-label`."""
     named = {name.removesuffix("_").replace("_", "-"): visible(value) for name, value in attributes.items()}
     made = Element(tag, named)
     append(made, content)
@@ -46,12 +46,12 @@ def append(around: Element, content: Iterable[Content]) -> None:
 
 
 def inked(line: Line) -> list[Content]:
-    """A line as terminals have it, with classes for its inks."""
+    """Return a line as terminals have it, with classes for its inks."""
     return [element("span", text, class_=_CLASSES[ink]) if ink in _CLASSES else text for text, ink in line]
 
 
 def preformatted(lines: Iterable[Line]) -> Element:
-    """Lines as terminals have them, in the letters of terminals."""
+    """Return lines as terminals have them, in the letters of terminals."""
     made = element("pre")
     for line in lines:
         append(made, [*inked(line), "\n"])
@@ -59,7 +59,7 @@ def preformatted(lines: Iterable[Line]) -> Element:
 
 
 def as_html(root: Element) -> str:
-    """The document of an `html` element."""
+    """Return the document of an `html` element."""
     return "<!DOCTYPE html>\n" + tostring(root, encoding="unicode", method="html") + "\n"
 
 
@@ -80,7 +80,7 @@ class Section(msgspec.Struct, frozen=True):
 
 
 def page(title: str, lead: Iterable[Content], sections: Sequence[Section]) -> str:
-    """A page in one file: a title, what is most important of all, and sections."""
+    """Return a page in one file: a title, what is most important of all, and sections."""
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -115,7 +115,7 @@ def _contents(sections: Iterable[Section]) -> Element:
 
 
 def section_element(section: Section) -> Element:
-    """A section with its heading."""
+    """Return a section with its heading."""
     heading = element("h2", section.heading, id=f"{section.id}-heading")
     return element(
         "section", heading, *section.content, id=section.id, aria_labelledby=f"{section.id}-heading"
@@ -123,7 +123,7 @@ def section_element(section: Section) -> Element:
 
 
 def facts_list(facts: Facts) -> Element:
-    """Where it happened, called from where, how it ended, and what the journal said: a `dl`."""
+    """Return where it happened, called from where, how it ended, and what the journal said: a `dl`."""
     made = element("dl")
     for term, value in _terms(facts):
         made.extend([element("dt", term), element("dd", value)])

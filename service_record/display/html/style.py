@@ -116,7 +116,7 @@ svg[aria-hidden] { position: absolute; }
 
 
 def stylesheet() -> str:
-    """The style of every page."""
+    """Return the style of every page."""
     dark = f"@media (prefers-color-scheme: dark) {{ {_colors(DARK)} }}"
     return f"\n:root {{ color-scheme: light dark; }}\n{_colors(LIGHT)}\n{dark}{_RULES}"
 

@@ -47,7 +47,7 @@ def _is_bad(service: ServiceHistory) -> bool:
 
 
 def _first_end(service: ServiceHistory) -> float:
-    """When the first bad run ended; of a service that survived its failures, the last."""
+    """Return when the first bad run ended; of a service that survived its failures, the last."""
     ends = (true_time(run.last_entry, service) for run in service.runs if run.outcome.is_bad)
     return order(next(ends, service.runs[-1].last_entry))
 
@@ -91,7 +91,7 @@ _UNWRAPPED: Final = 1 << 16
 def timeline_html(
     history: History, source: str, found: Sequence[Chart], view: View, *, flat: bool = False
 ) -> str:
-    """The page of `timeline --output html`."""
+    """Return the page of `timeline --output html`."""
     view = replace(view, width=_UNWRAPPED)
     lead = [element("p", *inked(line)) for line in summary(history, source, view)]
     sections = chart_sections(history, found, failures_ids(history), view, flat=flat)
@@ -107,7 +107,7 @@ def timeline_html(
 def chart_sections(
     history: History, found: Sequence[Chart], targets: Mapping[str, str], view: View, *, flat: bool = False
 ) -> list[Section]:
-    """A section for each boot; `targets` are where the page has the failures of a service."""
+    """Return a section for each boot; `targets` are where the page has the failures of a service."""
     sections = [chart_section(chart, len(history.boots), targets, view, flat=flat) for chart in found]
     if sections:
         first = sections[0]

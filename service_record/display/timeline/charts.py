@@ -26,7 +26,7 @@ _LONGEST: Final = 1e10
 
 
 def believable(seconds: float | None) -> float | None:
-    """An uptime or duration, where it can be one."""
+    """Return an uptime or duration, where it can be one."""
     return seconds if seconds is not None and 0 <= seconds <= _LONGEST else None
 
 
@@ -46,7 +46,7 @@ class BootClock(msgspec.Struct, frozen=True, kw_only=True):
     """Where only some have such times, how far off those are: they are shown put right."""
 
     def offsets(self, span: Span, run: Run, service: ServiceHistory) -> tuple[float | None, float | None]:
-        """When a span of a run began and ended; of what is running, the end is None.
+        """Return when a span of a run began and ended; of what is running, the end is None.
 
         What was interrupted ended at the last entry of its run, or later: nobody knows. The beginning is None
         when it was lost, but a run began with its first entry at the latest.
@@ -66,15 +66,15 @@ class BootClock(msgspec.Struct, frozen=True, kw_only=True):
         return start, max(self.by_clock(end, run, service), start if start is not None else float("-inf"))
 
     def time(self, offset: float) -> datetime:
-        """The time at an offset, as it is shown."""
+        """Return the time at an offset, as it is shown."""
         return self.zero + timedelta(seconds=offset) + self.ahead
 
     def shown(self, recorded: datetime, service: ServiceHistory) -> datetime:
-        """A time of a record, as it is shown: by the clock that the whole chart goes by."""
+        """Return a time of a record, as it is shown: by the clock that the whole chart goes by."""
         return true_time(recorded, service) + self.ahead
 
     def by_clock(self, time: datetime, run: Run, service: ServiceHistory) -> float:
-        """An offset from a time; measured from the last entry of the run, where that has an uptime."""
+        """Return an offset from a time; measured from the last entry of the run, where that has an uptime."""
         uptime = believable(run.last_uptime) if self.is_by_uptime else None
         if uptime is not None and run.last_entry is not None:
             return uptime - (run.last_entry - time).total_seconds()
@@ -82,7 +82,7 @@ class BootClock(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def boot_clock(runs: Sequence[tuple[Run, ServiceHistory]], boot_id: str | None, now: Now) -> BootClock:
-    """The clock of a boot, given all runs in it that have times.
+    """Return the clock of a boot, given all runs in it that have times.
 
     The boot was when the run that recorded last says: clocks are set while hosts start, and are right later.
     """
@@ -151,7 +151,7 @@ def round_begin(begin: float, end: float) -> float:
 
 
 def _step(span: float, most: int) -> float:
-    """The least step of which `most` are no shorter than the span."""
+    """Return the least step of which `most` are no shorter than the span."""
     wanted = span / max(most, 1)
     if wanted > _STEPS[-1]:
         return _STEPS[-1] * ceil(wanted / _STEPS[-1])
@@ -159,7 +159,7 @@ def _step(span: float, most: int) -> float:
 
 
 def offset(seconds: float) -> str:
-    """A round offset in full: `0s`, `0.25s`, `1m 10s`, `2h`, `1d 12h`."""
+    """Return a round offset in full: `0s`, `0.25s`, `1m 10s`, `2h`, `1d 12h`."""
     if seconds < 0:
         return f"-{offset(-seconds)}"
     whole, part = divmod(round(seconds, 3), _MINUTE)
@@ -209,7 +209,7 @@ class Bar(msgspec.Struct, frozen=True):
 
     @property
     def first(self) -> float:
-        """The first offset that is known of it."""
+        """Return the first offset that is known of it."""
         return self.start if self.start is not None else self.end or 0.0
 
 
@@ -249,7 +249,7 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def charts(history: History, now: Now, *, apart: bool = False, by_duration: bool = False) -> list[Chart]:
-    """The charts of a history, oldest boot first. A run without any time is in none.
+    """Return the charts of a history, oldest boot first. A run without any time is in none.
 
     A row has all runs of a service; with `apart`, those that came to the same. Services are in the order of
     their start, with what is in them below; `by_duration` puts what took longest first, whatever it is.
@@ -275,13 +275,13 @@ def charts(history: History, now: Now, *, apart: bool = False, by_duration: bool
 
 
 def _begun(history: History, boot_id: str) -> float:
-    """When the first entry of a boot was written."""
+    """Return when the first entry of a boot was written."""
     times = (true_time(r.first_entry, s) for s in history.services for r in s.runs if r.boot_id == boot_id)
     return min(map(order, times), default=float("inf"))
 
 
 def _boot_then(run: Run, service: ServiceHistory, begun: Mapping[str | None, float]) -> str | None:
-    """The boot that was when a run began that names none: the latest before it, or else the first."""
+    """Return the boot that was when a run began that names none: the latest before it, or else the first."""
     time = order(true_time(run.first_entry, service))
     before = [boot_id for boot_id, begin in begun.items() if begin <= time]
     return before[-1] if before else next(iter(begun), None)
@@ -305,7 +305,7 @@ def _chart(boot_id: str | None, number: int, placed: Sequence[_Placed], now: Now
 
 
 def _all_rows(placed: Iterable[_Placed], clock: BootClock, *, apart: bool) -> tuple[Row, ...]:
-    """The rows of each service together, in the order of their starts."""
+    """Return the rows of each service together, in the order of their starts."""
     services: dict[str, tuple[ServiceHistory, list[Run]]] = {}
     for run, service in placed:
         services.setdefault(service.name, (service, []))[1].append(run)

@@ -51,7 +51,7 @@ class Scale(msgspec.Struct, frozen=True):
 
 
 def scale_for(begin: float, end: float, width: int) -> Scale:
-    """A scale with as many ticks as their labels leave room for."""
+    """Return a scale with as many ticks as their labels leave room for."""
     scale = Scale(begin, end, width)
     for most in range(max(width // _LEAST_CELLS, 1), 0, -1):
         scale = replace(scale, ticks=tuple(ticks(begin, end, most)))
@@ -62,7 +62,7 @@ def scale_for(begin: float, end: float, width: int) -> Scale:
 
 
 def axis_line(scale: Scale, glyphs: Glyphs) -> Line:
-    """The ticks and their labels; a label that does not fit before the edge is left out."""
+    """Return the ticks and their labels; a label that does not fit before the edge is left out."""
     text = ""
     for tick in scale.ticks:
         label = f"{glyphs.gutter}{offset(tick)}"
@@ -86,7 +86,7 @@ def bar_line(bars: Iterable[Bar], scale: Scale, glyphs: Glyphs) -> Line:
 
 
 def _cells(bar: Bar, scale: Scale) -> tuple[int, int]:
-    """The first cell of a bar, and the one of its sign."""
+    """Return the first cell of a bar, and the one of its sign."""
     last = scale.cell(bar.end) if bar.end is not None else scale.width - 1
     return (scale.cell(bar.start) if bar.start is not None else last), last
 
@@ -104,7 +104,7 @@ _SCHEMA_VERSION: Final = 1
 
 
 def timeline_document(found: Iterable[Chart], source: str) -> "Document":
-    """The document of `timeline --output json` and `yaml`."""
+    """Return the document of `timeline --output json` and `yaml`."""
     return {
         "version": _SCHEMA_VERSION,
         "source": source,
@@ -113,7 +113,7 @@ def timeline_document(found: Iterable[Chart], source: str) -> "Document":
 
 
 def row_documents(found: Iterable[Chart]) -> Iterator["Document"]:
-    """The lines of `timeline --output jsonl`: each row, with its boot."""
+    """Yield the lines of `timeline --output jsonl`: each row, with its boot."""
     for chart in found:
         for row in chart.rows:
             yield {**_boot(chart), **_row(row)}
@@ -187,7 +187,7 @@ def timeline_page(
 
 
 def _untimed(history: History, view: View) -> Iterator[Line]:
-    """The runs that are in no chart, since their entries have no times."""
+    """Yield the runs that are in no chart, since their entries have no times."""
     for service in history.services:
         runs = sum(run.first_entry is None for run in service.runs)
         if runs:
@@ -265,7 +265,7 @@ def _label(row: Row, glyphs: Glyphs, *, flat: bool) -> Line:
 
 
 def _fitted(label: Line, room: int, glyphs: Glyphs) -> Line:
-    """The label in so many cells; of one that is too long, the name is cut."""
+    """Return the label in so many cells; of one that is too long, the name is cut."""
     lead, (text, strength), (times, faint) = label
     text = cut(text, room - cell_len(lead[0]) - cell_len(times), glyphs.cut)
     rest = " " * max(room - _width((lead, (text, strength), (times, faint))), 0)

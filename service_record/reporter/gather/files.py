@@ -44,12 +44,12 @@ def below(root: Path, path: str) -> Path:
 
 
 def _steps(path: str) -> list[str]:
-    """The steps of a path, the last one first."""
+    """Return the steps of a path, the last one first."""
     return [step for step in reversed(path.split("/")) if step not in ("", ".")]
 
 
 def real(path: Path) -> Path:
-    """Where a path leads; Path.resolve() raises for links in a circle, depending on the version."""
+    """Return where a path leads; Path.resolve() raises for links in a circle, depending on the version."""
     return Path(os.path.realpath(path))
 
 
@@ -61,7 +61,7 @@ def _link(path: Path) -> str | None:
 
 
 def opened(path: Path) -> int:
-    """A descriptor of a regular file, to be closed. Raises GatherError, absent where there is no file.
+    """Return a descriptor of a regular file, to be closed. Raises GatherError, absent where there is no file.
 
     A last step that is a link is not followed: what is meant to be is resolved before.
     """
@@ -75,7 +75,7 @@ def opened(path: Path) -> int:
 
 
 def tail(descriptor: int, most: int) -> tuple[int, Iterator[bytes]]:
-    """The last bytes of an open file, and how many before them are skipped.
+    """Return the last bytes of an open file, and how many before them are skipped.
 
     No more than `most` are read of a file that grows, nor of one of /proc, whose size is only known then.
     """

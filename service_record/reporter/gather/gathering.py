@@ -42,7 +42,7 @@ _Item: TypeAlias = Piece | BaseException | None
 
 
 def isolated(make: Callable[[], Pieces], deadline: Deadline) -> Pieces:
-    """The pieces that `make` gives in a thread of the lowest priority, and what it raises.
+    """Return the pieces that `make` gives in a thread of the lowest priority, and what it raises.
 
     Raises GatherError when the thread goes on long after the deadline: it is left behind. When this
     generator is closed, the deadline is now.
@@ -95,7 +95,7 @@ def _work(make: Callable[[], Pieces], held: "queue.Queue[_Item]", gone: threadin
 
 
 def _handed_over(item: _Item, held: "queue.Queue[_Item]", gone: threading.Event) -> bool:
-    """Whether somebody took it, who may be slower than we are."""
+    """Return whether somebody took it, who may be slower than we are."""
     while not gone.is_set():
         with suppress(queue.Full):
             held.put(item, timeout=_LOOK_SECONDS)

@@ -56,7 +56,7 @@ def _checked(url: str, task: Task) -> Iterator[str]:
 
 
 def _proxy(scheme: str, context: Context) -> Iterator[str]:
-    """Whether there is a way to the proxy for this scheme, if the environment names one."""
+    """Yield whether there is a way to the proxy for this scheme, if the environment names one."""
     given = {name.lower(): value for name, value in context.environ.items()}
     named = given.get(f"{scheme}_proxy")
     if not named:
@@ -76,7 +76,7 @@ def _proxy(scheme: str, context: Context) -> Iterator[str]:
 
 
 def _connected(host: str, port: int) -> tuple[socket.socket | None, list[str]]:
-    """A connection to the first address that takes one, and what was found on the way."""
+    """Return a connection to the first address that takes one, and what was found on the way."""
     began = time.monotonic()
     try:
         addresses = _within(lambda: _addresses(host, port))
@@ -147,7 +147,7 @@ def _answer(connection: socket.socket, parts: SplitResult) -> HTTPResponse:
 
 
 def _clock_beside(answer: HTTPResponse) -> Iterator[str]:
-    """How far this host's clock is from the server's, to a second."""
+    """Yield how far this host's clock is from the server's, to a second."""
     with suppress(TypeError, ValueError):
         theirs = parsedate_to_datetime(answer.headers["Date"])
         ahead = round((datetime.now(UTC) - theirs).total_seconds())
@@ -155,7 +155,7 @@ def _clock_beside(answer: HTTPResponse) -> Iterator[str]:
 
 
 def clocks(task: Task) -> Iterator[bytes]:
-    """The time by the system's clock, by the hardware's, and since boot."""
+    """Yield the time by the system's clock, by the hardware's, and since boot."""
     now = time.time()
     yield f"system   {datetime.fromtimestamp(now, UTC).isoformat(timespec='milliseconds')}\n".encode()
     with suppress(OSError, ValueError):

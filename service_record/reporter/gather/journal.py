@@ -86,7 +86,7 @@ class Journal:
 
 
 def newest_cursor(context: Context) -> str | None:
-    """Where the journal ends now; None where there is none to ask.
+    """Return where the journal ends now; None where there is none to ask.
 
     What is to be the cursor of the next round is asked for before this one gathers: so nothing is left out.
     """

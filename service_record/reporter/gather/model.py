@@ -29,7 +29,7 @@ class Deadline:
         return max(self.moment() - time.monotonic(), 0.0)
 
     def passed(self) -> float:
-        """Seconds since the deadline, 0 before it."""
+        """Return seconds since the deadline, 0 before it."""
         return max(time.monotonic() - self.moment(), 0.0)
 
     def cut_short(self) -> None:
@@ -37,7 +37,7 @@ class Deadline:
         self._until = min(self._until, time.monotonic())
 
     def moment(self) -> float:
-        """When it is, as time.monotonic() tells it."""
+        """Return when it is, as time.monotonic() tells it."""
         return self._until if self._outer is None else min(self._until, self._outer.moment())
 
 
@@ -83,11 +83,11 @@ class GatheredMember(Protocol):
 
     @property
     def given(self) -> int:
-        """How many bytes were written to it."""
+        """Return how many bytes were written to it."""
 
     @property
     def cut(self) -> int:
-        """How many of them, the oldest, were dropped again because of a limit."""
+        """Return how many of them, the oldest, were dropped again because of a limit."""
 
     def write(self, data: bytes, /) -> object:
         """Append. Raises OSError when the bundle as a whole can hold nothing more."""
@@ -167,7 +167,7 @@ class GatherRow:
 
     @property
     def most(self) -> int:
-        """How many bytes are read of a program before it counts as one that prints without end."""
+        """Return how many bytes are read of a program before it counts as one that prints without end."""
         return 8 * self.bytes
 
 
@@ -229,7 +229,7 @@ def add_manifest(
 def manifest(
     gathered: Iterable[Gathered], *, at: datetime, boot_id: str | None, cursor: str | None
 ) -> dict[str, object]:
-    """The document: sizes in bytes as they were before redaction, times in seconds."""
+    """Return the document: sizes in bytes as they were before redaction, times in seconds."""
     return {
         "version": FORMAT_VERSION,
         "generator": f"service-record/{__version__}",

@@ -49,7 +49,7 @@ class ServiceRecords:
 
 
 def records_directory(context: Context) -> Path:
-    """Where this host's records are: $SERVICE_RECORDS_DIR, else /var/log/openshift, below its root."""
+    """Return where this host's records are: $SERVICE_RECORDS_DIR, else /var/log/openshift, below its root."""
     return files.below(context.root, context.environ.get("SERVICE_RECORDS_DIR") or _DIRECTORY)
 
 

@@ -31,7 +31,7 @@ _GRACE_SECONDS: Final = 0.5
 
 
 def program_path(program: str, environ: Mapping[str, str]) -> str | None:
-    """Where a program is on the PATH of this environment; None where it is not."""
+    """Return where a program is on the PATH of this environment; None where it is not."""
     return shutil.which(program, path=environ.get("PATH") or _DEFAULT_PATH)
 
 
@@ -116,7 +116,7 @@ class Program:
             raise GatherError(GatherStatus.TIMED_OUT, f"{self.name} did not end within its time")
 
     def _has_ended(self) -> bool:
-        """Whether it has, without taking its status: until then nobody else can have its number."""
+        """Return whether it has, without taking its status: until then nobody else can have its number."""
         try:
             return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
         except ChildProcessError:  # we inherited that nobody waits for children

@@ -62,7 +62,7 @@ class ProgramSource:
 
 
 def output_of(argv: tuple[str, ...], task: Task) -> bytes:
-    """All that a program prints, to be understood. Raises GatherError when it does not end well."""
+    """Return all that a program prints, to be understood. Raises GatherError when it does not end well."""
     program = Program(argv, task.context.environ)
     printed = b"".join(program.chunks(task.deadline, task.collector.most))
     if program.status != 0:
@@ -246,7 +246,7 @@ class ContainerLogs:
 
 
 def containers_in(printed: bytes) -> list[_Container]:
-    """The containers that crictl or podman lists. Raises GatherError for what is no such list."""
+    """Return the containers that crictl or podman lists. Raises GatherError for what is no such list."""
     try:
         listed = json.loads(printed or b"[]")
     except ValueError as error:

@@ -42,7 +42,7 @@ class PolicyRule:
 
 
 def first(rules: Iterable[PolicyRule], moment: Moment) -> PolicyRule | None:
-    """The first rule that holds; None when none does."""
+    """Return the first rule that holds; None when none does."""
     return next((rule for rule in rules if rule.holds(moment)), None)
 
 
@@ -172,7 +172,7 @@ def _joined(*words: str) -> str:
 
 
 def is_outstanding(moment: Moment) -> bool:
-    """Whether the fact of now may still be told in a later round."""
+    """Return whether the fact of now may still be told in a later round."""
     if moment.settings.service is None or KIND in moment.state.refused:
         return False
     return moment.fact not in {*moment.state.told, *moment.state.dropped}
@@ -238,7 +238,7 @@ QUIET: Final = PolicyRule(
 
 
 def is_up(moment: Moment) -> bool:
-    """Whether all is well with the host, told or not."""
+    """Return whether all is well with the host, told or not."""
     return _is_up(moment)
 
 

@@ -104,7 +104,7 @@ class RoundPlan:
 
     @property
     def is_last(self) -> bool:
-        """Nothing that this plan does changes what the next would be."""
+        """Return nothing that this plan does changes what the next would be."""
         return not (self.report or self.told or self.gather or self.ship)
 
 
@@ -124,7 +124,7 @@ def info(words: str) -> str:
 
 
 def kind_of(target: str) -> str:
-    """The name of a destination that `ship_to` has: what is secret in a URL is not in it."""
+    """Return the name of a destination that `ship_to` has: what is secret in a URL is not in it."""
     if target.startswith("/"):
         return f"directory:{target}"
     plain = target.removeprefix(COLLECTOR)
@@ -160,7 +160,7 @@ class Moment:
 
     @cached_property
     def is_later_boot(self) -> bool:
-        """Whether this is certainly not the first boot from disk that the reporter sees."""
+        """Return whether this is certainly not the first boot from disk that the reporter sees."""
         return self.state.ordinal(self.evidence.boot_id) > 1
 
     @cached_property
@@ -183,12 +183,12 @@ class Moment:
 
     @cached_property
     def is_last_boot(self) -> bool:
-        """Whether no other boot is waited for: its limit is the end."""
+        """Return whether no other boot is waited for: its limit is the end."""
         return self.is_later_boot or self.state.is_careful or self.fact is Fact.CONTROL_PLANE
 
     @cached_property
     def round(self) -> str:
-        """A name of this round that no other has."""
+        """Return a name of this round that no other has."""
         return round_of(self.evidence)
 
     @cached_property
@@ -197,17 +197,17 @@ class Moment:
 
     @cached_property
     def lived(self) -> float:
-        """Seconds that the host was up, all boots together, as far as rounds saw it."""
+        """Return seconds that the host was up, all boots together, as far as rounds saw it."""
         return self.state.uptime_before(self.evidence.boot_id) + self.evidence.uptime
 
     @cached_property
     def is_quiet(self) -> bool:
-        """Whether this boot had its time, and another may come; its last word is said."""
+        """Return whether this boot had its time, and another may come; its last word is said."""
         return self.is_over_limit and not self.is_last_boot and self.boot.rounds > 1
 
     @cached_property
     def limit_near(self) -> str | None:
-        """The limit before which there is no other round: that of this boot, or `lifetime`."""
+        """Return the limit before which there is no other round: that of this boot, or `lifetime`."""
         ahead = self.settings.frequency + self.settings.jitter
         if self.evidence.uptime + ahead >= self.settings.time_limit:
             return self.evidence.boot_id
@@ -215,7 +215,7 @@ class Moment:
 
     @cached_property
     def is_wrong(self) -> bool:
-        """Whether something is wrong that is worth a bundle.
+        """Return whether something is wrong that is worth a bundle.
 
         That a reboot interrupted a service is so only when a round in this boot has seen it before: after a
         reboot that was meant, services take a while to go on.
@@ -232,7 +232,7 @@ class Moment:
         return row.rounds >= DENIED_ROUNDS and row.until - row.since >= DENIED_SECONDS
 
     def is_paused(self, destination: str) -> bool:
-        """Whether that destination has asked to be left alone for longer than until now."""
+        """Return whether that destination has asked to be left alone for longer than until now."""
         return self.state.is_paused(destination, self.evidence.boot_id, self.evidence.uptime)
 
 
@@ -242,12 +242,12 @@ def round_of(evidence: HostEvidence) -> str:
 
 
 def is_due(settings: Settings, state: ReporterState, evidence: HostEvidence) -> bool:
-    """Whether a round is due; the first of a boot is at once. Give the state before `arrive`."""
+    """Return whether a round is due; the first of a boot is at once. Give the state before `arrive`."""
     return is_due_at(settings, state, evidence.boot_id, evidence.uptime)
 
 
 def asks(settings: Settings, state: ReporterState, evidence: HostEvidence) -> bool:
-    """Whether the assisted-service is to be asked for its view in this round."""
+    """Return whether the assisted-service is to be asked for its view in this round."""
     moment = Moment(settings, state, evidence)
     is_usable = settings.service is not None and settings.service.is_usable
     return is_usable and not moment.is_quiet and not moment.is_paused(SERVICE)

@@ -76,7 +76,7 @@ WANTS: Final = (NEAR, WRONG, EACH, CHANGED, SPOOLED)
 
 
 def targets(moment: Moment) -> Iterator[Target]:
-    """The destinations; of the service's slots only one, the host's when that for boots is refused."""
+    """Yield the destinations; of the service's slots only one, the host's when that for boots is refused."""
     refused = moment.state.refused
     if moment.settings.service is not None:
         if HOST_BOOT not in refused:
@@ -124,7 +124,7 @@ def keeps_bundle(moment: Moment) -> bool:
 
 
 def shipment(moment: Moment, target: Target, reason: Want, *, is_last: bool = False) -> Shipment | None:
-    """The shipment, within what is left of the budget; None when that is too little.
+    """Return the shipment, within what is left of the budget; None when that is too little.
 
     Of each budget the last upload is for the round before a limit, or for the last round of all. After a
     state that was lost nobody knows what was spent: that one upload is all there is.
@@ -158,14 +158,14 @@ def _left(budget: int, spent: int, kept_back: int) -> int:
 
 
 def is_reachable(moment: Moment, target: Target) -> bool:
-    """Whether the destination is worth a try now: the service only when it has just answered."""
+    """Return whether the destination is worth a try now: the service only when it has just answered."""
     if moment.is_paused(target.destination) or (target.kind == HOST and has_agents_logs(moment)):
         return False
     return target.destination != SERVICE or isinstance(moment.view, HostView)
 
 
 def is_fresh(moment: Moment, reason: Want) -> bool:
-    """Whether the bundle in the spool is the one that is wanted."""
+    """Return whether the bundle in the spool is the one that is wanted."""
     kept, evidence = moment.state.bundle, moment.evidence
     if kept is None:
         return False

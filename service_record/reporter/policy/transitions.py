@@ -129,7 +129,7 @@ _BOOTS: Final = 16
 
 
 def arrive(state: ReporterState, evidence: HostEvidence) -> ReporterState:
-    """The state with this round in it. Its first step: a round that is killed counts."""
+    """Return the state with this round in it. Its first step: a round that is killed counts."""
     trouble = evidence.fingerprint if evidence.is_wrong else None
     boot = state.boot(evidence.boot_id)
     others = tuple(known for known in state.boots if known is not boot)
@@ -152,7 +152,10 @@ def arrive(state: ReporterState, evidence: HostEvidence) -> ReporterState:
 def before(
     state: ReporterState, step: StageReport | Shipment, evidence: HostEvidence, size: int = 0
 ) -> ReporterState:
-    """The state to save before a step; without that the step must not be made. `size` is the bundle's."""
+    """Return the state to save before a step; without that the step must not be made.
+
+    `size` is the bundle's.
+    """
     if isinstance(step, StageReport):
         return replace(state, tries=_with(state.tries, step.fact, state.tries.get(step.fact, 0) + 1))
     spent = state.spent_at(step.destination)
@@ -178,12 +181,12 @@ def after(
 
 
 def with_view(state: ReporterState, view: View | None, evidence: HostEvidence) -> ReporterState:
-    """The state when the service gave this view."""
+    """Return the state when the service gave this view."""
     return _paused(_with_denial(state, view, evidence), SERVICE, view, evidence)
 
 
 def has_moved(state: ReporterState, results: Iterable[StepResult]) -> bool:
-    """Whether the service is to be asked for its view once more before anything else is decided.
+    """Return whether the service is to be asked for its view once more before anything else is decided.
 
     The state is that of `after` with these results.
     """
@@ -195,7 +198,7 @@ def has_moved(state: ReporterState, results: Iterable[StepResult]) -> bool:
 
 
 def with_bundle(state: ReporterState, evidence: HostEvidence) -> ReporterState:
-    """The state when a bundle that tells of this evidence is in the spool."""
+    """Return the state when a bundle that tells of this evidence is in the spool."""
     bundle = SpooledBundle(
         fingerprint=evidence.fingerprint,
         boot_id=evidence.boot_id,
@@ -206,12 +209,12 @@ def with_bundle(state: ReporterState, evidence: HostEvidence) -> ReporterState:
 
 
 def not_kept(state: ReporterState) -> ReporterState:
-    """The state when there is no bundle in the spool, whatever was thought."""
+    """Return the state when there is no bundle in the spool, whatever was thought."""
     return replace(state, bundle=None)
 
 
 def withheld(state: ReporterState, evidence: HostEvidence) -> ReporterState:
-    """The state when the bundle of this evidence must not leave the host, for a secret in it."""
+    """Return the state when the bundle of this evidence must not leave the host, for a secret in it."""
     return replace(state, withheld=_added(state.withheld, evidence.fingerprint)[-_MOST_KEPT:])
 
 
@@ -284,7 +287,7 @@ def _with_host_uploads(state: ReporterState, step: Shipment, uploads: int) -> Re
 
 
 def _uploads(result: StepResult, *, is_done: bool) -> int:
-    """How often the bundle was sent, wholly or in part. A probe that was refused is not it."""
+    """Return how often the bundle was sent, wholly or in part. A probe that was refused is not it."""
     sent = result.outcome.sent
     if sent <= PROBE_BYTES and not is_done:
         return 0
