@@ -212,7 +212,7 @@ judge() {
   facts+=${SERVICE_RESULT:+",\"serviceResult\":\"$SERVICE_RESULT\""}${request:+",\"stopRequest\":\"$request\""}
   message=
   if [[ $outcome == failure ]]; then
-    __sr_journal
+    __sr_read_journal
     message=$__sr_answer
   fi
 }
@@ -495,7 +495,8 @@ main() {
   local LC_ALL=C IFS=$' \t\n' __sr_answer='' unit='' pid='' started=0 main='' request='' end_result='' outcome='' facts='' message=''
   # A condition that is not met is no failure: the service was not wanted.
   [[ ${INVOCATION_ID-} && ${SERVICE_RESULT-} != exec-condition ]] || return 0
-  __sr_unit
+  __sr_load
+  __sr_read_unit
   unit=$__sr_answer.service
   [[ $unit != service-record-rotate.service ]] || return 0
   __sr_begin
