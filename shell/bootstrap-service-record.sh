@@ -99,11 +99,11 @@ __sr_guarded() { # FUNCTION [ARGUMENT...]
 
 # Has bash parse the second half of this file, without its last line. Aliases would act on it.
 __sr_load() {
-  builtin local __sr_text='' __sr_line=''
+  builtin local __sr_text='' __sr_row=''
   ((${#__sr_late[@]})) || builtin return 0
-  for __sr_line in "${__sr_late[@]:0:${#__sr_late[@]}-1}"; do
-    __sr_text+=$__sr_line$'\n'
-    [[ $__sr_line != '# === Second half'* ]] || __sr_text=
+  for __sr_row in "${__sr_late[@]:0:${#__sr_late[@]}-1}"; do
+    __sr_text+=$__sr_row$'\n'
+    [[ $__sr_row != '# === Second half'* ]] || __sr_text=
   done
   __sr_late=()
   if builtin shopt -q expand_aliases; then
@@ -119,8 +119,8 @@ __sr_load() {
 # closed pipe kills who writes to it.
 __sr_tell() {
   [[ ${__sr[note]-} ]] || builtin return 0
-  ! { __sr_has_room; } 2>/dev/null || (builtin trap '' PIPE && builtin printf '%s\n' "${__sr[note]}" >&2) ||
-    builtin true
+  ! { __sr_has_room; } 2>/dev/null ||
+    (builtin trap '' PIPE && builtin printf '%s\n' "${__sr[note]}" >&2) || builtin true
   __sr[note]=
 }
 
@@ -133,7 +133,7 @@ __sr_stage_start() { # [NAME]
     __sr_note 'record_service_stage_start has no stage name; recorded as "unnamed"'; }
   __sr_answer=$__sr_name
   [[ $__sr_name != *[!a-zA-Z0-9_\ ./:-]* && ${#__sr_name} -lt 255 ]] ||
-    { __sr_load && __sr_escape_head "$__sr_name" 255; }
+    { __sr_load && __sr_escape_part "$__sr_name" 255 510; }
   __sr[stage]=$__sr_answer
   __sr_append 'stage start'
   __sr_chain_exit
@@ -211,7 +211,7 @@ __sr_begin() {
 }
 
 __sr_read_command() { # KIND MEMBER COMMAND
-  [[ $3 ]] && __sr_load && __sr_escape_head "$3" 255 || builtin return
+  [[ $3 ]] && __sr_load && __sr_escape_part "$3" 255 510 || builtin return
   __sr[kind]=$1 __sr[command]=",\"$2\":\"$__sr_answer\""
 }
 
@@ -479,15 +479,15 @@ __sr_look_for_traps() { # SCRIPT
 __sr_may_trap() { # SCRIPT
   builtin local -a __sr_printed
   __sr_printed=()
-  builtin local __sr_line=''
+  builtin local __sr_row=''
   builtin mapfile -t -n 201 __sr_printed <"$1"
-  builtin printf -v __sr_line '%s\n' "${__sr_printed[@]}"
-  [[ ${#__sr_printed[@]} -le 200 && ${#__sr_line} -le 16384 && ! ${BASH_ENV-} ]] ||
+  builtin printf -v __sr_row '%s\n' "${__sr_printed[@]}"
+  [[ ${#__sr_printed[@]} -le 200 && ${#__sr_row} -le 16384 && ! ${BASH_ENV-} ]] ||
     builtin return 0
-  for __sr_line in "${__sr_printed[@]}"; do
-    [[ $__sr_line != *@(trap|eval|source|enable)* &&
-      " $__sr_line" != *[[:blank:]\;\&\|\(\{].[[:blank:]]* || $__sr_line == *([[:blank:]])'#'* ||
-      $__sr_line == *bootstrap-service-record.sh?([\"\']) && $__sr_line != *[\;\&\|]* ]] ||
+  for __sr_row in "${__sr_printed[@]}"; do
+    [[ $__sr_row != *@(trap|eval|source|enable)* &&
+      " $__sr_row" != *[[:blank:]\;\&\|\(\{].[[:blank:]]* || $__sr_row == *([[:blank:]])'#'* ||
+      $__sr_row == *bootstrap-service-record.sh?([\"\']) && $__sr_row != *[\;\&\|]* ]] ||
       builtin return 0
   done
   builtin mapfile -d '' -t __sr_printed </proc/self/environ
@@ -501,23 +501,18 @@ __sr_on_exit() { # STATUS COMMAND OPTIONS; what the EXIT trap does before the se
   __sr_printed=()
   [[ $BASHPID == "${__sr_pid-}" && ! ${__sr[ended]} ]] || builtin return "$1"
   __sr[ended]=1 __sr[options]=${3-}
-  # Where the service has put commands before ours, which it had from `trap -p`, the status is
-  # theirs: nothing is claimed.
   [[ ! ${__sr[traps]} ]] || __sr_capture builtin trap -p EXIT
-  [[ ${__sr_printed[0]-read} != @(read|"trap -- '${__sr[hook]}"*) ]] ||
-    __sr_finish "$1" "${2:0:4096}" # bash would take seconds to compare some that are longer
-  builtin return "$1"
-}
-
-__sr_finish() { # STATUS COMMAND
-  if __sr_is_killed "$1" "$2"; then
+  if [[ ${__sr_printed[0]-read} != @(read|"trap -- '${__sr[hook]}"*) ]]; then
+    builtin return "$1" # the service has commands before ours, and this status is theirs
+  elif __sr_is_killed "$1" "$2"; then
     # Nothing that takes time: it shall die when it would have died without us.
     __sr_end failure '' '' ',"signal":"unknown"'
   elif [[ $1 == 0 ]]; then
     __sr_end success '' '' ',"exitCode":0'
   else
-    __sr_load && __sr_fail "$1" "$2"
+    __sr_load && __sr_fail "$1" "${2:0:4096}" # bash would take seconds to compare a longer one
   fi
+  builtin return "$1"
 }
 
 __sr_end() { # RESULT ERROR_LINE MESSAGE FACTS
@@ -549,13 +544,10 @@ __sr_is_killed() { # STATUS COMMAND
 __sr_blocks_chld() {
   builtin local -a __sr_printed
   __sr_printed=()
-  builtin local __sr_line=''
   builtin mapfile -t __sr_printed <"/proc/$__sr_pid/status"
-  for __sr_line in "${__sr_printed[@]}"; do
-    [[ $__sr_line == SigBlk:* ]] || builtin continue
-    builtin return "$((! ((16#${__sr_line##*[!0-9a-f]} >> 16) & 1)))"
-  done
-  builtin return 1
+  __sr_answer=${__sr_printed[*]}
+  __sr_answer=${__sr_answer#*SigBlk:} # a tab, and 16 hexadecimal digits
+  (((16#${__sr_answer:1:16} >> 16) & 1))
 }
 
 # --- Sourcing ------------------------------------------------------------------------------------
@@ -673,19 +665,18 @@ __sr_escape_bytes() { # __sr_answer
 
 # The well-formed sequences of the Unicode standard, table 3-7; a byte outside one becomes U+FFFD.
 __sr_replace_invalid_utf8() {
-  builtin local __sr_rest="$__sr_answer" __sr_plain='' __sr_length=0
+  builtin local __sr_rest="$__sr_answer" __sr_plain='' __sr_length=0 __sr_more=$'[\200-\277]'
   __sr_answer=
   while [[ $__sr_rest == *[$'\200'-$'\377']* ]]; do
     __sr_plain=${__sr_rest%%[$'\200'-$'\377']*}
     __sr_rest=${__sr_rest:${#__sr_plain}}
     case $__sr_rest in
-    [$'\302'-$'\337'][$'\200'-$'\277']*) __sr_length=2 ;;
-    $'\340'[$'\240'-$'\277'][$'\200'-$'\277']*) __sr_length=3 ;;
-    $'\355'[$'\200'-$'\237'][$'\200'-$'\277']*) __sr_length=3 ;;
-    [$'\341'-$'\354\356\357'][$'\200'-$'\277'][$'\200'-$'\277']*) __sr_length=3 ;;
-    $'\360'[$'\220'-$'\277'][$'\200'-$'\277'][$'\200'-$'\277']*) __sr_length=4 ;;
-    [$'\361'-$'\363'][$'\200'-$'\277'][$'\200'-$'\277'][$'\200'-$'\277']*) __sr_length=4 ;;
-    $'\364'[$'\200'-$'\217'][$'\200'-$'\277'][$'\200'-$'\277']*) __sr_length=4 ;;
+    [$'\302'-$'\337']$__sr_more*) __sr_length=2 ;;
+    $'\340'[$'\240'-$'\277']$__sr_more* | $'\355'[$'\200'-$'\237']$__sr_more* | \
+      [$'\341'-$'\354\356\357']$__sr_more$__sr_more*) __sr_length=3 ;;
+    $'\360'[$'\220'-$'\277']$__sr_more$__sr_more* | \
+      $'\364'[$'\200'-$'\217']$__sr_more$__sr_more* | \
+      [$'\361'-$'\363']$__sr_more$__sr_more$__sr_more*) __sr_length=4 ;;
     *) __sr_length=0 ;;
     esac
     if ((__sr_length)); then
@@ -698,48 +689,40 @@ __sr_replace_invalid_utf8() {
   __sr_answer+=$__sr_rest
 }
 
-__sr_escape_head() { # TEXT BYTES; escaped, and only its beginning where it is longer
-  builtin local LC_ALL=C __sr_piece="${1:0:$2}"
-  if [[ ${1:$2:1} == [$'\200'-$'\277'] ]]; then # the cut is within a character
-    while [[ $__sr_piece == *[$'\200'-$'\277'] ]]; do __sr_piece=${__sr_piece%?}; done
-    __sr_piece=${__sr_piece%?}
-  fi
-  __sr_escape "$__sr_piece"
-  while ((${#__sr_answer} > 2 * $2)); do
-    __sr_piece=${__sr_piece:0:${#__sr_piece}/2}
+# Escaped, and of a longer text only the beginning, or its end behind a mark; then sets
+# __sr_truncated. What remains is cut in proportion, so that few turns are needed.
+__sr_escape_part() { # TEXT BYTES ESCAPED_BYTES [end]
+  builtin local LC_ALL=C __sr_piece="$1" __sr_length="$2" __sr_next=''
+  __sr_answer=
+  while ((__sr_length > 0)); do
+    __sr_next=${__sr_piece:__sr_length:1}
+    if [[ $__sr_next && ${4-} ]]; then
+      __sr_piece=${__sr_piece: -__sr_length}
+      while [[ $__sr_piece == [$'\200'-$'\277']* ]]; do __sr_piece=${__sr_piece:1}; done
+    elif [[ $__sr_next ]]; then
+      __sr_piece=${__sr_piece:0:__sr_length}
+      if [[ $__sr_next == [$'\200'-$'\277'] ]]; then # the cut is within a character
+        while [[ $__sr_piece == *[$'\200'-$'\277'] ]]; do __sr_piece=${__sr_piece%?}; done
+        __sr_piece=${__sr_piece%?}
+      fi
+    fi
     __sr_escape "$__sr_piece"
+    ((${#__sr_answer} > $3)) || builtin break
+    __sr_length=$((${#__sr_piece} * $3 / ${#__sr_answer}))
   done
-}
-
-# Escaped, and where it is longer its end, with a mark; then sets __sr_truncated.
-__sr_escape_tail() { # TEXT BYTES
-  builtin local LC_ALL=C __sr_piece="$1" __sr_room="$2" __sr_keep=0
-  ((${#__sr_piece} <= __sr_room)) || __sr_piece=${__sr_piece: -__sr_room}
-  __sr_escape "$__sr_piece"
-  ((${#__sr_piece} == ${#1} && ${#__sr_answer} <= __sr_room)) && builtin return 0
-  __sr_room=$((__sr_room - 3)) # the mark
-  while ((${#__sr_answer} > __sr_room)); do
-    # In proportion, so that few turns are needed however much of it was escaped.
-    __sr_keep=$((${#__sr_piece} * __sr_room / ${#__sr_answer}))
-    ((__sr_keep < ${#__sr_piece})) || __sr_keep=$((${#__sr_piece} - 1))
-    __sr_piece=${__sr_piece:${#__sr_piece}-__sr_keep}
-    __sr_escape "$__sr_piece"
-  done
-  while [[ $__sr_piece == [$'\200'-$'\277']* ]]; do __sr_piece=${__sr_piece:1}; done
-  __sr_escape "$__sr_piece"
-  __sr_answer=$'\342\200\246'$__sr_answer
-  __sr_truncated=',"truncated":true'
+  [[ ! ${4-} || ${#__sr_piece} == "${#1}" ]] ||
+    __sr_answer=$'\342\200\246'$__sr_answer __sr_truncated=',"truncated":true'
 }
 
 __sr_explain() { # ERROR_LINE MESSAGE; adds them to __sr_entry, and to __sr_facts what had to be cut
-  builtin local LC_ALL=C __sr_truncated=''
+  builtin local LC_ALL=C __sr_truncated='' __sr_room=0
   __sr_escape "$1"
   # A path of such length is not worth the message's room; absent, because cut it would be wrong.
   ((${#__sr_answer} == 0 || ${#__sr_answer} > 700)) || __sr_entry+=",\"errorLine\":\"$__sr_answer\""
   [[ $2 ]] || builtin return 0
-  # 96 bytes for uptime, newlines, and the words around the message
-  __sr_escape_tail "$2" \
-    "$((4096 - ${#__sr_entry} - ${#__sr_facts} - ${#__sr[identity]} - ${#__sr[more]} - 96))"
+  # 99 bytes for uptime, newlines, the words around the message, and the mark
+  __sr_room=$((4096 - ${#__sr_entry} - ${#__sr_facts} - ${#__sr[identity]} - ${#__sr[more]} - 99))
+  __sr_escape_part "$2" "$__sr_room" "$__sr_room" end
   __sr_entry+=",\"errorMessage\":\"$__sr_answer\""
   [[ $__sr_facts == *',"truncated":true' ]] || __sr_facts+=$__sr_truncated
 }
@@ -750,21 +733,19 @@ __sr_explain() { # ERROR_LINE MESSAGE; adds them to __sr_entry, and to __sr_fact
 # the service's umask. Everybody may read arrays: OpenShift's gather looks for them, and packs
 # copies of them, as a user like any other.
 __sr_create() {
-  builtin local __sr_file="${__sr[path]}"
-  [[ ! -e $__sr_file && ! -L $__sr_file && (-d ${__sr_file%/*} || ! -e ${__sr_file%/*}) ]] ||
-    builtin return 1
-  if [[ ${__sr[layout]} == array ]]; then
-    __sr_apart mkdir __sr_make_file "$__sr_file" 0755 0133 $'[\n]\n'
-  else
-    __sr_apart mkdir __sr_make_file "$__sr_file" 0750 0137 ''
-  fi || [[ -f $__sr_file && ! -L $__sr_file ]]
+  builtin local __sr_file="${__sr[path]}" __sr_mode=0750 __sr_umask=0137 __sr_content=''
+  [[ ${__sr[layout]} != array ]] || __sr_mode=0755 __sr_umask=0133 __sr_content=$'[\n]\n'
+  [[ -e $__sr_file || -L $__sr_file || ! -d ${__sr_file%/*} && -e ${__sr_file%/*} ]] ||
+    __sr_apart mkdir __sr_make_file
+  [[ -f $__sr_file && ! -L $__sr_file ]] # perhaps another's
 }
 
-__sr_make_file() { # PATH DIRECTORY_MODE UMASK CONTENT
-  [[ -d ${1%/*} ]] || __sr_run 5 mkdir -p -m "$2" -- "${1%/*}" || builtin return
-  builtin umask "$3"
+__sr_make_file() {
+  [[ -d ${__sr_file%/*} ]] || __sr_run 5 mkdir -p -m "$__sr_mode" -- "${__sr_file%/*}" ||
+    builtin return
+  builtin umask "$__sr_umask"
   builtin set -C # two may get here at once
-  builtin printf '%s' "$4" >"$1"
+  builtin printf '%s' "$__sr_content" >"$__sr_file"
 }
 
 # The array is closed at every moment. Under a lock on descriptor 3, which ends with its holder, one
@@ -921,11 +902,9 @@ __sr_has_room() {
   done
   ((UID)) || builtin return 0
   builtin mapfile -t __sr_printed </proc/self/limits
-  for __sr_limit in "${__sr_printed[@]}"; do
-    [[ $__sr_limit == 'Max processes '* ]] || builtin continue
-    # shellcheck disable=SC2086 # the soft limit, the hard one, and a word
-    builtin set -- ${__sr_limit#Max processes}
-  done
+  __sr_limit=${__sr_printed[*]}
+  # shellcheck disable=SC2086 # the soft limit, the hard one, and others
+  builtin set -- ${__sr_limit#*Max processes }
   __sr_read_line /proc/loadavg
   __sr_answer=${__sr_answer#*/}
   [[ ${1-unlimited} == unlimited ]] || ((${__sr_answer%% *} + 6 <= $1))
@@ -939,7 +918,7 @@ __sr_fail() { # STATUS COMMAND
   __sr_read_frames
   __sr_line=
   __sr_locate "$1" "$2"
-  __sr_escape_head "$__sr_command" 200
+  __sr_escape_part "$__sr_command" 200 400
   __sr_facts+=${__sr_answer:+",\"command\":\"$__sr_answer\""}
   if [[ $__sr_line && $__sr_file ]]; then
     __sr_place="$__sr_line ${__sr_function:-main} $__sr_file"
@@ -964,11 +943,12 @@ __sr_read_journal() {
 __sr_stack() { # the JSON member: __sr_place, and behind it the callers
   builtin local __sr_index=0 __sr_json='' __sr_count=${#__sr_functions[@]}
   builtin local __sr_called="${__sr_place#* }"
+  __sr_called=${__sr_called%% *}
   __sr_escape "$__sr_place"
   __sr_json="\"$__sr_answer\""
   # The place may be a call site: then the frames below it are not its callers.
   while ((__sr_index < __sr_count)) &&
-    [[ ${__sr_functions[__sr_index]} != "${__sr_called%% *}" ]]; do __sr_index=$((__sr_index + 1)); done
+    [[ ${__sr_functions[__sr_index]} != "$__sr_called" ]]; do __sr_index=$((__sr_index + 1)); done
   for (( ; __sr_index + 1 < __sr_count; __sr_index++)); do
     ((__sr_lines[__sr_index] > __sr_trap_lines)) || builtin break # a trap called it
     __sr_escape "${__sr_lines[__sr_index]} ${__sr_functions[__sr_index + 1]} \
@@ -982,14 +962,11 @@ ${__sr_files[__sr_index + 1]}"
 
 # --- Where it failed -----------------------------------------------------------------------------
 
-# `set -e` ends the shell only after ERR ran, at that very line; a handled failure never gets here.
-# ERR is silent at `exit`, at an unbound variable, and in functions without -E: there the EXIT
-# trap's frames and the script's text have to do.
-
 # Where it failed: __sr_line, __sr_function, __sr_file, and __sr_approximate unless nothing else can
-# have failed. Reads the dying shell's frames, innermost first: __sr_functions, __sr_files, and in
-# __sr_lines where each was called. In a trap, bash leaves $BASH_COMMAND as it was and counts the
-# trap's own lines.
+# have failed. `set -e` ends the shell only after ERR ran, at that very line; a handled failure
+# never gets here. ERR is silent at `exit`, at an unbound variable, and in functions without -E:
+# there the frames and the script's text have to do. In a trap, bash leaves $BASH_COMMAND as it was
+# and counts the trap's own lines.
 __sr_locate() { # STATUS COMMAND
   builtin local -a __sr_script
   if [[ ${__sr[exit_line]} && $2 == @(builtin\ exit|eval|.|source)\ * ]]; then
@@ -1078,7 +1055,7 @@ __sr_is_error() { # COMMAND of the EXIT trap
   __sr_read_script "$__sr_file" && __sr_last=${#__sr_script[@]} &&
     ((__sr_line > __sr_trap_lines)) || builtin return 1
   if [[ $1 == eval\ * ]]; then # bash counts the lines of what it runs on from its own
-    __sr_find "$1" 1 "${#__sr_script[@]}"
+    __sr_find "$1" 1 "${#__sr_script[@]}" || builtin return 1
     __sr_shown=${1//[!$'\n']/}
     [[ $__sr_answer != *' '* ]] && ((__sr_answer + ${#__sr_shown} == __sr_line)) &&
       [[ ! $__sr_shown || ${1##*$'\n'} == *"$__sr_command"* && ${1%$'\n'*} != *"$__sr_command"* ]]
@@ -1185,23 +1162,18 @@ __sr_search() { # STATUS COMMAND
 # The line of a command in __sr_script, if it certainly ran there last; whether it certainly failed
 # there.
 __sr_line_of() { # FUNCTION COMMAND
+  builtin local -a __sr_places __sr_bodies
   builtin local __sr_handled='' __sr_first=1 __sr_last="${#__sr_script[@]}"
   builtin local __sr_found='' __sr_after=''
-  builtin local -a __sr_places __sr_bodies
-  __sr_answer=
   __sr_read_functions && __sr_extend "$1" && __sr_find "$2" "$__sr_first" "$__sr_last" &&
-    __sr_found=$__sr_answer
-  __sr_answer=
-  [[ $__sr_found && $__sr_found != *' '* && ! ${BASH_ALIASES[*]} ]] &&
-    __sr_runs "$__sr_found" "$2" || __sr_found=
-  __sr_after=$__sr_answer
-  [[ $__sr_found ]] && __sr_is_alone "$1" "$2" || __sr_found=
+    __sr_found=$__sr_answer && [[ $__sr_found != *' '* && ! ${BASH_ALIASES[*]} ]] &&
+    __sr_runs "$__sr_found" "$2" && __sr_after=$__sr_answer && __sr_is_alone "$1" "$2" ||
+    __sr_found=
   __sr_answer=$__sr_found
   [[ $__sr_found ]] || builtin return 1
   __sr_must_fail "$2" && builtin return 0
   ((! __sr_trap_lines)) && [[ $__sr_after == ?(\;)*(\}) && $2 != @(for|case|select)\ * &&
-    $2 != *$'\n'* ]] && __sr_is_own "$2" &&
-    __sr_is_followed "$__sr_found"
+    $2 != *$'\n'* ]] && __sr_is_own "$2" && __sr_is_followed "$__sr_found"
 }
 
 # What the service's functions are: NAME LINE FILE of each in __sr_places, and the text of all in
@@ -1225,20 +1197,18 @@ __sr_read_functions() {
 # The lines of a function in __sr_script, as __sr_first and __sr_last, or perhaps a few more; of a
 # file, all.
 __sr_extend() { # FUNCTION
-  builtin local __sr_one='' __sr_number=0
+  builtin local __sr_one='' __sr_number=0 __sr_starts=''
   [[ $1 ]] && builtin declare -F -- "$1" >/dev/null || builtin return 0
   __sr_first=
-  for __sr_one in "${__sr_places[@]}"; do
-    [[ $__sr_one != "$1 "+([0-9])" $__sr_file" ]] ||
-      __sr_first=${__sr_one:${#1}+1:${#__sr_one}-${#1}-${#__sr_file}-2}
-  done
-  [[ $__sr_first ]] || builtin return 1
-  for __sr_one in "${__sr_places[@]}"; do
+  for __sr_one in "${__sr_places[@]}"; do # NAME LINE FILE
     [[ $__sr_one == *" $__sr_file" ]] || builtin continue
     __sr_number=${__sr_one#* }
     __sr_number=${__sr_number%% *}
-    ((__sr_number > __sr_first && __sr_number <= __sr_last)) &&
-      [[ ${__sr_script[__sr_number - 1]} != [[:blank:]]* ]] &&
+    [[ ${__sr_one%% *} == "$1" ]] && __sr_first=$__sr_number || __sr_starts+=" $__sr_number "
+  done
+  [[ $__sr_first ]] || builtin return 1
+  for ((__sr_number = __sr_last; __sr_number > __sr_first; __sr_number--)); do
+    [[ $__sr_starts != *" $__sr_number "* || ${__sr_script[__sr_number - 1]} == [[:blank:]]* ]] ||
       __sr_last=$((__sr_number - 1))
   done
   while ((__sr_last > __sr_first)) &&
@@ -1253,45 +1223,39 @@ __sr_find() { # COMMAND FIRST LAST; the numbers of the lines that hold it
     __sr_squeeze "${__sr_script[__sr_number - 1]}"
     [[ $__sr_answer != *"$__sr_wanted"* ]] || __sr_found+=" $__sr_number"
   done
-  [[ $__sr_wanted ]] && __sr_answer=${__sr_found# }
+  __sr_answer=${__sr_found# }
+  [[ $__sr_wanted && $__sr_found ]]
 }
 
 # Whether no other function can have run that command last: none that has it may have been called.
 __sr_is_alone() { # FUNCTION COMMAND
-  builtin local __sr_one='' __sr_name='' __sr_wanted="${2%%$'\n'*}" __sr_holder='' __sr_own=''
-  for __sr_one in "${__sr_bodies[@]}"; do
-    if [[ $__sr_one == *"$__sr_wanted"* ]]; then
-      [[ $__sr_name == @(exit|"$1") ]] || __sr_holder=$__sr_name
-    elif [[ $__sr_one == [!\ ]*' () ' ]]; then
-      __sr_name=${__sr_one%' () '}
-    fi
-  done
-  [[ ! $__sr_holder ]] && builtin return 0
-  [[ $1 && $1 != source ]] || builtin return 1
+  builtin local __sr_one='' __sr_holder='' __sr_is_held='' __sr_own=''
   for __sr_one in "${__sr_bodies[@]}"; do
     if [[ $__sr_one == [!\ ]*' () ' ]]; then
-      __sr_name=${__sr_one%' () '}
-    elif [[ $__sr_name == "$1" ]]; then
+      __sr_holder=${__sr_one%' () '}
+    elif [[ $__sr_holder == "$1" ]]; then
       __sr_own+=$'\n'$__sr_one
+    elif [[ $__sr_holder != exit && $__sr_one == *"${2%%$'\n'*}"* ]]; then
+      __sr_is_held=1
     fi
   done
-  ! __sr_function_in "$__sr_own"
+  [[ ! $__sr_is_held ]] || { [[ $1 && $1 != source ]] && ! __sr_function_in "$__sr_own"; }
 }
 
 # Whether the command cannot have succeeded: it ends the shell, or the function, or expands what is
 # not set.
 __sr_must_fail() { # COMMAND
-  builtin local __sr_rest="$1" __sr_name=''
+  builtin local __sr_rest="$1" __sr_variable=''
   [[ $1 != ?(builtin\ |command\ )exit?(\ *) && $1 != return\ [0-9]* ]] || builtin return 0
   [[ $1 != *[\'\`\\]* && $1 != *\$\(* && $1 != *\$\{*([!\}])\$* && $1 != '[['* ]] ||
     builtin return 1
   while [[ $__sr_rest == *\$* ]]; do
     __sr_rest=${__sr_rest#*\$}
-    __sr_name=${__sr_rest#\{}
-    __sr_name=${__sr_name%%[!a-zA-Z0-9_]*}
-    [[ $__sr_name == [a-zA-Z_]* && ! -v $__sr_name ]] || builtin continue
-    [[ $__sr_rest != "{$__sr_name"?(:)\?* ]] || builtin return 0
-    [[ ${__sr[options]} == *u* && $__sr_rest == @("$__sr_name"|"{$__sr_name}")* ]] &&
+    __sr_variable=${__sr_rest#\{}
+    __sr_variable=${__sr_variable%%[!a-zA-Z0-9_]*}
+    [[ $__sr_variable == [a-zA-Z_]* && ! -v $__sr_variable ]] || builtin continue
+    [[ $__sr_rest != "{$__sr_variable"?(:)\?* ]] || builtin return 0
+    [[ ${__sr[options]} == *u* && $__sr_rest == @("$__sr_variable"|"{$__sr_variable}")* ]] &&
       builtin return 0
   done
   builtin return 1
