@@ -82,29 +82,27 @@ record_service_stage_failure() {
 # bash 4.4 the end of `local -` would reset expand_aliases and sourcepath. Beyond `ulimit -f` a
 # write does not only fail but kills.
 __sr_guarded() { # FUNCTION [ARGUMENT...]
-  if ((BASH_VERSINFO[0] < 5)); then
-    builtin set -- "$-" "$@"
-  else
-    builtin local -
-    builtin set -- '' "$@"
-  fi
+  if ((BASH_VERSINFO[0] < 5)); then __sr_options=$-; else builtin local -; fi
   builtin set "+aeuxvfkTC${__sr_errtrace-E}"
   builtin local __sr_answer='' __sr_status=0 IFS=$' \t\n'
   [[ ${__sr_xfsz-} ]] || builtin trap '' XFSZ
-  "${@:2}" || __sr_status=$?
+  "$@" || __sr_status=$?
   [[ ${__sr_xfsz-} ]] || builtin trap - XFSZ
-  [[ ! $1 ]] || builtin set "-${1//[!aeuxvfkETC]/}"
+  ((BASH_VERSINFO[0] >= 5)) || builtin set "-${__sr_options//[!aeuxvfkETC]/}"
   builtin return "$__sr_status"
 }
 
 # Has bash parse the second half of this file, without its last line. Aliases would act on it.
 __sr_load() {
-  builtin local __sr_text='' __sr_row=''
+  builtin local __sr_text='' __sr_row='' __sr_count=0
   ((${#__sr_late[@]})) || builtin return 0
-  for __sr_row in "${__sr_late[@]:0:${#__sr_late[@]}-1}"; do
-    __sr_text+=$__sr_row$'\n'
-    [[ $__sr_row != '# === Second half'* ]] || __sr_text=
+  for __sr_row in "${__sr_late[@]}"; do
+    [[ $__sr_row != '# === Second half'* ]] || builtin break
+    __sr_count=$((__sr_count + 1))
   done
+  __sr_late=("${__sr_late[@]:__sr_count:${#__sr_late[@]}-__sr_count-1}")
+  builtin local IFS=$'\n' && __sr_text="${__sr_late[*]}" ||
+    builtin printf -v __sr_text '%s\n' "${__sr_late[@]}" # where IFS is readonly
   __sr_late=()
   if builtin shopt -q expand_aliases; then
     builtin shopt -u expand_aliases
@@ -280,6 +278,7 @@ __sr_read_unit() {
 __sr_append() { # PHASE [RESULT [ERROR_LINE MESSAGE FACTS]]; FACTS and __sr[more] are JSON members
   builtin local __sr_time="${__sr[time]:-${EPOCHREALTIME-}}" __sr_fraction=''
   builtin local __sr_entry='' __sr_facts="${5-}"
+  builtin local -a __sr_printed
   if [[ $__sr_time == *[.,]* ]]; then # a comma in some locales
     __sr_fraction=.${__sr_time: -6:3}
     __sr_time=${__sr_time%[.,]*}
@@ -293,9 +292,8 @@ __sr_append() { # PHASE [RESULT [ERROR_LINE MESSAGE FACTS]]; FACTS and __sr[more
   __sr_entry+=${__sr[stage]:+",\"stage\":\"${__sr[stage]}\""}
   __sr_entry+=",\"phase\":\"$1\"${2:+",\"result\":\"$2\""}"
   [[ ! ${3-}${4-} ]] || { __sr_load && __sr_explain "$3" "$4"; }
-  __sr_answer=${__sr[uptime]}
-  [[ $__sr_answer ]] || __sr_read_line /proc/uptime
-  __sr_answer=${__sr_answer%% *}
+  builtin mapfile -t -n 1 __sr_printed </proc/uptime
+  __sr_answer=${__sr[uptime]:-${__sr_printed[0]%% *}}
   __sr_entry+="$__sr_facts${__sr[identity]}${__sr_answer:+",\"uptime\":$__sr_answer"}${__sr[more]}}"
   __sr_write
 }
@@ -424,7 +422,6 @@ __sr_adopt_traps() { # __sr_traps
 # Puts ours before the service's, in every call, for the service may set its own at any time.
 __sr_chain_exit() { # [ends], where the shell does right after
   builtin local -a __sr_printed
-  __sr_printed=()
   [[ ${__sr[traps]} == @(looks|${1-looks}) && $BASHPID == "$__sr_pid" ]] || builtin return 0
   __sr_capture builtin trap -p EXIT
   [[ ${__sr_printed[0]-} != "trap -- '${__sr[hook]}"* ]] || builtin return 0
@@ -485,7 +482,7 @@ __sr_may_trap() { # SCRIPT
   [[ ${#__sr_printed[@]} -le 200 && ${#__sr_row} -le 16384 && ! ${BASH_ENV-} ]] ||
     builtin return 0
   for __sr_row in "${__sr_printed[@]}"; do
-    [[ $__sr_row != *@(trap|eval|source|enable)* &&
+    [[ " $__sr_row " != *[!a-zA-Z0-9_-]@(trap|eval|source|enable)[!a-zA-Z0-9_-]* &&
       " $__sr_row" != *[[:blank:]\;\&\|\(\{].[[:blank:]]* || $__sr_row == *([[:blank:]])'#'* ||
       $__sr_row == *bootstrap-service-record.sh?([\"\']) && $__sr_row != *[\;\&\|]* ]] ||
       builtin return 0
