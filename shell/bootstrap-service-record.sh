@@ -3,7 +3,7 @@
 { ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 404)) && ! \declare -F builtin &&
   \builtin declare -F &&
   ((${FUNCNEST:-0} <= 0 || FUNCNEST > 40)) && __sr_are_writable() { \builtin local "$@"; } &&
-  { \builtin test -z "${!__sr@}" || __sr_are_writable "${!__sr@}"; } &&
+  __sr_are_writable __sr "${!__sr@}" &&
   { ! \builtin shopt -q expand_aliases || \builtin alias __sr_expanding=; } &&
   \builtin alias "__sr_reading=$-" &&
   \builtin set +avx && \builtin shopt -u expand_aliases; } >/dev/null 2>&1 || ((1))
@@ -45,9 +45,9 @@
 #
 # The first lines of all switch off aliases and `set -v`, which act while a file is read, `set -x`,
 # and `set -a`, which would export our functions. An alias remembers the options. Those lines fail
-# where recording would do harm: before bash 4.4, without `builtin`, where functions may not nest,
-# and where our names are readonly (under errexit such an assignment ends the service). Then nothing
-# is recorded.
+# where recording would do harm: before bash 4.4, without `builtin` or `local`, where functions may
+# not nest, and where our names are readonly (under errexit such an assignment ends the service).
+# Then nothing is recorded.
 [[ ${BASH_ALIASES[__sr_reading]+set} ]] || {
   record_service_stage_start() { \return 0; }
   record_service_stage_success() { \return 0; }
@@ -79,10 +79,10 @@ record_service_stage_failure() {
 # --- Guests: run our functions in the service's shell --------------------------------------------
 
 # Runs one of our functions under known options. (Under -k, `local` would see no assignment.) In
-# bash 4.4 the end of `local -` would reset expand_aliases and sourcepath. Beyond `ulimit -f` a
-# write does not only fail but kills.
+# bash 4.4 the end of `local -` would reset expand_aliases and sourcepath; an array is not exported
+# under -a. Beyond `ulimit -f` a write does not only fail but kills.
 __sr_guarded() { # FUNCTION [ARGUMENT...]
-  if ((BASH_VERSINFO[0] < 5)); then __sr_options=$-; else builtin local -; fi
+  if ((BASH_VERSINFO[0] < 5)); then __sr_options=("$-"); else builtin local -; fi
   builtin set "+aeuxvfkTC${__sr_errtrace-E}"
   builtin local __sr_answer='' __sr_status=0 IFS=$' \t\n'
   [[ ${__sr_xfsz-} ]] || builtin trap '' XFSZ
