@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench import bundle, collecting, follow, python, reading, redaction, shell
+from bench import bundle, collecting, evidence, follow, python, reading, redaction, shell
 from bench.machine import machine
 from bench.table import AnyRow, markdown, replace_between
 
@@ -18,7 +18,7 @@ def measured() -> list[AnyRow]:
     """All but what the collector costs."""
     with tempfile.TemporaryDirectory(prefix="service-record-bench-") as directory:
         root = Path(directory)
-        everything = (shell, python, reading, follow, redaction, bundle)
+        everything = (shell, python, reading, evidence, follow, redaction, bundle)
         return [row for part in everything for row in part.rows(root)]
 
 
