@@ -19,8 +19,8 @@ BYTES_LIMIT = 300_000_000
 
 _LINES = (
     'kubelet[1871]: E0302 09:00:40.{n} 1871 kubelet.go:2394] "Container runtime network not ready" id="{x}"',
-    "kubelet[1871]: W0302 09:00:46.{n} 1871 reflector.go:324] failed to list *v1.Node {x}: connection refused",
-    'crio[1711]: time="2026-03-02 09:00:33.{n}Z" level=info msg="Checking image status: quay.io/b@sha256:{x}"',
+    "kubelet[1871]: W0302 09:00:46.{n} 1871 reflector.go:324] failed to list Node {x}: connection refused",
+    'crio[1711]: time="2026-03-02 09:00:33.{n}Z" level=info msg="Checking image status: b@sha256:{x}"',
     "kernel: audit: type=1400 audit(1772442001.{n}:91): avc:  denied  {{ getattr }} for pid={n} path={x}",
     "kernel: XFS (vda{n}): Ending clean mount",
     "NetworkManager[622]: <info>  [1772442003.{n}] device (ens3): state change: ip-check ({x})",
