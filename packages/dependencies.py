@@ -144,22 +144,29 @@ def tree(names: Sequence[str], depth: int = 1) -> Iterator[str]:
 def sections() -> dict[str, str]:
     """The generated parts of the page, by the name of their place in it."""
     runtime, reporter, collector = direct("runtime"), direct("reporter"), direct("collector")
+    desk = direct("triage", "dask", "mcp")
     development = direct("test", "check", "dev")
     shipped = [*runtime, *reporter]
     others = pulled_in(shipped)
     known = {each.name for each in [*shipped, *others]}
     serving = [each for each in [*collector, *pulled_in(collector)] if each.name not in known]
+    known |= {each.name for each in [*serving, *direct("test", "check", "dev")]} - {
+        each.name for each in desk
+    }
+    asking = [each for each in [*desk, *pulled_in(desk)] if each.name not in known]
     names = [each.name for each in runtime]
     lines = ["service-record", *tree(names), "service-record[reporter], besides"]
     lines += tree([each.name for each in reporter])
     count, size = len(shipped) + len(others), sum(each.size for each in [*shipped, *others])
-    shown = {each.name for each in [*shipped, *serving]}
+    shown = {each.name for each in [*shipped, *serving, *asking]}
     more = sum(each.size for each in serving)
+    at_desks = sum(each.size for each in asking)
     return {
         "runtime": table(runtime),
         "reporter": table(reporter),
         "pulled in": table(others),
         "collector": f"{table(serving)}\n\n{len(serving)} libraries more, {more / 1e6:.0f} MB.",
+        "desk": f"{table(asking)}\n\n{len(asking)} libraries more, {at_desks / 1e6:.0f} MB.",
         "tree": "\n".join(["```", *lines, "```", "", f"{count} libraries, {size / 1e6:.0f} MB."]),
         "development": table(each for each in development if each.name not in shown),
     }
@@ -171,7 +178,7 @@ def table(rows: Iterable[Dependency]) -> str:
 
 def main() -> int:
     """The exit status: 1 when something is not installed as it is locked."""
-    everything = direct(*(part for part in project() if part not in {"upkeep", "standalone"}))
+    everything = direct(*(part for part in project() if part not in {"upkeep", "standalone", "demo", "site"}))
     pins = locked()
     wrong = [each for each in [*everything, *pulled_in(everything)] if pins.get(each.name) != each.version]
     if wrong:
