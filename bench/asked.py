@@ -31,12 +31,12 @@ ASKED: Final = (
 _TIMES: Final = 9
 
 
-def fill(data: Path, count: int) -> tuple[str, str]:
+def fill(data: Path, count: int, most_steps: int = fleet.STEPS) -> tuple[str, str]:
     """So many hosts with their steps; a session and a token of somebody who may read."""
     data.mkdir(parents=True)
     database = Database(sqlite_url(data))
     database.migrate()
-    fleet.filled(database, count)
+    fleet.filled(database, count, most_steps)
     now = time.time()
     with database.changing() as connection:
         token = tokens.create(connection, tokens.TokenRequest(kind=TokenKind.READER), now)

@@ -4,11 +4,12 @@ import statistics as middle
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Connection, insert, update
+from sqlalchemy import Connection, func, insert, select, update
 
 from service_record.collector.domain.progress import Progress, advance, ended, first
 from service_record.collector.domain.statistics import statistics
@@ -20,7 +21,7 @@ from service_record.collector.store.database import Database, sqlite_url
 from service_record.collector.store.fleet import Filters, fleet
 from service_record.collector.store.host_rows import host
 from service_record.collector.store.row_writer import DatabaseWriter
-from service_record.collector.store.schema import builds, durations, hosts, steps
+from service_record.collector.store.schema import builds, counters, durations, hosts, steps
 
 HOSTS: Final = 10_000
 STEPS: Final = 100
@@ -30,18 +31,21 @@ _TIMES: Final = 11
 _LOGS: Final = "Installing: kernel-core-5.14.0-570.el9.x86_64\n" * 4
 
 
-def filled(database: Database, number_of_hosts: int = HOSTS) -> None:
+def filled(database: Database, number_of_hosts: int = HOSTS, most_steps: int = STEPS) -> None:
     """Every host in the midst of a build, or at its end; every fiftieth failed."""
     for beginning in range(0, number_of_hosts, 500):
         with database.changing() as connection:
             for number in range(beginning, min(beginning + 500, number_of_hosts)):
-                _fill(connection, number)
+                _fill(connection, number, most_steps)
+    with database.changing() as connection:  # they have taken numbers of steps
+        latest = select(func.max(steps.c.id)).scalar_subquery()
+        connection.execute(update(counters).where(counters.c.name == "steps").values(latest=latest))
 
 
-def _fill(connection: Connection, number: int) -> None:
+def _fill(connection: Connection, number: int, most_steps: int) -> None:
     progress = first(next(_reports(number)), 1, _START)
     rows, ends = [], []
-    for order, step in enumerate(_reports(number)):
+    for order, step in enumerate(islice(_reports(number), most_steps)):
         at = _START + number + order * 7
         ends += [_duration(number, at, one) for one in ended(progress, step, at)]
         progress = advance(progress, step, at)

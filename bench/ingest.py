@@ -58,16 +58,16 @@ def measured(folder: Path, collector: Started) -> Measured:
         ]
     database.close()
     with collector(folder) as (port, process):
-        before = _processor(process)
+        before = processor_seconds(process)
         by_port = [(port, [(f"host{number}", token) for number, token in enumerate(made)])]
-        seconds, count = uvloop.run(_reported(by_port, SECONDS))
-        processor = (_processor(process) - before) / count
+        seconds, count = uvloop.run(reported(by_port, SECONDS))
+        processor = (processor_seconds(process) - before) / count
     cuts = statistics.quantiles(seconds, n=100)
     floor = _floor(folder / "floor")
     return Measured(len(seconds) / SECONDS, floor, processor, statistics.median(seconds), cuts[98])
 
 
-def _processor(process: int) -> float:
+def processor_seconds(process: int) -> float:
     """Seconds of a process so far."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -77,13 +77,11 @@ Reporting = Sequence[tuple[int, Sequence[tuple[str, str]]]]
 """Ports of collectors, each with the hosts that report there, and their tokens."""
 
 
-async def reported(reporting: Reporting, seconds: float) -> list[float]:
-    """How long each report took that was sent after the first moments, and before `seconds` were over."""
-    return (await _reported(reporting, seconds))[0]
+async def reported(reporting: Reporting, seconds: float) -> tuple[list[float], int]:
+    """How long each report took that was sent after the first moments, and before `seconds` were over.
 
-
-async def _reported(reporting: Reporting, seconds: float) -> tuple[list[float], int]:
-    """The same, and how many reports there were in all."""
+    And how many there were in all.
+    """
     begin = time.monotonic() + WARM
     hosts_reporting = (
         _reports(port, host, token, begin, begin + seconds)

@@ -19,7 +19,7 @@ from typing import Final
 import psycopg
 import uvloop
 
-from bench import ingest
+from bench import ingest, viewers
 from bench.collecting import collector
 from bench.machine import machine
 from bench.table import Figure, markdown, replace_between
@@ -74,7 +74,9 @@ def measured() -> list[Figure]:
         name: sorted(rates, key=lambda one: one.steps_per_second)[ROUNDS // 2]
         for name, rates in found.items()
     }
-    return _figures(middle["sqlite"], middle["postgresql"], middle["one"], middle["four"])
+    found_rates = _figures(middle["sqlite"], middle["postgresql"], middle["one"], middle["four"])
+    with tempfile.TemporaryDirectory(prefix="service-record-bench-") as directory:
+        return [*found_rates, *viewers.rows(Path(directory) / "viewers")]
 
 
 def _figures(sqlite: Rate, fast: Rate, one: Rate, four: Rate) -> list[Figure]:
@@ -124,9 +126,8 @@ def _rate(folder: Path, url: str, processes: int, connections: int) -> Rate:
     with contextlib.ExitStack() as stack:
         ports = [stack.enter_context(collector(folder, url))[0] for _ in range(processes)]
         with _watched(url) as samples:
-            seconds = uvloop.run(
-                ingest.reported([(port, made[n::processes]) for n, port in enumerate(ports)], SECONDS)
-            )
+            reporting = [(port, made[number::processes]) for number, port in enumerate(ports)]
+            seconds, _ = uvloop.run(ingest.reported(reporting, SECONDS))
     share = sum(samples) / len(samples) / processes if samples else 0.0
     return Rate(len(seconds) / SECONDS, share)
 

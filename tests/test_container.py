@@ -7,7 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
+from service_record.cli.collector import serve_command
 from service_record.reporter.paths import Places
 from tests.programs import REPOSITORY
 
@@ -102,3 +104,18 @@ def test_quadlet_makes_a_service_of_it(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "ExecStart=/usr/bin/podman run" in done.stdout
+
+
+def test_what_compose_starts_is_a_collector_that_finds_its_database_and_objects() -> None:
+    composed = yaml.safe_load((REPOSITORY / "packages/container/compose.yaml").read_text())["services"]
+    text = (REPOSITORY / "Containerfile").read_text()
+    page = (REPOSITORY / "docs/collector.md").read_text()
+    for name in ("collector", "collector-2"):
+        service = composed[name]
+        assert f"--target collector -t {service['image'].removesuffix(':latest')} ." in text
+        said = serve_command.make_context("serve", service["command"][1:]).params
+        assert (said["host"], said["objects"]) == ("0.0.0.0", "s3://bundles/collector")
+        assert str(said["data"]) in service["volumes"][0]
+        named = {each for each in service["environment"] if each.startswith("AWS_")}
+        assert all(f"`{each}`" in page for each in named)
+        assert "@database/" in service["environment"]["SERVICE_RECORD_DATABASE"]

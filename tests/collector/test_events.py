@@ -1,12 +1,13 @@
 """Changes of a page as they are sent: what is new, and no more."""
 
+import asyncio
 import contextlib
 import http.client
 import json
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -14,8 +15,10 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 
 from service_record.collector.domain.access import presented
+from service_record.collector.process import Collector
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store import tokens
+from service_record.collector.web.events import Views
 from tests.collector.browsing import Visitor, signed_in
 from tests.collector.processes import process
 from tests.collector.serving import Client, Served, served, settings_in
@@ -161,3 +164,69 @@ def test_streams_end_when_the_collector_shuts_down(tmp_path: Path) -> None:
             reading.start()
         reading.join()
     assert ended == [("end", "")]
+
+
+def test_who_looks_at_the_same_page_shares_one_look_and_one_rendering_at_most_once_a_second(
+    sqlite_settings: CollectorSettings,
+) -> None:
+    page = Page()
+
+    async def view(views: Views, got: set[bytes], until: float) -> None:
+        state = ""
+        with views.channel("page", page.look) as channel:
+            await channel.joined(state)
+            while time.monotonic() < until:
+                assert channel.moment is not None
+                if channel.moment.seen.state != state:
+                    got.add(await channel.moment.event_for(state))
+                    state = channel.moment.seen.state
+                await channel.changed(0.1)
+
+    async def views_of_many(collector: Collector) -> set[bytes]:
+        views, got, until = Views(collector), set[bytes](), time.monotonic() + 2.5
+        viewers = [asyncio.create_task(view(views, got, until)) for _ in range(50)]
+        while time.monotonic() < until:
+            collector.news.tell()
+            await asyncio.sleep(0.01)
+        await asyncio.gather(*viewers)
+        return got
+
+    with Collector(sqlite_settings) as collector:
+        got = asyncio.run(views_of_many(collector))
+
+    assert 2 <= page.looks <= 4
+    assert page.renderings == len(got) <= page.looks
+
+
+@dataclass
+class Page:
+    """A page that is another one each time."""
+
+    looks: int = 0
+    renderings: int = 0
+    state: str = "0"
+    sentence: str = "a sentence"
+
+    def look(self) -> "Page":
+        self.looks += 1
+        return replace(self, state=str(self.looks), counted=self)
+
+    counted: "Page | None" = None
+
+    def whole(self) -> str:
+        assert self.counted is not None
+        self.counted.renderings += 1
+        return "<p>all</p>"
+
+
+def test_who_looks_when_there_are_too_many_streams_is_told_to_ask_again(tmp_path: Path) -> None:
+    with served(settings_in(tmp_path, most_streams=1)) as server:
+        visitor = signed_in(server)
+        with streaming(visitor, state="old") as first, streaming(visitor, state="old") as second:
+            assert first.next()[0] == "change"
+            kind, change = second.next()
+            assert second.next() == ("poll", "10")
+            assert second.next() == ("end", "")
+            with streaming(visitor, state=change["state"]) as again:
+                assert again.next() == ("poll", "10")
+    assert kind == "change"

@@ -3,14 +3,18 @@
 import asyncio
 import contextlib
 from dataclasses import replace
+from functools import partial
 
-from sqlalchemy import select
+from sqlalchemy import insert, select
 from sqlalchemy.engine import make_url
 
 from service_record.collector.process import Collector
 from service_record.collector.serving_settings import CollectorSettings
+from service_record.collector.store.administration import put_host
+from service_record.collector.store.bundle_rows import LEASE, claim
 from service_record.collector.store.database import Database
-from service_record.collector.store.schema import hosts, steps
+from service_record.collector.store.purge import claim_housekeeping
+from service_record.collector.store.schema import bundles, hosts, steps
 from testing.postgresql import Cluster
 from tests.assisted_rules import AssistedRules
 from tests.collector.installing import Agent
@@ -130,3 +134,43 @@ def test_steps_of_a_host_that_reports_to_four_processes_have_the_order_of_their_
         last = max((row.id, row.name) for row in rows if row.host_id == host.id)
         assert f'"name":"{last[1]}"'.encode() in host.progress
     database.close()
+
+
+def test_a_bundle_is_claimed_by_one_process_and_free_again_when_that_one_is_gone(
+    postgresql_settings: CollectorSettings,
+) -> None:
+    database = Database(postgresql_settings.database)
+    database.migrate()
+    with database.changing() as connection:
+        put_host(connection, "web1", {}, 1.0)
+        values = {
+            "host_id": 1,
+            "build": 0,
+            "kind": "host",
+            "name": "b",
+            "size": 1,
+            "sha256": "",
+            "received_at": 1.0,
+        }
+        connection.execute(insert(bundles), [{**values, "key": f"key{number}"} for number in range(5)])
+
+    with database.changing() as one, database.changing() as other:
+        claimed = [bundle.id for bundle in claim(one, 10.0, 2)]
+        elsewhere = [bundle.id for bundle in claim(other, 10.0, 9)]
+    with database.changing() as connection:
+        meanwhile = claim(connection, 11.0, 9)
+        later = [bundle.id for bundle in claim(connection, 11.0 + LEASE, 9)]
+    database.close()
+
+    assert (claimed, elsewhere) == ([1, 2], [3, 4, 5])
+    assert (meanwhile, later) == ([], [1, 2, 3, 4, 5])
+
+
+def test_one_process_does_the_housekeeping_of_an_hour(settings: CollectorSettings) -> None:
+    with Collector(settings) as collector:
+        done = [
+            collector.writer.change(partial(claim_housekeeping, now=now, seconds=2700.0)).result()
+            for now in (10_000.0, 10_001.0, 12_699.0, 12_701.0)
+        ]
+
+    assert done == [True, False, False, True]

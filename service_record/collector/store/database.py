@@ -201,6 +201,8 @@ _AGAIN: Final = 1.0
 _NAME: Final = "service-record-listening"
 _POLL: Final = 2.0
 """Seconds between two looks where the database does not tell what other processes have changed."""
+_POLLS: Final = 30
+"""Such looks until it tries again to listen."""
 _LEAST: Final = 0.1
 """Seconds between two announcements: what changes within them is told at once."""
 _ALIVE: Final = "connect_timeout=5 keepalives_idle=30 keepalives_interval=10 keepalives_count=3"
@@ -245,15 +247,16 @@ class Listening:
 
     def _run(self) -> None:
         while not self._is_closed.is_set():
-            seconds = _AGAIN
+            is_refused = False
             try:
                 with psycopg.connect(self._settings, autocommit=True) as connection:
                     self._listen(connection)
             except psycopg.Error as error:
-                if error.sqlstate in _REFUSED:
-                    seconds = _POLL
-            self._is_closed.wait(seconds)
-            self._tell()  # something may have changed while nobody listened
+                is_refused = error.sqlstate in _REFUSED
+            # Something may have changed while nobody listened.
+            for seconds in (_POLL,) * _POLLS if is_refused else (_AGAIN,):
+                if not self._is_closed.wait(seconds):
+                    self._tell()
 
     def _listen(self, connection: "psycopg.Connection[Any]") -> None:
         """Tell and announce all that comes, until this is closed. Raises psycopg.Error."""

@@ -1,0 +1,137 @@
+"""What it costs hosts that many people look at the fleet: their rate with and without open pages."""
+
+import asyncio
+import multiprocessing
+import statistics
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import uvloop
+
+from bench import asked, ingest
+from bench.collecting import collector
+from bench.table import Figure
+from service_record.collector.domain.access import TokenKind
+from service_record.collector.store import tokens
+from service_record.collector.store.database import Database, sqlite_url
+
+HOSTS: Final = 11_000
+VIEWERS: Final = 100
+FILTERS: Final = ("?all=1", "?all=1", "?all=1", "?verdict=failed", "?group=dc1")
+"""What they look at, in turns: most at the whole fleet."""
+CONNECTIONS: Final = 32
+SECONDS: Final = 5.0
+ROUNDS: Final = 3
+LEAST_CHANGES: Final = 0.1
+"""That each viewer has to see in a second, or nothing was measured."""
+MOST: Final = 0.1
+"""Of the rate of hosts, that viewers may cost."""
+
+
+def rows(folder: Path) -> list[Figure]:
+    """Measure in turns: nobody looks, a hundred look.
+
+    What viewers cost is told by the processor time of the collector: on a machine that is busy otherwise a
+    rate tells little.
+    """
+    session, _ = asked.fill(folder, HOSTS, most_steps=2)
+    made = _hosts(folder)
+    alone: list[_Taken] = []
+    watched: list[_Taken] = []
+    spawned = multiprocessing.get_context("spawn")
+    changes = spawned.Value("i", 0)
+    with collector(folder) as (port, process):
+        asked.wait_for_verdicts(folder)
+        for _ in range(ROUNDS):
+            alone.append(_taken(port, process, made))
+            stopped = spawned.Event()
+            viewing = spawned.Process(target=_view, args=(port, session, stopped, changes))
+            viewing.start()
+            time.sleep(4)  # until all have the page
+            watched.append(_taken(port, process, made))
+            stopped.set()
+            viewing.join()
+        size = asked.resident(process)
+    each = changes.value / VIEWERS / ROUNDS / (SECONDS + ingest.WARM)
+    assert each > LEAST_CHANGES, f"a viewer saw {each:.2f} changes a second"
+    before = statistics.median(one.processor for one in alone)
+    after = statistics.median(one.processor for one in watched)
+    return [
+        Figure(
+            what=f"SQLite, {HOSTS:,} hosts, {VIEWERS} viewers: processor time for a step",
+            measured=f"{after * 1e3:.2f} ms",
+            against="no viewer",
+            reference=f"{before * 1e3:.2f} ms",
+            ratio=f"{after / before:.2f}",
+            limit=f"{1 / (1 - MOST):.2f}",
+            holds=before / after >= 1 - MOST,
+        ),
+        Figure(
+            what=f"the same: steps, {CONNECTIONS} connections",
+            measured=f"{statistics.median(one.rate for one in watched):,.0f} /s",
+            against="no viewer",
+            reference=f"{statistics.median(one.rate for one in alone):,.0f} /s",
+        ),
+        Figure(what="the same: changes that each viewer gets", measured=f"{each:.1f} /s"),
+        Figure(
+            what="the same: memory of the collector, at most",
+            measured=f"{size / 1e6:.0f} MB",
+            limit=f"{asked.MOST_MEMORY / 1e6:.0f} MB",
+            holds=size <= asked.MOST_MEMORY,
+        ),
+    ]
+
+
+def _hosts(folder: Path) -> list[tuple[str, str]]:
+    """Hosts that report meanwhile, with their tokens."""
+    names = [f"node{number:05d}.example.com" for number in range(CONNECTIONS)]
+    database = Database(sqlite_url(folder))
+    with database.changing() as connection:
+        new = [tokens.TokenRequest(kind=TokenKind.HOST, scope=name) for name in names]
+        made = [(one.scope, tokens.create(connection, one, time.time())) for one in new]
+    database.close()
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """Steps a second, and the seconds of a processor for each."""
+
+    rate: float
+    processor: float
+
+
+def _taken(port: int, process: int, made: list[tuple[str, str]]) -> _Taken:
+    before, began = ingest.processor_seconds(process), time.monotonic()
+    _, count = uvloop.run(ingest.reported([(port, made)], SECONDS))
+    took = time.monotonic() - began
+    return _Taken(count / took, (ingest.processor_seconds(process) - before) / count)
+
+
+def _view(port: int, session: str, stopped: Any, changes: Any) -> None:
+    """Look at the fleet as browsers do, until it is over; count what changes."""
+    uvloop.run(_viewed(port, session, stopped, changes))
+
+
+async def _viewed(port: int, session: str, stopped: Any, changes: Any) -> None:
+    filters = (FILTERS[number % len(FILTERS)] for number in range(VIEWERS))
+    viewers = [asyncio.create_task(_looked(port, session, of_viewer, changes)) for of_viewer in filters]
+    await asyncio.to_thread(stopped.wait)
+    for viewer in viewers:
+        viewer.cancel()
+    await asyncio.gather(*viewers, return_exceptions=True)
+
+
+async def _looked(port: int, session: str, filters: str, changes: Any) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 22)
+    cookie = f"Cookie: service-record={session}"
+    request = f"GET /events{filters}&state=old HTTP/1.1\r\nHost: collector\r\n{cookie}\r\n\r\n"
+    writer.write(request.encode())
+    head = await reader.readuntil(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 "), head
+    while line := await reader.readline():
+        if line == b"event: change\n":
+            with changes.get_lock():
+                changes.value += 1
