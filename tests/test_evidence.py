@@ -115,6 +115,23 @@ def test_an_archive_in_an_archive_is_read_too(tmp_path: Path) -> None:
     assert root_of(outer)["cause"]["name"] == "out-of-memory"
 
 
+def test_of_an_archive_of_several_hosts_only_the_facts_of_the_records_count(tmp_path: Path) -> None:
+    refused = "dial tcp: lookup quay.io on 192.0.2.53:53: read udp 192.0.2.20:1->192.0.2.53:53: i/o timeout"
+    routes = "default via 192.0.2.1 dev ens3\n10.128.0.0/14 dev tun0"
+    own = bundle(tmp_path / "own", {"bootstrap/network/ip-route.txt": routes}, message=f"Error: {refused}")
+    other = tmp_path / "resolv.conf"
+    other.write_text("nameserver 10.128.0.10\n")
+    for place, cause in (
+        ("logs_host_2/", "dns-unreachable"),
+        ("logs_host_1/x.tar.gz/log-bundle-1/", "name-server-in-cluster-network"),
+    ):
+        whole = tmp_path / "cluster.tar"
+        with tarfile.open(whole, "w") as archive:
+            archive.add(packed(own), "logs_host_1/x.tar.gz")
+            archive.add(other, f"{place}bootstrap/network/resolv.conf")
+        assert root_of(whole)["cause"]["name"] == cause
+
+
 @pytest.mark.parametrize("seconds", [-3600, 3600], ids=["long before", "long after"])
 def test_a_line_of_another_time_is_not_the_cause(tmp_path: Path, seconds: float) -> None:
     root = root_of(bundle(tmp_path, {"bootstrap/journals/kernel.log": at(seconds, OOM)}))

@@ -14,7 +14,7 @@ import msgspec
 
 from service_record.diagnosis.evidence.known_facts import KnownFacts, facts_of
 from service_record.diagnosis.evidence.log_lines import Era, LinePlace, LogLine, log_line
-from service_record.diagnosis.evidence.streams import FACTS, JOURNAL, LogStream, stream_of
+from service_record.diagnosis.evidence.streams import FACTS, JOURNAL, LogStream, home_of, stream_of
 from service_record.diagnosis.trouble_facts import Looked
 
 _BLOCK_BYTES: Final = 1 << 18
@@ -137,6 +137,8 @@ class Scanner:
         self._ends: dict[LogStream, tuple[int, bytes]] = {}
         self._texts: list[tuple[str, str, str]] = []
         self._fact_bytes = 0
+        self._homes: set[str] = set()
+        """Folders in which records lie: facts elsewhere are of other hosts."""
         self._lines = 0
         self._kinds: set[str] = set()
 
@@ -144,6 +146,9 @@ class Scanner:
         """Take one file; `read` returns at most so many bytes, and none at its end."""
         stream = stream_of(path)
         if stream is None:
+            home = home_of(path)
+            if home is not None:
+                self._homes.add(home)
             return
         if stream.kind == FACTS:
             self._facts(stream, read)
@@ -206,6 +211,10 @@ class Scanner:
         name = found[2] or found[3]
         return name.decode() if name else self._pids.get(found[1])
 
+    def _texts_at_home(self) -> Iterator[tuple[str, str, str]]:
+        homes = tuple(self._homes) or ("",)
+        return (text for text in self._texts if text[0].startswith(homes))
+
     def evidence(self) -> Evidence:
         """Return all that was found."""
         lines: dict[int, list[LogLine]] = {}
@@ -221,7 +230,7 @@ class Scanner:
                 stream.path: (count, log_line(stream, count, last, self._era))
                 for stream, (count, last) in self._ends.items()
             },
-            facts=facts_of(self._texts),
+            facts=facts_of(self._texts_at_home()),
             looked=Looked(len(self._ends) + len(self._texts), self._lines, frozenset(self._kinds)),
         )
 

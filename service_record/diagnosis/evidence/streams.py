@@ -28,9 +28,8 @@ class LogStream(msgspec.Struct, frozen=True):
     is_earlier_boot: bool = False
 
 
-_HOSTS: Final = re.compile(
-    r"(?:^|/)(?:control-plane|nodes|hosts|logs_host_[^/]*?)/?(?<=/)([0-9A-Za-z.:_-]+)/"
-)
+_HOSTS: Final = re.compile(r"(?:^|/)(?:control-plane|nodes|hosts)/([0-9A-Za-z.:_-]+)/")
+_RECORD: Final = re.compile(r"(.*?)(?:bootstrap/services|var/log/openshift)/[^/]+\.json", re.DOTALL)
 _SKIPPED: Final = re.compile(
     r"(?:^|/)(?:bootstrap/services/|var/log/openshift/|unit-files?\.|packages\.txt|rpm-qa|units\.txt$)"
     r"|\.(?:json|ign|ya?ml|pem|crt|key|html|svg|png|jou?rnal|img|rpm|deb|service|conf\.d)(?:\.[a-z0-9]+)?$"
@@ -82,6 +81,12 @@ _FACTS: Final = re.compile(
     r"rpm-ostree\.txt|rpm-ostree_status|os-release(?:\.txt)?|boots\.txt|secure-boot\.txt|failed-units\.txt|"
     r"cluster-names\.txt|efibootmgr\.txt|cgroup\.txt|selinux\.txt|sestatus|certificates\.txt|crictl-images\.txt)$"
 )
+
+
+def home_of(path: str) -> str | None:
+    """Return the folder of the host that a record lies in; None for a file that is no record."""
+    found = _RECORD.fullmatch(path)
+    return found[1] if found else None
 
 
 def stream_of(path: str) -> LogStream | None:
