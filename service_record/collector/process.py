@@ -17,7 +17,7 @@ from service_record.collector.ingest.incoming import Incoming
 from service_record.collector.ingest.rounds import Indexer, Judge, Sweeper
 from service_record.collector.ingest.webhook import Webhook, read_secret
 from service_record.collector.serving_settings import CollectorSettings
-from service_record.collector.store import cluster_rows
+from service_record.collector.store import bundle_rows, cluster_rows
 from service_record.collector.store.database import Database, Listening, sqlite_url
 from service_record.collector.store.objects import objects
 from service_record.collector.store.row_writer import DatabaseWriter
@@ -92,6 +92,8 @@ class Collector:
         self._listening = None if self.database.is_sqlite else Listening(self.database, self.news.tell)
         self.writer = DatabaseWriter(self.database, self._tell)
         self.writer.change(lambda connection: cluster_rows.refresh_new(connection, now()))
+        if self.database.is_sqlite:
+            self.writer.change(bundle_rows.release)
         self.indexer = Indexer(self.database, self.writer, self.objects, self.incoming, now)
         self.judge = Judge(self.database, self.writer, now)
         self.learnt = LearnedBaselines(self.database, settings.budget, self.definitions.budgets)

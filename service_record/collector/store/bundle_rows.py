@@ -110,6 +110,12 @@ def claim_until(connection: Connection, bundle_ids: Collection[int], until: floa
     connection.execute(update(bundles).where(ours).values(claimed_until=until))
 
 
+def release(connection: Connection) -> None:
+    """Have all claimed bundles be free: where one process serves, one that is gone has claimed them."""
+    claimed = bundles.c.is_indexed.is_(False) & bundles.c.claimed_until.is_not(None)
+    connection.execute(update(bundles).where(claimed).values(claimed_until=None))
+
+
 def next_free(connection: Connection) -> float | None:
     """Return when the next bundle is free that is claimed and not read; None where there is none."""
     wanted = select(func.min(bundles.c.claimed_until)).where(bundles.c.is_indexed.is_(False))
