@@ -28,7 +28,7 @@ class LiveRecords:
     def __init__(
         self, records: Records, services: Iterable[str] = (), *, history_bytes: int | None = None
     ) -> None:
-        """Of these services, by their names or by those of their units; of all when none is given.
+        """Follow these services, by their names or by those of their units; all when none is given.
 
         What is there at the first look is new, too: all of it, or so many bytes at the end of each record.
         """
@@ -62,7 +62,9 @@ class LiveRecords:
 
     @property
     def due(self) -> float | None:
-        """When to look again even if nothing changes, on the monotonic clock; None when there is no need."""
+        """Return when to look again even if nothing changes, on the monotonic clock; None when there is no
+        need.
+        """
         return min((tail.due for tail in self._tails.values() if tail.due is not None), default=None)
 
 
@@ -121,7 +123,9 @@ class _RecordTail:
         self._following = Following()
 
     def look(self, now: float) -> Iterator[Piece]:
-        """What is new; the rest of a file that was replaced goes before what is in its place."""
+        """Yield what is new; the rest of a file that was replaced comes before the contents of its
+        successor.
+        """
         if self._current is not None and self._is_replaced(self._current):
             self._current.until = now + _RETIREMENT_SECONDS
             self._former.append(self._current)
@@ -163,8 +167,8 @@ class _RecordTail:
             return True
 
     def _close_former(self, now: float) -> None:
-        kept = [file for file in self._former[-_MAX_FORMER:] if file.until is None or now < file.until]
+        retained = [file for file in self._former[-_MAX_FORMER:] if file.until is None or now < file.until]
         for file in self._former:
-            if file not in kept:
+            if file not in retained:
                 os.close(file.descriptor)
-        self._former = kept
+        self._former = retained

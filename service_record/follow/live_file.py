@@ -80,12 +80,12 @@ class Following:
             read(start, min(_CHUNK_BYTES, offset + begun - start)).count(b"\n")
             for start in range(0, offset + begun, _CHUNK_BYTES)
         )
-        found = (
+        pieces = (
             located_pieces_in(data[begun:], offset + begun, line, is_array=False, is_end=False)
             if begun
             else []
         )
-        self._marks = [_mark(located) for located in found if located.raw][:1]
+        self._marks = [_mark(located) for located in pieces if located.raw][:1]
         self._is_trimmed = bool(self._marks)
 
     def look(self, read: ReadAt, now: float, written: float, *, final: bool = False) -> Iterator[Piece]:
@@ -102,13 +102,13 @@ class Following:
             if tail is None:  # it is being rewritten just now
                 self.due = now + _RETRY_SECONDS
                 return
-            found = located_pieces_in(
+            pieces = located_pieces_in(
                 tail.data, tail.offset, tail.line, is_array=is_array, is_end=tail.is_end
             )
-            if not found and not tail.is_end:
+            if not pieces and not tail.is_end:
                 size *= 2
                 continue
-            yield from self._new(found, tail, now, written, final=final)
+            yield from self._new(pieces, tail, now, written, final=final)
             if tail.is_end or self.due is not None:
                 return
             size = _CHUNK_BYTES
@@ -139,29 +139,31 @@ class Following:
         if last is None or not is_gone(last):
             return 0 if last is None else last + 1
         placed = [index for index, mark in enumerate(self._marks) if mark.length]
-        left = bisect_left(placed, True, key=is_gone)
-        return placed[left - 1] + 1 if left else 0
+        first = bisect_left(placed, True, key=is_gone)
+        return placed[first - 1] + 1 if first else 0
 
     def _new(
-        self, found: Sequence[LocatedPiece], tail: _FollowedTail, now: float, written: float, *, final: bool
+        self, pieces: Sequence[LocatedPiece], tail: _FollowedTail, now: float, written: float, *, final: bool
     ) -> Sequence[Piece]:
-        """The pieces that were not shown, up to the first that may be unfinished; those shown are marked."""
-        kept = self._marks[: len(self._marks) - len(tail.expected)]
-        met = _matched([_key(located.piece) for located in found], [mark.key for mark in tail.expected])
-        if self._is_trimmed and not kept:
+        """Return the pieces not yet shown, up to the first that may be unfinished, and mark those shown."""
+        unchanged = self._marks[: len(self._marks) - len(tail.expected)]
+        met = _matched([_key(located.piece) for located in pieces], [mark.key for mark in tail.expected])
+        if self._is_trimmed and not unchanged:
             older = next((place for place, index in enumerate(met) if index is not None), 0)
-            found, met = found[older:], met[older:]
-        unknown = [located for located, index in zip(found, met, strict=True) if index is None]
+            pieces, met = pieces[older:], met[older:]
+        unknown = [located for located, index in zip(pieces, met, strict=True) if index is None]
         new = unknown if final else self._ripe(unknown, now, written)
-        held = _place_of(unknown[len(new)], found) if len(new) < len(unknown) else len(found)
-        self._marks = kept + _remarked(found, met, tail.expected, held)
+        standing = _place_of(unknown[len(new)], pieces) if len(new) < len(unknown) else len(pieces)
+        self._marks = unchanged + _remarked(pieces, met, tail.expected, standing)
         if len(self._marks) > 2 * _MAX_MARKS:
             self._marks = self._marks[-_MAX_MARKS:]
             self._is_trimmed = True
         return [located.piece for located in new]
 
     def _ripe(self, unknown: Sequence[LocatedPiece], now: float, written: float) -> Sequence[LocatedPiece]:
-        """Those before the first that has not stood for long enough; for that one the next look is due."""
+        """Return those before the first that has not stood long enough, and note when to look at that one
+        again.
+        """
         since, self._since = self._since, {}
         for located in filter(_may_be_unfinished, unknown):
             place = _place(located)
@@ -175,28 +177,28 @@ class Following:
 
 
 def _remarked(
-    found: Sequence[LocatedPiece], met: Sequence[int | None], expected: Sequence[_Mark], held: int
+    pieces: Sequence[LocatedPiece], met: Sequence[int | None], expected: Sequence[_Mark], place: int
 ) -> list[_Mark]:
-    """Return the marks of what was shown before, and of what is shown now: all that is found before `held`.
+    """Return the marks of what was shown before, and of what is shown now: all that is found before `place`.
 
     What was shown, but stands behind what is held or is not there just now, is kept in mind without its
     place: the next look is to begin before it.
     """
     marks: list[_Mark] = []
     passed = 0
-    for number, (located, index) in enumerate(zip(found, met, strict=True)):
+    for number, (located, index) in enumerate(zip(pieces, met, strict=True)):
         if index is not None:
             marks += _without_places(expected[passed:index])
             passed = index + 1
-        if number < held:
+        if number < place:
             marks.append(_mark(located))
         elif index is not None:
             marks += _without_places([_mark(located)])
     return marks + _without_places(expected[passed:])
 
 
-def _place_of(located: LocatedPiece, found: Sequence[LocatedPiece]) -> int:
-    return next(place for place, other in enumerate(found) if other is located)
+def _place_of(located: LocatedPiece, pieces: Sequence[LocatedPiece]) -> int:
+    return next(place for place, other in enumerate(pieces) if other is located)
 
 
 def _without_places(marks: Sequence[_Mark]) -> list[_Mark]:
@@ -204,17 +206,19 @@ def _without_places(marks: Sequence[_Mark]) -> list[_Mark]:
 
 
 def _matched(keys: Sequence[int], expected: Sequence[int]) -> list[int | None]:
-    """Of each key the index at which it was expected, in the order of both; None for one that was not."""
+    """Return for each key the index at which it was expected, in the order of both; None for one that was
+    not.
+    """
     places: dict[int, deque[int]] = {}
     for index, key in enumerate(expected):
         places.setdefault(key, deque()).append(index)
     met: list[int | None] = []
     reached = 0
     for key in keys:
-        left = places.get(key, deque())
-        while left and left[0] < reached:
-            left.popleft()
-        met.append(left.popleft() if left else None)
+        indexes = places.get(key, deque())
+        while indexes and indexes[0] < reached:
+            indexes.popleft()
+        met.append(indexes.popleft() if indexes else None)
         reached = reached if met[-1] is None else met[-1] + 1
     return met
 
@@ -233,7 +237,7 @@ def _place(located: LocatedPiece) -> tuple[int, int]:
 
 
 def _key(piece: Piece) -> int:
-    """What tells a piece from another, wherever it stands."""
+    """Return what tells a piece from another, wherever it stands."""
     if isinstance(piece, Entry):
         # Whatever was left out before it since: it is the same entry.
         return hash(repr(structs.replace(piece, left_out=None)))

@@ -52,11 +52,11 @@ class LocatedPiece(msgspec.Struct, frozen=True):
 def located_pieces_in(
     data: bytes, offset: int, line: int, *, is_array: bool, is_end: bool
 ) -> list[LocatedPiece]:
-    """The pieces in the bytes from an offset in that line on, up to the end of the file or to a whole line.
+    """Return the pieces from an offset in that line up to the end of the file or to a whole line.
 
     Of bytes that end before the file does, the last lines that are not entries are left for a later look.
     """
-    found: list[LocatedPiece] = []
+    pieces: list[LocatedPiece] = []
     region = _Region(line, is_first=offset == 0)
     done = 0
     for row in _rows(data, offset):
@@ -64,15 +64,15 @@ def located_pieces_in(
         if entry is None:
             region.content += row.content
             continue
-        found += _in_region(region, is_array=is_array, is_followed=True)
+        pieces += _in_region(region, is_array=is_array, is_followed=True)
         start = row.start - offset
         is_settled = not is_array or data[done:start] in _BETWEEN_ELEMENTS
         patience = 0 if is_settled else UNSETTLED_SECONDS
         number = region.line + region.content.count(b"\n")
-        found.append(LocatedPiece(entry, number, patience, row.start, row.core))
+        pieces.append(LocatedPiece(entry, number, patience, row.start, row.core))
         done = start + len(row.core)
         region = _Region(number + row.content.count(b"\n"))
-    return found + (_in_region(region, is_array=is_array, is_followed=False) if is_end else [])
+    return pieces + (_in_region(region, is_array=is_array, is_followed=False) if is_end else [])
 
 
 class _LineRow(msgspec.Struct, frozen=True):
@@ -107,8 +107,8 @@ def _rows(data: bytes, offset: int) -> Iterator[_LineRow]:
         yield row
         position = len(row.content)
     while position < len(data):
-        found = OBJECT_LINE.search(data, position)
-        begin = found.start() if found else len(data)
+        match = OBJECT_LINE.search(data, position)
+        begin = match.start() if match else len(data)
         if begin > position:
             foreign = _FOREIGN_LINE.search(data, position, begin)
             yield _LineRow(data[position:begin], foreign[1] if foreign else b"")
@@ -169,9 +169,9 @@ def _pieces(region: _Region) -> Iterator[Piece]:
         or len(region.content) > MAX_REGION_BYTES
         or _MAY_BE_TAKEN_APART.search(region.content)
     ):
-        taken = Region(region.line)
-        taken.add(bytes(region.content))
-        yield from taken.drain(final=True)
+        line_region = Region(region.line)
+        line_region.add(bytes(region.content))
+        yield from line_region.drain(final=True)
         return
     # Only at the beginning of a file is there a byte order mark to skip: elsewhere a line goes before.
     before = b"" if region.is_first else b"\n"

@@ -53,12 +53,12 @@ class ServiceHistory(msgspec.Struct, frozen=True):
 
     @property
     def outcome(self) -> Outcome | None:
-        """That of the latest attempt; None when there is none."""
+        """Return the outcome of the latest attempt; None when there is none."""
         return self.attempts[-1].outcome if self.runs else None
 
 
 def _deciding(together: Sequence[Run]) -> Run:
-    """Of the programs of one invocation, the one that goes on, or else the one that ended last.
+    """Return, of the programs of one invocation, the one that goes on, or else the one that ended last.
 
     A service that runs another recorded program ends after it; a program after its pre-commands.
     """
@@ -85,7 +85,7 @@ class History(msgspec.Struct, frozen=True):
 def build_history(
     records: Iterable[tuple[str, Iterable[Piece]]], liveness: Liveness | None = None
 ) -> History:
-    """The history that records tell, given each service's name and what is in its record, in its order."""
+    """Build the history from each service's name and the pieces of its record, in file order."""
     liveness = liveness or Liveness()
     pairings = [(name, pair(record)) for name, record in records]
     boots = boots_in_order(pairing.boots for _, pairing in pairings)
@@ -109,7 +109,7 @@ def with_running(history: History, running: Iterable[Run]) -> History:
         runs = _with_run(service.runs, run)
         if runs is None and run.invocation_id in recorded:
             continue
-        before = (known.attempt for known in service.runs if known.boot_id == run.boot_id)
+        before = (each.attempt for each in service.runs if each.boot_id == run.boot_id)
         runs = runs or (*service.runs, replace(run, attempt=max(before, default=0) + 1))
         services[run.service] = replace(service, runs=runs)
         if run.boot_id is not None and run.boot_id not in history.boots:
@@ -124,10 +124,10 @@ def _with_run(runs: tuple[Run, ...], running: Run) -> tuple[Run, ...] | None:
         return None
     if last.started is not None or last.stages or running.pid is None:
         return None
-    known = replace(
+    current = replace(
         last, outcome=Outcome.RUNNING, started=running.started, uptime=running.uptime, pid=running.pid
     )
-    return (*runs[:-1], known)
+    return (*runs[:-1], current)
 
 
 def _latest_boot(boots: tuple[str, ...], liveness: Liveness) -> str | None:
@@ -218,7 +218,9 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     until: datetime | None = None
 
     def of(self, history: History) -> History:
-        """The history of the selected runs; a service without any goes, unless its record is damaged."""
+        """Return the history of the selected runs; drop a service without any unless its record is
+        damaged.
+        """
         named = tuple(s for s in history.services if self.has_service(s.name))
         if self._has_all:
             return replace(history, services=named)
@@ -274,18 +276,18 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(stage for stage in stages if stage.name == self.stage)
 
 
-def find_boot(boots: Sequence[str], wanted: str) -> str:
+def find_boot(boots: Sequence[str], prefix: str) -> str:
     """Return the id of a boot, as journalctl counts them: 0 the latest, -1 the one before, 1 the first.
 
     Or the beginning of the id itself. Raises LookupError, in one line, when it names none or several.
     """
-    if wanted.lstrip("+-").isdecimal() and len(wanted) < len("00000000"):
-        number = int(wanted)
+    if prefix.lstrip("+-").isdecimal() and len(prefix) < len("00000000"):
+        number = int(prefix)
         index = number - 1 if number > 0 else len(boots) - 1 + number
         if 0 <= index < len(boots):
             return boots[index]
-        raise LookupError(f"no boot {wanted}: the records know {len(boots)}")
-    found = [boot_id for boot_id in boots if boot_id.startswith(wanted.replace("-", ""))]
-    if len(found) != 1:
-        raise LookupError(f"{len(found) or 'no'} boots begin with {wanted}; the records know {len(boots)}")
-    return found[0]
+        raise LookupError(f"no boot {prefix}: the records know {len(boots)}")
+    matches = [boot_id for boot_id in boots if boot_id.startswith(prefix.replace("-", ""))]
+    if len(matches) != 1:
+        raise LookupError(f"{len(matches) or 'no'} boots begin with {prefix}; the records know {len(boots)}")
+    return matches[0]

@@ -56,7 +56,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def frames_around(self) -> tuple[tuple[Location, ...], tuple[Location, ...]]:
-        """The frames that `location` had called, and those that it was called from; innermost first."""
+        """Return the frames that `location` had called, and those that it was called from;
+        innermost first.
+        """
         if self.location not in self.stack:
             return (), self.stack
         place = self.stack.index(self.location)
@@ -80,7 +82,7 @@ def gather_facts(ends: Sequence[Entry]) -> Facts:
     death = next((end for end in reversed(ends) if end.signal or end.exit_code is not None), ends[-1])
     telling = [end for end in ends if end.signal] if death.signal else ends
     located = _last_with("error_line", telling)
-    said = _last_with("error_message", telling)
+    message = _last_with("error_message", telling)
     return Facts(
         location=_location(located.error_line, _has_upstreams_line(located)),
         is_approximate=located.error_line_approximate,
@@ -90,8 +92,8 @@ def gather_facts(ends: Sequence[Entry]) -> Facts:
         signal=_signal(telling) if death.signal else None,
         service_result=_last_with("service_result", ends).service_result,
         stop_request=_last_with("stop_request", ends).stop_request,
-        message=said.error_message,
-        is_truncated=said.truncated,
+        message=message.error_message,
+        is_truncated=message.truncated,
     )
 
 
@@ -214,7 +216,7 @@ def nested(stages: Sequence[Stage]) -> list[Stage]:
         ordered.append(stage)
         if stage.id is not None:
             waiting += reversed(inner.pop(stage.id, []))
-    return [*ordered, *(stage for left in inner.values() for stage in left)]
+    return [*ordered, *(stage for remaining in inner.values() for stage in remaining)]
 
 
 class Command(Span, frozen=True, kw_only=True, gc=False):
@@ -265,6 +267,6 @@ class Run(Span, frozen=True, kw_only=True, gc=False):
 
     @property
     def came_to(self) -> Hashable:
-        """What is the same of runs that came to the same end in the same place."""
+        """Return what is the same for runs that ended the same way in the same place."""
         facts = self.facts
         return self.outcome, self.in_stage, self.in_command, facts.location, facts.exit_code, facts.signal

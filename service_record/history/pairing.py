@@ -146,8 +146,8 @@ class RunSpan(Activity):
 
     def ended_command(self, pid: int | None, name: str) -> CommandSpan | None:
         """Return the command of a process that has ended already: another end of it amends that."""
-        known = (c for c in self.commands if c.ends and c.first.pid == pid and c.name == name)
-        return next(known, None) if pid is not None else None
+        commands = (c for c in self.commands if c.ends and c.first.pid == pid and c.name == name)
+        return next(commands, None) if pid is not None else None
 
     def open_command(self, name: str, *, before: bool) -> CommandSpan | None:
         """Return the latest command of that name that has not ended."""
@@ -234,7 +234,9 @@ class Pairing:
             self._end_command(entry)
 
     def drain(self) -> Iterator[RunSpan]:
-        """The runs, each forgotten as it is handed out: the entries of a long record take much memory."""
+        """Yield the runs, each forgotten as it is handed out: the entries of a long record take
+        much memory.
+        """
         self._by_identity.clear()
         self._by_invocation.clear()
         self._current.clear()
@@ -260,7 +262,8 @@ class Pairing:
         self._touch(run, entry)
 
     def _run_started_by(self, entry: Entry) -> RunSpan | None:
-        """A run that was there before its `service start`: one with pre-commands, or one sourced twice.
+        """Return a run that was there before its `service start`: one with pre-commands, or one sourced
+        twice.
 
         Upstream's shim, sourced twice, starts its run twice, and names no run.
         """
@@ -283,7 +286,7 @@ class Pairing:
         self._touched = None
 
     def _activity(self, entry: Entry) -> Activity:
-        """What a stage belongs to: the command that the entry names, or else the run."""
+        """Return what a stage belongs to: the command that the entry names, or else the run."""
         name = entry.pre_command or entry.post_command
         if name is not None:
             return self._command(entry, name)

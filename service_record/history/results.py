@@ -108,37 +108,37 @@ class Presence(msgspec.Struct, frozen=True):
 
 
 def boots_in_order(records: Iterable[dict[str, str]]) -> tuple[str, ...]:
-    """The boot ids of all records, oldest first; of each record, boot id -> timestamp of its first entry.
+    """Return the boot ids of all records, oldest first, given each record's boot ids and first timestamps.
 
     The order within one record is certain. Between records the timestamps decide: the clock of a freshly
     booted host may be years off. Records that contradict each other are put in the order of timestamps.
     """
     records = list(records)
-    seen: dict[str, str] = {}
+    first_times: dict[str, str] = {}
     for boots in records:
         for boot_id, timestamp in boots.items():
-            known = timestamp or _NO_TIME
-            seen[boot_id] = min(known, seen.get(boot_id, known))
-    sorter = TopologicalSorter[str](dict.fromkeys(seen, ()))
+            time = timestamp or _NO_TIME
+            first_times[boot_id] = min(time, first_times.get(boot_id, time))
+    sorter = TopologicalSorter[str](dict.fromkeys(first_times, ()))
     for boots in records:
         for earlier, later in pairwise(boots):
             sorter.add(later, earlier)
     try:
         sorter.prepare()
     except CycleError:
-        return tuple(sorted(seen, key=lambda boot_id: seen[boot_id]))
-    return tuple(_earliest_first(sorter, seen))
+        return tuple(sorted(first_times, key=lambda boot_id: first_times[boot_id]))
+    return tuple(_earliest_first(sorter, first_times))
 
 
-def _earliest_first(sorter: TopologicalSorter[str], seen: dict[str, str]) -> Iterable[str]:
-    ready = [(seen[boot_id], boot_id) for boot_id in sorter.get_ready()]
+def _earliest_first(sorter: TopologicalSorter[str], first_times: dict[str, str]) -> Iterable[str]:
+    ready = [(first_times[boot_id], boot_id) for boot_id in sorter.get_ready()]
     heapify(ready)
     while ready:
         _, boot_id = heappop(ready)
         yield boot_id
         sorter.done(boot_id)
         for following in sorter.get_ready():
-            heappush(ready, (seen[following], following))
+            heappush(ready, (first_times[following], following))
 
 
 def run_of(service: str, span: RunSpan, presence: Presence) -> Run:
@@ -238,7 +238,10 @@ def _command(span: CommandSpan, run: RunSpan, presence: Presence) -> Command:
 
 
 def _command_outcome(span: CommandSpan, run: RunSpan, presence: Presence) -> Outcome:
-    """Return a pre-command without an end is over when the service, or a post-command, has started."""
+    """Return a command's outcome.
+
+    A pre-command without an end is over when the service, or a post-command, has started.
+    """
     if span.ends:
         return end_outcome(span.ends[-1])
     is_over = span.before and (run.start is not None or not run.commands[-1].before)
@@ -322,14 +325,16 @@ def _run_evidence(run: RunSpan, command: CommandSpan | None, stage: StageSpan | 
 
 
 def _evidence(activity: Activity, stage: StageSpan | None) -> list[Entry]:
-    """The entries that say how an activity ended, the most telling last; its failed stage adds to its own."""
+    """Return the entries that say how an activity ended, the most telling last, with those of its failed
+    stage.
+    """
     if stage is None or stage.told is None:
         return activity.ends
     return [stage.told, *activity.ends]
 
 
 def _recorded_outcome(activity: Activity) -> Outcome | None:
-    """What an activity says itself that it came to; what it said last counts."""
+    """Return the outcome that an activity recorded itself; the last one counts."""
     return end_outcome(activity.ends[-1]) if activity.ends else None
 
 
@@ -397,7 +402,9 @@ def _by_boot(runs: Iterable[RunSpan]) -> dict[str | None, _Bounds]:
 
 
 def _edges(bounds: _Bounds) -> Iterator[_ClockReading]:
-    """The readings of one service in one boot around each step, the first and the last: all it takes."""
+    """Yield the readings of one service in one boot around each step, the first and the last: all that is
+    needed.
+    """
     ahead = list(map(sub, map(datetime.timestamp, bounds.times), bounds.uptimes))
     has_steps = max(ahead) - min(ahead) >= LEAST_STEP
     steps = {

@@ -61,7 +61,7 @@ def _contents(path: Path) -> "Iterator[Content]":
     from service_record.bundle.contents import archive_contents, directory_contents  # noqa: PLC0415  # no bundle, no need
 
     def ignore(_: object) -> None:
-        """What is left out was told when the records were read."""
+        """Ignore what was left out: it was reported when the records were read."""
 
     if path.is_dir():
         yield from directory_contents(path, ignore)

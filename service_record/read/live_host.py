@@ -67,12 +67,17 @@ def live_contents(seconds: float = SECONDS) -> Iterator[tuple[str, bytes]]:
 
 def _printed(argv: tuple[str, ...], deadline: float) -> bytes:
     """Return what a program printed in time; nothing where there is no such program, or it failed."""
-    left = deadline - time.monotonic()
-    if left <= 0:
+    remaining = deadline - time.monotonic()
+    if remaining <= 0:
         return b""
     try:
         done = subprocess.run(
-            argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=left, check=False, env=_environment()
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=remaining,
+            check=False,
+            env=_environment(),
         )
     except (OSError, subprocess.TimeoutExpired):
         return b""

@@ -35,18 +35,21 @@ class _HostRecords(msgspec.Struct, frozen=True):
 
 
 def remote_records(place: str) -> RemoteRecords:
-    """What the collector has of the host that a `collector://` names. Raises CollectorError, OSError."""
+    """Fetch what the collector has of the host that a `collector://` names.
+
+    Raises CollectorError, OSError.
+    """
     address = address_of(place)
     if not address.host:
         raise CollectorError(f"{place}: which host? as in {place.rstrip('/')}/NAME")
     client = connect(place)
-    known = _checked_answer(client.get(host_path(address.host, "records")), client.url)
-    if known.services:
-        services = (one.service for one in known.services)
+    answer = _checked_answer(client.get(host_path(address.host, "records")), client.url)
+    if answer.services:
+        services = (one.service for one in answer.services)
         return RemoteRecords(tuple((service, _record(client, address.host, service)) for service in services))
-    if known.bundle is None:
+    if answer.bundle is None:
         raise CollectorError(f"{place}: the collector has no records of {address.host} yet")
-    return RemoteRecords(bundle=_downloaded(client, host_path(address.host, "bundles", str(known.bundle))))
+    return RemoteRecords(bundle=_downloaded(client, host_path(address.host, "bundles", str(answer.bundle))))
 
 
 def _checked_answer(answer: object, url: str) -> _HostRecords:

@@ -66,8 +66,8 @@ class Source(msgspec.Struct, frozen=True):
 
 
 def open_source(places: Sequence[str] = ()) -> Source:
-    """The records in these directories, files and bundles, `-` being standard input, `collector://HOST/NAME`
-    a host that a collector knows; by default this host's.
+    """Open the records in these directories, files and bundles; by default this host's. `-` is standard
+    input, `collector://HOST/NAME` a host that a collector knows.
 
     A stream that names the `service` of its entries, as `show --output jsonl` writes it, holds as many
     records. Raises OSError when a place cannot be read, SourceError when there is no record in it.
@@ -79,7 +79,9 @@ def open_source(places: Sequence[str] = ()) -> Source:
 
 
 def liveness_for(source: Source) -> Liveness:
-    """What is known of the runs in a source that have no end: of a bundle's, the boot that it was made in."""
+    """Return what is known of the runs in a source that have no end; for a bundle, as of the boot that made
+    it.
+    """
     if source.is_snapshot:
         return Liveness(source.boot_id, is_at_home=source.boot_id is not None)
     return Liveness(systemd.boot_id(), source.is_home, systemd.is_alive)
@@ -102,12 +104,12 @@ def _of_collector(place: str) -> Source:
     from service_record.read.remote import remote_records  # noqa: PLC0415
 
     try:
-        found = remote_records(place)
+        remote = remote_records(place)
     except CollectorError as fault:
         raise SourceError(str(fault)) from None
-    if found.bundle is not None:
-        return _stream(place, "", found.bundle)
-    return Source(place, found.records, is_snapshot=True)
+    if remote.bundle is not None:
+        return _stream(place, "", remote.bundle)
+    return Source(place, remote.records, is_snapshot=True)
 
 
 def _bundle_or_directory(path: Path) -> Source:
@@ -122,12 +124,14 @@ def _bundle_or_directory(path: Path) -> Source:
 
 
 def _unit_texts(directory: Path) -> dict[str, str]:
-    """The texts about failed units in the bundle whose records are in this directory; what can be read."""
+    """Return the readable texts about failed units in the bundle whose records are in this directory."""
     return _texts_in(directory.parents[1])
 
 
 def _texts_below(path: Path) -> dict[str, str]:
-    """The same of a bundle without records that was unpacked there; empty where they name no failed unit."""
+    """Return the same of a bundle without records that was unpacked there; empty if they name no
+    failed unit.
+    """
     tops = [listing.parent for listing in (*path.glob(LISTING), *path.glob(f"*/{LISTING}"))]
     texts = _texts_in(tops[0]) if len(tops) == 1 else {}
     return texts if _name_failed_units(texts) else {}
@@ -161,14 +165,16 @@ def _is_home(directory: Path) -> bool:
 
 
 def records_directory(path: Path) -> Path:
-    """Where the bundle in a directory has its records; the directory itself when there is none in it."""
+    """Return where the bundle in a directory has its records; the directory itself when there is
+    none in it.
+    """
     for below in ("", "*/"):
-        found = [place for layout in RECORD_DIRECTORIES for place in path.glob(below + layout)]
-        if len(found) > 1:
-            names = ", ".join(str(place) for place in sorted(found))
+        directories = [place for layout in RECORD_DIRECTORIES for place in path.glob(below + layout)]
+        if len(directories) > 1:
+            names = ", ".join(str(place) for place in sorted(directories))
             raise SourceError(f"several bundles in {path}: give one of {names}")
-        if found:
-            return found[0]
+        if directories:
+            return directories[0]
         if Records(path).services():
             break
     return path
@@ -179,9 +185,9 @@ def _directory(path: Path, *, is_home: bool) -> Source:
     services = records.services(with_inbox=True)
     running = systemd.running_services() if is_home and path == Path(DEFAULT_DIRECTORY) else ()
     if not services and not running:
-        found = "no *.json file there" if path.is_dir() else "no such directory"
+        problem = "no *.json file there" if path.is_dir() else "no such directory"
         raise SourceError(
-            f"no records in {path}: {found}; services make them when they first record, "
+            f"no records in {path}: {problem}; services make them when they first record, "
             "and --from names another directory or file"
         )
     files = {service: path / f"{service}.json" for service in services}
@@ -237,10 +243,10 @@ def _of_bundle(name: str, service: str, bundle: "Bundle") -> Source:
         raise SourceError("; ".join([nothing, *map(str, left_out)]))
     return Source(
         name,
-        tuple((known, record.pieces()) for known, record in bundle.records.items()),
-        written={known: record.written for known, record in bundle.records.items()},
+        tuple((each, record.pieces()) for each, record in bundle.records.items()),
+        written={each: record.written for each, record in bundle.records.items()},
         unfinished=bundle.unfinished,
-        damaged={known: BytesIO(copy.data).getvalue for known, copy in bundle.damaged.items()},
+        damaged={each: BytesIO(copy.data).getvalue for each, copy in bundle.damaged.items()},
         is_snapshot=True,
         left_out=left_out,
         boot_id=bundle.boot_id,
@@ -262,7 +268,9 @@ def _of_pieces(name: str, service: str, pieces: Iterator[Piece]) -> Source:
     first, whole = beginning[0], chain(beginning, pieces)
     if _service_in(first) is None:
         return Source(name, ((service, whole),))
-    return Source(name, tuple((known, iter(own)) for known, own in _by_service(whole, service).items()))
+    return Source(
+        name, tuple((of_service, iter(own)) for of_service, own in _by_service(whole, service).items())
+    )
 
 
 def _closing(stream: BufferedReader) -> Iterator[Piece]:

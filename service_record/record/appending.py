@@ -136,7 +136,9 @@ class Writer:
         self._tail_is_ours = self._write_line(fields, at_a_torn_tail=bool(first))
 
     def _first_byte(self) -> bytes:
-        """What tells the layout of the file, which is made if it is missing; nothing if it is empty."""
+        """Return the byte that shows the file's layout, creating the file if it is missing; empty for an
+        empty file.
+        """
         array = os.environ.get("SERVICE_RECORDS_LAYOUT") == "array"
         try:
             descriptor = open_regular(self._path, os.O_RDONLY | _SAFE)
@@ -222,7 +224,8 @@ def _sync(path: str) -> None:
 
 
 def _create(path: str, *, is_array: bool) -> int:
-    """A descriptor of a new file, in a new directory if need be; their modes are ours whatever the umask.
+    """Open a new file, in a new directory if need be, and return its descriptor; their modes ignore the
+    umask.
 
     Everybody may read arrays: OpenShift's gather looks for them, and packs copies of them, as a user like any
     other.

@@ -94,13 +94,13 @@ def _room(descriptor: int, size: int, needed: int) -> int:
     """
     if needed + _SPARE_BYTES <= size:
         return size
-    wanted = -(-(needed + _SPARE_BYTES) // _BLOCK_BYTES) * _BLOCK_BYTES
-    blanks = _blanks(size, wanted)
+    whole_blocks = -(-(needed + _SPARE_BYTES) // _BLOCK_BYTES) * _BLOCK_BYTES
+    blanks = _blanks(size, whole_blocks)
     if os.pwritev(descriptor, [blanks], 0, os.RWF_APPEND) != len(blanks):
         raise OSError("only part of the room for an entry could be made")
-    if os.fstat(descriptor).st_size != wanted:
+    if os.fstat(descriptor).st_size != whole_blocks:
         raise ArrayError("a line was parked behind the array")
-    return wanted
+    return whole_blocks
 
 
 def _blanks(begin: int, end: int) -> bytes:

@@ -96,12 +96,12 @@ class Lines:
     def _is_ahead(self) -> bool:
         return self._ahead.tell() < self._ahead_bytes
 
-    def _pass_over(self, wanted: re.Pattern[bytes]) -> bytes:
+    def _pass_over(self, pattern: re.Pattern[bytes]) -> bytes:
         """Go behind the whole lines ahead before the first in which that is, and give them."""
         begin = self._ahead.tell()
         text = self._ahead.getvalue()
-        found = wanted.search(text, begin)
-        end = text.rfind(b"\n", begin, found.start() if found else None) + 1
+        match = pattern.search(text, begin)
+        end = text.rfind(b"\n", begin, match.start() if match else None) + 1
         if end <= begin:
             return b""
         passed = text[begin:end]
@@ -110,7 +110,9 @@ class Lines:
         return passed
 
     def _core(self) -> bytes:
-        """The line without an array's structure around it when that looks like an object; else nothing."""
+        """Return the line without an array's structure around it if that looks like an object; else
+        nothing.
+        """
         core = self._current.strip(STRUCTURE)
         return core if core.startswith(b"{") and core.endswith(b"}") else b""
 

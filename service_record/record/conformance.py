@@ -11,7 +11,7 @@ import msgspec
 import orjson
 
 from service_record.record.entry import Entry, Malformed
-from service_record.record.fields import shown
+from service_record.record.fields import describe_value
 from service_record.record.layout import BYTE_ORDER_MARK, read_entries
 
 _HEAD_BYTES: Final = 4096
@@ -73,7 +73,7 @@ def _departure_from_array(content: bytes) -> FormatFault | None:
         return FormatFault(error.lineno, reason)
     for value in values:
         if not isinstance(value, dict):
-            return FormatFault(_line_of_inner_array(content), f"not an object: {shown(value)}")
+            return FormatFault(_line_of_inner_array(content), f"not an object: {describe_value(value)}")
         refused = _refused_field(value)
         if refused is not None:
             return FormatFault(_line_of_field(content, refused.partition(":")[0]), refused)
@@ -84,14 +84,14 @@ def _refused_field(entry: Mapping[str, object]) -> str | None:
     """Return why Go refuses an entry: it takes upstream's fields in any case, and only texts in them."""
     for name, value in entry.items():
         if name.casefold() in _FIELDS_OF_UPSTREAM and not isinstance(value, str | None):
-            return f"{name}: expected a text, found {shown(value)}"
+            return f"{name}: expected a text, found {describe_value(value)}"
     return None
 
 
 def _line_of_field(content: bytes, name: str) -> int:
     """Return the line of the first field of that name with another value than a text."""
-    found = re.search(rb'(?<!\\)"%s"\s*:\s*(?!["n\s])' % re.escape(name.encode()), content)
-    return 1 + content.count(b"\n", 0, found.start() if found else 0)
+    match = re.search(rb'(?<!\\)"%s"\s*:\s*(?!["n\s])' % re.escape(name.encode()), content)
+    return 1 + content.count(b"\n", 0, match.start() if match else 0)
 
 
 def _line_of_inner_array(content: bytes) -> int:
@@ -114,7 +114,7 @@ def _lines_of_objects(text: str) -> int:
 
 
 def _behind(number: int) -> str:
-    """What a writer leaves that cannot wait for its turn to put an entry into the array."""
+    """Return what a writer leaves that cannot wait for its turn to put an entry into the array."""
     things, them = ("entry", "it") if number == 1 else ("entries", "them")
     return (
         f"{number} {things} behind the array, which other readers do not see: "

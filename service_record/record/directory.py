@@ -75,7 +75,7 @@ class Records:
             yield from read_entries(BytesIO(data))
 
     def writer(self, service: str) -> Writer:
-        """What appends to the record of a service."""
+        """Return a writer that appends to the record of a service."""
         return Writer(self.path(service))
 
     def _live(self, service: str) -> list[bytes]:
@@ -101,9 +101,11 @@ class Records:
                         yield service, data
 
     def _file(self, service: str) -> Path:
-        """The file listed under just that name, else the one that a writer makes: neither is outside."""
-        listed = (path for path in self.directory.iterdir() if path.name == service + SUFFIX)
-        return next(filter(_is_record, listed), self.path(service))
+        """Return the file listed under exactly that name, else the one that a writer makes: neither is
+        outside.
+        """
+        paths = (path for path in self.directory.iterdir() if path.name == service + SUFFIX)
+        return next(filter(_is_record, paths), self.path(service))
 
 
 def open_record(path: AnyPath) -> int:

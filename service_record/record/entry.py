@@ -74,8 +74,8 @@ class RunsLeftOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
 
     def to_json(self) -> dict[str, object]:
         """Return the numbers that are not 0, under their names on disk."""
-        found: dict[str, object] = msgspec.to_builtins(self)
-        return found
+        values: dict[str, object] = msgspec.to_builtins(self)
+        return values
 
 
 class UnknownFields(dict[str, object]):
@@ -164,13 +164,15 @@ class Entry(
         """Return the fields that are known, under their names on disk and in their order there."""
         if self.extra is not NO_UNKNOWN_FIELDS:
             return msgspec.structs.replace(self, extra=NO_UNKNOWN_FIELDS).to_json() | self.extra
-        found: dict[str, object] = msgspec.to_builtins(self)
+        values: dict[str, object] = msgspec.to_builtins(self)
         if self.stack:
-            found["stack"] = list(self.stack)
-        return found
+            values["stack"] = list(self.stack)
+        return values
 
     def to_line(self, limit: int | None = None) -> bytes:
-        """The entry as one line of JSON with its newline, at most `limit` bytes: see `line.line_of`."""
+        """Return the entry as one line of JSON with its newline, at most `limit` bytes: see
+        `line.line_of`.
+        """
         from service_record.record.line import MAX_LINE_BYTES, line_of  # noqa: PLC0415  # who reads writes none
 
         return line_of(self.to_json(), MAX_LINE_BYTES if limit is None else limit)

@@ -36,48 +36,48 @@ class EntryError(ValueError):
     """Why a JSON value is not an entry, in one line that names the field."""
 
 
-def text(name: str, found: object) -> str:
-    if not isinstance(found, str):
-        raise EntryError(f"{name}: expected a text, found {shown(found)}")
-    return found
+def text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise EntryError(f"{name}: expected a text, found {describe_value(value)}")
+    return value
 
 
-def texts(name: str, found: object) -> tuple[str, ...]:
-    if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
-        raise EntryError(f"{name}: expected a list of texts, found {shown(found)}")
-    return tuple(found)
+def texts(name: str, value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise EntryError(f"{name}: expected a list of texts, found {describe_value(value)}")
+    return tuple(value)
 
 
-def whole_number(name: str, found: object) -> int:
-    if type(found) is not int or not -_MAX_INTEGER < found < _MAX_INTEGER:
-        raise EntryError(f"{name}: expected a whole number, found {shown(found)}")
-    return found
+def whole_number(name: str, value: object) -> int:
+    if type(value) is not int or not -_MAX_INTEGER < value < _MAX_INTEGER:
+        raise EntryError(f"{name}: expected a whole number, found {describe_value(value)}")
+    return value
 
 
-def seconds(name: str, found: object) -> float:
-    if isinstance(found, bool) or not isinstance(found, int | float) or not abs(found) <= _MAX_DOUBLE:
-        raise EntryError(f"{name}: expected a number of seconds, found {shown(found)}")
-    return float(found)
+def seconds(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _MAX_DOUBLE:
+        raise EntryError(f"{name}: expected a number of seconds, found {describe_value(value)}")
+    return float(value)
 
 
-def flag(name: str, found: object) -> bool:
-    if not isinstance(found, bool):
-        raise EntryError(f"{name}: expected true or false, found {shown(found)}")
-    return found
+def flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise EntryError(f"{name}: expected true or false, found {describe_value(value)}")
+    return value
 
 
-def timestamp(name: str, found: object) -> str:
+def timestamp(name: str, value: object) -> str:
     """Return an RFC 3339 time, kept as written.
 
     A leap second (`:60`) is not one to Python, nor to a Linux clock.
     """
-    written = text(name, found)
+    written = text(name, value)
     try:
-        known = _RFC_3339.fullmatch(written) and datetime.fromisoformat(written)
+        moment = _RFC_3339.fullmatch(written) and datetime.fromisoformat(written)
     except ValueError:
-        known = None
-    if not known:
-        raise EntryError(f"{name}: expected an RFC 3339 time, found {shown(found)}")
+        moment = None
+    if not moment:
+        raise EntryError(f"{name}: expected an RFC 3339 time, found {describe_value(value)}")
     return written
 
 
@@ -85,36 +85,36 @@ def word(kind: type[_Word]) -> Callable[[str, object], _Word]:
     """Return the check for one of the words of an enumeration."""
     words = {str(member): member for member in kind}
 
-    def check(name: str, found: object) -> _Word:
-        member = words.get(text(name, found))
+    def check(name: str, value: object) -> _Word:
+        member = words.get(text(name, value))
         if member is None:
-            raise EntryError(f"{name}: unknown word {shown(found)}")
+            raise EntryError(f"{name}: unknown word {describe_value(value)}")
         return member
 
     return check
 
 
-def unknown(name: str, found: object, depth: int = _MAX_DEPTH) -> object:
+def unknown(name: str, value: object, depth: int = _MAX_DEPTH) -> object:
     """Return the value of a field that this version does not know: any JSON that can be written again."""
-    if isinstance(found, int | float) and not abs(found) <= _MAX_DOUBLE:
-        raise EntryError(f"{shown(name)}: a number too large")
-    if isinstance(found, dict | list):
+    if isinstance(value, int | float) and not abs(value) <= _MAX_DOUBLE:
+        raise EntryError(f"{describe_value(name)}: a number too large")
+    if isinstance(value, dict | list):
         if depth == 0:
-            raise EntryError(f"{shown(name)}: nested deeper than {_MAX_DEPTH}")
-        for inner in found.values() if isinstance(found, dict) else found:
+            raise EntryError(f"{describe_value(name)}: nested deeper than {_MAX_DEPTH}")
+        for inner in value.values() if isinstance(value, dict) else value:
             unknown(name, inner, depth - 1)
-    return found
+    return value
 
 
-def shown(found: object) -> str:
+def describe_value(value: object) -> str:
     """Return a JSON value for a one-line message, short whatever it is."""
-    if isinstance(found, dict | list):
-        return "an object" if isinstance(found, dict) else "a list"
-    if isinstance(found, str) and len(found) > _MAX_SHOWN_CHARACTERS:
-        return json.dumps(found[:_MAX_SHOWN_CHARACTERS]) + "..."
-    if isinstance(found, int) and abs(found) > _MAX_INTEGER:
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    if isinstance(value, str) and len(value) > _MAX_SHOWN_CHARACTERS:
+        return json.dumps(value[:_MAX_SHOWN_CHARACTERS]) + "..."
+    if isinstance(value, int) and abs(value) > _MAX_INTEGER:
         return "a number too large"
-    return json.dumps(found)
+    return json.dumps(value)
 
 
 _NUMBERS: Final = {
@@ -127,18 +127,18 @@ _NUMBERS: Final = {
 """Name on disk -> attribute."""
 
 
-def read_left_out(name: str, found: object) -> RunsLeftOut:
+def read_left_out(name: str, content: object) -> RunsLeftOut:
     """Return what an entry says was left out before it. Raises `EntryError` on any other kind of value."""
-    if not isinstance(found, Mapping):
-        raise EntryError(f"{name}: expected an object, found {shown(found)}")
-    known: dict[str, int] = {}
-    for key, value in found.items():
+    if not isinstance(content, Mapping):
+        raise EntryError(f"{name}: expected an object, found {describe_value(content)}")
+    counts: dict[str, int] = {}
+    for key, value in content.items():
         attribute = _NUMBERS.get(key)
         if attribute is not None:
-            known[attribute] = whole_number(f"{name}.{key}", value)
-            if known[attribute] < 0:
-                raise EntryError(f"{name}.{key}: expected a count, found {shown(value)}")
-    return RunsLeftOut(reason=text(f"{name}.reason", found.get("reason", FOR_SIZE)), **known)
+            counts[attribute] = whole_number(f"{name}.{key}", value)
+            if counts[attribute] < 0:
+                raise EntryError(f"{name}.{key}: expected a count, found {describe_value(value)}")
+    return RunsLeftOut(reason=text(f"{name}.reason", content.get("reason", FOR_SIZE)), **counts)
 
 
 _FIELDS: Final[Mapping[str, tuple[str, Callable[[str, object], object]]]] = {
@@ -177,19 +177,19 @@ def read_entry(value: object) -> Entry:
     In an optional field null and the empty string mean absent, as upstream's readers take them.
     """
     if not isinstance(value, dict):
-        raise EntryError(f"not an object: {shown(value)}")
-    known: dict[str, object] = {}
+        raise EntryError(f"not an object: {describe_value(value)}")
+    fields: dict[str, object] = {}
     extra: dict[str, object] = {}
-    for name, found in value.items():
+    for name, content in value.items():
         known_field = _FIELDS.get(name)
         if known_field is None:
-            extra[name] = unknown(name, found)
-        elif found is not None and found != "":
+            extra[name] = unknown(name, content)
+        elif content is not None and content != "":
             attribute, read = known_field
-            known[attribute] = read(name, found)
-    if "phase" not in known:
+            fields[attribute] = read(name, content)
+    if "phase" not in fields:
         raise EntryError("phase: missing")
-    entry = Entry(**known, extra=UnknownFields(extra) if extra else NO_UNKNOWN_FIELDS)  # type: ignore[arg-type]  # each value was checked by its reader
+    entry = Entry(**fields, extra=UnknownFields(extra) if extra else NO_UNKNOWN_FIELDS)  # type: ignore[arg-type]  # each value was checked by its reader
     if entry.result is not None and entry.phase.is_start:
         raise EntryError(f'result: has no place on "{entry.phase}"')
     return entry

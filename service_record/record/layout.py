@@ -23,7 +23,7 @@ BLOCK_BYTES: Final = 1 << 16
 
 
 def read_entries(stream: BinaryIO, block_bytes: int = BLOCK_BYTES) -> Iterator[Piece]:
-    """Every piece of a record, in the order of the file. Raises nothing on content, and leaves nothing out.
+    """Yield every piece of a record, in file order. Raise nothing because of content, and leave nothing out.
 
     What is neither an entry, nor white space, nor the brackets and commas of an array is in a `Malformed`.
     About so many bytes of lines are decoded at once. Where one of these is no entry as writers write it,
@@ -105,14 +105,14 @@ def _ends_with_one_entry(text: bytes) -> bool:
 
 
 def _are_times(timestamps: list[str | None]) -> bool:
-    known = [timestamp for timestamp in timestamps if timestamp is not None]
-    together = "\n".join([*known, ""])
-    if together.count("\n") == len(known) and _CERTAIN_TIMES.fullmatch(together):
+    times = [timestamp for timestamp in timestamps if timestamp is not None]
+    together = "\n".join([*times, ""])
+    if together.count("\n") == len(times) and _CERTAIN_TIMES.fullmatch(together):
         return True
     from service_record.record import fields  # noqa: PLC0415  # rarely needed
 
     try:
-        for timestamp in known:
+        for timestamp in times:
             fields.timestamp("timestamp", timestamp)
     except fields.EntryError:
         return False

@@ -52,8 +52,8 @@ def line_of(fields: Mapping[str, object], limit: int = MAX_LINE_BYTES) -> bytes:
     try:
         line = encoded(fields)
     except (TypeError, ValueError, RecursionError):  # only unknown fields can hold what JSON cannot
-        known = {name: value for name, value in fields.items() if name in FIELD_NAMES}
-        fields = with_fields(known, truncated=True)
+        standard = {name: value for name, value in fields.items() if name in FIELD_NAMES}
+        fields = with_fields(standard, truncated=True)
         line = encoded(fields)
     if len(line) <= limit:
         return line
@@ -63,8 +63,8 @@ def line_of(fields: Mapping[str, object], limit: int = MAX_LINE_BYTES) -> bytes:
 def with_fields(fields: Mapping[str, object], **added: object) -> dict[str, object]:
     """Return the fields with others added, in the order of writing; unknown ones come last."""
     every = {**fields, **added}
-    known = {name: every.pop(name) for name in FIELD_NAMES if name in every}
-    return known | every
+    standard = {name: every.pop(name) for name in FIELD_NAMES if name in every}
+    return standard | every
 
 
 def encoded(fields: Mapping[str, object]) -> bytes:
@@ -85,7 +85,9 @@ def without_lone_surrogates(text: str) -> str:
 
 
 def mended(text: str) -> str:
-    r"""The text without lone surrogates: bytes that are not UTF-8 (PEP 383) as `\xNN`, others as U+FFFD."""
+    r"""Return the text without lone surrogates: bytes that are not UTF-8 (PEP 383) as `\xNN`, others as
+    U+FFFD.
+    """
     try:
         return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
     except UnicodeEncodeError:
@@ -102,7 +104,7 @@ def _with_short_texts(fields: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def _first_bytes_of(text: str, limit: int) -> str:
-    """As many whole characters as `limit` bytes of UTF-8 hold."""
+    """Return as many whole characters as `limit` bytes of UTF-8 hold."""
     return without_lone_surrogates(text).encode()[:limit].decode(errors="ignore")
 
 
@@ -131,11 +133,11 @@ def _cut_stack(fields: dict[str, object], excess: int) -> None:
     frames = fields.get("stack")
     if not isinstance(frames, list):
         return
-    kept = list(frames)
-    while kept and excess > 0:
-        excess -= _size(kept.pop()) + len('"",')
-    fields["stack"] = kept
-    if not kept:
+    remaining = list(frames)
+    while remaining and excess > 0:
+        excess -= _size(remaining.pop()) + len('"",')
+    fields["stack"] = remaining
+    if not remaining:
         del fields["stack"]
 
 
@@ -177,19 +179,19 @@ def _size(text: str) -> int:
 
 
 def _first_of(text: str, room: int) -> str:
-    """As much of the beginning as `room` bytes of JSON hold, and the sign that more stood there."""
+    """Return as much of the beginning as `room` bytes of JSON hold, and the sign that more stood there."""
     if _size(text) <= room:
         return text
-    kept = _fitting(text[: max(room, 0)], room - _CUT_BYTES)
-    return text[:kept] + _CUT if kept else ""
+    prefix = _fitting(text[: max(room, 0)], room - _CUT_BYTES)
+    return text[:prefix] + _CUT if prefix else ""
 
 
 def _last_of(text: str, room: int) -> str:
     """Return the same from the end."""
     if _size(text) <= room:
         return text
-    kept = _fitting(text[::-1][: max(room, 0)], room - _CUT_BYTES)
-    return _CUT + text[len(text) - kept :] if kept else ""
+    suffix = _fitting(text[::-1][: max(room, 0)], room - _CUT_BYTES)
+    return _CUT + text[len(text) - suffix :] if suffix else ""
 
 
 def _fitting(text: str, room: int) -> int:

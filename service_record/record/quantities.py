@@ -11,10 +11,10 @@ _BYTES: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 def parse_size(text: str) -> int:
     """Return the bytes that a person means: `65536`, `512 KiB`, `12M`; a K is 1024. Raises ValueError."""
-    found = _SIZE.fullmatch(text.strip())
-    if not found:
+    match = _SIZE.fullmatch(text.strip())
+    if not match:
         raise ValueError(f"{text!r} is not a valid size; use 65536, 512 KiB, 12M or 1G")
-    return int(float(found[1]) * _BYTES[(found[2] or "").upper()])
+    return int(float(match[1]) * _BYTES[(match[2] or "").upper()])
 
 
 def parse_duration(text: str) -> float:
@@ -22,10 +22,10 @@ def parse_duration(text: str) -> float:
 
     ValueError when that is none.
     """
-    found = _DURATION.fullmatch(text.strip())
-    if not found:
+    match = _DURATION.fullmatch(text.strip())
+    if not match:
         raise ValueError(f"{text!r} is no duration; durations are like 90s, 5m, 1h30m")
-    number, unit, more, smaller = found.groups()
+    number, unit, more, smaller = match.groups()
     if more and not unit:
         raise ValueError(f"{text!r} is no duration; durations are like 90s, 5m, 1h30m")
     return float(number) * _UNITS[unit or "s"] + (int(more) * _UNITS[smaller] if more else 0)

@@ -60,10 +60,10 @@ class Region:
         Unless it is final, an object begun in its later half stays for more.
         """
         data = b"".join(self._chunks)
-        found, opened = _scan(data)
+        recovered, opened = _scan(data)
         end = len(data) if final else next((start for start in opened if start > len(data) // 2), len(data))
         done = 0
-        for piece in found:
+        for piece in recovered:
             if piece.end > end:
                 break
             yield from self._between(data[done : piece.start])
@@ -75,7 +75,7 @@ class Region:
         self.size = len(data) - end
 
     def _between(self, gap: bytes) -> Iterator[Malformed]:
-        """What stood between two entries, when it is more than the structure of an array."""
+        """Yield what stood between two entries, if it is more than the structure of an array."""
         if gap.strip(STRUCTURE):
             start = len(gap) - len(gap.lstrip(_SEPARATORS))
             line = self._line + gap.count(b"\n", 0, start)
@@ -100,7 +100,7 @@ class _RecoveredEntry(NamedTuple):
 
 def _scan(data: bytes) -> tuple[list[_RecoveredEntry], deque[int]]:
     """Return the entries in the data, in order, and where the objects begin that it does not end."""
-    found: list[_RecoveredEntry] = []
+    recovered: list[_RecoveredEntry] = []
     opened: deque[int] = deque(maxlen=_MAX_DEPTH)
     position = 0
     while (braces := _NEXT_BRACES.match(data, position)) and braces[1]:
@@ -111,17 +111,17 @@ def _scan(data: bytes) -> tuple[list[_RecoveredEntry], deque[int]]:
         for brace in range(first, position):
             if not opened:
                 break
-            _keep(found, data, opened.pop(), brace + 1)
-    return found, opened
+            _keep(recovered, data, opened.pop(), brace + 1)
+    return recovered, opened
 
 
-def _keep(found: list[_RecoveredEntry], data: bytes, start: int, end: int) -> None:
+def _keep(recovered: list[_RecoveredEntry], data: bytes, start: int, end: int) -> None:
     entry = entry_of(data[start:end]) if end - start >= LEAST_ENTRY_BYTES else None
     if entry is None:
         return
-    while found and found[-1].start > start:
-        found.pop()  # an object inside this entry that could have been one
-    found.append(_RecoveredEntry(start, end, entry))
+    while recovered and recovered[-1].start > start:
+        recovered.pop()  # an object inside this entry that could have been one
+    recovered.append(_RecoveredEntry(start, end, entry))
 
 
 def _value_of(text: bytes) -> object:

@@ -23,7 +23,7 @@ _UNIT_NAME: Final = r"(?a:[\w:.\\@-]+)"
 
 _DROP_IN: Final = "10-service-record.conf"
 _UNIT_DIRECTORIES: Final = ("/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system")
-_SHOWN: Final = (
+_PROPERTIES: Final = (
     "Id",
     "InvocationID",
     "ActiveState",
@@ -90,8 +90,8 @@ def unit_of_cgroup(lines: str) -> str | None:
 
 def invocation_id() -> str | None:
     """$INVOCATION_ID as systemd sets it, 32 hexadecimal digits; see systemd.exec(5)."""
-    found = os.environ.get("INVOCATION_ID", "")
-    return found if _is_id(found) else None
+    identity = os.environ.get("INVOCATION_ID", "")
+    return identity if _is_id(identity) else None
 
 
 def _is_id(text: str) -> bool:
@@ -100,8 +100,8 @@ def _is_id(text: str) -> bool:
 
 def boot_id() -> str | None:
     """Return the id of this boot as journalctl prints it: 32 hexadecimal digits without dashes."""
-    found = (_read("/proc/sys/kernel/random/boot_id") or "").strip().replace("-", "")
-    return found if _is_id(found) else None
+    identity = (_read("/proc/sys/kernel/random/boot_id") or "").strip().replace("-", "")
+    return identity if _is_id(identity) else None
 
 
 def uptime() -> float | None:
@@ -125,16 +125,16 @@ def running_services(timeout: float = 2.0) -> tuple[RunningService, ...]:
 
     if not any(next(Path(place).glob(f"*service.d/{_DROP_IN}"), None) for place in _UNIT_DIRECTORIES):
         return ()
-    ask = ["systemctl", "show", f"*{_SERVICE}", f"--property={','.join(_SHOWN)}", "--no-pager"]
+    ask = ["systemctl", "show", f"*{_SERVICE}", f"--property={','.join(_PROPERTIES)}", "--no-pager"]
     return tuple(_running_in(_output_of(ask, timeout) or ""))
 
 
-def _running_in(shown: str) -> Iterator[RunningService]:
+def _running_in(output: str) -> Iterator[RunningService]:
     """Return the services that run, of what `systemctl show` says of all."""
     from datetime import UTC, datetime, timedelta  # noqa: PLC0415  # only readers ask
 
     now, monotonic = datetime.now(UTC), time.clock_gettime(time.CLOCK_MONOTONIC)
-    for paragraph in shown.split("\n\n"):
+    for paragraph in output.split("\n\n"):
         unit = dict(line.partition("=")[::2] for line in paragraph.splitlines())
         pid, command = unit.get("MainPID", "0"), unit.get("ControlPID", "0")
         is_running = pid != "0" or (command != "0" and unit.get("ActiveState") == "activating")
@@ -170,7 +170,7 @@ def is_running() -> bool:
 
 
 def unit_properties(services: Iterable[str], properties: Iterable[str], timeout: float = 2.0) -> str | None:
-    """What `systemctl show` prints of all failed units and of these services.
+    """Return the output of `systemctl show` for all failed units and these services.
 
     None when it does not answer within `timeout` seconds. A name that is no unit's is left out.
     """
@@ -182,7 +182,8 @@ def unit_properties(services: Iterable[str], properties: Iterable[str], timeout:
 
 
 def journal_tail(invocation: str | None, lines: int = 3, timeout: float = 2.0) -> str | None:
-    """The last journal lines of one invocation, oldest first; None when it has none within `timeout` seconds.
+    """Return the last journal lines of one invocation, oldest first; None if none come within `timeout`
+    seconds.
 
     Lines of this very process count even where journald could not tell their invocation any more. What was
     said last may not be in the journal's files yet: half of the time is for bringing it there, which is not

@@ -23,15 +23,15 @@ class _Escapes(dict[int, str]):
     """Number of a character -> what is shown for it; made as they come."""
 
     def __missing__(self, code: int) -> str:
-        self[code] = shown = _UNSAFE.sub(_written_out, chr(code))
-        return shown
+        self[code] = escape = _UNSAFE.sub(_written_out, chr(code))
+        return escape
 
 
 _ESCAPES: Final = _Escapes()
 
 
-def _written_out(found: re.Match[str]) -> str:
-    code = ord(found[0])
+def _written_out(match: re.Match[str]) -> str:
+    code = ord(match[0])
     if code <= 0xFF:  # noqa: PLR2004
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # noqa: PLR2004

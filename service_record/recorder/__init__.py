@@ -42,7 +42,8 @@ def service(
 
 
 def stage(name: str) -> Recording:
-    """A stage of what the caller is in, else of the process's service, else of the one around the process.
+    """Record a stage of the caller's recording, else of the process's service, else of the one around the
+    process.
 
     The last is how a program that a recorded script starts records a stage of that script's run.
     """
@@ -55,7 +56,7 @@ def stage(name: str) -> Recording:
 
 
 def pre_command(name: str) -> Recording:
-    """A pre-command of the service that the caller is in; outside one, the whole process is the command."""
+    """Record a pre-command of the caller's service; outside one, the whole process is the command."""
     around = current()
     return around.pre_command(name) if around else _command_alone(Kind.PRE_COMMAND, name)
 
@@ -123,11 +124,11 @@ def _program() -> str:
 
 def _end_at_exit() -> None:
     error = getattr(sys, "last_value", None)  # set by the interpreter for an exception that nobody caught
-    for left in open_services():
+    for recording in open_services():
         if isinstance(error, BaseException):
-            left.end(error)
+            recording.end(error)
         else:
-            complain(f"{left} was started and never ended")
+            complain(f"{recording} was started and never ended")
 
 
 atexit.register(_end_at_exit)

@@ -55,13 +55,13 @@ class Failure:
         self.signal = signal
 
     def __repr__(self) -> str:
-        known = (f"{name}={getattr(self, name)!r}" for name in self.__slots__ if getattr(self, name))
-        return f"Failure({', '.join(known)})"
+        fields = (f"{name}={getattr(self, name)!r}" for name in self.__slots__ if getattr(self, name))
+        return f"Failure({', '.join(fields)})"
 
     def with_message(self, message: str | None) -> Failure:
         """Return the same failure with another message."""
-        known = {name: getattr(self, name) for name in self.__slots__}
-        return Failure(**{**known, "message": message})
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        return Failure(**{**fields, "message": message})
 
 
 def failure_of(error: BaseException) -> Failure | None:
@@ -133,9 +133,9 @@ def is_own_code(file: str, home: str | None = None) -> bool:
 def _library_of(file: str) -> str | None:
     """Return the installed package or module that a file is of; None for one that is installed nowhere."""
     for directory in _PACKAGE_DIRECTORIES:
-        before, found, path = file.rpartition(directory)
-        if found:
-            return before + found + path.partition("/")[0]
+        before, separator, path = file.rpartition(directory)
+        if separator:
+            return before + separator + path.partition("/")[0]
     if _STANDARD_DIRECTORY is None or not file.startswith(_STANDARD_DIRECTORY):
         return None
     return _STANDARD_LIBRARY
@@ -155,7 +155,7 @@ def _origin(error: BaseException) -> BaseException:
 
 
 def _frames_of(error: BaseException) -> Iterator[tuple[FrameType, int]]:
-    """The frames an exception passed, innermost first, and behind them those that called the outermost."""
+    """Yield the frames an exception passed, innermost first, then those that called the outermost."""
     trace = error.__traceback__
     callers = _callers(trace.tb_frame.f_back) if trace else iter(())
     passed = []

@@ -193,7 +193,7 @@ def surrounding_service() -> str | None:
 
 
 def own_part() -> Part:
-    """What this process is as a whole: a service, or the command that $PRE_COMMAND or $POST_COMMAND names."""
+    """Return what this process is as a whole: a service, or the command in $PRE_COMMAND or $POST_COMMAND."""
     for kind, variable in ((Kind.PRE_COMMAND, "PRE_COMMAND"), (Kind.POST_COMMAND, "POST_COMMAND")):
         name = os.environ.get(variable)
         if name:
@@ -217,13 +217,13 @@ def complain_if_outside(stage: Part, run: RecordedRun) -> None:
 
 def complain(text: str) -> None:
     """Say what was done wrong in one line on standard error, the same thing once."""
-    if text in _said or sys.stderr is None:
+    if text in _warnings or sys.stderr is None:
         return
-    _said.add(text)
+    _warnings.add(text)
     try:
         sys.stderr.write(f"service-record: {text}\n")
     except Exception:  # noqa: BLE001  # closed, full, or replaced by the service with whatever it likes
         return
 
 
-_said: Final[set[str]] = set()
+_warnings: Final[set[str]] = set()

@@ -83,7 +83,7 @@ class Recording:
 
     @property
     def part(self) -> Part:
-        """What this records of its run."""
+        """Return the part of the run that this records."""
         return self._part
 
     def is_of(self, run: RecordedRun) -> bool:
@@ -91,7 +91,9 @@ class Recording:
         return self._run is run
 
     def _stage_around(self, around: Recording) -> Part:
-        """What this is a stage of: a stage, or else the innermost of this run that the caller is in."""
+        """Return the parent of this stage: a stage, or else the innermost part of this run that the caller is
+        in.
+        """
         inner = _current.get()
         if around.part.kind == Kind.STAGE or inner is None or not inner.is_of(self._run):
             return around.part
@@ -153,7 +155,7 @@ class Service(Recording):
 
 
 def current() -> Recording | None:
-    """What the caller is in: the innermost recording entered in its context, else the process's service.
+    """Return the innermost recording entered in the caller's context, else the process's service.
 
     A new thread has a context of its own, but belongs to the same service.
     """
