@@ -90,7 +90,7 @@ class Blocks:
         room: int,
         disk_reserve: DiskReserve | None,
     ) -> None:
-        """The ballast goes when the disk is full."""
+        """Reserve disk space, which is freed when the disk is full."""
         self._pool = pool
         self._backlog = backlog
         self._limit = limit

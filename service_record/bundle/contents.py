@@ -53,7 +53,8 @@ def archive_contents(
 def directory_contents(
     directory: Path, leave: Leave, limits: Limits | None = None, *, without: Path | None = None
 ) -> Iterator[Content]:
-    """The files below a directory, in the order of their names, archives unpacked. Links are not followed.
+    """Yield the files below a directory in the order of their names, archives unpacked. Links are not
+    followed.
 
     `without` is the file that is being made of them. The limits hold for each file. What cannot be read is
     told to `leave`.

@@ -73,7 +73,7 @@ class Layer:
 
 
 def decompressed_layer(layer: Layer) -> Layer:
-    """What is in the compressions around it, as far as the limit of layers goes."""
+    """Return the content inside a layer's compressions, as far as the limit of layers goes."""
     while layer.depth < layer.budget.limits.layers and (new := _decoder(layer.head)):
         layer = Layer(_Decoded(layer, new).pull, layer.budget, layer)
     return layer
@@ -85,7 +85,9 @@ def is_packed(head: bytes) -> bool:
 
 
 def is_tar(head: bytes) -> bool:
-    """Also one whose first header is damaged, or so old that it has no magic number; see tar(5)."""
+    """Return whether this is a tar file, also if its first header is damaged or has no magic number; see
+    tar(5).
+    """
     if head[_TAR_MAGIC] == b"ustar":
         return True
     try:

@@ -57,10 +57,10 @@ class ReadingBudget:
         growth = self.limits.growth
         if self.read_bytes > self.limits.free_bytes + growth * self.packed_bytes:
             raise LimitError(
-                f"more than {growth} times its size to read, and {shown(self.limits.free_bytes)}"
+                f"more than {growth} times its size to read, and {size_text(self.limits.free_bytes)}"
             )
         if self.read_bytes > self.limits.read_bytes:
-            raise LimitError(f"more than {shown(self.limits.read_bytes)} to read")
+            raise LimitError(f"more than {size_text(self.limits.read_bytes)} to read")
 
     def meet_member(self) -> None:
         self.members += 1
@@ -75,10 +75,10 @@ class ReadingBudget:
     def keep(self, size: int) -> None:
         self.kept_bytes += size
         if self.kept_bytes > self.limits.kept_bytes:
-            raise LimitError(f"more than {shown(self.limits.kept_bytes)} of records")
+            raise LimitError(f"more than {size_text(self.limits.kept_bytes)} of records")
 
 
-def shown(size: int) -> str:
+def size_text(size: int) -> str:
     """Return a limit for people: `4 GiB`."""
     for unit, name in ((_GIB, "GiB"), (_MIB, "MiB"), (_KIB, "KiB")):
         if size >= unit and size % unit == 0:

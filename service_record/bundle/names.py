@@ -28,8 +28,8 @@ class Named(NamedTuple):
 
 def named(path: str) -> Named | None:
     """Return None for a file that is no record's."""
-    found = _FILE.fullmatch(path)
-    return Named(found["service"], found["suffix"]) if found else None
+    match = _FILE.fullmatch(path)
+    return Named(match["service"], match["suffix"]) if match else None
 
 
 def is_unit_text(path: str) -> bool:

@@ -8,7 +8,7 @@ from io import BufferedReader, BytesIO
 from typing import Final
 
 from service_record.bundle.layers import CHUNK_BYTES, Layer, Pull, decompressed_layer, is_packed, is_tar
-from service_record.bundle.limits import LimitError, Limits, ReadingBudget, shown
+from service_record.bundle.limits import LimitError, Limits, ReadingBudget, size_text
 from service_record.bundle.names import MANIFEST, is_unit_text, named
 from service_record.bundle.tar import Member, TarError, damage_of, members
 from service_record.record.directory import RECORD_DIRECTORIES, UNFINISHED_SUFFIX
@@ -53,7 +53,7 @@ class Record:
     """Why its end is missing."""
 
     def pieces(self) -> Iterator[Piece]:
-        """Its entries and what is damaged between them; behind them, that its end is missing."""
+        """Yield its entries and the damage between them; at the end, a note if its end is missing."""
         yield from read_entries(BytesIO(self.data))
         if self.damage:
             yield Malformed(self.data.count(b"\n") + 1, self.path, self.damage)
@@ -138,7 +138,9 @@ class _ArchiveReading:
         )
 
     def _boot_id(self) -> str | None:
-        """The boot that the only manifest names, if all records lie beside it: they are of one host."""
+        """Return the boot that the only manifest names, if all records lie beside it: they are of
+        one host.
+        """
         if len(self._boot_ids) != 1:
             return None
         ((directory, boot_id),) = self._boot_ids.items()
@@ -163,7 +165,7 @@ class _ArchiveReading:
             self._leave_out("", _too_long(layer.budget.limits) if has_more else layer.damage)
 
     def _archive(self, layer: Layer, path: str) -> None:
-        """All members, and then the end, where a compression has its checksum."""
+        """Read all members, and then the end, where a compression has its checksum."""
         try:
             for member in members(layer):
                 self._member(member, layer, _join(path, member.name))
@@ -176,10 +178,10 @@ class _ArchiveReading:
             self._leave_out(path, layer.damage)
 
     def _member(self, member: Member, layer: Layer, path: str) -> None:
-        found = named(member.name)
+        parts = named(member.name)
         if is_unit_text(member.name):
             self._unit_text(member, layer, path)
-        elif found is None:
+        elif parts is None:
             if _MANIFEST.fullmatch(member.name) and not member.kind and member.size <= _MOST_MANIFEST:
                 manifest, _ = _first_of(member.read, layer.budget)
                 self._boot_ids[path.removesuffix(MANIFEST)] = boot_id_in(manifest)
@@ -187,13 +189,13 @@ class _ArchiveReading:
                 self._nested(Layer(member.read, layer.budget, layer), path)
         elif refusal := _refusal(member):
             self._leave_out(path, refusal)
-        elif found.suffix == UNFINISHED_SUFFIX:
-            self._unfinished.add(found.service)
+        elif parts.suffix == UNFINISHED_SUFFIX:
+            self._unfinished.add(parts.service)
         else:
             layer.budget.meet_record()
             record = _record(member, layer, path)
-            self._keep(self._damaged if found.suffix else self._records, found.service, record)
-            if found.suffix and record.damage:  # nothing else says it, as the pieces of a record do
+            self._keep(self._damaged if parts.suffix else self._records, parts.service, record)
+            if parts.suffix and record.damage:  # nothing else says it, as the pieces of a record do
                 self._leave_out(path, record.damage)
 
     def _unit_text(self, member: Member, layer: Layer, path: str) -> None:
@@ -207,7 +209,7 @@ class _ArchiveReading:
         self._unit_texts[path] = data.decode(errors="replace")
 
     def _nested(self, outside: Layer, path: str) -> None:
-        """An archive in the archive. What is only compressed is no bundle, and is not read."""
+        """Read an archive in the archive. Data that is only compressed is no bundle, and is not read."""
         layer = decompressed_layer(outside)
         if is_tar(layer.head) and layer.depth < layer.budget.limits.layers:
             self._archive(layer, path)
@@ -216,13 +218,13 @@ class _ArchiveReading:
         elif layer.damage:
             self._leave_out(path, layer.damage)
 
-    def _keep(self, kept: dict[str, Record], service: str, record: Record) -> None:
-        before = kept.get(service)
+    def _keep(self, records: dict[str, Record], service: str, record: Record) -> None:
+        before = records.get(service)
         if before is None or record.continues(before):
-            kept[service] = record
+            records[service] = record
         elif not before.continues(record):
             self._leave_out(before.path, f"a later record of the same service is in {record.path}")
-            kept[service] = record
+            records[service] = record
 
     def _leave_out(self, path: str, reason: str) -> None:
         if not path or len(self._left_out) < _MAX_LEFT_OUT:  # what ends the whole archive is always told
@@ -249,7 +251,7 @@ def _record(member: Member, layer: Layer, path: str) -> Record:
 
 
 def _first_of(pull: Pull, budget: ReadingBudget) -> tuple[bytes, bool]:
-    """As much of a record as is read, and whether there is more of it."""
+    """Return as much of a record as is read, and whether there is more of it."""
     limit = budget.limits.record_bytes
     data = BytesIO()  # which gives what it has without a copy
     while data.tell() <= limit and (chunk := pull(CHUNK_BYTES)):
@@ -261,7 +263,7 @@ def _first_of(pull: Pull, budget: ReadingBudget) -> tuple[bytes, bool]:
 
 
 def _too_long(limits: Limits) -> str:
-    return f"only the first {shown(limits.record_bytes)} of a record are read"
+    return f"only the first {size_text(limits.record_bytes)} of a record are read"
 
 
 def _too_deep(layer: Layer) -> str:

@@ -43,9 +43,9 @@ def pack(records: _Records, stream: BinaryIO, at: datetime, damaged: _Copies | N
         ) as packed,
         tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as archive,
     ):
-        taken: set[str] = set()
+        names: set[str] = set()
         for service, record in sorted(records, key=lambda record: record[0]):
-            path = f"{directory}/{_name(service, taken)}.json"
+            path = f"{directory}/{_name(service, names)}.json"
             entries, malformed = _sorted_out(record)
             written = next((entry.time for entry in reversed(entries) if entry.time is not None), at)
             _add(archive, path, b"".join(FORMS["array"](entries)), written)
@@ -54,12 +54,12 @@ def pack(records: _Records, stream: BinaryIO, at: datetime, damaged: _Copies | N
                 _add(archive, path + DAMAGED_SUFFIX, _behind(before, as_text(malformed)), written)
 
 
-def _name(service: str, taken: set[str]) -> str:
+def _name(service: str, names: set[str]) -> str:
     """Return a name that upstream's reader takes, and that no other service of the bundle has."""
     name = record_name(service)
-    while name in taken:
+    while name in names:
         name += "_"
-    taken.add(name)
+    names.add(name)
     return name
 
 
@@ -75,19 +75,21 @@ def _sorted_out(pieces: Iterable[Entry | Malformed]) -> tuple[list[Entry], list[
 
 
 def unambiguous(entry: Entry) -> Entry:
-    """The entry without unknown fields that upstream's reader, which ignores case, takes for its own."""
+    """Return the entry without unknown fields that upstream's reader, which ignores case, mistakes for its
+    own.
+    """
     if not any(name.casefold() in _UPSTREAMS for name in entry.extra):
         return entry
     extra = {
-        f"x-{name}" if name.casefold() in _UPSTREAMS else name: found for name, found in entry.extra.items()
+        f"x-{name}" if name.casefold() in _UPSTREAMS else name: value for name, value in entry.extra.items()
     }
     return structs.replace(entry, extra=UnknownFields(extra))
 
 
 def as_text(malformed: Sequence[Malformed]) -> bytes:
     """Return each piece below a line that says where it stood and why it is not an entry."""
-    told = (f"line {piece.line}: {piece.reason}\n{piece.text}\n" for piece in malformed)
-    return "".join(told).encode(errors="backslashreplace")
+    lines = (f"line {piece.line}: {piece.reason}\n{piece.text}\n" for piece in malformed)
+    return "".join(lines).encode(errors="backslashreplace")
 
 
 def _behind(before: bytes, text: bytes) -> bytes:

@@ -127,7 +127,7 @@ class DiskReserve:
                 raise
 
     @property
-    def held(self) -> int:
+    def size(self) -> int:
         return 0 if self._file is None else self.bytes
 
     def release(self) -> bool:

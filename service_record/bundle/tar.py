@@ -70,7 +70,7 @@ class Member:
         self._padding = -header.size % _BLOCK
 
     def read(self, size: int) -> bytes:
-        """At most so many bytes; none at its end, which `is_cut` may be too early."""
+        """Return at most so many bytes; none at its end, which `is_cut` may be too early."""
         data = self._layer.read(min(size, self._left))
         self._left -= len(data)
         return data
@@ -102,7 +102,7 @@ def damage_of(layer: Layer) -> str:
 
 
 def _header(layer: Layer) -> _Header | None:
-    """What the headers of the next member say; None at the end of the archive."""
+    """Return the headers of the next member, or None at the end of the archive."""
     name, pax, raw = "", dict[str, str](), bytearray()
     while (block := _block(layer)) != _END:
         layer.budget.meet_member()
@@ -144,7 +144,7 @@ def _parsed(block: bytes) -> tarfile.TarInfo:
 
 
 def _data(layer: Layer, size: int) -> bytes:
-    """What an extended header holds."""
+    """Return the content of an extended header."""
     limit = layer.budget.limits.header_bytes
     if size > limit:
         raise TarError(f"an extended header of {size} bytes; at most {limit} are read")
@@ -159,9 +159,9 @@ def _pax_records(data: bytes) -> dict[str, str]:
     """Return lines of `LENGTH NAME=VALUE`, where the length counts the whole line; see pax(1)."""
     records: dict[str, str] = {}
     start = 0
-    while found := _PAX_LENGTH.match(data, start):
-        end = start + int(found[1])
-        name, equals, value = data[found.end() : end - 1].partition(b"=")
+    while match := _PAX_LENGTH.match(data, start):
+        end = start + int(match[1])
+        name, equals, value = data[match.end() : end - 1].partition(b"=")
         if not equals or data[end - 1 : end] != b"\n" or len(records) == _MAX_PAX_RECORDS:
             break
         records[name.decode(errors=_ERRORS)] = value.decode(errors=_ERRORS)

@@ -208,9 +208,9 @@ class BundleWriter:
     def finish(self) -> None:
         """Write the end of the archive, and close it. The last members go where there is no room for that."""
         self._disk_reserve.release()
-        gone = self._archive.finish()
+        archive_end = self._archive.finish()
         there = [place for place, member in enumerate(self.members) if member.bytes is not None]
-        for place in there[len(there) - gone :]:
+        for place in there[len(there) - archive_end :]:
             self.members[place] = replace(self.members[place], bytes=None, cut=Cut.DISK)
         self._close()
 
@@ -239,22 +239,24 @@ class BundleWriter:
         self._pool.close()
         self._archive.close()
 
-    def _whole(self, held: int) -> int:
+    def _whole(self, size: int) -> int:
         """Return how much the bundle may take on disk, of which it holds so much in reserve."""
-        free = self._archive.free_bytes() + self._archive.size + held
+        free = self._archive.free_bytes() + self._archive.size + size
         return min(self.disk_bytes, max(free // _FREE_SHARE, _MIN_BYTES))
 
     def _room(self, *, essential: bool) -> int:
-        """How much a member may take, compressed; while it is put in place a segment of it is there twice."""
-        taken = self._archive.size + self._segment_bytes + self._block_bytes + 2 * SPARE_BYTES
+        """Return how much a member may take, compressed; moving a member into place needs one
+        segment twice.
+        """
+        size = self._archive.size + self._segment_bytes + self._block_bytes + 2 * SPARE_BYTES
         reserve = self._disk_reserve.bytes
-        room = self._whole(self._disk_reserve.held) - taken - reserve
+        room = self._whole(self._disk_reserve.size) - size - reserve
         if not essential:
             return max(room // (_ROOM_SHARE if self.shares else 1), 0)
         if room >= reserve:
             return room
         self._disk_reserve.release()
-        return max(min(self.disk_bytes - taken, reserve), 0)
+        return max(min(self.disk_bytes - size, reserve), 0)
 
     def _named(self, path: str) -> str:
         """Return the path without secrets, unlike those of the members before."""
@@ -263,11 +265,11 @@ class BundleWriter:
             masked = redactor.feed(os.fsencode(path)) + redactor.finish()
             self.masked.update(redactor.counts)
             path = os.fsdecode(masked)
-        found, name = PurePosixPath(path), path
+        parts, name = PurePosixPath(path), path
         while name in self._names:
             self._copies[path] += 1
             number = self._copies[path]
-            name = str(found.with_name(f"{found.stem}_{number if number > 1 else ''}{found.suffix}"))
+            name = str(parts.with_name(f"{parts.stem}_{number if number > 1 else ''}{parts.suffix}"))
         self._names.add(name)
         return name
 

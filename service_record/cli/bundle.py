@@ -17,7 +17,7 @@ import click
 
 from service_record.bundle import HEAD_BYTES, LeftOut, Limits, is_packed
 from service_record.bundle.contents import Content, archive_contents, directory_contents
-from service_record.bundle.limits import shown
+from service_record.bundle.limits import size_text
 from service_record.bundle.writing import DISK_BYTES, SERVER_BYTES, Packed
 from service_record.cli import REFUSED, UNREADABLE
 from service_record.cli.diagnosing import verdict_page
@@ -96,7 +96,7 @@ def command(
     if no_redact and (foreign is not None or secrets):
         raise click.UsageError("--no-redact masks nothing; it goes with neither --redact nor --secret")
     if max_size is not None and not _MIN_BYTES <= max_size <= SERVER_BYTES:
-        raise click.UsageError(f"--max-size is from {shown(_MIN_BYTES)} to {shown(SERVER_BYTES)}")
+        raise click.UsageError(f"--max-size is from {size_text(_MIN_BYTES)} to {size_text(SERVER_BYTES)}")
     at = datetime.now(UTC)
     path = output or Path(_default_name(foreign, at))
     check_new(path)

@@ -62,7 +62,7 @@ def is_collector(place: str) -> bool:
 
 
 def address_of(place: str) -> Address:
-    """What a `collector://` or, for the collector alone, an `http(s)://` says. Raises CollectorError."""
+    """Parse a `collector://` or, for the collector alone, an `http(s)://`. Raises CollectorError."""
     try:
         parts = urlsplit(place)
         scheme, name, port = _SCHEMES[parts.scheme], parts.hostname or "", parts.port
@@ -76,8 +76,8 @@ def address_of(place: str) -> Address:
     if port is None and parts.scheme.startswith("collector"):
         port = PORT
     path, _, host = (parts.path, "", "") if parts.scheme.startswith("http") else parts.path.rpartition("/")
-    shown = f"[{name}]" if ":" in name else name
-    return Address(f"{scheme}://{shown}{f':{port}' if port else ''}{path.rstrip('/')}", unquote(host))
+    host_text = f"[{name}]" if ":" in name else name
+    return Address(f"{scheme}://{host_text}{f':{port}' if port else ''}{path.rstrip('/')}", unquote(host))
 
 
 def environment_path(variable: str) -> Path | None:

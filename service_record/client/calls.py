@@ -113,8 +113,8 @@ class CollectorClient:
         """Return what the JSON of an answer to any request says; None where it says nothing. Raises
         CollectorError, also where the answer is not whole in time.
         """
-        given = {name: value for name, value in (query or {}).items() if value is not None}
-        question = f"?{urlencode(given, doseq=True, errors=_AS_IT_CAME)}" if given else ""
+        parameters = {name: value for name, value in (query or {}).items() if value is not None}
+        question = f"?{urlencode(parameters, doseq=True, errors=_AS_IT_CAME)}" if parameters else ""
         headers = {"Content-Type": content_type} if body is not None else {}
         request = Request(method=method, url=f"{self.url}{path}{question}", headers=headers, file=body)
         text = self._checked(
@@ -149,9 +149,9 @@ class CollectorClient:
             raise CollectorError(f"{self.url}: {outcome.reason}")
         if outcome.good:
             return reply.body
-        known = outcome.status in set(HTTPStatus)
-        said = outcome.text or (HTTPStatus(outcome.status).phrase if known else "no reason")
-        raise CollectorError(f"{self.url}: {outcome.status}: {said}", outcome.status, bytes(reply.body))
+        is_standard = outcome.status in set(HTTPStatus)
+        reason = outcome.text or (HTTPStatus(outcome.status).phrase if is_standard else "no reason")
+        raise CollectorError(f"{self.url}: {outcome.status}: {reason}", outcome.status, bytes(reply.body))
 
 
 def host_path(host: str, *more: str) -> str:

@@ -88,7 +88,7 @@ def digest_of(head: bytes) -> str:
 
 @cache
 def _machine_id() -> bytes:
-    """Which machine-id(5) asks to keep to oneself."""
+    """Return the machine id, which machine-id(5) asks to keep private."""
     try:
         return Path("/etc/machine-id").read_bytes().strip()[:64]
     except OSError:
@@ -96,7 +96,7 @@ def _machine_id() -> bytes:
 
 
 def signature_of(path: Path) -> tuple[int, ...]:
-    """What changes with a file, or with what takes its place."""
+    """Return a value that changes with a file, or with the file that takes its place."""
     try:
         status = path.stat()
     except OSError:
@@ -146,7 +146,7 @@ class Sender:
     """Takes the secrets out of whole lines, and leaves their lengths as they are."""
     sent_bytes: int = 0
     _sent: dict[str, _StreamPosition] = field(default_factory=dict)
-    _held: dict[tuple[str, str], int] | None = None
+    _offsets: dict[tuple[str, str], int] | None = None
 
     def send(self, seconds: float = inf) -> None:
         """Send all that is new, or what can be sent in about so many seconds.
@@ -162,9 +162,9 @@ class Sender:
                 raise NotTaken("the collector answers with ever other offsets", is_final=False)
 
     def _batch(self) -> Iterator["_Piece"]:
-        """What is to be sent next."""
-        if self._held is None:
-            self._held = self._ask()
+        """Yield the pieces to send next."""
+        if self._offsets is None:
+            self._offsets = self._ask()
         room, pieces = _BATCH, 0
         for service in self._services():
             if room <= 0 or pieces == _MOST_PIECES:
@@ -182,14 +182,14 @@ class Sender:
             there = self.records.services()
         except FileNotFoundError:
             return []
-        wanted = [
+        services = [
             service
             for service in there
             if (not self.services or service in self.services)
             and service.isprintable()
             and len(service) <= _LONGEST_NAME
         ]
-        return [service for service in wanted if self._is_new(service)]
+        return [service for service in services if self._is_new(service)]
 
     def _is_new(self, service: str) -> bool:
         sent = self._sent.get(service)
@@ -199,7 +199,7 @@ class Sender:
         return self.records.directory / f"{service}.json"
 
     def _next(self, service: str, sent: _StreamPosition, size: int) -> "_Piece | None":
-        seen = signature_of(self._path(service))
+        signature = signature_of(self._path(service))
         stream = Stream(self._path(service))
         try:
             if not sent.file or not begins_as(stream, sent.file) or not stream.has(sent.offset):
@@ -208,12 +208,12 @@ class Sender:
         finally:
             stream.close()
         if not data:
-            sent.seen = seen
+            sent.seen = signature
             return None
         return _Piece(service, sent.file, sent.offset, data)
 
     def _whole_lines(self, stream: Stream, offset: int, size: int) -> bytes:
-        """What is to be sent from there on, without secrets; an unfinished line waits for its end.
+        """Return the lines to send from there on, without secrets; an unfinished line waits for its end.
 
         Of a line that is longer than a piece nothing can be told whole: it is masked.
         """
@@ -227,22 +227,24 @@ class Sender:
 
     def _begin(self, service: str, sent: _StreamPosition, stream: Stream) -> None:
         """Know the stream again among those that the collector has, or begin a new one."""
-        held = self._held or {}
-        for (name, file), offset in reversed(held.items()):
+        offsets = self._offsets or {}
+        for (name, file), offset in reversed(offsets.items()):
             if name == service and begins_as(stream, file) and stream.has(offset):
                 sent.file, sent.offset = file, offset
                 return
         head = stream.read(0, HEAD)
         sent.file = f"{len(head)}-{digest_of(head)}" if head else ""
         sent.offset = 0
-        if (service, sent.file) in held:  # another that began alike, and was longer
-            sent.file += f"-{sum(file.startswith(sent.file) for name, file in held if name == service) + 1}"
+        if (service, sent.file) in offsets:  # another that began alike, and was longer
+            sent.file += (
+                f"-{sum(file.startswith(sent.file) for name, file in offsets if name == service) + 1}"
+            )
 
     def _ask(self) -> dict[tuple[str, str], int]:
         """Return how far the collector has each stream."""
         try:
-            known = self.client.get(host_path(self.host, "records"))
-            return _offsets(known)
+            answer = self.client.get(host_path(self.host, "records"))
+            return _offsets(answer)
         except CollectorError as fault:
             raise _not_taken(fault) from None
         except (KeyError, TypeError, ValueError):
@@ -258,23 +260,23 @@ class Sender:
                 raise _not_taken(fault) from None
             self._go_on(_document(fault.body))
             return
-        told = self._go_on(answer)
+        offsets = self._go_on(answer)
         self.sent_bytes += sum(
-            len(piece.data) for piece in batch if told.get((piece.service, piece.file)) == piece.end
+            len(piece.data) for piece in batch if offsets.get((piece.service, piece.file)) == piece.end
         )
 
     def _go_on(self, answer: Any) -> dict[tuple[str, str], int]:
         """Take the offsets of an answer, and give them."""
         try:
-            told = _offsets(answer)
+            offsets = _offsets(answer)
         except (KeyError, TypeError, ValueError):
             raise NotTaken("what answers there is no collector", is_final=False) from None
-        self._held = {**(self._held or {}), **told}
-        for (service, file), offset in told.items():
+        self._offsets = {**(self._offsets or {}), **offsets}
+        for (service, file), offset in offsets.items():
             sent = self._sent.get(service)
             if sent is not None and sent.file == file:
                 sent.offset = offset
-        return told
+        return offsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,10 +303,10 @@ def _offsets(answer: Any) -> dict[tuple[str, str], int]:
 
     Raises KeyError, TypeError, ValueError.
     """
-    told = {(str(one["service"]), str(one["file"])): one["offset"] for one in answer["files"]}
-    if not all(isinstance(offset, int) and offset >= 0 for offset in told.values()):
+    offsets = {(str(one["service"]), str(one["file"])): one["offset"] for one in answer["files"]}
+    if not all(isinstance(offset, int) and offset >= 0 for offset in offsets.values()):
         raise ValueError("an offset is a number of bytes")
-    return told
+    return offsets
 
 
 def _document(body: bytes) -> Any:
@@ -315,7 +317,7 @@ def _document(body: bytes) -> Any:
 
 
 def _not_taken(fault: CollectorError) -> NotTaken:
-    """Return a refusal is final where the same would be refused again."""
+    """Return whether a refusal is final: whether the same would be refused again."""
     later = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS}
     status = fault.status
     is_final = (

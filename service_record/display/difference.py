@@ -48,7 +48,7 @@ _MAX_TOLD: Final = 10
 
 
 def comparison_page(
-    found: Sequence[ServiceComparison],
+    services: Sequence[ServiceComparison],
     good: tuple[str, History],
     bad: tuple[str, History],
     view: View,
@@ -59,9 +59,9 @@ def comparison_page(
     `evident` is what the files of the bad host show beside its records, and those of the good one do not.
     """
     instants = _Instants(bad[1])
-    different = sorted((one for one in found if one.differs), key=lambda one: _urgency(one, instants))
-    alike = [one for one in found if not one.differs]
-    yield _summary(len(different), len(found))
+    different = sorted((one for one in services if one.differs), key=lambda one: _urgency(one, instants))
+    alike = [one for one in services if not one.differs]
+    yield _summary(len(different), len(services))
     for label, (source, history) in (("good", good), ("bad", bad)):
         texts = [_source(source, history), *local_times(history.services)]
         yield from labelled(label, [(text, Ink.FAINT) for text in texts], view, 0)
@@ -117,7 +117,7 @@ class _Instants:
 
 
 def _urgency(one: ServiceComparison, instants: _Instants) -> tuple[int, float, str]:
-    """What went wrong in BAD, by when it did so first: others may follow from it.
+    """Return a sort key for what went wrong in BAD, by when it first did so: others may follow from it.
 
     Behind it what still runs there and had ended in GOOD, what differs otherwise, and what is missing, each
     in the order of their beginnings.
@@ -148,10 +148,10 @@ def _service(one: ServiceComparison, view: View) -> Iterator[Line]:
         if run is not None:
             yield from labelled(label, [(_run(run, runs, view), Ink.FAINT)], view, _INDENT)
     for label, kinds in _SECTIONS.items():
-        told = [each for each in one.differences if isinstance(each, kinds)]
-        texts = [(_sentence(each, view), Ink.PLAIN) for each in told[:_MAX_TOLD]]
-        if len(told) > _MAX_TOLD:
-            texts.append((f"and {len(told) - _MAX_TOLD} more, shown by --output json", Ink.FAINT))
+        differences = [each for each in one.differences if isinstance(each, kinds)]
+        texts = [(_sentence(each, view), Ink.PLAIN) for each in differences[:_MAX_TOLD]]
+        if len(differences) > _MAX_TOLD:
+            texts.append((f"and {len(differences) - _MAX_TOLD} more, shown by --output json", Ink.FAINT))
         yield from labelled(label, texts, view, _INDENT)
     for failure in one.differences:
         if isinstance(failure, FailureGroup):
@@ -170,17 +170,17 @@ _SECTIONS: Final[dict[str, type[Difference]]] = {
 
 def _title(one: ServiceComparison, view: View) -> Line:
     if one.bad is None:
-        mark, told, color = view.glyphs.damaged, "missing: only in good", Ink.WORRYING
+        mark, title, color = view.glyphs.damaged, "missing: only in good", Ink.WORRYING
     elif one.good is None:
         mark, color = glyph(one.bad.outcome, view.glyphs), ink(one.bad.outcome)
-        told = f"{headline(one.bad)}; new: only in bad"
+        title = f"{headline(one.bad)}; new: only in bad"
     else:
         mark, color = glyph(one.bad.outcome, view.glyphs), ink(one.bad.outcome)
         has_ended = any(isinstance(each, EndedDifferently) for each in one.differences)
-        told = headline(one.bad) + (f"; good: {headline(one.good)}" if has_ended else "")
+        title = headline(one.bad) + (f"; good: {headline(one.good)}" if has_ended else "")
     service = cut(name(one.service), view.width // 2, view.glyphs.cut)
     room = view.width - len(f"{mark}  ") - cell_len(service)
-    return (f"{mark} ", color), (service, Ink.STRONG), (f" {cut(told, room, view.glyphs.cut)}", color)
+    return (f"{mark} ", color), (service, Ink.STRONG), (f" {cut(title, room, view.glyphs.cut)}", color)
 
 
 def _run(run: Run, runs: int, view: View) -> str:
@@ -222,7 +222,7 @@ _SCHEMA_VERSION: Final = 1
 
 
 def comparison_document(
-    found: Sequence[ServiceComparison],
+    services: Sequence[ServiceComparison],
     good: str,
     bad: str,
     tolerance: Tolerance,
@@ -235,7 +235,7 @@ def comparison_document(
         "bad": bad,
         "ratio": tolerance.ratio,
         "floor": tolerance.floor,
-        "differs": bool(evident) or any(one.differs for one in found),
+        "differs": bool(evident) or any(one.differs for one in services),
         **_present(evidence=list(map(_evident_document, evident)) or None),
         "services": [
             {
@@ -244,7 +244,7 @@ def comparison_document(
                 **_present(bad=one.bad and _run_document(one.bad, one.bad_runs)),
                 "differences": list(_differences(one)),
             }
-            for one in found
+            for one in services
         ],
     }
 
@@ -258,11 +258,11 @@ def _evident_document(cause: KnownCause) -> Document:
 
 
 def difference_documents(
-    found: Sequence[ServiceComparison], evident: Sequence[KnownCause] = ()
+    services: Sequence[ServiceComparison], evident: Sequence[KnownCause] = ()
 ) -> Iterator[Document]:
     """Yield the lines of `diff --output jsonl`: each difference, with its service; evidence has none."""
     yield from ({"what": "evidence", **_evident_document(cause)} for cause in evident)
-    for one in found:
+    for one in services:
         for difference in _differences(one):
             yield {"service": one.service, **difference}
 
@@ -293,25 +293,28 @@ def _difference(difference: Difference, one: ServiceComparison) -> Document:
 
 
 def _told_document(difference: Difference, one: ServiceComparison) -> tuple[str, Document]:
-    told: tuple[str, Document]
+    document: tuple[str, Document]
     match difference:
         case EndedDifferently():
             ends = {"good": one.good and one.good.outcome.value, "bad": one.bad and one.bad.outcome.value}
-            told = "outcome", _present(**ends)
+            document = "outcome", _present(**ends)
         case StepEnded(_, outcome):
-            told = "step-outcome", {"good": "success", "bad": outcome.value}
+            document = "step-outcome", {"good": "success", "bad": outcome.value}
         case Missing(_, is_unreached):
-            told = "missing", {"reached": not is_unreached}
+            document = "missing", {"reached": not is_unreached}
         case Added():
-            told = "new", {}
+            document = "new", {}
         case Moved(_, after, good_after):
             places = {"good": good_after and _step(good_after), "bad": after and _step(after)}
-            told = "moved", {"after": _present(**places)}
+            document = "moved", {"after": _present(**places)}
         case Slower(_, seconds, good_seconds, is_running):
-            told = "slower", {"good": good_seconds, "bad": seconds, **_present(running=is_running or None)}
+            document = (
+                "slower",
+                {"good": good_seconds, "bad": seconds, **_present(running=is_running or None)},
+            )
         case FailureGroup(_, signature, facts, count):
-            told = "failure", {"signature": signature, "count": count, **facts_document(facts)}
-    return told
+            document = "failure", {"signature": signature, "count": count, **facts_document(facts)}
+    return document
 
 
 def _step(step: RunStep | None) -> Document:

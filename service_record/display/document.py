@@ -53,7 +53,7 @@ def malformed_document(piece: Malformed) -> Document:
 
 
 def facts_document(facts: Facts) -> Document:
-    """What is known of an end, below `facts`; nothing when that is nothing."""
+    """Return the known facts of an end, below `facts`; an empty document if there are none."""
     return _facts(facts)
 
 

@@ -21,7 +21,8 @@ class Ticker:
     """Makes lines of entries; remembers day and boots, and the longest name, so that lines line up."""
 
     def __init__(self, view: View, services: Iterable[str] = (), *, whole: bool = False) -> None:
-        """With `whole` the facts of a failure follow its line, and nothing is cut.
+        """Prepare for lines in this view; with `whole` the facts of a failure follow its line, and nothing is
+        cut.
 
         There is room for the names of these services from the first line on.
         """
@@ -34,8 +35,8 @@ class Ticker:
     def lines(self, service: str, piece: Entry | Malformed) -> Iterator[Line]:
         """Yield a line for the piece, behind one for another day than before, and one for another boot."""
         if isinstance(piece, Malformed):
-            told = f"line {piece.line}: {visible(piece.reason)}: {visible(piece.abridge().text)}"
-            yield self._line(_NO_TIME, service, (self._view.glyphs.damaged, Ink.WORRYING), told)
+            text = f"line {piece.line}: {visible(piece.reason)}: {visible(piece.abridge().text)}"
+            yield self._line(_NO_TIME, service, (self._view.glyphs.damaged, Ink.WORRYING), text)
             return
         day, time = (self._day, _NO_TIME) if piece.time is None else self._day_and_time(piece.time)
         if day != self._day:
@@ -49,12 +50,12 @@ class Ticker:
         if self._whole and piece.result is Result.FAILURE:
             yield from details(gather_facts([piece]), self._view, _DETAIL_INDENT, whole=True)
 
-    def _line(self, time: str, service: str, mark: tuple[str, Ink], told: str) -> Line:
+    def _line(self, time: str, service: str, mark: tuple[str, Ink], content: str) -> Line:
         sign, color = mark
         label = self._label(service)
         self._name_width = max(self._name_width, cell_len(label))
         room = self._view.width - len(f"{time} {sign}   ") - self._name_width
-        text = told if self._whole else cut(told, room, self._view.glyphs.cut)
+        text = content if self._whole else cut(content, room, self._view.glyphs.cut)
         return (
             (f"{time} ", Ink.FAINT),
             (f"{sign} ", color),
@@ -83,16 +84,16 @@ class Ticker:
 
 
 def told_entry(entry: Entry) -> str:
-    """What an entry says: `stage render started`, `failed: exit 1: no such image`."""
+    """Return an entry in words: `stage render started`, `failed: exit 1: no such image`."""
     words = [_subject(entry), _verb(entry)]
-    told = " ".join(filter(None, words))
+    text = " ".join(filter(None, words))
     if entry.result is Result.FAILURE:
-        return ": ".join(filter(None, (told, ending(gather_facts([entry])), _last_line(entry))))
-    return told
+        return ": ".join(filter(None, (text, ending(gather_facts([entry])), _last_line(entry))))
+    return text
 
 
 def _subject(entry: Entry) -> str:
-    """What started or ended, but for the service itself, and what around it."""
+    """Return the name of what started or ended, except for the service itself, and what is around it."""
     stage = f"stage {name(entry.stage)}" if entry.stage is not None else ""
     before, after = entry.pre_command, entry.post_command
     command = f"pre-command {name(before)}" if before is not None else ""
@@ -115,6 +116,6 @@ def _verb(entry: Entry) -> str:
 
 
 def _last_line(entry: Entry) -> str:
-    """What was said last before a failure; else the command that failed."""
-    said = (entry.error_message or entry.command or "").strip().split("\n")[-1]
-    return visible(said.strip())
+    """Return the last line of the message before a failure, or else the command that failed."""
+    message = (entry.error_message or entry.command or "").strip().split("\n")[-1]
+    return visible(message.strip())

@@ -15,22 +15,22 @@ from service_record.display.text import utc
 _SCHEMA_VERSION: Final = 1
 
 
-def hosts_document(found: HostsAnswer, source: str) -> Document:
+def hosts_document(answer: HostsAnswer, source: str) -> Document:
     """Return the document of `hosts --output json` and `yaml`."""
-    clusters = [cluster_document(cluster) for cluster in found.clusters]
+    clusters = [cluster_document(cluster) for cluster in answer.clusters]
     return {
         "version": _SCHEMA_VERSION,
         "source": source,
-        "time": _time(found.now),
-        "counts": {verdict: found.counts.get(verdict, 0) for verdict in VERDICTS},
+        "time": _time(answer.now),
+        "counts": {verdict: answer.counts.get(verdict, 0) for verdict in VERDICTS},
         **({"clusters": clusters} if clusters else {}),
-        "hosts": list(host_lines(found)),
+        "hosts": list(host_lines(answer)),
     }
 
 
 def cluster_document(cluster: Cluster) -> Document:
     """Return one cluster."""
-    known = {
+    document = {
         "cluster": cluster.id,
         "name": cluster.name,
         "status": cluster.status,
@@ -45,14 +45,14 @@ def cluster_document(cluster: Cluster) -> Document:
         "csrs_approved": cluster.csrs_approved,
         "finalizing_stage": cluster.finalizing_stage,
     }
-    return {name: value for name, value in known.items() if value not in (None, "")}
+    return {name: value for name, value in document.items() if value not in (None, "")}
 
 
-def host_lines(found: HostsAnswer) -> Iterator[Document]:
+def host_lines(answer: HostsAnswer) -> Iterator[Document]:
     """Yield the same as `--output jsonl` has it: a line for each host."""
-    for host in found.hosts:
-        document = host_document(host, found.now)
-        if builds := found.earlier.get(host.name):
+    for host in answer.hosts:
+        document = host_document(host, answer.now)
+        if builds := answer.earlier.get(host.name):
             document["earlier"] = [_build_document(build) for build in builds]
         yield document
 
@@ -60,7 +60,7 @@ def host_lines(found: HostsAnswer) -> Iterator[Document]:
 def host_document(host: Host, now: float) -> Document:
     """Return one host and its latest build."""
     took = seconds_of(host, now)
-    known = {
+    document = {
         "machine": host.name,
         "verdict": host.verdict,
         "reason": host.reason,
@@ -76,11 +76,11 @@ def host_document(host: Host, now: float) -> Document:
         "ended": _time(host.ended_at),
         "duration": None if took is None else round(took, 3),
     }
-    return {name: value for name, value in known.items() if value not in (None, "")}
+    return {name: value for name, value in document.items() if value not in (None, "")}
 
 
 def _build_document(build: EarlierBuild) -> Document:
-    known = {
+    document = {
         "build": build.number,
         "key": build.key,
         "action": build.action,
@@ -91,7 +91,7 @@ def _build_document(build: EarlierBuild) -> Document:
         "ended": _time(build.ended_at),
         "duration": round(build.seconds, 3),
     }
-    return {name: value for name, value in known.items() if value not in (None, "")}
+    return {name: value for name, value in document.items() if value not in (None, "")}
 
 
 def _time(at: float | None) -> str | None:

@@ -126,7 +126,9 @@ class Lasting(Protocol):
 
 
 def stopped_at(host: Lasting) -> float | None:
-    """When its build ended, or was last heard of where it will not go on by itself; None while it goes on."""
+    """Return when its build ended, or was last reported on if it will not go on by itself; None while it goes
+    on.
+    """
     return host.ended_at or (host.updated_at if host.verdict in {"failed", "silent"} else None)
 
 
@@ -137,34 +139,34 @@ def seconds_of(host: Host, now: float) -> float | None:
     return max((stopped_at(host) or now) - host.started_at, 0.0)
 
 
-def tally(found: HostsAnswer) -> str:
+def tally(answer: HostsAnswer) -> str:
     """Return how many hosts there are of each verdict: `30 hosts: 2 failed, 28 done`."""
-    told = [f"{found.counts[verdict]} {verdict}" for verdict in VERDICTS if found.counts.get(verdict)]
-    whole = sum(found.counts.values())
-    shown = f", {found.total} shown" if found.total != whole else ""
-    return f"{count(whole, 'host')}{': ' if told else ''}{', '.join(told)}{shown}"
+    counts = [f"{answer.counts[verdict]} {verdict}" for verdict in VERDICTS if answer.counts.get(verdict)]
+    whole = sum(answer.counts.values())
+    listing = f", {answer.total} shown" if answer.total != whole else ""
+    return f"{count(whole, 'host')}{': ' if counts else ''}{', '.join(counts)}{listing}"
 
 
-def table(found: HostsAnswer, source: str, view: View) -> Iterator[Line]:
+def table(answer: HostsAnswer, source: str, view: View) -> Iterator[Line]:
     """Yield the lines of `hosts`."""
-    yield from _heading(found, source, view)
-    yield from _clusters(found, view)
-    if not found.hosts:
+    yield from _heading(answer, source, view)
+    yield from _clusters(answer, view)
+    if not answer.hosts:
         return
-    found = with_builds(found)
-    layout = _Layout.of(found, view)
+    answer = with_builds(answer)
+    layout = _Layout.of(answer, view)
     yield BLANK
     yield from layout.heading()
-    for host in found.hosts:
+    for host in answer.hosts:
         yield from layout.lines(host)
 
 
-def with_builds(found: HostsAnswer) -> HostsAnswer:
+def with_builds(answer: HostsAnswer) -> HostsAnswer:
     """Return the same hosts with a row for each earlier build below the row of its host."""
-    if not found.earlier:
-        return found
-    rows = ((host, *map(_as_row, found.earlier.get(host.name, ()))) for host in found.hosts)
-    return replace(found, hosts=tuple(row for of_host in rows for row in of_host))
+    if not answer.earlier:
+        return answer
+    rows = ((host, *map(_as_row, answer.earlier.get(host.name, ()))) for host in answer.hosts)
+    return replace(answer, hosts=tuple(row for of_host in rows for row in of_host))
 
 
 def _as_row(build: EarlierBuild) -> Host:
@@ -180,13 +182,13 @@ def _as_row(build: EarlierBuild) -> Host:
     )
 
 
-def wide(found: HostsAnswer, source: str, view: View) -> Iterator[Line]:
+def wide(answer: HostsAnswer, source: str, view: View) -> Iterator[Line]:
     """Yield all that is known of each host in the fleet, a block for each."""
-    yield from _heading(found, source, view)
-    yield from _clusters(found, view)
-    for host in found.hosts:
+    yield from _heading(answer, source, view)
+    yield from _clusters(answer, view)
+    for host in answer.hosts:
         yield BLANK
-        yield from describe(host, found.earlier.get(host.name, ()), found.now, view)
+        yield from describe(host, answer.earlier.get(host.name, ()), answer.now, view)
 
 
 def describe(
@@ -202,30 +204,30 @@ def describe(
             yield ((f"  {'' if number else label:<10}  ", Ink.FAINT), (line, Ink.PLAIN))
 
 
-def _heading(found: HostsAnswer, source: str, view: View) -> Iterator[Line]:
+def _heading(answer: HostsAnswer, source: str, view: View) -> Iterator[Line]:
     """Yield how many hosts there are, and who says so."""
-    for text, look in ((tally(found), Ink.STRONG), (visible(source), Ink.FAINT)):
+    for text, look in ((tally(answer), Ink.STRONG), (visible(source), Ink.FAINT)):
         yield from (((line, look),) for line in wrap(text, view.width))
 
 
-def _clusters(found: HostsAnswer, view: View) -> Iterator[Line]:
+def _clusters(answer: HostsAnswer, view: View) -> Iterator[Line]:
     """Yield the clusters above the hosts."""
-    yield from cluster_table(found.clusters[:MOST], found.now, view)
-    if len(found.clusters) > MOST:
-        yield more_clusters(len(found.clusters) - MOST)
+    yield from cluster_table(answer.clusters[:MOST], answer.now, view)
+    if len(answer.clusters) > MOST:
+        yield more_clusters(len(answer.clusters) - MOST)
 
 
 def change(host: Host, now: float, view: View) -> Line:
     """Return one host after a change of it, in a line."""
     at = moment(datetime.fromtimestamp(now, UTC), view.clock, view.now)
-    said = host.reason if host.is_bad else host.message
+    message = host.reason if host.is_bad else host.message
     far = f" {host.percentage:.0f}%" if host.percentage is not None else ""
     text = f"{sign(host, view.glyphs)} {visible(host.name)} {host.verdict}{far}"
     rest = max(view.width - cell_len(at) - cell_len(text) - 4, _SHORTEST_MESSAGE)
     return (
         (f"{at}  ", Ink.FAINT),
         (text, ink(host)),
-        (f"  {cut(one_line(said), rest, view.glyphs.cut)}", Ink.PLAIN),
+        (f"  {cut(one_line(message), rest, view.glyphs.cut)}", Ink.PLAIN),
     )
 
 
@@ -236,8 +238,8 @@ def ink(host: Host) -> Ink:
 
 def sign(host: Host, glyphs: Glyphs) -> str:
     """Return the glyph of a verdict."""
-    found: str = getattr(glyphs, _SIGNS[ink(host)])
-    return found
+    glyph: str = getattr(glyphs, _SIGNS[ink(host)])
+    return glyph
 
 
 class _Layout(msgspec.Struct, frozen=True):
@@ -251,15 +253,15 @@ class _Layout(msgspec.Struct, frozen=True):
     """0: messages have lines of their own."""
 
     @classmethod
-    def of(cls, found: HostsAnswer, view: View) -> "_Layout":
+    def of(cls, answer: HostsAnswer, view: View) -> "_Layout":
         """Names get what they need, messages the rest, and where there is little nobody gets actions."""
         least = 2 + _BAR + 5 + len("update") + len("duration") + len("progressing") + 4 * len(_GAP)
-        action = 0 if view.width < _NARROW else _widest("Action", [host.action for host in found.hosts], 12)
+        action = 0 if view.width < _NARROW else _widest("Action", [host.action for host in answer.hosts], 12)
         least += action + len(_GAP) if action else 0
-        machine = _widest("Machine", [host.name for host in found.hosts], view.width - least)
-        message = _widest("Last message", [one_line(host.message) for host in found.hosts], _LONGEST_MESSAGE)
+        machine = _widest("Machine", [host.name for host in answer.hosts], view.width - least)
+        message = _widest("Last message", [one_line(host.message) for host in answer.hosts], _LONGEST_MESSAGE)
         room = view.width - least - machine - len(_GAP)
-        return cls(view, found.now, machine, action, min(room, message) if room >= _SHORTEST_MESSAGE else 0)
+        return cls(view, answer.now, machine, action, min(room, message) if room >= _SHORTEST_MESSAGE else 0)
 
     def heading(self) -> Iterator[Line]:
         upper = {"Last": 6, "Total": 8, "": 0}
@@ -268,11 +270,14 @@ class _Layout(msgspec.Struct, frozen=True):
         widths |= {"Last message": self.message}
         columns = {name[:width]: width for name, width in widths.items() if width}
         blank = _GAP.join(" " * width for width in columns.values())
-        for left, right in ((blank, upper), (_GAP.join(_pad(*column) for column in columns.items()), lower)):
-            yield ((f"  {left}{_GAP}{_GAP.join(_pad(*column) for column in right.items())}", Ink.FAINT),)
+        for before, right in (
+            (blank, upper),
+            (_GAP.join(_pad(*column) for column in columns.items()), lower),
+        ):
+            yield ((f"  {before}{_GAP}{_GAP.join(_pad(*column) for column in right.items())}", Ink.FAINT),)
 
     def lines(self, host: Host) -> Iterator[Line]:
-        mark, said = self.view.glyphs.cut, one_line(host.message)
+        mark, text = self.view.glyphs.cut, one_line(host.message)
         took = seconds_of(host, self.now)
         ago = "" if host.updated_at is None else age(self.now - host.updated_at)
         yield (
@@ -280,15 +285,15 @@ class _Layout(msgspec.Struct, frozen=True):
             (_cell(cut_within(visible(host.name), self.machine, mark), self.machine), Ink.STRONG),
             (_cell(cut(one_line(host.action), self.action, mark), self.action), Ink.PLAIN),
             *self._progress(host),
-            (_cell(cut(said, self.message, mark), self.message), Ink.PLAIN),
+            (_cell(cut(text, self.message, mark), self.message), Ink.PLAIN),
             (f"{ago:<6}{_GAP}", Ink.PLAIN),
             (f"{'' if took is None else duration(took):<8}{_GAP}", Ink.PLAIN),
             (host.verdict, ink(host)),
         )
         if host.is_bad:
             yield from self._below(host.reason, _REASON_LINES)
-        elif said and not self.message:
-            yield from self._below(said, 1)
+        elif text and not self.message:
+            yield from self._below(text, 1)
 
     def _progress(self, host: Host) -> Sequence[tuple[str, Ink]]:
         if host.percentage is None:
@@ -308,7 +313,7 @@ class _Layout(msgspec.Struct, frozen=True):
 def _facts(host: Host, now: float, view: View) -> Iterator[tuple[str, str]]:
     took = seconds_of(host, now)
     times = [f"{name} {_moment(at, view)}" for name, at in _times(host) if at is not None]
-    known = {
+    facts = {
         "verdict": f"{host.verdict}{_since(host, view)}",
         "reason": host.reason,
         "message": one_line(host.message),
@@ -319,13 +324,13 @@ def _facts(host: Host, now: float, view: View) -> Iterator[tuple[str, str]]:
         "times": ", ".join(times),
         "duration": "" if took is None else duration(took),
     }
-    return ((label, visible(text)) for label, text in known.items() if text)
+    return ((label, visible(text)) for label, text in facts.items() if text)
 
 
 def _build(build: EarlierBuild, view: View) -> str:
     named = ", ".join(text for text in (f"build {build.number}", build.key, build.action) if text)
-    told = f"{named}: {build.verdict}, begun {_moment(build.started_at, view)}, {duration(build.seconds)}"
-    return visible(f"{told}; {one_line(build.reason)}" if build.reason else told)
+    sentence = f"{named}: {build.verdict}, begun {_moment(build.started_at, view)}, {duration(build.seconds)}"
+    return visible(f"{sentence}; {one_line(build.reason)}" if build.reason else sentence)
 
 
 def _times(host: Host) -> tuple[tuple[str, float | None], ...]:

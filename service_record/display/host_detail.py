@@ -104,29 +104,35 @@ def host_detail(detail: HostDetail, source: str, now: float, view: View) -> Iter
         yield from _logs(step.reports, view)
 
 
-def _installation(found: ShownInstallation, view: View) -> Iterator[tuple[str, str]]:
+def _installation(installation: ShownInstallation, view: View) -> Iterator[tuple[str, str]]:
     """Yield the facts of an installation: its state and why, its stage, its cluster."""
-    why = found.status_info or found.meaning
-    yield "state", f"{found.status}: {why}" if why else found.status
-    if found.stage:
-        yield "stage", f"{found.stage}: {found.info}" if found.info else found.stage
-    if found.checked_in_at is not None:
-        called = datetime.fromtimestamp(found.checked_in_at, UTC)
+    why = installation.status_info or installation.meaning
+    yield "state", f"{installation.status}: {why}" if why else installation.status
+    if installation.stage:
+        yield (
+            "stage",
+            f"{installation.stage}: {installation.info}" if installation.info else installation.stage,
+        )
+    if installation.checked_in_at is not None:
+        called = datetime.fromtimestamp(installation.checked_in_at, UTC)
         yield "agent", f"called {moment(called, view.clock, view.now)}"
-    yield "cluster", f"{found.cluster_id}, {found.role}{', bootstrap' if found.is_bootstrap else ''}"
+    yield (
+        "cluster",
+        f"{installation.cluster_id}, {installation.role}{', bootstrap' if installation.is_bootstrap else ''}",
+    )
 
 
 def _by_step(rounds: Sequence[RepeatedReports]) -> list[_Reports]:
     """Return the reports of each step: by priority, and those of one priority as they came."""
-    found: dict[str, _Reports] = {}
+    by_step: dict[str, _Reports] = {}
     for each in rounds:
         for number, report in enumerate((*each.first, *(each.latest if each.count > 1 else ()))):
-            step = found.setdefault(report.label, _Reports([]))
+            step = by_step.setdefault(report.label, _Reports([]))
             if step.reports and step.latest.status != report.status:
                 step.times = 0
             step.times += 1 if number < len(each.first) else each.count - 1
             step.reports.append(report)
-    return sorted(found.values(), key=lambda step: step.latest.priority)
+    return sorted(by_step.values(), key=lambda step: step.latest.priority)
 
 
 def _line(step: _Reports, width: int, view: View) -> Line:

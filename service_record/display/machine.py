@@ -92,7 +92,9 @@ def piece_document(service: str, piece: Piece) -> dict[str, object]:
 
 
 def encoded(value: object, option: int = 0) -> str:
-    """A value as JSON in one line, in which nothing acts on a terminal; `option` is one of orjson's."""
+    """Return a value as JSON in one line, in which nothing acts on a terminal; `option` is one of
+    orjson's.
+    """
     try:
         raw = orjson.dumps(value, option=option)
     except TypeError:  # a lone surrogate, or an integer of more than 64 bits
@@ -118,7 +120,9 @@ _NO_FOLDING: Final = 1 << 30
 
 
 def as_yaml(document: object) -> str:
-    """A document as YAML in block style; texts of several lines are literal blocks where they can be."""
+    """Return a document as YAML in block style; texts of several lines are literal blocks where
+    they can be.
+    """
     import yaml  # noqa: PLC0415  # takes longer than all the rest, and other forms need none
 
     fast: type[Any] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # absent where libyaml is

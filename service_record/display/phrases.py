@@ -68,12 +68,12 @@ def glyph(outcome: Outcome, glyphs: Glyphs) -> str:
 
 
 def headline(run: Run) -> str:
-    """What a run came to and where: `failed in stage cvo-bootstrap`."""
+    """Return how and where a run ended: `failed in stage cvo-bootstrap`."""
     return VERBS[run.outcome] + whereabouts(run)
 
 
 def whereabouts(run: Run) -> str:
-    """The stage and command that a run is in, or was stopped, interrupted or failed in: ` in stage first`."""
+    """Return the stage and command that a run is in, or ended in: ` in stage first`."""
     words = f" in stage {name(run.in_stage)}" if run.in_stage is not None else ""
     if run.in_command is None:
         return words
@@ -92,13 +92,13 @@ def lasted(span: Span, seconds: float | None = None) -> str:
 
     In whole seconds where the clock of its recorder had no others, as that of upstream's shim.
     """
-    known = span.duration if seconds is None else seconds
-    if known is None:
+    length = span.duration if seconds is None else seconds
+    if length is None:
         return ""
     is_rough = span.uptime is None and span.started is not None and not span.started.microsecond
-    if not is_rough or not known.is_integer() or known >= _MINUTE:
-        return duration(known)
-    return f"{known:.0f}s" if known else "<1s"
+    if not is_rough or not length.is_integer() or length >= _MINUTE:
+        return duration(length)
+    return f"{length:.0f}s" if length else "<1s"
 
 
 def name(text: str) -> str:
@@ -201,7 +201,9 @@ def _frames(
 
 
 def _message(message: str, view: View, indent: int, *, whole: bool) -> Iterator[Line]:
-    """The lines of a message, each beginning behind the gutter; a line of other programs may be very long."""
+    """Yield the lines of a message, each beginning behind the gutter; other programs' lines may be
+    very long.
+    """
     room = max(view.width - indent - LABEL_WIDTH - 2, 20)
     lines = lines_of(message)
     if not whole:
@@ -219,8 +221,8 @@ def title(run: Run, view: View) -> Line:
     """`✗ bootkube failed in stage cvo-bootstrap`, in one line."""
     color = ink(run.outcome)
     service = cut(name(run.service), view.width // 2, view.glyphs.cut)
-    told = cut(headline(run), view.width - cell_len(service) - len("✗  "), view.glyphs.cut)
-    return (f"{glyph(run.outcome, view.glyphs)} ", color), (service, Ink.STRONG), (f" {told}", color)
+    text = cut(headline(run), view.width - cell_len(service) - len("✗  "), view.glyphs.cut)
+    return (f"{glyph(run.outcome, view.glyphs)} ", color), (service, Ink.STRONG), (f" {text}", color)
 
 
 def when(run: Run, view: View) -> str:

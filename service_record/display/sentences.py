@@ -50,7 +50,7 @@ _RESULTS: Final = {
 
 
 def verdict_sentence(diagnosis: Diagnosis) -> str:
-    """What the host came to, and why: `failed: bootkube in stage pull: the registry has no such image`."""
+    """Return the host's verdict and why: `failed: bootkube in stage pull: the registry has no such image`."""
     if diagnosis.root is not None:
         return trouble_sentence(diagnosis.root)
     hindered = [one for one in diagnosis.not_started if not one.is_pending]
@@ -143,12 +143,12 @@ def _whereabouts(trouble: Trouble) -> str:
 
 def why(trouble: Trouble) -> str:
     """Return the cause in a few words: the known one, or what was said of it last, or how it ended."""
-    cause, told = trouble.cause, telling(trouble)
-    if cause is not None and (cause.is_cause or told is None or cause.rank == "form of death"):
+    cause, line = trouble.cause, telling(trouble)
+    if cause is not None and (cause.is_cause or line is None or cause.rank == "form of death"):
         return visible(cause.says)
     if trouble.kind is Verdict.STUCK and trouble.overrun is not None:
         return f"longer than {budget_sentence(trouble.overrun.budget)}"
-    return visible(told) if told else how(trouble.facts) or "nothing was recorded of why"
+    return visible(line) if line else how(trouble.facts) or "nothing was recorded of why"
 
 
 def telling(trouble: Trouble) -> str | None:
@@ -160,8 +160,8 @@ def how(facts: Facts) -> str:
     """Return how and where it ended: `exit 1 of "podman run" at /usr/local/bin/a.sh:12 in main`."""
     words = ending(facts)
     if facts.command is not None:
-        told = f'"{visible(facts.command)}"'
-        words = f"{words} of {told}" if words else f"{told} failed"
+        command = f'"{visible(facts.command)}"'
+        words = f"{words} of {command}" if words else f"{command} failed"
     if facts.location is not None:
         words = f"{words} at {place(facts.location)}".lstrip()
     return words
@@ -185,7 +185,9 @@ def trouble_sentence(trouble: Trouble) -> str:
 
 
 def why_sentence(trouble: Trouble) -> str:
-    """The end of that sentence, for where the rest is said already: `the disk is full (6 attempts)`."""
+    """Return the end of that sentence, for places that have said the rest: `the disk is full (6
+    attempts)`.
+    """
     extent = _extent(trouble)
     return f"{why(trouble)} ({extent})" if extent else why(trouble)
 
@@ -285,16 +287,16 @@ def _continued(handled: Handled) -> str:
 
 
 def _because(span: Span) -> str:
-    told = telling_line(span.facts.message)
-    return f": {visible(told)}" if told else ""
+    line = telling_line(span.facts.message)
+    return f": {visible(line)}" if line else ""
 
 
 def recovered_sentence(recovered: Recovered) -> str:
     run = recovered.last
     verb = "failed" if run.outcome is Outcome.FAILURE else "ended without recording how"
     place = whereabouts(run) or " outside stages"
-    told = f"{name(run.service)} {verb} {count(recovered.count, 'time')}, last{place}"
-    return f"{told}, in an earlier boot, and did not run since" if recovered.is_open else told
+    text = f"{name(run.service)} {verb} {count(recovered.count, 'time')}, last{place}"
+    return f"{text}, in an earlier boot, and did not run since" if recovered.is_open else text
 
 
 def slow_sentence(slow: Slow) -> str:
@@ -318,7 +320,7 @@ def damaged_sentence(damaged: Damaged) -> str:
 
 
 def clock_sentence(finding: ClockFinding) -> str:
-    """What speaks against the clock; its times are those of the records, in UTC."""
+    """Return the doubts about the clock; its times are those of the records, in UTC."""
     match finding:
         case UnsetClock():
             return f"never set: {name(finding.service)} has times of {utc(finding.time, 'seconds')}"

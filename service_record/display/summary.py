@@ -35,13 +35,13 @@ def summary(history: History, source: str, view: View) -> Iterator[Line]:
 def _counts(history: History) -> Line:
     """`: 1 failed, 2 succeeded`, worst first."""
     outcomes = Counter(service.outcome for service in history.services)
-    told = [
+    counts = [
         (f"{outcomes[outcome]} {verb}", ink(outcome)) for outcome, verb in VERBS.items() if outcomes[outcome]
     ]
     if outcomes[None]:
-        told.append((f"{outcomes[None]} without a run", Ink.FAINT))
-    separators = [(": ", Ink.PLAIN), *[(", ", Ink.PLAIN)] * len(told)]
-    return tuple(chain.from_iterable(zip(separators, told, strict=False)))
+        counts.append((f"{outcomes[None]} without a run", Ink.FAINT))
+    separators = [(": ", Ink.PLAIN), *[(", ", Ink.PLAIN)] * len(counts)]
+    return tuple(chain.from_iterable(zip(separators, counts, strict=False)))
 
 
 def left_out_sentences(service: ServiceHistory) -> Iterator[str]:
@@ -53,13 +53,13 @@ def left_out_sentences(service: ServiceHistory) -> Iterator[str]:
         "failed run": sum(mark.failed for mark in marks),
         "run of boots that are gone": sum(mark.boot_runs for mark in marks),
     }
-    told = [count(number, what, what.replace("run", "runs", 1)) for what, number in kinds.items() if number]
-    if told:
-        yield f"{', '.join(told)} left out: the record had grown too long"
+    counts = [count(number, what, what.replace("run", "runs", 1)) for what, number in kinds.items() if number]
+    if counts:
+        yield f"{', '.join(counts)} left out: the record had grown too long"
 
 
 def damages(history: History, view: View, *, whole: bool = False) -> Iterator[Line]:
-    """What speaks against each record, and its pieces that are not entries: the first few, or all of them."""
+    """Yield each record's damage, and its pieces that are not entries: the first few, or all of them."""
     local = [service for service in history.services if service.utc_offset is not None]
     if len(local) > 1:
         yield BLANK
@@ -76,17 +76,17 @@ def damages(history: History, view: View, *, whole: bool = False) -> Iterator[Li
 
 
 def local_times(services: Iterable[ServiceHistory]) -> Iterator[str]:
-    """Whose times are local although labelled UTC; they are of one host, which has one zone."""
+    """Yield which services have local times labelled UTC; they are of one host, which has one zone."""
     local = [service for service in services if service.utc_offset is not None]
     if local:
         yield f"{_local(local[0].utc_offset)}: {', '.join(name(service.name) for service in local)}"
 
 
 def _all_local(services: Sequence[ServiceHistory], view: View) -> Iterator[Line]:
-    """That of several records."""
+    """Yield the sentence for several records with local times."""
     yield ((f"{view.glyphs.damaged} {count(len(services), 'record')}", Ink.WORRYING),)
-    for told in local_times(services):
-        yield from _indented(told, Ink.PLAIN, view)
+    for sentence in local_times(services):
+        yield from _indented(sentence, Ink.PLAIN, view)
 
 
 def _local(offset: timedelta | None) -> str:
@@ -125,8 +125,8 @@ def _indented(text: str, color: Ink, view: View) -> Iterator[Line]:
 
 
 def _damage_title(service: ServiceHistory, view: View) -> Line:
-    lead, told = f"{view.glyphs.damaged} ", " record"
+    lead, text = f"{view.glyphs.damaged} ", " record"
     if service.malformed:
-        told += f": {count(service.damaged_pieces, 'damaged piece')}"
-    label = cut(name(service.name), view.width - len(lead) - len(told), view.glyphs.cut)
-    return (lead, Ink.WORRYING), (label, Ink.STRONG), (told, Ink.WORRYING)
+        text += f": {count(service.damaged_pieces, 'damaged piece')}"
+    label = cut(name(service.name), view.width - len(lead) - len(text), view.glyphs.cut)
+    return (lead, Ink.WORRYING), (label, Ink.STRONG), (text, Ink.WORRYING)

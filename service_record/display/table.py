@@ -51,13 +51,13 @@ def _runs_left_out(same: Iterable[Run]) -> int:
 
 def alike(runs: Iterable[Run]) -> list[list[Run]]:
     """Likewise, with all the runs of each kind, in their order."""
-    found: dict[Hashable, list[Run]] = {}
+    groups: dict[Hashable, list[Run]] = {}
     for run in runs:
         kind = run.came_to
-        same = found.pop(kind, [])
+        same = groups.pop(kind, [])
         same.append(run)
-        found[kind] = same
-    return list(found.values())
+        groups[kind] = same
+    return list(groups.values())
 
 
 _MAX_SHOWN: Final = 6
@@ -80,8 +80,8 @@ def stage_lines(stages: Sequence[Stage], view: View, indent: int) -> Iterator[Li
 
 
 def _last_time(same: Sequence[Stage]) -> float:
-    known = same[-1].started or same[-1].ended
-    return known.timestamp() if known else 0.0
+    moment = same[-1].started or same[-1].ended
+    return moment.timestamp() if moment else 0.0
 
 
 def _before(hidden: Sequence[Sequence[Stage]]) -> Line:
@@ -160,7 +160,7 @@ def _bad_end(attempts: Sequence[Run]) -> Run | None:
 
 
 def _urgency(story: _Story) -> tuple[int, float]:
-    """The worst outcomes first, and of those the one that happened first: others may follow from it."""
+    """Sort the worst outcomes first, and of those the one that happened first: others may follow from it."""
     run = story.attempts[-1]
     return list(VERBS).index(run.outcome), order((story.bad or run).last_entry)
 
@@ -213,7 +213,7 @@ def _failed_stages(failed: Mapping[str, int]) -> str:
 
 
 def _handled(run: Run, view: View) -> Iterator[Line]:
-    """What is recorded of the failure that a run which is not over continued after."""
+    """Yield the recorded facts of the failure that an unfinished run continued after."""
     handled = handled_failure(run) if run.outcome is Outcome.RUNNING else None
     if handled is not None:
         text = f"stage {name(handled.stage.name)} failed {times(handled.count)}"
@@ -223,8 +223,8 @@ def _handled(run: Run, view: View) -> Iterator[Line]:
 
 def _beside(line: Line, notes: str, view: View) -> Iterator[Line]:
     """Yield the notes behind the line when there is room, and else below it."""
-    taken = sum(cell_len(text) for text, _ in line)
-    if taken + _INDENT + cell_len(notes) <= view.width:
+    width = sum(cell_len(text) for text, _ in line)
+    if width + _INDENT + cell_len(notes) <= view.width:
         yield *line, (" " * _INDENT + notes, Ink.FAINT)
         return
     yield line
@@ -234,9 +234,9 @@ def _beside(line: Line, notes: str, view: View) -> Iterator[Line]:
 
 def _repeats(attempts: Sequence[Run], run: Run) -> tuple[Repeat, list[Repeat]]:
     """Return the runs that came to the same as this one, and the others, latest first."""
-    found = repeats(attempts)
-    same = next(repeat for repeat in found if repeat.last is run)
-    return same, [repeat for repeat in reversed(found) if repeat is not same]
+    repeated = repeats(attempts)
+    same = next(repeat for repeat in repeated if repeat.last is run)
+    return same, [repeat for repeat in reversed(repeated) if repeat is not same]
 
 
 def _earlier(others: list[Repeat], view: View) -> Iterator[Line]:
@@ -300,8 +300,8 @@ def _stage(stage: Stage, run: Run, view: View, indent: int) -> Iterator[Line]:
 
 def _span(span: Stage | Command, view: View, indent: int) -> Line:
     """`✓ stage first    1.2s  2026-11-21 01:05:10Z`."""
-    known = span.started or span.ended
-    at = moment(known, view.clock, view.now)
+    begin = span.started or span.ended
+    at = moment(begin, view.clock, view.now)
     room = min(view.width // 2, view.width - len(f"✓  {'':8}  {at}")) - indent
     what = cut(f"{kind(span)} {name(span.name)}", room, view.glyphs.cut)
     return (
@@ -312,7 +312,7 @@ def _span(span: Stage | Command, view: View, indent: int) -> Line:
 
 
 def _own_facts(span: Stage | Command, run: Run, view: View, indent: int) -> Iterator[Line]:
-    """What the failure of a stage or command adds to that of its run."""
+    """Yield the facts that the failure of a stage or command adds to those of its run."""
     if span.facts in {NOTHING, run.facts}:
         return
     how = ending(span.facts)

@@ -30,7 +30,7 @@ def escaped(document: str) -> str:
 
     Only quoted texts may hold such.
     """
-    return UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", document)
+    return UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", document)
 
 
 def lines_of(text: str) -> list[str]:

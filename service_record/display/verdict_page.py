@@ -56,7 +56,9 @@ _LOOKS: Final = {
 def analysis(
     diagnosis: Diagnosis, history: History, source: str, view: View, *, whole: bool = False
 ) -> Iterator[Line]:
-    """The lines of `analyze`; with `whole`, of `--output wide`, every trouble in full and nothing cut."""
+    """Yield the lines of `analyze`; with `whole`, of `--output wide`, every trouble in full and
+    nothing cut.
+    """
     yield from _verdict(diagnosis, view, None if whole else _MAX_ROWS)
     yield from summary(history, source, view)
     if diagnosis.root is not None:
@@ -69,10 +71,10 @@ def analysis(
     if diagnosis.handled:
         yield BLANK
         yield from _handled(diagnosis.handled, view, whole=whole)
-    listed = list(_lists(diagnosis, view, None if whole else _MAX_LISTED))
-    if listed:
+    lists = list(_lists(diagnosis, view, None if whole else _MAX_LISTED))
+    if lists:
         yield BLANK
-        yield from listed
+        yield from lists
     if diagnosis.root is None:
         yield from _commands(unseen_commands(diagnosis)[: None if whole else _MAX_LISTED])
     if whole:
@@ -102,13 +104,15 @@ def _verdict(diagnosis: Diagnosis, view: View, limit: int | None) -> Iterator[Li
 def _in_full(trouble: Trouble, view: View, *, whole: bool) -> Iterator[Line]:
     """Yield a trouble with all its evidence, and what to do next."""
     run = trouble.run
-    yield from _listed("run", [", ".join(filter(None, (name(trouble.service), when(run, view))))], view)
-    yield from _listed("since", since(trouble, view), view)
+    yield from _list_lines("run", [", ".join(filter(None, (name(trouble.service), when(run, view))))], view)
+    yield from _list_lines("since", since(trouble, view), view)
     if trouble.overrun is not None:
-        yield from _listed("budget", [budget_sentence(trouble.overrun.budget)], view)
+        yield from _list_lines("budget", [budget_sentence(trouble.overrun.budget)], view)
     yield from _cause(trouble.cause, view, whole=whole)
     if trouble.told is not None:
-        yield from _listed("line", [_placed(trouble.told.line, trouble.told.place, view, whole=whole)], view)
+        yield from _list_lines(
+            "line", [_placed(trouble.told.line, trouble.told.place, view, whole=whole)], view
+        )
     yield from details(trouble.facts, view, _INDENT, whole=whole)
     yield from stage_lines(run.stages, view, _INDENT)
     yield from _commands(next_commands(trouble))
@@ -120,11 +124,11 @@ def _handled(failures: Sequence[Handled], view: View, *, whole: bool) -> Iterato
     for handled in failures[:limit]:
         at = handled.stage.ended or handled.stage.started
         text = f"{continued_sentence(handled)}, {moment(at, view.clock, view.now)}"
-        yield from _listed("handled", [text], view)
+        yield from _list_lines("handled", [text], view)
         yield from details(handled.stage.facts, view, _INDENT, whole=whole)
     rest = len(failures[limit:]) if limit is not None else 0
     if rest:
-        yield from _listed("", [f"and {count(rest, 'service')} more, shown by --output wide"], view)
+        yield from _list_lines("", [f"and {count(rest, 'service')} more, shown by --output wide"], view)
 
 
 def _commands(commands: Iterable[str]) -> Iterator[Line]:
@@ -145,10 +149,10 @@ def since(trouble: Trouble, view: View) -> Iterator[str]:
     elif loop is not None and loop.of is LoopOf.BOOTS:
         yield f"{begun}: {count(loop.count, 'boot')} in a row got no further"
     elif loop is not None:
-        said = (
+        wording = (
             "saying the same each time" if loop.messages == 1 else f"saying {count(loop.messages, 'thing')}"
         )
-        yield f"{begun}: {count(loop.count, 'failure')} in a row" + (f", {said}" if loop.messages else "")
+        yield f"{begun}: {count(loop.count, 'failure')} in a row" + (f", {wording}" if loop.messages else "")
     elif trouble.count > 1:
         yield f"{begun}: {count(trouble.count, 'run')} in a row ended alike"
     if trouble.is_running and loop is not None and loop.of is LoopOf.RESTARTS:
@@ -185,11 +189,11 @@ def weighed_lines(diagnosis: Diagnosis, view: View) -> Iterator[Line]:
     """Yield which rules fitted, on what, and why all but one of them lost: `--explain`."""
     if not any(diagnosis.weighed.values()):
         yield BLANK
-        yield from _listed("rules", ["no rule fits anything here"], view)
+        yield from _list_lines("rules", ["no rule fits anything here"], view)
     for service, weighed in diagnosis.weighed.items():
         if weighed:
             yield BLANK
-            yield from _listed("rules", [f"of {name(service) if service else 'the host'}"], view)
+            yield from _list_lines("rules", [f"of {name(service) if service else 'the host'}"], view)
         for one in weighed:
             came_to = "told" if one.is_named else f"not told: {visible(one.lost or '')}"
             texts = [(f"{visible(one.rule)} ({one.rank}): {came_to}", Ink.PLAIN)]
@@ -199,7 +203,7 @@ def weighed_lines(diagnosis: Diagnosis, view: View) -> Iterator[Line]:
 
 
 def _lists(diagnosis: Diagnosis, view: View, limit: int | None) -> Iterator[Line]:
-    """What else there is to say, a sentence each."""
+    """Yield the remaining findings, a sentence each."""
     yield from _list("missing", map(not_started_sentence, diagnosis.not_started), view, limit)
     yield from _list("units", map(failed_unit_sentence, diagnosis.failed_units), view, limit)
     yield from _list("follows", map(trouble_sentence, diagnosis.followers), view, limit)
@@ -219,8 +223,8 @@ def _list(label: str, sentences: Iterable[str], view: View, limit: int | None) -
         texts = [*texts[:limit], f"and {len(texts) - limit} more, shown by --output wide"]
     if limit is not None:
         texts = [cut(text, view.width * 2, view.glyphs.cut) for text in texts]
-    yield from _listed(label, texts, view)
+    yield from _list_lines(label, texts, view)
 
 
-def _listed(label: str, texts: Iterable[str], view: View) -> Iterator[Line]:
+def _list_lines(label: str, texts: Iterable[str], view: View) -> Iterator[Line]:
     yield from labelled(label, ((text, Ink.PLAIN) for text in texts), view, _INDENT)

@@ -20,7 +20,7 @@ def to_array(entries: Iterable[Entry]) -> Iterator[bytes]:
 
 
 def to_jsonl(entries: Iterable[Entry]) -> Iterator[bytes]:
-    """Each entry on a line of its own, as long as it is: an entry that others wrote may exceed our limit."""
+    """Yield each entry on a line of its own, uncut: an entry that others wrote may exceed our limit."""
     for entry in entries:
         yield f"{encoded(entry.to_json())}\n".encode()
 

@@ -50,7 +50,9 @@ def _events(history: History) -> Iterator[dict[str, Any]]:
 
 
 def _lanes(spans: Iterable[TraceSpan]) -> list[list[TraceSpan]]:
-    """The spans in as few rows as keep one from crossing another: in a row it is within it, or behind."""
+    """Return the spans in as few rows as possible where none crosses another: each is within the last or
+    after it.
+    """
     lanes: list[list[TraceSpan]] = []
     opened: list[list[TraceSpan]] = []
     for span in sorted(spans, key=lambda span: (span.start, span.level, -span.end.timestamp())):
@@ -77,24 +79,26 @@ def _holds(around: TraceSpan, span: TraceSpan) -> bool:
 def _of_span(span: TraceSpan, process: int, thread: int) -> Iterator[dict[str, Any]]:
     at = {"pid": process, "tid": thread}
     start, end = _microseconds(span.start), _microseconds(span.end)
-    known = facts_document(span.span.facts)
+    facts = facts_document(span.span.facts)
     category = "run" if isinstance(span.span, Run) else span.name.partition(" ")[0]
     event = {"name": span.name, "cat": category, "ph": "X", "ts": start, "dur": end - start}
-    yield event | at | {"args": _arguments(span) | known}
+    yield event | at | {"args": _arguments(span) | facts}
     if span.span.outcome.is_bad:
-        instant = {"name": f"{span.name} {span.told}", "cat": "failure", "ph": "i", "s": "t", "ts": end}
-        yield instant | at | {"args": known}
+        instant = {"name": f"{span.name} {span.ending}", "cat": "failure", "ph": "i", "s": "t", "ts": end}
+        yield instant | at | {"args": facts}
 
 
 def _arguments(span: TraceSpan) -> dict[str, Any]:
-    told: dict[str, Any] = {"outcome": span.span.outcome.value}
+    arguments: dict[str, Any] = {"outcome": span.span.outcome.value}
     if span.span.duration is not None:
-        told["duration"] = span.span.duration
+        arguments["duration"] = span.span.duration
     if isinstance(span.span, Run):
         run = span.span
-        known = {"bootId": run.boot_id, "invocationId": run.invocation_id, "pid": run.pid}
-        told |= {"attempt": run.attempt} | {name: value for name, value in known.items() if value is not None}
-    return told
+        identity = {"bootId": run.boot_id, "invocationId": run.invocation_id, "pid": run.pid}
+        arguments |= {"attempt": run.attempt} | {
+            name: value for name, value in identity.items() if value is not None
+        }
+    return arguments
 
 
 def _metadata(what: str, process: int, thread: int, **arguments: object) -> dict[str, Any]:

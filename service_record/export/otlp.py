@@ -42,7 +42,7 @@ def to_otlp(history: History, host: str | None) -> Iterator[bytes]:
 
 
 def _name_of_unnamed_boot(history: History, host: str | None) -> str:
-    """What stands for the boot of entries that name none, as upstream's: the first time in the records."""
+    """Return the stand-in for the boot of entries that name none, as upstream's: the records' first time."""
     runs = (run for service in history.services for run in service.runs if run.boot_id is None)
     first = min((run.first_entry for run in runs if run.first_entry is not None), default=None)
     return f"{host} {first}"
@@ -72,26 +72,28 @@ def _span(span: TraceSpan, trace_id: str) -> dict[str, Any]:
         document["parentSpanId"] = _span_id(span.around)
     if span.span.outcome.is_bad:
         document["events"] = [_event(span)]
-        document["status"] = {"code": _ERROR, "message": span.told}
+        document["status"] = {"code": _ERROR, "message": span.ending}
     elif span.span.outcome is Outcome.SUCCESS:
         document["status"] = {"code": _OK}
     return document
 
 
 def _run_facts(span: TraceSpan) -> dict[str, object]:
-    known: dict[str, object] = {"service_record.outcome": span.span.outcome.value}
+    facts: dict[str, object] = {"service_record.outcome": span.span.outcome.value}
     if isinstance(span.span, Run):
-        known |= {
+        facts |= {
             "service_record.attempt": span.span.attempt,
             "service_record.boot_id": span.span.boot_id,
             "service_record.invocation_id": span.span.invocation_id,
             "process.pid": span.span.pid,
         }
-    return known
+    return facts
 
 
 def _end_facts(facts: Facts) -> dict[str, object]:
-    """What is known of the end, under the names of OpenTelemetry's conventions where there are any."""
+    """Return the known facts of an end, under the names of OpenTelemetry's conventions where there
+    are any.
+    """
     place = facts.location
     return {
         "process.exit.code": facts.exit_code,
@@ -109,15 +111,15 @@ def _end_facts(facts: Facts) -> dict[str, object]:
 def _event(span: TraceSpan) -> dict[str, Any]:
     """Return the failure as the event in which viewers look for one."""
     facts = span.span.facts
-    known = {
-        "exception.type": span.told,
+    attributes = {
+        "exception.type": span.ending,
         "exception.message": facts.message,
         "exception.stacktrace": "\n".join(map(_frame, facts.stack)) or None,
     }
     return {
         "timeUnixNano": str(nanoseconds(span.end)),
         "name": "exception",
-        "attributes": _attributes(known),
+        "attributes": _attributes(attributes),
     }
 
 
@@ -125,8 +127,8 @@ def _frame(place: Location) -> str:
     return f"{place.file}:{place.line} in {place.function}"
 
 
-def _attributes(known: Mapping[str, object]) -> list[dict[str, Any]]:
-    return [{"key": key, "value": _value(value)} for key, value in known.items() if value is not None]
+def _attributes(values: Mapping[str, object]) -> list[dict[str, Any]]:
+    return [{"key": key, "value": _value(value)} for key, value in values.items() if value is not None]
 
 
 def _value(value: object) -> dict[str, object]:

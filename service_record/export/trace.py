@@ -45,8 +45,8 @@ class TraceSpan(msgspec.Struct, frozen=True, kw_only=True):
         return f"{kind(self.span)} {self.span.name}"
 
     @property
-    def told(self) -> str:
-        """What it came to: `failed: exit 1`."""
+    def ending(self) -> str:
+        """Return the outcome in words: `failed: exit 1`."""
         return ": ".join(filter(None, (VERBS[self.span.outcome], ending(self.span.facts))))
 
 
@@ -57,23 +57,23 @@ def trace_spans(history: History) -> Iterator[TraceSpan]:
     for run in runs:
         if run.last_entry is not None:
             latest[run.boot_id] = max(run.last_entry, latest.get(run.boot_id, run.last_entry))
-    seen = Counter[_Key]()
+    attempts = Counter[_Key]()
     for run in runs:
         identity = (run.service, run.boot_id or "", run.invocation_id or "", str(run.pid or ""))
-        seen[identity] += 1
+        attempts[identity] += 1
         if run.first_entry is not None and run.last_entry is not None:
             end = latest[run.boot_id] if run.outcome is Outcome.RUNNING else run.last_entry
-            yield from _of_run(run, (*identity, str(seen[identity])), run.first_entry, end)
+            yield from _of_run(run, (*identity, str(attempts[identity])), run.first_entry, end)
 
 
-def _of_run(run: Run, key: _Key, first: datetime, known: datetime) -> Iterator[TraceSpan]:
-    """Yield a run, which has its first entry then and ends `known` at the earliest, and what is in it."""
+def _of_run(run: Run, key: _Key, first: datetime, begin: datetime) -> Iterator[TraceSpan]:
+    """Yield a run, which has its first entry then and ends `begin` at the earliest, and what is in it."""
     start = run.started or first
-    whole = TraceSpan(key=key, run=run, span=run, start=start, end=max(run.ended or known, start))
+    whole = TraceSpan(key=key, run=run, span=run, start=start, end=max(run.ended or begin, start))
     yield whole
     for number, command in enumerate(run.commands):
         start = command.started or command.ended or first
-        end = max(command.ended or known, start)
+        end = max(command.ended or begin, start)
         # It may lie before or behind the service itself.
         inner = _within(whole, (*key, f"command {number}"), command, start, end)
         yield inner
@@ -131,19 +131,19 @@ def _boot_times(records: _Records) -> dict[str | None, datetime]:
     for _, pieces in records:
         for piece in pieces:
             if isinstance(piece, Entry) and piece.uptime is not None and piece.time is not None:
-                known = last.get(piece.boot_id, piece)
-                if piece.uptime >= (known.uptime or 0):
+                latest = last.get(piece.boot_id, piece)
+                if piece.uptime >= (latest.uptime or 0):
                     last[piece.boot_id] = piece
-    found = {}
+    times = {}
     for boot_id, entry in last.items():
         time = entry.time
         if time is None:
             continue
         try:
-            found[boot_id] = time - timedelta(seconds=entry.uptime or 0)
+            times[boot_id] = time - timedelta(seconds=entry.uptime or 0)
         except OverflowError:  # an uptime of more than there are years
             continue
-    return found
+    return times
 
 
 def _timed(piece: Entry | Malformed, booted: dict[str | None, datetime]) -> Entry | Malformed:

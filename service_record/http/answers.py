@@ -65,7 +65,7 @@ Outcome: TypeAlias = Answered | Unreachable
 
 
 def one_line(body: bytes, secrets: Iterable[str] = ()) -> str:
-    """What the body of an answer says, as one printable line of at most `MOST_TEXT` characters, without the
+    """Return the body of an answer as one printable line of at most `MOST_TEXT` characters, without the
     secrets.
 
     Of JSON its reason or message, of a page its title or text. Some proxies repeat the request in their
@@ -79,7 +79,9 @@ def one_line(body: bytes, secrets: Iterable[str] = ()) -> str:
 
 
 def printable(text: str, secrets: Iterable[str] = ()) -> str:
-    """The text as one line of at most `MOST_TEXT` characters that is safe to print, without the secrets."""
+    """Return the text as one line of at most `MOST_TEXT` characters that is safe to print, without the
+    secrets.
+    """
     return visible(" ".join(without(text, secrets).split()))[:MOST_TEXT]
 
 
@@ -98,9 +100,9 @@ def _page_title(text: str) -> str:
         return next((str(document[name]) for name in _SAYING if document.get(name)), text)
     if not _MARKUP.match(text):
         return text
-    shown = _NOT_SHOWN.sub(" ", text)
+    plain = _NOT_SHOWN.sub(" ", text)
     title = _TITLE.search(text)
-    return html.unescape(title[1] if title and title[1].strip() else shown)
+    return html.unescape(title[1] if title and title[1].strip() else plain)
 
 
 def is_page(body: bytes | bytearray) -> bool:
@@ -178,16 +180,18 @@ class RetryPolicy:
     jitter: float = 2.0
 
 
-def wait_before_next(outcome: Answered | Unreachable, again: Collection[int], left: float) -> float | bool:
-    """Whether to try again: True after the usual wait, a number after that many seconds, False not in this
-    round.
+def wait_before_next(
+    outcome: Answered | Unreachable, again: Collection[int], remaining: float
+) -> float | bool:
+    """Return whether to try again: True after the usual wait, a number after that many seconds, False not in
+    this round.
 
-    `left` is what remains of the budget in seconds.
+    `remaining` is what remains of the budget in seconds.
     """
     if isinstance(outcome, Unreachable):
-        return not outcome.is_tls and left > 0
-    if outcome.status not in again or left <= 0:
+        return not outcome.is_tls and remaining > 0
+    if outcome.status not in again or remaining <= 0:
         return False
     if outcome.retry_after is None:
         return True
-    return outcome.retry_after if outcome.retry_after < left else False
+    return outcome.retry_after if outcome.retry_after < remaining else False

@@ -120,9 +120,9 @@ class Attempt:
             if self._limits.answer_seconds is not None:
                 begin = time.monotonic()
                 self._is_sent.wait(seconds)
-                left = begin + seconds - time.monotonic()
+                remaining = begin + seconds - time.monotonic()
                 seconds = min(seconds, self._limits.answer_seconds)
-                thread.join(max(min(left, seconds), 0.0))
+                thread.join(max(min(remaining, seconds), 0.0))
             else:
                 thread.join(seconds)
         finally:
@@ -195,7 +195,7 @@ class Attempt:
                 self.body += chunk
 
     def _traced(self, name: str, info: Mapping[str, Any]) -> None:
-        """What the library does next, or has done: nothing more once the time is up."""
+        """Note what the library does next, or has done: nothing more once the time is up."""
         if name.endswith((".connect_tcp.complete", ".start_tls.complete")):
             self._stream = info["return_value"]
             self._socket = self._stream.get_extra_info("socket")
@@ -219,13 +219,13 @@ class Attempt:
 
         stream = self._stream
         try:
-            seen = stream.read(1 << 16, timeout=_LEAVE_SECONDS)
+            data = stream.read(1 << 16, timeout=_LEAVE_SECONDS)
         except httpcore2.ReadTimeout:
             return
         except httpcore2.ReadError:
-            seen = b""
-        stream.read = _read_back(stream, seen)
-        if not seen.startswith((b"HTTP/1.1 1", b"HTTP/1.0 1")):
+            data = b""
+        stream.read = _read_back(stream, data)
+        if not data.startswith((b"HTTP/1.1 1", b"HTTP/1.0 1")):
             self._is_declined = True
             raise httpcore2.WriteError
 
@@ -237,8 +237,8 @@ class Attempt:
 def _socket_of(response: httpx2.Response) -> socket.socket | None:
     """Return the socket of an answer, also where the connection was there before."""
     stream = response.extensions.get("network_stream")
-    found: socket.socket | None = stream.get_extra_info("socket") if stream is not None else None
-    return found
+    sock: socket.socket | None = stream.get_extra_info("socket") if stream is not None else None
+    return sock
 
 
 def _read_back(stream: Any, data: bytes) -> Callable[..., bytes]:
@@ -282,7 +282,9 @@ def _causes(fault: BaseException | None) -> Iterator[BaseException]:
 
 
 def _is_about_trust(fault: Exception) -> bool:
-    """Whether the handshake failed for its contents, not because somebody closed the connection in it."""
+    """Return whether the handshake failed because of its contents, not because a peer closed the
+    connection.
+    """
     return isinstance(fault, httpx2.ConnectError) and any(
         isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError | ssl.SSLZeroReturnError)
         for cause in _causes(fault)

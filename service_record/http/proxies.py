@@ -62,8 +62,8 @@ def _names(entry: str, host: str, port: int) -> bool:
         except ValueError:
             return False
     if _address(entry.strip("[]")) is None and entry.rpartition(":")[2].isdigit():
-        entry, _, wanted = entry.rpartition(":")
-        if int(wanted) != port:
+        entry, _, wanted_port = entry.rpartition(":")
+        if int(wanted_port) != port:
             return False
     entry = entry.strip("[]")
     if address is not None:

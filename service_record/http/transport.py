@@ -66,8 +66,10 @@ class Transport:
         secrets: Collection[str] = (),
         keeps_connections: bool = False,
     ) -> None:
-        """A new connection for each try may meet another, healthier server behind the same name; connections
-        are kept where many requests come after one another.
+        """Choose between a new connection for each try and kept ones.
+
+        A new one may meet another, healthier server behind the same name; kept ones suit many requests in a
+        row.
         """
         self._retry_policy = retry_policy or RetryPolicy()
         self._secrets = tuple({*filter(None, secrets), *map(unquote, filter(None, secrets))})
@@ -271,8 +273,8 @@ def system_trust() -> ssl.SSLContext:
     from another system.
     """
     context = ssl.create_default_context()
-    known = ssl.get_default_verify_paths()
-    if known.cafile or known.capath:
+    paths = ssl.get_default_verify_paths()
+    if paths.cafile or paths.capath:
         return context
     for path in _AUTHORITIES:
         with suppress(OSError, ssl.SSLError):

@@ -12,7 +12,7 @@ from service_record.redaction import ordinary_words, types
 from service_record.redaction.types import MASK_BEGIN, mask
 from service_record.redaction.unescaped import UnescapedText
 
-Found: TypeAlias = tuple[int, int, str]
+FoundSpan: TypeAlias = tuple[int, int, str]
 """Beginning, end and kind of a secret."""
 
 PRIVATE_KEY: Final = "private-key"
@@ -78,7 +78,7 @@ class Body:
     def is_open(self) -> bool:
         return bool(self._kind)
 
-    def found(self, view: UnescapedText) -> Iterator[Found]:
+    def spans(self, view: UnescapedText) -> Iterator[FoundSpan]:
         """Yield what of the next line is secret, by its places in the view, and learn what begins in it."""
         if not self.is_open and b"PRIVATE" not in view.text:
             return
@@ -104,7 +104,7 @@ class Body:
             self._open(_ENCODED)
             self._frames.add(_Frame.of(line, *runs[-1].span()))
 
-    def _secret(self, place: int, line: bytes, start: int, end: int) -> Iterator[Found]:
+    def _secret(self, place: int, line: bytes, start: int, end: int) -> Iterator[FoundSpan]:
         """Yield what of a part of a line belongs to the secret that is open."""
         if not self.is_open:
             return
@@ -155,8 +155,8 @@ class Body:
         if _CLOSING.fullmatch(line, end) is not None:
             if start <= _MAX_FRAMED_BYTES and not line[:start].strip(_INDENT):
                 return True
-            return any(_Frame.of(line, start, end).head == known.head for known in self._frames)
-        next_bytes = {known.tail[:1] for known in self._frames}
+            return any(_Frame.of(line, start, end).head == frame.head for frame in self._frames)
+        next_bytes = {frame.tail[:1] for frame in self._frames}
         return _generalized(line[end : end + 1]) in next_bytes and _Frame.of(line, start, end) in self._frames
 
     def _fits(self, size: int) -> bool:

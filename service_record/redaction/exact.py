@@ -82,12 +82,12 @@ def _begins(text: bytes, start: int, end: int, stride: int) -> Iterator[int]:
 
 def _rarest(text: bytes, begin: int, end: int) -> int:
     """Return where in a part of a text the least usual character is."""
-    found = (text.find(character, begin, end) for character in _RARE)
-    return next((place for place in found if place >= 0), begin)
+    places = (text.find(character, begin, end) for character in _RARE)
+    return next((place for place in places if place >= 0), begin)
 
 
 def _private_parts(value: bytes, form: Form) -> list[tuple[int, int]]:
-    """Of a form: what a certificate does not have, too."""
+    """Return the parts of a form that a certificate does not have, too."""
     size = len(form.text)
     body = pem_body(value) if is_pem(value) else b""
     if not body:
@@ -107,7 +107,7 @@ def _private_parts(value: bytes, form: Form) -> list[tuple[int, int]]:
 
 
 def _private_characters(value: bytes, body: bytes) -> tuple[int, int]:
-    """Which of the base64 of a private key are not published with it.
+    """Return which characters of a private key's base64 are not published with it.
 
     The modulus of an RSA key is in its first quarter; of the key of a curve only one number is not public.
     """
@@ -194,8 +194,8 @@ class Exact:
         self._pattern = self._one_pattern()
 
     def spans(self, text: bytes) -> list[MaskedSpan]:
-        """What of the text is secret, in its order, without overlaps."""
-        found: list[MaskedSpan] = []
+        """Return the secret spans of the text, in its order, without overlaps."""
+        spans: list[MaskedSpan] = []
         position = 0
         while hit := self._pattern and self._pattern.search(text, position):
             match = self._match(text, hit.start(), hit.end())
@@ -203,19 +203,19 @@ class Exact:
             if match is not None:
                 position = match.pieces[0][1] if match.is_whole else position
                 pieces = [piece for each in match.pieces for piece in within_lines(text, *each)]
-                found.extend(
+                spans.extend(
                     MaskedSpan(start, end, match.kind, number == 0)
                     for number, (start, end) in enumerate(pieces)
                 )
-        return united(found)
+        return united(spans)
 
     def _take(self, secret: Secret, *, only_plain: bool) -> None:
         for text, anchors in anchored_forms(secret.value, only_plain=only_plain):
             if not anchors:
                 self._short.setdefault(text, secret.kind)
-            found = _SecretForm(secret.kind, text)
+            form = _SecretForm(secret.kind, text)
             for anchor in anchors:
-                self._anchors.setdefault(anchor, []).append((found, text.find(anchor)))
+                self._anchors.setdefault(anchor, []).append((form, text.find(anchor)))
 
     def _one_pattern(self) -> types.Pattern | None:
         if not self._anchors and not self._short:
@@ -226,7 +226,9 @@ class Exact:
         return types.compiled(b"|".join(wrapped + literals), groups=False)
 
     def _match(self, text: bytes, start: int, end: int) -> _Match | None:
-        """The longest of the secrets that have an anchor there, whole before pieces; RE2 names but one."""
+        """Return the longest of the secrets that have an anchor there, whole before pieces; RE2 names only
+        one.
+        """
         places = (
             place for size in self._sizes for place in self._anchors.get(text[start : start + size], ())
         )
@@ -237,7 +239,7 @@ class Exact:
         return None if text[start:end] in self._anchors else self._short_match(text, start, end)
 
     def _short_match(self, text: bytes, start: int, end: int) -> _Match | None:
-        breaks = [(found.start(), found.end()) for found in self._break.finditer(text, start, end)]
+        breaks = [(match.start(), match.end()) for match in self._break.finditer(text, start, end)]
         hit = text[start:end]
         if hit in self._short or not breaks:
             return _Match(self._short.get(hit, "secret"), [(start, end)], end - start, is_whole=True)
@@ -276,17 +278,19 @@ class Exact:
             position, offset = resumed + size, offset + size
 
     def _resumptions(self, text: bytes, position: int, rest: bytes) -> Iterator[int]:
-        """Where a form may go on in the next line: at once, or behind whatever programs put before it."""
+        """Yield where a form may go on in the next line: at once, or behind a prefix that programs put before
+        it.
+        """
         broken = self._break.match(text, position)
         if broken is not None:
             yield broken.end()
         piece, limit = rest[:_RESUMED_BYTES], position + _GAP_BYTES
-        found = text.find(piece, position, limit)
-        while found >= 0:
-            if _is_piece(text, found, piece) and _has_break(text, position, found):
-                yield found
+        place = text.find(piece, position, limit)
+        while place >= 0:
+            if _is_piece(text, place, piece) and _has_break(text, position, place):
+                yield place
                 return
-            found = text.find(piece, found + 1, limit)
+            place = text.find(piece, place + 1, limit)
 
     def _before(self, text: bytes, start: int, form: bytes, offset: int) -> list[tuple[int, int]]:
         pieces: list[tuple[int, int]] = []
@@ -309,12 +313,12 @@ class Exact:
         written = self._written_breaks.search(text[max(0, position - _WRITTEN_BREAK_BYTES) : position])
         if written is not None and text.endswith(piece, first, position - len(written.group())):
             return position - len(written.group())
-        found = text.rfind(piece, first, position)
-        while found >= 0:
-            end = found + len(piece)
-            if _is_piece(text, found, piece) and _has_break(text, end, position):
+        place = text.rfind(piece, first, position)
+        while place >= 0:
+            end = place + len(piece)
+            if _is_piece(text, place, piece) and _has_break(text, end, position):
                 return end
-            found = text.rfind(piece, first, end - 1)
+            place = text.rfind(piece, first, end - 1)
         return None
 
 

@@ -44,8 +44,8 @@ class Contents:
 
     def secrets(self, text: bytes, layers: int = _MOST_LAYERS) -> Iterator[Secret]:
         """Yield every secret in a text: as it stands there, and decoded. Some may come several times."""
-        for found in _PEM.finditer(text):
-            yield Secret("private-key", found.group(1))
+        for match in _PEM.finditer(text):
+            yield Secret("private-key", match.group(1))
         for secret in self._rules.values(text):
             if secret.kind != _DATA_URL:
                 yield secret
@@ -68,7 +68,7 @@ class Contents:
 
 
 def _bare(value: bytes) -> Iterator[bytes]:
-    """What a value is without the escapes of JSON or of a URL, in which it may stand in its file."""
+    """Yield a value without the escapes of JSON or of a URL, in which it may stand in its file."""
     if b"\\" in value:
         with contextlib.suppress(ValueError):
             yield str(json.loads(b'"' + value + b'"')).encode(errors="surrogatepass")
@@ -77,7 +77,9 @@ def _bare(value: bytes) -> Iterator[bytes]:
 
 
 def _inner_texts(text: bytes) -> Iterator[bytes]:
-    """What is written in a text in another way: JSON's strings that hold more than a word, and data URLs."""
+    """Yield texts written in a text in another way: JSON strings that hold more than a word, and
+    data URLs.
+    """
     if text.lstrip()[:1] in {b"{", b"["}:
         yield from _strings(text)
     if b"data:," in text or b"%22auths%22" in text:
@@ -117,7 +119,7 @@ def _values(text: bytes) -> Iterator[Any]:
 
 
 def _from_base64(value: bytes) -> bytes:
-    """What a value is the base64 of, unpacked; nothing when it is none."""
+    """Decode a value that is base64, and unpack it; return nothing if it is not."""
     packed = value.replace(b"%2B", b"+").replace(b"%2F", b"/").replace(b"%3D", b"=").replace(b"\\n", b"")
     try:
         decoded = base64.b64decode(
@@ -237,28 +239,29 @@ class HostSecrets:
 
 
 def known_secrets(root: Path, environ: Mapping[str, str] | None = None) -> HostSecrets:
-    """Every secret in the places known, and in an environment: the userinfo of proxies, tokens, passwords.
+    """Return every secret in the known places and in an environment: the userinfo of proxies, tokens,
+    passwords.
 
     Nothing has to be there. Raises nothing; what cannot be read, or is too much to read, is in `unread`.
     """
     contents = Contents()
-    found: dict[bytes, Secret] = {}
+    by_value: dict[bytes, Secret] = {}
     unread: list[str] = []
     variables = "\n".join(f"{name}={value}" for name, value in (environ or {}).items())
     secrets = contents.secrets(variables.encode(errors="surrogateescape"))
     for secret in (*secrets, *_of_files(root, contents, unread)):
         if is_taken(secret.value):
-            found.setdefault(secret.value.strip(), secret)
-        if len(found) == _MOST_SECRETS:
+            by_value.setdefault(secret.value.strip(), secret)
+        if len(by_value) == _MOST_SECRETS:
             unread.append(f"{root}: more than {_MOST_SECRETS} secrets")
             break
-    return HostSecrets(tuple(found.values()), tuple(unread))
+    return HostSecrets(tuple(by_value.values()), tuple(unread))
 
 
 def _of_files(root: Path, contents: Contents, unread: list[str]) -> Iterator[Secret]:
-    left = _ALL_BYTES
+    remaining = _ALL_BYTES
     for number, (path, place) in enumerate(_files(root)):
-        if number == _MOST_FILES or left <= 0:
+        if number == _MOST_FILES or remaining <= 0:
             unread.append(f"{path}: too many files before it")
             return
         try:
@@ -268,7 +271,7 @@ def _of_files(root: Path, contents: Contents, unread: list[str]) -> Iterator[Sec
             continue
         if len(data) > _FILE_BYTES:
             unread.append(f"{path}: more than {_FILE_BYTES >> 20} MiB")
-        left -= len(data)
+        remaining -= len(data)
         if place.whole and len(data) <= _WHOLE_BYTES:
             yield Secret(place.whole, data.strip())
         yield from contents.secrets(data)
@@ -279,12 +282,12 @@ def _of_files(root: Path, contents: Contents, unread: list[str]) -> Iterator[Sec
 
 
 def _files(root: Path) -> Iterator[tuple[Path, Place]]:
-    seen: set[Path] = set()
+    paths: set[Path] = set()
     for place in PLACES:
         try:
             for path in sorted(root.glob(place.pattern)):
-                if path not in seen:
-                    seen.add(path)
+                if path not in paths:
+                    paths.add(path)
                     yield path, place
         except OSError:
             continue  # a directory that went away meanwhile
@@ -297,7 +300,7 @@ def _whole(path: str) -> str:
 
 
 def _read(root: Path, path: Path) -> bytes:
-    """What is in a plain file below the root; nothing of what is none, or is gone."""
+    """Return the content of a plain file below the root; nothing if it is missing or not a plain file."""
     real = Path(os.path.realpath(path))
     if not real.is_relative_to(os.path.realpath(root)):
         return b""

@@ -29,10 +29,10 @@ def residual(rules: Rules, stream: BinaryIO, place: str = "") -> Leak | None:
     stream itself cannot be read: what the disk does not give is no finding.
     """
     source = _Source(stream)
-    found = next(_Scan(rules).layer(Layer(source.read, ReadingBudget(_LIMITS)), place), None)
+    leak = next(_Scan(rules).layer(Layer(source.read, ReadingBudget(_LIMITS)), place), None)
     if source.error is not None:
         raise source.error
-    return found
+    return leak
 
 
 class _Source:

@@ -244,7 +244,7 @@ def is_bootstrap_token(value: bytes) -> bool:
 
 
 def is_kubeadmin_password(value: bytes) -> bool:
-    """Of its 20 random letters and digits, some are in either case."""
+    """Return whether this can be kubeadmin's password: its 20 random letters and digits are in mixed case."""
     return not value.isupper() and not value.islower() and value != value.title()
 
 

@@ -80,7 +80,7 @@ def _fitted(line: bytes, masked: bytes) -> bytes:
     return masked.ljust(len(line))
 
 
-_KNOWN: Final = 60.0
+_REFRESH_SECONDS: Final = 60.0
 """Seconds for which the secrets of a host are known."""
 
 
@@ -97,7 +97,7 @@ class HostMask:
 
     def __call__(self, lines: bytes) -> bytes:
         """Whole lines without secrets, of the same length. Raises LeakError where one still is in them."""
-        if self._rules is None or monotonic() > self._at + _KNOWN:
+        if self._rules is None or monotonic() > self._at + _REFRESH_SECONDS:
             self._rules = Rules((*known_secrets(self._root, self._environ).secrets, *self._secrets))
             self._at = monotonic()
         masked = masked_in_place(lines, self._rules)

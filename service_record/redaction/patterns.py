@@ -65,8 +65,8 @@ def part(pattern: bytes) -> bytes:
 
 def rows(name: str) -> list[dict[str, Any]]:
     """Return the rows of one of the two files, with their examples."""
-    found: list[dict[str, Any]] = _document(name)["shape"]
-    return found
+    shapes: list[dict[str, Any]] = _document(name)["shape"]
+    return shapes
 
 
 def _shapes_in(name: str) -> Iterator[SecretShape]:

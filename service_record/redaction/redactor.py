@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from service_record.redaction import types
-from service_record.redaction.bodies import PRIVATE_KEY, Body, Found, sub_lines
+from service_record.redaction.bodies import PRIVATE_KEY, Body, FoundSpan, sub_lines
 from service_record.redaction.rules import Rules
 from service_record.redaction.types import MASK_BEGIN, MaskedSpan, mask
 from service_record.redaction.unescaped import UnescapedText, views_of
@@ -42,7 +42,7 @@ class Dump:
         self._tails = (b"", b"")
         """The end of the line before, in either order of bytes."""
 
-    def found(self, view: UnescapedText) -> Iterator[Found]:
+    def spans(self, view: UnescapedText) -> Iterator[FoundSpan]:
         """Yield what of the next line is a dump of a private key, and learn where one begins."""
         if not self.is_open and not _HINT.search(view.text):
             return
@@ -138,18 +138,18 @@ class Redactor:
         if self._size < self._wanted:
             return b""
         text = b"".join(self._chunks)
-        given: list[bytes] = []
+        output: list[bytes] = []
         while len(text) >= BLOCK_BYTES:
             text = self._behind_cut(text)
             spans = self._rules.exact_spans(text)
             end = self._end(text, spans)
             if not end:
                 break
-            given.append(self._masked(text[:end], spans))
+            output.append(self._masked(text[:end], spans))
             text = text[end:]
         self._chunks, self._size = [text], len(text)
         self._wanted = max(BLOCK_BYTES, len(text) + _OVERLAP)
-        return b"".join(given)
+        return b"".join(output)
 
     def finish(self) -> bytes:
         """Give what was held back. The stream has ended; nothing is fed after it."""
@@ -158,7 +158,7 @@ class Redactor:
         return self._masked(text, self._rules.exact_spans(text))
 
     def _behind_cut(self, text: bytes) -> bytes:
-        """Without the rest of a secret that is longer than a piece of a line, and has its mask already."""
+        """Return the text without the rest of an overlong secret whose beginning is masked already."""
         if not self._is_cut_in_mask:
             return text
         rest = text[_RUN.match(text).end() :]
@@ -166,7 +166,8 @@ class Redactor:
         return rest
 
     def _end(self, text: bytes, spans: Sequence[MaskedSpan]) -> int:
-        """How much of a text can be masked now: all before its last whole line, or a piece of a long one.
+        """Return how much of a text can be masked now: all before its last whole line, or a piece of a long
+        one.
 
         A secret may begin in that line and go on in the next.
         """
@@ -185,8 +186,8 @@ class Redactor:
             end = text.rfind(b" ", latest - _OVERLAP, end)
             if end <= 0:
                 break
-            left, right = text[end - _NEIGHBOURS : end], text[end : end + _NEIGHBOURS]
-            if self._shaped(left) + self._shaped(right) == self._shaped(left + right):
+            before, right = text[end - _NEIGHBOURS : end], text[end : end + _NEIGHBOURS]
+            if self._shaped(before) + self._shaped(right) == self._shaped(before + right):
                 return end
         return latest
 
@@ -194,11 +195,13 @@ class Redactor:
         return self._rules.masked(line, Counter(), certain=self._only_certain)
 
     def _masked(self, text: bytes, spans: Sequence[MaskedSpan]) -> bytes:
-        given = b"".join(self._by_shape(self._by_value(text, spans)))
+        text_out = b"".join(self._by_shape(self._by_value(text, spans)))
         if self._only_certain:
             self._lines += text.count(b"\n")
-        self._is_cut_in_mask |= given.endswith(b">") and given.rfind(MASK_BEGIN) > given.rfind(b">", 0, -1)
-        return given
+        self._is_cut_in_mask |= text_out.endswith(b">") and text_out.rfind(MASK_BEGIN) > text_out.rfind(
+            b">", 0, -1
+        )
+        return text_out
 
     def _by_value(self, text: bytes, spans: Sequence[MaskedSpan]) -> bytes:
         pieces: list[bytes] = []
@@ -234,16 +237,16 @@ class Redactor:
         """Return where the next line begins that is to be looked at."""
         if self._body.is_open or self._dump.is_open or self._values.is_open:
             return position
-        found = self._rules.suspect(text, position, certain=self._only_certain)
-        return None if found is None else max(position, text.rfind(b"\n", position, found) + 1)
+        place = self._rules.suspect(text, position, certain=self._only_certain)
+        return None if place is None else max(position, text.rfind(b"\n", position, place) + 1)
 
     def _line(self, line: bytes) -> bytes:
         views = views_of(line)
-        found = [*self._body.found(views[-1]), *self._dump.found(views[-1])]
+        spans = [*self._body.spans(views[-1]), *self._dump.spans(views[-1])]
         if not self._only_certain:
-            found += self._values.found(views[-1])
-        is_known = bool(found)
-        masked = self._rules.without(line, found, views, self.counts) if is_known else line
+            spans += self._values.spans(views[-1])
+        is_known = bool(spans)
+        masked = self._rules.without(line, spans, views, self.counts) if is_known else line
         masked = self._rules.masked(masked, self.counts, certain=self._only_certain)
         if masked != line and not is_known:
             self._body.follow(views[-1], masked)

@@ -68,7 +68,7 @@ class Rules:
 
     @property
     def left_out(self) -> Counter[str]:
-        """How many exact secrets were one too many to be looked for, by kind; the first given are taken."""
+        """Count, by kind, the exact secrets over the limit, which are not looked for; the first ones are."""
         return self._exact.left_out
 
     def exact_spans(self, text: bytes) -> list[MaskedSpan]:
@@ -78,21 +78,21 @@ class Rules:
     def suspect(self, text: bytes, position: int, *, certain: bool = False) -> int | None:
         """Return where the next thing is, from there on, that may have the shape of a secret."""
         patterns = self._patterns
-        found = (patterns.certain_trigger if certain else patterns.trigger).search(text, position)
-        if found is None:
+        match = (patterns.certain_trigger if certain else patterns.trigger).search(text, position)
+        if match is None:
             return None
-        start: int = found.start()
+        start: int = match.start()
         return start + text.startswith(b"\n", start)
 
     def without(
         self,
         line: bytes,
-        found: Iterable[tuple[int, int, str]],
+        masked_spans: Iterable[tuple[int, int, str]],
         views: Sequence[UnescapedText],
         counts: Counter[str],
     ) -> bytes:
         """Return a line without what was found in its finest view."""
-        placed = ((*_placed(views[-1], views[-1], start, end), kind) for start, end, kind in found)
+        placed = ((*_placed(views[-1], views[-1], start, end), kind) for start, end, kind in masked_spans)
         spans = united(
             MaskedSpan(start, end, kind, is_first=True) for start, end, kind in placed if start < end
         )
@@ -104,19 +104,21 @@ class Rules:
         `certain`: without what is never legitimate, and with the rest.
         """
         for _ in range(_MOST_TURNS):
-            found = self._spans_in(line, certain=certain)
-            if not found:
+            spans = self._spans_in(line, certain=certain)
+            if not spans:
                 break
-            line = _replaced(line, found, counts)
+            line = _replaced(line, spans, counts)
         return line
 
     def values(self, text: bytes) -> Iterator[Secret]:
-        """What has the shape of a secret in a text of any number of lines, as it stands there."""
+        """Yield the values that have the shape of a secret in a text of any number of lines, as they stand
+        there.
+        """
         position = 0
-        while (found := self.suspect(text, position)) is not None:
-            end = text.find(b"\n", found)
+        while (place := self.suspect(text, position)) is not None:
+            end = text.find(b"\n", place)
             end = len(text) if end < 0 else end
-            line = text[max(position, text.rfind(b"\n", position, found) + 1) : end]
+            line = text[max(position, text.rfind(b"\n", position, place) + 1) : end]
             views = views_of(line)
             for rule in self._patterns.rules_in(_together(views)):
                 for view in views:
@@ -125,7 +127,9 @@ class Rules:
             position = end + 1
 
     def _spans_in(self, line: bytes, *, certain: bool) -> list[tuple[int, int, str]]:
-        """What to mask, in the order of the line; where shapes overlap, as one, and as the first says."""
+        """Return what to mask, in the order of the line; overlapping shapes are one span, of the first one's
+        kind.
+        """
         views = views_of(line)
         spans: list[tuple[int, int, int, str]] = []
         for rule in self._patterns.rules_in(_together(views)):
@@ -134,15 +138,15 @@ class Rules:
                     values = _with_repeats(view.text, _values(rule, view.text))
                     places = (_placed(view, views[-1], *span) for span in values)
                     spans.extend((start, end, rule.number, rule.shape.kind) for start, end in places)
-        found: list[tuple[int, int, str]] = []
+        in_order: list[tuple[int, int, str]] = []
         for start, end, _, kind in sorted(spans):
             if start >= end:
                 continue
-            if found and start < found[-1][1]:
-                found[-1] = (found[-1][0], max(end, found[-1][1]), found[-1][2])
+            if in_order and start < in_order[-1][1]:
+                in_order[-1] = (in_order[-1][0], max(end, in_order[-1][1]), in_order[-1][2])
             else:
-                found.append((start, end, kind))
-        return found
+                in_order.append((start, end, kind))
+        return in_order
 
 
 def _trigger(shapes: Iterable[SecretShape], *others: bytes) -> types.Pattern:
@@ -158,7 +162,7 @@ def _plain(trigger: bytes) -> list[bytes]:
 
 
 def _values(rule: _Rule, line: bytes) -> Iterator[tuple[int, int]]:
-    """What the groups of a shape hold, when it is secret."""
+    """Yield the groups of a shape that are secret."""
     for match in rule.pattern.finditer(line):
         for group in range(1, rule.pattern.groups + 1):
             start, end = match.span(group)
@@ -179,13 +183,13 @@ def _values(rule: _Rule, line: bytes) -> Iterator[tuple[int, int]]:
 
 def _with_repeats(line: bytes, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """Yield each value and the other places of the same in its line, which have no name before them."""
-    seen: set[bytes] = set()
+    values: set[bytes] = set()
     for start, end in spans:
         value = line[start:end]
-        if len(value) < _LEAST_REPEATED or value in seen or not ordinary_words.is_token(value):
+        if len(value) < _LEAST_REPEATED or value in values or not ordinary_words.is_token(value):
             yield start, end
             continue
-        seen.add(value)
+        values.add(value)
         place = line.find(value)
         while place >= 0:
             yield place, place + len(value)
@@ -206,17 +210,17 @@ def _is_in_mask(line: bytes, position: int) -> bool:
 
 
 def _own_end(line: bytes, start: int, end: int) -> int:
-    """Where a value ends that has no quotes: before a separator and the next name, or a closing bracket."""
+    """Return where an unquoted value ends: before a separator and the next name, or a closing bracket."""
     if line[start - 1 : start] in _QUOTES:
         return end
     separator = _SEPARATOR.search(line[start:end])
     return start + separator.start() if separator else end
 
 
-def _replaced(line: bytes, found: Iterable[tuple[int, int, str]], counts: Counter[str]) -> bytes:
+def _replaced(line: bytes, spans: Iterable[tuple[int, int, str]], counts: Counter[str]) -> bytes:
     pieces: list[bytes] = []
     position = 0
-    for start, end, kind in found:
+    for start, end, kind in spans:
         counts[kind] += 1
         quote = _quote(line, start, end)
         pieces += [line[position:start], quote, mask(kind), quote]
@@ -225,7 +229,7 @@ def _replaced(line: bytes, found: Iterable[tuple[int, int, str]], counts: Counte
 
 
 def _quote(line: bytes, start: int, end: int) -> bytes:
-    """What has to stand around a mask in the place of a number in JSON: a quote like that of its name."""
+    """Return the quote to put around a mask in the place of a number in JSON: the one around its name."""
     if line[start:end].strip(_NUMBER):
         return b""
     head = line[max(0, start - 64) : start].rstrip(b" \t")

@@ -30,7 +30,9 @@ _HIDDEN_CHARACTERS: Final = (0, 2, 3)
 
 
 def is_taken(value: bytes) -> bool:
-    """Whether a value is a secret that can be looked for: long enough, and not just a word or a number."""
+    """Return whether a value is a secret that can be looked for: long enough, and not just a word or a
+    number.
+    """
     value = value.strip()
     if len(value) < LEAST_BYTES or len(set(value)) < _LEAST_DIFFERENT:
         return False
@@ -55,7 +57,7 @@ def forms(value: bytes, *, only_plain: bool = False) -> list[Form]:
     document has encoded forms only: its secret parts are secrets of their own, and the rest may stay.
     """
     value = value.strip()[:_MOST_BYTES]
-    found: dict[bytes, Form] = {}
+    by_text: dict[bytes, Form] = {}
     families = [[*_of_text(text), *(_of_key(text) if is_pem(value) else ())] for text in _texts(value)]
     if not only_plain:
         families += [[form] for form in _of_bytes(value)]
@@ -63,8 +65,8 @@ def forms(value: bytes, *, only_plain: bool = False) -> list[Form]:
     for number, family in enumerate(families):
         for name, text in family[: 1 if only_plain else None]:
             if len(text) >= LEAST_BYTES:
-                found.setdefault(text, Form(name, text, number))
-    return list(found.values())
+                by_text.setdefault(text, Form(name, text, number))
+    return list(by_text.values())
 
 
 def is_pem(value: bytes) -> bool:
@@ -85,7 +87,7 @@ def _texts(value: bytes) -> Iterator[bytes]:
 
 
 def _of_text(value: bytes) -> list[_Named]:
-    """What may stand in a line, of which most is as it was."""
+    """Return the forms in a line that keep most of the value's text."""
     return [
         ("raw", value),
         *_escaped(value),
@@ -107,7 +109,7 @@ def _of_key(body: bytes) -> list[_Named]:
 
 
 def _of_bytes(value: bytes) -> list[_Named]:
-    """What has nothing of the text in it any more."""
+    """Return the forms that keep nothing of the value's text."""
     every = value.hex(" ").encode().split()
     return [
         ("hex", value.hex().encode()),
@@ -122,30 +124,32 @@ def _of_bytes(value: bytes) -> list[_Named]:
 
 def _encoded(value: bytes, *, only_plain: bool) -> list[list[_Named]]:
     """Base64 of it alone and amidst other bytes, and what is made of that."""
-    found: list[list[_Named]] = [
+    encodings: list[list[_Named]] = [
         [("base64", base64.b64encode(value)), ("base64url", base64.urlsafe_b64encode(value))]
     ]
     for core, url_core in zip(
         _cores(value, base64.b64encode), _cores(value, base64.urlsafe_b64encode), strict=True
     ):
-        found.append([("base64", core), ("base64url", url_core), *_url_encoded(core)])
+        encodings.append([("base64", core), ("base64url", url_core), *_url_encoded(core)])
         if len(value) <= _TWICE_BYTES and not only_plain:
-            found += [[("base64 twice", twice)] for twice in _cores(core, base64.b64encode)]
+            encodings += [[("base64 twice", twice)] for twice in _cores(core, base64.b64encode)]
     if not only_plain:
         for escaped in {form for _, form in _escaped(value)} - {value}:
-            found += [[("base64", core)] for core in _cores(escaped, base64.b64encode)]
-    return found
+            encodings += [[("base64", core)] for core in _cores(escaped, base64.b64encode)]
+    return encodings
 
 
 def _cores(value: bytes, encode: Callable[[bytes], bytes]) -> Iterator[bytes]:
-    """What base64 makes of the value whatever stands around it: once for each place among three bytes."""
+    """Yield the base64 of the value wherever it stands: once for each place among three bytes."""
     for before, hidden in enumerate(_HIDDEN_CHARACTERS):
         whole = 8 * (before + len(value)) // 6
         yield encode(bytes(before) + value)[hidden:whole]
 
 
 def _escaped(value: bytes) -> Iterator[tuple[str, bytes]]:
-    """As strings of JSON by Python, by Go, which hides `<`, `>` and `&`, and by PHP; and those in JSON."""
+    """Yield the value as JSON strings by Python, by Go, which hides `<`, `>` and `&`, by PHP, and those in
+    JSON.
+    """
     text = value.decode(errors="surrogateescape")
     for ascii_only in (False, True):
         once = json.dumps(text, ensure_ascii=ascii_only)[1:-1]
@@ -174,15 +178,15 @@ def _lower_case(quoted: bytes) -> bytes:
 
 
 def _quoted(value: bytes) -> Iterator[tuple[str, bytes]]:
-    """By shells, between quotes of either kind and without; by systemd, journald and C."""
+    """Yield the value as quoted by shells, between either quotes and without; by systemd, journald and C."""
     yield "shell", value.replace(b"'", b"'\\''")
     yield "shell", value.replace(b"'", b"'\"'\"'")
     yield "shell", _behind_backslash(value, b'"\\$`')
     yield "shell", _behind_backslash(value, bytes(set(range(32, 127)) - set(_SHELL_PLAIN)))
-    for kept in (_PRINTABLE - set(b"\\"), _PRINTABLE - set(b"\\\"'"), _UNIT_PLAIN):
+    for unescaped in (_PRINTABLE - set(b"\\"), _PRINTABLE - set(b"\\\"'"), _UNIT_PLAIN):
         yield (
             "\\x",
-            "".join(chr(byte) if byte in kept else f"\\x{byte:02x}" for byte in value).encode("latin-1"),
+            "".join(chr(byte) if byte in unescaped else f"\\x{byte:02x}" for byte in value).encode("latin-1"),
         )
     c_escapes = (
         value.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n").replace(b"\t", b"\\t")

@@ -31,11 +31,11 @@ def any_of(patterns: Iterable[bytes]) -> Pattern:
     the literals in all of them at once, and then for those whose literals are there. A set of whole patterns
     would make a new state of its machine for nearly every byte of a text in which many patterns nearly match.
     """
-    found = re2.Filter()
+    forms = re2.Filter()
     for pattern in patterns:
-        found.Add(pattern, _options(groups=True))
-    found.Compile()
-    return found
+        forms.Add(pattern, _options(groups=True))
+    forms.Compile()
+    return forms
 
 
 def _options(*, groups: bool) -> Any:
@@ -52,7 +52,7 @@ MASK_BEGIN: Final = b"<redacted:"
 
 
 def mask(kind: str) -> bytes:
-    """What stands in the place of a secret: `<redacted:pull-secret>`. No quote and no backslash is in it."""
+    """Return the mask for a secret: `<redacted:pull-secret>`. It contains no quote and no backslash."""
     return MASK_BEGIN + kind.encode() + b">"
 
 
@@ -93,7 +93,9 @@ class Redacting(Protocol):
 
 
 def report(counts: Iterable[Counter[str]]) -> dict[str, Any]:
-    """What redaction.json says of all members together: how many were masked, by kind, and never a value."""
+    """Return the content of redaction.json for all members: how many were masked, by kind, and
+    never a value.
+    """
     total: Counter[str] = Counter()
     for each in counts:
         total.update(each)
@@ -123,22 +125,22 @@ def within_lines(text: bytes, start: int, end: int) -> Iterator[tuple[int, int]]
 
 def united(spans: Iterable[MaskedSpan]) -> list[MaskedSpan]:
     """Return the same in the order of the text, those that overlap or touch as one."""
-    found: list[MaskedSpan] = []
+    disjoint: list[MaskedSpan] = []
     for span in sorted(spans, key=lambda span: (span.start, -span.end)):
-        if found and span.start <= found[-1].end:
-            last = found[-1]
-            found[-1] = MaskedSpan(last.start, max(last.end, span.end), last.kind, last.is_first)
+        if disjoint and span.start <= disjoint[-1].end:
+            last = disjoint[-1]
+            disjoint[-1] = MaskedSpan(last.start, max(last.end, span.end), last.kind, last.is_first)
         else:
-            found.append(span)
-    return found
+            disjoint.append(span)
+    return disjoint
 
 
 def merged(pieces: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Beginnings and ends with those that touch as one, and none that is empty."""
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     for start, end in pieces:
-        if found and found[-1][1] == start:
-            found[-1] = (found[-1][0], end)
+        if spans and spans[-1][1] == start:
+            spans[-1] = (spans[-1][0], end)
         elif end > start:
-            found.append((start, end))
-    return found
+            spans.append((start, end))
+    return spans

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from service_record.redaction import ordinary_words, types
-from service_record.redaction.bodies import Found, sub_lines
+from service_record.redaction.bodies import FoundSpan, sub_lines
 from service_record.redaction.patterns import part
 from service_record.redaction.unescaped import UnescapedText
 
@@ -84,7 +84,7 @@ class ValueFollower:
     def is_open(self) -> bool:
         return self._open is not None
 
-    def found(self, view: UnescapedText) -> Iterator[Found]:
+    def spans(self, view: UnescapedText) -> Iterator[FoundSpan]:
         """Yield the values in the next line whose names stand before it, and learn which names are in it."""
         if self._open is None and not _ANY.search(view.text):
             return

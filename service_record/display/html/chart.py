@@ -28,7 +28,7 @@ _NUMBERS: Final = {"Attempt", "From", "To", "Took"}
 def chart_table(chart: Chart, view: View, identity: str) -> Element:
     """Return the table, folded; each row of the chart has its last executions."""
     heads = (element("th", head, scope="col", class_=_class(head)) for head in _HEADS)
-    rows = [told for number, row in enumerate(chart.rows) for told in _rows(row, row_id(chart, number), view)]
+    rows = [line for number, row in enumerate(chart.rows) for line in _rows(row, row_id(chart, number), view)]
     table = element("table", element("thead", element("tr", *heads)), element("tbody", *rows))
     summary = element("summary", "The same as a table")
     return element("details", summary, element("div", table, class_="scroll", tabindex="0"), id=identity)
@@ -83,7 +83,7 @@ class DrawnBars(msgspec.Struct, frozen=True):
 
 
 def thinned(bars: Iterable[Bar], least: float, edge: float) -> list[DrawnBars]:
-    """The bars in their order; those alike, short and less than `least` seconds apart are drawn as one.
+    """Return the bars in their order; draw those alike, short and less than `least` seconds apart as one.
 
     What is running ends at the edge.
     """
@@ -139,7 +139,7 @@ class _Drawing(msgspec.Struct, frozen=True):
 
 
 def chart_section(chart: Chart, boots: int, targets: Mapping[str, str], view: View, *, flat: bool) -> Section:
-    """The section of a page that has one boot of so many; `targets` are where it has a service's failures."""
+    """Return the page's section for one boot of so many; `targets` are the places of a service's failures."""
     scale = tuple(ticks(chart.begin, chart.end, _MAX_TICKS))
     drawing = _Drawing(chart, view, scale, targets)
     rows = [_row(row, number, drawing, flat=flat) for number, row in enumerate(chart.rows)]
@@ -158,7 +158,7 @@ def chart_section(chart: Chart, boots: int, targets: Mapping[str, str], view: Vi
 
 
 def patterns() -> Element:
-    """What fills bars that failed, so that not colour alone tells them; once in a page."""
+    """Return the patterns that fill failed bars, so that not colour alone shows them; once in a page."""
     square, stripes = (
         element("rect", width="6", height="6"),
         element("path", d="M-1,1l2,-2M0,6l6,-6M5,7l2,-2"),
@@ -169,16 +169,16 @@ def patterns() -> Element:
 
 
 def _axis(drawing: _Drawing) -> Element:
-    made = element("svg")
+    svg = element("svg")
     for number, tick in enumerate(drawing.ticks):
         kind = "minor" if number % 2 else "major"
         at = f"{drawing.percent(tick):.3f}%"
-        made.append(element("line", x1=at, x2=at, y1="8", y2="24", class_=kind))
+        svg.append(element("line", x1=at, x2=at, y1="8", y2="24", class_=kind))
         if drawing.percent(tick) <= _LAST_LABEL:
-            made.append(element("text", offset(tick), x=at, dx="4", y="18", class_=kind))
+            svg.append(element("text", offset(tick), x=at, dx="4", y="18", class_=kind))
     what = "longest" if any(len(row.bars) > 1 for row in drawing.chart.rows) else "took"
     head = element("span", what, class_="took faint")
-    return element("li", element("span"), head, made, class_="axis", aria_hidden="true")
+    return element("li", element("span"), head, svg, class_="axis", aria_hidden="true")
 
 
 def _row(row: Row, number: int, drawing: _Drawing, *, flat: bool) -> Element:
@@ -206,7 +206,7 @@ def _label(row: Row, view: View, *, flat: bool) -> Element:
 
 
 def _label_length(row: Row, *, flat: bool) -> int:
-    """In characters, with all that stands around the name."""
+    """Return the length of a label in characters, with everything around the name."""
     return len(row_name(row, flat=flat)) + 3 * (0 if flat else min(row.depth, _DEEPEST)) + len("✗  times")
 
 
@@ -222,22 +222,24 @@ def _bars(row: Row, number: int, drawing: _Drawing) -> Iterable[Element]:
 
 
 def _bar(drawn: DrawnBars, row: Row, number: int, drawing: _Drawing) -> Element:
-    """A bar that can be focused: it links to the failures of its service, or to its row of the table."""
+    """Return a bar that can be focused: it links to the failures of its service, or to its row of
+    the table.
+    """
     target = drawing.targets.get(row.service) if drawn.outcome.is_bad else None
-    left, right = drawing.percent(drawn.begin), drawing.percent(drawn.end)
+    begin, right = drawing.percent(drawn.begin), drawing.percent(drawn.end)
     outcome = drawn.outcome.value
-    width = max(right - left, _LEAST_WIDTH)
-    made = element(
+    width = max(right - begin, _LEAST_WIDTH)
+    link = element(
         "a",
         element("title", _described(drawn, row)),
-        element("rect", x=f"{left:.3f}%", y="6", width=f"{width:.3f}%", height="12", class_=outcome),
+        element("rect", x=f"{begin:.3f}%", y="6", width=f"{width:.3f}%", height="12", class_=outcome),
         href=f"#{target or row_id(drawing.chart, number)}",
     )
     if not drawn.is_followed:
         is_running = drawn.outcome is Outcome.RUNNING
         sign = drawing.view.glyphs.ongoing if is_running else glyph(drawn.outcome, drawing.view.glyphs)
-        made.append(element("text", sign, x=f"{right:.3f}%", dx="5", y="16", class_=outcome))
-    return made
+        link.append(element("text", sign, x=f"{right:.3f}%", dx="5", y="16", class_=outcome))
+    return link
 
 
 def _described(drawn: DrawnBars, row: Row) -> str:

@@ -51,15 +51,15 @@ _CLASSES: Final = {
 
 
 def analysis_html(
-    diagnosis: Diagnosis, history: History, source: str, found: Sequence[Chart], view: View
+    diagnosis: Diagnosis, history: History, source: str, charts: Sequence[Chart], view: View
 ) -> str:
-    """Return the page of `analyze --output html`; `found` are the charts of the same history."""
+    """Return the page of `analyze --output html`; `charts` are the charts of the same history."""
     view = replace(view, width=_UNWRAPPED)
     lead = [
         verdict_line(diagnosis, view),
         *(element("p", *inked(line)) for line in summary(history, source, view)),
     ]
-    return page(f"Analysis of {source}", lead, analysis_sections(diagnosis, history, found, view))
+    return page(f"Analysis of {source}", lead, analysis_sections(diagnosis, history, charts, view))
 
 
 def verdict_line(diagnosis: Diagnosis, view: View) -> Element:
@@ -70,12 +70,12 @@ def verdict_line(diagnosis: Diagnosis, view: View) -> Element:
 
 
 def analysis_sections(
-    diagnosis: Diagnosis, history: History, found: Sequence[Chart], view: View
+    diagnosis: Diagnosis, history: History, charts: Sequence[Chart], view: View
 ) -> list[Section]:
     """Return the parts of the page, each of which can stand on a page of others, too."""
     view = replace(view, width=_UNWRAPPED)
     sections = [*_troubles(diagnosis, view), *_handled(diagnosis, view), *_rest(diagnosis)]
-    sections += chart_sections(history, found, {}, view)
+    sections += chart_sections(history, charts, {}, view)
     damaged = list(damages(history, view, whole=True))
     if damaged:
         sections.append(Section("damage", "Damaged records", [preformatted(damaged)]))
@@ -115,7 +115,7 @@ def _handled(diagnosis: Diagnosis, view: View) -> Iterator[Section]:
 
 
 def _rest(diagnosis: Diagnosis) -> Iterator[Section]:
-    """What else there is to say, a sentence each."""
+    """Yield the remaining findings, a sentence each."""
     lists: dict[tuple[str, str], Iterable[str]] = {
         ("missing", "What has not started"): map(not_started_sentence, diagnosis.not_started),
         ("units", "Which units failed"): map(failed_unit_sentence, diagnosis.failed_units),
@@ -141,10 +141,10 @@ def _folded(trouble: Trouble, view: View) -> Element:
 
 def _card(trouble: Trouble, view: View) -> Element:
     look = _CLASSES[trouble.kind]
-    told = f"{name(trouble.service)}, {when(trouble.run, view)}"
+    title = f"{name(trouble.service)}, {when(trouble.run, view)}"
     content: list[Content] = [
         element("h3", f"{getattr(view.glyphs, look)} {trouble_sentence(trouble)}", class_=look),
-        element("p", told, class_="faint"),
+        element("p", title, class_="faint"),
         _terms(trouble, view),
         facts_list(trouble.facts),
     ]
@@ -155,21 +155,21 @@ def _card(trouble: Trouble, view: View) -> Element:
 
 
 def _terms(trouble: Trouble, view: View) -> Element:
-    """What the diagnosis adds to the facts of the failure: a `dl`."""
-    made = element("dl")
+    """Return what the diagnosis adds to the facts of the failure, as a `dl`."""
+    terms = element("dl")
     for text in since(trouble, view):
-        made.extend([element("dt", "since"), element("dd", text)])
+        terms.extend([element("dt", "since"), element("dd", text)])
     if trouble.overrun is not None:
-        made.extend([element("dt", "budget"), element("dd", budget_sentence(trouble.overrun.budget))])
+        terms.extend([element("dt", "budget"), element("dd", budget_sentence(trouble.overrun.budget))])
     if trouble.cause is not None:
-        made.extend(_cause(trouble.cause))
+        terms.extend(_cause(trouble.cause))
     if trouble.told is not None:
         quoted = _quoted(trouble.told.line, trouble.told.place)
-        made.extend([element("dt", "line"), element("dd", element("p", *quoted))])
+        terms.extend([element("dt", "line"), element("dd", element("p", *quoted))])
     if trouble.run.stages:
         items = [element("li", _stage(stage, view)) for stage in trouble.run.stages]
-        made.extend([element("dt", "stages"), element("dd", element("ul", *items, class_="stages"))])
-    return made
+        terms.extend([element("dt", "stages"), element("dd", element("ul", *items, class_="stages"))])
+    return terms
 
 
 def _cause(cause: KnownCause) -> list[Element]:

@@ -11,20 +11,20 @@ _COLUMNS = ("Machine", "Action", "Progress", "Last message", "Last update", "Tot
 _CLUSTER_COLUMNS = ("Cluster", "State", "Nodes joined", "Since")
 
 
-def hosts_html(found: HostsAnswer, source: str, view: View) -> str:
+def hosts_html(answer: HostsAnswer, source: str, view: View) -> str:
     """Return the page of `hosts --output html`."""
-    at = element("p", f"as of {_moment(found.now, view)}", class_="faint")
-    lead = [element("p", tally(found), class_="strong"), at]
+    at = element("p", f"as of {_moment(answer.now, view)}", class_="faint")
+    lead = [element("p", tally(answer), class_="strong"), at]
     heads = element("tr", *(element("th", name, scope="col") for name in _COLUMNS))
-    rows = (_row(host, found.now, view) for host in with_builds(found).hosts)
+    rows = (_row(host, answer.now, view) for host in with_builds(answer).hosts)
     table = element("table", element("thead", heads), element("tbody", *rows))
     sections = [Section("hosts", "Hosts", [table])]
-    if found.clusters:
-        sections.insert(0, Section("clusters", "Clusters", [_clusters(found, view)]))
+    if answer.clusters:
+        sections.insert(0, Section("clusters", "Clusters", [_clusters(answer, view)]))
     return page(f"Hosts of {source}", lead, sections)
 
 
-def _clusters(found: HostsAnswer, view: View) -> Element:
+def _clusters(answer: HostsAnswer, view: View) -> Element:
     heads = element("tr", *(element("th", name, scope="col") for name in _CLUSTER_COLUMNS))
     rows = (
         element(
@@ -34,7 +34,7 @@ def _clusters(found: HostsAnswer, view: View) -> Element:
             element("td", f"{cluster.joined} of {cluster.hosts}"),
             element("td", "" if cluster.since is None else _moment(cluster.since, view)),
         )
-        for cluster in found.clusters
+        for cluster in answer.clusters
     )
     return element("table", element("thead", heads), element("tbody", *rows))
 

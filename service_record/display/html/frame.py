@@ -29,9 +29,9 @@ _CLASSES: Final = {
 def element(tag: str, *content: Content, **attributes: str) -> Element:
     """Return an element; its attribute `class_` is `class`, and `aria_label` is `aria-label`."""
     named = {name.removesuffix("_").replace("_", "-"): visible(value) for name, value in attributes.items()}
-    made = Element(tag, named)
-    append(made, content)
-    return made
+    new = Element(tag, named)
+    append(new, content)
+    return new
 
 
 def append(around: Element, content: Iterable[Content]) -> None:
@@ -52,10 +52,10 @@ def inked(line: Line) -> list[Content]:
 
 def preformatted(lines: Iterable[Line]) -> Element:
     """Return lines as terminals have them, in the letters of terminals."""
-    made = element("pre")
+    block = element("pre")
     for line in lines:
-        append(made, [*inked(line), "\n"])
-    return made
+        append(block, [*inked(line), "\n"])
+    return block
 
 
 def as_html(root: Element) -> str:
@@ -104,9 +104,9 @@ def _http_equiv(name: str, content: str) -> Element:
 
 
 def _style() -> Element:
-    made = Element("style")
-    made.text = stylesheet()
-    return made
+    style = Element("style")
+    style.text = stylesheet()
+    return style
 
 
 def _contents(sections: Iterable[Section]) -> Element:
@@ -124,10 +124,10 @@ def section_element(section: Section) -> Element:
 
 def facts_list(facts: Facts) -> Element:
     """Return where it happened, called from where, how it ended, and what the journal said: a `dl`."""
-    made = element("dl")
+    terms = element("dl")
     for term, value in _terms(facts):
-        made.extend([element("dt", term), element("dd", value)])
-    return made
+        terms.extend([element("dt", term), element("dd", value)])
+    return terms
 
 
 def _terms(facts: Facts) -> Iterator[tuple[str, Content]]:

@@ -29,7 +29,7 @@ def failures_ids(history: History) -> dict[str, str]:
 
 
 def failures_section(history: History, view: View) -> Section | None:
-    """Every failure, those of stages that a run survived, too, and every interruption; None without any.
+    """Return every failure and interruption, with those of stages that a run survived; None without any.
 
     The service that failed first comes first: others may follow from it.
     """
@@ -89,12 +89,12 @@ _UNWRAPPED: Final = 1 << 16
 
 
 def timeline_html(
-    history: History, source: str, found: Sequence[Chart], view: View, *, flat: bool = False
+    history: History, source: str, charts: Sequence[Chart], view: View, *, flat: bool = False
 ) -> str:
     """Return the page of `timeline --output html`."""
     view = replace(view, width=_UNWRAPPED)
     lead = [element("p", *inked(line)) for line in summary(history, source, view)]
-    sections = chart_sections(history, found, failures_ids(history), view, flat=flat)
+    sections = chart_sections(history, charts, failures_ids(history), view, flat=flat)
     failed = failures_section(history, view)
     damaged = list(damages(history, view, whole=True))
     if failed is not None:
@@ -105,10 +105,10 @@ def timeline_html(
 
 
 def chart_sections(
-    history: History, found: Sequence[Chart], targets: Mapping[str, str], view: View, *, flat: bool = False
+    history: History, charts: Sequence[Chart], targets: Mapping[str, str], view: View, *, flat: bool = False
 ) -> list[Section]:
     """Return a section for each boot; `targets` are where the page has the failures of a service."""
-    sections = [chart_section(chart, len(history.boots), targets, view, flat=flat) for chart in found]
+    sections = [chart_section(chart, len(history.boots), targets, view, flat=flat) for chart in charts]
     if sections:
         first = sections[0]
         sections[0] = replace(first, content=[patterns(), *first.content])

@@ -69,7 +69,7 @@ class BootClock(msgspec.Struct, frozen=True, kw_only=True):
         """Return the time at an offset, as it is shown."""
         return self.zero + timedelta(seconds=offset) + self.ahead
 
-    def shown(self, recorded: datetime, service: ServiceHistory) -> datetime:
+    def corrected(self, recorded: datetime, service: ServiceHistory) -> datetime:
         """Return a time of a record, as it is shown: by the clock that the whole chart goes by."""
         return true_time(recorded, service) + self.ahead
 
@@ -87,13 +87,13 @@ def boot_clock(runs: Sequence[tuple[Run, ServiceHistory]], boot_id: str | None, 
     The boot was when the run that recorded last says: clocks are set while hosts start, and are right later.
     """
     uptimes = ((believable(run.last_uptime), run, service) for run, service in runs)
-    known = [
+    readings = [
         (uptime, true_time(run.last_entry, service))
         for uptime, run, service in uptimes
         if uptime is not None and run.last_entry is not None
     ]
-    if known:
-        uptime, last_time = max(known, key=itemgetter(0))
+    if readings:
+        uptime, last_time = max(readings, key=itemgetter(0))
         zero = last_time - timedelta(seconds=uptime)
     else:
         zero = min(
@@ -101,7 +101,7 @@ def boot_clock(runs: Sequence[tuple[Run, ServiceHistory]], boot_id: str | None, 
         )
     offsets = sorted({service.utc_offset or timedelta() for _, service in runs})
     ahead, put_right = (offsets[0], []) if len(offsets) == 1 else (timedelta(), filter(None, offsets))
-    clock = BootClock(zero=zero, is_by_uptime=bool(known), last=0, ahead=ahead, put_right=tuple(put_right))
+    clock = BootClock(zero=zero, is_by_uptime=bool(readings), last=0, ahead=ahead, put_right=tuple(put_right))
     last = max(
         clock.by_clock(run.last_entry, run, service) for run, service in runs if run.last_entry is not None
     )
@@ -133,7 +133,7 @@ _NEAR_BOOT: Final = 0.3
 
 
 def ticks(begin: float, end: float, most: int) -> list[float]:
-    """At most `most` round offsets in seconds, evenly spread from `begin` to `end`."""
+    """Return at most `most` round offsets in seconds, evenly spread from `begin` to `end`."""
     if end <= begin:
         return [begin]
     step = _step(end - begin, most)
@@ -142,7 +142,7 @@ def ticks(begin: float, end: float, most: int) -> list[float]:
 
 
 def round_begin(begin: float, end: float) -> float:
-    """Where an axis begins: with the boot or at a round time before `begin`, when that costs little room."""
+    """Return where an axis begins: at the boot or a round time before `begin`, if that costs little room."""
     if 0 <= begin <= (end - begin) * _NEAR_BOOT:
         return 0.0
     step = _step(end - begin, _USUAL)
@@ -152,10 +152,10 @@ def round_begin(begin: float, end: float) -> float:
 
 def _step(span: float, most: int) -> float:
     """Return the least step of which `most` are no shorter than the span."""
-    wanted = span / max(most, 1)
-    if wanted > _STEPS[-1]:
-        return _STEPS[-1] * ceil(wanted / _STEPS[-1])
-    return _STEPS[bisect_left(_STEPS, wanted)]
+    least = span / max(most, 1)
+    if least > _STEPS[-1]:
+        return _STEPS[-1] * ceil(least / _STEPS[-1])
+    return _STEPS[bisect_left(_STEPS, least)]
 
 
 def offset(seconds: float) -> str:
@@ -227,7 +227,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def outcome(self) -> Outcome:
-        """That of the latest."""
+        """Return the outcome of the latest run."""
         return self.bars[-1].outcome
 
     @property
@@ -260,18 +260,18 @@ def charts(history: History, now: Now, *, apart: bool = False, by_duration: bool
         for run in service.runs:
             if run.first_entry is None:
                 continue
-            known = run.boot_id if run.boot_id in begun else _boot_then(run, service, begun)
-            boots.setdefault(known, []).append((run, service))
+            boot_of_run = run.boot_id if run.boot_id in begun else _boot_then(run, service, begun)
+            boots.setdefault(boot_of_run, []).append((run, service))
     numbers: Mapping[str | None, int] = {
         boot_id: number for number, boot_id in enumerate(history.boots, start=1)
     }
-    found = [
+    drawn = [
         _chart(boot_id, numbers.get(boot_id, 0), placed, now, apart=apart)
         for boot_id, placed in boots.items()
         if placed
     ]
-    found = [replace(chart, clock_steps=_steps(history, chart.boot_id)) for chart in found]
-    return [replace(chart, rows=_blamed(chart.rows)) for chart in found] if by_duration else found
+    drawn = [replace(chart, clock_steps=_steps(history, chart.boot_id)) for chart in drawn]
+    return [replace(chart, rows=_blamed(chart.rows)) for chart in drawn] if by_duration else drawn
 
 
 def _begun(history: History, boot_id: str) -> float:
@@ -296,11 +296,11 @@ def _chart(boot_id: str | None, number: int, placed: Sequence[_Placed], now: Now
     clock = boot_clock(placed, boot_id, now)
     rows = _all_rows(placed, clock, apart=apart)
     bars = [bar for row in rows for bar in row.bars]
-    known = [offset for bar in bars for offset in (bar.start, bar.end) if offset is not None]
+    offsets = [offset for bar in bars for offset in (bar.start, bar.end) if offset is not None]
     if clock.now is not None and any(bar.outcome is Outcome.RUNNING for bar in bars):
-        known.append(clock.now)
-    end = max([*known, clock.last])
-    begin = round_begin(min(known, default=0.0), end)
+        offsets.append(clock.now)
+    end = max([*offsets, clock.last])
+    begin = round_begin(min(offsets, default=0.0), end)
     return Chart(boot_id=boot_id, number=number, clock=clock, begin=begin, end=end, rows=rows)
 
 
@@ -323,22 +323,23 @@ def _block_start(rows: Sequence[Row]) -> float:
 
 
 def _rows(service: ServiceHistory, runs: Iterable[Run], clock: BootClock) -> list[Row]:
-    """The row of some runs of a service, and below it those of what is in them, in the order of their starts.
+    """Return the row of some runs of a service, and below it those of their parts, in the order of their
+    starts.
 
     A stage that names the one that it is in comes behind that one, before whatever begins later.
     """
-    found: dict[_Key, list[Bar]] = {}
+    bars_by_key: dict[_Key, list[Bar]] = {}
     places: dict[_Key, _Place] = {}
     for run in runs:
         identified: dict[str, _Place] = {}
         for number, (key, span) in enumerate(_spans(run)):
             bar = _bar(span, run, service, clock)
-            found.setdefault(key, []).append(bar)
+            bars_by_key.setdefault(key, []).append(bar)
             place: _Place = ((bar.first, number),)
             if isinstance(span, Stage) and span.id is not None:
                 place = identified[span.id] = (*identified.get(span.parent or "", ()), *place)
             places[key] = min(places.get(key, place), place)
-    first, *others = found.items()
+    first, *others = bars_by_key.items()
     in_order = [first, *sorted(others, key=lambda item: places[item[0]])]
     return [
         Row(
@@ -378,10 +379,12 @@ def _bar(span: Span, run: Run, service: ServiceHistory, clock: BootClock) -> Bar
     start, end = clock.offsets(span, run, service)
     seconds = believable(span.duration)
     if seconds is None and start is not None:
-        known = end if end is not None else clock.now
-        seconds = round(max(known - start, 0.0), 3) if known is not None and known != start else None
+        end_offset = end if end is not None else clock.now
+        seconds = (
+            round(max(end_offset - start, 0.0), 3) if end_offset is not None and end_offset != start else None
+        )
     recorded = span.started or span.ended
-    time = clock.shown(recorded, service) if recorded is not None else None
+    time = clock.corrected(recorded, service) if recorded is not None else None
     return Bar(start, end, seconds, span, run, time)
 
 

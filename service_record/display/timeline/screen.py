@@ -72,7 +72,7 @@ def axis_line(scale: Scale, glyphs: Glyphs) -> Line:
 
 
 def bar_line(bars: Iterable[Bar], scale: Scale, glyphs: Glyphs) -> Line:
-    """The bars of one row over the grid; where several end in one cell, the sign of the worst is seen."""
+    """Draw the bars of one row over the grid; where several end in one cell, the worst sign is seen."""
     cells = [(" ", Ink.PLAIN)] * scale.width
     for tick in scale.ticks:
         cells[scale.cell(tick)] = (glyphs.gutter, Ink.FAINT)
@@ -103,18 +103,18 @@ def _joined(cells: Sequence[tuple[str, Ink]]) -> Line:
 _SCHEMA_VERSION: Final = 1
 
 
-def timeline_document(found: Iterable[Chart], source: str) -> "Document":
+def timeline_document(charts: Iterable[Chart], source: str) -> "Document":
     """Return the document of `timeline --output json` and `yaml`."""
     return {
         "version": _SCHEMA_VERSION,
         "source": source,
-        "boots": [_chart_document(chart) for chart in found],
+        "boots": [_chart_document(chart) for chart in charts],
     }
 
 
-def row_documents(found: Iterable[Chart]) -> Iterator["Document"]:
+def row_documents(charts: Iterable[Chart]) -> Iterator["Document"]:
     """Yield the lines of `timeline --output jsonl`: each row, with its boot."""
-    for chart in found:
+    for chart in charts:
         for row in chart.rows:
             yield {**_boot(chart), **_row(row)}
 
@@ -147,9 +147,9 @@ def _row(row: Row) -> "Document":
 
 
 def _bar(bar: Bar) -> "Document":
-    known = {"start": bar.start, "end": bar.end, "duration": bar.seconds}
+    offsets = {"start": bar.start, "end": bar.end, "duration": bar.seconds}
     document: Document = {"attempt": bar.run.attempt, "outcome": bar.outcome.value}
-    return document | {field: round(value, 3) for field, value in known.items() if value is not None}
+    return document | {field: round(value, 3) for field, value in offsets.items() if value is not None}
 
 
 MAX_BOOTS: Final = 3
@@ -165,21 +165,23 @@ _LEAST_BARS: Final = 20
 def timeline_page(
     history: History,
     source: str,
-    found: Sequence[Chart],
+    charts: Sequence[Chart],
     view: View,
     *,
     wide: bool = False,
     flat: bool = False,
 ) -> Iterator[Line]:
-    """The lines of `timeline`; `wide` has every boot, and times, `flat` whole names for any order of rows."""
+    """Yield the lines of `timeline`; `wide` has every boot, and times, `flat` whole names for any order of
+    rows.
+    """
     yield from summary(history, source, view)
-    shown = found if wide else found[-MAX_BOOTS:]
-    if len(shown) < len(found):
-        left_out = count(len(found) - len(shown), "earlier boot")
+    visible_charts = charts if wide else charts[-MAX_BOOTS:]
+    if len(visible_charts) < len(charts):
+        left_out = count(len(charts) - len(visible_charts), "earlier boot")
         left_out += " left out: --boot 1 shows the first, --output wide all"
         for row in wrap(left_out, view.width):
             yield ((row, Ink.FAINT),)
-    for chart in shown:
+    for chart in visible_charts:
         yield BLANK
         yield from _chart(chart, len(history.boots), view, wide=wide, flat=flat)
     yield from _untimed(history, view)
@@ -227,7 +229,7 @@ def boot_title(chart: Chart, boots: int) -> str:
 
 
 def chart_notes(chart: Chart, view: View) -> Iterator[str]:
-    """What offsets count from, and what the clock did meanwhile."""
+    """Yield what offsets count from, and what the clock did meanwhile."""
     boot = f"{name(chart.boot_id)[:8]}, " if chart.boot_id is not None else ""
     by = "" if chart.clock.is_by_uptime else ", by the clock"
     recorded = " as recorded" if chart.clock.ahead else ""
@@ -247,7 +249,7 @@ def took(bar: Bar) -> str:
 
 
 def row_name(row: Row, *, flat: bool = False) -> str:
-    """What a row is called: alone where it stands below its service, and else with that."""
+    """Return the name of a row: alone if it stands below its service, else with the service's name."""
     lead = {RowKind.PRE_COMMAND: "pre: ", RowKind.POST_COMMAND: "post: "}.get(row.kind, "")
     if not flat or row.kind is RowKind.SERVICE:
         return lead + name(row.name)
