@@ -18,16 +18,16 @@ class DirectoryMember:
     """One file, of which the last lines are kept that are no more than `limit` bytes."""
 
     def __init__(self, limit: int | None) -> None:
-        self.given = 0
+        self.written_bytes = 0
         self.data = bytearray()
         self._limit = limit
 
     @property
     def cut(self) -> int:
-        return self.given - len(self.data)
+        return self.written_bytes - len(self.data)
 
     def write(self, data: bytes, /) -> None:
-        self.given += len(data)
+        self.written_bytes += len(data)
         self.data += data
         if self._limit is not None and len(self.data) > self._limit:
             del self.data[: -self._limit]

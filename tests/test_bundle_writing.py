@@ -291,7 +291,7 @@ def test_a_member_beyond_its_limit_keeps_its_end_and_says_what_is_missing(path: 
     assert rest.startswith(b"this is line ")
     assert MIB * 15 // 16 <= len(rest) <= MIB
     assert dropped == member.cut == len(data) - len(rest)
-    assert member.given == len(data)
+    assert member.written_bytes == len(data)
     (told,) = bundle.members
     assert (told.cut, told.dropped_bytes) == (Cut.LIMIT, dropped)
 

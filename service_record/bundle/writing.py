@@ -63,7 +63,7 @@ class MemberWriter:
     def __init__(self, blocks: Blocks, redactor: MemberRedactor | None) -> None:
         self._blocks = blocks
         self._redactor = redactor
-        self.given = 0
+        self.written_bytes = 0
         """How many bytes were written to it, before redaction."""
 
     @property
@@ -73,7 +73,7 @@ class MemberWriter:
 
     def write(self, data: bytes, /) -> None:
         """Append. Raises OSError where the disk fails; when it is only full, the oldest bytes make room."""
-        self.given += len(data)
+        self.written_bytes += len(data)
         self._blocks.write(self._redactor.feed(data) if self._redactor else data)
 
 
@@ -186,7 +186,7 @@ class BundleWriter:
                     blocks.write(redactor.finish())
                     self.masked.update(redactor.counts)
                 blocks.finish()
-                if member.given or keep_empty:
+                if member.written_bytes or keep_empty:
                     moment = self._mtime if mtime is None else mtime
                     if opening is None and not path.endswith(".json"):
                         opening = cut_notice

@@ -24,7 +24,7 @@ from service_record.deploy.delivered import Item, Option
 from service_record.deploy.ignition.making import (
     PROGRAM,
     SETTINGS,
-    Wanted,
+    DeliveryRequest,
     delivered,
     make,
     settings_text,
@@ -223,7 +223,7 @@ class _Ours:
             wanted, program = read_wanted(_ROLE, options | more, given)
         else:
             live = {name: options[name] for name in ("closes", "all_services", "array")}
-            wanted, program = Wanted(role=_ROLE, **live), ReporterProgram()
+            wanted, program = DeliveryRequest(role=_ROLE, **live), ReporterProgram()
         listed = (item for item in delivered(wanted) if item.path != SETTINGS)
         self._settings = wanted.settings
         self.secrets = () if wanted.token is None else (token_in(wanted.token),)

@@ -25,7 +25,7 @@ from service_record.deploy.ignition.making import (
     PROGRAM,
     ROLES,
     RemoteFile,
-    Wanted,
+    DeliveryRequest,
     delivered,
     make,
     settings_text,
@@ -203,7 +203,7 @@ def _insist(check: Callable[[], None], where: str) -> None:
 
 def read_wanted(
     role: str, options: Mapping[str, Any], given: dict[str, object], *, is_object: bool = False
-) -> tuple[Wanted, ReporterProgram]:
+) -> tuple[DeliveryRequest, ReporterProgram]:
     """What the options want on a host, whose reporter's settings are given and those of the options.
 
     `is_object`: it becomes a MachineConfig. Raises UsageError.
@@ -225,7 +225,7 @@ def read_wanted(
         given["keep_after"] = ["settings", "units"]
     elif removed:
         given["remove"] = removed
-    wanted = Wanted(
+    wanted = DeliveryRequest(
         role=role,
         closes=options["closes"],
         all_services=options["all_services"],
@@ -395,7 +395,7 @@ def _check_object(form: _ConfigForm, options: dict[str, Any]) -> None:
         raise click.UsageError(f"a MachineConfig is of all hosts of {form.role}; --host-id is of one")
 
 
-def _wanted(form: _ConfigForm, options: dict[str, Any]) -> tuple[Wanted, ReporterProgram]:
+def _wanted(form: _ConfigForm, options: dict[str, Any]) -> tuple[DeliveryRequest, ReporterProgram]:
     given: dict[str, object] = {f"assisted_service.{name}": options[name] for name in _IDS if options[name]}
     is_object = form.name == "machineconfig" or form.variant == "openshift"
     return read_wanted(form.role, options, given, is_object=is_object)

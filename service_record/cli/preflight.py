@@ -130,7 +130,7 @@ def command(
         _Probe("registry", lambda: _registry(image, pull_secret, ca_bundle)),
     ]
     deadline = Deadline(_OTHER_SECONDS)
-    network = [result for probe in probes for result in probe.results(deadline.left())]
+    network = [result for probe in probes for result in probe.results(deadline.seconds_left())]
     results = [*network, *disk_result, check_memory(needs), check_cpus(needs), check_time()]
     if form == "json":
         click.echo(as_json(as_document(results, needs)), nl=False)

@@ -47,7 +47,7 @@ def apply(root: Root, steps: Sequence[DeployStep], before: Installed, after: Ins
 
 
 def do(root: Root, step: DeployStep) -> None:
-    """One step. Raises OSError."""
+    """Do one step. Raises OSError."""
     if step.action is Action.REPLACE:
         root.keep_as(step.path, step.other)
     if step.writes and step.item is not None:
@@ -68,8 +68,8 @@ def parent(root: Root, path: str) -> str:
 
 def existing_parents(root: Root, paths: Iterable[str]) -> tuple[str, ...]:
     """Return the real directories of these paths, of those that are there."""
-    found = {parent(root, path) for path in paths}
-    return tuple(sorted(path for path in found if root.see(path).kind == "directory"))
+    parents = {parent(root, path) for path in paths}
+    return tuple(sorted(path for path in parents if root.see(path).kind == "directory"))
 
 
 def check_rights(root: Root, directories: Iterable[str]) -> None:
@@ -84,7 +84,7 @@ def check_rights(root: Root, directories: Iterable[str]) -> None:
 
 def _missing(root: Root, paths: Iterable[str]) -> tuple[str, ...]:
     """Return the real directories that these paths need and that are not there, outer ones first."""
-    found: set[str] = set()
+    missing: set[str] = set()
     for path in paths:
         parts = root.real(path).split("/")[1:-1]
         for depth in range(1, len(parts) + 1):
@@ -93,14 +93,14 @@ def _missing(root: Root, paths: Iterable[str]) -> tuple[str, ...]:
             if kind not in {"nothing", "directory"}:
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), root.at(directory))
             if kind == "nothing":
-                found.add(directory)
-    return tuple(sorted(found))
+                missing.add(directory)
+    return tuple(sorted(missing))
 
 
-def _modified_before(root: Root, directory: str, known: Mapping[str, Times]) -> int:
+def _modified_before(root: Root, directory: str, recorded: Mapping[str, Times]) -> int:
     """Return when a directory was last modified by somebody else."""
     now = root.modified(directory)
-    times = known.get(directory)
+    times = recorded.get(directory)
     return times.before if times and times.after == now else now
 
 

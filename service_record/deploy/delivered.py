@@ -67,7 +67,9 @@ HOST: Final = Layout("/usr/local", "/etc/systemd/system", "/etc/tmpfiles.d", is_
 
 
 def below(prefix: str) -> Layout:
-    """The layout for a prefix: HOST for `/usr/local`, else that of a package, all of it below the prefix."""
+    """Return the layout for a prefix: HOST for `/usr/local`, else that of a package, all of it below the
+    prefix.
+    """
     if prefix == HOST.prefix:
         return HOST
     return Layout(prefix, f"{prefix}/lib/systemd/system", f"{prefix}/lib/tmpfiles.d", is_package=True)
@@ -91,13 +93,13 @@ class Item:
 def contents(
     options: Iterable[Option], layout: Layout = HOST, pages: Iterable[tuple[str, str]] = ()
 ) -> tuple[Item, ...]:
-    """What these options select, by path.
+    """Return what these options select, by path.
 
     `pages` are man pages and completions: path below `PREFIX/share`, and text. They come with the shim.
     Raises FileNotFoundError where this installation of service-record has lost one of its files.
     """
-    wanted = set(options)
-    items = [item for item in _everything(layout, pages) if item.option in wanted]
+    chosen = set(options)
+    items = [item for item in _everything(layout, pages) if item.option in chosen]
     return tuple(sorted(items, key=lambda item: item.path))
 
 
@@ -107,10 +109,10 @@ def pages() -> Iterator[tuple[str, str]]:
     The wheel and the executable have them from the time when they were made; a checkout from `make man`.
     """
     installed = Path(str(files("service_record"))) / "host/share"
-    made = installed if installed.is_dir() else Path(__file__).resolve().parents[2] / "build/share"
-    for path in sorted(made.rglob("*")):
+    directory = installed if installed.is_dir() else Path(__file__).resolve().parents[2] / "build/share"
+    for path in sorted(directory.rglob("*")):
         if path.is_file():
-            yield path.relative_to(made).as_posix(), path.read_text(encoding="utf-8")
+            yield path.relative_to(directory).as_posix(), path.read_text(encoding="utf-8")
 
 
 def closing(services: Iterable[str], layout: Layout = HOST) -> Iterator[Item]:
@@ -171,7 +173,7 @@ def source(name: str) -> bytes:
     installed = files("service_record").joinpath("host")
     places: tuple[Traversable, ...] = (installed, Path(__file__).resolve().parents[2])
     for place in places:
-        found = place.joinpath(*name.split("/"))
-        if found.is_file():
-            return found.read_bytes()
+        resource = place.joinpath(*name.split("/"))
+        if resource.is_file():
+            return resource.read_bytes()
     raise FileNotFoundError(2, "missing from this installation of service-record; install it anew", name)

@@ -63,7 +63,7 @@ class DamagedError(ValueError):
 
 
 def read(root: Root) -> Installed | None:
-    """What is installed there; None when nothing is. Raises DamagedError, OSError."""
+    """Return what is installed there; None when nothing is. Raises DamagedError, OSError."""
     try:
         data = root.read(FILE)
     except (FileNotFoundError, NotADirectoryError):

@@ -48,8 +48,8 @@ def run_on(root: Root, *command: str) -> Iterator[str]:
         yield f"{' '.join(command)}: {error}; run it yourself"
         return
     if done.returncode != 0:
-        said = done.stderr.strip().splitlines()[:1]
-        yield f"{' '.join(command)}: {said[0] if said else f'exit {done.returncode}'}; run it yourself"
+        message = done.stderr.strip().splitlines()[:1]
+        yield f"{' '.join(command)}: {message[0] if message else f'exit {done.returncode}'}; run it yourself"
 
 
 _INBOX_RULE: Final = f"{HOST.tmpfiles}/service-record.conf"
@@ -88,8 +88,8 @@ def install(
     with root.locked():
         before = read(root) or Installed()
         closed = tuple(dict.fromkeys([*_closed_before(before), *closes]))
-        asked = frozenset([*options, *([Option.SHIM] if closed else [])])
-        chosen = _chosen(root, asked, before)
+        requested = frozenset([*options, *([Option.SHIM] if closed else [])])
+        chosen = _chosen(root, requested, before)
         if Option.ALL_SERVICES in chosen:
             closed = ()
         items = (*contents(chosen, HOST, pages), *closing(closed))
@@ -111,18 +111,18 @@ def _inbox_made(root: Root, paths: Iterable[str]) -> Iterator[str]:
 def _closed_before(before: Installed) -> Iterator[str]:
     """Yield the services that an earlier installation gave a drop-in of their own."""
     for path in sorted(before.files):
-        found = _DROP_IN.fullmatch(path)
-        if found is not None:
-            yield found["service"]
+        match = _DROP_IN.fullmatch(path)
+        if match is not None:
+            yield match["service"]
 
 
-def _chosen(root: Root, asked: frozenset[Option], before: Installed) -> frozenset[Option]:
+def _chosen(root: Root, requested: frozenset[Option], before: Installed) -> frozenset[Option]:
     """Return the options asked for and those of before, and what they need."""
-    kept = before.options
-    if Option.REPORTER not in asked and _has_stopped(root):
-        kept -= {Option.REPORTER}  # it has removed its units; an upgrade does not bring them back
+    retained = before.options
+    if Option.REPORTER not in requested and _has_stopped(root):
+        retained -= {Option.REPORTER}  # it has removed its units; an upgrade does not bring them back
     shim = frozenset([Option.SHIM])
-    chosen = asked | kept or shim
+    chosen = requested | retained or shim
     return chosen | shim if Option.ALL_SERVICES in chosen else chosen
 
 

@@ -67,78 +67,78 @@ def mark(item: Item) -> Mark:
 
 
 def to_install(
-    items: tuple[Item, ...], seen: Mapping[str, PathSeen], installed: Installed, *, replaces: bool
+    items: tuple[Item, ...], on_disk: Mapping[str, PathSeen], installed: Installed, *, replaces: bool
 ) -> Iterator[DeployStep]:
     """Yield a step for each item, and for each path of ours that is delivered no more.
 
-    `seen` has their paths, and those `beside` and `aside` of them.
+    `on_disk` has their paths, and those `beside` and `aside` of them.
     """
     needed = set()
     for item in items:
-        step = _step(item, seen, installed, replaces=replaces)
+        step = _step(item, on_disk, installed, replaces=replaces)
         if step.action is Action.KEEP:
             needed.add(beside(item.path))
         yield step
     for path in sorted(set(installed.files) - {item.path for item in items}):
-        yield _removal(path, seen, installed)
+        yield _removal(path, on_disk, installed)
     for path in sorted(set(installed.beside) - needed):
-        yield _without(path, seen.get(path, NOTHING), installed.beside[path])
+        yield _without(path, on_disk.get(path, NOTHING), installed.beside[path])
 
 
-def to_uninstall(seen: Mapping[str, PathSeen], installed: Installed) -> Iterator[DeployStep]:
+def to_uninstall(on_disk: Mapping[str, PathSeen], installed: Installed) -> Iterator[DeployStep]:
     """Yield a step for each path of ours."""
     for path in sorted(installed.files):
-        yield _removal(path, seen, installed)
+        yield _removal(path, on_disk, installed)
     for path, ours in sorted(installed.beside.items()):
-        yield _without(path, seen.get(path, NOTHING), ours)
+        yield _without(path, on_disk.get(path, NOTHING), ours)
 
 
 def after(steps: Iterable[DeployStep], installed: Installed, options: frozenset[Option]) -> Installed:
-    """What is installed when the steps are done; its directories and times are those of before."""
-    files, new, kept = dict(installed.files), dict(installed.beside), dict(installed.aside)
+    """Return what is installed when the steps are done; its directories and times are those of before."""
+    files, new, aside = dict(installed.files), dict(installed.beside), dict(installed.aside)
     for step in steps:
         if step.item is None:
-            for gone in (files, new, kept):
-                gone.pop(step.path, None)
+            for paths in (files, new, aside):
+                paths.pop(step.path, None)
         elif step.action is Action.KEEP and step.other:
             new[step.other] = mark(step.item)
         elif step.writes or (step.path in files and step.action is Action.LEAVE):
             files[step.path] = mark(step.item)
         if step.action is Action.REPLACE:
-            kept[step.path] = step.other
-    return replace(installed, options=options, files=files, beside=new, aside=kept)
+            aside[step.path] = step.other
+    return replace(installed, options=options, files=files, beside=new, aside=aside)
 
 
-def _step(item: Item, seen: Mapping[str, PathSeen], installed: Installed, *, replaces: bool) -> DeployStep:
-    found, ours = seen.get(item.path, NOTHING), installed.files.get(item.path)
-    if found == NOTHING:
+def _step(item: Item, on_disk: Mapping[str, PathSeen], installed: Installed, *, replaces: bool) -> DeployStep:
+    state, ours = on_disk.get(item.path, NOTHING), installed.files.get(item.path)
+    if state == NOTHING:
         return DeployStep(item.path, Action.CREATE, item=item, mode=item.mode)
-    if _is(found, mark(item)):
-        why = "" if found.mode == item.mode or found.kind == "link" else f"mode {found.mode:04o} is kept"
+    if _is(state, mark(item)):
+        why = "" if state.mode == item.mode or state.kind == "link" else f"mode {state.mode:04o} is kept"
         return DeployStep(item.path, Action.LEAVE, why, item)
-    if ours and _is(found, ours):
-        is_ours = found.mode == ours.mode
-        return DeployStep(item.path, Action.UPDATE, item=item, mode=item.mode if is_ours else found.mode)
+    if ours and _is(state, ours):
+        is_ours = state.mode == ours.mode
+        return DeployStep(item.path, Action.UPDATE, item=item, mode=item.mode if is_ours else state.mode)
     whose = "edited" if ours else "not ours"
-    if found.kind == "directory":
+    if state.kind == "directory":
         return DeployStep(item.path, Action.KEEP, "a directory is in its place", item)
     if replaces:
-        return _replacement(item, seen, installed, whose)
-    return _keep_step(item, seen, installed, whose)
+        return _replacement(item, on_disk, installed, whose)
+    return _keep_step(item, on_disk, installed, whose)
 
 
-def _replacement(item: Item, seen: Mapping[str, PathSeen], installed: Installed, whose: str) -> DeployStep:
+def _replacement(item: Item, on_disk: Mapping[str, PathSeen], installed: Installed, whose: str) -> DeployStep:
     other = aside(item.path)
-    if seen.get(other, NOTHING) != NOTHING and installed.aside.get(item.path) != other:
+    if on_disk.get(other, NOTHING) != NOTHING and installed.aside.get(item.path) != other:
         return DeployStep(item.path, Action.KEEP, f"{whose}; and so is {other}", item)
     return DeployStep(item.path, Action.REPLACE, f"{whose}; kept as {other}", item, item.mode, other)
 
 
-def _keep_step(item: Item, seen: Mapping[str, PathSeen], installed: Installed, whose: str) -> DeployStep:
+def _keep_step(item: Item, on_disk: Mapping[str, PathSeen], installed: Installed, whose: str) -> DeployStep:
     if item.target is not None:  # what stands in *.wants/ would be taken for a unit
         return DeployStep(item.path, Action.KEEP, f"{whose}; a link to {item.target} is due", item)
     other = beside(item.path)
-    there, ours = seen.get(other, NOTHING), installed.beside.get(other)
+    there, ours = on_disk.get(other, NOTHING), installed.beside.get(other)
     if _is(there, mark(item)):
         return DeployStep(item.path, Action.KEEP, f"{whose}; ours is {other}", item)
     if there != NOTHING and not (ours and _is(there, ours)):
@@ -146,24 +146,24 @@ def _keep_step(item: Item, seen: Mapping[str, PathSeen], installed: Installed, w
     return DeployStep(item.path, Action.KEEP, f"{whose}; ours is {other}", item, item.mode, other)
 
 
-def _removal(path: str, seen: Mapping[str, PathSeen], installed: Installed) -> DeployStep:
-    step = _without(path, seen.get(path, NOTHING), installed.files[path])
-    kept = installed.aside.get(path)
-    if kept is None or seen.get(kept, NOTHING) == NOTHING:
+def _removal(path: str, on_disk: Mapping[str, PathSeen], installed: Installed) -> DeployStep:
+    step = _without(path, on_disk.get(path, NOTHING), installed.files[path])
+    copy = installed.aside.get(path)
+    if copy is None or on_disk.get(copy, NOTHING) == NOTHING:
         return step
-    if step.action is Action.KEEP and seen[path] != seen[kept]:  # else ours never came into its place
-        return DeployStep(path, Action.KEEP, f"{step.why}; {kept} is what was there before")
-    return DeployStep(path, Action.RESTORE, other=kept)
+    if step.action is Action.KEEP and on_disk[path] != on_disk[copy]:  # else ours never came into its place
+        return DeployStep(path, Action.KEEP, f"{step.why}; {copy} is what was there before")
+    return DeployStep(path, Action.RESTORE, other=copy)
 
 
-def _without(path: str, found: PathSeen, ours: Mark) -> DeployStep:
-    if found == NOTHING:
+def _without(path: str, state: PathSeen, ours: Mark) -> DeployStep:
+    if state == NOTHING:
         return DeployStep(path, Action.LEAVE, "gone already")
-    if _is(found, ours):
+    if _is(state, ours):
         return DeployStep(path, Action.REMOVE)
     return DeployStep(path, Action.KEEP, "edited")
 
 
-def _is(found: PathSeen, ours: Mark) -> bool:
+def _is(state: PathSeen, ours: Mark) -> bool:
     """Return whether it is what we put there, in whatever mode it is now."""
-    return (found.kind, found.content) == (ours.kind, ours.content)
+    return (state.kind, state.content) == (ours.kind, ours.content)

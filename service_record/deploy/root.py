@@ -56,17 +56,19 @@ class Root:
             yield self
 
     def real(self, path: str) -> str:
-        """The path without links in its directories; its last part, and what is missing, stay as they are."""
-        left = [part for part in path.split("/") if part][::-1]
+        """Return the path without links in its directories; its last part, and missing ones, stay as they
+        are.
+        """
+        remaining = [part for part in path.split("/") if part][::-1]
         done: list[str] = []
         links = 0
-        while left:
-            part = left.pop()
+        while remaining:
+            part = remaining.pop()
             if part == "..":
                 del done[-1:]  # of the root it is the root, as in a chroot
             if part in {".", ".."}:
                 continue
-            target = self._link(done, part) if left else None
+            target = self._link(done, part) if remaining else None
             if target is None:
                 done.append(part)
                 continue
@@ -75,7 +77,7 @@ class Root:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), self.at(path))
             if target.startswith("/"):
                 done.clear()
-            left.extend([piece for piece in target.split("/") if piece][::-1])
+            remaining.extend([piece for piece in target.split("/") if piece][::-1])
         return "/" + "/".join(done)
 
     def at(self, path: str) -> str:
@@ -156,13 +158,13 @@ class Root:
     def make_directory(self, path: str) -> None:
         with self._parent(path) as (directory, name):
             os.mkdir(name, 0o755, dir_fd=directory)
-            made = os.open(name, _DIRECTORY, dir_fd=directory)
+            descriptor = os.open(name, _DIRECTORY, dir_fd=directory)
             try:
                 if os.geteuid() == 0:
-                    os.fchown(made, 0, 0)
-                os.fchmod(made, 0o755)
+                    os.fchown(descriptor, 0, 0)
+                os.fchmod(descriptor, 0o755)
             finally:
-                os.close(made)
+                os.close(descriptor)
 
     def remove_directory(self, path: str) -> bool:
         """Remove an empty directory; whether it is gone now."""
@@ -193,7 +195,7 @@ class Root:
 
     @contextmanager
     def opened(self, directory: str) -> Iterator[int]:
-        """A descriptor of a real path's directory; no link on the way is followed."""
+        """Yield a descriptor of a real path's directory; no link on the way is followed."""
         descriptor = os.open(self.path, _DIRECTORY)
         try:
             for part in directory.split("/"):

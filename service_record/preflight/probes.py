@@ -62,13 +62,13 @@ def check_names(domain: str | None, role: Role) -> Iterator[CheckResult]:
 def check_free(address: str) -> CheckResult:
     """Check that no host has an address. Of another network than this host's it cannot be known."""
     check = f"address {address}"
-    wanted = ipaddress.ip_address(address)
+    target = ipaddress.ip_address(address)
     outcome = _outcome_of_connecting(address)
     if outcome in {0, errno.ECONNREFUSED} or _has_neighbour(address):
         return CheckResult(
             check, CheckState.FAILED, "a host has it", "Choose another, or take it from that host."
         )
-    if outcome == errno.EHOSTUNREACH and wanted.version == 4 and _is_on_link(wanted):  # noqa: PLR2004
+    if outcome == errno.EHOSTUNREACH and target.version == 4 and _is_on_link(target):  # noqa: PLR2004
         return CheckResult(check, CheckState.PASSED, "no host answers for it")
     if outcome == errno.ENETUNREACH:
         return not_checked(check, "this host has no route to it")
@@ -133,11 +133,11 @@ def _file_system(directory: Path) -> str | None:
         device = directory.stat().st_dev
     except OSError:
         return None
-    wanted = f"{os.major(device)}:{os.minor(device)}"
+    device_number = f"{os.major(device)}:{os.minor(device)}"
     for line in _lines(Path("/proc/self/mountinfo")):
         mount, _, behind = line.partition(" - ")
         fields = mount.split()
-        if len(fields) >= _FIELDS_OF_A_MOUNT and fields[2] == wanted:
+        if len(fields) >= _FIELDS_OF_A_MOUNT and fields[2] == device_number:
             return behind.split()[0]
     return "btrfs" if _is_within_btrfs(directory) else None
 

@@ -43,7 +43,7 @@ No call that takes an agent's key lists one host alone. Whatever fits in here is
 """
 
 _GOOD: Final = range(200, 300)
-_TAKEN: Final = frozenset({HTTPStatus.NO_CONTENT})
+_ACCEPTED: Final = frozenset({HTTPStatus.NO_CONTENT})
 """Of logs and of their state."""
 
 LogsState: TypeAlias = Literal["requested", "collecting", "completed", "timeout"]
@@ -88,7 +88,7 @@ class AssistedService:
         self._transport.close()
 
     def host(self) -> View:
-        """This host as the service sees it."""
+        """Return this host as the service sees it."""
         reply = self._call("GET", self._cluster("hosts"), most_body=_MOST_HOSTS)
         outcome = reply.outcome
         if isinstance(outcome, Unreachable):
@@ -137,12 +137,12 @@ class AssistedService:
         }
         url = self._cluster("logs")
         request = Request(method="POST", url=url, params=params, file=file, part="upfile", name=name)
-        return acknowledged(self._transport.call(request, tries=tries), _TAKEN)
+        return acknowledged(self._transport.call(request, tries=tries), _ACCEPTED)
 
     def logs_progress(self, state: LogsState) -> Outcome:
         """Say how far the collection of this host's logs is."""
         reply = self._call("PUT", self._host("logs-progress"), json={"logs_state": state})
-        return acknowledged(reply, _TAKEN)
+        return acknowledged(reply, _ACCEPTED)
 
     def event(
         self, message: str, *, name: str, severity: Severity = "info", props: Mapping[str, str] | None = None
@@ -187,8 +187,8 @@ class AssistedService:
 
 
 def base_url(url: str) -> str:
-    """The URL with the base path after any path it has, unless it ends with that already. A query is no part
-    of it.
+    """Return the URL with the base path after any path it has, unless it ends with that already, and without
+    a query.
     """
     try:
         parts = urlsplit(url.strip())

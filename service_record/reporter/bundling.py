@@ -53,7 +53,7 @@ class Bundled:
 
 
 def bundle_name(at: datetime) -> str:
-    """What a bundle of that time is called, and the directory in it: as OpenShift calls its own."""
+    """Return the name of a bundle of that time, and of the directory in it: as OpenShift calls its own."""
     return f"log-bundle-{at.astimezone(UTC):%Y%m%d%H%M%S}"
 
 
@@ -76,8 +76,8 @@ def make_bundle(
     in it. Gathering takes at most about so many seconds. Raises OSError where the disk fails, and leaves
     nothing then. Without redaction nothing is masked, and nothing looked for.
     """
-    known = known_secrets(context.root, context.environ) if redact else None
-    rules = Rules((*known.secrets, *secrets)) if known else None
+    secrets_known = known_secrets(context.root, context.environ) if redact else None
+    rules = Rules((*secrets_known.secrets, *secrets)) if secrets_known else None
     path = directory / (name or f"{bundle_name(at)}{SUFFIX}")
     with BundleWriter(
         path,
@@ -88,16 +88,16 @@ def make_bundle(
     ) as writer:
         writer.add(VERDICT, verdict.encode(errors="backslashreplace"))
         gathered = gather(_sharing(collectors, writer), context, writer, seconds=seconds)
-        told = manifest(gathered, at=at, boot_id=context.boot_id, cursor=context.cursor)
-        writer.add(MANIFEST, _json(told | {"redacted": redact, "cut": cuts(writer.members)}))
-        writer.add(REDACTION, _json(redaction_report(writer.masked, known)), as_is=True)
+        listing = manifest(gathered, at=at, boot_id=context.boot_id, cursor=context.cursor)
+        writer.add(MANIFEST, _json(listing | {"redacted": redact, "cut": cuts(writer.members)}))
+        writer.add(REDACTION, _json(redaction_report(writer.masked, secrets_known)), as_is=True)
     return Bundled(
         path=path,
         bytes=path.stat().st_size,
         gathered=gathered,
         members=tuple(writer.members),
         kinds=writer.masked,
-        unread=known.unread if known else (),
+        unread=secrets_known.unread if secrets_known else (),
         leak=leak_in(path, rules) if rules else None,
     )
 
@@ -127,14 +127,14 @@ def leak_in(path: Path, rules: Rules) -> Leak | None:
         raise
 
 
-def redaction_report(masked: Counter[str], known: HostSecrets | None) -> dict[str, object]:
-    """What redaction.json says: how much was masked, by kind, and which files of secrets were not read.
+def redaction_report(masked: Counter[str], host_secrets: HostSecrets | None) -> dict[str, object]:
+    """Return the content of redaction.json: how much was masked, by kind, and the unread files of secrets.
 
     A number of passwords behind the word looks like a password, so this is not redacted itself.
     """
-    if known is None:
+    if host_secrets is None:
         return {"redacted": False}
-    return {"redacted": True} | report([masked]) | {"unread": list(known.unread)}
+    return {"redacted": True} | report([masked]) | {"unread": list(host_secrets.unread)}
 
 
 def cuts(members: Iterable[Packed]) -> list[dict[str, object]]:
@@ -187,7 +187,7 @@ def make_copy(
                 while data := content.read(_CHUNK_BYTES):
                     member.write(data)
         members = tuple(writer.members)
-        told = {"redacted": True} | report([writer.masked]) | {"cut": cuts(members)}
+        report_members = {"redacted": True} | report([writer.masked]) | {"cut": cuts(members)}
         below = f"{tops.pop()}/" if len(tops) == 1 and "" not in tops else ""
-        writer.add(f"{below}{REDACTION}", json.dumps(told, indent=2).encode() + b"\n", as_is=True)
+        writer.add(f"{below}{REDACTION}", json.dumps(report_members, indent=2).encode() + b"\n", as_is=True)
     return Copied(bytes=path.stat().st_size, members=members, kinds=writer.masked, leak=leak_in(path, rules))

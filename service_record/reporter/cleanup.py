@@ -126,18 +126,20 @@ def finish(places: Places, tombstone: Tombstone) -> tuple[str, ...]:
     ):  # without it only a loss of power at the very end leaves a unit, which does nothing
         write_whole(rule, _rule(places, tombstone), mode=0o644)
     tell_systemd(places, "stop", "--no-block", places.timer.name)
-    left = [line for path in _everything(places, tombstone) for line in _removed(path)]
+    problems = [line for path in _everything(places, tombstone) for line in _removed(path)]
     _forgotten(places.settings_file.parent)
-    left += [f"{path}: too much would go with it; remove it by hand" for path in _too_much(places, tombstone)]
+    problems += [
+        f"{path}: too much would go with it; remove it by hand" for path in _too_much(places, tombstone)
+    ]
     tell_systemd(places, "daemon-reload")
-    left += _removed(rule)
-    if left or tombstone.is_finished or not is_there(places.tombstone):
-        return tuple(left)
+    problems += _removed(rule)
+    if problems or tombstone.is_finished or not is_there(places.tombstone):
+        return tuple(problems)
     return _written(places, replace(tombstone, is_finished=True))
 
 
 def _everything(places: Places, tombstone: Tombstone) -> Iterator[Path]:
-    """What is to go, in the order in which it goes: secrets first, what could go on with the rest last."""
+    """Yield the files to remove, in that order: secrets first, last whatever could go on with the rest."""
     yield places.credential_file
     yield places.collector_credential_file
     yield from _unless("settings", [places.settings_file], tombstone)
@@ -148,17 +150,17 @@ def _everything(places: Places, tombstone: Tombstone) -> Iterator[Path]:
     yield from _unless("units", _units(places), tombstone)
 
 
-def _unless(kept: str, paths: Iterable[Path], tombstone: Tombstone) -> Iterable[Path]:
-    return () if kept in tombstone.keep else paths
+def _unless(retained: str, paths: Iterable[Path], tombstone: Tombstone) -> Iterable[Path]:
+    return () if retained in tombstone.keep else paths
 
 
 def _gathered(places: Places, tombstone: Tombstone) -> Iterator[Path]:
-    """What rounds kept: bundles, the state, what was damaged of it, what a lost power left of writing it."""
+    """Yield what rounds kept: bundles, the state, its damaged copies, and leftovers of interrupted writes."""
     yield places.work_directory
     yield from _unless("spool", [places.spool_directory], tombstone)
     name = places.state_file.name
-    found = sorted(places.state_directory.glob(f"*{name}*"))
-    ours = [path for path in found if path.name.lstrip(".").startswith(name)]
+    paths = sorted(places.state_directory.glob(f"*{name}*"))
+    ours = [path for path in paths if path.name.lstrip(".").startswith(name)]
     yield from _unless("state", ours, tombstone)
 
 

@@ -41,7 +41,9 @@ _ROWS: Final = 2
 
 
 def issue(verdict: str, advice: str = "") -> bytes:
-    """The content of the file: the verdict, and below it what to do, each of at most two rows of 79 cells."""
+    """Return the file's content: the verdict, and below it what to do, each of at most two rows of
+    79 cells.
+    """
     rows = [*_rows(f"service-record: {verdict}"), *_rows(advice), ""]
     return "".join(f"{row}\n" for row in rows).replace("\\", r"\\").encode("ascii", "replace")
 

@@ -14,7 +14,8 @@ _SLACK: Final = 5.0
 
 
 def is_anything_due(places: Places, environ: Mapping[str, str]) -> bool:
-    """Whether a round has anything to do, which then looks again: nothing is locked, said or written here.
+    """Return whether a round would do anything (it looks again itself): nothing is locked, printed or written
+    here.
 
     It has where the reporter has stopped, where records are sent as they come, and where the state cannot
     be read.

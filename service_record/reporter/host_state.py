@@ -106,45 +106,45 @@ class HostProbes:
     """What shows why something is wrong: the journal and whatever else lies beside the records."""
 
 
-def observe(places: Places, asked: HostProbes | None = None, own: Iterable[str] = ()) -> HostEvidence:
+def observe(places: Places, probes: HostProbes | None = None, own: Iterable[str] = ()) -> HostEvidence:
     """Return the evidence of this moment.
 
     `own` units say nothing about the host. Never raises on what it finds.
     """
-    asked = asked or HostProbes()
-    known_boot, uptime = asked.boot_id(), asked.uptime()
+    probes = probes or HostProbes()
+    known_boot, uptime = probes.boot_id(), probes.uptime()
     boot_id = known_boot or "unknown"
     if uptime is None:
         uptime = clock_gettime(CLOCK_BOOTTIME)
     history, unread = _history(places.records, known_boot)
     now = Now(time=datetime.now(UTC), boot_id=boot_id, uptime=uptime)
-    found = _diagnosis(history, now, _known_causes()) if history else None
-    failed = [unit for unit in asked.failed_units() if unit not in set(own)]
+    diagnosis = _diagnosis(history, now, _known_causes()) if history else None
+    failed = [unit for unit in probes.failed_units() if unit not in set(own)]
     causes = _known_causes()
-    explained = found
-    if history is not None and found is not None and not _is_explained(found):
-        files = ((path, BytesIO(data).read) for path, data in asked.files(places))
+    explained = diagnosis
+    if history is not None and diagnosis is not None and not _is_explained(diagnosis):
+        files = ((path, BytesIO(data).read) for path, data in probes.files(places))
         causes = causes_with(causes, history, (), files)
-        explained = add_evidence(_diagnosis(history, now, causes) or found, causes)
+        explained = add_evidence(_diagnosis(history, now, causes) or diagnosis, causes)
     units = tuple(sorted({signature(unit) for unit in failed} - set(own)))
     failed_now = [Unit(name=unit, is_failed=True) for unit in failed]
     return HostEvidence(
         boot_id=boot_id,
         uptime=uptime,
-        kubelet_healthy=is_healthy(asked.kubelet),
+        kubelet_healthy=is_healthy(probes.kubelet),
         traces=traces(places),
         diagnosis=add_units(explained, history or History(()), failed_now),
         history=history,
         failed_units=units,
         unread=unread,
-        verdict=found.verdict if found else None,
-        is_reboots=found is not None and _is_reboots(found, boot_id),
-        fingerprint=fingerprint(history, found, units),
+        verdict=diagnosis.verdict if diagnosis else None,
+        is_reboots=diagnosis is not None and _is_reboots(diagnosis, boot_id),
+        fingerprint=fingerprint(history, diagnosis, units),
     )
 
 
 def traces(places: Places) -> Traces:
-    """What lies on the disk of the host below the root. What a failing disk does not tell of is not there."""
+    """Return the traces on the host's disk below the root; those that a failing disk hides are missing."""
     is_applied = any(is_there(places.at(path)) for path in _DONE)
     return Traces(
         is_pending=is_there(places.at(_ENCAPSULATED)) and not is_applied,
@@ -166,19 +166,19 @@ def is_healthy(url: str) -> bool:
         connection.close()
 
 
-def fingerprint(history: History | None, found: Diagnosis | None, units: Iterable[str]) -> str:
-    """What is significant of a host, as a digest.
+def fingerprint(history: History | None, diagnosis: Diagnosis | None, units: Iterable[str]) -> str:
+    """Return a digest of the facts that matter about a host.
 
     How far services came, how they failed and with which signature, and the verdict: each only once. So the
     same failure at another time, or the thousandth time, changes nothing.
     """
     reached = {row for service in (history.services if history else ()) for row in _reached(service.runs)}
-    troubles = _troubles(found) if found else []
+    troubles = _troubles(diagnosis) if diagnosis else []
     wrong = {_trouble(trouble) for trouble in troubles}
     damaged = {service.name for service in (history.services if history else ()) if service.malformed}
     document = [
-        found.verdict if found else None,
-        _trouble(found.root) if found and found.root else None,
+        diagnosis.verdict if diagnosis else None,
+        _trouble(diagnosis.root) if diagnosis and diagnosis.root else None,
         sorted(wrong),
         sorted(reached),
         sorted(damaged),
@@ -212,9 +212,9 @@ def _latest(record: Path, most: int) -> Iterator[Entry | Malformed]:
         yield from read_entries(stream)
 
 
-def _is_explained(found: Diagnosis) -> bool:
+def _is_explained(diagnosis: Diagnosis) -> bool:
     """Return whether nothing is wrong, or the records tell why."""
-    root = found.root
+    root = diagnosis.root
     return root is None or (root.cause is not None and root.cause.is_cause)
 
 
@@ -231,7 +231,10 @@ def _known_causes() -> Causes:
 
 
 def _reached(runs: Iterable[Run]) -> Iterator[tuple[str, ...]]:
-    """What runs came to. Of what runs still, only what ended in it: where it is now differs each time."""
+    """Yield how runs ended.
+
+    Of running ones, yield only their ended parts: where they are now always differs.
+    """
     for run in runs:
         inner = (stage for command in run.commands for stage in command.stages)
         spans: tuple[Command | Stage, ...] = (*run.commands, *run.stages, *inner)
@@ -251,21 +254,23 @@ def _trouble(trouble: Trouble) -> tuple[str, ...]:
 
 
 def _failure_key(facts: Facts) -> str:
-    """How something ended: where, with what status, and the line that tells most, without what varies."""
+    """Return how something ended: where, its status, and its most telling line, without the
+    variable parts.
+    """
     location = facts.location
     place = (location.line, location.function, location.file) if location else None
-    said = signature(telling_line(facts.message) or "")
-    return json.dumps([place, facts.exit_code, facts.signal, facts.service_result, said])
+    message = signature(telling_line(facts.message) or "")
+    return json.dumps([place, facts.exit_code, facts.signal, facts.service_result, message])
 
 
-def _is_reboots(found: Diagnosis, boot_id: str) -> bool:
+def _is_reboots(diagnosis: Diagnosis, boot_id: str) -> bool:
     """Return whether all that is wrong was interrupted in an earlier boot; this one may have no entry yet."""
-    troubles = _troubles(found)
+    troubles = _troubles(diagnosis)
     return bool(troubles) and all(
         trouble.kind is Verdict.INTERRUPTED and trouble.run.boot_id not in {None, boot_id}
         for trouble in troubles
     )
 
 
-def _troubles(found: Diagnosis) -> list[Trouble]:
-    return [trouble for trouble in (found.root, *found.followers, *found.others) if trouble]
+def _troubles(diagnosis: Diagnosis) -> list[Trouble]:
+    return [trouble for trouble in (diagnosis.root, *diagnosis.followers, *diagnosis.others) if trouble]

@@ -76,7 +76,7 @@ def sentence(evidence: HostEvidence) -> str:
 
 
 def page(evidence: HostEvidence, source: str, at: datetime) -> str:
-    """What `analyze` prints of the records of `source`; the sentence where none can be judged."""
+    """Return what `analyze` prints of the records of `source`; the sentence where none can be judged."""
     if evidence.diagnosis is None or evidence.history is None:
         return f"{sentence(evidence)}\n"
     from service_record.display.verdict_page import analysis_text  # noqa: PLC0415  # for bundles
@@ -85,7 +85,7 @@ def page(evidence: HostEvidence, source: str, at: datetime) -> str:
 
 
 def told_view(view: View | None) -> str:
-    """What the service says of this host, in a few words."""
+    """Describe the service's view of this host, in a few words."""
     match view:
         case None:
             return "not asked"
@@ -101,7 +101,7 @@ def told_view(view: View | None) -> str:
 
 
 def told_outcome(outcome: Outcome) -> str:
-    """What a call came to, in a few words."""
+    """Describe the outcome of a call, in a few words."""
     if isinstance(outcome, Answered):
         return f"answered {outcome.status} {outcome.text}".rstrip()
     return outcome.reason

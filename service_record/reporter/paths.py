@@ -41,7 +41,7 @@ class Places:
 
     @property
     def ca_bundle(self) -> Path:
-        """Where the assisted-service puts the certificate of its own authority into a host's ignition."""
+        """Return where the assisted-service puts its authority's certificate in a host's ignition."""
         return self.at("/etc/assisted-service/service-ca-cert.crt")
 
     @property
@@ -64,7 +64,7 @@ class Places:
 
     @property
     def work_directory(self) -> Path:
-        """What a round makes and removes again."""
+        """Return the directory that a round makes and removes again."""
         return self.state_directory / "work"
 
     @property
@@ -84,7 +84,7 @@ class Places:
         """Return the links that enable the units, whatever target pulls them in, and wherever they point."""
         names = (self.service.name, self.timer.name)
         pulls = (self.unit_directory.glob(f"*.{kind}") for kind in ("wants", "requires"))
-        links = (directory / name for found in pulls for directory in found for name in names)
+        links = (directory / name for wanted_by in pulls for directory in wanted_by for name in names)
         return tuple(sorted(link for link in links if link.is_symlink() or link.exists()))
 
     @property

@@ -72,7 +72,7 @@ def _sent(where: str, host: str, settings: Settings, records: Records, mask: "Ho
 
 
 def _name(settings: Settings) -> str:
-    """What the collector calls this host unless the URL says otherwise."""
+    """Return the collector's name for this host, unless the URL gives another."""
     return settings.service.host_id if settings.service else platform.node()
 
 

@@ -124,7 +124,7 @@ class Round:
             if not self.is_saved or not self._follow(peers, supply):
                 break
         if self.may_save:  # else it is not known what the spool is for
-            self._keep(supply.settled(self.state))
+            self._keep(supply.drop_delivered(self.state))
         if self._advice() != advice:
             self._show(self._advice())
         _send_records(self.places, self.environ, self.settings, self.say)
@@ -171,14 +171,14 @@ class Round:
                 return
             outcome = service.report_stage(report.stage, report.info)
         good = isinstance(outcome, Answered) and outcome.good
-        told = f"{report.fact} (stage {report.stage})"
+        text = f"{report.fact} (stage {report.stage})"
         if good:
             self.is_view_old = True
-            self.say.notice(f"the service was told: {told}")
+            self.say.notice(f"the service was told: {text}")
         elif learn(Call.STAGE if report.is_new_stage else Call.INFO, outcome) is Meaning.OTHER_FORM:
             self.say.notice(f"the service has no stage {report.stage}: it is told as information")
         else:
-            self.say.warning(f"the service was not told: {told}: {told_outcome(outcome)}")
+            self.say.warning(f"the service was not told: {text}: {told_outcome(outcome)}")
         results = [StepResult(step=report, outcome=outcome)]
         self._keep(after(self.state, self.plan, results, self.evidence))
         if has_moved(self.state, results):
@@ -189,15 +189,15 @@ class Round:
         self._keep(with_view(self.state, self.view, self.evidence))
 
     def _ship(self, peers: Peers, supply: Supply, shipment: Shipment) -> None:
-        kept = supply.bundle(shipment)
-        if kept is None:
+        bundle = supply.bundle(shipment)
+        if bundle is None:
             self._keep(not_kept(self.state))
             return
-        if not self._keep(before(self.state, shipment, self.evidence, kept.bytes)):
+        if not self._keep(before(self.state, shipment, self.evidence, bundle.bytes)):
             return
         is_known = shipment.kind in self.state.accepted
-        outcome = supply.ship(peers, shipment, kept, is_known=is_known)
-        result = StepResult(step=shipment, outcome=outcome, size=kept.bytes)
+        outcome = supply.ship(peers, shipment, bundle, is_known=is_known)
+        result = StepResult(step=shipment, outcome=outcome, size=bundle.bytes)
         self._keep(after(self.state, self.plan, [result], self.evidence))
 
     def _keep(self, state: ReporterState) -> bool:
@@ -235,12 +235,12 @@ class Round:
 
         rules = Rules((*known_secrets(self.places.root, self.environ).secrets, *secrets_in(self.settings)))
         try:
-            said = outgoing_text(log.sentence(self.evidence), rules)
+            sentence = outgoing_text(log.sentence(self.evidence), rules)
             advice = outgoing_text(advice, rules)
         except LeakError:
-            said, advice = "the verdict holds a secret of this host", "Log in: service-record analyze"
+            sentence, advice = "the verdict holds a secret of this host", "Log in: service-record analyze"
         try:
-            console.show(self.places, console.issue(said, advice))
+            console.show(self.places, console.issue(sentence, advice))
         except OSError as error:
             self.say.warning(f"{self.places.issue}: {error.strerror}")
 
@@ -258,8 +258,8 @@ class Round:
         self.say.notice(f"stopped for good: {end.reason}")
         if end.is_undelivered:
             self._show(f"{PLACE}. Log in: service-record analyze")
-        left = stop_for(self.places, self.settings, end.reason, is_undelivered=end.is_undelivered)
-        _say_left(left, self.say)
+        remains = stop_for(self.places, self.settings, end.reason, is_undelivered=end.is_undelivered)
+        _say_left(remains, self.say)
         tell_undelivered(self.places, self.say)
         return RoundResult.STOPPED
 
@@ -272,7 +272,7 @@ def _send_records(places: Places, environ: Mapping[str, str], settings: Settings
 
 
 def _now() -> HostEvidence:
-    """What is known of this moment without looking at the host: enough to tell whether a round is due."""
+    """Return the evidence known without looking at the host: enough to decide whether a round is due."""
     return HostEvidence(boot_id=systemd.boot_id() or "unknown", uptime=systemd.uptime() or 0.0)
 
 
@@ -310,13 +310,15 @@ def _finished(places: Places, tombstone: Tombstone, say: Log) -> RoundResult:
     return RoundResult.STOPPED
 
 
-def _say_left(left: tuple[str, ...], say: Log) -> None:
-    for line in left:
+def _say_left(remains: tuple[str, ...], say: Log) -> None:
+    for line in remains:
         say.error(line)
 
 
 def rehearsed(places: Places, environ: Mapping[str, str]) -> Iterator[str]:
-    """What a round would do now, a line each: the service is asked for its view, and nothing else is done."""
+    """Yield a line for each step of a round now: the service is asked for its view, and nothing
+    else is done.
+    """
     tombstone = read_tombstone(places)
     if tombstone is not None:
         yield f"stopped for good: {tombstone.reason}"

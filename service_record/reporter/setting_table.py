@@ -61,15 +61,15 @@ class Setting:
     least: float | None = None
     most: float | None = None
 
-    def value(self, given: object, *, is_variable: bool = False) -> Any:
+    def value(self, raw: object, *, is_variable: bool = False) -> Any:
         """Return the value, within its bounds; raises ValueError."""
         read = self.read_variable if is_variable and self.read_variable else self.read
-        found = read(given)
-        if self.least is not None and not self.least <= found:
-            raise ValueError(f"{values.quoted(given)} is too little; it is at least {self.least:,.0f}")
-        if self.most is not None and not found <= self.most:
-            raise ValueError(f"{values.quoted(given)} is too much; it is at most {self.most:,.0f}")
-        return found
+        result = read(raw)
+        if self.least is not None and not self.least <= result:
+            raise ValueError(f"{values.quoted(raw)} is too little; it is at least {self.least:,.0f}")
+        if self.most is not None and not result <= self.most:
+            raise ValueError(f"{values.quoted(raw)} is too much; it is at most {self.most:,.0f}")
+        return result
 
 
 def _one_of(*words: str) -> Callable[[object], str]:

@@ -98,10 +98,10 @@ def hosts(value: object) -> tuple[str, ...]:
 
 
 def path(value: object) -> Path:
-    found = text(value)
-    if not found.startswith("/") or ".." in PurePosixPath(found).parts or "\0" in found:
-        raise ValueError(f"{quoted(found)} is no absolute path without `..`")
-    return Path(found)
+    result = text(value)
+    if not result.startswith("/") or ".." in PurePosixPath(result).parts or "\0" in result:
+        raise ValueError(f"{quoted(result)} is no absolute path without `..`")
+    return Path(result)
 
 
 def paths(value: object) -> tuple[Path, ...]:
@@ -110,25 +110,25 @@ def paths(value: object) -> tuple[Path, ...]:
 
 def service_url(value: object) -> str:
     """Return where the assisted-service is, without a slash at the end."""
-    found = _http(text(value))
-    if found.username is not None or found.query or found.fragment:
+    url = _http(text(value))
+    if url.username is not None or url.query or url.fragment:
         raise ValueError("an address of a service has no user, no `?` and no `#`")
-    return found.geturl().rstrip("/")
+    return url.geturl().rstrip("/")
 
 
 def proxy_url(value: object) -> str:
     """Return a proxy as Go and curl take it: a URL, or a host and port. The password in it is never told."""
-    found = text(value)
-    return _http(found if "://" in found else f"http://{found}", ("http", "https")).geturl()
+    url = text(value)
+    return _http(url if "://" in url else f"http://{url}", ("http", "https")).geturl()
 
 
 def destination(value: object) -> str:
     """Return where bundles go: a directory, a URL to PUT them to, or a collector."""
-    found = text(value)
-    if found.startswith("/"):
-        return str(path(found))
-    _http(found.removeprefix(COLLECTOR))
-    return found
+    place = text(value)
+    if place.startswith("/"):
+        return str(path(place))
+    _http(place.removeprefix(COLLECTOR))
+    return place
 
 
 def destinations(value: object) -> tuple[str, ...]:
@@ -136,23 +136,25 @@ def destinations(value: object) -> tuple[str, ...]:
 
 
 def collectors(value: object) -> tuple[str, ...]:
-    """Where records go as they are written: collectors, each with what it calls this host or without."""
-    found = tuple(map(text, texts(value)))
-    for item in found:
+    """Return where records go as they are written: collectors, each with or without its name for
+    this host.
+    """
+    urls = tuple(map(text, texts(value)))
+    for item in urls:
         if not item.startswith(COLLECTOR):
             raise ValueError(
                 f"{quoted(item)} is no collector; it is like {COLLECTOR}https://host.example/NAME"
             )
         _http(item.removeprefix(COLLECTOR))
-    return found
+    return urls
 
 
-def _http(found: str, schemes: tuple[str, ...] = ("http", "https")) -> SplitResult:
+def _http(url: str, schemes: tuple[str, ...] = ("http", "https")) -> SplitResult:
     hint = "it is like https://host.example:8443"
-    if _SPACE.search(found):
+    if _SPACE.search(url):
         raise ValueError(f"a URL has no blank in it; {hint}")
     try:
-        parts = urlsplit(found)
+        parts = urlsplit(url)
         port = parts.port
     except ValueError:
         raise ValueError(f"not a URL that can be read; {hint}") from None

@@ -44,14 +44,16 @@ _BLANK: Final = re.compile(r"""[\s"']""")
 
 
 def line_of(text: str, name: str) -> int:
-    """The line of a key, given with its section and a dot; where it is not found, its section's, or 1."""
+    """Return the line of a key, given with its section and a dot; without it, the line of its
+    section, or 1.
+    """
     section, nearest = "", 1
     for number, line in enumerate(text.splitlines(), 1):
-        if found := _SECTION.match(line):
-            section = _BLANK.sub("", found[1])
+        if match := _SECTION.match(line):
+            section = _BLANK.sub("", match[1])
             here = section
-        elif found := _KEY.match(line):
-            key = _BLANK.sub("", found[1])
+        elif match := _KEY.match(line):
+            key = _BLANK.sub("", match[1])
             here = f"{section}.{key}" if section else key
         else:
             continue
@@ -64,8 +66,8 @@ def line_of(text: str, name: str) -> int:
 
 def line_of_error(error: tomllib.TOMLDecodeError, text: str) -> int:
     """Return the line that the parser stopped at; the last where it was the end of the file."""
-    found = _AT.search(str(error))
-    return int(found[1]) if found else max(1, len(text.splitlines()))
+    match = _AT.search(str(error))
+    return int(match[1]) if match else max(1, len(text.splitlines()))
 
 
 _MIB: Final = 1 << 20
@@ -140,7 +142,8 @@ _SECRETS: Final = {"token", "pull_secret", "pull_secret_token", "secret"}
 
 
 def read_settings(places: Places, environ: Mapping[str, str]) -> Settings:
-    """The settings of this host: the environment comes before systemd's credential, that before the file.
+    """Read the settings of this host: the environment comes before systemd's credential, that before the
+    file.
 
     Never raises on content. What is bad is as if it were not there, and a line in `faults`:
     `PATH:LINE: what; what to do`.
@@ -148,13 +151,13 @@ def read_settings(places: Places, environ: Mapping[str, str]) -> Settings:
     file = _of_file(places.settings_file)
     credential = _of_credential(environ)
     environment = _of_environment(environ)
-    given = {**file.given, **credential.given, **environment.given}
-    service, missing, token_faults = _service_of(given, places, environ)
-    collector_token, ship_to, collector_faults = _collectors_of(given, places, environ)
+    values = {**file.given, **credential.given, **environment.given}
+    service, missing, token_faults = _service_of(values, places, environ)
+    collector_token, ship_to, collector_faults = _collectors_of(values, places, environ)
     bad = file.bad | credential.bad | environment.bad
     return Settings(
         service=service,
-        proxies=Proxies(**_section(given, "proxies")),
+        proxies=Proxies(**_section(values, "proxies")),
         collector_token=collector_token,
         faults=(
             *file.faults,
@@ -164,7 +167,7 @@ def read_settings(places: Places, environ: Mapping[str, str]) -> Settings:
             *collector_faults,
             *(fault for name, fault in missing if name not in bad),
         ),
-        **{name: value for name, value in given.items() if "." not in name} | ship_to,
+        **{name: value for name, value in values.items() if "." not in name} | ship_to,
     )
 
 
@@ -179,7 +182,7 @@ class _Read:
 
 
 def _of_credential(environ: Mapping[str, str]) -> _Read:
-    """What `LoadCredential=reporter.toml` has brought; see systemd.exec(5)."""
+    """Read the settings that `LoadCredential=reporter.toml` brought; see systemd.exec(5)."""
     directory = environ.get("CREDENTIALS_DIRECTORY", "")
     return _of_file(Path(directory) / _CREDENTIAL) if directory.startswith("/") else _Read()
 
@@ -205,21 +208,21 @@ def _of_file(path: Path) -> _Read:
 
 
 def _read_document(path: Path, text: str, document: Mapping[str, Any]) -> _Read:
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     bad: dict[str, tuple[int, str]] = {}
     for name, value in _flat(document):
         try:
-            given[name] = _setting_named(name).value(value)
+            values[name] = _setting_named(name).value(value)
         except ValueError as error:
             from service_record.record.visible import visible  # noqa: PLC0415  # only where something is wrong
 
             line = line_of(text, name)
             bad[name] = line, f"{path}:{line}: {visible(name)}: {error}"
-    return _Read(given, tuple(fault for _, fault in sorted(bad.values())), frozenset(bad))
+    return _Read(values, tuple(fault for _, fault in sorted(bad.values())), frozenset(bad))
 
 
 def _syntax_fault(error: tomllib.TOMLDecodeError) -> str:
-    """What is wrong, without the place."""
+    """Describe what is wrong, without the place."""
     return str(error).partition(" (at ")[0]
 
 
@@ -242,21 +245,21 @@ def _setting_named(name: str) -> Setting:
         raise ValueError(f"a section; write [{name}] and its settings below")
     from difflib import get_close_matches  # noqa: PLC0415  # as above
 
-    ends = {known.rpartition(".")[2]: known for known in _BY_NAME}
+    ends = {setting.rpartition(".")[2]: setting for setting in _BY_NAME}
     near = get_close_matches(plain, ends, n=1)
     hint = f"perhaps {ends[near[0]]} is meant" if near else "docs/boot-reporter.md lists them all"
     raise ValueError(f"no such setting; {hint}")
 
 
 def _of_environment(environ: Mapping[str, str]) -> _Read:
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     bad: dict[str, str] = {}
     for setting in SETTINGS:
         variable = next((name for name in setting.environment if environ.get(name, "").strip()), None)
         if variable is None:
             continue
         try:
-            given[setting.name] = setting.value(environ[variable], is_variable=True)
+            values[setting.name] = setting.value(environ[variable], is_variable=True)
         except ValueError as error:
             bad[setting.name] = f"environment:{variable}: {error}"
     if environ.get("PULL_SECRET_TOKEN"):
@@ -264,16 +267,16 @@ def _of_environment(environ: Mapping[str, str]) -> _Read:
             "environment:PULL_SECRET_TOKEN: not taken, others can read an environment; write it into "
             f"{Places().credential_file} (0600)"
         )
-    return _Read(given, tuple(bad.values()), frozenset(bad))
+    return _Read(values, tuple(bad.values()), frozenset(bad))
 
 
-def _section(given: Mapping[str, Any], section: str) -> dict[str, Any]:
-    own = ((name.partition("."), value) for name, value in given.items())
+def _section(values: Mapping[str, Any], section: str) -> dict[str, Any]:
+    own = ((name.partition("."), value) for name, value in values.items())
     return {name: value for (of, _, name), value in own if of == section and name}
 
 
 def _service_of(
-    given: Mapping[str, Any], places: Places, environ: Mapping[str, str]
+    values: Mapping[str, Any], places: Places, environ: Mapping[str, str]
 ) -> tuple[AssistedServiceSettings | None, list[tuple[str, str]], tuple[str, ...]]:
     """Return the service as settings and token have it, what is missing, and what is wrong with the token.
 
@@ -282,41 +285,43 @@ def _service_of(
     try:
         token, faults = read_token(places, environ)
     except UnusableError as error:
-        service, missing = _service(given, None, places)
+        service, missing = _service(values, None, places)
         if service is None:
             return None, missing, error.args
         return replace(service, is_usable=False), [], error.args
-    return *_service(given, token, places), faults
+    return *_service(values, token, places), faults
 
 
 def _collectors_of(
-    given: Mapping[str, Any], places: Places, environ: Mapping[str, str]
+    values: Mapping[str, Any], places: Places, environ: Mapping[str, str]
 ) -> tuple[str | None, dict[str, tuple[str, ...]], tuple[str, ...]]:
-    """The token for collectors, where bundles go if not where settings say, and what is wrong with the token.
+    """Return the collectors' token, where bundles go unless settings say otherwise, and faults of the token.
 
     Collectors are sent nothing while the token is unusable, as the service is not.
     """
     try:
         token, faults = read_collector_token(places, environ)
     except UnusableError as error:
-        others = tuple(place for place in given.get("ship_to", ()) if not place.startswith(COLLECTOR))
+        others = tuple(place for place in values.get("ship_to", ()) if not place.startswith(COLLECTOR))
         return None, {"ship_to": others, "records_to": ()}, error.args
     return token, {}, faults
 
 
 def _service(
-    given: Mapping[str, Any], token: str | None, places: Places
+    values: Mapping[str, Any], token: str | None, places: Places
 ) -> tuple[AssistedServiceSettings | None, list[tuple[str, str]]]:
-    """The service, when all it takes to find this host there is known; what is missing, a line for each."""
-    known = _section(given, "assisted_service")
-    missing = [_BY_NAME[f"assisted_service.{name}"] for name in _NEEDED if name not in known]
-    if len(missing) == len(_NEEDED) and given.get("ship_to"):
+    """Return the service, if all needed to find this host there is known; else what is missing, a line for
+    each.
+    """
+    section = _section(values, "assisted_service")
+    missing = [_BY_NAME[f"assisted_service.{name}"] for name in _NEEDED if name not in section]
+    if len(missing) == len(_NEEDED) and values.get("ship_to"):
         return None, []
     if missing:
         return None, [(setting.name, _missing(setting, places)) for setting in missing]
-    if "ca_bundle" not in known and is_there(places.ca_bundle):
-        known["ca_bundle"] = places.ca_bundle
-    service = AssistedServiceSettings(token=token, **known)
+    if "ca_bundle" not in section and is_there(places.ca_bundle):
+        section["ca_bundle"] = places.ca_bundle
+    service = AssistedServiceSettings(token=token, **section)
     no_token = (
         f"{places.credential_file}:1: no token; only a service without authentication answers: "
         "write the token into it (0600)"

@@ -39,7 +39,9 @@ class Destination(Protocol):
 
     @property
     def kind(self) -> str:
-        """A name that stays the same over rounds, is unique among a host's destinations, and no secret."""
+        """Return a name that stays the same over rounds, is unique among a host's destinations, and no
+        secret.
+        """
 
     @property
     def keeps_all(self) -> bool:
@@ -63,7 +65,9 @@ class HostBootLogs:
     keeps_all: bool = field(default=False, init=False)
 
     def ask(self) -> Outcome:
-        """Whether the service takes these logs, by an archive of some hundred bytes that says what it is."""
+        """Ask whether the service takes these logs, by an archive of some hundred bytes that says
+        what it is.
+        """
         return self.service.upload_bytes(_probe(), "probe.tar.gz", HOST_BOOT)
 
     def ship(self, bundle: Path, tries: int | None = None) -> Outcome:
@@ -71,11 +75,11 @@ class HostBootLogs:
             return refused
         if self.is_known:
             return self.service.upload(bundle, HOST_BOOT, tries)
-        asked = self.ask()
-        if not succeeded(asked):
-            return asked
+        answer = self.ask()
+        if not succeeded(answer):
+            return answer
         shipped = self.service.upload(bundle, HOST_BOOT, tries)
-        return replace(shipped, tries=asked.tries + shipped.tries, sent=asked.sent + shipped.sent)
+        return replace(shipped, tries=answer.tries + shipped.tries, sent=answer.sent + shipped.sent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +98,10 @@ class HostLogsSlot:
         shipped = self.service.upload(bundle, HOST, tries)
         if not isinstance(shipped, Answered) or not shipped.good:
             return shipped
-        said = self.service.logs_progress("completed")
-        if succeeded(said):
+        progress = self.service.logs_progress("completed")
+        if succeeded(progress):
             return shipped
-        why = f"{said.status} {said.text}" if isinstance(said, Answered) else said.reason
+        why = f"{progress.status} {progress.text}" if isinstance(progress, Answered) else progress.reason
         return replace(shipped, text=printable(f"{shipped.text} (not marked as completed: {why})"))
 
 
@@ -177,8 +181,9 @@ class Shipper:
 
 
 def destination(target: str, sender: Shipper) -> Destination:
-    """What a setting names: a directory, an http(s) URL, or a collector. ValueError: it is none of them,
-    without it.
+    """Return the destination that a setting names: a directory, an http(s) URL, or a collector.
+
+    Raises ValueError, without the setting, for anything else.
     """
     if target.startswith("/"):
         return Directory(Path(target), sender.host.replace("/", "_"))
@@ -220,12 +225,12 @@ def _names(first: Path) -> Iterable[Path]:
 
 
 def _probe() -> bytes:
-    said = b"Asked whether this service takes logs of the type host_boot. The logs follow.\n"
+    content = b"Asked whether this service takes logs of the type host_boot. The logs follow.\n"
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
         member = tarfile.TarInfo("README")
-        member.size = len(said)
-        archive.addfile(member, io.BytesIO(said))
+        member.size = len(content)
+        archive.addfile(member, io.BytesIO(content))
     return packed.getvalue()
 
 
@@ -244,7 +249,7 @@ class Peers:
 
     @contextmanager
     def service(self) -> Iterator[AssistedService | None]:
-        """The assisted-service, to ask and to tell; None when the settings name none."""
+        """Yield the assisted-service, to ask and to tell; None when the settings name none."""
         if self.settings.service is None:
             yield None
             return
@@ -252,20 +257,20 @@ class Peers:
             yield service
 
     def view(self) -> View | None:
-        """This host as the assisted-service sees it; None when the settings name none."""
+        """Return this host as the assisted-service sees it; None when the settings name none."""
         with self.service() as service:
             return None if service is None else service.host()
 
     @contextmanager
-    def destination(self, shipment: Shipment, left: float, *, is_known: bool) -> Iterator[Destination]:
-        """Where this shipment goes, within so many seconds; `is_known` when it took one before.
+    def destination(self, shipment: Shipment, remaining: float, *, is_known: bool) -> Iterator[Destination]:
+        """Yield the destination of this shipment for so many seconds; `is_known` when it took one before.
 
         Raises ValueError where it is no destination.
         """
         retry_policy = replace(
             SHIPPING,
-            upload_total=min(SHIPPING.upload_total, left),
-            budget=min(SHIPPING.budget, left),
+            upload_total=min(SHIPPING.upload_total, remaining),
+            budget=min(SHIPPING.budget, remaining),
         )
         if shipment.to:
             yield destination(shipment.to, self._sender(retry_policy))

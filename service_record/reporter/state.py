@@ -132,8 +132,8 @@ class ReporterState:
 
     def ordinal(self, boot_id: str) -> int:
         """Return the number of a boot among those seen, from 1; of one not seen yet, what it will be."""
-        known = [boot.boot_id for boot in self.boots]
-        return self.earlier_boots + (known.index(boot_id) if boot_id in known else len(known)) + 1
+        boot_ids = [boot.boot_id for boot in self.boots]
+        return self.earlier_boots + (boot_ids.index(boot_id) if boot_id in boot_ids else len(boot_ids)) + 1
 
     def uptime_before(self, boot_id: str) -> float:
         """Return how long all other boots were up as far as rounds saw it."""

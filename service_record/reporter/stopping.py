@@ -75,13 +75,16 @@ def stop_by_hand(places: Places, environ: Mapping[str, str], say: Log, *, purges
             say.warning(f"{places.state_directory}: {error.strerror}")
         is_undelivered = not purges and _has_undelivered(places)
         purged = purge(places) if purges else ()
-        left = (*purged, *stop_for(places, settings, BY_HAND, is_undelivered=is_undelivered, purges=purges))
-    for line in left:
+        remains = (
+            *purged,
+            *stop_for(places, settings, BY_HAND, is_undelivered=is_undelivered, purges=purges),
+        )
+    for line in remains:
         say.error(line)
-    if not left:
+    if not remains:
         say.notice(f"stopped for good: {places.tombstone} stays, and the records")
     tell_undelivered(places, say)
-    return not left
+    return not remains
 
 
 def tell_undelivered(places: Places, say: Log) -> None:

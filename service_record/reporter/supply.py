@@ -105,8 +105,8 @@ class Spool:
         files = [path for path in self.directory.glob("[!.]*") if path.is_file() and not path.is_symlink()]
         return sorted(files, key=lambda path: (path.stat().st_mtime_ns, path.name))
 
-    def _drop_all_but(self, kept: Path | None) -> None:
-        dropped = [path for path in self._bundles() if path != kept]
+    def _drop_all_but(self, retained: Path | None) -> None:
+        dropped = [path for path in self._bundles() if path != retained]
         for path in dropped:
             path.unlink(missing_ok=True)
         if dropped:
@@ -151,24 +151,24 @@ class Supply:
             return state
         self.is_spent = True
         try:
-            made = self._made(state, most_bytes)
+            bundled = self._make_bundle(state, most_bytes)
         except OSError as error:
             self._say.error(f"no bundle: {error.filename or self._places.work_directory}: {error.strerror}")
             return state
-        if made.leak is not None:
-            self.leak = made.leak
-            made.path.unlink(missing_ok=True)
-            self._say.error(f"no bundle: a secret would have left the host with it ({made.leak})")
+        if bundled.leak is not None:
+            self.leak = bundled.leak
+            bundled.path.unlink(missing_ok=True)
+            self._say.error(f"no bundle: a secret would have left the host with it ({bundled.leak})")
             return withheld(state, self._evidence)
-        spooled = self._spool.keep(made.path)
+        spooled = self._spool.keep(bundled.path)
         if isinstance(spooled, NotKept):
-            made.path.unlink(missing_ok=True)
+            bundled.path.unlink(missing_ok=True)
             self._say.error(f"no bundle: {spooled.reason}")
             return state
-        self._say.notice(f"a bundle was made: {made.bytes} bytes, {made.masked} secrets masked")
+        self._say.notice(f"a bundle was made: {bundled.bytes} bytes, {bundled.masked} secrets masked")
         return with_bundle(state, self._evidence)
 
-    def _made(self, state: ReporterState, most_bytes: int) -> "Bundled":
+    def _make_bundle(self, state: ReporterState, most_bytes: int) -> "Bundled":
         from service_record.reporter.bundling import make_bundle  # noqa: PLC0415  # most rounds make none
         from service_record.reporter.gather import COLLECTORS, Context, newest_cursor  # noqa: PLC0415
 
@@ -198,7 +198,7 @@ class Supply:
         )
 
     def bundle(self, shipment: Shipment) -> SpooledFile | None:
-        """What is in the spool, unless it is more than this shipment may have."""
+        """Return the bundle in the spool, unless it is more than this shipment may have."""
         spooled = self._spool.newest()
         if spooled is None or spooled.bytes > shipment.most:
             return None
@@ -206,11 +206,11 @@ class Supply:
 
     def ship(self, peers: Peers, shipment: Shipment, spooled: SpooledFile, *, is_known: bool) -> Outcome:
         """Ship it, if there is time left in this round, and say what came of that."""
-        left = self._until - monotonic()
-        if left < _LEAST_SECONDS:
+        remaining = self._until - monotonic()
+        if remaining < _LEAST_SECONDS:
             return Unreachable("no time is left in this round", tries=0)
         try:
-            with peers.destination(shipment, left, is_known=is_known) as destination:
+            with peers.destination(shipment, remaining, is_known=is_known) as destination:
                 outcome = destination.ship(spooled.path, shipment.tries)
         except ValueError as error:
             outcome = Unreachable(str(error), tries=0)
@@ -222,7 +222,7 @@ class Supply:
             self._say.warning(f"{shipment.kind}: not shipped, and kept: {told_outcome(outcome)}")
         return outcome
 
-    def settled(self, state: ReporterState) -> ReporterState:
+    def drop_delivered(self, state: ReporterState) -> ReporterState:
         """Return the state when the spool is emptied of what every destination has that is not ruled out.
 
         What none of them has stays, also when all of them are ruled out.
@@ -245,6 +245,8 @@ class Supply:
         return replace(not_kept(state), cursor=self._cursor if goes_on else state.cursor)
 
     def _goes_on(self) -> bool:
-        """Whether every destination keeps all bundles; a slot that is written over needs each one whole."""
+        """Return whether every destination keeps all bundles; a slot that is overwritten needs each one
+        whole.
+        """
         places = self._settings.ship_to
         return self._settings.service is None and all(to.startswith(("/", COLLECTOR)) for to in places)

@@ -57,8 +57,8 @@ def _read(places: list[tuple[Path, bool]], whose: str) -> tuple[str | None, tupl
                 is_unusable = True
             continue
         except OSError as error:
-            told = f"{path}:1: cannot be read: {reason(error)}; without it {whose} told nothing"
-            raise UnusableError(told) from error
+            warning = f"{path}:1: cannot be read: {reason(error)}; without it {whose} told nothing"
+            raise UnusableError(warning) from error
         except ValueError as error:
             faults.append(f"{path}:1: cannot be read: {reason(error)}; make it a file that root can read")
             is_unusable = True
@@ -119,18 +119,18 @@ def reason(error: OSError | ValueError) -> str:
 def token_in(data: bytes) -> str:
     """Return the token in a file: itself, or of a pull secret the service's `auth`. Raises ValueError."""
     try:
-        found = data.decode("ascii").strip()
+        token = data.decode("ascii").strip()
     except UnicodeDecodeError:
         raise ValueError("no token: a token is ASCII; write the token alone into it") from None
-    if not found:
+    if not token:
         raise ValueError("an empty file; write the token into it, or remove it if the service asks for none")
-    if found.startswith("{"):
-        found = _auth(found)
-    if len(found.split()) > 1:
+    if token.startswith("{"):
+        token = _auth(token)
+    if len(token.split()) > 1:
         raise ValueError("no token: a blank in it; write the token alone into it, without `Bearer`")
-    if not _TOKEN.fullmatch(found):
+    if not _TOKEN.fullmatch(token):
         raise ValueError("no token: characters that no token has, as quotes; write the token alone into it")
-    return found
+    return token
 
 
 def _auth(pull_secret: str) -> str:

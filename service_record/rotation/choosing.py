@@ -63,41 +63,41 @@ class Invocation:
     """What an earlier rotation left out right before it."""
 
 
-def shortened(entries: Sequence[Entry], sizes: Sequence[int], wanted: int) -> list[Entry]:
-    """Return the entries of the runs that stay, so that their sizes sum up to about `wanted` bytes.
+def shortened(entries: Sequence[Entry], sizes: Sequence[int], target: int) -> list[Entry]:
+    """Return the entries of the runs that stay, so that their sizes sum up to about `target` bytes.
 
     The first entry of a run says what was left out before it. Raises AnonymousError.
     """
     invocations = _invocations(entries, sizes)
-    kept = _retained(invocations, wanted)
-    marks = _marks(invocations, kept)
-    places = sorted(place for index in kept for place in invocations[index].places)
-    found = [
+    retained = _retained(invocations, target)
+    marks = _marks(invocations, retained)
+    places = sorted(place for index in retained for place in invocations[index].places)
+    marked = [
         replace(entries[place], left_out=marks[place]) if place in marks else entries[place]
         for place in places
     ]
     before = entries[0].left_out or RunsLeftOut()
-    first = replace(found[0].left_out or RunsLeftOut(), rotations=before.rotations + 1)
-    return [replace(found[0], left_out=first), *found[1:]]
+    first = replace(marked[0].left_out or RunsLeftOut(), rotations=before.rotations + 1)
+    return [replace(marked[0], left_out=first), *marked[1:]]
 
 
 def _invocations(entries: Sequence[Entry], sizes: Sequence[int]) -> list[Invocation]:
     """Return the invocations in the order of their first entries."""
-    found: list[Invocation] = []
-    known: dict[Hashable, Invocation] = {}
+    invocations: list[Invocation] = []
+    by_identity: dict[Hashable, Invocation] = {}
     latest: dict[str | None, Invocation] = {}
     for place, (entry, size) in enumerate(zip(entries, sizes, strict=True)):
         key = _key(entry)
         begins = entry.phase is Phase.SERVICE_START and entry.invocation_id is None
-        invocation = None if begins else known.get(key) or _around(entry, latest)
+        invocation = None if begins else by_identity.get(key) or _around(entry, latest)
         if invocation is None:
-            invocation = known[key] = latest[entry.boot_id] = Invocation(entry.boot_id)
-            found.append(invocation)
+            invocation = by_identity[key] = latest[entry.boot_id] = Invocation(entry.boot_id)
+            invocations.append(invocation)
         invocation.places.append(place)
         invocation.size += size
-    for invocation in found:
+    for invocation in invocations:
         _judge(invocation, [entries[place] for place in invocation.places])
-    return found
+    return invocations
 
 
 def _key(entry: Entry) -> Hashable:
@@ -126,22 +126,22 @@ def _judge(invocation: Invocation, entries: Sequence[Entry]) -> None:
         or bool(handled)
     )
     stages = [one.stage for one in handled]
-    said = [run.facts.message, *(text for stage in stages for text in (stage.name, stage.facts.message))]
-    invocation.message = "\n".join(signature(text) for text in said if text)
+    texts = [run.facts.message, *(text for stage in stages for text in (stage.name, stage.facts.message))]
+    invocation.message = "\n".join(signature(text) for text in texts if text)
 
 
-def _retained(invocations: Sequence[Invocation], wanted: int) -> list[int]:
+def _retained(invocations: Sequence[Invocation], target: int) -> list[int]:
     """Return the indexes of the runs that stay: as many as there is room for."""
-    kept: set[int] = set()
+    indexes: set[int] = set()
     for of_boot, of_failure in _STEPS:
-        kept = set(_in_step(invocations, of_boot, of_failure))
-        if _size(invocations, kept) <= wanted:
-            return sorted(kept)
-    return sorted(_without_middle_boots(invocations, kept))
+        indexes = set(_in_step(invocations, of_boot, of_failure))
+        if _size(invocations, indexes) <= target:
+            return sorted(indexes)
+    return sorted(_without_middle_boots(invocations, indexes))
 
 
-def _size(invocations: Sequence[Invocation], kept: Iterable[int]) -> int:
-    return sum(invocations[index].size for index in kept)
+def _size(invocations: Sequence[Invocation], indexes: Iterable[int]) -> int:
+    return sum(invocations[index].size for index in indexes)
 
 
 def _in_step(invocations: Sequence[Invocation], of_boot: int, of_failure: int | None) -> Iterator[int]:
@@ -162,12 +162,12 @@ def _ends(indexes: Sequence[int], count: int) -> Sequence[int]:
     return [*indexes[:count], *indexes[-count:]]
 
 
-def _without_middle_boots(invocations: Sequence[Invocation], kept: set[int]) -> Iterator[int]:
+def _without_middle_boots(invocations: Sequence[Invocation], retained: set[int]) -> Iterator[int]:
     """Yield what stays where there are too many boots: of those in the middle each distinct failure twice."""
     boots = list(dict.fromkeys(one.boot_id for one in invocations))
     middle = set(boots[_FIRST_BOOTS:-_LATEST_BOOTS])
     failures: dict[Hashable, list[int]] = defaultdict(list)
-    for index in sorted(kept):
+    for index in sorted(retained):
         one = invocations[index]
         if one.boot_id not in middle:
             yield index
@@ -177,14 +177,14 @@ def _without_middle_boots(invocations: Sequence[Invocation], kept: set[int]) -> 
         yield from dict.fromkeys(_ends(indexes, 1))
 
 
-def _marks(invocations: Sequence[Invocation], kept: Sequence[int]) -> dict[int, RunsLeftOut]:
+def _marks(invocations: Sequence[Invocation], indexes: Sequence[int]) -> dict[int, RunsLeftOut]:
     """Return for the first entry of a run that stays what is left out before it, where that is anything."""
     marks: dict[int, RunsLeftOut] = {}
-    boots = {invocations[index].boot_id for index in kept}
+    boots = {invocations[index].boot_id for index in indexes}
     behind = 0
-    told: set[str | None] = set()
-    for index in kept:
-        mark = _mark(invocations[index], invocations[behind:index], boots, told)
+    marked_boots: set[str | None] = set()
+    for index in indexes:
+        mark = _mark(invocations[index], invocations[behind:index], boots, marked_boots)
         if mark != RunsLeftOut():
             marks[invocations[index].places[0]] = mark
         behind = index + 1
@@ -192,7 +192,7 @@ def _marks(invocations: Sequence[Invocation], kept: Sequence[int]) -> dict[int, 
 
 
 def _mark(
-    one: Invocation, gap: Sequence[Invocation], kept_boots: set[str | None], told: set[str | None]
+    one: Invocation, gap: Sequence[Invocation], kept_boots: set[str | None], marked_boots: set[str | None]
 ) -> RunsLeftOut:
     counts: Counter[str] = Counter()
     _add(counts, one.before)
@@ -204,8 +204,8 @@ def _mark(
             _add(counts, other.before)
             continue
         counts["boot_runs"] += 1 + other.before.runs + other.before.boot_runs
-        boots += other.boot_id not in kept_boots | told
-        told.add(other.boot_id)
+        boots += other.boot_id not in kept_boots | marked_boots
+        marked_boots.add(other.boot_id)
     return RunsLeftOut(
         succeeded=counts["succeeded"],
         stopped=counts["stopped"],

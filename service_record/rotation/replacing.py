@@ -150,15 +150,15 @@ def _replace(path: Path, choose: Callable[[list[Entry]], list[Entry]]) -> _Repla
             _keep_damage(path, damage)
             offset, caught_up = (0, 0) if is_array else _catch_up(descriptor, len(data), target)
             os.fsync(target)
-            seen, made = len(entries) + caught_up, len(chosen) + caught_up
-            old = path.with_name(f".{path.name}.{seen}-{made}.old")
+            before, after = len(entries) + caught_up, len(chosen) + caught_up
+            old = path.with_name(f".{path.name}.{before}-{after}.old")
             os.link(path, old, follow_symlinks=False)
             _sync(path.parent)
             if not is_array:  # entries written during these syncs: not synced, so that none comes meanwhile
                 _catch_up(descriptor, offset, target)
             new.replace(path)
             _sync(path.parent)
-        return _Replaced(old, seen, made, len(entries) - len(chosen))
+        return _Replaced(old, before, after, len(entries) - len(chosen))
     finally:
         with suppress(FileNotFoundError):
             new.unlink()
@@ -207,9 +207,9 @@ def _new_file(new: Path, like: int) -> Iterator[int]:
 
 
 def _write_all(target: int, content: bytes) -> None:
-    left = memoryview(content)
-    while left:
-        left = left[os.write(target, left) :]
+    remaining = memoryview(content)
+    while remaining:
+        remaining = remaining[os.write(target, remaining) :]
 
 
 def _check_lease(descriptor: int, directory: Path) -> None:
@@ -254,12 +254,12 @@ def _keep_damage(path: Path, damage: Sequence[Malformed]) -> None:
 
 def _leftovers(path: Path) -> list[_Replaced]:
     """Return the files beside a record that it has replaced, the oldest first."""
-    found = []
+    leftovers = []
     for other in path.parent.iterdir():
         named = _OLD.fullmatch(other.name)
         if named is not None and named["record"] == path.name:
-            found.append(_Replaced(other, int(named["old"]), int(named["new"])))
-    return sorted(found, key=lambda one: one.path.lstat().st_mtime_ns)
+            leftovers.append(_Replaced(other, int(named["old"]), int(named["new"])))
+    return sorted(leftovers, key=lambda one: one.path.lstat().st_mtime_ns)
 
 
 def _finish_earlier(path: Path) -> None:
@@ -301,16 +301,16 @@ def _finish(path: Path, replaced: _Replaced) -> bool:
 
 def _behind(pieces: Sequence[Entry | Malformed], count: int) -> tuple[list[Entry], list[Malformed]]:
     """Return what stands behind so many entries."""
-    seen = 0
+    read_count = 0
     late: list[Entry] = []
     damage: list[Malformed] = []
     for piece in pieces:
         if isinstance(piece, Malformed):
-            if seen >= count:
+            if read_count >= count:
                 damage.append(piece)
             continue
-        seen += 1
-        if seen > count:
+        read_count += 1
+        if read_count > count:
             late.append(piece)
     return late, damage
 

@@ -20,8 +20,8 @@ def answer_html(triage: Triage, source: str) -> str:
         element("p", ", ".join(f"{number} {verdict}" for verdict, number in triage.verdicts.items())),
     ]
     if triage.since is not None:
-        told = f"New and rising: since {triage.since:%Y-%m-%d}, against {triage.compared_with}."
-        lead.append(element("p", told, class_="faint"))
+        comparison = f"New and rising: since {triage.since:%Y-%m-%d}, against {triage.compared_with}."
+        lead.append(element("p", comparison, class_="faint"))
     sections = [
         Section(name, heading, [_table(causes, triage)])
         for name, heading, causes in (

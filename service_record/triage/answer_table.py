@@ -37,12 +37,12 @@ def answer_lines(triage: Triage, view: View, *, whole: bool = False) -> Iterator
         if causes:
             yield BLANK
             yield ((heading, Ink.STRONG),)
-            shown = causes if whole else causes[:_FEW]
-            for cause in shown:
+            listing = causes if whole else causes[:_FEW]
+            for cause in listing:
                 yield from _cause_lines(cause, view)
-            if len(shown) < len(causes):
-                left = count(len(causes) - len(shown), "more cause")
-                yield ((f"{' ' * _INDENT}and {left}: -o wide shows all", Ink.FAINT),)
+            if len(listing) < len(causes):
+                hidden = count(len(causes) - len(listing), "more cause")
+                yield ((f"{' ' * _INDENT}and {hidden}: -o wide shows all", Ink.FAINT),)
     if triage.unreadable:
         yield BLANK
         yield (("Not judged", Ink.STRONG),)

@@ -129,9 +129,9 @@ def summarise(
         total = _one(against, "select count(*) from bundles")[0]
         compared = _Compared(bundles, total, counts, is_other=True)
     rows = _rows(connection, _GROUPS, times)
-    known = [row for row in rows if row["cause"]]
+    explained = [row for row in rows if row["cause"]]
     clusters = _clustered([row for row in rows if not row["cause"]])
-    tests = max(len(known) + len(clusters), 1)
+    tests = max(len(explained) + len(clusters), 1)
     unreadable = connection.execute(
         "select uri, left_out from bundles where verdict = 'unreadable' order by uri limit $most",
         {"most": _MOST_UNREADABLE},
@@ -144,10 +144,10 @@ def summarise(
         since=since if latest else None,
         compared_with=against_name or "all that is earlier",
         first_day=first_day,
-        causes=_ranked(_cause(row, bundles, tests, compared) for row in known),
+        causes=_ranked(_cause(row, bundles, tests, compared) for row in explained),
         unknown=_ranked(_cause(row, bundles, tests, compared) for row in clusters),
         unreadable=tuple(unreadable),
-        bad=sum(row["n"] for row in known) + sum(row["n"] for row in clusters),
+        bad=sum(row["n"] for row in explained) + sum(row["n"] for row in clusters),
     )
 
 

@@ -101,10 +101,10 @@ class Index:
     def _names(self) -> list[str]:
         """Return the files of the index. Raises TriageError where there is no such place."""
         try:
-            found = self._files.get_file_info(fs.FileSelector(self._path, allow_not_found=True))
+            infos = self._files.get_file_info(fs.FileSelector(self._path, allow_not_found=True))
         except OSError as error:
             raise TriageError(f"{self.place}: {error}") from None
-        return sorted(each.path for each in found if each.path.endswith(_SUFFIX))
+        return sorted(each.path for each in infos if each.path.endswith(_SUFFIX))
 
 
 def ask(index: Index, query: str) -> tuple[list[str], list[tuple[Any, ...]]]:

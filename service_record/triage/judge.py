@@ -99,11 +99,11 @@ def judge_bundle(path: Path, reference: Reference) -> BundleRow:
     history = doubted(history, source.written, source.unfinished, source.damaged)
     units = read_texts(source.unit_texts)
     causes = with_host_files(built_in_causes(), source, [str(path)], history, units)
-    found = diagnose(history, now=latest_entry(history), explain=causes.explain)
-    found = add_units(found, history, units, explain=causes.explain)
-    if found is not None:
-        found = add_evidence(found, causes)
-    return row_of(found, history, reference, bundle_facts(causes.evidence.facts))
+    diagnosis = diagnose(history, now=latest_entry(history), explain=causes.explain)
+    diagnosis = add_units(diagnosis, history, units, explain=causes.explain)
+    if diagnosis is not None:
+        diagnosis = add_evidence(diagnosis, causes)
+    return row_of(diagnosis, history, reference, bundle_facts(causes.evidence.facts))
 
 
 def _hosts_of_cluster(path: Path) -> Iterator[tuple[str, Path]]:
@@ -139,13 +139,13 @@ def _digest(path: Path) -> str:
 def _masked(row: BundleRow) -> BundleRow:
     """Return the row without secrets: it is kept beside those of other hosts, and shown to many."""
     rules = Rules(())
-    shown = {name: getattr(row, name) for name in _SHOWN_TEXTS}
+    texts = {name: getattr(row, name) for name in _SHOWN_TEXTS}
     try:
         return msgspec.structs.replace(
-            row, **{name: outgoing_text(text, rules) for name, text in shown.items() if text}
+            row, **{name: outgoing_text(text, rules) for name, text in texts.items() if text}
         )
     except LeakError:
-        return msgspec.structs.replace(row, **{name: _WITHHELD for name, text in shown.items() if text})
+        return msgspec.structs.replace(row, **{name: _WITHHELD for name, text in texts.items() if text})
 
 
 def answer(request: JudgeRequest) -> bytes:
@@ -158,26 +158,26 @@ def answer(request: JudgeRequest) -> bytes:
         _child(request, write_end)
     os.close(write_end)
     with os.fdopen(read_end, "rb", buffering=0) as pipe:
-        told = _read_until(pipe, time.monotonic() + seconds)
-    if told is None:
+        reply = _read_until(pipe, time.monotonic() + seconds)
+    if reply is None:
         os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
-    if told is None:
+    if reply is None:
         reason = f"not judged: it takes more than {seconds} s"
-    elif os.waitstatus_to_exitcode(status) == 0 and told:
-        return told
+    elif os.waitstatus_to_exitcode(status) == 0 and reply:
+        return reply
     elif os.waitstatus_to_exitcode(status) < 0:
         reason = f"not judged: it takes more than {request.cpu_seconds} s of a processor, or too much memory"
     else:
-        reason = f"not judged: {told.decode(errors='replace') or 'its reader ended without a word'}"
+        reason = f"not judged: {reply.decode(errors='replace') or 'its reader ended without a word'}"
     return msgspec.json.encode(JudgedBundle((unreadable_row(request.reference, reason),)))
 
 
 def _read_until(pipe: IO[bytes], deadline: float) -> bytes | None:
     """Return all that comes through a pipe; None when that takes too long."""
     parts: list[bytes] = []
-    while (left := deadline - time.monotonic()) > 0:
-        if not select.select([pipe], [], [], left)[0]:
+    while (remaining := deadline - time.monotonic()) > 0:
+        if not select.select([pipe], [], [], remaining)[0]:
             break
         piece = pipe.read(_PIECE)
         if not piece:

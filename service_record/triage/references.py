@@ -150,8 +150,8 @@ def _below(directory: Path) -> Iterator[Reference]:
         yield _reference(directory)
         return
     children: list[os.DirEntry[str]] = []
-    with os.scandir(directory) as found:
-        children = sorted(found, key=lambda child: child.name)
+    with os.scandir(directory) as entries:
+        children = sorted(entries, key=lambda child: child.name)
     for child in children:
         if child.is_dir(follow_symlinks=False):
             yield from _below(Path(child.path))

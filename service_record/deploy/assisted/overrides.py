@@ -72,15 +72,15 @@ def undone(text: str) -> Undone:
         return Undone(text)
     names = {place: set(digests) for place, digests in marker.ours.items()}
     rest = _without(config, lambda place, name, each: _is_ours(marker, place, name, each))
-    kept = tuple(name for place, name, _ in _objects(rest) if name in names.get(place, set()))
+    unremoved = tuple(name for place, name, _ in _objects(rest) if name in names.get(place, set()))
     earlier = _read(marker.earlier)
     others = _without(earlier, lambda place, name, _: name in names.get(place, set()))
     if _bare(rest) == _bare(others):
         return Undone(marker.earlier)
     for place, name, each in _objects(earlier):
-        if name in names.get(place, set()) and name not in kept:
+        if name in names.get(place, set()) and name not in unremoved:
             _put(rest, place, each)
-    return Undone(_dumped(rest), kept)
+    return Undone(_dumped(rest), unremoved)
 
 
 def _read(text: str) -> Config:
@@ -101,10 +101,10 @@ def _marked(ours: Config, earlier: str) -> Config:
 
 
 def _marker_of(config: Config) -> _Marker | None:
-    found = [(where, node) for where, node in items(config, "storage.files") if node["path"] == MARKER]
-    if not found:
+    markers = [(where, node) for where, node in items(config, "storage.files") if node["path"] == MARKER]
+    if not markers:
         return None
-    where, node = found[0]
+    where, node = markers[0]
     try:
         marker = msgspec.json.decode(content_of(node.get("contents") or {}) or b"", type=_Marker)
         _read(marker.earlier)
@@ -129,12 +129,12 @@ def _objects(config: Config) -> Iterator[tuple[str, str, dict[str, Any]]]:
 def _without(config: Config, is_dropped: Callable[[str, str, dict[str, Any]], bool]) -> Config:
     rest = copy.deepcopy(config)
     for place, key in LISTS:
-        found = at(rest, place)
-        if found:
+        nodes = at(rest, place)
+        if nodes:
             section, name = place.split(".")
-            kept = [each for each in found if not each or not is_dropped(place, each[key], each)]
-            rest[section][name] = kept
-            if not kept:
+            remaining = [each for each in nodes if not each or not is_dropped(place, each[key], each)]
+            rest[section][name] = remaining
+            if not remaining:
                 del rest[section][name]
             if not rest[section]:
                 del rest[section]

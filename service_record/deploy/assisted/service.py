@@ -157,8 +157,8 @@ class Installer:
         if isinstance(outcome, Unreachable):
             raise ServiceError(f"{recipient}: {outcome.reason}", is_for_later=True)
         if not outcome.good:
-            said = without(outcome.text, secrets)
-            raise _refusal(f"{recipient}: ", replace(outcome, text=said))
+            message = without(outcome.text, secrets)
+            raise _refusal(f"{recipient}: ", replace(outcome, text=message))
 
     def _list(self, path: str, kind: type[_Rows], params: Mapping[str, str] | None = None) -> _Rows:
         request = Request(method="GET", url=f"{self._base}{path}", params=params or {})

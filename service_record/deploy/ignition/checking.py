@@ -154,8 +154,8 @@ def insist_on_assisted_service(config: Config) -> None:
     """Raise BadConfigError where an assisted-service does not read a config of this version."""
     version = config["ignition"]["version"]
     if version not in TAKEN_BY_ASSISTED_SERVICE:
-        known = " and ".join(TAKEN_BY_ASSISTED_SERVICE)
-        what = f"{version} is not taken by an assisted-service; {known} are"
+        versions = " and ".join(TAKEN_BY_ASSISTED_SERVICE)
+        what = f"{version} is not taken by an assisted-service; {versions} are"
         raise BadConfigError((ConfigFault("ignition.version", what),))
 
 
@@ -199,10 +199,10 @@ def _faults_of_fields(config: Config, minor: int) -> Iterator[ConfigFault]:
             continue
         for name, inner in value.items():
             place = f"{where}.{name}" if where else name
-            meant = _READ.get(name.lower(), name)
+            correct = _READ.get(name.lower(), name)
             since = _LATER_OF_PEOPLE if _is_of_people(where, name) else _LATER.get(name, minor)
-            if meant != name:
-                yield ConfigFault(quoted(place).strip("'"), f"is taken for {meant}; write that")
+            if correct != name:
+                yield ConfigFault(quoted(place).strip("'"), f"is taken for {correct}; write that")
             elif since > minor and inner is not None:
                 what = f"is known from 3.{since}.0 on, and does nothing in 3.{minor}.0; remove it"
                 yield ConfigFault(quoted(place).strip("'"), what)

@@ -107,7 +107,7 @@ _FOR_ROOT: Final = 0o600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class DeliveryRequest:
     """What is to be on the host beside the shim."""
 
     role: str
@@ -123,44 +123,44 @@ class Wanted:
     """The reporter as one executable file."""
 
 
-def delivered(wanted: Wanted) -> tuple[Item, ...]:
+def delivered(request: DeliveryRequest) -> tuple[Item, ...]:
     """Return all of it, by path. The bootstrap host records arrays, and has its services closed."""
     options = {
         Option.SHIM: True,
-        Option.ALL_SERVICES: wanted.all_services,
-        Option.ARRAY: wanted.array or wanted.role == "bootstrap",
-        Option.REPORTER: wanted.settings is not None,
+        Option.ALL_SERVICES: request.all_services,
+        Option.ARRAY: request.array or request.role == "bootstrap",
+        Option.REPORTER: request.settings is not None,
     }
     items = contents(option for option, is_wanted in options.items() if is_wanted)
-    return tuple(sorted([*items, *_drop_ins(wanted), *_of_reporter(wanted)], key=lambda item: item.path))
+    return tuple(sorted([*items, *_drop_ins(request), *_of_reporter(request)], key=lambda item: item.path))
 
 
-def _drop_ins(wanted: Wanted) -> Iterator[Item]:
-    """Of services by name; where every service is closed, there is nothing to add."""
-    if wanted.all_services:
+def _drop_ins(request: DeliveryRequest) -> Iterator[Item]:
+    """Yield the drop-ins of services by name; if every service is closed, there is nothing to add."""
+    if request.all_services:
         return
-    yield from closing(wanted.closes or (CLOSED_ON_BOOTSTRAP if wanted.role == "bootstrap" else ()))
+    yield from closing(request.closes or (CLOSED_ON_BOOTSTRAP if request.role == "bootstrap" else ()))
 
 
-def _of_reporter(wanted: Wanted) -> Iterator[Item]:
-    settings = None if wanted.settings is None else wanted.settings.encode()
+def _of_reporter(request: DeliveryRequest) -> Iterator[Item]:
+    settings = None if request.settings is None else request.settings.encode()
     files: Mapping[str, tuple[bytes | None, int]] = {
         SETTINGS: (settings, _FOR_ROOT),
-        TOKEN: (wanted.token, _FOR_ROOT),
-        CA_BUNDLE: (wanted.ca_bundle, 0o644),
-        PROGRAM: (wanted.program, 0o755),
+        TOKEN: (request.token, _FOR_ROOT),
+        CA_BUNDLE: (request.ca_bundle, 0o644),
+        PROGRAM: (request.program, 0o755),
     }
     for path, (data, mode) in files.items():
         if data is not None:
             yield Item(path, Option.REPORTER, data, mode)
 
 
-def settings_text(given: str, changes: Mapping[str, object]) -> str:
+def settings_text(values: str, changes: Mapping[str, object]) -> str:
     """TOML of what is given, changed in these settings, whose names are as `assisted_service.url`.
 
     Lists of both are joined. Raises ValueError where what is given is no TOML.
     """
-    settings: dict[str, Any] = tomllib.loads(given)
+    settings: dict[str, Any] = tomllib.loads(values)
     for name, value in changes.items():
         section, _, key = name.rpartition(".")
         table = settings.setdefault(section, {}) if section else settings

@@ -42,18 +42,18 @@ def merge(base: Config, ours: Config, replacing: Iterable[str] = ()) -> Config:
     _refuse(list(conflicts(merged, ours)))
     merged["ignition"]["version"] = version
     for place, _ in LISTS:
-        found = at(ours, place)
-        if found:
+        nodes = at(ours, place)
+        if nodes:
             section, name = place.split(".")
             if merged.get(section) is None:
                 merged[section] = {}
-            merged[section][name] = [*(merged[section].get(name) or []), *copy.deepcopy(found)]
+            merged[section][name] = [*(merged[section].get(name) or []), *copy.deepcopy(nodes)]
     insist(merged)
     return merged
 
 
 def conflicts(base: Config, ours: Config) -> Iterator[ConfigFault]:
-    """What both have."""
+    """Yield what both configs have."""
     for place, name in LISTS:
         if place.removeprefix("storage.") in KINDS:
             continue
@@ -97,7 +97,7 @@ def _inner(resource: dict[str, Any]) -> Config | None:
 
 
 def _faults_of_version(base: Config, version: str) -> Iterator[ConfigFault]:
-    """What Ignition passed over in the version of the base, and would do in the higher one."""
+    """Yield what Ignition ignored in the base's version, and would do in the higher one."""
     before, after = minor_of(base["ignition"]["version"]), minor_of(version)
     if not before < _SPECIAL_BITS <= after:
         return
@@ -130,8 +130,8 @@ def _without(base: Config, ours: Config, replacing: frozenset[str]) -> Config:
         if path not in present:
             _refuse([ConfigFault("", f"--replace {path}: there is no such file to replace")])
     if replacing:
-        kept = [node for node in merged["storage"]["files"] if not node or node["path"] not in replacing]
-        merged["storage"]["files"] = kept
+        files = [node for node in merged["storage"]["files"] if not node or node["path"] not in replacing]
+        merged["storage"]["files"] = files
     return merged
 
 

@@ -33,7 +33,7 @@ def machine_config(config: Config, role: str) -> dict[str, Any]:
 
 
 def faults_of_machine_config(config: Config) -> Iterator[ConfigFault]:
-    """What the operator has no support for, beyond what Ignition refuses."""
+    """Yield what the operator does not support, beyond what Ignition refuses."""
     for where, file in items(config, "storage.files"):
         source = (file.get("contents") or {}).get("source") or "data:,"
         if not source.lower().startswith("data:"):
@@ -78,11 +78,14 @@ _LONGEST_INLINE: Final = 1 << 20
 
 
 def butane(config: Config, role: str, variant: str) -> dict[str, Any]:
-    """The document, texts in it as they are; BadConfigError where this variant has no place for one."""
+    """Return the document, with texts as they are.
+
+    Raises BadConfigError if this variant has no place for one.
+    """
     version = VARIANTS[variant].get(config["ignition"]["version"])
     if version is None:
-        known = ", ".join(VARIANTS[variant])
-        what = f"{config['ignition']['version']}: Butane makes {known} of its variant {variant}"
+        versions = ", ".join(VARIANTS[variant])
+        what = f"{config['ignition']['version']}: Butane makes {versions} of its variant {variant}"
         raise BadConfigError((ConfigFault("ignition.version", what),))
     head: dict[str, Any] = {"variant": variant, "version": version}
     if variant == "openshift":

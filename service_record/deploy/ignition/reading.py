@@ -89,7 +89,7 @@ def _bad(what: str) -> BadConfigError:
 
 
 def _instead(text: str) -> str:
-    """What it is that somebody has given us, where that is plain."""
+    """Describe what the input is instead, if that is plain."""
     begin = text.lstrip("\ufeff \t\r\n")
     if text.startswith("\ufeff"):
         return "; remove the byte order mark at its beginning"
@@ -101,12 +101,12 @@ def _instead(text: str) -> str:
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         names = [name for name, _ in pairs]
-        twice = next(name for name in found if names.count(name) > 1)
+        twice = next(name for name in members if names.count(name) > 1)
         raise ValueError(f"{quoted(twice)} is given twice in one object; remove one")
-    return found
+    return members
 
 
 def _no_constant(name: str) -> None:
@@ -140,12 +140,12 @@ Item = tuple[str, dict[str, Any]]
 
 def items(config: dict[str, Any], path: str) -> list[Item]:
     """Return the objects of a list, by its path such as `storage.files`."""
-    found = at(config, path) or []
-    return [(f"{path}[{number}]", each) for number, each in enumerate(found) if each is not None]
+    nodes = at(config, path) or []
+    return [(f"{path}[{number}]", each) for number, each in enumerate(nodes) if each is not None]
 
 
 def at(config: dict[str, Any], path: str) -> Any:
-    """What stands at a path of names, or None."""
+    """Return the value at a path of names, or None."""
     value: Any = config
     for name in path.split("."):
         if not isinstance(value, dict):
@@ -154,10 +154,10 @@ def at(config: dict[str, Any], path: str) -> Any:
     return value
 
 
-def twice(found: list[tuple[str, object]], what: str) -> Iterator[ConfigFault]:
-    """Of places and values: those whose value an earlier one has."""
+def twice(values: list[tuple[str, object]], what: str) -> Iterator[ConfigFault]:
+    """Yield, of places and values, those whose value an earlier one has."""
     first: dict[object, str] = {}
-    for where, value in found:
+    for where, value in values:
         if value in first:
             yield ConfigFault(where, f"{what} {quoted(value)} is given before, by {first[value]}")
         else:
@@ -191,18 +191,20 @@ _SEMANTIC: Final = re.compile(r"\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z
 
 
 def minor_of(version: object) -> int:
-    """Which of the 3.x it is; ValueError says why it is none of those we know."""
+    """Return which of the 3.x it is. Raises ValueError, with the reason, for other versions."""
     if not isinstance(version, str) or not version:
         raise ValueError("no version; write one such as 3.4.0")
     if not _SEMANTIC.fullmatch(version):
         raise ValueError(f"{version[:40]!a} is no version; write one such as 3.4.0")
     if version in VERSIONS:
         return VERSIONS.index(version) + OLDEST
-    known = f"{VERSIONS[0]} to {VERSIONS[-1]} are known here"
+    versions = f"{VERSIONS[0]} to {VERSIONS[-1]} are known here"
     if version == "3.0.0":
-        raise ValueError(f"3.0.0 is too old, {known}; it may be called 3.1.0, and nothing else changes")
+        raise ValueError(f"3.0.0 is too old, {versions}; it may be called 3.1.0, and nothing else changes")
     if version.startswith(("1.", "2.")):
-        raise ValueError(f"{version} is of another specification than 3.x; {known}: convert the config first")
+        raise ValueError(
+            f"{version} is of another specification than 3.x; {versions}: convert the config first"
+        )
     if "-" in version:
-        raise ValueError(f"{version} is no stable version; {known}")
-    raise ValueError(f"{version} is not known; {known}")
+        raise ValueError(f"{version} is no stable version; {versions}")
+    raise ValueError(f"{version} is not known; {versions}")

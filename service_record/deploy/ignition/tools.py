@@ -30,10 +30,10 @@ def _judge(command: Sequence[str], config: bytes) -> tuple[str, ...]:
         done = subprocess.run(command, input=config, capture_output=True, check=False, timeout=_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
         return ()
-    said = (done.stderr + done.stdout).decode(errors="replace")
-    if any(words in said for words in _UNKNOWN_VERSION):
+    output = (done.stderr + done.stdout).decode(errors="replace")
+    if any(words in output for words in _UNKNOWN_VERSION):
         return ()
-    reported = list(_reported(said))
+    reported = list(_reported(output))
     if done.returncode != 0:
         errors = tuple(fault for kind, fault in reported if kind == "error")
         why = " ".join(done.stderr.decode(errors="replace").split()) or f"exit status {done.returncode}"
@@ -41,7 +41,7 @@ def _judge(command: Sequence[str], config: bytes) -> tuple[str, ...]:
     return tuple(f"{fault}; {command[0]} says it" for kind, fault in reported if kind == "warning")
 
 
-def _reported(said: str) -> Iterator[tuple[str, ConfigFault]]:
-    for line in said.splitlines():
-        if found := _REPORTED.match(line):
-            yield found[1], ConfigFault(re.sub(r"\.(\d+)", r"[\1]", found[2]), found[3])
+def _reported(output: str) -> Iterator[tuple[str, ConfigFault]]:
+    for line in output.splitlines():
+        if match := _REPORTED.match(line):
+            yield match[1], ConfigFault(re.sub(r"\.(\d+)", r"[\1]", match[2]), match[3])

@@ -29,7 +29,7 @@ def data_url(data: bytes) -> str:
 
 
 def compressed(data: bytes) -> bytes:
-    """The bytes in gzip, which are the same whenever and wherever they are made: no time, no name in them."""
+    """Return the bytes in gzip, the same whenever and wherever they are made: no time, no name in them."""
     packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
     body = packer.compress(data) + packer.flush()
     check = zlib.crc32(data).to_bytes(4, "little") + (len(data) & 0xFFFFFFFF).to_bytes(4, "little")
@@ -37,7 +37,7 @@ def compressed(data: bytes) -> bytes:
 
 
 def decompressed(data: bytes) -> bytes:
-    """What is in these bytes of gzip; ValueError says what is wrong with them."""
+    """Return the content of these bytes of gzip. Raises ValueError, with the fault in them."""
     parts: list[bytes] = []
     room = MOST
     while data:

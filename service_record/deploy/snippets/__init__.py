@@ -113,7 +113,9 @@ def _values(values: SnippetValues) -> Iterator[str]:
 
 
 def _function(name: str, body: str) -> Iterator[str]:
-    """A value in a function: what assigns it would be in the log of a template that traces what it does."""
+    """Yield a value in a function: an assignment would be in the log of a template that traces its
+    commands.
+    """
     yield f"service_record_{name}() {{"
     yield f"  {body}"
     yield "}"
@@ -187,7 +189,7 @@ def _section(head: str, functions: str, calls: list[str]) -> str:
 
 
 def _preseed(values: SnippetValues, steps: list[str]) -> str:
-    """Return a command is one line; the last comes when the new system is in /target."""
+    """Return the commands, a line each; the last comes when the new system is in /target."""
     early, late = _halves(values, steps)
     within = replace(values, root=_TARGET, directory=f"{_TARGET}{RECORDS}")
     unit, leave = _first_boot(within)
@@ -209,7 +211,7 @@ def _preseed(values: SnippetValues, steps: list[str]) -> str:
 
 
 def _autoinstall(values: SnippetValues, steps: list[str]) -> str:
-    """Return each command is a shell of its own; what fails ends in error-commands."""
+    """Return the commands, each in a shell of its own; failures end in error-commands."""
     early, late = _halves(values, steps)
     within = replace(values, directory=f"{_TARGET}{RECORDS}")
     commands = {

@@ -12,7 +12,7 @@ from service_record.reporter.gather.model import (
     GatherError,
     GatherRow,
     GatherStatus,
-    Given,
+    GivenMember,
     add_manifest,
 )
 
@@ -28,7 +28,7 @@ __all__ = [
     "Gathered",
     "GatheredBundle",
     "GatheredMember",
-    "Given",
+    "GivenMember",
     "add_manifest",
     "gather",
     "newest_cursor",

@@ -20,7 +20,7 @@ _MOST_LOOKED_AT: Final = 10_000
 
 
 def below(root: Path, path: str) -> Path:
-    """Where an absolute path of the host leads, its links being the host's too, and none leading outside.
+    """Return where an absolute path of the host leads; its links are the host's too, and none leads outside.
 
     Raises GatherError when it leads on and on.
     """
@@ -86,28 +86,29 @@ def tail(descriptor: int, most: int) -> tuple[int, Iterator[bytes]]:
 
 def _chunks(descriptor: int, offset: int, most: int) -> Iterator[bytes]:
     os.lseek(descriptor, offset, os.SEEK_SET)
-    left = most
-    while left > 0:
-        chunk = os.read(descriptor, min(left, _CHUNK_BYTES))
+    remaining = most
+    while remaining > 0:
+        chunk = os.read(descriptor, min(remaining, _CHUNK_BYTES))
         if not chunk:
             return
-        left -= len(chunk)
+        remaining -= len(chunk)
         yield chunk
 
 
 def matches(root: Path, patterns: tuple[str, ...], deadline: Deadline) -> list[Path]:
-    """The files, newest first, that match absolute patterns of the host; no link, and none reached by one.
+    """Return the files, newest first, that match absolute patterns of the host; no link, and none reached by
+    one.
 
     What is in a pattern before its first wildcard is resolved as any path of the host.
     """
-    found: dict[Path, float] = {}
+    times: dict[Path, float] = {}
     for pattern in patterns:
         fixed = re.split(r"[*?\[]", pattern, maxsplit=1)[0].rpartition("/")[0]
         base = real(below(root, fixed or "/"))
         for match in islice(base.glob(pattern[len(fixed) + 1 :]), _MOST_LOOKED_AT):
-            if deadline.left() == 0:
+            if deadline.seconds_left() == 0:
                 break
             with suppress(OSError):
                 if real(match) == match:
-                    found[match] = match.stat().st_mtime
-    return sorted(found, key=lambda path: (-found[path], path))
+                    times[match] = match.stat().st_mtime
+    return sorted(times, key=lambda path: (-times[path], path))

@@ -24,7 +24,7 @@ from service_record.reporter.gather.model import (
     GatherError,
     GatherRow,
     GatherStatus,
-    Given,
+    GivenMember,
     Piece,
     Pieces,
     Task,
@@ -47,26 +47,26 @@ def isolated(make: Callable[[], Pieces], deadline: Deadline) -> Pieces:
     Raises GatherError when the thread goes on long after the deadline: it is left behind. When this
     generator is closed, the deadline is now.
     """
-    gone = threading.Event()
-    held: queue.Queue[_Item] = queue.Queue(_HELD_PIECES)
-    thread = threading.Thread(target=_work, args=(make, held, gone), daemon=True)
+    is_abandoned = threading.Event()
+    pieces: queue.Queue[_Item] = queue.Queue(_HELD_PIECES)
+    thread = threading.Thread(target=_work, args=(make, pieces, is_abandoned), daemon=True)
     try:
         thread.start()  # in here: a signal may come when it has started a program, and this has not returned
-        yield from _received(held, deadline)
+        yield from _received(pieces, deadline)
     finally:
-        gone.set()
+        is_abandoned.set()
         deadline.cut_short()
         with suppress(RuntimeError):  # it has not begun; once it does, it finds that nobody waits
             thread.join(max(_GRACE_SECONDS - deadline.passed(), 0))
 
 
-def _received(held: "queue.Queue[_Item]", deadline: Deadline) -> Iterator[Piece]:
+def _received(pieces: "queue.Queue[_Item]", deadline: Deadline) -> Iterator[Piece]:
     late = 0
     while late <= _HELD_PIECES + 1:  # of those that were made in time, and taken slowly
-        retry_policy = _GRACE_SECONDS + deadline.left() - deadline.passed()
+        retry_policy = _GRACE_SECONDS + deadline.seconds_left() - deadline.passed()
         late += retry_policy <= 0
         try:
-            item = held.get(timeout=max(retry_policy, 0))
+            item = pieces.get(timeout=max(retry_policy, 0))
         except queue.Empty:
             break
         if item is None:
@@ -77,28 +77,28 @@ def _received(held: "queue.Queue[_Item]", deadline: Deadline) -> Iterator[Piece]
     raise GatherError(GatherStatus.TIMED_OUT, "hung, and could not be stopped")
 
 
-def _work(make: Callable[[], Pieces], held: "queue.Queue[_Item]", gone: threading.Event) -> None:
+def _work(make: Callable[[], Pieces], output: "queue.Queue[_Item]", is_abandoned: threading.Event) -> None:
     with suppress(OSError):  # of this thread alone; what it starts inherits it; see setpriority(2), NOTES
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOWEST_PRIORITY)
-    if gone.is_set():
+    if is_abandoned.is_set():
         return
     end: _Item = None
     try:
         pieces = make()
         for piece in pieces:
-            if not _handed_over(piece, held, gone):
+            if not _handed_over(piece, output, is_abandoned):
                 pieces.close()
                 return
     except BaseException as error:  # noqa: BLE001  # whatever it is, it is told where somebody waits
         end = error
-    _handed_over(end, held, gone)
+    _handed_over(end, output, is_abandoned)
 
 
-def _handed_over(item: _Item, held: "queue.Queue[_Item]", gone: threading.Event) -> bool:
+def _handed_over(item: _Item, pieces: "queue.Queue[_Item]", is_abandoned: threading.Event) -> bool:
     """Return whether somebody took it, who may be slower than we are."""
-    while not gone.is_set():
+    while not is_abandoned.is_set():
         with suppress(queue.Full):
-            held.put(item, timeout=_LOOK_SECONDS)
+            pieces.put(item, timeout=_LOOK_SECONDS)
             return True
     return False
 
@@ -116,7 +116,7 @@ def gather(
     *,
     seconds: float = ROUND_SECONDS,
 ) -> tuple[Gathered, ...]:
-    """What became of each collector, in their order, after all had `seconds` together.
+    """Return the result of each collector, in their order, after all had `seconds` together.
 
     What a collector raises is its own failure. What the bundle raises is raised, and ends what runs; so do
     SIGINT, and SIGTERM where nobody else handles it, which raises SystemExit(143) then.
@@ -131,16 +131,16 @@ def _gathered(collector: GatherRow, context: Context, bundle: GatheredBundle, wh
     files = _Files(collector, bundle)
     end = _obstacle(collector, context, whole)
     if end is None:
-        deadline = Deadline(min(collector.seconds, whole.left()))
+        deadline = Deadline(min(collector.seconds, whole.seconds_left()))
         end = _all_pieces(Task(collector, context, deadline), files)
-    given = sum(each.bytes for each in files.given)
+    total = sum(each.bytes for each in files.given)
     dropped = sum(each.dropped_bytes for each in files.given)
-    status = GatherStatus.CUT if dropped else GatherStatus.GIVEN if given else GatherStatus.EMPTY
+    status = GatherStatus.CUT if dropped else GatherStatus.GIVEN if total else GatherStatus.EMPTY
     return Gathered(
         collector.name,
         collector.member,
         status if end is None else end.status,
-        given,
+        total,
         round(time.monotonic() - began, 3),
         dropped,
         None if end is None else _in_one_line(str(end)),
@@ -156,7 +156,7 @@ def _obstacle(collector: GatherRow, context: Context, whole: Deadline) -> Gather
     if missing is not None:
         what = missing if missing.startswith("/") else f"program {missing}"
         return GatherError(GatherStatus.ABSENT, f"no {what}")
-    if whole.left() == 0:
+    if whole.seconds_left() == 0:
         return GatherError(GatherStatus.TIMED_OUT, "not begun: the time of the whole round was over")
     return None
 
@@ -169,8 +169,8 @@ def _is_there(need: str, context: Context) -> bool:
 
 def _all_pieces(task: Task, files: "_Files") -> GatherError | None:
     """Write all that it gives; return what ended it early."""
-    made = isolated(lambda: task.collector.take.pieces(task), task.deadline)
-    with closing(made) as pieces, files.members:
+    isolated_pieces = isolated(lambda: task.collector.take.pieces(task), task.deadline)
+    with closing(isolated_pieces) as pieces, files.members:
         end = _written(pieces, files)
         files.close()
         return end
@@ -193,7 +193,7 @@ class _Files:
     """The files of one collector, each made in the bundle as soon as there is something in it."""
 
     def __init__(self, collector: GatherRow, bundle: GatheredBundle) -> None:
-        self.given: list[Given] = []
+        self.given: list[GivenMember] = []
         self._collector = collector
         self._bundle = bundle
         self._begin = Begin(collector.member)
@@ -224,20 +224,22 @@ class _Files:
         self.members.close()
         if self._member is not None:
             skipped = self._begin.skipped
-            self.given.append(Given(self._begin.member, skipped + self._bytes, skipped + self._member.cut))
+            self.given.append(
+                GivenMember(self._begin.member, skipped + self._bytes, skipped + self._member.cut)
+            )
         self._member, self._bytes = None, 0
 
 
 def _in_one_line(text: str) -> str:
-    """As it may stand in a manifest: printable, and not long."""
+    """Return a text fit for a manifest: printable, in one line, and not long."""
     plain = " ".join(text.split())
-    shown = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in plain)
-    return shown if len(shown) <= _REASON_CHARACTERS else shown[: _REASON_CHARACTERS - 1] + "…"
+    printable = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in plain)
+    return printable if len(printable) <= _REASON_CHARACTERS else printable[: _REASON_CHARACTERS - 1] + "…"
 
 
 @contextmanager
 def _sigterm_raises() -> Iterator[None]:
-    """Where SIGTERM would kill us and leave behind what runs, it raises SystemExit instead."""
+    """Raise SystemExit on SIGTERM, which would kill us and leave running programs behind."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -27,7 +27,7 @@ _Value = TypeVar("_Value")
 
 
 def reachability(task: Task) -> Iterator[bytes]:
-    """For each service: its addresses, and how connecting, TLS and a GET without credentials went.
+    """Yield for each service its addresses, and how connecting, TLS and a GET without credentials went.
 
     Raises GatherError, absent when no service is known.
     """
@@ -52,13 +52,13 @@ def _checked(url: str, task: Task) -> Iterator[str]:
     connection, lines = _connected(host, port)
     yield from lines
     if connection is not None:
-        yield from _asked(connection, parts, host, task.context)
+        yield from _tls_and_http(connection, parts, host, task.context)
 
 
 def _proxy(scheme: str, context: Context) -> Iterator[str]:
     """Yield whether there is a way to the proxy for this scheme, if the environment names one."""
-    given = {name.lower(): value for name, value in context.environ.items()}
-    named = given.get(f"{scheme}_proxy")
+    environment = {name.lower(): value for name, value in context.environ.items()}
+    named = environment.get(f"{scheme}_proxy")
     if not named:
         return
     try:
@@ -67,7 +67,7 @@ def _proxy(scheme: str, context: Context) -> Iterator[str]:
     except ValueError:
         yield "  proxy    what is set is no URL"
         return
-    yield f"  proxy    {host}:{port}, but not for {given.get('no_proxy') or 'no host'}"
+    yield f"  proxy    {host}:{port}, but not for {environment.get('no_proxy') or 'no host'}"
     connection, lines = _connected(host, port)
     yield from (f"  {line}" for line in lines)
     if connection is not None:
@@ -95,12 +95,14 @@ def _connected(host: str, port: int) -> tuple[socket.socket | None, list[str]]:
 
 
 def _addresses(host: str, port: int) -> list[str]:
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+    infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in infos))
 
 
-def _asked(connection: socket.socket, parts: SplitResult, host: str, context: Context) -> Iterator[str]:
-    """What TLS, if it is to be, and HTTP on it come to."""
+def _tls_and_http(
+    connection: socket.socket, parts: SplitResult, host: str, context: Context
+) -> Iterator[str]:
+    """Yield the results of TLS, if it is to be, and of HTTP on it."""
     with connection:
         began = time.monotonic()
         try:
@@ -166,7 +168,7 @@ def clocks(task: Task) -> Iterator[bytes]:
 
 
 def _within(ask: Callable[[], _Value]) -> _Value:
-    """The answer, if there is one in time: the resolver knows no time limit, and a slow peer none of ours.
+    """Return the answer if it comes in time: the resolver knows no time limit, and a slow peer none of ours.
 
     Raises what asking raises, TimeoutError when there is no answer; the thread that waits is left behind.
     """
@@ -180,12 +182,12 @@ def _within(ask: Callable[[], _Value]) -> _Value:
 
     threading.Thread(target=answer, daemon=True).start()
     try:
-        found = answers.get(timeout=_STEP_SECONDS + 1)
+        result = answers.get(timeout=_STEP_SECONDS + 1)
     except queue.Empty:
         raise TimeoutError("no answer in time") from None
-    if isinstance(found, Exception):
-        raise found
-    return found
+    if isinstance(result, Exception):
+        raise result
+    return result
 
 
 def _why(error: Exception) -> str:

@@ -51,11 +51,11 @@ class Journal:
         """
         if self.boot and task.context.cursor is not None:
             return
-        most = Deadline(task.deadline.left() * _SHARE_OF_TIME, task.deadline)
+        most = Deadline(task.deadline.seconds_left() * _SHARE_OF_TIME, task.deadline)
         try:
             yield from self._in_order(replace(task, deadline=most))
         except GatherError as stopped:
-            if stopped.status in {GatherStatus.TIMED_OUT, GatherStatus.CUT} and task.deadline.left():
+            if stopped.status in {GatherStatus.TIMED_OUT, GatherStatus.CUT} and task.deadline.seconds_left():
                 yield _GAP
                 yield from self._last(_LAST_LINES).pieces(task)
             raise

@@ -24,8 +24,8 @@ class Deadline:
         self._until = time.monotonic() + seconds
         self._outer = outer
 
-    def left(self) -> float:
-        """Seconds, 0 from the deadline on."""
+    def seconds_left(self) -> float:
+        """Return the seconds left, 0 from the deadline on."""
         return max(self.moment() - time.monotonic(), 0.0)
 
     def passed(self) -> float:
@@ -33,7 +33,7 @@ class Deadline:
         return max(time.monotonic() - self.moment(), 0.0)
 
     def cut_short(self) -> None:
-        """It is now, if it was not before."""
+        """Mark it as cut short, if it was not before."""
         self._until = min(self._until, time.monotonic())
 
     def moment(self) -> float:
@@ -82,7 +82,7 @@ class GatheredMember(Protocol):
     """One file of a bundle, while it is written."""
 
     @property
-    def given(self) -> int:
+    def written_bytes(self) -> int:
         """Return how many bytes were written to it."""
 
     @property
@@ -143,7 +143,7 @@ class Take(Protocol):
     """A kind of source: a program, a file, the journal, a fact that Python finds out."""
 
     def pieces(self, task: "Task") -> Pieces:
-        """What it gives; nothing when there is nothing.
+        """Return the pieces that it gives; nothing when there is nothing.
 
         It runs in a thread of its own, which is left behind when it goes on long after the deadline. What it
         started must be gone when it ends, also when it is closed. Raises GatherError, also after
@@ -181,7 +181,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class GivenMember:
     """A file that is in the bundle."""
 
     path: str
@@ -203,7 +203,7 @@ class Gathered:
     """How much of what there was is not in the bundle because of a limit; a producer stopped says no end."""
     reason: str | None = None
     """Why it is absent, was stopped or failed, in one line."""
-    files: tuple[Given, ...] = ()
+    files: tuple[GivenMember, ...] = ()
 
 
 MANIFEST: Final = "manifest.json"
@@ -241,7 +241,7 @@ def manifest(
 
 
 def _collector(gathered: Gathered) -> dict[str, object]:
-    told: dict[str, object] = {
+    document: dict[str, object] = {
         "name": gathered.name,
         "member": gathered.member,
         "status": gathered.status.value,
@@ -250,9 +250,9 @@ def _collector(gathered: Gathered) -> dict[str, object]:
         "seconds": gathered.seconds,
     }
     if gathered.reason is not None:
-        told["reason"] = gathered.reason
+        document["reason"] = gathered.reason
     files = [
         {"path": file.path, "bytes": file.bytes, "droppedBytes": file.dropped_bytes}
         for file in gathered.files
     ]
-    return told | {"files": files}
+    return document | {"files": files}

@@ -102,13 +102,13 @@ def resolve(names: Iterable[str], seconds: float = NAMES_SECONDS) -> tuple[Resol
 
     The resolver has no time limit of its own: a thread that still waits is left behind.
     """
-    asked = tuple(names)
+    queries = tuple(names)
     answers: queue.SimpleQueue[Resolution] = queue.SimpleQueue()
     began = time.monotonic()
-    for name in asked:
+    for name in queries:
         threading.Thread(target=_put_resolution, args=(name, answers), daemon=True).start()
     resolutions: dict[str, Resolution] = {}
-    while len(resolutions) < len(set(asked)):
+    while len(resolutions) < len(set(queries)):
         try:
             answer = answers.get(timeout=max(began + seconds - time.monotonic(), 0))
         except queue.Empty:
@@ -117,7 +117,7 @@ def resolve(names: Iterable[str], seconds: float = NAMES_SECONDS) -> tuple[Resol
     late = f"no answer within {seconds:g} s"
     return tuple(
         resolutions.get(name) or Resolution(name, problem=late, is_answered=False, seconds=seconds)
-        for name in asked
+        for name in queries
     )
 
 
@@ -138,7 +138,7 @@ def _resolution(name: str) -> Resolution:
 
 
 def cluster_names(task: Task) -> Iterator[bytes]:
-    """For each domain that the host knows an API of: what api, api-int and a name below apps resolve to.
+    """Yield for each domain of an API on this host what api, api-int and a name below apps resolve to.
 
     Raises GatherError, absent when the host knows no API.
     """

@@ -34,13 +34,13 @@ class ServiceRecords:
         if not services:
             raise GatherError(GatherStatus.ABSENT, f"no *{SUFFIX} in {records.directory}")
         trouble: list[str] = []
-        taken: set[str] = set()
+        used_names: set[str] = set()
         for service in services:
             try:
-                yield from _record(records, service, task, taken)
+                yield from _record(records, service, task, used_names)
             except OSError as error:
                 trouble.append(f"{service}: {error.strerror or error}")
-            if task.deadline.left() == 0:
+            if task.deadline.seconds_left() == 0:
                 raise GatherError(
                     GatherStatus.TIMED_OUT, f"{service} and what comes after it was not read in time"
                 )
@@ -53,11 +53,11 @@ def records_directory(context: Context) -> Path:
     return files.below(context.root, context.environ.get("SERVICE_RECORDS_DIR") or _DIRECTORY)
 
 
-def _record(records: Records, service: str, task: Task, taken: set[str]) -> Pieces:
+def _record(records: Records, service: str, task: Task, used_names: set[str]) -> Pieces:
     name = record_name(service)
-    while name in taken:
+    while name in used_names:
         name += "_"
-    taken.add(name)
+    used_names.add(name)
     member = f"{task.collector.member}{name}{SUFFIX}"
     path = records.directory / f"{service}{SUFFIX}"
     damage = _DamagedPieces(task.collector.bytes)
@@ -83,15 +83,17 @@ def _in_blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _in_time(pieces: Iterable[Entry | Malformed], task: Task) -> Iterator[Entry | Malformed]:
-    """The pieces of a record; those for which there is no time are missing, and the array is closed still."""
+    """Yield the pieces of a record; those for which there is no time are missing, and the array is closed
+    still.
+    """
     for piece in pieces:
-        if task.deadline.left() == 0:
+        if task.deadline.seconds_left() == 0:
             return
         yield piece
 
 
 def _array_begins(_dropped: int) -> bytes:
-    """An entry stands on a line of its own: with this before the rest of them, it is an array again."""
+    """Return what makes the rest of an array one again: an entry stands on a line of its own."""
     return b"[\n"
 
 

@@ -69,7 +69,7 @@ class Program:
             raise GatherError(GatherStatus.FAILED, f"{path}: {error.strerror}") from error
 
     def chunks(self, deadline: Deadline, most: int) -> Iterator[bytes]:
-        """What it prints, until it ends; a grandchild that keeps the pipe is not waited for.
+        """Yield its output until it ends; a grandchild that keeps the pipe is not waited for.
 
         Raises GatherError when it has not ended at the deadline, and after `most` bytes.
         """
@@ -94,8 +94,8 @@ class Program:
                     open_ones.register(stream, selectors.EVENT_READ)
             while open_ones.get_map():
                 has_ended = self._has_ended()
-                ready = open_ones.select(0 if has_ended else min(deadline.left(), _LOOK_SECONDS))
-                if has_ended and not (ready and deadline.left()):
+                ready = open_ones.select(0 if has_ended else min(deadline.seconds_left(), _LOOK_SECONDS))
+                if has_ended and not (ready and deadline.seconds_left()):
                     return
                 self._still_has_time(deadline)
                 for key, _ in ready:
@@ -108,11 +108,11 @@ class Program:
             pause = 0.001
             while not self._has_ended():  # it closed its output, and ends, or goes on
                 self._still_has_time(deadline)
-                time.sleep(min(deadline.left(), pause))
+                time.sleep(min(deadline.seconds_left(), pause))
                 pause = min(2 * pause, _LOOK_SECONDS)
 
     def _still_has_time(self, deadline: Deadline) -> None:
-        if deadline.left() == 0:
+        if deadline.seconds_left() == 0:
             raise GatherError(GatherStatus.TIMED_OUT, f"{self.name} did not end within its time")
 
     def _has_ended(self) -> bool:
@@ -137,7 +137,7 @@ class Program:
         for number in (signal.SIGTERM, signal.SIGKILL):
             self._signal(number)
             retry_policy = Deadline(_GRACE_SECONDS)
-            while not self._has_ended() and retry_policy.left():
+            while not self._has_ended() and retry_policy.seconds_left():
                 time.sleep(0.01)
         self._signal(signal.SIGKILL)
         if self._has_ended():
@@ -149,10 +149,10 @@ class Program:
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """What a program is given: nothing that may be secret, and no reason to colour, page or ask."""
-    given = {"PATH": environ.get("PATH") or _DEFAULT_PATH, "HOME": environ.get("HOME") or "/root"}
-    given |= {"LC_ALL": "C.UTF-8", "TZ": "UTC", "TERM": "dumb", "NO_COLOR": "1"}
-    return given | {"SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": "cat", "SYSTEMD_URLIFY": "0"}
+    """Return a program's environment: nothing that may be secret, and no reason to colour, page or ask."""
+    environment = {"PATH": environ.get("PATH") or _DEFAULT_PATH, "HOME": environ.get("HOME") or "/root"}
+    environment |= {"LC_ALL": "C.UTF-8", "TZ": "UTC", "TERM": "dumb", "NO_COLOR": "1"}
+    return environment | {"SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": "cat", "SYSTEMD_URLIFY": "0"}
 
 
 def _widen(stream: IO[bytes]) -> None:

@@ -75,10 +75,10 @@ def _text(errors: bytes) -> str:
 
 
 def _ending(status: int | None, errors: str) -> str:
-    said = f": {errors.splitlines()[-1]}" if errors else ""
+    last_error = f": {errors.splitlines()[-1]}" if errors else ""
     if status is not None and status < 0:
-        return f"killed by signal {-status}{said}"
-    return f"exit status {status}{said}"
+        return f"killed by signal {-status}{last_error}"
+    return f"exit status {status}{last_error}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +111,11 @@ class Tree:
 
     def pieces(self, task: Task) -> Pieces:
         """Raises GatherError, absent where nothing matches, failed where one could not be read."""
-        found = _matches(self.patterns, task)
+        paths = _matches(self.patterns, task)
         base = files.real(files.below(task.context.root, self.base))
         trouble: list[GatherError] = []
-        for path in found[: self.most]:
-            if task.deadline.left() == 0:
+        for path in paths[: self.most]:
+            if task.deadline.seconds_left() == 0:
                 raise GatherError(GatherStatus.TIMED_OUT, "not all files were read within the time")
             try:
                 member = f"{task.collector.member}{path.relative_to(base)}"
@@ -124,16 +124,16 @@ class Tree:
                 trouble.append(error)
         if trouble:
             raise GatherError(GatherStatus.FAILED, str(trouble[0]))
-        if len(found) > self.most:
-            raise GatherError(GatherStatus.CUT, f"the newest {self.most} of {len(found)} files")
+        if len(paths) > self.most:
+            raise GatherError(GatherStatus.CUT, f"the newest {self.most} of {len(paths)} files")
 
 
 def _matches(patterns: tuple[str, ...], task: Task) -> list[Path]:
-    found = files.matches(task.context.root, patterns, task.deadline)
-    if not found:
+    paths = files.matches(task.context.root, patterns, task.deadline)
+    if not paths:
         more = f", nor any of {len(patterns) - 1} others" if len(patterns) > 1 else ""
         raise GatherError(GatherStatus.ABSENT, f"no file {patterns[0]}{more}")
-    return found
+    return paths
 
 
 def _file(member: str, path: Path, most: int, mask: Mask | None = None) -> Pieces:
@@ -158,10 +158,10 @@ class Listing:
 
     def pieces(self, task: Task) -> Pieces:
         """Raises GatherError, absent where nothing matches."""
-        found = _matches(self.patterns, task)
+        paths = _matches(self.patterns, task)
         root = files.real(task.context.root)
-        for path in sorted(found):
-            if task.deadline.left() == 0:
+        for path in sorted(paths):
+            if task.deadline.seconds_left() == 0:
                 raise GatherError(GatherStatus.TIMED_OUT, "not all files were looked at within the time")
             yield f"{self._described(path)}  /{path.relative_to(root)}\n".encode(errors="backslashreplace")
 
@@ -222,7 +222,7 @@ class ContainerLogs:
 
     def pieces(self, task: Task) -> Pieces:
         """Raises GatherError when the containers cannot be listed, or one's log cannot be had."""
-        containers = self._listed(task)
+        containers = self._list_containers(task)
         trouble: list[GatherError] = []
         for container in containers[: self.most]:
             yield Begin(f"{task.collector.member}{container.name}-{container.id[:13]}.log")
@@ -238,7 +238,7 @@ class ContainerLogs:
         if len(containers) > self.most:
             raise GatherError(GatherStatus.CUT, f"the newest {self.most} of {len(containers)} containers")
 
-    def _listed(self, task: Task) -> list[_Container]:
+    def _list_containers(self, task: Task) -> list[_Container]:
         form = "--output=json" if self.program == "crictl" else "--format=json"
         containers = containers_in(output_of((self.program, "ps", "--all", form), task))
         newest_first = sorted(containers, key=lambda each: each.created, reverse=True)
@@ -248,16 +248,16 @@ class ContainerLogs:
 def containers_in(printed: bytes) -> list[_Container]:
     """Return the containers that crictl or podman lists. Raises GatherError for what is no such list."""
     try:
-        listed = json.loads(printed or b"[]")
+        containers = json.loads(printed or b"[]")
     except ValueError as error:
         raise GatherError(GatherStatus.FAILED, f"the list of containers is no JSON: {error}") from error
-    if isinstance(listed, dict):
-        listed = listed.get("containers")
-    return list(_understood(listed if isinstance(listed, list) else []))
+    if isinstance(containers, dict):
+        containers = containers.get("containers")
+    return list(_understood(containers if isinstance(containers, list) else []))
 
 
-def _understood(listed: Iterable[Any]) -> Iterator[_Container]:
-    for each in listed:
+def _understood(containers: Iterable[Any]) -> Iterator[_Container]:
+    for each in containers:
         with suppress(AttributeError, KeyError, IndexError, TypeError):
             container = _of_crictl(each) if "metadata" in each else _of_podman(each)
             if container.id.isalnum():  # it is to be an argument

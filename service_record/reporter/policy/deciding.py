@@ -13,7 +13,7 @@ from service_record.reporter.host_view import HostView, NoHost, Refused, View
 from service_record.reporter.paths import Places
 from service_record.reporter.policy import shipments
 from service_record.reporter.policy.moment import (
-    GONE,
+    NO_SUCH_HOST,
     NOT_OURS,
     Fact,
     Moment,
@@ -62,7 +62,9 @@ def _view(moment: Moment) -> HostView | None:
 
 
 def _has_it(moment: Moment) -> bool:
-    """Whether the service has the fact already: from a round that was killed before it could note that."""
+    """Return whether the service has the fact already: from a round that was killed before it could note
+    that.
+    """
     view = _view(moment)
     return view is not None and (view.stage == moment.fact or view.info.startswith(moment.fact))
 
@@ -131,7 +133,7 @@ WAITING: Final = frozenset({"no-view", "deferred"})
 
 
 def stage_report(moment: Moment) -> StageReport:
-    """The fact, as the service can take it: as a stage of its own, or as information on the current one.
+    """Return the fact as the service can take it: as its own stage, or as information on the current one.
 
     The current stage is sent as it was read, whatever it is: another would change the installation. So
     `Rebooting` is sent of a host added on day two only when that is its stage; it would be `Done` by it.
@@ -211,8 +213,8 @@ ENDINGS: Final = (
         "the service does not take our token, in three rounds over 30 minutes",
     ),
     PolicyRule(
-        GONE,
-        lambda moment: isinstance(moment.view, NoHost) and moment.is_denied(GONE),
+        NO_SUCH_HOST,
+        lambda moment: isinstance(moment.view, NoHost) and moment.is_denied(NO_SUCH_HOST),
         "the service knows no such host any more, in three rounds over 30 minutes",
     ),
     PolicyRule("installed", _is_installed, "the service says that the host is installed"),
@@ -255,7 +257,7 @@ def is_undelivered(moment: Moment) -> bool:
 
 
 def decide(settings: Settings, state: ReporterState, view: View | None, evidence: HostEvidence) -> RoundPlan:
-    """What to do now. `view` is None when the service was not asked; see `asks`.
+    """Return what to do now. `view` is None when the service was not asked; see `asks`.
 
     Decide anew, with the state of `after`, until a plan `is_last`: an answer may ask for another form, or
     another slot. A stop is carried out after everything else.
@@ -279,41 +281,41 @@ _LIMITS = frozenset({"time-limit", "lifetime"})
 def _with_stages(plan: RoundPlan, moment: Moment) -> RoundPlan:
     if moment.settings.service is None:
         return plan
-    told, place = facts_with_service(moment), place_report(moment)
+    facts, place = facts_with_service(moment), place_report(moment)
     silence = first(SILENCES, moment)
     if silence is not None and place is not None:
-        return replace(plan, told=told, report=(place,), why=(*plan.why, f"told: {place.fact}"))
+        return replace(plan, told=facts, report=(place,), why=(*plan.why, f"told: {place.fact}"))
     if silence is not None:
-        return replace(plan, told=told, why=(*plan.why, f"not told: {silence.line}"))
+        return replace(plan, told=facts, why=(*plan.why, f"not told: {silence.line}"))
     report = stage_report(moment)
     return replace(plan, report=(report,), why=(*plan.why, f"told: {report.fact}"))
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _Wish:
     target: Target
     reason: Want
     shipment: Shipment | None
 
 
-def _wanted(moment: Moment, rows: tuple[Want, ...], *, is_end: bool) -> Iterator[_Wanted]:
+def _wishes(moment: Moment, rows: tuple[Want, ...], *, is_end: bool) -> Iterator[_Wish]:
     for target in shipments.targets(moment):
         reason = shipments.want(moment, target, rows)
         if reason is not None:
-            yield _Wanted(target, reason, shipments.shipment(moment, target, reason, is_last=is_end))
+            yield _Wish(target, reason, shipments.shipment(moment, target, reason, is_last=is_end))
 
 
 def _with_shipments(plan: RoundPlan, moment: Moment, rows: tuple[Want, ...] = shipments.WANTS) -> RoundPlan:
-    wanted = list(_wanted(moment, rows, is_end=plan.stop is not None))
-    affordable = [(want, want.shipment) for want in wanted if want.shipment is not None]
+    wishes = list(_wishes(moment, rows, is_end=plan.stop is not None))
+    affordable = [(want, want.shipment) for want in wishes if want.shipment is not None]
     newer = [want for want, _ in affordable if want.reason is not shipments.SPOOLED]
     if newer:  # the spool holds one bundle: a newer one takes its place
-        affordable = [(want, found) for want, found in affordable if want in newer]
+        affordable = [(want, shipment) for want, shipment in affordable if want in newer]
     gather = any(not shipments.is_fresh(moment, want.reason) for want in newer)
     why = [
         f"{want.target.kind}: {want.reason.name}: {want.reason.reason}"
         + ("" if want.shipment else ", but its budget is spent")
-        for want in wanted
+        for want in wishes
     ]
     keeps = shipments.keeps_bundle(moment)
     if keeps:
@@ -322,7 +324,7 @@ def _with_shipments(plan: RoundPlan, moment: Moment, rows: tuple[Want, ...] = sh
         plan,
         gather=gather,
         keeps=keeps,
-        bundle_bytes=min((found.most for _, found in affordable), default=0),
-        ship=tuple(found for want, found in affordable if shipments.is_reachable(moment, want.target)),
+        bundle_bytes=min((shipment.most for _, shipment in affordable), default=0),
+        ship=tuple(shipment for want, shipment in affordable if shipments.is_reachable(moment, want.target)),
         why=(*plan.why, *why),
     )

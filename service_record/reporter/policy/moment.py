@@ -22,7 +22,7 @@ HOST: Final = "host"
 SERVICE: Final = "assisted-service"
 """The destination that both slots are of, and whose budget they share."""
 NOT_OURS: Final = "not-ours"
-GONE: Final = "gone"
+NO_SUCH_HOST: Final = "gone"
 """The endings that the service speaks for by denying the host."""
 _MOST_INFO: Final = 2048
 
@@ -67,7 +67,7 @@ class Shipment:
 
     @property
     def destination(self) -> str:
-        """Whose budget it takes from."""
+        """Return the name of the destination whose budget it uses."""
         return SERVICE if self.kind in {HOST_BOOT, HOST} else self.kind
 
 
@@ -155,8 +155,8 @@ class Moment:
 
     @cached_property
     def boot(self) -> BootSeen:
-        found = self.state.boot(self.evidence.boot_id)
-        return found or BootSeen(boot_id=self.evidence.boot_id)
+        boot = self.state.boot(self.evidence.boot_id)
+        return boot or BootSeen(boot_id=self.evidence.boot_id)
 
     @cached_property
     def is_later_boot(self) -> bool:
@@ -165,7 +165,7 @@ class Moment:
 
     @cached_property
     def fact(self) -> Fact:
-        """What is true of the host now. It never goes back.
+        """Return the fact about the host now. It never goes back.
 
         The machine configuration decides while it is pending. After that any later boot is one with it; the
         first is one when its kubelet has run: hosts that boot from disk only once get there without a reboot.

@@ -47,8 +47,8 @@ def _is_near(moment: Moment, spent: Spent) -> bool:
 
 
 def _is_spooled(moment: Moment, spent: Spent) -> bool:
-    kept = moment.state.bundle
-    return kept is not None and kept.fingerprint not in {*spent.fingerprints, *moment.state.withheld}
+    bundle = moment.state.bundle
+    return bundle is not None and bundle.fingerprint not in {*spent.fingerprints, *moment.state.withheld}
 
 
 NEAR: Final = Want(
@@ -113,8 +113,8 @@ def has_agents_logs(moment: Moment) -> bool:
 
 def has_undelivered(moment: Moment) -> bool:
     """Return whether the spool has a bundle of something wrong with the host that no destination has."""
-    kept = moment.state.bundle
-    return kept is not None and kept.is_wrong and not moment.state.is_delivered(kept.fingerprint)
+    bundle = moment.state.bundle
+    return bundle is not None and bundle.is_wrong and not moment.state.is_delivered(bundle.fingerprint)
 
 
 def keeps_bundle(moment: Moment) -> bool:
@@ -132,8 +132,8 @@ def shipment(moment: Moment, target: Target, reason: Want, *, is_last: bool = Fa
     settings, spent = moment.settings, moment.state.spent_at(target.destination)
     kept_back = 0 if reason is NEAR or is_last else 1
     uploads = min(
-        _left(settings.uploads, spent.uploads, kept_back),
-        _left(settings.uploads_per_boot, spent.in_boot(moment.evidence.boot_id), kept_back),
+        _remaining(settings.uploads, spent.uploads, kept_back),
+        _remaining(settings.uploads_per_boot, spent.in_boot(moment.evidence.boot_id), kept_back),
     )
     if moment.state.is_careful:
         uploads = min(uploads, 1 - kept_back - spent.uploads)
@@ -141,19 +141,19 @@ def shipment(moment: Moment, target: Target, reason: Want, *, is_last: bool = Fa
     most = min(settings.upload_bytes, room)
     if uploads < 1 or most < _LEAST:
         return None
-    kept = moment.state.bundle
+    bundle = moment.state.bundle
     return Shipment(
         kind=target.kind,
         to=target.to,
         most=most,
         tries=_TRIES if uploads >= _TRIES and room >= _TRIES * most else 1,
-        fingerprint=kept.fingerprint if reason is SPOOLED and kept else moment.evidence.fingerprint,
+        fingerprint=bundle.fingerprint if reason is SPOOLED and bundle else moment.evidence.fingerprint,
         last_word=moment.limit_near if reason is NEAR else None,
     )
 
 
-def _left(budget: int, spent: int, kept_back: int) -> int:
-    """What is left of a budget of uploads; a budget of one has none to keep back."""
+def _remaining(budget: int, spent: int, kept_back: int) -> int:
+    """Return the rest of a budget of uploads; a budget of one has none to keep back."""
     return budget - spent - (kept_back if budget > 1 else 0)
 
 
@@ -166,10 +166,10 @@ def is_reachable(moment: Moment, target: Target) -> bool:
 
 def is_fresh(moment: Moment, reason: Want) -> bool:
     """Return whether the bundle in the spool is the one that is wanted."""
-    kept, evidence = moment.state.bundle, moment.evidence
-    if kept is None:
+    bundle, evidence = moment.state.bundle, moment.evidence
+    if bundle is None:
         return False
     if reason is SPOOLED:
         return True
-    tells_it = kept.boot_id == evidence.boot_id and kept.fingerprint == evidence.fingerprint
-    return tells_it and (reason not in {NEAR, EACH} or kept.uptime == evidence.uptime)
+    tells_it = bundle.boot_id == evidence.boot_id and bundle.fingerprint == evidence.fingerprint
+    return tells_it and (reason not in {NEAR, EACH} or bundle.uptime == evidence.uptime)

@@ -14,7 +14,7 @@ from service_record.reporter.host_state import HostEvidence
 from service_record.reporter.host_view import NoHost, Refused, View
 from service_record.reporter.policy import deciding
 from service_record.reporter.policy.moment import (
-    GONE,
+    NO_SUCH_HOST,
     HOST,
     NOT_OURS,
     SERVICE,
@@ -114,7 +114,7 @@ ANSWERS: Final = (
 
 
 def learn(call: Call, outcome: Outcome) -> Meaning:
-    """What an outcome of a call means. A status that HTTP does not have means as much as no answer."""
+    """Return the meaning of a call's outcome. A status that HTTP does not have means as much as no answer."""
     if isinstance(outcome, Unreachable):
         return Meaning.LATER
     rows = (row for row in ANSWERS if call in row.calls and outcome.status in row.statuses)
@@ -132,20 +132,20 @@ def arrive(state: ReporterState, evidence: HostEvidence) -> ReporterState:
     """Return the state with this round in it. Its first step: a round that is killed counts."""
     trouble = evidence.fingerprint if evidence.is_wrong else None
     boot = state.boot(evidence.boot_id)
-    others = tuple(known for known in state.boots if known is not boot)
+    others = tuple(each for each in state.boots if each is not boot)
     now = replace(
         boot or BootSeen(boot_id=evidence.boot_id),
         rounds=(boot.rounds if boot else 0) + 1,
         uptime=max(evidence.uptime, boot.uptime if boot else 0.0),
         trouble=trouble,
     )
-    folded, kept = others[: -_BOOTS + 1], others[-_BOOTS + 1 :]
+    folded, recent = others[: -_BOOTS + 1], others[-_BOOTS + 1 :]
     return replace(
         state,
-        boots=(*kept, now),
+        boots=(*recent, now),
         deferred=(),
         earlier_boots=state.earlier_boots + len(folded),
-        earlier_uptime=state.earlier_uptime + sum(known.uptime for known in folded),
+        earlier_uptime=state.earlier_uptime + sum(each.uptime for each in folded),
     )
 
 
@@ -168,7 +168,7 @@ def before(
 def after(
     state: ReporterState, plan: RoundPlan, results: Iterable[StepResult], evidence: HostEvidence
 ) -> ReporterState:
-    """The state when these steps of a plan, each of which `before` has counted, came to these results."""
+    """Return the state after these results of a plan's steps, each of which `before` has counted."""
     state = replace(state, told=_added(state.told, *plan.told))
     for result in results:
         if isinstance(result.step, StageReport):
@@ -225,7 +225,7 @@ def _with_denial(state: ReporterState, view: View | None, evidence: HostEvidence
     """
     if view is None or isinstance(view, Unreachable):
         return state
-    rule = NOT_OURS if isinstance(view, Refused) else GONE if isinstance(view, NoHost) else None
+    rule = NOT_OURS if isinstance(view, Refused) else NO_SUCH_HOST if isinstance(view, NoHost) else None
     if rule is None:
         return replace(state, denial=None)
     lived = state.uptime_before(evidence.boot_id) + evidence.uptime
@@ -240,8 +240,8 @@ def _with_denial(state: ReporterState, view: View | None, evidence: HostEvidence
 def _after_report(state: ReporterState, step: StageReport, result: StepResult) -> ReporterState:
     meaning = learn(Call.STAGE if step.is_new_stage else Call.INFO, result.outcome)
     if meaning is Meaning.DONE:
-        known = True if step.is_new_stage else state.stages_known
-        return replace(state, told=_added(state.told, step.fact), stages_known=known)
+        is_known = True if step.is_new_stage else state.stages_known
+        return replace(state, told=_added(state.told, step.fact), stages_known=is_known)
     if meaning is Meaning.OTHER_FORM:
         return replace(state, stages_known=False)
     if meaning is Meaning.NEVER_AGAIN:
@@ -267,8 +267,8 @@ def _after_shipment(
     sent = result.outcome.sent or (result.size if meaning is Meaning.DONE else 0)
     right = _spend(spent, evidence.boot_id, uploads - step.tries, sent - step.tries * result.size)
     if meaning is Meaning.DONE:
-        known = _added(right.fingerprints, step.fingerprint)[-_MOST_KEPT:]
-        right = replace(right, fingerprints=known, round=round_of(evidence))
+        fingerprints = _added(right.fingerprints, step.fingerprint)[-_MOST_KEPT:]
+        right = replace(right, fingerprints=fingerprints, round=round_of(evidence))
     elif step.last_word is not None and uploads == 0:
         right = replace(right, last_word=None)
     state = replace(state, spent=_with(state.spent, step.destination, right))
@@ -317,9 +317,9 @@ def _status(result: StepResult) -> int:
     return result.outcome.status if isinstance(result.outcome, Answered) else 0
 
 
-def _added(known: tuple[str, ...], *more: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*known, *(str(item) for item in more))))
+def _added(values: tuple[str, ...], *more: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*values, *(str(item) for item in more))))
 
 
-def _with(known: Mapping[str, _Value], name: str, value: _Value) -> dict[str, _Value]:
-    return {**known, str(name): value}
+def _with(values: Mapping[str, _Value], name: str, value: _Value) -> dict[str, _Value]:
+    return {**values, str(name): value}
