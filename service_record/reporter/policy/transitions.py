@@ -14,8 +14,8 @@ from service_record.reporter.host_state import HostEvidence
 from service_record.reporter.host_view import NoHost, Refused, View
 from service_record.reporter.policy import deciding
 from service_record.reporter.policy.moment import (
-    NO_SUCH_HOST,
     HOST,
+    NO_SUCH_HOST,
     NOT_OURS,
     SERVICE,
     RoundPlan,
