@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
 
+from service_record.collector.domain.verdicts import FleetVerdict, cause_of
 from service_record.collector.store.schema import bundles, events, hosts
 from service_record.record.entry import Entry
 from tests.builders import START, entry, failed_run
@@ -54,8 +55,9 @@ def judge(server: Served, name: str, verdict: str, reason: str = "") -> None:
     def change(connection: Connection) -> None:
         wanted = update(hosts).where(hosts.c.name == name)
         since = hosts.c.updated_at
-        changed = {"verdict": verdict, "reason": reason, "verdict_since": since, "due_at": None}
-        connection.execute(wanted.values(**changed, revision=hosts.c.revision + 1))
+        cause = cause_of(FleetVerdict(verdict), reason, name)
+        changed = {"verdict": verdict, "reason": reason, "cause": cause, "due_at": None}
+        connection.execute(wanted.values(**changed, verdict_since=since, revision=hosts.c.revision + 1))
 
     server.collector.writer.change(change).result()
 

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import Connection, insert
 
 from service_record.collector.store.schema import hosts
+from service_record.collector.web.pages import unrepeated
 from tests.collector import shown_fleet
 from tests.collector.browsing import Visitor, analysed, signed_in
 from tests.collector.serving import Served, served, settings_in
@@ -50,7 +51,55 @@ def test_those_in_trouble_come_first(visitor: Visitor) -> None:
     shown = rows(visitor.page("/"))
 
     assert len(shown) == 30
-    assert shown[:3] == [FAILED, "web14.dc1.example.com", LOOPING]
+    troubled = [f"web{number}" for number in ("21.dc2", "14.dc1", "08.dc1", "07.dc2", "03.dc2")]
+    assert shown[:5] == [f"{name}.example.com" for name in troubled]
+
+
+def fail_many(server: Served, count: int, first: int = 1) -> None:
+    """Have hosts fail of one cause; each says it with its own name, disk and time."""
+    for number in range(first, first + count):
+        name = f"node{number:02}"
+        logs = f"12:00:{number % 60:02} {name}: no such disk /dev/sd{'ab'[number % 2]}"
+        server.client("host", name).step(
+            name, "Disk setup", "failed", group=f"dc{number % 2 + 1}", logs=logs, percentage=20
+        )
+    server.settle()
+
+
+def test_hosts_that_fail_of_one_cause_are_one_line(tmp_path: Path) -> None:
+    clock = [1_800_000_000.0]
+    with served(settings_in(tmp_path), now=lambda: clock[0]) as server:
+        fail_many(server, 35)
+        clock[0] += 60
+        fail_many(server, 1, first=36)
+        clock[0] += 60
+        server.client("host", "other").step("other", "Packages", "failed", logs="no mirror could be reached")
+        server.client("host", "fine").step("fine", "Packages", "init")
+        server.settle()
+        visitor = signed_in(server)
+        page = visitor.page("/")
+
+        assert rows(page) == ["other", "fine"], "each of the others has its row, the newest trouble first"
+        assert len(page.texts("summary")) == 1
+        assert "36 hosts" in page.texts("b")
+        said = " ".join(re.sub("<[^>]*>", "", visitor.get("/").body.decode()).split())
+        assert "dc1, dc2; first 2027-01-15 08:00:00Z 2m 0s ago, last 2027-01-15 08:01:00Z 1m 0s ago" in said
+        assert "(37) Fleet · service-record" in page.texts("title")
+        listed = [text for text in page.texts("a") if text.startswith("node")]
+        assert len(listed) == 36
+        assert listed[0] == "node36", "the latest first"
+        (each,) = [node.attributes["href"] for node in page.all("a") if "?cause=" in node.attributes["href"]]
+        assert len(rows(visitor.page(each))) == 36
+        assert len(rows(visitor.page("/?each=1"))) == 38
+        reader, cause = server.client("reader"), each.partition("=")[2]
+        assert reader.get("/api/v1/hosts", cause=cause).json["total"] == 36
+
+
+def test_a_message_that_the_reason_repeats_is_not_shown() -> None:
+    reason = "step Disk setup failed: no disk."
+    assert unrepeated("Disk setup  failed", reason) == unrepeated("no disk", reason) == ""
+    assert unrepeated("Packages: 3 of 4", reason) == "Packages: 3 of 4"
+    assert unrepeated("Packages", "") == "Packages"
 
 
 @pytest.mark.parametrize(

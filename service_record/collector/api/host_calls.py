@@ -42,10 +42,11 @@ class Hosts(msgspec.Struct):
 
 
 async def list_hosts(request: Request) -> Response:
-    """`GET /api/v1/hosts?group=&machine=&verdict=&cluster=&all=&limit=&after=`: those with trouble first.
+    """`GET /api/v1/hosts?group=&machine=&verdict=&cause=&cluster=&all=&limit=&after=`: a page of hosts.
 
-    `group`, `machine`, `verdict` and `cluster` may be repeated. Without `all=true`, hosts that were done a
-    day ago are left out. With `earlier=true` the earlier builds of these hosts are there, too.
+    `group`, `machine`, `verdict`, `cause` and `cluster` may be repeated. Those with trouble come first.
+    Without `all=true`, hosts that were done a day ago are left out. With `earlier=true` the earlier builds of
+    these hosts are there, too.
     """
     serving, grant = caller(request)
     query = request.query_params
@@ -55,6 +56,7 @@ async def list_hosts(request: Request) -> Response:
         groups=tuple(query.getlist("group")),
         machines=tuple(query.getlist("machine")),
         verdicts=tuple(_verdict(said) for said in query.getlist("verdict")),
+        causes=tuple(query.getlist("cause")),
         clusters=tuple(query.getlist("cluster")),
         done_since=None if is_all else serving.collector.now() - SHOWN_DONE,
     )

@@ -151,6 +151,7 @@ OPERATIONS: Final = (
             "group": _REPEATED,
             "machine": _REPEATED,
             "verdict": _REPEATED,
+            "cause": _REPEATED,
             "cluster": _REPEATED,
             "all": {"type": "boolean"},
             "earlier": {"type": "boolean"},

@@ -3,6 +3,7 @@
 Whatever is looked at is as it was last told; a verdict changes with news, or when `due_at` has come.
 """
 
+import hashlib
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -19,6 +20,7 @@ from service_record.collector.domain.silence import (
 )
 from service_record.collector.domain.steps import StepStatus
 from service_record.diagnosis.budget import DEFAULT_SECONDS
+from service_record.diagnosis.failures import signature
 
 LOOP: Final = 3
 """Beginnings of one step, or boots, in a row without anything new: two may be a second try. The default."""
@@ -109,6 +111,17 @@ def judge(known: HostFacts, budgets: SilenceBudgets, now: float, loop_after: int
         or _asks_for_help(known)
         or _waiting(known, budgets, now)
     )
+
+
+def cause_of(verdict: FleetVerdict, reason: str, host: str) -> str:
+    """Return the mark that hosts in the same trouble share: same verdict, same reason but for what varies.
+
+    Numbers, times, addresses, disks and the host's own name vary. Empty for a host that is in no trouble.
+    """
+    if not verdict.is_bad:
+        return ""
+    same = f"{verdict}\0{signature(reason.replace(host, '<host>'))}"
+    return hashlib.sha256(same.encode()).hexdigest()[:16]
 
 
 def judge_overtaken(known: HostFacts, last: HostVerdict | None) -> tuple[str, str]:

@@ -28,6 +28,8 @@ class Filters:
     verdicts: tuple[str, ...] = ()
     clusters: tuple[str, ...] = ()
     """Of the clusters of these ids or names."""
+    causes: tuple[str, ...] = ()
+    """In trouble of one of these causes."""
     confined_to: str = ""
     """Only of this group and of those below it, whatever else is asked for; the scope of a reader's token."""
     done_since: float | None = None
@@ -52,6 +54,8 @@ class HostSummary:
     verdict: str
     reason: str
     verdict_since: float | None
+    cause: str
+    """What hosts in the same trouble share; empty for those in none."""
     revision: int
     """Counts up with every change of the host."""
 
@@ -93,6 +97,7 @@ _SUMMARY: Final = (
     hosts.c.verdict,
     hosts.c.reason,
     hosts.c.verdict_since,
+    hosts.c.cause,
     hosts.c.revision,
 )
 
@@ -120,11 +125,14 @@ def fleet(
     limit: int = 100,
     after: Cursor | None = None,
     counts: Mapping[str, int] | None = None,
+    *,
+    is_grouped: bool = False,
 ) -> Fleet:
     """The hosts that pass the filters, a page of them, and how many there are of each verdict.
 
     Verdict by verdict by the index, from where the page before ended: no page costs more than the first.
-    `counts` are those of a moment ago, where they are known.
+    `counts` are those of a moment ago, where they are known. With `is_grouped` the hosts of `list_causes` are
+    not among the rows, but counted.
     """
     verdicts = [verdict for verdict in _ORDER if verdict in (filters.verdicts or _ORDER)]
     if after is not None:
@@ -132,6 +140,8 @@ def fleet(
     shown: list[HostSummary] = []
     for verdict in verdicts:
         wanted = select(*_SUMMARY).where(hosts.c.verdict == verdict, *_conditions(filters))
+        if is_grouped:
+            wanted = wanted.where(hosts.c.cause == "")
         if after is not None and after.verdict == verdict:
             wanted = wanted.where(hosts.c.name > after.name)
         rows = connection.execute(wanted.order_by(hosts.c.name).limit(limit + 1 - len(shown)))
@@ -145,6 +155,81 @@ def fleet(
         counts=counts,
         total=sum(count for verdict, count in counts.items() if verdict in (filters.verdicts or counts)),
         next=None if last is None else Cursor(last.verdict, last.name),
+    )
+
+
+MOST_CAUSES: Final = 100
+"""Causes that are listed: those of the newest trouble."""
+MOST_OF_CAUSE: Final = 50
+"""Hosts that are listed with a cause: those that got into it last."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CauseSummary:
+    """Hosts in the same trouble. Times are in seconds since 1970."""
+
+    cause: str
+    verdict: str
+    reason: str
+    """That of the host that got into it last."""
+    count: int
+    groups: tuple[str, ...]
+    first_since: float
+    """When the first of these hosts got into it,"""
+    last_since: float
+    """and when the last did."""
+    revision: int
+    """Another one after each change of one of them."""
+    hosts: tuple[HostSummary, ...]
+    """The latest of them."""
+
+
+def list_causes(connection: Connection, filters: Filters) -> tuple[CauseSummary, ...]:
+    """Return what hosts are in trouble of, the newest trouble first: one more than `MOST_CAUSES` at most."""
+    passing = and_(hosts.c.cause != "", *_conditions(filters))
+    if filters.verdicts:
+        passing &= hosts.c.verdict.in_(filters.verdicts)
+    since = func.coalesce(hosts.c.verdict_since, 0.0)
+    last = func.max(since).label("last")
+    listed = (
+        select(
+            hosts.c.cause,
+            func.count().label("hosts"),
+            func.min(since).label("first"),
+            last,
+            func.sum(hosts.c.revision).label("revision"),
+        )
+        .where(passing)
+        .group_by(hosts.c.cause)
+        .order_by(last.desc(), hosts.c.cause)
+        .limit(MOST_CAUSES + 1)
+    )
+    rows = connection.execute(listed).all()
+    marks = [row.cause for row in rows]
+    by_cause = and_(passing, hosts.c.cause.in_(marks))
+    found: dict[str, list[HostSummary]] = {mark: [] for mark in marks}
+    groups_of: dict[str, list[str]] = {mark: [] for mark in marks}
+    place = func.row_number().over(partition_by=hosts.c.cause, order_by=(since.desc(), hosts.c.name))
+    placed = select(*_SUMMARY, place.label("place")).where(by_cause).subquery()
+    latest = select(placed).where(placed.c.place <= MOST_OF_CAUSE).order_by(placed.c.cause, placed.c.place)
+    for row in connection.execute(latest):
+        found[row.cause].append(summary_of(row))
+    named = select(hosts.c.cause, hosts.c.group).where(by_cause, hosts.c.group != "").distinct()
+    for row in connection.execute(named.order_by(hosts.c.group)):
+        groups_of[row.cause].append(row.group)
+    return tuple(
+        CauseSummary(
+            cause=row.cause,
+            verdict=found[row.cause][0].verdict,
+            reason=found[row.cause][0].reason,
+            count=row.hosts,
+            groups=tuple(groups_of[row.cause]),
+            first_since=row.first,
+            last_since=row.last,
+            revision=int(row.revision),
+            hosts=tuple(found[row.cause]),
+        )
+        for row in rows
     )
 
 
@@ -176,6 +261,8 @@ def _conditions(filters: Filters) -> list[ColumnElement[bool]]:
         found.append(or_(*(is_within(hosts.c.group, group) for group in filters.groups)))
     if filters.machines:
         found.append(or_(*(_named(hosts.c.name, machine.lower()) for machine in filters.machines)))
+    if filters.causes:
+        found.append(hosts.c.cause.in_(filters.causes))
     if filters.clusters:
         named = [name.lower() for name in filters.clusters]
         of = select(clusters.c.id).where(func.lower(clusters.c.name).in_(named))

@@ -25,6 +25,7 @@ from service_record.collector.domain.verdicts import (
     HostVerdict,
     InstallationSeen,
     RecordsVerdict,
+    cause_of,
     judge,
     judge_overtaken,
 )
@@ -193,6 +194,7 @@ def _host_row(row: Any, said: HostVerdict, now: float) -> dict[str, Any]:
         "of": row.id,
         "verdict": said.verdict.value,
         "reason": said.reason,
+        "cause": cause_of(said.verdict, said.reason, row.name),
         "verdict_since": said.since,
         "due_at": min(times, default=None),
         "revision": row.revision + int(_is_changed(row, said)),
@@ -263,7 +265,7 @@ def _asked(connection: Connection, ours: Sequence[int], now: float, most: int) -
 
 _UPDATE_HOSTS: Final = ManyRows(
     hosts,
-    ["verdict", "reason", "verdict_since", "due_at", "revision"],
+    ["verdict", "reason", "cause", "verdict_since", "due_at", "revision"],
     keys={"id": "of"},
 )
 UPDATE_VERDICTS: Final = ManyRows(builds, ["verdict", "reason"], keys={"host_id": "of", "number": "in"})

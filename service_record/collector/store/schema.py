@@ -55,6 +55,7 @@ hosts = Table(
     Column("progress", LargeBinary),  # collector.progress.Progress, as JSON
     Column("verdict", String(16), nullable=False, server_default="silent"),
     Column("reason", Text, nullable=False, server_default=""),
+    Column("cause", String(16), nullable=False, server_default="", index=True),  # verdicts.cause_of
     Column("verdict_since", Double),
     Column("due_at", Double, index=True),  # when the verdict changes if nothing is heard
     Column("revision", BigInteger, nullable=False, server_default="0"),  # counts up with every change

@@ -83,7 +83,7 @@ class _Moment:
         if not isinstance(seen, FleetSeen) or not isinstance(before, FleetSeen):
             return self._whole()
         rows, earlier = seen.revisions, before.revisions
-        if not earlier or list(rows) != list(earlier):
+        if not earlier or list(rows) != list(earlier) or seen.grouped != before.grouped:
             return self._whole()
         changed = [name for name, revision in rows.items() if earlier[name] != revision]
         return self._event(rows={name: seen.row(name) for name in changed}, tally=seen.tally())

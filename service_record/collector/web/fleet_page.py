@@ -1,4 +1,4 @@
-"""The fleet: every host in a row, those with trouble first, and the filters in the URL."""
+"""The fleet: hosts in trouble by cause, the newest first, then every other host; the filters in the URL."""
 
 import hashlib
 import re
@@ -13,9 +13,21 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service_record.collector.api.serving import Serving
+from service_record.collector.domain.verdicts import FleetVerdict
 from service_record.collector.process import Collector
 from service_record.collector.store.cluster_rows import ClusterSummary, list_clusters
-from service_record.collector.store.fleet import SHOWN_DONE, Cursor, Filters, Fleet, fleet, groups
+from service_record.collector.store.fleet import (
+    MOST_CAUSES,
+    SHOWN_DONE,
+    CauseSummary,
+    Cursor,
+    Filters,
+    Fleet,
+    HostSummary,
+    fleet,
+    groups,
+    list_causes,
+)
 from service_record.collector.web.login import viewer_of
 from service_record.collector.web.pages import VERDICTS, counted, page, render
 
@@ -35,6 +47,10 @@ class FleetFilters:
     verdicts: tuple[str, ...] = ()
     clusters: tuple[str, ...] = ()
     """Ids or names."""
+    causes: tuple[str, ...] = ()
+    """Marks of causes."""
+    each: bool = False
+    """Each host by itself, not by cause."""
     all: bool = False
     """With hosts that have been done for long."""
     after: Cursor | None = None
@@ -48,6 +64,8 @@ class FleetFilters:
             machines=given(name for field in query.getlist("machine") for name in _NAMES.split(field)),
             verdicts=tuple(verdict for verdict in VERDICTS if verdict in query.getlist("verdict")),
             clusters=given(query.getlist("cluster")),
+            causes=given(query.getlist("cause")),
+            each=query.get("each", "") not in {"", "0"},
             all=query.get("all", "") not in {"", "0"},
             after=Cursor.of(query.get("after", "")),
         )
@@ -59,6 +77,8 @@ class FleetFilters:
         fields += [("machine", machine) for machine in self.machines]
         fields += [("verdict", verdict) for verdict in self.verdicts]
         fields += [("cluster", cluster) for cluster in self.clusters]
+        fields += [("cause", cause) for cause in self.causes]
+        fields += [("each", "1")] * self.each
         fields += [("all", "1")] * self.all
         fields += [] if self.after is None else [("after", str(self.after))]
         return f"?{urlencode(fields)}" if fields else ""
@@ -66,17 +86,30 @@ class FleetFilters:
     @property
     def is_narrowed(self) -> bool:
         """Whether hosts are left out by what somebody asked for."""
-        return bool(self.groups or self.machines or self.verdicts or self.clusters)
+        return bool(self.groups or self.machines or self.verdicts or self.clusters or self.causes)
 
     @property
     def shows_clusters(self) -> bool:
         """Return whether clusters are shown above the hosts: all of them, or those that were asked for."""
-        is_whole = self.after is None and not (self.groups or self.machines or self.verdicts)
+        is_whole = self.after is None and not (self.groups or self.machines or self.verdicts or self.causes)
         return is_whole or bool(self.clusters)
+
+    @property
+    def is_grouped(self) -> bool:
+        """Return whether hosts in trouble are shown by cause."""
+        return not self.each and not self.causes
 
     def only(self, verdict: str) -> "FleetFilters":
         """The same of one verdict; of all where it is of that one already."""
         return replace(self, verdicts=() if self.verdicts == (verdict,) else (verdict,), after=None)
+
+    def of_cause(self, cause: str) -> "FleetFilters":
+        """Return the same of the hosts of one cause, each by itself."""
+        return replace(self, causes=(cause,), after=None)
+
+    def each_by_itself(self) -> "FleetFilters":
+        """Return the same with each host by itself."""
+        return replace(self, each=True, after=None)
 
     def at(self, after: Cursor | None) -> "FleetFilters":
         """Return the same from behind that host on; from the beginning where there is none."""
@@ -90,6 +123,7 @@ class FleetFilters:
             machines=self.machines,
             verdicts=self.verdicts,
             clusters=self.clusters,
+            causes=self.causes,
             done_since=None if self.all else now - SHOWN_DONE,
         )
 
@@ -113,6 +147,8 @@ class FleetSeen:
     fleet: Fleet
     clusters: tuple[ClusterSummary, ...]
     """Those that are shown above the hosts, and more than fit there."""
+    causes: tuple[CauseSummary, ...]
+    """What hosts are in trouble of, where these are shown by cause."""
     now: float
 
     @property
@@ -120,11 +156,27 @@ class FleetSeen:
         """Tells whether anything that is shown has changed."""
         shown = [(host.name, host.revision) for host in self.fleet.hosts]
         clusters = [(cluster.id, cluster.revision) for cluster in self.clusters]
-        return digest((shown, sorted(self.fleet.counts.items()), self.fleet.total, clusters))
+        return digest((shown, self.grouped, sorted(self.fleet.counts.items()), self.fleet.total, clusters))
 
     @property
     def revisions(self) -> dict[str, int]:
-        return {host.name: host.revision for host in self.fleet.hosts}
+        return {host.name: host.revision for host in self._rows}
+
+    @property
+    def grouped(self) -> list[tuple[str, int, int]]:
+        """Tells whether the lines of causes with several hosts have changed."""
+        return [(cause.cause, cause.count, cause.revision) for cause in self.causes if cause.count > 1]
+
+    @property
+    def _rows(self) -> tuple[HostSummary, ...]:
+        """Return the hosts that have a row of their own."""
+        return (*(cause.hosts[0] for cause in self.causes if cause.count == 1), *self.fleet.hosts)
+
+    @property
+    def title(self) -> str:
+        """Return the title of the tab: with how many hosts are in trouble."""
+        count = sum(number for verdict, number in self.fleet.counts.items() if FleetVerdict(verdict).is_bad)
+        return f"({count}) Fleet" if count else "Fleet"
 
     @property
     def sentence(self) -> str:
@@ -136,6 +188,9 @@ class FleetSeen:
         return {
             "look": self.look,
             "fleet": self.fleet,
+            "title": self.title,
+            "causes": self.causes[:MOST_CAUSES],
+            "has_more_causes": len(self.causes) > MOST_CAUSES,
             "clusters": self.clusters[:_MOST_CLUSTERS],
             "more_clusters": max(len(self.clusters) - _MOST_CLUSTERS, 0),
             "now": self.now,
@@ -149,7 +204,7 @@ class FleetSeen:
 
     def row(self, name: str) -> str:
         """The row of a host."""
-        host = next(host for host in self.fleet.hosts if host.name == name)
+        host = next(host for host in self._rows if host.name == name)
         return render("fleet_row.html", host=host, now=self.now)
 
     def tally(self) -> str:
@@ -179,13 +234,15 @@ def see_fleet(collector: Collector, look: FleetFilters, confined_to: str) -> Fle
     with collector.database.reading() as connection:
         filters = look.filters(now, confined_to)
         counts = collector.counts.of(connection, filters)
-        found = fleet(connection, filters, ROWS, look.after, counts)
+        found = fleet(connection, filters, ROWS, look.after, counts, is_grouped=look.is_grouped)
+        has_causes = look.is_grouped and look.after is None
+        causes = list_causes(connection, filters) if has_causes else ()
         shown: tuple[ClusterSummary, ...] = ()
         if look.shows_clusters:
             shown = list_clusters(
                 connection, named=look.clusters, confined_to=confined_to, done_since=filters.done_since
             )
-    return FleetSeen(look, found, shown, now)
+    return FleetSeen(look, found, shown, causes, now)
 
 
 def _groups(collector: Collector, confined_to: str) -> tuple[str, ...]:

@@ -130,6 +130,12 @@ def counted(total: int, counts: Mapping[str, int], shown: Collection[str] = ()) 
     return f"{count(total, 'host')}: {told}" if told else "no hosts"
 
 
+def unrepeated(message: str, reason: str) -> str:
+    """Return a message, or nothing where the reason says the same."""
+    said, why = (" ".join(text.casefold().split()).rstrip(".…") for text in (message, reason))
+    return "" if said and why and (said in why or why in said) else message
+
+
 @cache
 def environment() -> Environment:
     """The templates, all compiled, so that a fault in one stops the start and not a page."""
@@ -149,6 +155,7 @@ def environment() -> Environment:
         "duration": duration,
         "times": times,
         "stopped_at": stopped_at,
+        "unrepeated": unrepeated,
     }
     made.globals |= {
         "asset": lambda name: assets()[name].address,

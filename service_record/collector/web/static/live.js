@@ -59,6 +59,8 @@ function pathOf(around, element) {
   return (fresh) => fresh.querySelectorAll(selector)[place] || fresh.querySelector(selector);
 }
 
+let shownTitle = document.title;
+
 function change(event) {
   const changes = JSON.parse(event.data);
   region.dataset.state = changes.state;
@@ -69,6 +71,8 @@ function change(event) {
   }
   const tally = document.getElementById("tally");
   if ("tally" in changes && tally) replace(tally, parsed(changes.tally));
+  const title = document.getElementById("tally")?.dataset.title;
+  if (title && title !== shownTitle) document.title = shownTitle = title;
   if ("sentence" in changes) say(document.querySelector("[data-sentence]"), changes.sentence);
   tick();
 }
