@@ -106,8 +106,8 @@ def terminal_size() -> tuple[int, int]:
     columns, rows = (int(text) if text.isdecimal() else 0 for text in named)
     if not columns or not rows:
         try:
-            found = os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else -1)
-            columns, rows = columns or found.columns, rows or found.lines
+            size = os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else -1)
+            columns, rows = columns or size.columns, rows or size.lines
         except (OSError, ValueError):  # no terminal, or closed
             pass
     return columns or _FALLBACK[0], rows or _FALLBACK[1]
@@ -130,7 +130,7 @@ def _width_of_help() -> int:
     is_flag=True,
     is_eager=True,
     expose_value=False,
-    callback=lambda ctx, _option, wanted: _print_version(ctx) if wanted else None,
+    callback=lambda ctx, _option, signum: _print_version(ctx) if signum else None,
     help="Show the version and exit.",
 )
 def main() -> None:
@@ -161,7 +161,7 @@ def _drop_output() -> None:
 
 
 def system_error_line(error: OSError) -> str:
-    """What the system refused, for people, in one line."""
+    """Return the refusal of the system, for people, in one line."""
     from service_record.record.visible import visible  # noqa: PLC0415  # only where something is refused
 
     advice = "; try as root" if isinstance(error, PermissionError) else ""

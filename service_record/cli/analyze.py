@@ -58,21 +58,21 @@ _SHARE: Final = 4
 def wait_for(
     look: Callable[[], _T], is_over: Callable[[_T], bool], directory: Path, timeout: float | None
 ) -> _T:
-    """What `look` sees once it is over, or when `timeout` seconds have passed; None waits for ever."""
+    """Return the result of `look` once it is over, or after `timeout` seconds; None waits for ever."""
     deadline = None if timeout is None else time.monotonic() + timeout
     while True:
         state, begun = _state(directory), time.monotonic()
-        seen = look()
+        result = look()
         ended = time.monotonic()
-        if is_over(seen) or (deadline is not None and ended >= deadline):
-            return seen
+        if is_over(result) or (deadline is not None and ended >= deadline):
+            return result
         again = ended + max(_SELDOM, (ended - begun) * _SHARE)
         earliest = ended + (ended - begun) * (_SHARE - 1)
         while time.monotonic() < again and (time.monotonic() < earliest or _state(directory) == state):
-            left = _PAUSE if deadline is None else min(_PAUSE, deadline - time.monotonic())
-            if left <= 0:
+            pause = _PAUSE if deadline is None else min(_PAUSE, deadline - time.monotonic())
+            if pause <= 0:
                 break
-            time.sleep(left)
+            time.sleep(pause)
 
 
 def _state(directory: Path) -> frozenset[tuple[str, int, int]]:
@@ -141,23 +141,23 @@ def command(
         raise click.UsageError("--timeout needs --wait")
     if baseline == "-" and "-" in places:
         raise click.UsageError("standard input holds one of --from and --baseline, not both")
-    made = judging(budget, baseline, rules)
-    expected = expected_services(expectations, made.budgets.baseline)
-    request = _Request(places, services, boot, since, until, made, expected, is_waiting=wait)
+    judges = judging(budget, baseline, rules)
+    expected = expected_services(expectations, judges.budgets.baseline)
+    request = _Request(places, services, boot, since, until, judges, expected, is_waiting=wait)
     if wait:
-        seen = _waited(request, timeout)
+        answer = _waited(request, timeout)
     else:
         gc.disable()  # nothing here forms cycles, and looking for some takes a third of the time
-        seen = request.answer()
-    if seen.diagnosis is None:
-        raise Unreadable(seen.refusal)
-    shown = _Shown(output, Clock(clock) if clock else None, color, pager, explain)
-    _print(seen.diagnosis, seen, shown)
-    if wait and seen.diagnosis.verdict is Verdict.RUNNING:
+        answer = request.answer()
+    if answer.diagnosis is None:
+        raise Unreadable(answer.refusal)
+    form = _OutputForm(output, Clock(clock) if clock else None, color, pager, explain)
+    _print(answer.diagnosis, answer, form)
+    if wait and answer.diagnosis.verdict is Verdict.RUNNING:
         raise click.exceptions.Exit(TIMED_OUT)
-    if seen.diagnosis.verdict.is_bad:
+    if answer.diagnosis.verdict.is_bad:
         raise click.exceptions.Exit(FAILED)
-    if seen.diagnosis.unreadable:
+    if answer.diagnosis.unreadable:
         raise click.exceptions.Exit(UNREADABLE)
 
 
@@ -208,37 +208,39 @@ class _Request:
         is_at_work = first is not None and first.verdict is Verdict.RUNNING
         live = is_here(source, self.places, whole, boot_id) and not (self.is_waiting and is_at_work)
         causes = with_host_files(self.judging.causes, source, self.places, whole, units or (), is_here=live)
-        found = Judging(self.judging.budgets, causes).diagnosis(history, now)
-        found = self._with_units(found, history, units, causes)
-        return _Answer(source.name, history, found, "" if found else f"no run to judge in {source.name}", now)
+        diagnosis = Judging(self.judging.budgets, causes).diagnosis(history, now)
+        diagnosis = self._with_units(diagnosis, history, units, causes)
+        return _Answer(
+            source.name, history, diagnosis, "" if diagnosis else f"no run to judge in {source.name}", now
+        )
 
     def _answer_without_records(self, refusal: Unreadable) -> _Answer:
         """Answer by what systemd says of this host, when nothing has recorded yet; else raise the refusal."""
         directory = Records().directory
         if self.places or self.services or str(directory) != DEFAULT_DIRECTORY or Records().services():
             raise refusal
-        found = self._with_units(None, History(()), units_here(self.expected), self.judging.causes)
-        if found is None:
+        diagnosis = self._with_units(None, History(()), units_here(self.expected), self.judging.causes)
+        if diagnosis is None:
             raise refusal
-        return _Answer(str(directory), History(()), found)
+        return _Answer(str(directory), History(()), diagnosis)
 
     def _with_units(
         self,
-        found: Diagnosis | None,
+        diagnosis: Diagnosis | None,
         history: History,
         units: Iterable[Unit] | None,
         causes: Causes,
     ) -> Diagnosis | None:
         """Add the units that are asked for: of the services named, and of the period; and the evidence."""
-        found = add_units(
-            found,
+        diagnosis = add_units(
+            diagnosis,
             history,
             None if units is None else [unit for unit in units if self._selects(unit)],
             expected=self.expected,
             is_waiting=self.is_waiting,
             explain=causes.explain,
         )
-        return add_evidence(found, causes) if found is not None else None
+        return add_evidence(diagnosis, causes) if diagnosis is not None else None
 
     def _selects(self, unit: Unit) -> bool:
         if self.services and unit.service not in {*self.services, *self.expected}:
@@ -275,19 +277,19 @@ class _Request:
 
 def _waited(request: _Request, timeout: float | None) -> _Answer:
     """Return the answer once something has come of it; the latest one when that takes too long."""
-    seen = wait_for(request.answer_so_far, _is_over, request.directory(), timeout)
-    if seen.diagnosis is None:
-        click.echo(f"Error: {visible(seen.refusal)}", err=True)
+    answer = wait_for(request.answer_so_far, _is_over, request.directory(), timeout)
+    if answer.diagnosis is None:
+        click.echo(f"Error: {visible(answer.refusal)}", err=True)
         raise click.exceptions.Exit(TIMED_OUT)
-    return seen
+    return answer
 
 
-def _is_over(seen: _Answer) -> bool:
-    return seen.diagnosis is not None and seen.diagnosis.verdict is not Verdict.RUNNING
+def _is_over(answer: _Answer) -> bool:
+    return answer.diagnosis is not None and answer.diagnosis.verdict is not Verdict.RUNNING
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
+class _OutputForm:
     """How the answer is shown."""
 
     output: str
@@ -297,19 +299,19 @@ class _Shown:
     explains: bool
 
 
-def _print(diagnosis: Diagnosis, seen: _Answer, shown: _Shown) -> None:
-    if shown.output in {"table", "wide"}:
+def _print(diagnosis: Diagnosis, answer: _Answer, form: _OutputForm) -> None:
+    if form.output in {"table", "wide"}:
         from service_record.display.verdict_page import analysis, weighed_lines  # noqa: PLC0415  # only what is shown
 
-        here = view(shown.clock)
-        lines = list(analysis(diagnosis, seen.history, seen.source, here, whole=shown.output == "wide"))
-        lines += weighed_lines(diagnosis, here) if shown.explains else ()
-        print_lines(lines, shown.color, pager=shown.pager)
+        here = view(form.clock)
+        lines = list(analysis(diagnosis, answer.history, answer.source, here, whole=form.output == "wide"))
+        lines += weighed_lines(diagnosis, here) if form.explains else ()
+        print_lines(lines, form.color, pager=form.pager)
         return
-    if shown.output == "html":
+    if form.output == "html":
         from service_record.cli.redacting import write_page  # noqa: PLC0415  # only for a page
 
-        write_page(_page(diagnosis, seen, view(shown.clock)))
+        write_page(_page(diagnosis, answer, view(form.clock)))
         return
     from service_record.display.analysis_document import (  # noqa: PLC0415
         analysis_document,
@@ -318,15 +320,15 @@ def _print(diagnosis: Diagnosis, seen: _Answer, shown: _Shown) -> None:
     )
     from service_record.display.machine import written  # noqa: PLC0415
 
-    document = analysis_document(diagnosis, seen.source)
-    if shown.explains:
+    document = analysis_document(diagnosis, answer.source)
+    if form.explains:
         document["weighed"] = weighed_document(diagnosis.weighed)
-    sys.stdout.buffer.write(written(document, analysis_lines(diagnosis, seen.source), shown.output).encode())
+    sys.stdout.buffer.write(written(document, analysis_lines(diagnosis, answer.source), form.output).encode())
 
 
-def _page(diagnosis: Diagnosis, seen: _Answer, view: View) -> str:
+def _page(diagnosis: Diagnosis, answer: _Answer, view: View) -> str:
     from service_record.display.html.diagnosis_page import analysis_html  # noqa: PLC0415
     from service_record.display.timeline import charts  # noqa: PLC0415
 
-    found = charts(seen.history, latest_entry(seen.history) if seen.now is None else seen.now)
-    return analysis_html(diagnosis, seen.history, seen.source, found, replace(view, glyphs=Glyphs()))
+    drawn = charts(answer.history, latest_entry(answer.history) if answer.now is None else answer.now)
+    return analysis_html(diagnosis, answer.history, answer.source, drawn, replace(view, glyphs=Glyphs()))

@@ -117,8 +117,8 @@ def prepare_command(
         _send(installer, changes, "prepared", dry_run=dry_run, ours=ours)
     late = [each for each in recipients if each.is_too_late]
     for each in late:
-        told = f"{each}: too late, it is {each.status}; its ignition is made already"
-        click.echo(f"Warning: {visible(told)}", err=True)
+        warning = f"{each}: too late, it is {each.status}; its ignition is made already"
+        click.echo(f"Warning: {visible(warning)}", err=True)
     if ours.needs_program:
         click.echo(f"Note: no --executable; the reporter's units wait until {PROGRAM} is there.", err=True)
     if late:
@@ -147,15 +147,15 @@ def undo_command(
         changes = plan_undoing(recipients)
         for change in changes:
             for path in change.kept:
-                told = f"{change.recipient}: {path} was changed since, and stays"
-                click.echo(f"Warning: {visible(told)}", err=True)
+                notice = f"{change.recipient}: {path} was changed since, and stays"
+                click.echo(f"Warning: {visible(notice)}", err=True)
         _send(installer, changes, "undone", dry_run=dry_run)
 
 
 def _check(*, discovery: bool, options: dict[str, Any]) -> None:
-    given = [name for name in _OF_HOSTS if options[name]]
-    if discovery and given:
-        option = f"--{given[0].replace('_', '-')}"
+    used = [name for name in _OF_HOSTS if options[name]]
+    if discovery and used:
+        option = f"--{used[0].replace('_', '-')}"
         raise click.UsageError(f"{option} is of the reporter, which runs on hosts, not in discovery images")
 
 
@@ -170,7 +170,7 @@ def _nobody(cluster_id: str, *, discovery: bool) -> str:
 
 @contextmanager
 def _installer(url: str, token_file: str | None, ca_bundle: str | None) -> Iterator["Installer"]:
-    """The service; what it refuses, and overrides that cannot be changed, are one line and an exit code."""
+    """Yield the service; turn its refusals, and unchangeable overrides, into one line and an exit code."""
     from service_record.deploy.assisted.overrides import PlanError  # noqa: PLC0415  # needs the extra
     from service_record.deploy.assisted.service import (  # noqa: PLC0415
         Installer,
@@ -214,20 +214,20 @@ class _Ours:
         """Read all files once, for all of them. Raises UsageError, Unreadable, OSError."""
         first = recipients[0]
         if first.is_host:
-            given: dict[str, object] = {
+            settings: dict[str, object] = {
                 "assisted_service.url": url,
                 "assisted_service.cluster_id": cluster_id,
                 **_ids(first),
             }
             more = {"token_file": options["reporter_token_file"], "remove": (MARKER,)}
-            wanted, program = read_wanted(_ROLE, options | more, given)
+            request, program = read_wanted(_ROLE, options | more, settings)
         else:
             live = {name: options[name] for name in ("closes", "all_services", "array")}
-            wanted, program = DeliveryRequest(role=_ROLE, **live), ReporterProgram()
-        listed = (item for item in delivered(wanted) if item.path != SETTINGS)
-        self._settings = wanted.settings
-        self.secrets = () if wanted.token is None else (token_in(wanted.token),)
-        self._common = _good(make(listed, SPEC, program.remote), options["added"])
+            request, program = DeliveryRequest(role=_ROLE, **live), ReporterProgram()
+        items = (item for item in delivered(request) if item.path != SETTINGS)
+        self._settings = request.settings
+        self.secrets = () if request.token is None else (token_in(request.token),)
+        self._common = _good(make(items, SPEC, program.remote), options["added"])
         self.needs_program = first.is_host and not program.is_given
 
     def of(self, recipient: "Recipient") -> Config:
@@ -269,15 +269,15 @@ def _send(
         if dry_run:
             click.echo(visible(f"{recipient}: would send PATCH {recipient.path}, {size}"))
             if ours is not None:
-                for line in _listed(ours.of(recipient)):
+                for line in _list_items(ours.of(recipient)):
                     click.echo(f"  {visible(line)}")
             continue
         installer.set_override(recipient, change.text, () if ours is None else ours.secrets)
         click.echo(visible(f"{recipient}: {done}, {size}"))
 
 
-def _listed(config: Config) -> Iterator[str]:
-    """What a config brings, without what is in it: tokens and passwords are."""
+def _list_items(config: Config) -> Iterator[str]:
+    """Yield a line for each part of a config, without contents: they include tokens and passwords."""
     for _, node in items(config, "storage.files"):
         yield f"file {node['path']} {node.get('mode', 0o644):04o}"
     for _, unit in items(config, "systemd.units"):

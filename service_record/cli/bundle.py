@@ -103,8 +103,8 @@ def command(
     has_records = True
     with _politely():
         if foreign is None:
-            made = _bundle_host(path, at, secrets, redact=not no_redact, most_bytes=max_size or DISK_BYTES)
-            has_records = _warn_of_missing(made.gathered)
+            bundled = _bundle_host(path, at, secrets, redact=not no_redact, most_bytes=max_size or DISK_BYTES)
+            has_records = _warn_of_missing(bundled.gathered)
         else:
             _copy(path, at, foreign, secrets, max_size or SERVER_BYTES)
     click.echo(visible(str(path)))
@@ -115,25 +115,25 @@ def command(
 def _bundle_host(
     path: Path, at: datetime, secrets: Iterable[Path], *, redact: bool, most_bytes: int
 ) -> Bundled:
-    given = secrets_in(secrets)
+    certain = secrets_in(secrets)
     if not redact:
         click.echo("Warning: secrets are not masked (--no-redact); keep the bundle to yourself", err=True)
     with _new(path) as unfinished:
-        made = make_bundle(
+        bundled = make_bundle(
             unfinished.parent,
-            _shown(COLLECTORS),
+            _with_notices(COLLECTORS),
             Context(environ=os.environ, boot_id=systemd.boot_id()),
             verdict=verdict_page(at),
             at=at,
             most_bytes=most_bytes,
             redact=redact,
-            secrets=given,
+            secrets=certain,
             name=unfinished.name,
         )
-        _check(made.leak)
-    _warn_of_unread(made)
-    _tell(made.bytes, made.members, made.kinds)
-    return made
+        _check(bundled.leak)
+    _warn_of_unread(bundled)
+    _tell(bundled.bytes, bundled.members, bundled.kinds)
+    return bundled
 
 
 def _warn_of_missing(gathered: Iterable[Gathered]) -> bool:
@@ -156,14 +156,14 @@ def _warn_of_missing(gathered: Iterable[Gathered]) -> bool:
 def _copy(path: Path, at: datetime, foreign: str, secrets: Iterable[Path], most_bytes: int) -> None:
     rules = rules_with(secrets)
     with _new(path) as unfinished:
-        made = _copied(foreign, unfinished, rules, at, most_bytes)
-        _check(made.leak)
-    _tell(made.bytes, made.members, made.kinds)
+        copied = _copied(foreign, unfinished, rules, at, most_bytes)
+        _check(copied.leak)
+    _tell(copied.bytes, copied.members, copied.kinds)
 
 
 @contextmanager
 def _new(path: Path) -> Iterator[Path]:
-    """Where to make a file that is to be there when it is whole, or not at all."""
+    """Yield a path for a new file, which is put in place when it is whole, or not at all."""
     unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
     try:
         yield unfinished
@@ -177,13 +177,15 @@ def _new(path: Path) -> Iterator[Path]:
 
 def _check(leak: Leak | None) -> None:
     if leak is not None:
-        found = visible(str(leak))
-        click.echo(f"Error: refused: a secret would have left with {found}; nothing was written", err=True)
+        leak_text = visible(str(leak))
+        click.echo(
+            f"Error: refused: a secret would have left with {leak_text}; nothing was written", err=True
+        )
         raise click.exceptions.Exit(REFUSED)
 
 
 def _tell(size: int, members: Iterable[Packed], kinds: Counter[str]) -> None:
-    """What is in it, and what is not."""
+    """Tell the contents of the bundle, and what is missing."""
     there = list(members)
     cut = [member for member in there if member.cut]
     for member in cut[:_MAX_TOLD]:
@@ -197,17 +199,17 @@ def _tell(size: int, members: Iterable[Packed], kinds: Counter[str]) -> None:
     click.echo(f"{files}, {size:,} bytes, {count(kinds.total(), 'secret')} masked", err=True)
 
 
-def _warn_of_unread(made: Bundled) -> None:
-    if made.unread:
-        files = count(len(made.unread), "file")
+def _warn_of_unread(bundled: Bundled) -> None:
+    if bundled.unread:
+        files = count(len(bundled.unread), "file")
         click.echo(
             f"Warning: {files} with secrets could not be read, so that these are masked only where they look "
-            f"like some; try as root ({visible(made.unread[0])})",
+            f"like some; try as root ({visible(bundled.unread[0])})",
             err=True,
         )
 
 
-def _shown(collectors: Iterable[GatherRow]) -> Iterator[GatherRow]:
+def _with_notices(collectors: Iterable[GatherRow]) -> Iterator[GatherRow]:
     """Yield the collectors, each told to a terminal when it begins."""
     if not sys.stderr.isatty():
         yield from collectors
@@ -228,7 +230,7 @@ def _default_name(foreign: str | None, at: datetime) -> str:
 
 @contextmanager
 def _politely() -> Iterator[None]:
-    """What is done for a person is not to hold up what the host is doing; SIGTERM leaves nothing behind."""
+    """Lower the priority: a person's request must not slow down the host; SIGTERM leaves nothing behind."""
     with suppress(OSError):
         os.nice(_NICENESS)
     before = signal.signal(signal.SIGTERM, _end)
@@ -247,10 +249,10 @@ def _copied(place: str, path: Path, rules: Rules, at: datetime, most_bytes: int)
 
     Raises OSError, and Unreadable where there is nothing.
     """
-    made = make_copy(_contents(place, at, path), path, rules, mtime=at.timestamp(), most_bytes=most_bytes)
-    if not made.members:
+    copied = make_copy(_contents(place, at, path), path, rules, mtime=at.timestamp(), most_bytes=most_bytes)
+    if not copied.members:
         raise Unreadable(f"nothing to read in {visible(place)}")
-    return made
+    return copied
 
 
 def _refuse_unpacked(place: str, head: bytes) -> None:

@@ -63,7 +63,10 @@ class Number(click.FloatRange):
 
 @contextmanager
 def opened(data: Path, database: str, *, may_make: bool = False) -> Iterator["Database"]:
-    """The database of a collector, which may be serving meanwhile. Exit code 3 where it cannot be opened."""
+    """Yield the database of a collector, which may be serving meanwhile.
+
+    Exit code 3 where it cannot be opened.
+    """
     from service_record.collector.store.database import (  # noqa: PLC0415  # of the extra
         FILE,
         Database,
@@ -77,16 +80,16 @@ def opened(data: Path, database: str, *, may_make: bool = False) -> Iterator["Da
         click.echo(f"Error: {data / FILE}: no collector keeps anything here; name its --data", err=True)
         raise click.exceptions.Exit(UNREADABLE)
     try:
-        with closing(Database(database or sqlite_url(data))) as found:
-            found.migrate()
-            yield found
+        with closing(Database(database or sqlite_url(data))) as base:
+            base.migrate()
+            yield base
     except DatabaseError as error:
         click.echo(f"Error: {error}", err=True)
         raise click.exceptions.Exit(UNREADABLE) from None
 
 
 def actor() -> str:
-    """Who uses the command line, for the audit log."""
+    """Return the user of the command line, for the audit log."""
     try:
         return f"cli ({pwd.getpwuid(os.getuid()).pw_name})"
     except KeyError:
@@ -152,10 +155,10 @@ def backup_command(*, data: Path, file: Path) -> None:
     from service_record.collector.backup import BackupError, back_up  # noqa: PLC0415
 
     try:
-        told = back_up(data, file)
+        report = back_up(data, file)
     except BackupError as error:
         _fail(error)
-    click.echo(f"{file}: {told.size} bytes, {told.objects} bundles", err=True)
+    click.echo(f"{file}: {report.size} bytes, {report.objects} bundles", err=True)
 
 
 @click.command("restore")
@@ -167,12 +170,12 @@ def restore_command(*, data: Path, file: Path) -> None:
     from service_record.collector.store import administration  # noqa: PLC0415
 
     try:
-        told = restore(file, data)
+        report = restore(file, data)
     except BackupError as error:
         _fail(error)
     with opened(data, "") as collector, collector.changing() as connection:
         administration.note(connection, actor(), "restore", file.name, time.time())
-    click.echo(f"{data}: {told.objects} bundles", err=True)
+    click.echo(f"{data}: {report.objects} bundles", err=True)
 
 
 @click.command("prune")
@@ -210,9 +213,9 @@ def prune_command(
                 return do(connection)
 
         try:
-            kept = objects_of(CollectorSettings(data=data, objects=objects))
-            housekeeping.carry_out(what, change, kept, actor(), now)
-            kept.delete(housekeeping.orphans(collector, kept, now))
+            stored = objects_of(CollectorSettings(data=data, objects=objects))
+            housekeeping.carry_out(what, change, stored, actor(), now)
+            stored.delete(housekeeping.orphans(collector, stored, now))
         except ObjectError as error:
             _fail(error)
     _say_plan("forgot", what)
@@ -287,11 +290,11 @@ def create_command(
         kind=TokenKind(kind), scope=scope, name=name, created_by=actor(), expires_at=ends
     )
     with opened(data, database, may_make=True) as collector, collector.changing() as connection:
-        _, made = administration.create_token(connection, new, now)
+        _, plain_token = administration.create_token(connection, new, now)
         if file is not None:  # before it is committed: a token that nobody holds is none
-            _write(file, made)
+            _write(file, plain_token)
     if file is None:
-        click.echo(made)
+        click.echo(plain_token)
         click.echo("It is shown this once. Keep it in a file of mode 0600: --output makes one.", err=True)
 
 
@@ -304,7 +307,7 @@ def list_command(*, data: Path, database: str, output: str) -> None:
     from service_record.collector.store import tokens  # noqa: PLC0415
 
     with opened(data, database) as collector, collector.reading() as connection:
-        rows = [asdict(shown) for shown in tokens.listed(connection)]
+        rows = [asdict(line) for line in tokens.listed(connection)]
     say(rows, output, _TIMES)
 
 
@@ -323,7 +326,7 @@ def revoke_command(*, data: Path, database: str, number: int) -> None:
         raise click.exceptions.Exit(FAILED)
 
 
-def _write(file: Path, made: str) -> None:
+def _write(file: Path, token: str) -> None:
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "w") as stream:
-        stream.write(f"{made}\n")
+        stream.write(f"{token}\n")

@@ -90,12 +90,12 @@ def _commands(outcome: InstallOutcome, root: Path) -> Iterator[tuple[str, str]]:
 
 
 def lines(outcome: InstallOutcome, *, is_trial: bool) -> Iterator[str]:
-    """A line for each path with which something happens or that is not as delivered, and one for all."""
-    told = [step for step in outcome.steps if step.action is not Action.LEAVE or step.why]
-    words = [_word(step, is_trial=is_trial) for step in told]
+    """Yield a line for each path that changes or is not as delivered, and one for all."""
+    steps = [step for step in outcome.steps if step.action is not Action.LEAVE or step.why]
+    words = [_word(step, is_trial=is_trial) for step in steps]
     column = max(map(len, words), default=0)
-    reasons = max((len(visible(step.path)) for step in told if step.why), default=0)
-    for word, step in zip(words, told, strict=True):
+    reasons = max((len(visible(step.path)) for step in steps if step.why), default=0)
+    for word, step in zip(words, steps, strict=True):
         yield f"{word:<{column}}  {visible(step.path):<{reasons}}  {visible(step.why)}".rstrip()
     yield _summary(outcome.steps, is_trial=is_trial)
 
@@ -115,5 +115,9 @@ def _word(step: DeployStep, *, is_trial: bool) -> str:
 
 def _summary(steps: Sequence[DeployStep], *, is_trial: bool) -> str:
     counts = Counter(step.action for step in steps)
-    told = ", ".join(f"{counts[action]} {words[0]}" for action, words in _WORDS.items() if counts[action])
-    return f"Nothing was done. It would be: {told}." if is_trial else f"{told or 'Nothing to do'}."
+    counts_text = ", ".join(
+        f"{counts[action]} {words[0]}" for action, words in _WORDS.items() if counts[action]
+    )
+    return (
+        f"Nothing was done. It would be: {counts_text}." if is_trial else f"{counts_text or 'Nothing to do'}."
+    )

@@ -54,14 +54,14 @@ class Judging:
 
 
 def judging(budget: Path | None, baseline: str | None, rules: Sequence[Path]) -> Judging:
-    """What these files say; rules of one's own come before the built-in ones.
+    """Read these files; rules of one's own come before the built-in ones.
 
     Raises BadFile with the line where one is not as docs/analyze.md has it.
     """
     file = _read(budget, read_budgets) if budget else BudgetFile()
     good = build_history(opened([baseline], ()).records) if baseline else None
-    known: list[CauseRule] = [rule for path in rules for rule in _read(path, read_rules)]
-    return Judging(Budgets(file=file, baseline=good), Causes([*known, *built_in_rules()]))
+    own_rules: list[CauseRule] = [rule for path in rules for rule in _read(path, read_rules)]
+    return Judging(Budgets(file=file, baseline=good), Causes([*own_rules, *built_in_rules()]))
 
 
 def _read(path: Path, read: Callable[[str, str], _T]) -> _T:
@@ -127,8 +127,8 @@ def is_here(source: Source, places: Sequence[str], history: History, boot_id: st
 
 def failed_units(source: Source) -> tuple[FailedUnit, ...]:
     """Return the units that failed by the texts of a bundle without records."""
-    found = add_units(None, History(()), read_texts(source.unit_texts))
-    return found.failed_units if found is not None else ()
+    diagnosis = add_units(None, History(()), read_texts(source.unit_texts))
+    return diagnosis.failed_units if diagnosis is not None else ()
 
 
 def units_here(expected: Sequence[str]) -> tuple[Unit, ...] | None:
@@ -146,16 +146,16 @@ def units_here(expected: Sequence[str]) -> tuple[Unit, ...] | None:
 
 
 def verdict_page(at: datetime) -> str:
-    """What is wrong with this host, or why nobody can tell; always a text."""
+    """Return what is wrong with this host, or why nobody can tell; always a text."""
     try:
         source = open_source()
         history = history_of(source)
-        made = judging(None, None, ())
+        judges = judging(None, None, ())
         units = units_for(source, (), history, None, ())
         live = is_here(source, (), history, None)
-        causes = with_host_files(made.causes, source, (), history, units or (), is_here=live)
-        found = Judging(made.budgets, causes).diagnosis(history, now_for(history, source))
-        diagnosis = add_units(found, history, units, explain=causes.explain)
+        causes = with_host_files(judges.causes, source, (), history, units or (), is_here=live)
+        judged = Judging(judges.budgets, causes).diagnosis(history, now_for(history, source))
+        diagnosis = add_units(judged, history, units, explain=causes.explain)
         diagnosis = diagnosis and add_evidence(diagnosis, causes)
     except SourceError as error:
         return f"{visible(str(error))}\n"

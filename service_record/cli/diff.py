@@ -82,22 +82,24 @@ def command(
     check_names(services, sorted(recorded), "either")
     tolerance = Tolerance(ratio, floor)
     evident = _evidence_only_in_bad((good, sources[0], before), (bad, sources[1], after))
-    found = compare(before, after, now_for(after, sources[1]), tolerance, services)
+    comparisons = compare(before, after, now_for(after, sources[1]), tolerance, services)
     if output == "table":
         from service_record.display.difference import comparison_page  # noqa: PLC0415  # only what is shown
 
         names = (sources[0].name, before), (sources[1].name, after)
         print_lines(
-            comparison_page(found, *names, view(Clock(clock) if clock else None), evident), color, pager=pager
+            comparison_page(comparisons, *names, view(Clock(clock) if clock else None), evident),
+            color,
+            pager=pager,
         )
     else:
         from service_record.display.difference import comparison_document, difference_documents  # noqa: PLC0415
         from service_record.display.machine import written  # noqa: PLC0415
 
-        document = comparison_document(found, sources[0].name, sources[1].name, tolerance, evident)
-        lines = difference_documents(found, evident)
+        document = comparison_document(comparisons, sources[0].name, sources[1].name, tolerance, evident)
+        lines = difference_documents(comparisons, evident)
         sys.stdout.buffer.write(written(document, lines, output).encode())
-    if evident or any(one.differs for one in found):
+    if evident or any(one.differs for one in comparisons):
         raise click.exceptions.Exit(FAILED)
 
 

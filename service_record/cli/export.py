@@ -146,7 +146,7 @@ class _Entries:
 
 
 def _write_files(records: list[tuple[str, _Entries]], form: str, directory: Path, *, redact: bool) -> None:
-    """One file for each service, or none where one of them may not be made."""
+    """Write one file for each service, or none if one of them may not be made."""
     paths = [Records(directory).path(name) for name, _ in records]
     for path in paths:
         check_new(path)

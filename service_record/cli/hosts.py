@@ -161,19 +161,21 @@ def command(
         return
     if follow and output not in {"table", "jsonl"}:
         raise click.UsageError("--follow goes with --output table or jsonl")
-    wanted = {*verdicts, *(("stuck",) if stuck else ()), *(("failed",) if failed else ())}
+    wanted_verdicts = {*verdicts, *(("stuck",) if stuck else ()), *(("failed",) if failed else ())}
     chosen = Clock(clock) if clock else None
     try:
         named = (address_of(place).host,) if place and address_of(place).host else ()
-        question = _HostQuestion(groups, (*machines, *named), tuple(sorted(wanted)), clusters, is_all=is_all)
+        question = _HostQuestion(
+            groups, (*machines, *named), tuple(sorted(wanted_verdicts)), clusters, is_all=is_all
+        )
         with connect(place, token_file=token_file) as client:
             if follow:
                 _follow(client, question, output, lambda: view(chosen), color)
-            found = question.asked(client)
-            _print(found, client.url, output, view(chosen), color, pager=pager)
+            answer = question.ask(client)
+            _print(answer, client.url, output, view(chosen), color, pager=pager)
     except CollectorError as error:
         raise Unreadable(visible(str(error))) from None
-    if fail and any(host.is_bad for host in found.hosts):
+    if fail and any(host.is_bad for host in answer.hosts):
         raise click.exceptions.Exit(FAILED)
 
 
@@ -226,7 +228,7 @@ class _HostQuestion:
     clusters: tuple[str, ...]
     is_all: bool
 
-    def asked(self, client: CollectorClient) -> HostsAnswer:
+    def ask(self, client: CollectorClient) -> HostsAnswer:
         """Return all of them, page by page, as long as there is anything new on them.
 
         Raises CollectorError.
@@ -284,54 +286,56 @@ def _read(answer: object, url: str, kind: type[T], what: str) -> T:
         raise CollectorError(f"{url}: answered with something else than {what}: {error}") from None
 
 
-def _print(found: HostsAnswer, source: str, output: str, seen: View, color: str, *, pager: bool) -> None:
-    seen = replace(seen, now=datetime.fromtimestamp(found.now, UTC))
+def _print(
+    answer: HostsAnswer, source: str, output: str, page_view: View, color: str, *, pager: bool
+) -> None:
+    page_view = replace(page_view, now=datetime.fromtimestamp(answer.now, UTC))
     if output in {"table", "wide"}:
-        lines = (wide if output == "wide" else table)(found, source, seen)
+        lines = (wide if output == "wide" else table)(answer, source, page_view)
         print_lines(lines, color, pager=pager)
         return
     if output == "html":
         from service_record.cli.redacting import write_page  # noqa: PLC0415  # only what is shown
         from service_record.display.html.fleet_report import hosts_html  # noqa: PLC0415
 
-        page = hosts_html(found, source, replace(seen, glyphs=Glyphs()))
+        page = hosts_html(answer, source, replace(page_view, glyphs=Glyphs()))
         write_page(page)
         return
     from service_record.display.fleet_document import host_lines, hosts_document  # noqa: PLC0415
     from service_record.display.machine import written  # noqa: PLC0415
 
-    sys.stdout.buffer.write(written(hosts_document(found, source), host_lines(found), output).encode())
+    sys.stdout.buffer.write(written(hosts_document(answer, source), host_lines(answer), output).encode())
 
 
 def _follow(
-    client: CollectorClient, question: _HostQuestion, output: str, seen: Callable[[], View], color: str
+    client: CollectorClient, question: _HostQuestion, output: str, make_view: Callable[[], View], color: str
 ) -> None:
     """Show what changes until somebody interrupts it; a collector that is away for a while is waited for."""
-    known: dict[str, int] = {}
+    revisions: dict[str, int] = {}
     is_screen = output == "table" and sys.stdout.isatty()
     while True:
         try:
-            found = question.asked(client)
+            answer = question.ask(client)
         except CollectorError as error:
             if error.status is not None and error.status < 500:  # noqa: PLR2004  # it will not think better of it
                 raise
             click.echo(f"Waiting: {visible(str(error))}", err=True)
             time.sleep(_SECONDS)
             continue
-        changed = [host for host in found.hosts if known.get(host.name) != host.revision]
-        known = {host.name: host.revision for host in found.hosts}
-        at = replace(seen(), now=datetime.fromtimestamp(found.now, UTC))
+        changed = [host for host in answer.hosts if revisions.get(host.name) != host.revision]
+        revisions = {host.name: host.revision for host in answer.hosts}
+        at = replace(make_view(), now=datetime.fromtimestamp(answer.now, UTC))
         if is_screen:
-            _write(_on_screen([*table(found, client.url, at)]), color, before=_HOME)
+            _write(_on_screen([*table(answer, client.url, at)]), color, before=_HOME)
         elif output == "jsonl":
-            _write_documents(changed, found.now)
+            _write_documents(changed, answer.now)
         else:
-            _write([change(host, found.now, at) for host in changed], color)
+            _write([change(host, answer.now, at) for host in changed], color)
         time.sleep(_SECONDS)
 
 
 def _on_screen(lines: list[Line]) -> list[Line]:
-    """As many as the terminal has room for: those in trouble are on top."""
+    """Return as many lines as the terminal has room for: those in trouble are on top."""
     room = terminal_size()[1] - 1
     if len(lines) <= room:
         return lines

@@ -102,7 +102,7 @@ class ReporterProgram:
 
 
 def read_file(path: str, most: int = MOST) -> bytes:
-    """What is in a file, or in standard input for `-`. Raises OSError; UsageError where it is too long."""
+    """Read a file, or standard input for `-`. Raises OSError; UsageError where it is too long."""
     if path == "-":
         data = sys.stdin.buffer.read(most + 1)
     else:
@@ -153,26 +153,28 @@ def read_program(place: str | None, hash_text: str | None) -> ReporterProgram:
 
 
 def reporter_settings(
-    path: str | None, given: Mapping[str, object], token: bytes | None, *, is_given: bool
+    path: str | None, values: Mapping[str, object], token: bytes | None, *, is_given: bool
 ) -> str | None:
-    """The text of reporter.toml, as good as the reporter itself will find it; None where nothing is given.
+    """Return the text of reporter.toml, checked as the reporter will check it; None without any settings.
 
     Raises UsageError with the reporter's own words where it would find fault with it.
     """
     if path is None and not is_given:
         return None
     try:
-        text = settings_text("" if path is None else read_file(path, 1 << 16).decode(), given)
+        text = settings_text("" if path is None else read_file(path, 1 << 16).decode(), values)
     except (ValueError, RecursionError) as error:
         why = "nested too deeply" if isinstance(error, RecursionError) else visible(str(error))
         raise click.UsageError(f"{visible(path or '')}: {why}") from None
-    for fault in _faults(text, token, has_bundle=CA_BUNDLE in given.values()):
+    for fault in _faults(text, token, has_bundle=CA_BUNDLE in values.values()):
         raise click.UsageError(fault)
     return text
 
 
 def _faults(text: str, token: bytes | None, *, has_bundle: bool) -> Iterator[str]:
-    """What the reporter says of these settings on a host of its own; that a token is missing is no fault."""
+    """Yield the reporter's complaints about these settings on a host of its own, except for a
+    missing token.
+    """
     with TemporaryDirectory() as directory:
         places = Places(Path(directory))
         stand_ins = {places.settings_file: text.encode()}
@@ -185,9 +187,9 @@ def _faults(text: str, token: bytes | None, *, has_bundle: bool) -> Iterator[str
             path.touch(mode=_FOR_ROOT)
             path.write_bytes(data)
         for fault in read_settings(places, {}).faults:
-            told = fault.replace(directory, "")
-            if token is not None or ": no token" not in told:
-                yield visible(told)
+            message = fault.replace(directory, "")
+            if token is not None or ": no token" not in message:
+                yield visible(message)
 
 
 def _named_file(path: str) -> str:
@@ -202,9 +204,9 @@ def _insist(check: Callable[[], None], where: str) -> None:
 
 
 def read_wanted(
-    role: str, options: Mapping[str, Any], given: dict[str, object], *, is_object: bool = False
+    role: str, options: Mapping[str, Any], values: dict[str, object], *, is_object: bool = False
 ) -> tuple[DeliveryRequest, ReporterProgram]:
-    """What the options want on a host, whose reporter's settings are given and those of the options.
+    """Return what the options ask for, with the reporter's settings of the file and those of the options.
 
     `is_object`: it becomes a MachineConfig. Raises UsageError.
     """
@@ -212,30 +214,30 @@ def read_wanted(
     bundle = read_certificates(options["ca_bundle"])
     program = read_program(options["executable"], options["executable_hash"])
     if options["ship_to"]:
-        given["ship_to"] = list(options["ship_to"])
-    is_given = bool(given)
+        values["ship_to"] = list(options["ship_to"])
+    is_given = bool(values)
     removed = list(options.get("remove", ()))
     if bundle is not None:
-        given["assisted_service.ca_bundle"] = CA_BUNDLE
+        values["assisted_service.ca_bundle"] = CA_BUNDLE
         removed.append(CA_BUNDLE)
     if program.is_given:
         removed.append(PROGRAM)
     if is_object:
         # The operator calls a host degraded that lacks a file of its MachineConfig.
-        given["keep_after"] = ["settings", "units"]
+        values["keep_after"] = ["settings", "units"]
     elif removed:
-        given["remove"] = removed
-    wanted = DeliveryRequest(
+        values["remove"] = removed
+    request = DeliveryRequest(
         role=role,
         closes=options["closes"],
         all_services=options["all_services"],
         array=options["array"],
-        settings=reporter_settings(options["settings"], given, token, is_given=is_given),
+        settings=reporter_settings(options["settings"], values, token, is_given=is_given),
         token=token,
         ca_bundle=bundle,
         program=program.data,
     )
-    return wanted, program
+    return request, program
 
 
 def with_added(ours: Config, added: Iterable[str]) -> Config:
@@ -338,9 +340,9 @@ def command(
     spec = _spec(spec, is_patch=is_patch)
     files = (base, options["token_file"], options["settings"], options["ca_bundle"], *options["added"])
     check_one_input(*files)
-    wanted, program = _wanted(wanted_form, options)
+    request, program = _request_of(wanted_form, options)
     try:
-        ours = with_added(make(delivered(wanted), spec, program.remote), options["added"])
+        ours = with_added(make(delivered(request), spec, program.remote), options["added"])
         insist(ours)
         config = ours if base is None else _merged(base, ours, replacing)
         text = _written(config, wanted_form)
@@ -349,7 +351,7 @@ def command(
         click.echo(f"Error: {where}{visible(str(error))}", err=True)
         raise click.exceptions.Exit(UNREADABLE) from None
     _put(text, output)
-    if wanted.settings is not None and not program.is_given:
+    if request.settings is not None and not program.is_given:
         click.echo(f"Note: no --executable; the reporter's units wait until {PROGRAM} is there.", err=True)
 
 
@@ -371,16 +373,16 @@ def _check(form: _ConfigForm, base: str | None, replacing: tuple[str, ...], opti
         raise click.UsageError(f"{option} is the reporter's; say where it reports to, as --url or --ship-to")
 
 
-def _spec(given: str | None, *, is_patch: bool) -> str:
+def _spec(version: str | None, *, is_patch: bool) -> str:
     """Return the version of what is made. Raises UsageError where an assisted-service does not read it."""
-    if is_patch and given not in {None, *TAKEN_BY_ASSISTED_SERVICE}:
-        known = " and ".join(TAKEN_BY_ASSISTED_SERVICE)
-        raise click.UsageError(f"an assisted-service takes {known} only; leave --spec out")
-    return given or (DEFAULT_FOR_ASSISTED_SERVICE if is_patch else DEFAULT)
+    if is_patch and version not in {None, *TAKEN_BY_ASSISTED_SERVICE}:
+        versions = " and ".join(TAKEN_BY_ASSISTED_SERVICE)
+        raise click.UsageError(f"an assisted-service takes {versions} only; leave --spec out")
+    return version or (DEFAULT_FOR_ASSISTED_SERVICE if is_patch else DEFAULT)
 
 
 def _check_object(form: _ConfigForm, options: dict[str, Any]) -> None:
-    """What does not belong into a MachineConfig, which is of many hosts and for many eyes."""
+    """Refuse what does not belong into a MachineConfig, which is of many hosts and for many eyes."""
     if form.role not in POOLS:
         raise click.UsageError("the bootstrap host takes no MachineConfig; make an Ignition config for it")
     if options["token_file"]:
@@ -395,10 +397,10 @@ def _check_object(form: _ConfigForm, options: dict[str, Any]) -> None:
         raise click.UsageError(f"a MachineConfig is of all hosts of {form.role}; --host-id is of one")
 
 
-def _wanted(form: _ConfigForm, options: dict[str, Any]) -> tuple[DeliveryRequest, ReporterProgram]:
-    given: dict[str, object] = {f"assisted_service.{name}": options[name] for name in _IDS if options[name]}
+def _request_of(form: _ConfigForm, options: dict[str, Any]) -> tuple[DeliveryRequest, ReporterProgram]:
+    values: dict[str, object] = {f"assisted_service.{name}": options[name] for name in _IDS if options[name]}
     is_object = form.name == "machineconfig" or form.variant == "openshift"
-    return read_wanted(form.role, options, given, is_object=is_object)
+    return read_wanted(form.role, options, values, is_object=is_object)
 
 
 def _merged(base: str, ours: Config, replacing: Iterable[str]) -> Config:

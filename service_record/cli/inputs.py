@@ -85,10 +85,10 @@ def _tell_undelivered(directory: Path | None) -> None:
 
     bundle = undelivered_bundle(Places(root))
     if bundle is not None:
-        told = (
+        warning = (
             f"the boot reporter keeps a bundle that not every destination has: {bundle}; remove it: {PURGE}"
         )
-        click.echo(f"Note: {visible(told)}", err=True)
+        click.echo(f"Note: {visible(warning)}", err=True)
 
 
 def _root_of(directory: Path | None) -> Path | None:
@@ -128,12 +128,12 @@ def _run_of(running: RunningService) -> Run:
     )
 
 
-def selected_boot(history: History, wanted: str) -> str | None:
+def selected_boot(history: History, prefix: str) -> str | None:
     """Return the id of the boot that `--boot` names; None for all."""
-    if wanted == ALL_BOOTS:
+    if prefix == ALL_BOOTS:
         return None
     try:
-        return find_boot(history.boots, wanted)
+        return find_boot(history.boots, prefix)
     except LookupError as error:
         raise Unreadable(str(error)) from None
 

@@ -142,8 +142,8 @@ class Questions:
             raise QuestionError(f"{source} has no file {file}")
         first = max(line - around, 1)
         numbered = enumerate(_lines_of(content), 1)
-        shown = islice(numbered, first - 1, line + around)
-        text = "\n".join(f"{number}: {visible(text[:_MAX_LINE])}" for number, text in shown)
+        excerpt = islice(numbered, first - 1, line + around)
+        text = "\n".join(f"{number}: {visible(text[:_MAX_LINE])}" for number, text in excerpt)
         return bounded(self.masked(text) or f"{file} has no line {line}")
 
 
@@ -155,9 +155,9 @@ def _contents(path: Path) -> Iterator[Content]:
         yield from archive_contents(stream, path.name, path.stat().st_mtime, lambda _: None)
 
 
-def _is_named(path: str, wanted: str) -> bool:
+def _is_named(path: str, query: str) -> bool:
     """Return whether a file of a bundle is meant: by its path, or by the end of it."""
-    return path == wanted or path.endswith(f"/{wanted.lstrip('/')}")
+    return path == query or path.endswith(f"/{query.lstrip('/')}")
 
 
 def _lines_of(content: Content) -> Iterator[str]:
@@ -196,8 +196,8 @@ def server(questions: Questions) -> "MCPServer":
     from pydantic import Field  # noqa: PLC0415
 
     source_type = Annotated[str, Field(description="One of the names that list_sources gives.")]
-    made = MCPServer("service-record", instructions=_INSTRUCTIONS, version=__version__)
-    tool = made.tool(annotations=ToolAnnotations(read_only_hint=True))
+    mcp = MCPServer("service-record", instructions=_INSTRUCTIONS, version=__version__)
+    tool = mcp.tool(annotations=ToolAnnotations(read_only_hint=True))
 
     async def list_sources() -> str:
         """List what can be read: hosts, bundles, folders of bundles, collectors."""
@@ -235,4 +235,4 @@ def server(questions: Questions) -> "MCPServer":
 
     for function in (list_sources, list_services, show_service, analyze, read_lines, compare, ask_collector):
         tool(function)
-    return made
+    return mcp

@@ -142,7 +142,7 @@ _PERIOD: Final = (
 
 
 def service_argument(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Which services: `services`; all when none is named."""
+    """Add the argument `services`; all when none is named."""
     return click.argument(
         "services",
         metavar="[SERVICE]...",
@@ -179,7 +179,7 @@ def source_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def selection_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Which runs: `boot`, `stage`, `failed`, `since`, `until`."""
+    """Add the options that select runs: `boot`, `stage`, `failed`, `since`, `until`."""
     return _all(
         _BOOT,
         click.option(
@@ -194,7 +194,7 @@ def selection_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def period_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Which runs, by when they were: `boot`, `since`, `until`."""
+    """Add the options that select runs by time: `boot`, `since`, `until`."""
     return _all(_BOOT, *_PERIOD)(function)
 
 

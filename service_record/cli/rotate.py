@@ -53,19 +53,19 @@ def command(*, services: tuple[str, ...], directory: Path | None, max_size: int 
 def _is_done(path: Path, service: str, limit: int) -> bool:
     """Rotate one record, and say what came of it; return False when it could not be done."""
     try:
-        found = rotate(path, limit)
+        rotation = rotate(path, limit)
     except RotationError as error:
         click.echo(f"Error: {visible(str(error))}", err=True)
         return False
     except OSError as error:
         click.echo(f"Error: {system_error_line(error)}", err=True)
         return False
-    if found is not None:
-        click.echo(f"{visible(service)}: {_sentence(found)}")
+    if rotation is not None:
+        click.echo(f"{visible(service)}: {_sentence(rotation)}")
     return True
 
 
-def _sentence(found: Rotation) -> str:
-    waiting = "; a writer still has the old file open: rotate again later" if found.is_waiting else ""
-    left_out = count(found.entries_left_out, "entry", "entries")
-    return f"{left_out} left out, {found.bytes_before} bytes became {found.bytes_after}{waiting}"
+def _sentence(rotation: Rotation) -> str:
+    waiting = "; a writer still has the old file open: rotate again later" if rotation.is_waiting else ""
+    left_out = count(rotation.entries_left_out, "entry", "entries")
+    return f"{left_out} left out, {rotation.bytes_before} bytes became {rotation.bytes_after}{waiting}"

@@ -51,19 +51,21 @@ class Child:
             arguments[0], arguments, os.environ, setsigmask=self._mask, setsigdef=_IGNORED_BY_PYTHON
         )
         while True:
-            arrived = signal.sigwaitinfo(self._awaited)
-            if arrived.si_signo == signal.SIGCHLD:
+            info = signal.sigwaitinfo(self._awaited)
+            if info.si_signo == signal.SIGCHLD:
                 ended, status = os.waitpid(child, os.WNOHANG)
                 if ended:
                     return os.waitstatus_to_exitcode(status)
-            elif _is_sent_by_process(arrived):
+            elif _is_sent_by_process(info):
                 with suppress(PermissionError):  # it runs as another user now
-                    os.kill(child, arrived.si_signo)
+                    os.kill(child, info.si_signo)
 
 
-def _is_sent_by_process(arrived: signal.struct_siginfo) -> bool:
-    """Not by the terminal, whose signals reach the whole foreground group; see si_code in sigaction(2)."""
-    return arrived.si_code <= 0
+def _is_sent_by_process(info: signal.struct_siginfo) -> bool:
+    """Return whether a process sent it, not the terminal, whose signals reach the whole foreground group; see
+    si_code in sigaction(2).
+    """
+    return info.si_code <= 0
 
 
 def die_of(number: int) -> None:

@@ -112,7 +112,7 @@ def _check_kind(kind: str, steps: tuple[str, ...], *, has_first_boot: bool, has_
 
 
 def _check_text(option: str, text: str) -> None:
-    """A line end, or half a character, has no place in a line of a template."""
+    """Refuse a line end or half a character: neither has a place in a line of a template."""
     if any(_unfit(text)):
         raise click.UsageError(f"{option}: {visible(text)} has characters that no template takes")
 

@@ -66,22 +66,24 @@ def command(
     )
     history = selection.of(whole)
     is_apart = output == "wide"
-    found = charts(history, now_for(whole, source), apart=is_apart, by_duration=by_duration)
-    seen = view(Clock(clock) if clock else None)
+    drawn = charts(history, now_for(whole, source), apart=is_apart, by_duration=by_duration)
+    page_view = view(Clock(clock) if clock else None)
     if output in {"table", "wide"}:
         from service_record.display.timeline.screen import timeline_page  # noqa: PLC0415  # only what is shown
 
-        lines = timeline_page(history, source.name, found, seen, wide=is_apart, flat=by_duration)
+        lines = timeline_page(history, source.name, drawn, page_view, wide=is_apart, flat=by_duration)
         print_lines(lines, color, pager=pager)
     elif output == "html":
         from service_record.cli.redacting import write_page  # noqa: PLC0415
         from service_record.display.html.timeline_page import timeline_html  # noqa: PLC0415
 
-        page = timeline_html(history, source.name, found, replace(seen, glyphs=Glyphs()), flat=by_duration)
+        page = timeline_html(
+            history, source.name, drawn, replace(page_view, glyphs=Glyphs()), flat=by_duration
+        )
         write_page(page)
     else:
         from service_record.display.machine import written  # noqa: PLC0415
         from service_record.display.timeline.screen import row_documents, timeline_document  # noqa: PLC0415
 
-        document = timeline_document(found, source.name)
-        sys.stdout.buffer.write(written(document, row_documents(found), output).encode())
+        document = timeline_document(drawn, source.name)
+        sys.stdout.buffer.write(written(document, row_documents(drawn), output).encode())

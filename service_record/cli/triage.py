@@ -130,8 +130,8 @@ def bundles(
             if cause is not None:
                 _print_bundles(index, cause, output, color, pager=pager)
             else:
-                found = _answer(index, since, against)
-                _print_answer(found, sources or (place or "",), output, color, pager=pager)
+                answer = _answer(index, since, against)
+                _print_answer(answer, sources or (place or "",), output, color, pager=pager)
     except (TriageError, CollectorError) as fault:
         raise Unreadable(visible(str(fault))) from None
 
@@ -156,13 +156,13 @@ def _judge(
     from service_record.triage.index import add_in_parts  # noqa: PLC0415
     from service_record.triage.references import references  # noqa: PLC0415
 
-    known = set() if again else index.known_keys()
-    seen: set[str] = set()
+    judged = set() if again else index.known_keys()
+    keys: set[str] = set()
 
     def new() -> "Iterator[Reference]":
         for reference in chain.from_iterable(map(references, sources)):
-            if reference.key not in known and reference.uri not in seen:
-                seen.add(reference.uri)
+            if reference.key not in judged and reference.uri not in keys:
+                keys.add(reference.uri)
                 yield reference
 
     answers = judge_on_dask(new(), scheduler) if scheduler else judge_here(new(), workers)
@@ -188,33 +188,35 @@ def _answer(index: "Index", since: datetime | None, against: str | None) -> "Tri
     return summarise(index.connect(), since, Index(against).connect(), against)
 
 
-def _print_answer(found: "Triage", sources: tuple[str, ...], output: str, color: str, *, pager: bool) -> None:
+def _print_answer(
+    answer: "Triage", sources: tuple[str, ...], output: str, color: str, *, pager: bool
+) -> None:
     from service_record.triage import answer_table  # noqa: PLC0415  # an extra
 
     if output in {"table", "wide"}:
-        lines = answer_table.answer_lines(found, view(Clock.UTC), whole=output == "wide")
+        lines = answer_table.answer_lines(answer, view(Clock.UTC), whole=output == "wide")
         print_lines(lines, color, pager=pager)
     elif output == "html":
         from service_record.triage.answer_page import answer_html  # noqa: PLC0415  # only for a page
 
-        click.echo(answer_html(found, ", ".join(sources)), nl=False)
+        click.echo(answer_html(answer, ", ".join(sources)), nl=False)
     elif output == "csv":
-        _write(answer_table.as_csv(found))
+        _write(answer_table.as_csv(answer))
     else:
-        _write_json(answer_table.document(found))
+        _write_json(answer_table.document(answer))
 
 
 def _print_bundles(index: "Index", cause: str, output: str, color: str, *, pager: bool) -> None:
     from service_record.triage.answer_table import bundle_lines, table_as_csv  # noqa: PLC0415  # an extra
     from service_record.triage.counting import bundles_of  # noqa: PLC0415
 
-    found = bundles_of(index.connect(), cause)
+    bundle_rows = bundles_of(index.connect(), cause)
     if output in {"table", "wide"}:
-        print_lines(bundle_lines(cause, found, view(Clock.UTC)), color, pager=pager)
+        print_lines(bundle_lines(cause, bundle_rows, view(Clock.UTC)), color, pager=pager)
     elif output == "json":
-        _write_json([_plain(row) for row in found])
+        _write_json([_plain(row) for row in bundle_rows])
     elif output == "csv":
-        rows = [_plain(row) for row in found]
+        rows = [_plain(row) for row in bundle_rows]
         _write(table_as_csv(rows[0] if rows else (), (row.values() for row in rows)))
     else:
         raise click.UsageError("--cause has no page: use -o table, json or csv")

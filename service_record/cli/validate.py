@@ -110,13 +110,13 @@ def _names(places: Iterable[str]) -> list[str]:
 
 def _beside(places: Iterable[str], suffix: str) -> list[Path]:
     """Return the files called like records but for a suffix, beside them or without them."""
-    found: list[Path] = []
+    files: list[Path] = []
     for place in places:
         if Path(place).is_dir():
-            found += sorted(filter(Path.is_file, _directory(place).glob(f"*.json{suffix}")))
+            files += sorted(filter(Path.is_file, _directory(place).glob(f"*.json{suffix}")))
         elif place != _STANDARD_INPUT and (path := beside(Path(place), suffix)):
-            found.append(path)
-    return found
+            files.append(path)
+    return files
 
 
 def _note(copy: str) -> None:
@@ -201,20 +201,20 @@ def _is_lacking(name: str, bundle: Bundle) -> bool:
 
 @contextmanager
 def _opened(name: str) -> Iterator[BufferedReader]:
-    """The bytes of a record; what can be read only once is kept in a file meanwhile."""
+    """Yield the bytes of a record; input that can be read only once is kept in a file meanwhile."""
     is_file = name != _STANDARD_INPUT
     with Path(name).open("rb") if is_file else os.fdopen(sys.stdin.fileno(), "rb", closefd=False) as stream:
         if stream.seekable():
             yield stream
             return
-        with tempfile.TemporaryFile() as kept:
-            shutil.copyfileobj(stream, kept)
-            kept.seek(0)
-            yield cast("BufferedReader", kept)
+        with tempfile.TemporaryFile() as copy:
+            shutil.copyfileobj(stream, copy)
+            copy.seek(0)
+            yield cast("BufferedReader", copy)
 
 
 def _bundle_in(stream: BufferedReader) -> Bundle | None:
-    """What a packed file has in it; None for any other, which is at its beginning afterwards."""
+    """Return the bundle in a packed file; None for any other file, which is at its beginning afterwards."""
     head = stream.read(HEAD_BYTES)
     stream.seek(0)
     return open_bundle(stream) if is_packed(head) else None

@@ -56,7 +56,7 @@ class Budgets(msgspec.Struct, frozen=True, kw_only=True):
     baseline: History | None = None
 
     def of_run(self, service: str) -> Budget | None:
-        """A run has a budget only when the file gives one: some services are made to run for ever."""
+        """Return a run's budget, if the file gives one: some services are made to run for ever."""
         seconds = self.file.runs.get(service)
         return None if seconds is None else Budget(seconds=seconds, basis=Basis.FILE)
 
@@ -65,7 +65,7 @@ class Budgets(msgspec.Struct, frozen=True, kw_only=True):
         return Learned(durations(runs), durations(runs_of(self.baseline, service)))
 
     def of_stage(self, service: str, stage: str, learned: "Learned") -> Budget:
-        """The budget of a stage or command."""
+        """Return the budget of a stage or command."""
         seconds = self.file.stages.get((service, stage))
         if seconds is not None:
             return Budget(seconds=seconds, basis=Basis.FILE)
@@ -73,18 +73,18 @@ class Budgets(msgspec.Struct, frozen=True, kw_only=True):
             _learned(learned.earlier.get(stage), Basis.EARLIER),
             _learned(learned.baseline.get(stage), Basis.BASELINE),
         )
-        known = [budget for budget in budgets if budget is not None]
-        if known:
-            return max(known, key=lambda budget: budget.seconds)
+        candidates = [budget for budget in budgets if budget is not None]
+        if candidates:
+            return max(candidates, key=lambda budget: budget.seconds)
         if self.file.stage is not None:
             return Budget(seconds=self.file.stage, basis=Basis.FILE)
         return Budget(seconds=DEFAULT_SECONDS, basis=Basis.DEFAULT)
 
 
 def runs_of(history: History | None, service: str) -> Sequence[Run]:
-    """The runs of a service; none where there is no such history or service."""
+    """Return the runs of a service; none where there is no such history or service."""
     services = history.services if history else ()
-    return next((found.runs for found in services if found.name == service), ())
+    return next((service_history.runs for service_history in services if service_history.name == service), ())
 
 
 Durations: TypeAlias = Mapping[str, Sequence[float]]
@@ -101,11 +101,11 @@ class Learned(NamedTuple):
 
 def durations(runs: Iterable[Run]) -> Durations:
     """Return how long stages and commands took where they succeeded."""
-    found: dict[str, list[float]] = {}
+    by_step: dict[str, list[float]] = {}
     for span in chain.from_iterable(map(_spans, runs)):
         if span.outcome is Outcome.SUCCESS and span.duration is not None:
-            found.setdefault(span.name, []).append(span.duration)
-    return found
+            by_step.setdefault(span.name, []).append(span.duration)
+    return by_step
 
 
 def _spans(run: Run) -> Iterable[Stage | Command]:
@@ -121,7 +121,7 @@ def _learned(took: Sequence[float] | None, basis: Basis) -> Budget | None:
 
 
 def read_budgets(text: str, path: str) -> BudgetFile:
-    """The budgets in the text of a file, whose form is in docs/analyze.md. Raises FileError."""
+    """Read the budgets in the text of a file, whose form is in docs/analyze.md. Raises FileError."""
     root = document(text, path)
     if root is None:
         return BudgetFile()

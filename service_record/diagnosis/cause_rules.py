@@ -64,7 +64,7 @@ _FIELDS: Final = (
 TRUSTED: Final = "built-in:"
 """How the paths of the built-in rules begin: tests compile their patterns, and each start need not."""
 _ALWAYS: Final = frozenset({"service", "unit"})
-_GIVEN: Final = _ALWAYS | {"stage", "invocation"}
+_BUILT_IN_NAMES: Final = _ALWAYS | {"stage", "invocation"}
 """Placeholders that every rule may use, where they are known."""
 _GROUP: Final = re.compile(r"\(\?P?<([A-Za-z_]\w*)>")
 
@@ -81,7 +81,7 @@ class Pattern:
 
     @property
     def compiled(self) -> Any:
-        """The pattern as RE2 has it. Raises re2.error where it is none."""
+        """Compile the pattern with RE2. Raises re2.error where it is not valid."""
         if self._compiled is None:
             import re2  # noqa: PLC0415  # only where a text is looked at
 
@@ -106,7 +106,7 @@ class LineTest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def elsewhere(self) -> frozenset[str]:
-        """Where to look beside the service's own lines."""
+        """Return where to look beside the service's own lines."""
         return self.where - {OWN}
 
 
@@ -197,16 +197,16 @@ def _rule(value: Value) -> CauseRule:
     symptom = _choice(fields, "symptom", ("true", "false", _LAST), "false")
     rank = Rank.SYMPTOM if symptom != "false" else _rank(fields)
     needs = _conditions(fields, "needs")
-    known = _GIVEN.union(*map(_names, (condition, *needs)))
+    names = _BUILT_IN_NAMES.union(*map(_names, (condition, *needs)))
     alone = _choice(fields, "alone", ("true", "false"), "")
     can_be_alone = not any(one.is_of_trouble for one in (condition, *needs))
     return CauseRule(
         name=fields["name"].text("`name`"),
-        says=_phrase(fields["says"], "says", known),
-        explains=_phrase(fields["explains"], "explains", known) if "explains" in fields else None,
+        says=_phrase(fields["says"], "says", names),
+        explains=_phrase(fields["explains"], "explains", names) if "explains" in fields else None,
         rank=rank,
         is_last=symptom == _LAST,
-        next=tuple(_command(one, known) for one in _texts(fields, "next")),
+        next=tuple(_command(one, names) for one in _texts(fields, "next")),
         sources=tuple(one.text("a source") for one in _texts(fields, "sources")),
         condition=condition,
         needs=needs,
@@ -238,13 +238,13 @@ def _rank(fields: Mapping[str, Value]) -> Rank:
 def _conditions(fields: Mapping[str, Value], name: str) -> tuple[Condition, ...]:
     if name not in fields:
         return ()
-    found = []
+    conditions = []
     for one in fields[name].items(f"`{name}`"):
         condition = _condition(one.fields(f"a condition of `{name}`", _CONDITION))
         if condition.is_empty:
             raise one.fault(f"a condition of `{name}` needs one of: {', '.join(_CONDITION)}")
-        found.append(condition)
-    return tuple(found)
+        conditions.append(condition)
+    return tuple(conditions)
 
 
 def _condition(fields: Mapping[str, Value]) -> Condition:
@@ -312,8 +312,8 @@ def _pattern(value: Value, name: str) -> Pattern:
         _ = pattern.compiled
     except re2.error as error:
         reason = error.args[0] if error.args else ""
-        told = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
-        raise value.fault(f"not a pattern of RE2: {told}") from None
+        problem = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+        raise value.fault(f"not a pattern of RE2: {problem}") from None
     return pattern
 
 
@@ -335,15 +335,15 @@ def _names(condition: Condition) -> frozenset[str]:
     return frozenset(name for pattern in patterns for name in pattern.names) | frozenset(checked)
 
 
-def _command(value: Value, known: Collection[str]) -> str:
+def _command(value: Value, names: Collection[str]) -> str:
     command = value.text("a command of `next`")
-    _check_names(value, placeholders(command), known)
+    _check_names(value, placeholders(command), names)
     return command
 
 
-def _phrase(value: Value, name: str, known: Collection[str]) -> Phrase:
+def _phrase(value: Value, name: str, names: Collection[str]) -> Phrase:
     phrase = Phrase.of(value.text(f"`{name}`"))
-    _check_names(value, phrase.names, known)
+    _check_names(value, phrase.names, names)
     unsure = phrase.needs - _ALWAYS
     if unsure:
         one = f"{{{min(unsure)}}}"
@@ -351,7 +351,9 @@ def _phrase(value: Value, name: str, known: Collection[str]) -> Phrase:
     return phrase
 
 
-def _check_names(value: Value, names: Collection[str], known: Collection[str]) -> None:
-    unknown = set(names) - set(known)
+def _check_names(value: Value, names: Collection[str], allowed: Collection[str]) -> None:
+    unknown = set(names) - set(allowed)
     if unknown:
-        raise value.fault(f"nothing is called {{{min(unknown)}}} here; there are {', '.join(sorted(known))}")
+        raise value.fault(
+            f"nothing is called {{{min(unknown)}}} here; there are {', '.join(sorted(allowed))}"
+        )

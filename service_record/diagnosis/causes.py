@@ -52,20 +52,20 @@ class Causes:
 
     def with_evidence(self, evidence: Evidence, history: History) -> "Causes":
         """Return the same rules for another host."""
-        known = Causes(self.rules, evidence, history)
-        known.__dict__.update(book=self.book)
+        causes = Causes(self.rules, evidence, history)
+        causes.__dict__.update(book=self.book)
         if "line_set" in self.__dict__:
-            known.__dict__.update(line_set=self.line_set)
-        return known
+            causes.__dict__.update(line_set=self.line_set)
+        return causes
 
     @cached_property
     def book(self) -> RuleBook:
-        """The rules with all their patterns."""
+        """Return the rules with all their patterns."""
         return RuleBook.of(self.rules)
 
     @cached_property
     def line_set(self) -> LineSet:
-        """The patterns of all lines elsewhere; made when files are first read."""
+        """Return the patterns of all lines elsewhere; made when files are first read."""
         return self.book.line_set()
 
     def explain(self, trouble: TroubleFacts) -> KnownCause | None:
@@ -85,8 +85,8 @@ class Causes:
 
 def evidence_only_in(bad: Causes, good: Causes) -> tuple[KnownCause, ...]:
     """Return what rules find in the files of a bad host, and not in those of a good one."""
-    known = {cause.name for cause in _evident(good)}
-    return tuple(cause for cause in _evident(bad) if cause.name not in known)
+    names = {cause.name for cause in _evident(good)}
+    return tuple(cause for cause in _evident(bad) if cause.name not in names)
 
 
 def _evident(causes: Causes) -> Iterator[KnownCause]:
@@ -127,13 +127,13 @@ def _explained(causes: Causes, trouble: TroubleFacts | None) -> tuple[KnownCause
 
 def _deepest(ranked: Sequence[Fit]) -> Fit:
     """Return what accounts for the best fit, and for that in turn; the best fit itself where nothing does."""
-    chosen, seen = ranked[0], {ranked[0].rule.name}
+    chosen, names = ranked[0], {ranked[0].rule.name}
     while True:
         by = next((fit for fit in ranked if chosen.rule.name in fit.rule.over), None)
-        if by is None or by.rule.name in seen:
+        if by is None or by.rule.name in names:
             return chosen
         chosen = by
-        seen.add(by.rule.name)
+        names.add(by.rule.name)
 
 
 def _weighed(rule: CauseRule, match: Match, lost: str | None) -> Weighed:
@@ -176,11 +176,11 @@ PARSED: Final = "rules/parsed.json"
 def built_in_rules() -> tuple[CauseRule, ...]:
     """Return the rules that come with the program, those that lie deepest first."""
     texts = [_data(f"rules/{family}.yaml") for family in FAMILIES]
-    known = msgspec.json.decode(_data(PARSED))
-    if known["sums"] != _sums(texts):  # somebody is at work on the rules
-        known = msgspec.json.decode(parsed_rules(texts))
+    all_rules = msgspec.json.decode(_data(PARSED))
+    if all_rules["sums"] != _sums(texts):  # somebody is at work on the rules
+        all_rules = msgspec.json.decode(parsed_rules(texts))
     rules: list[CauseRule] = []
-    for family, parsed in zip(FAMILIES, known["rules"], strict=True):
+    for family, parsed in zip(FAMILIES, all_rules["rules"], strict=True):
         rules += rules_of(of_plain(parsed, f"{TRUSTED}{family}.yaml"))
     return tuple(rules)
 
@@ -199,9 +199,9 @@ def _sums(texts: Iterable[bytes]) -> list[int]:
 
 
 def _data(name: str) -> bytes:
-    found = get_data("service_record.diagnosis", name)
-    assert found is not None, name  # noqa: S101  # it is in the package
-    return found
+    data = get_data("service_record.diagnosis", name)
+    assert data is not None, name  # noqa: S101  # it is in the package
+    return data
 
 
 @cache

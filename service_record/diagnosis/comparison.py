@@ -93,7 +93,9 @@ class ServiceComparison(msgspec.Struct, frozen=True, kw_only=True):
 def compare(
     good: History, bad: History, now: Now, tolerance: Tolerance, services: Collection[str] = ()
 ) -> tuple[ServiceComparison, ...]:
-    """The services of both histories, those named or all, by name; `now` is the moment of the bad one."""
+    """Compare the services of both histories, those named or all, by name; `now` is the moment of the bad
+    one.
+    """
     sides = [{service.name: service for service in history.services} for history in (good, bad)]
     names = sorted(sides[0].keys() | sides[1].keys())
     return tuple(
@@ -104,7 +106,7 @@ def compare(
 
 
 def run_of(service: ServiceHistory | None) -> Run | None:
-    """The run that is compared: the last that is over, or else the last."""
+    """Return the run that is compared: the last that is over, or else the last."""
     runs = service.runs if service is not None else ()
     over = (run for run in reversed(runs) if run.outcome is not Outcome.RUNNING)
     return next(over, runs[-1] if runs else None)
@@ -152,7 +154,7 @@ def _end(run: Run) -> tuple[Outcome, str | None, str | None]:
 
 
 def _step_ends(good: Run, bad: Run) -> Iterator[StepEnded]:
-    """The steps that went wrong, without the one that the end of the run tells of."""
+    """Yield the steps that went wrong, without the one that the end of the run is about."""
     before = steps_of(good)
     for step, spans in steps_of(bad).items():
         if step not in before or step.name in {bad.in_stage, bad.in_command}:
@@ -163,12 +165,16 @@ def _step_ends(good: Run, bad: Run) -> Iterator[StepEnded]:
 
 
 def _slower(good: Run, bad: Run, service: ServiceHistory, now: Now, tolerance: Tolerance) -> Iterator[Slower]:
-    """The steps and then the run, as measured by what succeeded in the good run."""
+    """Yield the slower steps and then the run, as measured by what succeeded in the good run."""
     before = steps_of(good)
     of_run: tuple[RunStep | None, list[Span]] = (None, [bad])
     for step, spans in [*steps_of(bad).items(), of_run]:
         usual = [good] if step is None else before.get(step, [])
-        known = [s.duration for s in usual if s.outcome is Outcome.SUCCESS and s.duration is not None]
-        found = longest(spans, bad, service, now)
-        if known and found is not None and tolerance.is_slower(found.seconds, max(known)):
-            yield Slower(step, found.seconds, max(known), found.is_running)
+        usual_seconds = [s.duration for s in usual if s.outcome is Outcome.SUCCESS and s.duration is not None]
+        longest_span = longest(spans, bad, service, now)
+        if (
+            usual_seconds
+            and longest_span is not None
+            and tolerance.is_slower(longest_span.seconds, max(usual_seconds))
+        ):
+            yield Slower(step, longest_span.seconds, max(usual_seconds), longest_span.is_running)

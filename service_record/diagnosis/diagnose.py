@@ -45,7 +45,7 @@ def clock_findings(history: History) -> tuple[ClockFinding, ...]:
 
 
 def _local(history: History) -> Iterator[LocalTimes]:
-    """Those of all records together, which are of one host, or of several where these were joined."""
+    """Yield the local times of all records, which are of one host, or of several if these were joined."""
     zones: dict[timedelta, list[str]] = {}
     for service in history.services:
         if service.utc_offset is not None:
@@ -71,8 +71,8 @@ def _backward(history: History) -> Iterator[BackwardBoot]:
         for run in service.runs:
             if run.boot_id is not None and run.first_entry is not None:
                 first[run.boot_id] = min(run.first_entry, first.get(run.boot_id, run.first_entry))
-    known = [(boot_id, first[boot_id]) for boot_id in history.boots if boot_id in first]
-    for (_, before), (boot_id, after) in pairwise(known):
+    starts = [(boot_id, first[boot_id]) for boot_id in history.boots if boot_id in first]
+    for (_, before), (boot_id, after) in pairwise(starts):
         if after < before:
             yield BackwardBoot(boot_id=boot_id, time=after, earlier=before)
 
@@ -83,9 +83,9 @@ LEAST_SECONDS: Final = 5.0
 
 
 def slow(services: Iterable[ServiceHistory], baseline: History, now: Now) -> tuple[Slow, ...]:
-    """The stages, and then the whole runs, of each service's latest run that were slow; the slowest first."""
-    found = [slow for service in services for slow in _of(service, baseline, now)]
-    return tuple(sorted(found, key=lambda slow: slow.usual - slow.seconds))
+    """Return the slow stages, then the slow whole runs, of each service's latest run; the slowest first."""
+    slow_ones = [slow for service in services for slow in _of(service, baseline, now)]
+    return tuple(sorted(slow_ones, key=lambda slow: slow.usual - slow.seconds))
 
 
 def _of(service: ServiceHistory, baseline: History, now: Now) -> Iterator[Slow]:
@@ -104,13 +104,13 @@ def _of(service: ServiceHistory, baseline: History, now: Now) -> Iterator[Slow]:
 def _longest(run: Run, service: ServiceHistory, now: Now) -> dict[str, tuple[float, bool]]:
     """Stage -> the seconds of its longest execution, and whether that goes on."""
     longest: dict[str, tuple[float, bool]] = {}
-    taken = [(stage.name, stage.duration, False) for stage in run.stages]
-    taken += [
+    durations = [(stage.name, stage.duration, False) for stage in run.stages]
+    durations += [
         (span.name, now.since(span, run, service), True)
         for span in running_spans(run)
         if isinstance(span, Stage)
     ]
-    for name, seconds, is_running in taken:
+    for name, seconds, is_running in durations:
         if seconds is not None and seconds > longest.get(name, (-1.0, False))[0]:
             longest[name] = (seconds, is_running)
     return longest
@@ -130,7 +130,7 @@ def diagnose(
     budgets: Budgets | None = None,
     explain: Explain | None = None,
 ) -> Diagnosis | None:
-    """What is wrong with the host whose history this is; None when its records have no run.
+    """Return what is wrong with the host whose history this is; None when its records have no run.
 
     `now` is the moment as of which running services are judged, by default that of the latest entry.
     `explain` knows causes; see `causes`.
@@ -140,10 +140,14 @@ def diagnose(
     if not services:
         return None
     judged = [judge(service, around) for service in services]
-    running = tuple(found for found in judged if isinstance(found, Running))
-    stopped = tuple(found for found in judged if isinstance(found, Stopped))
+    running = tuple(judgement for judgement in judged if isinstance(judgement, Running))
+    stopped = tuple(judgement for judgement in judged if isinstance(judgement, Stopped))
     ahead = {service.name: service.utc_offset or timedelta() for service in services}
-    troubles = [replace(found, ahead=ahead[found.service]) for found in judged if isinstance(found, Trouble)]
+    troubles = [
+        replace(judgement, ahead=ahead[judgement.service])
+        for judgement in judged
+        if isinstance(judgement, Trouble)
+    ]
     troubles, past = _of_now(_with_boot_loop(troubles, history), running, around)
     baseline = around.budgets.baseline
     damaged = tuple(_damaged(history))
@@ -156,7 +160,10 @@ def diagnose(
         running=running,
         stopped=stopped,
         handled=tuple(_handled(services, judged)),
-        recovered=(*(found for found in judged if isinstance(found, Recovered)), *map(_open, past)),
+        recovered=(
+            *(judgement for judgement in judged if isinstance(judgement, Recovered)),
+            *map(_open, past),
+        ),
         slow=slow(services, baseline, around.now) if baseline else (),
         damaged=damaged,
         clock=clock_findings(history),
@@ -173,7 +180,8 @@ class _Order(TypedDict):
 
 
 def _ordered(troubles: Iterable[Trouble], boots: Mapping[str | None, float], *, without: Verdict) -> _Order:
-    """The root cause first: what is no symptom of something else, or the least, and of that the earliest.
+    """Sort the root cause first: what is no symptom of something else, or the least, and of that the
+    earliest.
 
     What says nothing of why it failed comes behind what does.
 
@@ -193,7 +201,9 @@ def _ordered(troubles: Iterable[Trouble], boots: Mapping[str | None, float], *, 
 
 
 def _with_boot_loop(troubles: list[Trouble], history: History) -> list[Trouble]:
-    """The troubles, that of the service that each boot ends in being the boot loop, when there is one."""
+    """Return the troubles; that of the service that ends each boot becomes the boot loop, when
+    there is one.
+    """
     ends = boot_loop(history)
     if not ends:
         return troubles
@@ -219,8 +229,10 @@ def _with_boot_loop(troubles: list[Trouble], history: History) -> list[Trouble]:
 def _of_now(
     troubles: Iterable[Trouble], running: tuple[Running, ...], around: Circumstances
 ) -> tuple[list[Trouble], list[Trouble]]:
-    """The troubles that count, and those of earlier boots that may come again while the latest goes on."""
-    goes_on = any(found.run.boot_id == around.latest_boot for found in running)
+    """Return the troubles that count, and those of earlier boots that may come again while the latest goes
+    on.
+    """
+    goes_on = any(each.run.boot_id == around.latest_boot for each in running)
     counting: list[Trouble] = []
     past: list[Trouble] = []
     for trouble in troubles:
@@ -232,8 +244,8 @@ def _of_now(
 
 def _handled(services: Iterable[ServiceHistory], judged: Iterable[object]) -> Iterator[Handled]:
     """Yield the failures that the latest runs continued after; not of runs that failed or loop."""
-    for service, found in zip(services, judged, strict=True):
-        is_loop = isinstance(found, Trouble) and found.kind is Verdict.LOOPING
+    for service, judgement in zip(services, judged, strict=True):
+        is_loop = isinstance(judgement, Trouble) and judgement.kind is Verdict.LOOPING
         run = service.runs[-1]
         handled = None if is_loop or run.outcome.is_bad else handled_failure(run)
         if handled is not None:
@@ -251,7 +263,7 @@ def _explained(troubles: Iterable[Trouble], explain: Explain | None) -> list[Tro
 
 
 def evidence_of(trouble: Trouble) -> TroubleFacts:
-    """What a rule of known causes is held against."""
+    """Return the facts that rules of known causes are held against."""
     kinds = {f"{trouble.loop.of}-loop" if trouble.loop else str(trouble.kind)}
     if trouble.is_rebooted:
         kinds = kinds - {"interrupted"} | {"rebooted"}
@@ -280,17 +292,17 @@ def _times(trouble: Trouble) -> _Times:
     begun = run.started or run.first_entry
     started = begun and begun - trouble.ahead
     uptime = run.uptime
-    known = [time for time in (started, trouble.since) if time is not None]
+    times = [time for time in (started, trouble.since) if time is not None]
     return _Times(
         booted=started - timedelta(seconds=uptime) if started is not None and uptime is not None else None,
-        started=min(known, default=None),
+        started=min(times, default=None),
         run_started=started,
         ended=run.ended and run.ended - trouble.ahead,
     )
 
 
 def _began(trouble: Trouble, boots: Mapping[str | None, float]) -> float:
-    """When a trouble began, by the uptime of its boot, which no step of the clock touches."""
+    """Return when a trouble began, by the uptime of its boot, which no step of the clock touches."""
     boot = boots.get(trouble.run.boot_id)
     if boot is None or trouble.since_uptime is None:
         return order(trouble.since)
@@ -305,19 +317,19 @@ def _is_symptom(trouble: Trouble) -> bool:
 
 
 def _is_last(trouble: Trouble) -> bool:
-    """What waits for the API begins to wait early, and waits for whatever keeps the API from coming up."""
+    """Return whether this belongs last: a wait for the API begins early, and waits for the actual cause."""
     return trouble.cause is not None and trouble.cause.is_last
 
 
 def _says_nothing(trouble: Trouble) -> bool:
     """Return whether neither a rule nor a line tells why it failed."""
-    said = telling_line(trouble.facts.message)
-    is_silent = said is None or weight(said) <= 1
+    line = telling_line(trouble.facts.message)
+    is_silent = line is None or weight(line) <= 1
     return is_silent and trouble.cause is None and not _is_symptom(trouble)
 
 
 def _follows(trouble: Trouble, root: Trouble) -> bool:
-    """Whether the root may explain a trouble: one whose own cause is unknown, or with the same."""
+    """Return whether the root may explain a trouble: its cause is unknown, or the same."""
     if trouble.cause is None or _is_symptom(trouble):
         return True
     return root.cause is not None and root.cause.name == trouble.cause.name

@@ -79,8 +79,10 @@ def _explained(diagnosis: Diagnosis, history: History, units: Iterable[Unit]) ->
             or trouble.run.boot_id not in history.boots[-1:]
         ):
             return trouble
-        told = replace(facts, exit_code=unit.facts.exit_code, signal=unit.facts.signal, command=unit.command)
-        return replace(trouble, facts=told)
+        completed = replace(
+            facts, exit_code=unit.facts.exit_code, signal=unit.facts.signal, command=unit.command
+        )
+        return replace(trouble, facts=completed)
 
     return replace(
         diagnosis,

@@ -42,12 +42,14 @@ _VARYING: Final = re.compile(
 
 @lru_cache(maxsize=1024)  # what fails again mostly says the same
 def signature(message: str) -> str:
-    """The message with `<time>`, `<address>`, `<id>`, `<disk>` and `<number>` for what differs each time."""
-    return _VARYING.sub(lambda found: f"<{found.lastgroup}>", message[-_MAX_CHARACTERS:])
+    """Return the message with `<time>`, `<address>`, `<id>`, `<disk>` and `<number>` for its
+    variable parts.
+    """
+    return _VARYING.sub(lambda match: f"<{match.lastgroup}>", message[-_MAX_CHARACTERS:])
 
 
 def message_signature(run: Run) -> str:
-    """That of what a run said last."""
+    """Return the signature of the last message of a run."""
     return signature(run.facts.message or "")
 
 
@@ -69,11 +71,11 @@ class Longest(msgspec.Struct, frozen=True):
 
 
 def steps_of(run: Run) -> dict[RunStep, list[Span]]:
-    """The steps of a run and their executions, in the order in which they first ran."""
-    found: dict[RunStep, list[Span]] = {}
+    """Return the steps of a run and their executions, in the order in which they first ran."""
+    steps: dict[RunStep, list[Span]] = {}
     for step, span in _spans(run):
-        found.setdefault(step, []).append(span)
-    return found
+        steps.setdefault(step, []).append(span)
+    return steps
 
 
 def _spans(run: Run) -> Iterator[tuple[RunStep, Span]]:
@@ -98,27 +100,29 @@ def _of_stages(stages: Iterable[Stage], command: str | None = None) -> Iterator[
 def moved(
     good: Sequence[RunStep], bad: Sequence[RunStep]
 ) -> Iterator[tuple[RunStep, RunStep | None, RunStep | None]]:
-    """The fewest steps whose places make one order of the same steps from the other, roughly.
+    """Yield roughly the fewest steps whose places make one order of the same steps from the other.
 
     With each, what it follows in the bad order and in the good one.
     """
     matcher = SequenceMatcher(None, good, bad, autojunk=False)
-    kept = {step for block in matcher.get_matching_blocks() for step in bad[block.b : block.b + block.size]}
+    in_place = {
+        step for block in matcher.get_matching_blocks() for step in bad[block.b : block.b + block.size]
+    }
     for place, step in enumerate(bad):
-        if step not in kept:
+        if step not in in_place:
             usual = good.index(step)
             yield step, bad[place - 1] if place else None, good[usual - 1] if usual else None
 
 
 def longest(spans: Iterable[Span], run: Run, service: ServiceHistory, now: Now) -> Longest | None:
-    """The longest of some spans of a run; what is running has lasted until now."""
-    known = []
+    """Return the longest of some spans of a run; a running one has lasted until now."""
+    candidates = []
     for span in spans:
         is_running = span.outcome is Outcome.RUNNING
         seconds = now.since(span, run, service) if is_running else span.duration
         if seconds is not None:
-            known.append(Longest(seconds, is_running))
-    return max(known, key=lambda one: one.seconds, default=None)
+            candidates.append(Longest(seconds, is_running))
+    return max(candidates, key=lambda one: one.seconds, default=None)
 
 
 class FailureGroup(msgspec.Struct, frozen=True):
@@ -136,35 +140,35 @@ class FailureGroup(msgspec.Struct, frozen=True):
 
 
 def new_failures(good: Iterable[Run], bad: Iterable[Run]) -> list[FailureGroup]:
-    """The failures of the bad runs that none of the good runs has; the earliest first."""
-    known = _by_kind(good)
-    return [failure for kind, failure in _by_kind(bad).items() if kind not in known]
+    """Return the failures of the bad runs that none of the good runs has; the earliest first."""
+    good_groups = _by_kind(good)
+    return [failure for kind, failure in _by_kind(bad).items() if kind not in good_groups]
 
 
 def failures_of(runs: Iterable[Run]) -> list[FailureGroup]:
-    """The failures of all these runs, the earliest first; those of stages that a run survived, too."""
+    """Return the failures of all these runs, the earliest first; those of stages that a run survived, too."""
     return list(_by_kind(runs).values())
 
 
 def _by_kind(runs: Iterable[Run]) -> dict[Hashable, FailureGroup]:
-    found: dict[Hashable, FailureGroup] = {}
+    groups: dict[Hashable, FailureGroup] = {}
     for run in runs:
         for step, facts in _failures(run):
             kind = _kind(step, facts)
-            count = found[kind].count + 1 if kind in found else 1
-            found[kind] = FailureGroup(step, signature(facts.message or ""), facts, count, run)
-    return found
+            count = groups[kind].count + 1 if kind in groups else 1
+            groups[kind] = FailureGroup(step, signature(facts.message or ""), facts, count, run)
+    return groups
 
 
 def _kind(step: RunStep | None, facts: Facts) -> Hashable:
-    """What is the same of failures that are alike; without a message these are exit status and signal."""
+    """Return what is the same of failures that are alike; without a message, exit status and signal."""
     if facts.message:
         return step, signature(facts.message)
     return step, facts.exit_code, facts.signal
 
 
 def _failures(run: Run) -> Iterator[tuple[RunStep | None, Facts]]:
-    """The failed executions of its steps; and its own failure, where that is not the last of one of them."""
+    """Yield the failed executions of its steps; and its own failure, unless one of those ended with it."""
     is_told = False
     for step, spans in steps_of(run).items():
         for span in spans:

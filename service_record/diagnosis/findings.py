@@ -90,7 +90,7 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     is_running: bool = False
     """True when the service runs again, or still."""
     cause: KnownCause | None = None
-    told: "Told | None" = None
+    told: "ToldLine | None" = None
     """A line of its run that tells more than its last lines do."""
 
     @property
@@ -99,7 +99,7 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
         return None if self.since is None else self.since + self.ahead
 
 
-class Told(msgspec.Struct, frozen=True):
+class ToldLine(msgspec.Struct, frozen=True):
     """A line, and where it stands."""
 
     line: str
@@ -121,7 +121,7 @@ class FailedUnit(msgspec.Struct, frozen=True, kw_only=True):
     recorded: Outcome | None
     """The outcome of its latest recorded run; None if no run is recorded."""
     cause: KnownCause | None = None
-    told: Told | None = None
+    told: ToldLine | None = None
     """A line of it that tells most, where no rule knows the cause."""
 
 
@@ -276,14 +276,14 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unreadable(self) -> tuple[Damaged, ...]:
-        """The records of which nothing can be read."""
+        """Return the records of which nothing can be read."""
         return tuple(damaged for damaged in self.damaged if damaged.has_no_run)
 
 
 def next_commands(trouble: Trouble) -> tuple[str, ...]:
     """Commands that look, those of the known cause first; safe to paste, whatever a service is called."""
-    known = trouble.cause.commands if trouble.cause else ()
-    return tuple(dict.fromkeys((*known, *_always(trouble))))
+    commands = trouble.cause.commands if trouble.cause else ()
+    return tuple(dict.fromkeys((*commands, *_always(trouble))))
 
 
 def _always(trouble: Trouble) -> Iterator[str]:

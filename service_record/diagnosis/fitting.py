@@ -138,10 +138,10 @@ class Surroundings:
         if match is None:
             return None, None
         for condition in rule.needs:
-            found = self._holds(condition, rule)
-            if found is None:
+            part = self._holds(condition, rule)
+            if part is None:
                 return match, "something that it needs is missing"
-            match = match.and_then(found)
+            match = match.and_then(part)
         if any(self._holds(condition, rule) is not None for condition in rule.unless):
             return match, "something speaks against it"
         if self._trouble is None and match.by is not None and not self._evidence.is_current(match.by):
@@ -159,11 +159,11 @@ class Surroundings:
 
     def _parts(self, condition: Condition, rule: CauseRule) -> Iterator[Match | None]:
         """Yield what each test of a condition found; None for one that does not hold."""
-        for name, wanted in condition.words.items():
-            yield None if wanted.isdisjoint(self._words.get(name, ())) else Match()
+        for name, patterns_of_word in condition.words.items():
+            yield None if patterns_of_word.isdisjoint(self._words.get(name, ())) else Match()
         for name, patterns in condition.texts.items():
-            found = _first(patterns, self._texts.get(name, b""))
-            yield Match(values=_groups(found)) if found is not None else None
+            match = _first(patterns, self._texts.get(name, b""))
+            yield Match(values=_groups(match)) if match is not None else None
         if condition.lines is not None:
             yield self._line(condition.lines, rule)
         for test in condition.facts:
@@ -191,16 +191,16 @@ class Surroundings:
 
     def _in_message(self, patterns: Sequence[Pattern]) -> Match | None:
         text = self._texts.get("message", b"")
-        found = _first([one for one in patterns if id(one) in self._message_hits], text)
-        return Match(values=_groups(found), line=_line_of(found, text)) if found is not None else None
+        match = _first([one for one in patterns if id(one) in self._message_hits], text)
+        return Match(values=_groups(match), line=_line_of(match, text)) if match is not None else None
 
     def _in_own_lines(self, patterns: Sequence[Pattern]) -> Match | None:
         for pattern in patterns:
             if id(pattern) in self._line_hits:
                 for line in self._lines:
-                    found = pattern.search(line.text.encode(errors="replace"))
-                    if found is not None:
-                        return _of_line(line, found, Nearness.OWN_LINE)
+                    match = pattern.search(line.text.encode(errors="replace"))
+                    if match is not None:
+                        return _of_line(line, match, Nearness.OWN_LINE)
         return None
 
     def _elsewhere(self, test: LineTest, rule: CauseRule) -> Match | None:
@@ -209,9 +209,9 @@ class Surroundings:
             return None
         for pattern in test.patterns:
             for line in reversed(lines):
-                found = pattern.search(line.text.encode(errors="replace"))
-                if found is not None:
-                    return _of_line(line, found, Nearness.ELSEWHERE)
+                match = pattern.search(line.text.encode(errors="replace"))
+                if match is not None:
+                    return _of_line(line, match, Nearness.ELSEWHERE)
         return None
 
     def _lines_elsewhere(self, test: LineTest) -> tuple[LogLine, ...]:
@@ -240,21 +240,21 @@ class Surroundings:
 
     def _fact(self, name: str, patterns: Sequence[Pattern]) -> Match | None:
         for fact in self._evidence.facts.all(name):
-            found = _first(patterns, fact.value.encode(errors="replace"))
-            if found is not None:
+            match = _first(patterns, fact.value.encode(errors="replace"))
+            if match is not None:
                 line = f"{fact.of}: {fact.value}" if fact.of else fact.value
-                return Match(values=_groups(found), line=line, place=fact.place, nearness=Nearness.FACT)
+                return Match(values=_groups(match), line=line, place=fact.place, nearness=Nearness.FACT)
         return None
 
     def _checked(self, name: str) -> Match | None:
-        found = next(CHECKS[name].find(self._evidence.facts, self._history), None)
-        if found is None:
+        finding = next(CHECKS[name].find(self._evidence.facts, self._history), None)
+        if finding is None:
             return None
-        return Match(values=found.values, line=found.line, place=found.place, nearness=Nearness.FACT)
+        return Match(values=finding.values, line=finding.line, place=finding.place, nearness=Nearness.FACT)
 
     def cause(self, rule: CauseRule, match: Match) -> KnownCause:
         """Return what a rule knows, filled in."""
-        values = {**_given(self._trouble, match.by), **match.values}
+        values = {**_surrounding_words(self._trouble, match.by), **match.values}
         return KnownCause(
             name=rule.name,
             says=rule.says.filled(values),
@@ -275,9 +275,9 @@ def _is_between(time: datetime | None, first: datetime | None, last: datetime | 
     return (first is None or first <= time) and (last is None or time <= last)
 
 
-def _of_line(line: LogLine, found: Any, nearness: Nearness) -> Match:
+def _of_line(line: LogLine, match: Any, nearness: Nearness) -> Match:
     return Match(
-        values=_groups(found),
+        values=_groups(match),
         line=line.text.strip(),
         place=line.place,
         time=line.time,
@@ -312,18 +312,18 @@ def _first(patterns: Iterable[Pattern], text: bytes) -> Any:
     return next(filter(None, (pattern.search(text) for pattern in patterns)), None)
 
 
-def _given(trouble: TroubleFacts | None, line: LogLine | None) -> dict[str, str]:
+def _surrounding_words(trouble: TroubleFacts | None, line: LogLine | None) -> dict[str, str]:
     """Return the values that every rule may use; of a host without trouble, who wrote the line."""
     if trouble is None:
         name = line.name if line is not None else "host"
         return {"service": name, "unit": f"{name}.service"}
-    given = {
+    values = {
         "service": trouble.service,
         "unit": f"{trouble.service}.service",
         "stage": trouble.stage,
         "invocation": trouble.invocation_id,
     }
-    return {name: value for name, value in given.items() if value}
+    return {name: value for name, value in values.items() if value}
 
 
 def _groups(match: Any) -> dict[str, str]:

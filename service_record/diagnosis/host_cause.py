@@ -9,7 +9,7 @@ from service_record.diagnosis.causes import Causes
 from service_record.diagnosis.evidence.log_lines import Era, LogLine
 from service_record.diagnosis.evidence.scan import Scanner
 from service_record.diagnosis.evidence.streams import SYSTEMD
-from service_record.diagnosis.findings import Diagnosis, FailedUnit, HostCause, Told, Trouble
+from service_record.diagnosis.findings import Diagnosis, FailedUnit, HostCause, ToldLine, Trouble
 from service_record.diagnosis.trouble_facts import telling_line, weight
 from service_record.diagnosis.units import Unit
 from service_record.history import History
@@ -92,26 +92,26 @@ def _unit_with_telling(failed: FailedUnit, causes: Causes) -> FailedUnit:
     service = failed.unit.service
     if service is None or (failed.cause is not None and failed.cause.is_cause):
         return failed
-    told = _telling([line for line in causes.evidence.own.get(service, ()) if line.kind != SYSTEMD])
-    return failed if told is None else replace(failed, told=told)
+    telling = _telling([line for line in causes.evidence.own.get(service, ()) if line.kind != SYSTEMD])
+    return failed if telling is None else replace(failed, told=telling)
 
 
-def _telling(lines: Sequence[LogLine]) -> Told | None:
+def _telling(lines: Sequence[LogLine]) -> ToldLine | None:
     """Return the line that tells most; None where none speaks of an error."""
     best = max(reversed(lines), key=lambda line: weight(line.text.strip()), default=None)
     if best is None or weight(best.text.strip()) < _LEAST_WEIGHT:
         return None
-    return Told(best.text.strip(), str(best.place))
+    return ToldLine(best.text.strip(), str(best.place))
 
 
 def _with_telling(trouble: Trouble, causes: Causes) -> Trouble:
     """Add the line that tells most, where the service's last lines tell little."""
-    said = telling_line(trouble.facts.message)
-    if said is not None and weight(said) >= _LEAST_WEIGHT:
+    message_line = telling_line(trouble.facts.message)
+    if message_line is not None and weight(message_line) >= _LEAST_WEIGHT:
         return trouble
     lines = [line for line in causes.evidence.own.get(trouble.service, ()) if _is_of_run(line, trouble.run)]
-    told = _telling(lines)
-    return trouble if told is None else replace(trouble, told=told)
+    telling = _telling(lines)
+    return trouble if telling is None else replace(trouble, told=telling)
 
 
 def _is_of_run(line: LogLine, run: Run) -> bool:

@@ -37,7 +37,7 @@ class Streak(msgspec.Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        """How many runs those are, with the runs that a rotation of the record left out between them."""
+        """Count these runs, with the runs that a rotation of the record left out between them."""
         between = (run.left_out.alike for run in self.runs if run.left_out is not None)
         return len(self.runs) + sum(between)
 
@@ -48,7 +48,7 @@ class Streak(msgspec.Struct, frozen=True):
 
 
 def latest_streak(runs: Sequence[Run]) -> Streak | None:
-    """How the last run that ended did so, and those before it alike; None when it ended well, or none did."""
+    """Return how the last run ended, and those before it alike; None if it ended well, or no run ended."""
     ended = (run for run in reversed(runs) if run.outcome is not Outcome.RUNNING)
     last = next(ended, None)
     if last is None or not last.outcome.is_bad:
@@ -57,7 +57,7 @@ def latest_streak(runs: Sequence[Run]) -> Streak | None:
 
 
 def _in_a_row(last: Run, earlier: Iterable[Run]) -> Iterator[Run]:
-    """The runs right before the last one that came to the same, with nothing else left out between them."""
+    """Yield the runs right before the last one that ended alike, with nothing else left out between them."""
     later = last
     for run in earlier:
         gap = later.left_out
@@ -70,12 +70,12 @@ def _in_a_row(last: Run, earlier: Iterable[Run]) -> Iterator[Run]:
 
 
 def distinct_messages(messages: Iterable[str | None]) -> int:
-    """How many signatures the latest messages have."""
+    """Count the signatures of the latest messages."""
     return len({signature(message) for message in islice(messages, _MAX_MESSAGES) if message})
 
 
 def failing_executions(run: Run) -> list[Stage]:
-    """The executions of the stage that a run tries again and again, all failed; the latest first.
+    """Return the executions of the stage that a run tries again and again, all failed; the latest first.
 
     Empty when the last thing that ended in the run is not such a failure.
     """
@@ -86,7 +86,7 @@ def failing_executions(run: Run) -> list[Stage]:
 
 
 def _last_failure(stages: Sequence[Stage]) -> tuple[Stage | None, bool]:
-    """The stage that failed last, and whether nothing beside or around it has succeeded since."""
+    """Return the stage that failed last, and whether nothing beside or around it has succeeded since."""
     succeeded = _DEEPEST
     for stage in reversed(stages):
         if stage.outcome is Outcome.FAILURE:
@@ -97,7 +97,7 @@ def _last_failure(stages: Sequence[Stage]) -> tuple[Stage | None, bool]:
 
 
 def _alike(latest: Stage, backwards: Iterable[Stage]) -> Iterator[Stage]:
-    """The failures of the same stage, up to another at its level, or a success."""
+    """Yield the failures of the same stage, up to another at its level, or a success."""
     for stage in backwards:
         is_other = stage.depth == latest.depth and stage.name != latest.name
         if is_other or (stage.depth <= latest.depth and stage.outcome is Outcome.SUCCESS):
@@ -129,7 +129,7 @@ class _Boot(msgspec.Struct):
 
 
 def boot_loop(history: History) -> tuple[Run, ...]:
-    """The last bad run of each of the latest boots that got no further than the one before; the oldest first.
+    """Return the last bad run of each latest boot that got no further than the one before; the oldest first.
 
     Empty when there are fewer than `LEAST` such boots in a row. A boot that goes on breaks the row only when
     it has got further already.
@@ -148,7 +148,7 @@ def boot_loop(history: History) -> tuple[Run, ...]:
 
 
 def _latest_first(history: History) -> Iterator[_Boot]:
-    """The boots, the latest first."""
+    """Yield the boots, the latest first."""
     boots = {boot_id: _Boot(boot_id) for boot_id in history.boots}
     for service in history.services:
         for run in service.runs:
@@ -158,7 +158,7 @@ def _latest_first(history: History) -> Iterator[_Boot]:
 
 
 def _no_further(boots: Iterable[_Boot]) -> Iterator[Run]:
-    """The bad runs of the boots that got no further, the latest of which is the first."""
+    """Yield the bad runs of the boots that got no further, the latest of which is the first."""
     later: _Boot | None = None
     for boot in boots:
         if boot.bad is None or (later is not None and not later.reached <= boot.reached):

@@ -47,7 +47,7 @@ def boot_times(history: History) -> dict[str | None, float]:
 
 
 def latest_entry(history: History) -> Now:
-    """The moment of the last entry of the latest boot: what is known of records of another host."""
+    """Return the moment of the last entry of the latest boot: what is known of records of another host."""
     boot_id = history.boots[-1] if history.boots else None
     last: list[datetime] = []
     uptimes: list[float] = []
@@ -70,5 +70,5 @@ def true_time(recorded: datetime, service: ServiceHistory) -> datetime: ...
 @overload
 def true_time(recorded: datetime | None, service: ServiceHistory) -> datetime | None: ...
 def true_time(recorded: datetime | None, service: ServiceHistory) -> datetime | None:
-    """A time of a record, put right where the record labels local times as UTC; None where it has none."""
+    """Correct a time of a record that labels local times as UTC; None where it has none."""
     return None if recorded is None else recorded - (service.utc_offset or timedelta())

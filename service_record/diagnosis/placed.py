@@ -32,39 +32,39 @@ class Value(msgspec.Struct, frozen=True):
         """Return an error at this place."""
         return FileError(f"{self.path}:{self.line}: {reason}")
 
-    def fields(self, what: str, known: Collection[str] = ()) -> dict[str, "Value"]:
-        """The fields of a mapping; raises FileError on one that is not known, or stands there twice."""
+    def fields(self, what: str, names: Collection[str] = ()) -> dict[str, "Value"]:
+        """Return the fields of a mapping. Raises FileError for unknown or repeated ones."""
         if not isinstance(self.content, tuple):
             raise self.fault(f"{what} has fields, like `name: value`")
-        found: dict[str, Value] = {}
+        fields: dict[str, Value] = {}
         for key, value in self.content:
             name = key.text("a name")
-            if known and name not in known:
-                raise key.fault(f"{what} has no field {name!r}; it has {', '.join(known)}")
-            if name in found:
+            if names and name not in names:
+                raise key.fault(f"{what} has no field {name!r}; it has {', '.join(names)}")
+            if name in fields:
                 raise key.fault(f"{name!r} stands here twice")
-            found[name] = value
-        return found
+            fields[name] = value
+        return fields
 
     def items(self, what: str) -> list["Value"]:
-        """The items of a list; raises FileError where it is none."""
+        """Return the items of a list. Raises FileError for anything else."""
         if not isinstance(self.content, list):
             raise self.fault(f"{what} are a list, each beginning with `-`")
         return self.content
 
     def text(self, what: str) -> str:
-        """A text that is not empty."""
+        """Return a text that is not empty."""
         if not isinstance(self.content, str) or not self.content.strip():
             raise self.fault(f"{what} is a text, and not empty")
         return self.content
 
     def texts(self, what: str) -> list["Value"]:
-        """One text, or a list of them."""
+        """Return one text, or a list of them, as a list."""
         return self.items(what) if isinstance(self.content, list) else [self]
 
 
 def document(text: str, path: str) -> Value | None:
-    """The document in a text; None when that is only comments. Raises FileError where it is not YAML."""
+    """Parse the document in a text; None when it holds only comments. Raises FileError if it is not YAML."""
     import yaml  # noqa: PLC0415  # as above
 
     loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # absent where libyaml is
@@ -109,9 +109,9 @@ def plain(value: Value) -> Plain:
     return [plain(item) for item in value.content] if isinstance(value.content, list) else value.content
 
 
-def of_plain(found: Plain, path: str) -> Value:
+def of_plain(plain: Plain, path: str) -> Value:
     """Return the document that this was made of; all of it stands on line 0."""
-    if isinstance(found, dict):
-        pairs = ((Value(name, 0, path), of_plain(inner, path)) for name, inner in found.items())
+    if isinstance(plain, dict):
+        pairs = ((Value(name, 0, path), of_plain(inner, path)) for name, inner in plain.items())
         return Value(tuple(pairs), 0, path)
-    return Value([of_plain(item, path) for item in found] if isinstance(found, list) else found, 0, path)
+    return Value([of_plain(item, path) for item in plain] if isinstance(plain, list) else plain, 0, path)

@@ -40,7 +40,7 @@ class Circumstances(msgspec.Struct, frozen=True):
 
 
 def judge(service: ServiceHistory, around: Circumstances) -> Trouble | Running | Stopped | Recovered | None:
-    """What is to be said of a service that has runs, one for each attempt; None when all ended well.
+    """Judge a service that has runs, one for each attempt; None when all ended well.
 
     It is judged by the latest. What a later attempt made good is no trouble.
     """
@@ -59,7 +59,7 @@ def judge(service: ServiceHistory, around: Circumstances) -> Trouble | Running |
 
 
 def recovered(service: ServiceHistory) -> Recovered | None:
-    """The failures in the record of a service, as history; None where there are none."""
+    """Return the past failures in the record of a service; None where there are none."""
     bad = [place for place, run in enumerate(service.runs) if run.outcome.is_bad]
     if not bad:
         return None
@@ -119,7 +119,9 @@ def _restart_loop(service: ServiceHistory, streak: Streak, *, is_running: bool) 
 
 
 def _got_further(run: Run, failed: Run, service: ServiceHistory, now: Now) -> bool:
-    """Whether a run has passed the place where those before it failed: its stage, or else their duration."""
+    """Return whether a run has passed the place where those before it failed: its stage, or else their
+    duration.
+    """
     if failed.in_stage is not None:
         return any(s.name == failed.in_stage and s.outcome is Outcome.SUCCESS for s in run.stages)
     lasted = run.duration if run.ended is not None else now.since(run, run, service)
@@ -127,7 +129,9 @@ def _got_further(run: Run, failed: Run, service: ServiceHistory, now: Now) -> bo
 
 
 def _stage_loop(service: ServiceHistory, run: Run, around: Circumstances) -> Trouble | None:
-    """The stage that a run tries again and again without success, for long enough to be worth telling."""
+    """Return the stage that a run tries again and again without success, for long enough to be
+    worth telling.
+    """
     failed = failing_executions(run)
     if len(failed) < LEAST:
         return None
@@ -152,7 +156,7 @@ def _stage_loop(service: ServiceHistory, run: Run, around: Circumstances) -> Tro
 
 
 def _stuck(service: ServiceHistory, run: Run, around: Circumstances) -> Trouble | None:
-    """The innermost stage, command or else the run itself that runs longer than its budget."""
+    """Return the innermost stage, command or else the run itself that runs longer than its budget."""
     for span, what, name, budget in _budgeted(service, run, around.budgets):
         seconds = around.now.since(span, run, service)
         if seconds is None or seconds <= budget.seconds:
@@ -173,7 +177,7 @@ def _stuck(service: ServiceHistory, run: Run, around: Circumstances) -> Trouble 
 
 
 def _budgeted(service: ServiceHistory, run: Run, budgets: Budgets) -> Iterator[tuple[Span, str, str, Budget]]:
-    """What runs and has a budget: spans, what and how they are called; the innermost first."""
+    """Yield the running spans that have a budget, their kinds and names; the innermost first."""
     spans = list(running_spans(run))
     learned = budgets.learn(service.name, service.runs if spans else ())
     for span in spans:
@@ -185,7 +189,7 @@ def _budgeted(service: ServiceHistory, run: Run, budgets: Budgets) -> Iterator[t
 
 
 def running_spans(run: Run) -> Iterator[Stage | Command]:
-    """The stages and commands of a run that are running, the innermost first."""
+    """Yield the stages and commands of a run that are running, the innermost first."""
     for stage in reversed(run.stages):
         if stage.outcome is Outcome.RUNNING:
             yield stage

@@ -71,7 +71,7 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def service(self) -> str | None:
-        """The name under which its service records; None for another kind of unit."""
+        """Return the name under which its service records; None for another kind of unit."""
         return self.name.removesuffix(_SERVICE) if self.name.endswith(_SERVICE) else None
 
 
@@ -98,13 +98,13 @@ def read_texts(texts: Mapping[str, str]) -> tuple[Unit, ...]:
     for path, listing in texts.items():
         if not path.endswith(LISTING):
             continue
-        for name in _listed(listing):
+        for name in _names_in(listing):
             status = texts.get(f"{path.removesuffix(LISTING)}{STATUSES}{name}.txt", "")
             units.setdefault(name, _unit_of_status(name, status))
     return tuple(units.values())
 
 
-def _listed(listing: str) -> Iterator[str]:
+def _names_in(listing: str) -> Iterator[str]:
     for line in listing.splitlines():
         words = line.replace("●", " ").replace("*", " ").split()
         if len(words) >= 4 and words[2] == "failed" and _UNIT.fullmatch(words[0]):  # noqa: PLR2004  # its columns
@@ -114,8 +114,8 @@ def _listed(listing: str) -> Iterator[str]:
 def _unit_of_status(name: str, status: str) -> Unit:
     result = _ACTIVE.search(status)
     ends = [
-        (f"{found['kind']}={found['path']}", found["code"], found["number"], found["name"])
-        for found in _PROCESS.finditer(status)
+        (f"{match['kind']}={match['path']}", match["code"], match["number"], match["name"])
+        for match in _PROCESS.finditer(status)
     ]
     command, facts = _failure(result[1] if result else None, ends, is_first_certain=False)
     return Unit(name=name, is_failed=True, facts=facts, command=command)
@@ -156,9 +156,9 @@ def _ends(values: Mapping[str, list[str]]) -> Iterator[tuple[str, str, str, str 
     """Yield how the commands of a unit ended, in the order in which they run; not those that are ignored."""
     for name in PROPERTIES:
         for value in values.get(name, ()) if name.startswith("Exec") else ():
-            found = _EXEC.fullmatch(value)
-            if found is not None:
-                yield f"{name}={found['path']}", found["code"], found["number"], found["name"]
+            match = _EXEC.fullmatch(value)
+            if match is not None:
+                yield f"{name}={match['path']}", match["code"], match["number"], match["name"]
 
 
 def _failure(

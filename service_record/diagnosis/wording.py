@@ -44,18 +44,18 @@ class Phrase(msgspec.Struct, frozen=True):
 
     @property
     def names(self) -> frozenset[str]:
-        """All that it may name."""
+        """Return all names that it may use."""
         texts = (text for part in self.parts for text in (part.text, part.fuller or ""))
         return frozenset[str]().union(*map(placeholders, texts))
 
     @property
     def needs(self) -> frozenset[str]:
-        """The names that it uses even where they are not known."""
+        """Return the names that it uses even where they are not known."""
         return frozenset[str]().union(*(placeholders(part.text) for part in self.parts))
 
     def filled(self, values: Mapping[str, str]) -> str:
         """Return the text where these values are known, which are all that it needs and perhaps more."""
-        return self.filled_with(values, _told)
+        return self.filled_with(values, _plain)
 
     def filled_with(self, values: Mapping[str, str], show: Callable[[str], str]) -> str:
         """Return the same, each value as `show` has it."""
@@ -63,7 +63,7 @@ class Phrase(msgspec.Struct, frozen=True):
             part.text if part.fuller is None or placeholders(part.fuller) - values.keys() else part.fuller
             for part in self.parts
         )
-        return "".join(_PLACEHOLDER.sub(lambda found: show(values[found[1]]), text) for text in chosen)
+        return "".join(_PLACEHOLDER.sub(lambda match: show(values[match[1]]), text) for text in chosen)
 
 
 def commands_filled(commands: Iterable[str], values: Mapping[str, str]) -> Iterator[str]:
@@ -82,7 +82,7 @@ def _is_safe(value: str) -> bool:
     return value.isprintable() and len(value) <= _MAX_PASTED and not value.startswith("-")
 
 
-def _told(value: str) -> str:
+def _plain(value: str) -> str:
     """Return a value in one line, without its middle when it is long."""
     line = " ".join(value.split())
     if len(line) <= _MAX_TOLD:

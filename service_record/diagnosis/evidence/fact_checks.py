@@ -103,12 +103,14 @@ def one_default_route_of_two_families(facts: KnownFacts, _: History) -> Iterator
         for family in ("IPv4", "IPv6")
     }
     for family, other in (("IPv4", "IPv6"), ("IPv6", "IPv4")):
-        shown = [fact for fact in addresses if (":" in fact.value) == (family == "IPv6")]
-        shown += [
+        evidence = [fact for fact in addresses if (":" in fact.value) == (family == "IPv6")]
+        evidence += [
             fact for fact in facts.all("route") if _is_global(fact.value, family) and not _is_overlay(fact.of)
         ]
-        if shown and not has[family] and has[other]:
-            yield Finding.by(shown[0], f"{shown[0].value} dev {shown[0].of}", family=family, other=other)
+        if evidence and not has[family] and has[other]:
+            yield Finding.by(
+                evidence[0], f"{evidence[0].value} dev {evidence[0].of}", family=family, other=other
+            )
 
 
 def _is_global(route: str, family: str) -> bool:

@@ -82,7 +82,7 @@ FACT_NAMES: Final = frozenset(
         ),
     }
 )
-Found = tuple[str, str, int, str]
+NamedFact = tuple[str, str, int, str]
 """Name, value, line and what it is of."""
 _MAX_FACTS: Final = 2_000
 
@@ -91,14 +91,14 @@ def facts_of(texts: Iterable[tuple[str, str, str]]) -> KnownFacts:
     """Return the facts in files: path, name of the file as `stream_of` has it, and text."""
     values: dict[str, list[KnownFact]] = {}
     for path, name, text in texts:
-        for fact, value, line, of in _found(name, text):
-            known = values.setdefault(fact, [])
-            if len(known) < _MAX_FACTS:
-                known.append(KnownFact(value, LinePlace(path, line), of))
-    return KnownFacts({name: tuple(known) for name, known in values.items()})
+        for fact, value, line, of in _named(name, text):
+            of_name = values.setdefault(fact, [])
+            if len(of_name) < _MAX_FACTS:
+                of_name.append(KnownFact(value, LinePlace(path, line), of))
+    return KnownFacts({name: tuple(of_name) for name, of_name in values.items()})
 
 
-def _found(name: str, text: str) -> Iterator[Found]:
+def _named(name: str, text: str) -> Iterator[NamedFact]:
     read = next((read for pattern, read in _READERS if pattern.match(name)), None)
     return read(text) if read is not None else iter(())
 
@@ -107,7 +107,7 @@ def _rows(text: str) -> Iterator[tuple[int, str]]:
     return ((number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip())
 
 
-def _resolver(text: str) -> Iterator[Found]:
+def _resolver(text: str) -> Iterator[NamedFact]:
     for number, line in _rows(text):
         word, *rest = line.split()
         if word == "nameserver" and rest:
@@ -116,14 +116,14 @@ def _resolver(text: str) -> Iterator[Found]:
             yield from (("search", one, number, "") for one in rest)
 
 
-def _nsswitch(text: str) -> Iterator[Found]:
+def _nsswitch(text: str) -> Iterator[NamedFact]:
     for number, line in _rows(text):
         word, colon, rest = line.partition(":")
         if colon and word.strip() == "hosts":
             yield "nsswitch-hosts", rest.strip(), number, ""
 
 
-def _hostname(text: str) -> Iterator[Found]:
+def _hostname(text: str) -> Iterator[NamedFact]:
     yield from (("hostname", line.strip(), number, "") for number, line in list(_rows(text))[:1])
 
 
@@ -134,7 +134,7 @@ _LINK: Final = re.compile(
 _ADDRESS: Final = re.compile(r"\s+inet6? (?P<address>\S+)(?P<rest>.*)")
 
 
-def _addresses(text: str) -> Iterator[Found]:
+def _addresses(text: str) -> Iterator[NamedFact]:
     name = ""
     for number, line in _rows(text):
         if (link := _LINK.match(line)) is not None:
@@ -152,7 +152,7 @@ def _addresses(text: str) -> Iterator[Found]:
 _ROUTE: Final = re.compile(r"(?:unicast )?(?P<to>default|[0-9a-fA-F.:]+(?:/\d+)?)(?P<rest>\s.*)")
 
 
-def _routes(text: str) -> Iterator[Found]:
+def _routes(text: str) -> Iterator[NamedFact]:
     for number, line in _rows(text):
         route = _ROUTE.match(line.strip())
         if route is None or re.search(r"\b(?:local|broadcast|multicast)\b", line.split()[0]):
@@ -165,7 +165,7 @@ def _routes(text: str) -> Iterator[Found]:
             yield "route", route["to"], number, device[1] if device else ""
 
 
-def _command_line(text: str) -> Iterator[Found]:
+def _command_line(text: str) -> Iterator[NamedFact]:
     line = text.strip()
     if line:
         yield "cmdline", line, 1, ""
@@ -177,7 +177,7 @@ def _command_line(text: str) -> Iterator[Found]:
             yield "live-medium", medium[0], 1, ""
 
 
-def _memory(text: str) -> Iterator[Found]:
+def _memory(text: str) -> Iterator[NamedFact]:
     names = {"MemTotal": "memory-kb", "MemAvailable": "available-kb", "SwapTotal": "swap-kb"}
     for number, line in _rows(text):
         word, _, rest = line.partition(":")
@@ -185,35 +185,35 @@ def _memory(text: str) -> Iterator[Found]:
             yield names[word], rest.split()[0], number, ""
 
 
-def _swaps(text: str) -> Iterator[Found]:
+def _swaps(text: str) -> Iterator[NamedFact]:
     for number, line in _rows(text):
         words = line.split()
         if len(words) >= 3 and words[2].isdecimal():  # noqa: PLR2004  # /proc/swaps: Filename Type Size
             yield "swap-kb", words[2], number, words[0]
 
 
-def _modules(text: str) -> Iterator[Found]:
+def _modules(text: str) -> Iterator[NamedFact]:
     yield from (("module", line.split()[0], number, "") for number, line in _rows(text))
 
 
 _TREE: Final = re.compile(r"[\s│├└─`|-]*(?P<name>[^\s│├└─`|]\S*)\s*(?P<rest>.*)")
 
 
-def _blocks(text: str) -> Iterator[Found]:
+def _blocks(text: str) -> Iterator[NamedFact]:
     """Yield block devices as `lsblk` draws them, and below which disk each is mounted."""
     disk = ""
     for number, line in list(_rows(text))[1:]:
-        found = _TREE.match(line)
-        if found is None:
+        match = _TREE.match(line)
+        if match is None:
             continue
         if line[:1] not in " │├└─`|-":
-            disk = found["name"]
-        yield "block", f"{found['name']} {' '.join(found['rest'].split())}".strip(), number, disk
-        for mount in re.findall(r"(?:^|\s)(/\S*|\[SWAP\])", found["rest"]):
+            disk = match["name"]
+        yield "block", f"{match['name']} {' '.join(match['rest'].split())}".strip(), number, disk
+        for mount in re.findall(r"(?:^|\s)(/\S*|\[SWAP\])", match["rest"]):
             yield "mounted", mount, number, disk
 
 
-def _mounts(text: str) -> Iterator[Found]:
+def _mounts(text: str) -> Iterator[NamedFact]:
     for number, line in _rows(text):
         words = [word for word in re.split(r"[\s│├└─`|]+", line) if word]
         target, source = (
@@ -226,7 +226,7 @@ def _mounts(text: str) -> Iterator[Found]:
 _FULL: Final = 100
 
 
-def _disk_space(text: str) -> Iterator[Found]:
+def _disk_space(text: str) -> Iterator[NamedFact]:
     for number, line in _rows(text):
         words = line.split()
         used = next((word for word in words if re.fullmatch(r"\d+%", word)), "")
@@ -242,7 +242,7 @@ def _disk_space(text: str) -> Iterator[Found]:
             yield "full", used, number, where
 
 
-def _chrony(text: str) -> Iterator[Found]:
+def _chrony(text: str) -> Iterator[NamedFact]:
     for number, line in _rows(text):
         word, colon, rest = line.partition(":")
         if colon and word.strip() == "Leap status":
@@ -253,7 +253,7 @@ def _chrony(text: str) -> Iterator[Found]:
                 yield "chrony-selected", line.split()[1], number, ""
 
 
-def _time_settings(text: str) -> Iterator[Found]:
+def _time_settings(text: str) -> Iterator[NamedFact]:
     for number, line in _rows(text):
         word, _, rest = line.partition(":")
         if word.strip() in {"System clock synchronized", "NTP synchronized"}:
@@ -262,56 +262,56 @@ def _time_settings(text: str) -> Iterator[Found]:
             yield "ntp", rest.strip(), number, ""
 
 
-def _deployments(text: str) -> Iterator[Found]:
+def _deployments(text: str) -> Iterator[NamedFact]:
     for number, line in _rows(text):
-        found = re.match(
+        match = re.match(
             r"\s*(?P<booted>[*●])?\s*(?P<ref>(?:pivot://|ostree-[a-z-]+:|containers?://)\S+)", line
         )
-        if found is not None:
-            yield "deployment", found["ref"], number, "booted" if found["booted"] else ""
+        if match is not None:
+            yield "deployment", match["ref"], number, "booted" if match["booted"] else ""
 
 
-def _release(text: str) -> Iterator[Found]:
+def _release(text: str) -> Iterator[NamedFact]:
     for number, line in _rows(text):
         word, _, rest = line.partition("=")
         if word in {"ID", "VARIANT_ID", "VERSION_ID"}:
             yield "os", rest.strip("\"' "), number, word
 
 
-def _boots(text: str) -> Iterator[Found]:
+def _boots(text: str) -> Iterator[NamedFact]:
     yield from (("boots", line.strip(), number, "") for number, line in _rows(text))
 
 
-def _failed_units(text: str) -> Iterator[Found]:
+def _failed_units(text: str) -> Iterator[NamedFact]:
     for number, line in _rows(text):
         words = line.replace("●", " ").replace("*", " ").split()
         if "failed" in words[2:4]:
             yield "failed-unit", words[0], number, ""
 
 
-def _plain(fact: str) -> Callable[[str], Iterator[Found]]:
+def _plain(fact: str) -> Callable[[str], Iterator[NamedFact]]:
     """Return a reader of files whose every line is a value."""
     return lambda text: ((fact, line.strip(), number, "") for number, line in _rows(text))
 
 
-def _cluster_names(text: str) -> Iterator[Found]:
+def _cluster_names(text: str) -> Iterator[NamedFact]:
     for number, line in _rows(text):
         for word in re.findall(r"[0-9a-fA-F.:]+/\d+", line):
             of = line.split()[0].rstrip(":")
             yield "service-network" if "service" in of.lower() else "cluster-network", word, number, of
 
 
-def _boot_manager(text: str) -> Iterator[Found]:
+def _boot_manager(text: str) -> Iterator[NamedFact]:
     names = {"BootCurrent": "boot-current", "BootOrder": "boot-order"}
     for number, line in _rows(text):
         word, _, rest = line.partition(":")
         if word in names:
             yield names[word], rest.strip(), number, ""
-        elif (found := re.match(r"Boot([0-9A-F]{4})\*? (.*)", line)) is not None:
-            yield "boot-entry", found[2], number, found[1]
+        elif (match := re.match(r"Boot([0-9A-F]{4})\*? (.*)", line)) is not None:
+            yield "boot-entry", match[2], number, match[1]
 
 
-_READERS: Final[tuple[tuple[re.Pattern[str], Callable[[str], Iterator[Found]]], ...]] = (
+_READERS: Final[tuple[tuple[re.Pattern[str], Callable[[str], Iterator[NamedFact]]], ...]] = (
     (re.compile(r"resolv\.conf"), _resolver),
     (re.compile(r"nsswitch\.conf"), _nsswitch),
     (re.compile(r"hostname"), _hostname),

@@ -36,7 +36,7 @@ class LogLine(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_told_twice_by(self) -> tuple[datetime | None, str, str]:
-        """The same of a line that two files have: the journal of a unit, and that of all units."""
+        """Return what is the same of a line in two files: the journal of a unit, and that of all units."""
         return self.time, self.name, self.text
 
 
@@ -62,7 +62,7 @@ class Era(msgspec.Struct, frozen=True):
     first: datetime | None = None
     last: datetime | None = None
 
-    def believed(self, time: datetime | None) -> datetime | None:
+    def plausible(self, time: datetime | None) -> datetime | None:
         """Return a time that this host can have had; None for one that its clock never showed."""
         if time is None or self.first is None or self.last is None:
             return time
@@ -83,13 +83,13 @@ def log_line(stream: LogStream, number: int, raw: bytes, era: Era) -> LogLine:
     text = raw.decode(errors="replace").rstrip("\r\n")
     place = LinePlace(stream.path, number)
     kind, name, pid, time = stream.kind, stream.name, None, None
-    if (found := _JOURNAL.match(text)) is not None:
-        text, name = found["text"], found["name"]
-        pid = int(found["pid"]) if found["pid"] else None
-        time = _parsed(found["time"]) if found["time"][0].isdigit() else era.with_year(found["time"])
+    if (match := _JOURNAL.match(text)) is not None:
+        text, name = match["text"], match["name"]
+        pid = int(match["pid"]) if match["pid"] else None
+        time = _parsed(match["time"]) if match["time"][0].isdigit() else era.with_year(match["time"])
         kind = _kind_in_journal(stream.kind, name)
-    elif (found := _CRI.match(text)) is not None:
-        text, time = found["text"], _parsed(found["time"])
+    elif (match := _CRI.match(text)) is not None:
+        text, time = match["text"], _parsed(match["time"])
     else:
         time = _own_time(text, era)
     return LogLine(
@@ -97,7 +97,7 @@ def log_line(stream: LogStream, number: int, raw: bytes, era: Era) -> LogLine:
         kind=kind,
         name=name,
         text=text,
-        time=era.believed(time),
+        time=era.plausible(time),
         pid=pid,
         host=stream.host,
         is_earlier_boot=stream.is_earlier_boot,
@@ -116,8 +116,8 @@ def _kind_in_journal(kind: str, name: str) -> str:
 
 def _own_time(text: str, era: Era) -> datetime | None:
     """Return the time that a program itself writes at the beginning of its lines."""
-    if (found := _KLOG.match(text)) is not None and era.last is not None:
-        return _parsed(f"{era.last.year}-{found['month']}-{found['day']}T{found['clock']}Z")
+    if (match := _KLOG.match(text)) is not None and era.last is not None:
+        return _parsed(f"{era.last.year}-{match['month']}-{match['day']}T{match['clock']}Z")
     stamp = _STAMP.search(text[:_STAMP_WITHIN])
     return _parsed(stamp["stamp"]) if stamp else None
 

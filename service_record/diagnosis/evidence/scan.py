@@ -84,7 +84,7 @@ class LineSet:
         return {self._tests[index] for index in self._set.Match(text) or ()}
 
 
-class _Kept:
+class _CollectedLines:
     """The first and the last of many lines."""
 
     __slots__ = ("first", "last")
@@ -132,7 +132,7 @@ class Scanner:
             options,
         )
         self._era = era
-        self._kept: dict[tuple[int, LogStream], _Kept] = {}
+        self._kept: dict[tuple[int, LogStream], _CollectedLines] = {}
         self._own: dict[tuple[str, LogStream], deque[tuple[int, bytes]]] = {}
         self._ends: dict[LogStream, tuple[int, bytes]] = {}
         self._texts: list[tuple[str, str, str]] = []
@@ -196,7 +196,7 @@ class Scanner:
             raw = raw[:_MAX_LINE_BYTES]  # noqa: PLW2901  # a line as far as it is looked at
             if is_asked:
                 for test in self._set.tests(raw):
-                    self._kept.setdefault((test, stream), _Kept()).add(number, raw)
+                    self._kept.setdefault((test, stream), _CollectedLines()).add(number, raw)
             if has_own and (owner := service or self._owner(raw)):
                 own = self._own.get((owner, stream))
                 if own is None:
@@ -205,11 +205,11 @@ class Scanner:
         return number
 
     def _owner(self, raw: bytes) -> str | None:
-        found = self._writer.search(raw)
-        if not found:
+        match = self._writer.search(raw)
+        if not match:
             return None
-        name = found[2] or found[3]
-        return name.decode() if name else self._pids.get(found[1])
+        name = match[2] or match[3]
+        return name.decode() if name else self._pids.get(match[1])
 
     def _texts_at_home(self) -> Iterator[tuple[str, str, str]]:
         homes = tuple(self._homes) or ("",)
@@ -218,14 +218,14 @@ class Scanner:
     def evidence(self) -> Evidence:
         """Return all that was found."""
         lines: dict[int, list[LogLine]] = {}
-        for (test, stream), kept in self._kept.items():
-            lines.setdefault(test, []).extend(log_line(stream, *one, self._era) for one in kept)
+        for (test, stream), collected in self._kept.items():
+            lines.setdefault(test, []).extend(log_line(stream, *one, self._era) for one in collected)
         own: dict[str, list[LogLine]] = {}
-        for (service, stream), taken in self._own.items():
-            own.setdefault(service, []).extend(log_line(stream, *one, self._era) for one in taken)
+        for (service, stream), own_lines in self._own.items():
+            own.setdefault(service, []).extend(log_line(stream, *one, self._era) for one in own_lines)
         return Evidence(
-            lines={test: _in_order(found) for test, found in lines.items()},
-            own={service: _in_order(found) for service, found in own.items()},
+            lines={test: _in_order(groups) for test, groups in lines.items()},
+            own={service: _in_order(groups) for service, groups in own.items()},
             ends={
                 stream.path: (count, log_line(stream, count, last, self._era))
                 for stream, (count, last) in self._ends.items()
@@ -238,10 +238,10 @@ class Scanner:
 def _in_order(lines: Iterable[LogLine]) -> tuple[LogLine, ...]:
     """Return lines by time, without those that another file has too; those without a time come first."""
     files: dict[object, str] = {}
-    kept = [
+    first_told = [
         line for line in lines if files.setdefault(line.is_told_twice_by, line.place.path) == line.place.path
     ]
-    return tuple(sorted(kept, key=_moment))
+    return tuple(sorted(first_told, key=_moment))
 
 
 def _moment(line: LogLine) -> tuple[float, LinePlace]:

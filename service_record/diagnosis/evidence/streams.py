@@ -85,8 +85,8 @@ _FACTS: Final = re.compile(
 
 def home_of(path: str) -> str | None:
     """Return the folder of the host that a record lies in; None for a file that is no record."""
-    found = _RECORD.fullmatch(path)
-    return found[1] if found else None
+    match = _RECORD.fullmatch(path)
+    return match[1] if match else None
 
 
 def stream_of(path: str) -> LogStream | None:
@@ -101,6 +101,6 @@ def stream_of(path: str) -> LogStream | None:
     kind = next((kind for kind, pattern in _KINDS if pattern.search(path)), OTHER)
     name = _SUFFIXES.sub("", path.rpartition("/")[2])
     if kind == CONTAINERS:
-        found = next(filter(None, (pattern.search(path) for pattern in _CONTAINER)), None)
-        name = found[1] if found else name
+        match = next(filter(None, (pattern.search(path) for pattern in _CONTAINER)), None)
+        name = match[1] if match else name
     return LogStream(path, kind, name, other, _EARLIER.search(path) is not None)
