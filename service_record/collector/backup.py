@@ -129,7 +129,7 @@ def _add_bytes(tar: tarfile.TarFile, name: str, data: bytes) -> None:
 
 
 def _extract(file: Path, folder: Path) -> int:
-    """Only what a backup has: its manifest, its database and plain files below `objects`."""
+    """Return only what a backup has: its manifest, its database and plain files below `objects`."""
     count = 0
     try:
         with tarfile.open(file, mode="r|") as tar:
@@ -151,7 +151,7 @@ def _extract(file: Path, folder: Path) -> int:
 
 
 def _checked(file: Path, member: tarfile.TarInfo) -> PurePosixPath:
-    """The path of a member, below the folder for certain."""
+    """Return the path of a member, below the folder for certain."""
     path = PurePosixPath(member.name)
     is_below = not path.is_absolute() and ".." not in path.parts and "\x00" not in member.name
     is_ours = member.name == FILE or (path.parts[:1] == (FOLDER,) and len(path.parts) > 1)

@@ -57,12 +57,12 @@ def configure(level: str = "info", stream: TextIO | None = None) -> None:
 
 
 def log() -> Any:
-    """Where to log, with events in plain words and their values as keywords."""
+    """Return where to log, with events in plain words and their values as keywords."""
     return structlog.get_logger()
 
 
 def fault_of(fault: BaseException) -> dict[str, object]:
-    """Where a fault was, and of which kind; its message might hold what somebody sent."""
+    """Return where a fault was, and of which kind; its message might hold what somebody sent."""
     frames = traceback.extract_tb(fault.__traceback__)
     ours = [frame for frame in frames if _PACKAGE in frame.filename] or frames
     said: dict[str, object] = {
@@ -75,7 +75,7 @@ def fault_of(fault: BaseException) -> dict[str, object]:
 
 
 def _without_traceback(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """What libraries log with a traceback, with where it was instead."""
+    """Replace the traceback that a library logs by where it was."""
     info = event.pop("exc_info", None)
     if isinstance(info, tuple) and isinstance(info[1], BaseException):
         event.update(fault_of(info[1]))

@@ -34,11 +34,11 @@ class News:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is told any more: whoever waits for news without an end is to leave."""
+        """Return whether nothing is told any more: whoever waits for news without an end is to leave."""
         return self._is_over.is_set()
 
     def end(self) -> None:
-        """The last news: the process is shutting down."""
+        """Announce the shutdown of the process."""
         self._is_over.set()
         self.tell()
 
@@ -57,7 +57,7 @@ class News:
         self._listeners.append(listener)
 
     def subscribe(self) -> asyncio.Event:
-        """An event that is set, once, by the next news."""
+        """Return an event that is set, once, by the next news."""
         event = asyncio.Event()
         if self.is_over:
             event.set()
@@ -132,7 +132,7 @@ class Collector:
             self._listening.announce()
 
     def _changed(self, do: Callable[[Connection], T], /) -> T:
-        """What a change came to, once it is on disk."""
+        """Return the result of a change once it is on disk."""
         return self.writer.change(do).result()
 
     def close(self) -> None:

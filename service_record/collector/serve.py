@@ -69,7 +69,7 @@ class Connection(HttpToolsProtocol):
 
     @property
     def _is_idle(self) -> bool:
-        """Whether no request waits for its answer."""
+        """Return whether no request waits for its answer."""
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is None or cycle.response_complete
 
@@ -189,7 +189,7 @@ def _listening(host: str, port: int) -> socket.socket:
 
 
 def config_of(collector: Collector) -> Config:
-    """How a collector is served."""
+    """Return how a collector is served."""
     settings = collector.settings
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return Config(

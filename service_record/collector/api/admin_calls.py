@@ -146,7 +146,7 @@ async def put_host(request: Request) -> Response:
 
 
 def _mapped(said: Mapping[str, object]) -> Mapped | None:
-    """Which host of an assisted-service is told of; None where nothing is. Raises Refusal."""
+    """Return the host of an assisted-service that the fields name; None if they name none. Raises Refusal."""
     try:
         return mapped_of(said)
     except CallRefused as refused:
@@ -194,7 +194,7 @@ async def begin_build(request: Request) -> Response:
 
 
 async def _fields(request: Request) -> dict[str, str]:
-    """The members of a body that are texts or numbers, within the length of a name. Raises Refusal."""
+    """Return the members of a body that are texts or numbers, within the length of a name. Raises Refusal."""
     settings = Serving.of(request).settings
     fields = fields_of(await body_of(request, settings.most_body, settings.seconds))
     texts: dict[str, str] = {}

@@ -49,7 +49,7 @@ def agent_refused(status: HTTPStatus, message: str, headers: Mapping[str, str] |
 def answer(
     value: Any, status: HTTPStatus = HTTPStatus.OK, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """A value of ours as JSON."""
+    """Return a value of ours as JSON."""
     return Response(msgspec.json.encode(value), status, headers, media_type="application/json")
 
 
@@ -124,6 +124,6 @@ _TLS: Final = (*_PLAIN, *_raw({"Strict-Transport-Security": f"max-age={_YEAR}"})
 
 
 def _add(headers: list[tuple[bytes, bytes]], *, is_tls: bool) -> None:
-    """Those that the handler did not set; every step that is reported pays for this."""
+    """Add the headers that the handler did not set; every step that is reported pays for this."""
     there = {name for name, _ in headers}
     headers.extend(pair for pair in (_TLS if is_tls else _PLAIN) if pair[0] not in there)

@@ -60,7 +60,7 @@ def route_of(operation: Operation) -> Route:
 
 
 def application(collector: Collector) -> Starlette:
-    """The ASGI application of a collector, which is closed when the application shuts down."""
+    """Return the ASGI application of a collector, which is closed when the application shuts down."""
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -112,7 +112,7 @@ async def _unavailable(request: Request, error: Exception) -> Response:
 
 
 async def _no_database(request: Request, error: Exception) -> Response:
-    """The database did not answer a question; what it said is for the log."""
+    """Refuse, as the database did not answer a question; its own words are for the log."""
     log().error("database", **fault_of(error))
     return refused(unavailable(Unavailable("the database does not answer")), request.url.path)
 

@@ -122,7 +122,7 @@ async def get_instructions(request: Request) -> Response:
 
 
 def id_in_path(request: Request, name: str) -> str:
-    """An id, in lower case. Raises Refused."""
+    """Return an id, in lower case. Raises Refused."""
     text = str(request.path_params[name])
     if not is_id(text):
         raise CallRefused(HTTPStatus.BAD_REQUEST, f"{name} in path must be of type uuid")
@@ -168,7 +168,7 @@ async def object_in(request: Request) -> dict[str, Any]:
 
 
 def _shown(host: Installation, now: float) -> dict[str, object]:
-    """A host as the assisted-service lists it, without its inventory."""
+    """Return a host as the assisted-service lists it, without its inventory."""
     has_failed = host.status == "error"  # then what was said is why
     return {
         "id": host.id,

@@ -79,7 +79,7 @@ async def post_logs(request: Request) -> Response:
 
 
 async def _sent(request: Request, grant: Grant) -> Sent:
-    """Whose logs these are to be. Raises Refused, Forbidden."""
+    """Return whose logs these are to be. Raises Refused, Forbidden."""
     serving = Serving.of(request)
     cluster_id = id_in_path(request, "cluster_id")
     kind, host_id = request.query_params.get("logs_type", ""), request.query_params.get("host_id", "")
@@ -102,7 +102,7 @@ async def _sent(request: Request, grant: Grant) -> Sent:
 
 
 def _host(connection: Connection, grant: Grant, cluster_id: str, host_id: str) -> str:
-    """The name of the host that has this id; a host that is not known yet is called as its id."""
+    """Return the name of the host that has this id; a host that is not known yet is called as its id."""
     found = installations.find(connection, host_id)
     name = found.host if found else host_id
     group = found.group if found else group_of(connection, host_id)

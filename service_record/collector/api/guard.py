@@ -45,7 +45,7 @@ class Bucket:
     at: float
 
     def fill(self, rates: Rates, now: float) -> None:
-        """What time has brought since it was last looked at."""
+        """Add what has accrued since the last look."""
         self.left = min(self.left + (now - self.at) * rates.per_second, float(rates.burst))
         self.at = now
 
@@ -75,7 +75,7 @@ class Uses:
         self._uses: dict[str, Use] = {}
 
     def count(self, key: str, bucket: Bucket, rates: Rates) -> None:
-        """It gave one."""
+        """Count one use."""
         with self._lock:
             self._uses.setdefault(key, Use(bucket, rates)).count += 1
 
@@ -95,7 +95,7 @@ class Failures:
         self._buckets: OrderedDict[str, Bucket] = OrderedDict()
 
     def wait(self, address: str, now: float) -> float:
-        """The seconds for which that address is not to be heard; 0 where it is."""
+        """Return the seconds for which that address is refused; 0 if it is not."""
         bucket = self._buckets.get(address)
         if bucket is None:
             return 0.0
@@ -103,7 +103,7 @@ class Failures:
         return 0.0 if bucket.left >= 1 else (1 - bucket.left) / self._rates.per_second
 
     def count(self, address: str, now: float) -> None:
-        """It failed once more."""
+        """Count one more failure."""
         bucket = self._buckets.setdefault(address, Bucket(float(self._rates.burst), now))
         bucket.take(self._rates, now)
         self._uses.count(f"address {address}", bucket, self._rates)
@@ -113,7 +113,7 @@ class Failures:
 
 
 def address_of(host: str) -> str:
-    """What failures of an address count for: with IPv6 for its /64, which one machine has for itself."""
+    """Return the address that failures count for: with IPv6 its /64, which one machine has for itself."""
     if ":" not in host:
         return host
     try:
@@ -137,7 +137,7 @@ class _CachedToken:
     bucket: Bucket
 
     def is_of(self, token: Presented) -> bool:
-        """Whether it is the same; how long that takes tells nothing."""
+        """Return whether it is the same; how long that takes tells nothing."""
         return hmac.compare_digest(self.presented.secret.encode(), token.secret.encode())
 
 
@@ -153,7 +153,7 @@ class Guard:
         self._viewers: OrderedDict[int, Bucket] = OrderedDict()
 
     async def grant(self, request: Request) -> Grant:
-        """What the token of a request is good for.
+        """Return the rights of a request's token.
 
         Raises Refusal: 401 for a bad token; 429 for a good one that comes too often, and for a bad one from
         an address that has presented too many.
@@ -164,7 +164,7 @@ class Guard:
         return await self.grant_of(token, request)
 
     async def grant_of(self, token: Presented, request: Request) -> Grant:
-        """The same for a token that came otherwise than in a header: in the form of a login."""
+        """Return the same for a token that came otherwise than in a header: in the form of a login."""
         known = self._known.get(token.id)
         if known is None or not known.is_of(token) or known.until < time.monotonic():
             known = await self._look_up(token, request)
@@ -225,7 +225,7 @@ class Guard:
 
 
 def _token_of(request: Request) -> Presented | None:
-    """As `Authorization: Bearer`, or as the assisted-service's agents send theirs."""
+    """Return the token: in `Authorization: Bearer`, or as the assisted-service's agents send theirs."""
     scheme, _, value = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         return presented(value.strip())

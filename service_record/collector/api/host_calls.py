@@ -101,7 +101,7 @@ async def show_statistics(request: Request) -> Response:
 
 
 async def asked(serving: Serving, question: Callable[[Connection], T]) -> T:
-    """What the database answers, off the event loop."""
+    """Ask the database, off the event loop."""
 
     def ask() -> T:
         with serving.collector.database.reading() as connection:

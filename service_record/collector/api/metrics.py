@@ -59,7 +59,7 @@ class Metrics:
         )
 
     def count(self, route: str, method: str, status: int, seconds: float) -> None:
-        """A request came to its end."""
+        """Count a request that has ended."""
         method = method if method in _METHODS else "other"  # anybody may make up others
         self._requests.labels(route, method, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
@@ -69,7 +69,7 @@ class Metrics:
             self._taken.labels(kind).inc()
 
     def text(self) -> bytes:
-        """All of it, as Prometheus reads it. It asks the database."""
+        """Return all of it, as Prometheus reads it. It asks the database."""
         return generate_latest(self.registry)
 
 
@@ -193,7 +193,7 @@ def _sorry(request_id: str) -> Refusal:
 
 
 def _loggable(scope: Scope) -> dict[str, object]:
-    """What of a request may be logged: never its path, query or headers, where secrets might be."""
+    """Return what may be logged of a request: never its path, query or headers, where secrets might be."""
     client = scope.get("client")
     return {
         "method": scope["method"] if scope["method"] in _KNOWN_METHODS else "other",

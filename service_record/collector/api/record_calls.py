@@ -176,7 +176,7 @@ async def get_record(request: Request) -> Response:
 
 
 def _pieces(body: bytes) -> list[Piece]:
-    """The pieces of a batch. Raises Refusal."""
+    """Return the pieces of a batch. Raises Refusal."""
     try:
         batch = msgspec.json.decode(body, type=Batch)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:

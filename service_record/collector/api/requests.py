@@ -21,7 +21,10 @@ _MOST_FIELDS: Final = 64
 
 
 async def body_of(request: Request, most: int, seconds: float) -> bytes:
-    """The whole body. Raises Refusal when it is longer than `most` bytes, or takes too long to come."""
+    """Return the whole body.
+
+    Raises Refusal when it is longer than `most` bytes, or takes too long to come.
+    """
     if int(request.headers.get("content-length", "0") or "0") > most:
         raise _too_long(most)
     try:
@@ -43,7 +46,7 @@ async def _read(request: Request, most: int) -> bytes:
 
 
 def fields_of(body: bytes) -> dict[str, Any]:
-    """The members of a body, JSON or a form, whatever a client calls it: many call everything a form.
+    """Return the members of a body, JSON or a form, whatever a client calls it: many call everything a form.
 
     Raises Refusal.
     """
@@ -59,7 +62,7 @@ def fields_of(body: bytes) -> dict[str, Any]:
 
 
 def pairs_of(text: str) -> dict[str, Any]:
-    """The fields of a form or of a query; of those that are repeated the last. Raises Refusal."""
+    """Return the fields of a form or of a query; of those that are repeated the last. Raises Refusal."""
     try:
         return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="replace"))
     except ValueError:
@@ -129,7 +132,7 @@ def _boundary(request: Request) -> bytes:
 
 
 async def _pieces(request: Request, most: int, seconds: float) -> AsyncIterator[bytes]:
-    """The body in pieces of a useful length."""
+    """Yield the body in pieces of a useful length."""
     if int(request.headers.get("content-length", "0") or "0") > most:
         raise TooLong(f"longer than {most - _AROUND} bytes")
     held = bytearray()
@@ -179,7 +182,7 @@ class _UploadForm:
             self._parser.write(data)
 
     def name(self) -> str:
-        """What the sender calls the file. Raises Refusal when none came whole."""
+        """Return the sender's name for the file. Raises Refusal when none came whole."""
         if self._name is None or not self._is_whole:
             raise Refusal(HTTPStatus.BAD_REQUEST, f"the form has no whole file {self._part}")
         return self._name
@@ -208,6 +211,6 @@ class _UploadForm:
 
 
 def _base_name(raw: bytes) -> str:
-    """A name without the folders and control characters that somebody may have put into it."""
+    """Return a name without the folders and control characters that somebody may have put into it."""
     text = readable(raw.decode(errors="replace")).replace("\\", "/").rpartition("/")[2]
     return text[-_LONGEST_NAME:] or "bundle"

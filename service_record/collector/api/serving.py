@@ -42,12 +42,12 @@ class Serving:
 
     @classmethod
     def of(cls, request: Request) -> "Serving":
-        """That of the application which a request came to."""
+        """Return the `Serving` of the application that a request came to."""
         serving: Serving = request.app.state.serving
         return serving
 
     async def written(self, change: "Future[T]") -> T:
-        """What a change came to, once it is on disk. Raises Refusal 503 where it could not get there."""
+        """Return the result of a change once it is on disk. Raises Refusal 503 if it cannot be written."""
         try:
             return await asyncio.wrap_future(change)
         except Unavailable as error:
@@ -126,5 +126,5 @@ def host_name(text: str) -> str:
 
 
 def unavailable(error: Unavailable) -> Refusal:
-    """What is told when nothing can be written: nothing was acknowledged, come again."""
+    """Build the refusal for times when nothing can be written: nothing was acknowledged, come again."""
     return Refusal(HTTPStatus.SERVICE_UNAVAILABLE, str(error), {"Retry-After": "5"})

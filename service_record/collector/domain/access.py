@@ -23,7 +23,7 @@ _LONGEST_GROUP: Final = 255
 
 
 def is_group(name: str) -> bool:
-    """Whether an administrator may call a group that; what a report says of its group is any text."""
+    """Return whether an administrator may call a group that; what a report says of its group is any text."""
     return len(name) <= _LONGEST_GROUP and _GROUP.fullmatch(name) is not None
 
 
@@ -73,7 +73,7 @@ class Grant:
 
     @property
     def holder(self) -> str:
-        """Who did what was done with it, as it is written into the audit log."""
+        """Return who acted with it, as written into the audit log."""
         return f"token {self.token_id} ({self.name})" if self.name else f"token {self.token_id}"
 
     @property
@@ -116,7 +116,7 @@ class Grant:
         return tuple(dict.fromkeys(groups))
 
     def may_write(self, host: str, group: str) -> bool:
-        """Whether it may report for that host, which is in that group."""
+        """Return whether it may report for that host, which is in that group."""
         match self.kind:
             case TokenKind.ADMIN:
                 return True
@@ -127,7 +127,7 @@ class Grant:
         return False
 
     def may_enrol(self, host: str, group: str) -> bool:
-        """Whether it may have a token of that host, which is in that group."""
+        """Return whether it may have a token of that host, which is in that group."""
         if self.kind is not TokenKind.ENROLMENT:
             return False
         sort, _, name = self.scope.partition(":")
@@ -141,19 +141,19 @@ class Grant:
         return False
 
     def group_of_enrolled(self, group: str) -> str:
-        """The group of a host that is enrolled before it is known, and asks for this one."""
+        """Return the group of a host that is enrolled before it is known, and asks for this one."""
         sort, _, name = self.scope.partition(":")
         return name if sort == "group" and not is_within(group, name) else group
 
     def group_of_new_host(self, group: str) -> str:
-        """The group of a host that is reported for the first time, and asks for this one."""
+        """Return the group of a host that is reported for the first time, and asks for this one."""
         if self.kind is TokenKind.GROUP and not is_within(group, self.scope):
             return self.scope
         return group
 
 
 def scope_of(kind: TokenKind, said: str) -> str:
-    """The scope of a new token. Raises ValueError, with what to say instead."""
+    """Return the scope of a new token. Raises ValueError, with what to say instead."""
     sort, _, name = said.partition(":") if kind is TokenKind.ENROLMENT else (_SORTS.get(kind, ""), "", said)
     match kind:
         case TokenKind.ADMIN if said:
@@ -170,7 +170,7 @@ def scope_of(kind: TokenKind, said: str) -> str:
 
 
 def expiry_of(kind: TokenKind, said: str, now: float) -> float | None:
-    """When a new token ends, of a duration as `30d`, or `never`. Raises ValueError, with what is wrong.
+    """Return when a new token ends, given a duration as `30d`, or `never`. Raises ValueError with the fault.
 
     Without one, a token that stands in templates (enrolment, boot) ends after a week; others never do.
     """
@@ -183,7 +183,7 @@ def expiry_of(kind: TokenKind, said: str, now: float) -> float | None:
 
 
 def is_within(group: str, scope: str) -> bool:
-    """Whether a group is `scope`, or below it: `dc1/rack2` is below `dc1`."""
+    """Return whether a group is `scope`, or below it: `dc1/rack2` is below `dc1`."""
     return group == scope or group.startswith(f"{scope}/")
 
 
@@ -195,27 +195,27 @@ class Presented:
     secret: str = field(repr=False)
 
     def fits(self, digest: str) -> bool:
-        """Whether it is the one of which this is kept; how long that takes tells nothing."""
+        """Return whether it is the one of which this is kept; how long that takes tells nothing."""
         return hmac.compare_digest(digest_of(self.secret), digest)
 
 
 def new_secret() -> str:
-    """The secret of a new token."""
+    """Return the secret of a new token."""
     return secrets.token_urlsafe(_BYTES)
 
 
 def digest_of(secret: str) -> str:
-    """What is kept of a secret."""
+    """Return the stored digest of a secret."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def spelled(token_id: int, secret: str) -> str:
-    """A token as it is handed out."""
+    """Return a token as it is handed out."""
     return f"{_PREFIX}_{token_id}_{secret}"
 
 
 def presented(text: str) -> Presented | None:
-    """A token that somebody presents, or None where it has not the form of one."""
+    """Return a token that somebody presents, or None where it has not the form of one."""
     prefix, _, rest = text.partition("_")
     number, _, secret = rest.partition("_")
     if prefix != _PREFIX or not secret.isascii() or not (number.isascii() and number.isdecimal()):

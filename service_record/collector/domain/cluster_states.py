@@ -208,20 +208,22 @@ def _is_formed(sight: Sight) -> bool:
 
 
 def _is_complete(sight: Sight) -> bool:
-    """The controller said so, or all its operators are available; without a controller, the hosts decide."""
+    """Return whether the controller said so, or all its operators are available; without one, the hosts
+    decide.
+    """
     if sight.completion:
         return sight.completion == "success"
     return is_successful(sight) and not _waits(sight)
 
 
 def _waits(sight: Sight) -> bool:
-    """The controller reports a stage before its last, or an operator that is not available."""
+    """Return whether the controller reports a stage before its last, or an operator that is not available."""
     has_stage = sight.finalizing_stage not in {"", DONE}
     return has_stage or any(each.status != "available" for each in sight.operators)
 
 
 def _is_complete_no_more(sight: Sight) -> bool:
-    """The controller reports for the first time when its hosts have made the cluster an installed one."""
+    """Return whether the cluster counts as installing again because its controller has only now reported."""
     if sight.is_told:
         return False
     return sight.completion == "failure" or (not sight.completion and _waits(sight))

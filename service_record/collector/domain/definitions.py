@@ -58,11 +58,11 @@ class Definitions:
     by_label: Mapping[str, Definition] = field(default_factory=dict)
 
     def of(self, label: str) -> Definition | None:
-        """What is defined of a step."""
+        """Return the definition of a step."""
         return self.by_label.get(label)
 
     def budget(self, label: str) -> float | None:
-        """Seconds that a step may take; None where nobody said."""
+        """Return the seconds that a step may take; None if it has no budget."""
         known = self.of(label)
         return None if known is None else known.budget
 
@@ -72,12 +72,12 @@ class Definitions:
         return {label: known.budget for label, known in self.by_label.items() if known.budget is not None}
 
     def is_last(self, step: ReportedStep) -> bool:
-        """Whether a build is complete when this step is done."""
+        """Return whether a build is complete when this step is done."""
         known = self.of(step.label)
         return known is not None and known.last
 
     def applied(self, step: ReportedStep) -> ReportedStep:
-        """A step as it is kept: with what is defined of it, or marked as none of those that are."""
+        """Return a step as it is kept: with what is defined of it, or marked as none of those that are."""
         if not self.by_label:
             return step
         known = self.of(step.label)
@@ -93,7 +93,7 @@ class Definitions:
 
 
 def parse(text: str) -> Definitions:
-    """The definitions in a TOML document of `[[step]]` tables. Raises DefinitionError."""
+    """Return the definitions in a TOML document of `[[step]]` tables. Raises DefinitionError."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -130,7 +130,7 @@ def _definition(text: str, number: int, table: object) -> Definition:
 
 
 def _reason(table: object, name: str) -> str:
-    """What is wrong with a field, for whoever wrote it."""
+    """Describe what is wrong with a field, for its author."""
     if not isinstance(table, dict):
         return f"a step is a table: [[{_TABLE}]]"
     if not name:
@@ -150,7 +150,7 @@ def _syntax_error(text: str, said: str) -> DefinitionError:
 
 
 def _line_of_field(text: str, number: int, name: str) -> int:
-    """The line of a field of a table, or that with which the table begins where it has no such field."""
+    """Return the line of a field of a table, or of the table's beginning if it has no such field."""
 
     def has_table(document: Mapping[str, Any]) -> bool:
         return len(document.get(_TABLE, [])) > number
@@ -165,7 +165,7 @@ def _line_of_field(text: str, number: int, name: str) -> int:
 
 
 def _line(text: str, is_there: Callable[[Mapping[str, Any]], bool], default: int = 1) -> int:
-    """The number of the first line with which something is there; the parser does not tell."""
+    """Return the number of the first line with which something is there; the parser does not tell."""
     lines = text.splitlines()
     for number in range(1, len(lines) + 1):
         try:

@@ -291,12 +291,12 @@ def stages_of(role: str, *, is_bootstrap: bool = False, is_single_node: bool = F
 
 
 def percentage_of(stage: str, stages: tuple[str, ...]) -> int:
-    """How far a host is that has reached a stage, in per cent; 0 where that is none of its own."""
+    """Return how far a host is that has reached a stage, in per cent; 0 where that is none of its own."""
     return (stages.index(stage) + 1) * 100 // len(stages) if stage in stages else 0
 
 
 def limit_of(stage: str, *, is_single_node: bool = False) -> float:
-    """Seconds from the last news of a stage after which the host takes too long in it."""
+    """Return seconds from the last news of a stage after which the host takes too long in it."""
     if stage == REBOOTING and is_single_node:
         return _REBOOTING_SINGLE_NODE
     return _LIMITS.get(stage, _USUAL)

@@ -77,7 +77,7 @@ class Mapped:
 
 
 def mapped_of(said: Mapping[str, object]) -> Mapped | None:
-    """What an administrator says of a host; None where that names no host of an assisted-service.
+    """Return an administrator's mapping of a host; None if it names no host of an assisted-service.
 
     Raises Refused.
     """
@@ -103,7 +103,7 @@ def mapped_of(said: Mapping[str, object]) -> Mapped | None:
 
 
 def is_id(text: str) -> bool:
-    """Whether a text is a UUID in its usual form."""
+    """Return whether a text is a UUID in its usual form."""
     try:
         return str(uuid.UUID(text)) == text.lower()
     except ValueError:
@@ -122,7 +122,7 @@ def _is_time(text: str) -> bool:
 
 
 def _is_true(said: Mapping[str, object], name: str) -> bool:
-    """A form has only texts."""
+    """Return whether a field is true; a form has only texts."""
     return str(said.get(name)).lower() in {"true", "1", "yes"}
 
 
@@ -152,7 +152,7 @@ class Installation:
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """Those that it goes through, in order."""
+        """Return those that it goes through, in order."""
         return stages_of(self.role, is_bootstrap=self.is_bootstrap, is_single_node=self.is_single_node)
 
     @property
@@ -161,12 +161,12 @@ class Installation:
 
     @property
     def limit(self) -> float:
-        """Seconds from the last news until it takes too long in its stage."""
+        """Return seconds from the last news until it takes too long in its stage."""
         return limit_of(self.stage, is_single_node=self.is_single_node)
 
     @property
     def position(self) -> Position:
-        """Where it is on its way, seen from its reboot."""
+        """Return where it is on its way, seen from its reboot."""
         if self.stage == REBOOTING:
             return Position.REBOOTING
         stages = self.stages
@@ -175,7 +175,7 @@ class Installation:
 
     @property
     def silent_after(self) -> float:
-        """Seconds without a call of its agent after which it is silent."""
+        """Return seconds without a call of its agent after which it is silent."""
         return BOOTSTRAP_SILENCE_SECONDS if self.is_bootstrap else SILENCE_SECONDS
 
     def is_late(self, now: float) -> bool:
@@ -226,7 +226,7 @@ def registered(host: Installation, now: float) -> Installation:
 
 
 def progressed(host: Installation, body: Mapping[str, object], now: float) -> Installation:
-    """The installation after a `PUT .../progress` with that body; the same object where nothing is new.
+    """Return the installation after a `PUT .../progress` with that body; the same object if nothing is new.
 
     Raises Refused.
     """
@@ -262,7 +262,7 @@ def _in_order(host: Installation, stage: str) -> None:
 
 
 def with_logs_state(host: Installation, body: Mapping[str, object]) -> Installation:
-    """The installation after a `PUT .../logs-progress`. Raises Refused."""
+    """Return the installation after a `PUT .../logs-progress`. Raises Refused."""
     return replace(host, logs_state=logs_state_of(body))
 
 

@@ -71,7 +71,7 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def again(self) -> int:
-        """How often the step that did so most often began anew since the build last got further."""
+        """Return how often the step that did so most often began anew since the build last got further."""
         return max(self.repeats.values(), default=0)
 
 
@@ -86,7 +86,7 @@ class StepFinished(msgspec.Struct, frozen=True):
 
 
 def begins_build(progress: Progress | None, step: ReportedStep, now: float) -> bool:
-    """Whether a step is the first of a new build: a host that is installed anew, not one that tries again.
+    """Return whether a step is the first of a new build: a host installed anew, not one that tries again.
 
     It is when its template names another build or action than before. It is, too, when the build before is
     complete and the step starts over: it was reported in that build, and is not the one that completed it.
@@ -105,14 +105,17 @@ def begins_build(progress: Progress | None, step: ReportedStep, now: float) -> b
 
 
 def first(step: ReportedStep, number: int, now: float) -> Progress:
-    """A build that begins with a step, which still is to be taken in by `advance`."""
+    """Return a build that begins with a step, which still is to be taken in by `advance`."""
     return Progress(
         number=number, started_at=now, updated_at=now, key=step.build, action=step.action, fresh_at=now
     )
 
 
 def advance(progress: Progress, step: ReportedStep, now: float, *, is_last: bool = False) -> Progress:
-    """The build with one more report. `is_last`: of the steps that an operator defined it is the last."""
+    """Return the build with one more report.
+
+    `is_last`: of the steps that an operator defined it is the last.
+    """
     report = f"{step.label}:{step.status}"
     is_further = report not in progress.seen or (step.percentage or 0.0) > progress.farthest
     repeats = {} if is_further else _repeats(progress, step)
@@ -144,7 +147,7 @@ def advance(progress: Progress, step: ReportedStep, now: float, *, is_last: bool
 
 
 def ended(progress: Progress, step: ReportedStep, now: float) -> tuple[StepFinished, ...]:
-    """What a report ends, seen from the build before it.
+    """Return the steps that a report ends, seen from the build before it.
 
     That is the step it tells the end of, and a step before it of which only was told that it happened: of
     those nothing else tells how long they took.
@@ -195,7 +198,7 @@ def _repeats(progress: Progress, step: ReportedStep) -> dict[str, int]:
 
 
 def _boots(progress: Progress, step: ReportedStep, *, is_further: bool) -> tuple[str, ...]:
-    """The boots in a row without anything new, after that in which something was."""
+    """Return the boots in a row without anything new, after that in which something was."""
     if is_further:
         return (step.boot_id,) if step.boot_id else progress.boots[-1:]
     if not step.boot_id or step.boot_id in progress.boots:
@@ -229,7 +232,9 @@ class Repeated(Generic[T]):
 
 
 def repeated(items: Iterable[T], key: Callable[[T], Hashable]) -> tuple[Repeated[T], ...]:
-    """What came, in order, with rounds that came twice or more in a row told once; shorter rounds first."""
+    """Return the reports in order, with rounds that came twice or more in a row once; shorter
+    rounds first.
+    """
     pending = list(items)
     keys = [key(item) for item in pending]
     found: list[Repeated[T]] = []

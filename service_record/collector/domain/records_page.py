@@ -81,7 +81,7 @@ def _html(elements: Iterable[Element]) -> str:
 
 
 def _without_style(root: Element) -> Element:
-    """The same element, with nothing in it that is styled by itself."""
+    """Return the same element, with nothing in it that is styled by itself."""
     for one in root.iter():
         one.attrib.pop("style", None)
     return root
@@ -95,7 +95,7 @@ def _ran(history: History) -> Iterator[ServiceRan]:
 
 
 def _run(run: Run, service: ServiceHistory) -> tuple[float, float | None, str] | None:
-    """When a run began and ended, and what it came to; None when it has no time."""
+    """Return when a run began and ended, and what it came to; None when it has no time."""
     begin, last = true_time(run.first_entry, service), true_time(run.last_entry, service)
     if begin is None or last is None:
         return None

@@ -28,7 +28,7 @@ class UnreadableReport(Exception):  # noqa: N818  # what is told of a report, no
 
 
 def step_of(fields: Mapping[str, Any]) -> ReportedStep:
-    """The step in the members of a JSON object, of a form or of a query. Raises UnreadableReport."""
+    """Return the step in the members of a JSON object, of a form or of a query. Raises UnreadableReport."""
     notes: list[str] = []
     label = _text(fields, "label", notes)
     name = _text(fields, "name", notes) or label

@@ -49,7 +49,7 @@ class SilenceBudget:
     """How many earlier builds it was learnt from."""
 
     def __str__(self) -> str:
-        """For a sentence: why it is so long."""
+        """Return the reason of its length, for a sentence."""
         match self.basis:
             case SilenceBasis.GIVEN:
                 return "as given for this step"
@@ -80,7 +80,7 @@ class SilenceBudgets:
     """Label -> what it took in earlier builds, the latest of them."""
 
     def of_step(self, label: str, group: str, release: str) -> SilenceBudget:
-        """What a step may take on a host of that group with that release.
+        """Return the time that a step may take on a host of that group with that release.
 
         It is learnt from hosts of the same group and release; where these are too few, from those of the
         same release, of the same group, or from all.
@@ -107,7 +107,7 @@ class SilenceBudgets:
 
 
 def of_stage(stage: str, *, is_single_node: bool) -> SilenceBudget:
-    """What a stage of an assisted-service's installation may take."""
+    """Return the time that a stage of an assisted-service's installation may take."""
     if stage == "Rebooting" and is_single_node:
         return SilenceBudget(_REBOOTING_ALONE, SilenceBasis.STAGE)
     return SilenceBudget(_STAGES.get(stage, _ANY_STAGE), SilenceBasis.STAGE)

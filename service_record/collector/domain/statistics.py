@@ -76,7 +76,9 @@ class _Sum:
 def statistics(
     executions: Iterable[Execution], *, by_group: bool = False, by_release: bool = False
 ) -> tuple[StepStatistics, ...]:
-    """What is told of each step, those that fail most often first, then by label, group and release."""
+    """Return the statistics of each step, those that fail most often first, then by label, group
+    and release.
+    """
     sums: dict[tuple[str, str | None, str | None], _Sum] = {}
     for execution in executions:
         group = execution.group if by_group else None
@@ -89,7 +91,7 @@ def statistics(
 
 
 def percentile(ordered: Sequence[float], per_cent: float) -> float:
-    """The nearest rank of ordered values, of which there is one at least: one of them, never between two."""
+    """Return the nearest rank of at least one ordered value: one of them, never between two."""
     return ordered[max(0, math.ceil(len(ordered) * per_cent / 100) - 1)]
 
 

@@ -108,7 +108,7 @@ def summarise(judged: JudgedRecords) -> RecordsLook:
 
 
 def _moment_of(history: History, silence: float | None) -> Now:
-    """The moment by which records are judged: their latest entry, or so many seconds later."""
+    """Return the moment by which records are judged: their latest entry, or so many seconds later."""
     latest = latest_entry(history)
     if silence is None:
         return latest
@@ -157,5 +157,5 @@ def _seen(service: ServiceHistory, counts: Mapping[str, int]) -> ServiceSeen:
 
 @cache
 def _known_causes() -> Causes:
-    """The known causes that come with the program."""
+    """Return the known causes that come with the program."""
     return built_in_causes()

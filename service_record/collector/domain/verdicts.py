@@ -153,7 +153,7 @@ def _is_current(last: HostVerdict, progress: Progress | None) -> bool:
 
 
 def duration(seconds: float) -> str:
-    """A budget in a sentence: `8 s`, `15 min`, `1 h 30 min`, `24 h`."""
+    """Return a budget in a sentence: `8 s`, `15 min`, `1 h 30 min`, `24 h`."""
     if seconds < 2 * 60:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
@@ -211,7 +211,7 @@ def _failed(known: HostFacts) -> HostVerdict | None:
 
 
 def _records_are_bad(known: HostFacts) -> HostVerdict | None:
-    """The verdict over service records, unless the host got further after them."""
+    """Return the verdict over service records, unless the host got further after them."""
     records = _records(known)
     fresh_at = known.progress.fresh_at if known.progress else 0.0
     calm = {"running", "stopped", "unknown", "succeeded"}
@@ -258,7 +258,7 @@ def _waiting(known: HostFacts, budgets: SilenceBudgets, now: float) -> HostVerdi
 
 
 def _latest(known: HostFacts, budgets: SilenceBudgets) -> tuple[str, float, SilenceBudget]:
-    """What was told last, since when nothing is, and how long that may be."""
+    """Return the last news, since when there is nothing new, and how long that may be."""
     progress, installation = known.progress, _installation(known)
     since = max(known.heard_at, progress.updated_at if progress else 0.0)
     if installation is not None and (progress is None or installation.updated_at >= progress.updated_at):
@@ -278,7 +278,7 @@ def _failure(failure: StepFailure, more: str = "") -> HostVerdict:
 
 
 def _failed_with(failure: StepFailure) -> str:
-    """What failed, how often, and what its logs end with."""
+    """Return which step failed, how often, and the end of its logs."""
     times = f" {failure.count} times, the last time" if failure.count > 1 else ""
     said = next((line.strip() for line in reversed(failure.logs.splitlines()) if line.strip()), "")
     cause = said if len(said) <= _LONGEST_CAUSE else f"…{said[1 - _LONGEST_CAUSE :]}"
@@ -286,12 +286,12 @@ def _failed_with(failure: StepFailure) -> str:
 
 
 def _joined(what: str, why: str) -> str:
-    """Without the end of a sentence, which may have to go on."""
+    """Return the text without the end of a sentence, as it may have to go on."""
     return f"{what}: {why.strip()}".rstrip(".: ")
 
 
 def _installation(known: HostFacts) -> InstallationSeen | None:
-    """That of this build: a host that is installed anew has one from before."""
+    """Return the installation of this build: a host that is installed anew has one from before."""
     found = known.installation
     return None if found is None or found.updated_at < _began(known) else found
 

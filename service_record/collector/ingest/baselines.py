@@ -55,7 +55,7 @@ class LearnedBaselines:
         self._given = given
 
     def budgets(self, labels: Collection[str]) -> SilenceBudgets:
-        """The budgets of these steps."""
+        """Return the budgets of these steps."""
         now = time.monotonic()
         if len(self._took) > _MOST_LABELS:
             self._took.clear()
@@ -70,7 +70,9 @@ class LearnedBaselines:
     def statistics(
         self, groups: Iterable[str] = (), releases: Iterable[str] = (), by: Iterable[str] = ()
     ) -> Statistics:
-        """What is learnt of steps, of these groups and releases, told apart by `group`, `release` or both."""
+        """Return the durations learned from steps of these groups and releases, by `group`, `release` or
+        both.
+        """
         question = _LearntQuestion(tuple(groups), tuple(releases), frozenset(by))
         with self._lock:  # who asks meanwhile gets the same answer
             until, answer = self._answers.get(question, (0.0, None))
@@ -83,7 +85,7 @@ class LearnedBaselines:
         return answer
 
     def _asked(self, question: _LearntQuestion) -> tuple[float, Statistics]:
-        """The answer, and until when it stands."""
+        """Return the answer, and until when it stands."""
         began = time.monotonic()
         with self._database.reading() as connection:
             found = judging.executions(connection, question.groups, question.releases)

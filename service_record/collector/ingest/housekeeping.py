@@ -50,7 +50,7 @@ class KeepLimits:
 
 
 def planned(connection: Connection, limits: KeepLimits, now: float) -> ForgetPlan:
-    """What these limits have forgotten now."""
+    """Return the data that is past these limits now."""
     if not limits.are_any:
         return ForgetPlan()
     found = purge.stored(connection)
@@ -90,7 +90,7 @@ def tidy(change: Change, now: float) -> None:
 
 
 def orphans(database: Database, objects: Objects, now: float) -> Iterator[str]:
-    """The keys of objects that no bundle has, for a day. Raises SQLAlchemyError, ObjectError."""
+    """Yield the keys of objects that no bundle has, for a day. Raises SQLAlchemyError, ObjectError."""
     keys = objects.keys_before(now - _ORPHAN)
     while some := list(islice(keys, _KEYS)):
         with database.reading() as connection:
@@ -99,7 +99,7 @@ def orphans(database: Database, objects: Objects, now: float) -> Iterator[str]:
 
 
 def _an_hour() -> float:
-    """More or less, so that not all processes are at it at once."""
+    """Vary a pause, so that not all processes work at once."""
     return _EVERY * (0.9 + random.random() / 5)  # noqa: S311
 
 

@@ -60,7 +60,7 @@ class Incoming:
 
     @contextmanager
     def file(self, most: int) -> Iterator[Arriving]:
-        """A file to write to, for as long as the block lasts. Raises TooMany, OSError."""
+        """Yield a file to write to, for as long as the block lasts. Raises TooMany, OSError."""
         if not self._room.acquire(blocking=False):
             raise TooMany("too many bundles come in at once")
         try:
@@ -71,7 +71,10 @@ class Incoming:
 
     @contextmanager
     def scratch(self, prefix: str = "look-") -> Iterator[Path]:
-        """An empty file, for as long as the block lasts. Raises OSError; not where it cannot be removed."""
+        """Yield the path of an empty file for as long as the block lasts.
+
+        Raises OSError, but not if removal fails.
+        """
         descriptor, name = tempfile.mkstemp(prefix=prefix, dir=self._folder)
         os.close(descriptor)
         try:
@@ -82,7 +85,7 @@ class Incoming:
 
 
 def _remove_old(folder: Path) -> None:
-    """What a collector that was killed has left."""
+    """Remove the files that a killed collector has left."""
     for path in folder.iterdir():
         if path.stat().st_mtime < time.time() - _OLD:
             path.unlink(missing_ok=True)

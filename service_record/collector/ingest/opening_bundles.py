@@ -59,7 +59,7 @@ def _run_confined(
     is_stopped: threading.Event | None = None,
     arguments: Sequence[str] = (),
 ) -> bytes:
-    """What this module prints that is run with a file as its standard input.
+    """Run this module with a file as its standard input, and return its output.
 
     It has `arguments` from `sys.argv[3]` on. Raises OSError, ReadingStopped, _NotRead.
     """
@@ -97,14 +97,14 @@ def _confine(arguments: list[str]) -> int:
 
 
 def _too_much_memory(memory: int) -> str:
-    """Why a file was not read for which the memory did not suffice."""
+    """Return why a file was not read for which the memory did not suffice."""
     return f"it takes more than {memory // _MIB} MiB of memory"
 
 
 def _told_by(
     child: subprocess.Popen[bytes], seconds: float, is_stopped: threading.Event
 ) -> tuple[bytes, bytes] | None:
-    """What it has written when it has ended; None when that takes too long. Raises Stopped."""
+    """Return its output when it has ended; None when that takes too long. Raises Stopped."""
     until = time.monotonic() + seconds
     while True:
         try:
@@ -120,7 +120,7 @@ def _told_by(
 
 
 def _environment() -> dict[str, str]:
-    """What Python needs to find our modules again, and nothing of what the collector was told."""
+    """Return the variables by which Python finds our modules again, and none of the collector's secrets."""
     return {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONDONTWRITEBYTECODE": "1"}
 
 

@@ -99,7 +99,7 @@ class Background(ABC):
             self._is_closed.wait(rest)
 
     def _tried(self) -> float | None:
-        """Seconds until the next round, None where this one failed."""
+        """Return seconds until the next round, None where this one failed."""
         try:
             return self.round()
         except _PASSING as fault:
@@ -283,7 +283,7 @@ class Judge(Background):
 
 
 def _texts(connection: Connection, host_id: int) -> tuple[float, list[tuple[str, bytes]]]:
-    """When something was received last, and the ends of the records of a host."""
+    """Return when something was received last, and the ends of the records of a host."""
     held = record_rows.held_of(connection, host_id)
     left = _MOST_HOST
     texts: list[tuple[str, bytes]] = []

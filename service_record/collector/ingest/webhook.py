@@ -75,7 +75,7 @@ def _host(notice: Notice) -> dict[str, Any]:
 
 
 def headers_of(notice_id: int, body: bytes, secret: bytes, now: float) -> dict[str, str]:
-    """The id, the same each time, by which a receiver drops what it has; and the signature, with a secret."""
+    """Return the id, the same each time, so that receivers drop repeats; and with a secret the signature."""
     message_id, timestamp = f"notice_{notice_id}", str(int(now))
     headers = {
         "Content-Type": "application/json",
@@ -90,7 +90,7 @@ def headers_of(notice_id: int, body: bytes, secret: bytes, now: float) -> dict[s
 
 
 def secret_of(text: bytes) -> bytes:
-    """The secret in a file: after `whsec_` as base64, else as it stands. Raises ValueError."""
+    """Return the secret in a file: after `whsec_` as base64, else as it stands. Raises ValueError."""
     text = text.strip()
     if not text.startswith(_PREFIX):
         return text
@@ -101,7 +101,7 @@ def secret_of(text: bytes) -> bytes:
 
 
 def wait_after(tries: int, chance: float, asked: float = 0.0) -> float | None:
-    """Seconds until it is sent again, after so many tries; None where it is given up.
+    """Return seconds until it is sent again, after so many tries; None where it is given up.
 
     `chance` is from 0 to 1; `asked` are the seconds that the receiver asks for.
     """
@@ -216,7 +216,7 @@ class Webhook(Background):
                 return
 
     def _send(self, together: Sequence[Notice]) -> tuple[int, float]:
-        """The status of the answer, 0 where there is none, and for how long it asks to wait."""
+        """Return the status of the answer, 0 where there is none, and for how long it asks to wait."""
         from service_record.http.attempt import Request  # noqa: PLC0415  # only where there is a webhook
 
         body = body_of(together)

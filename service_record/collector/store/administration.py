@@ -38,7 +38,7 @@ def note(connection: Connection, actor: str, action: str, subject: str, at: floa
 
 
 def listed(connection: Connection, limit: int, before: int | None = None) -> tuple[Noted, ...]:
-    """What was done, latest first; of those before an entry, where that is given."""
+    """Return the audit log, latest first; only entries before an id, if given."""
     wanted = select(audit).order_by(audit.c.id.desc()).limit(limit)
     if before is not None:
         wanted = wanted.where(audit.c.id < before)
@@ -67,7 +67,7 @@ def revoke_token(connection: Connection, token_id: int, actor: str, now: float) 
 
 
 def enrol(connection: Connection, grant: Grant, host: str, asked_group: str, now: float) -> str:
-    """The token of a host, for an enrolment token, which is worth nothing afterwards.
+    """Return the token of a host, for an enrolment token, which is worth nothing afterwards.
 
     A host that is not known yet is made, in the group of the enrolment. Raises Forbidden where it is not for
     that host, Used; neither uses it up.

@@ -124,14 +124,14 @@ def next_free(connection: Connection) -> float | None:
 
 
 def find(connection: Connection, host: str, bundle_id: int) -> StoredBundle | None:
-    """That bundle of that host; None where there is none."""
+    """Return that bundle of that host; None where there is none."""
     wanted = select(*_KEPT).join(hosts).where(hosts.c.name == host, bundles.c.id == bundle_id)
     row = connection.execute(wanted).one_or_none()
     return None if row is None else _stored_bundle(row)
 
 
 def listed(connection: Connection, host: str) -> tuple[BundleShown, ...] | None:
-    """The bundles of a host, latest first; None where there is no such host."""
+    """Return the bundles of a host, latest first; None where there is no such host."""
     if group_of(connection, host) is None:
         return None
     names = [field.name for field in fields(BundleShown)]
@@ -146,7 +146,7 @@ def listed(connection: Connection, host: str) -> tuple[BundleShown, ...] | None:
 
 
 def latest_with_records(connection: Connection, host: str) -> int | None:
-    """The id of the latest bundle of a host that has records in it; None where there is none."""
+    """Return the id of the latest bundle of a host that has records in it; None where there is none."""
     wanted = (
         select(bundles.c.id)
         .join(hosts)
@@ -251,7 +251,7 @@ class RecordsSource:
 
 
 def source_of(connection: Connection, host: str) -> RecordsSource | None:
-    """The records of a host that were received last; None where there are none."""
+    """Return the records of a host that were received last; None where there are none."""
     found = [source for source in (_live(connection, host), _bundle(connection, host)) if source]
     return max(found, key=lambda source: source.received_at, default=None)
 

@@ -78,7 +78,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A connection that sees one state of the database, and changes nothing."""
+        """Yield a connection that sees one state of the database, and changes nothing."""
         with self.engine.connect() as connection:
             if self.is_sqlite:
                 yield connection
@@ -89,7 +89,7 @@ class Database:
 
     @contextmanager
     def changing(self) -> Iterator[Connection]:
-        """A transaction, on disk when this ends without an exception: of the writer, and of migrations.
+        """Yield a transaction, on disk when this ends without an exception: of the writer, and of migrations.
 
         With PostgreSQL processes change the database side by side. What they change of a host, they change
         while they hold the host's row; those of clusters come after those of hosts.
@@ -140,12 +140,15 @@ def _for_update(connection: Connection) -> str:
 
 
 def sqlite_url(data: Path) -> URL:
-    """The database in a folder of the collector's own."""
+    """Return the database in a folder of the collector's own."""
     return URL.create("sqlite", database=str(data / FILE))
 
 
 def _url(text: str | URL) -> URL:
-    """The URL of a database that is one of ours. Raises DatabaseError, which may not tell a password."""
+    """Return the URL of a database that is one of ours.
+
+    Raises DatabaseError, which may not tell a password.
+    """
     try:
         url = make_url(text)
     except ArgumentError:

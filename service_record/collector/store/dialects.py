@@ -113,7 +113,8 @@ class ManyRows:
     def __init__(
         self, table: Table, columns: Sequence[str], *, keys: Mapping[str, str] | None = None, also: str = ""
     ) -> None:
-        """An INSERT of these columns; with `keys`, column -> name of the value, an UPDATE of them there.
+        """Prepare an INSERT of these columns; with `keys`, column -> name of the value, an UPDATE of them
+        there.
 
         `also` is SQL that is set besides.
         """

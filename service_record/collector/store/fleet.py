@@ -60,8 +60,8 @@ class HostSummary:
     """Counts up with every change of the host."""
 
     def seconds(self, now: float) -> float | None:
-        """How long the build has taken: until its end, until its last update where it will not go on by
-        itself, or until now.
+        """Return how long the build has taken: until its end, until now, or until its last update if it
+        cannot go on by itself.
         """
         if self.started_at is None:
             return None
@@ -128,7 +128,7 @@ def fleet(
     *,
     is_grouped: bool = False,
 ) -> Fleet:
-    """The hosts that pass the filters, a page of them, and how many there are of each verdict.
+    """Return the hosts that pass the filters, a page of them, and how many there are of each verdict.
 
     Verdict by verdict by the index, from where the page before ended: no page costs more than the first.
     `counts` are those of a moment ago, where they are known. With `is_grouped` the hosts of `list_causes` are
@@ -249,7 +249,7 @@ def groups(connection: Connection, confined_to: str = "") -> tuple[str, ...]:
 
 
 def summary_of(row: Any) -> HostSummary:
-    """A row that has the columns of a summary, by name."""
+    """Return a row that has the columns of a summary, by name."""
     return HostSummary(**{column.name: getattr(row, column.name) for column in _SUMMARY})
 
 

@@ -24,7 +24,7 @@ class Boot:
 
 
 def boots_of(connection: Connection, host: str, build: int, first_step: int) -> tuple[Boot, ...]:
-    """The boots of a build in the order in which they were heard of first, from a step on."""
+    """Return the boots of a build in the order in which they were heard of first, from a step on."""
     begin, end = func.min(steps.c.received_at), func.max(steps.c.received_at)
     named = (
         select(steps.c.boot_id, begin, end)
@@ -159,7 +159,7 @@ class StoredHostDetail:
 def host(
     connection: Connection, name: str, now: float, build: int | None = None, most_steps: int = LATEST_STEPS
 ) -> StoredHostDetail | None:
-    """A host and the steps of a build, the latest unless another is asked for.
+    """Return a host and the steps of a build, the latest unless another is asked for.
 
     None where there is no such host, or it has no such build.
     """
@@ -207,7 +207,7 @@ def earlier_builds(
 
 
 def logs_of(connection: Connection, name: str, step_id: int) -> str | None:
-    """All that is kept of the logs of a host's step; None where it has no such step."""
+    """Return all that is kept of the logs of a host's step; None where it has no such step."""
     of = select(steps.c.logs).join(hosts, hosts.c.id == steps.c.host_id)
     logs: str | None = connection.execute(
         of.where(hosts.c.name == name, steps.c.id == step_id)
@@ -266,5 +266,5 @@ def _rows_as(connection: Connection, kind: type[T], query: Select[Any]) -> tuple
 
 
 def _of(kind: type, table: Any) -> Select[Any]:
-    """The columns of a table that a kind of ours has."""
+    """Return the columns of a table that a kind of ours has."""
     return select(*(table.c[name] for name in kind.__slots__))  # type: ignore[attr-defined]

@@ -50,7 +50,7 @@ class HostRef:
 
 
 def arrive(connection: Connection, arrival: Arrival) -> HostRef:
-    """The host, made where it is new, and locked; it was heard of, and its verdict is due.
+    """Return the host, made if it is new, and locked; note that it reported, and that its verdict is due.
 
     Raises Forbidden where the token is not for it.
     """
@@ -76,7 +76,7 @@ def _later(column: Column[float], at: float) -> ColumnElement[float]:
 
 
 def locked_host(connection: Connection, name: str) -> HostRef | None:
-    """The host of that name, locked against other processes; None where there is none."""
+    """Return the host of that name, locked against other processes; None where there is none."""
     row = connection.execute(
         select(hosts.c.id, hosts.c.name, hosts.c.group, hosts.c.build)
         .where(hosts.c.name == name)
@@ -86,7 +86,7 @@ def locked_host(connection: Connection, name: str) -> HostRef | None:
 
 
 def group_of(connection: Connection, name: str) -> str | None:
-    """The group of the host of that name; None where there is no such host."""
+    """Return the group of the host of that name; None where there is no such host."""
     found: str | None = connection.execute(
         select(hosts.c.group).where(hosts.c.name == name)
     ).scalar_one_or_none()
@@ -156,20 +156,20 @@ def put(connection: Connection, host_id: int, mapped: Mapped, now: float) -> Ins
 
 
 def map_host(connection: Connection, host: str, mapped: Mapped, now: float) -> None:
-    """The same for the host of that name, which there is. Raises TakenId."""
+    """Map the host of that name, which exists, in the same way. Raises TakenId."""
     found = locked_host(connection, host)
     if found is not None:
         put(connection, found.id, mapped, now)
 
 
 def find(connection: Connection, installed_id: str) -> HostInstallation | None:
-    """The installation of the host that has that id; None where there is none."""
+    """Return the installation of the host that has that id; None where there is none."""
     row = connection.execute(_all(installations.c.id == installed_id)).one_or_none()
     return None if row is None else _installed(row)
 
 
 def of_cluster(connection: Connection, cluster_id: str) -> Sequence[HostInstallation]:
-    """The installations of a cluster, by the names of their hosts."""
+    """Return the installations of a cluster, by the names of their hosts."""
     rows = connection.execute(_all(installations.c.cluster_id == cluster_id).order_by(hosts.c.name))
     return [_installed(row) for row in rows]
 
@@ -256,7 +256,7 @@ def add_event(connection: Connection, event: Event, grant: Grant, now: float) ->
 
 
 def _unknown(installed_id: str, grant: Grant) -> Exception:
-    """A token for all is told that there is no such host; any other only that it is not its own."""
+    """Return the refusal: no such host for a token for all hosts, only "not yours" for any other."""
     if not grant.may_administer:
         return Forbidden(f"this token may not write for {installed_id}")
     return CallRefused(HTTPStatus.NOT_FOUND, f"host {installed_id} was not found")

@@ -44,13 +44,13 @@ class Judged:
 
 
 def next_due(connection: Connection) -> float | None:
-    """When the next verdict is to be judged; None where none ever is."""
+    """Return when the next verdict is to be judged; None where none ever is."""
     at: float | None = connection.execute(select(func.min(hosts.c.due_at))).scalar_one()
     return at
 
 
 def labels_due(connection: Connection, now: float, most: int, ours: Sequence[int] = ()) -> frozenset[str]:
-    """The latest steps of the hosts that are due, of which budgets will be needed.
+    """Return the latest steps of the hosts that are due, of which budgets will be needed.
 
     `ours` are hosts that this process has heard of a moment ago: others leave them to it.
     """
@@ -283,7 +283,7 @@ _GOOD: Final = (StepStatus.DONE.value, StepStatus.REPORTED.value)
 
 
 def took(connection: Connection, label: str) -> tuple[Took, ...]:
-    """What a step took where it did not fail: the longest of each build, lest a loop outvote all."""
+    """Return durations of a step that did not fail: the longest of each build, lest a loop outvote all."""
     latest = (
         select(
             durations.c.host_id,
@@ -305,8 +305,8 @@ def took(connection: Connection, label: str) -> tuple[Took, ...]:
 
 
 def executions(connection: Connection, groups: Iterable[str], releases: Iterable[str]) -> list[Execution]:
-    """The latest executions of all steps, of these groups and those below them, and of these releases; of all
-    where none is named.
+    """Return the latest executions of all steps, of these groups and those below them, and of these releases;
+    of all where none is named.
     """
     wanted, of_releases = tuple(groups), frozenset(releases)
     latest = (

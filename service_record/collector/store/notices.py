@@ -74,7 +74,7 @@ def claim_due(
 
 
 def next_due(connection: Connection, now: float) -> float | None:
-    """When something is to be sent; None where nothing waits."""
+    """Return when something is to be sent; None where nothing waits."""
     wanted = select(func.min(notices.c.next_at)).where(notices.c.at > now - STALE)
     found: float | None = connection.execute(wanted).scalar_one()
     return found

@@ -57,13 +57,13 @@ class Objects:
             _sync(self._folder, key)
 
     def read(self, key: str) -> Iterator[bytes]:
-        """The bytes of an object, in pieces. Raises NoSuchObject at once, ObjectError at any time."""
+        """Return the bytes of an object, in pieces. Raises NoSuchObject at once, ObjectError at any time."""
         with _store_faults(key):
             found = obstore.get(self._store, key)
         return _pieces(key, found)
 
     def size(self, key: str) -> int:
-        """Of an object, in bytes. Raises ObjectError."""
+        """Return the size of an object, in bytes. Raises ObjectError."""
         with _store_faults(key):
             return obstore.head(self._store, key)["size"]
 
@@ -77,20 +77,23 @@ class Objects:
                 continue
 
     def keys(self, prefix: str = "") -> Iterator[str]:
-        """The keys below a prefix: `h1` has `h1/a`, and not `h10/a`. Raises ObjectError."""
+        """Yield the keys below a prefix: `h1` has `h1/a`, and not `h10/a`. Raises ObjectError."""
         with _store_faults(prefix):
             for found in obstore.list(self._store, prefix or None):
                 yield from (each["path"] for each in found)
 
     def keys_before(self, when: float) -> Iterator[str]:
-        """The keys of objects that were kept before that time, in seconds since 1970. Raises ObjectError."""
+        """Yield the keys of objects that were kept before that time, in seconds since 1970.
+
+        Raises ObjectError.
+        """
         with _store_faults(""):
             for found in obstore.list(self._store):
                 yield from (each["path"] for each in found if each["last_modified"].timestamp() < when)
 
 
 def objects(settings: CollectorSettings) -> Objects:
-    """The objects of a collector with these settings. Raises ObjectError, OSError."""
+    """Return the objects of a collector with these settings. Raises ObjectError, OSError."""
     if not settings.objects:
         folder = settings.data / FOLDER
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -105,12 +108,12 @@ def objects(settings: CollectorSettings) -> Objects:
 
 
 def new_key(host: str) -> str:
-    """A key that nothing has yet, for an object of a host."""
+    """Return a key that nothing has yet, for an object of a host."""
     return f"{host.replace(':', '_')}/{secrets.token_hex(16)}"
 
 
 def _is_plain() -> bool:
-    """Whether whoever says where the store is means it to be asked without TLS."""
+    """Return whether whoever says where the store is means it to be asked without TLS."""
     return os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://")
 
 

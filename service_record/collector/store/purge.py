@@ -43,7 +43,7 @@ def delete_allowances(connection: Connection, before: float) -> int:
 
 
 def stored(connection: Connection) -> list[StoredBuild]:
-    """All builds, with what each takes."""
+    """Return all builds, with what each takes."""
     step_count, step_bytes = func.count(), func.coalesce(func.sum(func.length(steps.c.logs)), 0)
     of_steps = _sums(connection, steps, step_count, step_bytes)
     bundle_count, bundle_bytes = func.count(), func.coalesce(func.sum(bundles.c.size), 0)
@@ -71,7 +71,7 @@ def stored(connection: Connection) -> list[StoredBuild]:
 
 
 def _before_any_build(connection: Connection) -> list[StoredBuild]:
-    """What hosts shipped before they had a build: as build 0, the latest while there is no other."""
+    """Return what hosts shipped before they had a build: as build 0, the latest while there is no other."""
     latest, count, size = func.max(bundles.c.received_at), func.count(), func.sum(bundles.c.size)
     wanted = (
         select(
@@ -101,7 +101,7 @@ def _before_any_build(connection: Connection) -> list[StoredBuild]:
 
 
 def size_of_chunks(connection: Connection) -> int:
-    """Bytes of records that were sent live."""
+    """Return bytes of records that were sent live."""
     wanted = select(func.coalesce(func.sum(func.length(chunks.c.data)), 0))
     found: int = connection.execute(wanted).scalar_one()
     return int(found)
@@ -176,6 +176,6 @@ def without_rows(connection: Connection, keys: Collection[str]) -> set[str]:
 
 
 def _sums(connection: Connection, table: Any, *sums: Any) -> dict[tuple[int, int], tuple[int, int]]:
-    """How many rows of a table a build has, and how many bytes are in them, by host and build."""
+    """Return how many rows of a table a build has, and how many bytes are in them, by host and build."""
     wanted = select(table.c.host_id, table.c.build, *sums).group_by(table.c.host_id, table.c.build)
     return {(row[0], row[1]): (int(row[2]), int(row[3])) for row in connection.execute(wanted)}

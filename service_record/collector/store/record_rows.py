@@ -99,7 +99,7 @@ def _append(connection: Connection, host_id: int, piece: Piece, at: float) -> No
 
 
 def held_of(connection: Connection, host_id: int) -> tuple[HeldFile, ...]:
-    """How much is held of each file of a host, in the order in which they began."""
+    """Return how much is held of each file of a host, in the order in which they began."""
     ends = (
         select(
             chunks.c.service,
@@ -115,7 +115,7 @@ def held_of(connection: Connection, host_id: int) -> tuple[HeldFile, ...]:
 
 
 def host_id_of(connection: Connection, host: str) -> int | None:
-    """The id of the host of that name; None where there is none."""
+    """Return the id of the host of that name; None where there is none."""
     found: int | None = connection.execute(
         select(hosts.c.id).where(hosts.c.name == host)
     ).scalar_one_or_none()
@@ -123,7 +123,9 @@ def host_id_of(connection: Connection, host: str) -> int | None:
 
 
 def heard_since(connection: Connection, since: float) -> Sequence[int]:
-    """The ids of hosts that have sent records since then, in which something ran at the latest look."""
+    """Return the ids of hosts that have sent records since then and had a running service at the
+    latest look.
+    """
     wanted = select(hosts.c.id, hosts.c.records_verdict).where(
         hosts.c.last_seen >= since,
         hosts.c.id.in_(select(chunks.c.host_id).distinct()),
@@ -138,7 +140,7 @@ def heard_since(connection: Connection, since: float) -> Sequence[int]:
 def places_of(
     connection: Connection, host_id: int, service: str, most: int | None = None
 ) -> list[int | None]:
-    """Where the record of a service is: the ids of its rows in order, and None where a file ends.
+    """Return where the record of a service is: the ids of its rows in order, and None where a file ends.
 
     `most`: only of about so many bytes of its end.
     """
@@ -158,7 +160,7 @@ def places_of(
 
 
 def data_at(connection: Connection, places: Sequence[int | None]) -> bytes:
-    """The bytes at these places; files are each on lines of their own."""
+    """Return the bytes at these places; files are each on lines of their own."""
     wanted = select(chunks.c.id, chunks.c.data).where(chunks.c.id.in_([place for place in places if place]))
     found = {row.id: row.data for row in connection.execute(wanted)}
     return b"".join(b"\n" if place is None else found.get(place, b"") for place in places)

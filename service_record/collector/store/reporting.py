@@ -36,14 +36,14 @@ _LONGEST_MESSAGE: Final = 500
 
 
 def _new_host_row(name: str, group: str, release: str, now: float) -> dict[str, Any]:
-    """A host that reports for the first time."""
+    """Return a host that reports for the first time."""
     return {"name": name, "group": group, "release": release, "first_seen": now, "last_seen": now}
 
 
 def _step_row(
     number: int, host_id: int, build: int, step: ReportedStep, now: float, *, notes: tuple[str, ...]
 ) -> dict[str, Any]:
-    """A report as it came; `notes` are what is to be noted of it besides its own."""
+    """Return a report as it came; `notes` are what is to be noted of it besides its own."""
     return {
         "id": number,
         "host_id": host_id,
@@ -64,7 +64,7 @@ def _step_row(
 
 
 def _duration_row(host: Any, build: int, release: str, finish: StepFinished, now: float) -> dict[str, Any]:
-    """What a report ended, for what is learnt; `host` is a row."""
+    """Return the row of a step that a report ended, for learned durations; `host` is a row."""
     return {
         "host_id": host.id,
         "build": build,
@@ -79,7 +79,7 @@ def _duration_row(host: Any, build: int, release: str, finish: StepFinished, now
 
 
 def build_row(host_id: int, progress: Progress, release: str) -> dict[str, Any]:
-    """A build that begins."""
+    """Return a build that begins."""
     return {
         "host_id": host_id,
         "number": progress.number,
@@ -330,7 +330,7 @@ def record_steps(connection: Connection, reports: Sequence[Report], /) -> Sequen
 
 
 def _hosts(connection: Connection, reports: Iterable[Report]) -> dict[str, _Host]:
-    """The hosts of these reports, made where they are new, and kept from other processes meanwhile."""
+    """Return the hosts of these reports, made where they are new, and kept from other processes meanwhile."""
     firsts = {report.host: report for report in reversed(list(reports))}
     rows = _locked(connection, list(firsts))
     missing = [report for name, report in firsts.items() if name not in rows and _may_begin(report)]

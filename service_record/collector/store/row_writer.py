@@ -98,7 +98,7 @@ class DatabaseWriter:
         return self._take(_Change(alone, batch=batch, item=item))
 
     def waiting(self) -> int:
-        """How many changes wait to be written."""
+        """Return how many changes wait to be written."""
         return self._waiting.qsize()
 
     def close(self) -> None:
@@ -131,7 +131,7 @@ class DatabaseWriter:
             self._after()
 
     def _next(self) -> list[_Change[Any]] | None:
-        """All that waits, at least one; None when nothing comes any more."""
+        """Return all that waits, at least one; None when nothing comes any more."""
         first = self._waiting.get()
         if first is None:
             return None
@@ -178,7 +178,7 @@ class DatabaseWriter:
         return True
 
     def _results(self, changes: Sequence[_Change[Any]], *, is_together: bool) -> list[Any]:
-        """What came of each change, all of them on disk."""
+        """Return the result of each change, all of them on disk."""
         with self._database.changing() as connection:
             if len(changes) > 1 and is_together and len({change.batch for change in changes}) == 1:
                 batch = changes[0].batch
@@ -208,7 +208,7 @@ def _at_once(
 
 
 def _public_fault(fault: Exception) -> Exception:
-    """What those are told whose changes are not on disk; what the database said is for the log."""
+    """Return the error for those whose changes are not on disk; the database's own words are for the log."""
     if not isinstance(fault, SQLAlchemyError):
         return fault
     _LOG.error("the database cannot be changed: %s", str(getattr(fault, "orig", fault)).partition("\n")[0])
@@ -235,7 +235,7 @@ def _together(connection: Connection, changes: Sequence[_Change[Any]]) -> dict[i
 
 
 def _alone(connection: Connection, change: _Change[Any]) -> Any:
-    """What came of a change, or the exception that undid it and nothing else."""
+    """Return the result of a change, or the exception that undid it and nothing else."""
     for tries_left in range(_TRIES, -1, -1):
         try:
             with connection.begin_nested():

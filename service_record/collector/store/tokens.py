@@ -55,7 +55,7 @@ def create(connection: Connection, new: TokenRequest, now: float) -> str:
 
 
 def grant_of(connection: Connection, presented: Presented, now: float) -> Grant | None:
-    """What a token is good for now; None where it is not one of ours, or not any more."""
+    """Return the current rights of a token; None if it is not one of ours, or not any more."""
     row = connection.execute(select(tokens).where(tokens.c.id == presented.id)).one_or_none()
     if row is None or not presented.fits(row.hash) or not _is_good(row, now):
         return None
@@ -82,7 +82,7 @@ def revoke_all_of_host(connection: Connection, names: Iterable[str], now: float)
 
 
 def listed(connection: Connection) -> tuple[TokenShown, ...]:
-    """All tokens, oldest first, without anything that could be presented."""
+    """Return all tokens, oldest first, without anything that could be presented."""
     shown = [tokens.c[field.name] for field in fields(TokenShown)]
     rows = connection.execute(select(*shown).order_by(tokens.c.id)).mappings()
     return tuple(TokenShown(**row) for row in rows)
@@ -125,7 +125,7 @@ SECONDS: Final = 12 * 60 * 60
 
 
 def begin(connection: Connection, token_id: int, now: float) -> str:
-    """A new session of whoever presented that token: its id, which cannot be read again."""
+    """Return a new session of whoever presented that token: its id, which cannot be read again."""
     connection.execute(delete(sessions).where(sessions.c.expires_at <= now))
     made = new_secret()
     connection.execute(
@@ -135,7 +135,7 @@ def begin(connection: Connection, token_id: int, now: float) -> str:
 
 
 def grant_of_session(connection: Connection, session: str, now: float) -> Grant | None:
-    """What a session is good for; None where it is over, or its token is worth nothing any more."""
+    """Return the rights of a session; None if it is over, or its token is no longer valid."""
     wanted = (
         select(tokens, sessions.c.expires_at.label("until"))
         .join(sessions, sessions.c.token_id == tokens.c.id)

@@ -71,7 +71,7 @@ class Analyses:
         self._pool.shutdown(cancel_futures=True)
 
     def of(self, host: str) -> AnalysisSeen:
-        """What is known now; where that is old, or nothing, it is being made."""
+        """Return the known analysis; if it is old or missing, start making it."""
         with self._collector.database.reading() as connection:
             source = source_of(connection, host)
             if source is None:

@@ -71,7 +71,7 @@ class BuildRow:
 
 
 def service_rows(services: Iterable[ServiceRan], begin: float, end: float) -> Iterator[BuildRow]:
-    """A row for each service of which something ran in that time, by the clock of its host."""
+    """Yield a row for each service of which something ran in that time, by the clock of its host."""
     for service in services:
         bars = tuple(
             BuildBar(begin=max(first, begin), end=last, look=look)
@@ -117,7 +117,7 @@ def _take(bars: list[BuildBar], step: StepShown) -> None:
 
 
 def _again(bar: BuildBar, group: Repeated[StepShown], label: str) -> BuildBar:
-    """The bar of a step in a round that came again and again: from its first time to its last."""
+    """Return the bar of a step in a round that came again and again: from its first time to its last."""
     first = next(step for step in group.first if step.label == label)
     last = _last(group, label)
     return BuildBar(
@@ -134,7 +134,7 @@ def _last(group: Repeated[StepShown], label: str) -> StepShown:
 
 
 def boot_rows(boots: Sequence[Boot], end: float | None) -> Iterator[BuildRow]:
-    """Each boot until the next; none where no step names one."""
+    """Yield each boot until the next; none where no step names one."""
     if boots:
         ends = [*(boot.begin for boot in boots[1:]), end]
         bars = (
@@ -145,7 +145,7 @@ def boot_rows(boots: Sequence[Boot], end: float | None) -> Iterator[BuildRow]:
 
 
 def thinned(row: BuildRow) -> BuildRow:
-    """A row with as many bars as can be drawn; of more the earliest are told as one."""
+    """Return a row with as many bars as can be drawn; of more the earliest are told as one."""
     if len(row.bars) <= _MOST_BARS:
         return row
     early, late = row.bars[: 1 - _MOST_BARS], row.bars[1 - _MOST_BARS :]
@@ -193,7 +193,7 @@ class Timeline:
         ]
 
     def drawn(self, row: BuildRow) -> Iterator[PlacedBar]:
-        """The bars of a row, in their order."""
+        """Yield the bars of a row, in their order."""
         for bar in row.bars:
             left, right = self._percent(bar.begin), self._percent(self.end_of(bar))
             right = max(right, left + _LEAST_WIDTH)
@@ -204,15 +204,15 @@ class Timeline:
             )
 
     def end_of(self, bar: BuildBar) -> float:
-        """Where it ends, or has come to."""
+        """Return where it ends, or has come to."""
         return self.end if bar.end is None else bar.end
 
     def offset(self, at: float) -> str:
-        """A time since the beginning: `1m 10s`."""
+        """Return a time since the beginning: `1m 10s`."""
         return offset(round(at - self.begin))
 
     def took(self, row: BuildRow) -> str:
-        """How long the longest of a row took; a `+` after what took longer, or may have."""
+        """Return how long the longest of a row took; a `+` after what took longer, or may have."""
         longest = max(row.bars, key=lambda bar: self.end_of(bar) - bar.begin)
         if longest.look == "told":
             return ""
@@ -243,7 +243,7 @@ def timeline(
     *,
     is_latest: bool = True,
 ) -> Timeline:
-    """The timeline of a build, of its steps and boots as they are told, and of services that ran."""
+    """Return the timeline of a build, of its steps and boots as they are told, and of services that ran."""
     is_over = not is_latest or build.ended_at is not None or build.verdict in {"failed", "done"}
     ran = tuple(services)
     ends = [bar.end for row in ran for bar in row.bars if bar.end is not None]

@@ -40,11 +40,11 @@ class ClustersSeen:
 
     @property
     def sentence(self) -> str:
-        """How many there are, to be read aloud when it changes."""
+        """Return how many there are, to be read aloud when it changes."""
         return count(len(self.clusters), "cluster")
 
     def values(self) -> dict[str, Any]:
-        """What the templates show."""
+        """Return the values of the templates."""
         return {
             "clusters": self.clusters,
             "all": self.is_all,
@@ -54,7 +54,7 @@ class ClustersSeen:
         }
 
     def whole(self) -> str:
-        """The part of the page that changes."""
+        """Return the part of the page that changes."""
         return render("clusters_live.html", **self.values())
 
 
@@ -72,12 +72,12 @@ class ClusterSeen:
 
     @property
     def sentence(self) -> str:
-        """The state, to be read aloud when it changes."""
+        """Return the state, to be read aloud when it changes."""
         cluster = self.detail.summary
         return f"{cluster.name or cluster.id}: {cluster.status}: {cluster.reason}"
 
     def values(self) -> dict[str, Any]:
-        """What the templates show."""
+        """Return the values of the templates."""
         return {
             "cluster": self.detail.summary,
             "detail": self.detail,
@@ -87,7 +87,7 @@ class ClusterSeen:
         }
 
     def whole(self) -> str:
-        """The part of the page that changes."""
+        """Return the part of the page that changes."""
         return render("cluster_live.html", **self.values())
 
 

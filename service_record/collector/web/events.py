@@ -50,10 +50,10 @@ class PageState(Protocol):
 
     @property
     def sentence(self) -> str:
-        """What it comes to, to be read aloud when it changes."""
+        """Return the page's state in a sentence, to be read aloud when it changes."""
 
     def whole(self) -> str:
-        """The part of the page that changes."""
+        """Return the part of the page that changes."""
 
 
 class _Moment:

@@ -58,7 +58,7 @@ class FleetFilters:
 
     @classmethod
     def of(cls, query: QueryParams) -> Self:
-        """What a query asks for; what it asks in vain is left out."""
+        """Parse a query, without what cannot be asked."""
         return cls(
             groups=given(query.getlist("group")),
             machines=given(name for field in query.getlist("machine") for name in _NAMES.split(field)),
@@ -72,7 +72,7 @@ class FleetFilters:
 
     @property
     def query(self) -> str:
-        """The query of a URL that asks for this: empty, or with its question mark."""
+        """Return the query of a URL that asks for this: empty, or with its question mark."""
         fields: list[tuple[str, str]] = [("group", group) for group in self.groups]
         fields += [("machine", machine) for machine in self.machines]
         fields += [("verdict", verdict) for verdict in self.verdicts]
@@ -85,7 +85,7 @@ class FleetFilters:
 
     @property
     def is_narrowed(self) -> bool:
-        """Whether hosts are left out by what somebody asked for."""
+        """Return whether hosts are left out by what somebody asked for."""
         return bool(self.groups or self.machines or self.verdicts or self.clusters or self.causes)
 
     @property
@@ -100,7 +100,7 @@ class FleetFilters:
         return not self.each and not self.causes
 
     def only(self, verdict: str) -> "FleetFilters":
-        """The same of one verdict; of all where it is of that one already."""
+        """Return the same of one verdict; of all where it is of that one already."""
         return replace(self, verdicts=() if self.verdicts == (verdict,) else (verdict,), after=None)
 
     def of_cause(self, cause: str) -> "FleetFilters":
@@ -129,7 +129,7 @@ class FleetFilters:
 
 
 def given(fields: Iterable[str]) -> tuple[str, ...]:
-    """What is in some fields; NUL, which no database takes, is in none."""
+    """Return the values of some fields; NUL, which no database takes, is in none."""
     words = (field.replace("\0", "").strip() for field in fields)
     return tuple(dict.fromkeys(word for word in words if word))[:_MOST_WORDS]
 
@@ -180,11 +180,11 @@ class FleetSeen:
 
     @property
     def sentence(self) -> str:
-        """The counts in words."""
+        """Return the counts in words."""
         return counted(self.fleet.total, self.fleet.counts, self.look.verdicts)
 
     def values(self) -> dict[str, Any]:
-        """What the templates show."""
+        """Return the values of the templates."""
         return {
             "look": self.look,
             "fleet": self.fleet,
@@ -199,16 +199,16 @@ class FleetSeen:
         }
 
     def whole(self) -> str:
-        """The part of the page that changes."""
+        """Return the part of the page that changes."""
         return render("fleet_live.html", **self.values())
 
     def row(self, name: str) -> str:
-        """The row of a host."""
+        """Return the row of a host."""
         host = next(host for host in self._rows if host.name == name)
         return render("fleet_row.html", host=host, now=self.now)
 
     def tally(self) -> str:
-        """How many there are of each verdict."""
+        """Return how many there are of each verdict."""
         return render("fleet_tally.html", **self.values())
 
 
@@ -251,5 +251,5 @@ def _groups(collector: Collector, confined_to: str) -> tuple[str, ...]:
 
 
 def digest(value: object) -> str:
-    """A short mark of a value."""
+    """Return a short mark of a value."""
     return hashlib.sha256(repr(value).encode()).hexdigest()[:_DIGITS]

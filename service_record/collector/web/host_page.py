@@ -48,35 +48,35 @@ class HostSeen:
 
     @property
     def sentence(self) -> str:
-        """The verdict, to be read aloud when it changes."""
+        """Return the verdict, to be read aloud when it changes."""
         host = self.detail.summary
         return f"{host.name}: {host.verdict}{f': {host.reason}' if host.reason else ''}"
 
     @property
     def build(self) -> BuildSummary | None:
-        """The build whose steps are shown."""
+        """Return the build whose steps are shown."""
         return next((each for each in self.detail.builds if each.number == self.detail.shown_build), None)
 
     @property
     def is_latest(self) -> bool:
-        """Whether that is the one that the verdict is of."""
+        """Return whether that is the one that the verdict is of."""
         return self.detail.shown_build == self.detail.summary.build
 
     @property
     def is_cut(self) -> bool:
-        """Whether the build may have more steps than are shown."""
+        """Return whether the build may have more steps than are shown."""
         return sum(group.count * len(group.first) for group in self.detail.steps) >= LATEST_STEPS
 
     @cached_property
     def failure(self) -> StepShown | None:
-        """The latest step that failed in this build, and was not done later."""
+        """Return the latest step that failed in this build, and was not done later."""
         told = [step for group in self.detail.steps for step in (*group.first, *group.latest)]
         ended: dict[str, StepShown] = {step.label: step for step in told if step.status in {"done", "failed"}}
         failed = [step for step in ended.values() if step.status == "failed"]
         return max(failed, key=lambda step: step.id, default=None)
 
     def timeline(self) -> Timeline | None:
-        """What happened when; None before the first build."""
+        """Return what happened when; None before the first build."""
         if self.build is None:
             return None
         analysis, build = self.records.analysis, self.build
@@ -86,7 +86,7 @@ class HostSeen:
         return timeline(build, self.detail.steps, self.boots, services, self.now, is_latest=self.is_latest)
 
     def values(self) -> dict[str, Any]:
-        """What the templates show."""
+        """Return the values of the templates."""
         return {
             "host": self.detail.summary,
             "sentence": self.sentence,
@@ -102,7 +102,7 @@ class HostSeen:
         }
 
     def whole(self) -> str:
-        """The part of the page that changes."""
+        """Return the part of the page that changes."""
         return render("host_live.html", **self.values())
 
 
@@ -155,7 +155,7 @@ async def get_analysis(request: Request) -> Response:
 
 
 def see_host(analyses: Analyses, collector: Collector, name: str, build: int | None) -> HostSeen:
-    """A host as it is now. Raises Refusal where there is none."""
+    """Return a host as it is now. Raises Refusal where there is none."""
     now = collector.now()
     with collector.database.reading() as connection:
         detail = host(connection, name, now, build)
@@ -166,11 +166,11 @@ def see_host(analyses: Analyses, collector: Collector, name: str, build: int | N
 
 
 def _boots(connection: Connection, detail: StoredHostDetail) -> tuple[Boot, ...]:
-    """The boots of the steps that are shown: rounds of them name their first and their latest only."""
+    """Return the boots of the steps that are shown: rounds of them name their first and their latest only."""
     first = min((step.id for group in detail.steps for step in group.first), default=0)
     return boots_of(connection, detail.summary.name, detail.shown_build, first)
 
 
 def build_of(text: str) -> int | None:
-    """The number of a build in a query; None for the latest."""
+    """Return the number of a build in a query; None for the latest."""
     return int(text[:9]) if text.isascii() and text.isdecimal() else None

@@ -21,7 +21,7 @@ _COOKIE: Final = "service-record"
 
 
 def for_readers(handler: Handler) -> Handler:
-    """The page for whoever is signed in; others are asked to. Refusals are pages, too."""
+    """Return the page for whoever is signed in; others are asked to. Refusals are pages, too."""
 
     async def answer(request: Request) -> Response:
         try:
@@ -55,7 +55,7 @@ def _sign_in(request: Request) -> Response:
 
 
 def refused_page(refusal: Refusal) -> Response:
-    """What was refused and why, for people."""
+    """Return a page with what was refused and why, for people."""
     answer = page(
         "refused.html", refusal.status, title=refusal.status.phrase, reason=str(refusal), signed_in=""
     )
@@ -64,7 +64,7 @@ def refused_page(refusal: Refusal) -> Response:
 
 
 async def grant_of(request: Request) -> Grant | None:
-    """What the session of a request is good for; None without one that is good."""
+    """Return the rights of a request's session; None without one that is good."""
     session = request.cookies.get(cookie_name(request), "")
     if not session:
         return None
@@ -84,7 +84,9 @@ def cookie_name(request: Request) -> str:
 
 
 def is_local(place: str) -> bool:
-    """Whether a redirect there stays here: `//host` is another host, and a backslash is taken for `/`."""
+    """Return whether a redirect there stays here: `//host` is another host, and a backslash is
+    taken for `/`.
+    """
     return (
         place.startswith("/") and place[1:2] not in {"/", "\\"} and place.isprintable() and "\\" not in place
     )
@@ -100,7 +102,7 @@ def check_origin(request: Request) -> None:
 
 
 def _host(origin: str) -> str:
-    """With its port; nothing where that is no origin, such as `http://[`."""
+    """Return the host with its port; nothing if it is no origin, such as `http://[`."""
     try:
         return urlsplit(origin).netloc
     except ValueError:
@@ -166,7 +168,10 @@ async def post_logout(request: Request) -> Response:
 
 
 async def _grant(request: Request, text: str) -> Grant:
-    """What a token is good for. Raises Refusal where it is worth nothing, or too many of its kind came."""
+    """Return the rights of a token.
+
+    Raises Refusal where it is worth nothing, or too many of its kind came.
+    """
     token = presented(text)
     if token is None:
         raise Refusal(HTTPStatus.UNAUTHORIZED, "this is no token: one begins with srt_")
@@ -174,7 +179,7 @@ async def _grant(request: Request, text: str) -> Grant:
 
 
 def _form(place: str, problem: Refusal | None = None) -> Response:
-    """The form, with what was wrong when it was sent before."""
+    """Return the form, with what was wrong when it was sent before."""
     status = problem.status if problem else HTTPStatus.OK
     shown = place if is_local(place) else "/"
     return page("login.html", status, place=shown, problem=str(problem or ""), signed_in="")

@@ -39,7 +39,10 @@ class Asset:
 
 @cache
 def assets() -> dict[str, Asset]:
-    """The files by their names. The styles are those of all our pages, and the collector's own after them."""
+    """Return the files by their names.
+
+    The styles are those of all our pages, and the collector's own after them.
+    """
     contents = {path.name: path.read_bytes() for path in sorted(_FOLDER.iterdir())}
     contents["pages.css"] = stylesheet().encode() + contents["pages.css"]
     return {name: _asset(name, content) for name, content in contents.items()}
@@ -138,7 +141,7 @@ def unrepeated(message: str, reason: str) -> str:
 
 @cache
 def environment() -> Environment:
-    """The templates, all compiled, so that a fault in one stops the start and not a page."""
+    """Return the templates, all compiled, so that a fault in one stops the start and not a page."""
     made = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
@@ -169,17 +172,17 @@ def environment() -> Environment:
 
 
 def render(template: str, /, **values: Any) -> str:
-    """The text of a template."""
+    """Return the text of a template."""
     return environment().get_template(template).render(values)
 
 
 def page(template: str, /, status: HTTPStatus = HTTPStatus.OK, **values: Any) -> Response:
-    """A page, which nobody keeps."""
+    """Return a page, which nobody keeps."""
     return Response(render(template, **values), status, {"Cache-Control": "no-store"}, "text/html")
 
 
 def _readable(value: object) -> object:
-    """Texts of others with what nobody would see written out; line ends stay."""
+    """Return texts of others with what nobody would see written out; line ends stay."""
     if type(value) is not str or (value.isascii() and value.isprintable()):
         return value
     return "\n".join(map(visible, value.split("\n")))

@@ -38,7 +38,7 @@ class StatisticsQuery:
 
     @classmethod
     def of(cls, query: QueryParams) -> Self:
-        """What a query asks for: `?group=...&release=...&by=group&by=release`."""
+        """Parse a query: `?group=...&release=...&by=group&by=release`."""
         by = frozenset({"group", "release"} & set(query.getlist("by")))
         return cls(given(query.getlist("group")), given(query.getlist("release")), by)
 
@@ -64,7 +64,7 @@ class Recent:
         self._known: OrderedDict[StatisticsQuery, StatisticsSnapshot] = OrderedDict()
 
     def of(self, asked: StatisticsQuery) -> StatisticsSnapshot:
-        """What is known, where it is fresh; else it is made, by one at a time."""
+        """Return known statistics while they are fresh; otherwise make them, one request at a time."""
         with self._lock:
             known = self._known.get(asked)
             if known is None or known.at + _FRESH < time.monotonic():
