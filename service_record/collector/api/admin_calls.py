@@ -64,7 +64,7 @@ class BuildBegun(msgspec.Struct):
 async def create_token(request: Request) -> Response:
     """`POST /api/v1/tokens`: make one of `kind`, `scope`, `name`, `expires` (as `30d`)."""
     serving, grant = caller(request)
-    fields = await _fields(request)
+    fields = await named_fields(request)
     new = _new_token(fields, grant.holder, serving.collector.now())
     now = serving.collector.now()
     number, made = await serving.written(
@@ -122,7 +122,7 @@ async def put_host(request: Request) -> Response:
     """
     serving, grant = caller(request)
     host = host_name(request.path_params["host"])
-    said = await _fields(request)
+    said = await named_fields(request)
     fields: dict[str, str] = {name: said[name] for name in ("group", "release") if name in said}
     if fields.get("group") and not access.is_group(fields["group"]):
         raise Refusal(HTTPStatus.BAD_REQUEST, access.GROUP_RULE)
@@ -177,7 +177,7 @@ async def begin_build(request: Request) -> Response:
     """`POST /api/v1/hosts/{host}/builds`: a new build begins, of that `build` (key) and `action`."""
     serving, grant = caller(request)
     host = host_name(request.path_params["host"])
-    said = await _fields(request)
+    said = await named_fields(request)
     key, action = said.get("build", ""), said.get("action", "")
     now = serving.collector.now()
 
@@ -193,7 +193,7 @@ async def begin_build(request: Request) -> Response:
     return answer(BuildBegun(host, number), HTTPStatus.CREATED)
 
 
-async def _fields(request: Request) -> dict[str, str]:
+async def named_fields(request: Request) -> dict[str, str]:
     """Return the members of a body that are texts or numbers, within the length of a name. Raises Refusal."""
     settings = Serving.of(request).settings
     fields = fields_of(await body_of(request, settings.most_body, settings.seconds))

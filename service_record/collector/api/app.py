@@ -29,7 +29,15 @@ from service_record.collector.api.serving import Serving, guarded, unavailable
 from service_record.collector.logs import fault_of, log
 from service_record.collector.process import Collector
 from service_record.collector.store.row_writer import Unavailable
-from service_record.collector.web import cluster_page, events, fleet_page, host_page, login, statistics_page
+from service_record.collector.web import (
+    cluster_page,
+    events,
+    fleet_page,
+    host_page,
+    login,
+    mutes_page,
+    statistics_page,
+)
 from service_record.collector.web.analyses import Analyses
 from service_record.collector.web.login import for_readers
 from service_record.collector.web.pages import environment, get_asset
@@ -46,6 +54,8 @@ PAGES: Final = (
     Route("/clusters/{cluster}/logs/{kind}", for_readers(bundle_calls.get_cluster_logs)),
     Route("/hosts/{host}/templates/{template}", for_readers(bundle_calls.show_template)),
     Route("/statistics", for_readers(statistics_page.get_statistics)),
+    Route("/mutes", for_readers(mutes_page.get_mutes), methods=["GET"]),
+    Route("/mutes", for_readers(mutes_page.post_mute), methods=["POST"]),
     Route("/events", for_readers(events.get_events)),
     Route("/login", login.get_login, methods=["GET"]),
     Route("/login", login.post_login, methods=["POST"]),

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service_record.collector.domain.access import TokenKind
+from service_record.collector.domain.mutes import MuteKind, MuteScope
 
 TEXT: Final = "text/plain"
 BYTES: Final = "application/octet-stream"
@@ -110,6 +111,17 @@ class NewBuild(msgspec.Struct, omit_defaults=True):
 
     build: str = ""
     action: str = ""
+
+
+class NewMute(msgspec.Struct, omit_defaults=True):
+    """Trouble that is taken on, or of which no news are wanted."""
+
+    kind: MuteKind
+    scope: MuteScope
+    subject: str
+    duration: str
+    """As `4h`."""
+    note: str = ""
 
 
 class Enrolment(msgspec.Struct, omit_defaults=True):

@@ -3,12 +3,13 @@
 Times are seconds since 1970 by the collector's clock.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import Column, ColumnElement, Connection, and_, func, or_, select, true
 
+from service_record.collector.domain.mutes import Mute, MuteScope
 from service_record.collector.store.schema import clusters, hosts, installations
 
 SHOWN_DONE: Final = 86_400.0
@@ -238,6 +239,25 @@ def count_by_verdict(connection: Connection, filters: Filters) -> dict[str, int]
     passing = and_(true(), *_conditions(filters))
     counted = select(hosts.c.verdict, func.count().label("hosts")).where(passing).group_by(hosts.c.verdict)
     return dict.fromkeys(_ORDER, 0) | {row.verdict: row.hosts for row in connection.execute(counted)}
+
+
+def count_muted(connection: Connection, filters: Filters, mutes: Sequence[Mute]) -> int:
+    """Return how many hosts that pass the filters are in trouble that somebody has taken on or muted."""
+    if not mutes:
+        return 0
+    any_of = or_(*map(_covered, mutes))
+    counted = select(func.count()).where(hosts.c.cause != "", any_of, *_conditions(filters))
+    return int(connection.execute(counted.select_from(hosts)).scalar_one())
+
+
+def _covered(mute: Mute) -> ColumnElement[bool]:
+    match mute.scope:
+        case MuteScope.HOST:
+            return hosts.c.name == mute.subject
+        case MuteScope.GROUP:
+            return is_within(hosts.c.group, mute.subject)
+        case MuteScope.CAUSE:
+            return hosts.c.cause == mute.subject
 
 
 def groups(connection: Connection, confined_to: str = "") -> tuple[str, ...]:

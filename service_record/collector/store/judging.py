@@ -15,6 +15,7 @@ from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, selec
 from service_record.collector.domain import installation_rules
 from service_record.collector.domain.access import is_within
 from service_record.collector.domain.host_states import Signal
+from service_record.collector.domain.mutes import has_news
 from service_record.collector.domain.progress import Progress
 from service_record.collector.domain.silence import SilenceBudgets, Took
 from service_record.collector.domain.statistics import Execution
@@ -31,6 +32,7 @@ from service_record.collector.domain.verdicts import (
 )
 from service_record.collector.store.cluster_rows import refresh
 from service_record.collector.store.dialects import ManyRows, among, is_among, is_sqlite
+from service_record.collector.store.mute_rows import active_mutes
 from service_record.collector.store.schema import builds, durations, hosts, installations, notices
 
 
@@ -86,8 +88,8 @@ def judge_due(
     _UPDATE_HOSTS.execute(connection, [_host_row(row, said, now) for row, said in judged])
     refresh(connection, {row.cluster_id for row, _ in judged if row.cluster_id is not None}, now)
     UPDATE_VERDICTS.execute(connection, [_build_row(row, said) for row, said in changed])
-    news = [_notice(row, said, now) for row, said in others if _is_news(row, said)]
-    _INSERT_NOTICES.execute(connection, news)
+    news = _unmuted(connection, [each for each in others if _is_news(*each)], now)
+    _INSERT_NOTICES.execute(connection, [_notice(row, said, now) for row, said in news])
     return [Judged(row.name, row.verdict, said) for row, said in others]
 
 
@@ -185,6 +187,27 @@ def _is_news(row: Any, said: HostVerdict) -> bool:
     return row.verdict_since is not None or said.verdict is not FleetVerdict.PROGRESSING
 
 
+def _unmuted(
+    connection: Connection, news: Sequence[tuple[Any, HostVerdict]], now: float
+) -> Sequence[tuple[Any, HostVerdict]]:
+    """Leave out what somebody wants no news of."""
+    mutes = active_mutes(connection, now) if news else ()
+    if not mutes:
+        return news
+    return [
+        (row, said)
+        for row, said in news
+        if has_news(
+            mutes,
+            row.name,
+            row.group,
+            before=row.cause,
+            cause=cause_of(said.verdict, said.reason, row.name),
+            verdict=said.verdict,
+        )
+    ]
+
+
 def _host_row(row: Any, said: HostVerdict, now: float) -> dict[str, Any]:
     changes_at = None if row.stage is None else _rules(row).changes_at(now)
     times = [
@@ -239,7 +262,7 @@ def _due(is_on_sqlite: bool) -> Select[Any]:
     names = ("id", "name", "group", "release", "first_seen", "last_seen", "build", "updated_at", "progress")
     return (
         select(
-            *(hosts.c[name] for name in (*names, "verdict", "reason", "verdict_since")),
+            *(hosts.c[name] for name in (*names, "verdict", "reason", "cause", "verdict_since")),
             hosts.c.records_verdict,
             hosts.c.revision,
             *(installations.c[name].label(label) for name, label in _INSTALLATION.items()),

@@ -318,6 +318,19 @@ audit = Table(
     Column("subject", Text, nullable=False),
 )
 
+mutes = Table(  # trouble of which no news are wanted
+    "mutes",
+    metadata,
+    Column("id", _ID, primary_key=True),
+    Column("kind", String(16), nullable=False),  # domain.mutes.MuteKind
+    Column("scope", String(16), nullable=False),  # host, group, cause
+    Column("subject", String(255), nullable=False),
+    Column("until", Double, nullable=False),
+    Column("by", String(255), nullable=False),
+    Column("note", String(255), nullable=False, server_default=""),
+    Column("made_at", Double, nullable=False),
+)
+
 notices = Table(  # news of verdicts for a webhook
     "notices",
     metadata,

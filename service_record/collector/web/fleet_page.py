@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service_record.collector.api.serving import Serving
+from service_record.collector.domain.mutes import Mute, mute_of
 from service_record.collector.domain.verdicts import FleetVerdict
 from service_record.collector.process import Collector
 from service_record.collector.store.cluster_rows import ClusterSummary, list_clusters
@@ -24,10 +25,12 @@ from service_record.collector.store.fleet import (
     Filters,
     Fleet,
     HostSummary,
+    count_muted,
     fleet,
     groups,
     list_causes,
 )
+from service_record.collector.store.mute_rows import active_mutes
 from service_record.collector.web.login import viewer_of
 from service_record.collector.web.pages import VERDICTS, counted, page, render
 
@@ -149,6 +152,10 @@ class FleetSeen:
     """Those that are shown above the hosts, and more than fit there."""
     causes: tuple[CauseSummary, ...]
     """What hosts are in trouble of, where these are shown by cause."""
+    mutes: tuple[Mute, ...]
+    """Those that hold."""
+    muted: int
+    """How many hosts in trouble they cover."""
     now: float
 
     @property
@@ -156,7 +163,9 @@ class FleetSeen:
         """Tells whether anything that is shown has changed."""
         shown = [(host.name, host.revision) for host in self.fleet.hosts]
         clusters = [(cluster.id, cluster.revision) for cluster in self.clusters]
-        return digest((shown, self.grouped, sorted(self.fleet.counts.items()), self.fleet.total, clusters))
+        return digest(
+            (shown, self.grouped, self.title, sorted(self.fleet.counts.items()), self.fleet.total, clusters)
+        )
 
     @property
     def revisions(self) -> dict[str, int]:
@@ -164,8 +173,9 @@ class FleetSeen:
 
     @property
     def grouped(self) -> list[tuple[str, int, int]]:
-        """Tells whether the lines of causes with several hosts have changed."""
-        return [(cause.cause, cause.count, cause.revision) for cause in self.causes if cause.count > 1]
+        """Tells whether more has changed than rows of hosts: lines of causes, or what is muted."""
+        several = [(cause.cause, cause.count, cause.revision) for cause in self.causes if cause.count > 1]
+        return several + [("mute", mute.id, 0) for mute in self.mutes]
 
     @property
     def _rows(self) -> tuple[HostSummary, ...]:
@@ -174,9 +184,18 @@ class FleetSeen:
 
     @property
     def title(self) -> str:
-        """Return the title of the tab: with how many hosts are in trouble."""
+        """Return the title of the tab: with how many hosts are in trouble that nobody has muted."""
         count = sum(number for verdict, number in self.fleet.counts.items() if FleetVerdict(verdict).is_bad)
-        return f"({count}) Fleet" if count else "Fleet"
+        open_count = count - min(self.muted, count)
+        return f"({open_count}) Fleet" if open_count else "Fleet"
+
+    def mute_of(self, host: HostSummary) -> Mute | None:
+        """Return what covers a host; None where nothing does."""
+        return mute_of(self.mutes, host.name, host.group, host.cause)
+
+    def mute_of_cause(self, cause: CauseSummary) -> Mute | None:
+        """Return what covers a cause as a whole."""
+        return mute_of(self.mutes, "", "", cause.cause)
 
     @property
     def sentence(self) -> str:
@@ -189,6 +208,7 @@ class FleetSeen:
             "look": self.look,
             "fleet": self.fleet,
             "title": self.title,
+            "seen": self,
             "causes": self.causes[:MOST_CAUSES],
             "has_more_causes": len(self.causes) > MOST_CAUSES,
             "clusters": self.clusters[:_MOST_CLUSTERS],
@@ -205,7 +225,7 @@ class FleetSeen:
     def row(self, name: str) -> str:
         """Return the row of a host."""
         host = next(host for host in self._rows if host.name == name)
-        return render("fleet_row.html", host=host, now=self.now)
+        return render("fleet_row.html", host=host, now=self.now, seen=self)
 
     def tally(self) -> str:
         """Return how many there are of each verdict."""
@@ -237,12 +257,14 @@ def see_fleet(collector: Collector, look: FleetFilters, confined_to: str) -> Fle
         found = fleet(connection, filters, ROWS, look.after, counts, is_grouped=look.is_grouped)
         has_causes = look.is_grouped and look.after is None
         causes = list_causes(connection, filters) if has_causes else ()
+        mutes = active_mutes(connection, now)
+        muted = count_muted(connection, filters, mutes)
         shown: tuple[ClusterSummary, ...] = ()
         if look.shows_clusters:
             shown = list_clusters(
                 connection, named=look.clusters, confined_to=confined_to, done_since=filters.done_since
             )
-    return FleetSeen(look, found, shown, causes, now)
+    return FleetSeen(look, found, shown, causes, mutes, muted, now)
 
 
 def _groups(collector: Collector, confined_to: str) -> tuple[str, ...]:

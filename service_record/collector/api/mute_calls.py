@@ -1,0 +1,100 @@
+"""What administrators take on, mute, or have in maintenance; and the end of it."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+
+import msgspec
+from sqlalchemy import Connection
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service_record.collector.api.admin_calls import named_fields
+from service_record.collector.api.answering import Refusal, answer
+from service_record.collector.api.serving import Serving, caller
+from service_record.collector.domain.access import Grant
+from service_record.collector.domain.mutes import Mute, MuteKind, MuteScope, seconds_of, subject_of
+from service_record.collector.store.administration import note
+from service_record.collector.store.mute_rows import active_mutes, add_mute, end_mute
+
+
+class Mutes(msgspec.Struct):
+    """Those that hold, the latest first."""
+
+    mutes: tuple[Mute, ...]
+
+
+class MuteMade(msgspec.Struct):
+    """A new mute."""
+
+    id: int
+    until: float
+
+
+async def list_mutes(request: Request) -> Response:
+    """`GET /api/v1/mutes`."""
+    serving, _ = caller(request)
+    return answer(Mutes(await run_in_threadpool(read_mutes, serving)))
+
+
+async def create_mute(request: Request) -> Response:
+    """`POST /api/v1/mutes`: `kind`, `scope`, `subject`, `duration` (as `4h`), `note`."""
+    serving, grant = caller(request)
+    made = await make_mute(serving, grant, await named_fields(request))
+    return answer(made, HTTPStatus.CREATED)
+
+
+async def delete_mute(request: Request) -> Response:
+    """`DELETE /api/v1/mutes/{mute}`: it ends now."""
+    serving, grant = caller(request)
+    await finish_mute(serving, grant, request.path_params["mute"])
+    return Response(status_code=HTTPStatus.NO_CONTENT)
+
+
+def read_mutes(serving: Serving) -> tuple[Mute, ...]:
+    """Return those that hold."""
+    with serving.collector.database.reading() as connection:
+        return active_mutes(connection, serving.collector.now())
+
+
+async def make_mute(serving: Serving, grant: Grant, fields: Mapping[str, str]) -> MuteMade:
+    """Write a mute down, in the name of a token. Raises Refusal."""
+    now = serving.collector.now()
+    try:
+        kind, scope = MuteKind(fields.get("kind", "")), MuteScope(fields.get("scope", ""))
+        subject = subject_of(scope, fields.get("subject", ""))
+        until = now + seconds_of(fields.get("duration", ""))
+    except ValueError as error:
+        raise Refusal(HTTPStatus.BAD_REQUEST, str(error)) from None
+    new = Mute(
+        id=0,
+        kind=kind,
+        scope=scope,
+        subject=subject,
+        until=until,
+        by=grant.holder,
+        note=fields.get("note", ""),
+        made_at=now,
+    )
+
+    def add(connection: Connection) -> int:
+        number = add_mute(connection, new)
+        said = f"{number}: {kind} {scope} {subject} until {until:.0f} {new.note}".rstrip()
+        note(connection, grant.holder, "mute create", said, now)
+        return number
+
+    return MuteMade(await serving.written(serving.collector.writer.change(add)), until)
+
+
+async def finish_mute(serving: Serving, grant: Grant, number: int) -> None:
+    """End a mute, in the name of a token. Raises Refusal 404 where there is none."""
+    now = serving.collector.now()
+
+    def end(connection: Connection) -> bool:
+        ended = end_mute(connection, number)
+        if ended is not None:
+            note(connection, grant.holder, "mute end", f"{number}: {' '.join(ended)}", now)
+        return ended is not None
+
+    if not await serving.written(serving.collector.writer.change(end)):
+        raise Refusal(HTTPStatus.NOT_FOUND, f"no mute {number} that holds")

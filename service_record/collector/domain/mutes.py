@@ -1,0 +1,99 @@
+"""Trouble of a host, a group or a cause that somebody took on or wants no news of, until a time. Pure."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from service_record.client.address import HOST_RULE, is_host_name
+from service_record.collector.domain.access import GROUP_RULE, is_group, is_within
+from service_record.collector.domain.verdicts import FleetVerdict
+from service_record.record.quantities import parse_duration
+
+_CAUSE: Final = re.compile("[0-9a-f]{16}")
+_LONGEST_SECONDS: Final = 366 * 86_400.0
+
+
+class MuteKind(StrEnum):
+    """How trouble is treated."""
+
+    ACKNOWLEDGED = "acknowledged"
+    """Somebody works on it: no news of the trouble, but of its end."""
+    MUTED = "muted"
+    """No news."""
+    MAINTENANCE = "maintenance"
+    """No news: what happens there is meant to happen."""
+
+
+class MuteScope(StrEnum):
+    """What a mute is of."""
+
+    HOST = "host"
+    GROUP = "group"
+    CAUSE = "cause"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mute:
+    """A host, a group with those below it, or a cause, treated so until a time. Times are since 1970."""
+
+    id: int
+    kind: MuteKind
+    scope: MuteScope
+    subject: str
+    """The host's name, the group's, or the mark of the cause."""
+    until: float
+    by: str
+    note: str
+    made_at: float
+
+    def covers(self, host: str, group: str, cause: str) -> bool:
+        """Return whether it is of a host of that group, in trouble of that cause."""
+        match self.scope:
+            case MuteScope.HOST:
+                return host == self.subject
+            case MuteScope.GROUP:
+                return is_within(group, self.subject)
+            case MuteScope.CAUSE:
+                return cause == self.subject
+
+
+def mute_of(mutes: Iterable[Mute], host: str, group: str, cause: str) -> Mute | None:
+    """Return the mute that holds longest of those that cover a host; None where none does."""
+    covering = (mute for mute in mutes if mute.covers(host, group, cause))
+    return max(covering, key=lambda mute: mute.until, default=None)
+
+
+def has_news(
+    mutes: Iterable[Mute], host: str, group: str, *, before: str, cause: str, verdict: FleetVerdict
+) -> bool:
+    """Return whether a host's new verdict is to be told, of a cause, after trouble of the cause `before`.
+
+    Whoever mutes a cause does not want to hear of its end either; of other trouble after it, yes.
+    """
+    if verdict.is_bad:
+        return not any(mute.covers(host, group, cause) for mute in mutes)
+    return not any(
+        mute.covers(host, group, before) for mute in mutes if mute.kind is not MuteKind.ACKNOWLEDGED
+    )
+
+
+def subject_of(scope: MuteScope, said: str) -> str:
+    """Return the subject of a new mute as it is kept. Raises ValueError, with what to say instead."""
+    match scope:
+        case MuteScope.HOST if not is_host_name(said):
+            raise ValueError(HOST_RULE)
+        case MuteScope.GROUP if not is_group(said):
+            raise ValueError(GROUP_RULE)
+        case MuteScope.CAUSE if _CAUSE.fullmatch(said) is None:
+            raise ValueError("a cause is told by its mark of 16 digits, as GET /api/v1/hosts has it")
+    return said.lower() if scope is MuteScope.HOST else said
+
+
+def seconds_of(said: str) -> float:
+    """Return for how long a new mute holds, of a duration as `4h`. Raises ValueError."""
+    seconds = parse_duration(said)
+    if not 0 < seconds <= _LONGEST_SECONDS:
+        raise ValueError(f"{said!r} is not a duration of at most 366 days, such as 4h")
+    return seconds

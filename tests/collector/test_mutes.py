@@ -1,0 +1,125 @@
+"""Trouble that somebody has taken on or muted: no news of it, a line in the audit, a word on the pages."""
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+
+from service_record.collector.serving_settings import CollectorSettings
+from service_record.collector.store.schema import notices
+from tests.collector.browsing import signed_in
+from tests.collector.serving import Client, Served, served, settings_in
+
+NOW = 1_800_000_000.0
+
+
+def fail(server: Served, host: str, why: str = "no such disk", group: str = "dc1/rack1") -> None:
+    server.client("host", host).step(host, "Disk setup", "failed", logs=why, group=group)
+    server.settle()
+
+
+def recover(server: Served, host: str) -> None:
+    server.client("host", host).step(host, "Call home", "done", percentage=100)
+    server.settle()
+
+
+def cause_of(server: Served, host: str) -> str:
+    cause: str = server.client("reader").get("/api/v1/hosts", machine=host).json["hosts"][0]["cause"]
+    return cause
+
+
+def news(server: Served) -> list[str]:
+    """What would be told, whether or not there is a webhook."""
+    with server.collector.database.reading() as connection:
+        return list(connection.execute(select(notices.c.verdict).order_by(notices.c.id)).scalars())
+
+
+def mute(admin: Client, kind: str, scope: str, subject: str, duration: str = "1h") -> int:
+    reply = admin.post(
+        "/api/v1/mutes", kind=kind, scope=scope, subject=subject, duration=duration, note="disks are ordered"
+    )
+    assert reply.status == 201, reply.body
+    number: int = reply.json["id"]
+    return number
+
+
+@pytest.mark.parametrize("scope", ["host", "group", "cause"])
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [("acknowledged", ["failed", "done"]), ("muted", ["failed"]), ("maintenance", ["failed"])],
+)
+def test_what_is_muted_sends_no_news(
+    sqlite_settings: CollectorSettings, scope: str, kind: str, told: list[str]
+) -> None:
+    """The first host fails before, and comes to its end after; a second one fails of the same cause."""
+    with served(sqlite_settings) as server:
+        fail(server, "web1")
+        subject = {"host": "web1", "group": "dc1", "cause": cause_of(server, "web1")}[scope]
+        mute(server.client("admin"), kind, scope, subject)
+        fail(server, "web2", why="no such disk" if scope != "host" else "other", group="dc1/rack2")
+        recover(server, "web1")
+
+        assert news(server) == (told if scope != "host" else [told[0], "failed", *told[1:]])
+
+
+def test_a_mute_holds_until_its_time_or_its_end(tmp_path: Path) -> None:
+    clock = [NOW]
+    with served(settings_in(tmp_path), now=lambda: clock[0]) as server:
+        admin = server.client("admin")
+        first = mute(admin, "muted", "group", "dc1")
+        assert [each["id"] for each in admin.get("/api/v1/mutes").json["mutes"]] == [first]
+        clock[0] += 3601
+        assert admin.get("/api/v1/mutes").json["mutes"] == []
+        fail(server, "web1")
+        assert news(server) == ["failed"]
+        second = mute(admin, "maintenance", "host", "Web2")
+        assert admin.ask("DELETE", f"/api/v1/mutes/{second}").status == 204
+        assert admin.ask("DELETE", f"/api/v1/mutes/{second}").status == 404
+        fail(server, "web2")
+        assert news(server) == ["failed", "failed"]
+        audit = admin.get("/api/v1/audit").json["entries"]
+        actor = f"token {admin.token.split('_')[1]}"
+        assert [(entry["actor"], entry["action"]) for entry in audit][:3] == [
+            (actor, "mute end"),
+            (actor, "mute create"),
+            (actor, "mute create"),
+        ]
+        assert audit[0]["subject"] == f"{second}: host web2"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"kind": "loud"}, {"scope": "rack"}, {"subject": "a b"}, {"duration": "soon"}, {"duration": "9999d"}],
+)
+def test_a_wrong_mute_is_refused(server: Served, wrong: dict[str, str]) -> None:
+    fields = {"kind": "muted", "scope": "host", "subject": "web1", "duration": "1h"} | wrong
+    assert server.client("admin").post("/api/v1/mutes", **fields).status == 400
+
+
+def test_administrators_mute_on_a_page_and_everybody_sees_it(tmp_path: Path) -> None:
+    with served(settings_in(tmp_path)) as server:
+        fail(server, "web1")
+        fail(server, "web2")
+        fail(server, "web3", why="no mirror could be reached")
+        admin, reader = signed_in(server, "admin"), signed_in(server)
+        cause = cause_of(server, "web1")
+        assert "(3) Fleet · service-record" in reader.page("/").texts("title")
+        assert f"/mutes?scope=cause&subject={cause}" in {
+            node.attributes["href"] for node in reader.page("/").all("a")
+        }
+        form = {"kind": "acknowledged", "scope": "cause", "subject": cause, "duration": "4h", "note": "mine"}
+        assert reader.send("/mutes", {}, **form).status == 403
+        assert reader.get("/mutes").status == 403
+        assert admin.send("/mutes", {"Origin": "https://evil.example.com"}, **form).status == 403
+
+        assert admin.send("/mutes", {}, **form).headers["location"] == "/mutes"
+
+        assert "(1) Fleet · service-record" in reader.page("/").texts("title")
+        assert any("acknowledged until" in text for text in reader.page("/").texts("span"))
+        page = admin.page("/mutes")
+        (number,) = [
+            node.attributes["value"] for node in page.all("input") if node.attributes["name"] == "end"
+        ]
+        assert admin.send("/mutes", end="x").status == 400
+        assert admin.send("/mutes", end=number).status == 303
+        assert "Nothing is acknowledged, muted or in maintenance." in admin.page("/mutes").text
