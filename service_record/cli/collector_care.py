@@ -232,7 +232,7 @@ def _fail(error: Exception) -> NoReturn:
     raise click.exceptions.Exit(UNREADABLE)
 
 
-_KINDS = ("host", "group", "reader", "admin", "enrolment", "boot")
+_KINDS = ("host", "group", "reader", "admin", "enrolment", "boot", "cloud-init")
 _TIMES = ("created_at", "expires_at", "revoked_at", "used_at")
 
 
@@ -251,7 +251,7 @@ def token() -> None:
     "--expires",
     default="",
     metavar="DURATION",
-    help="After which it ends, as 30d, or never. [default: never; 7d for enrolment and boot]",
+    help="After which it ends, as 30d, or never. [default: never; 7d for enrolment, boot and cloud-init]",
 )
 @click.option(
     "--output",
@@ -266,8 +266,9 @@ def create_command(
 
     KIND is host (writes for the host SCOPE), group (for the hosts of the group SCOPE and of those below it),
     reader (of everything, or of the group SCOPE), admin, enrolment (gets one token of a host, once; SCOPE
-    may be host:NAME or group:NAME), or boot (reports that the host SCOPE downloaded its image, and nothing
-    else: it stands in the address that an iPXE script fetches).
+    may be host:NAME or group:NAME), boot (reports that the host SCOPE downloaded its image, and nothing
+    else: it stands in the address that an iPXE script fetches), or cloud-init (reports what cloud-init of the
+    host SCOPE does: it stands in the endpoint of its webhook).
 
     \b
     Examples:

@@ -40,6 +40,7 @@ HOSTS_AND_READERS: Final = Callers(TokenKind.HOST, TokenKind.GROUP, TokenKind.RE
 ADMINISTRATORS: Final = Callers(TokenKind.ADMIN)
 ENROLLING: Final = Callers(TokenKind.ENROLMENT)
 BOOTING: Final = Callers(told="boot, whose token is the last part of the path")
+CLOUD_INIT: Final = Callers(told="cloud-init, whose token is the last part of the path")
 STRING: Final = {"type": "string"}
 OBJECT: Final = {"type": "object"}
 
@@ -61,6 +62,19 @@ class StepReport(msgspec.Struct, omit_defaults=True):
     build: str = ""
     group: str = ""
     release: str = ""
+
+
+class CloudInitEvent(msgspec.Struct, omit_defaults=True):
+    """An event as cloud-init's webhook sends it."""
+
+    name: str
+    event_type: str
+    """`start` or `finish`."""
+    description: str = ""
+    origin: str = ""
+    timestamp: float = 0.0
+    result: str = ""
+    """Of `finish`: `SUCCESS`, `WARN` or `FAIL`."""
 
 
 class Update(msgspec.Struct, omit_defaults=True):

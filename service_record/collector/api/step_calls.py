@@ -5,6 +5,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
@@ -12,8 +13,9 @@ from service_record.collector.api.answering import Refusal, answer
 from service_record.collector.api.requests import body_of, fields_of, pairs_of
 from service_record.collector.api.serving import Serving, caller, host_name
 from service_record.collector.domain.access import Forbidden, Grant, TokenKind, presented
-from service_record.collector.domain.reports import UnreadableReport, step_of, update_of
+from service_record.collector.domain.reports import UnreadableReport, event_of, step_of, update_of
 from service_record.collector.domain.steps import ReportedStep, StepStatus
+from service_record.collector.store.host_rows import progress_of
 from service_record.collector.store.reporting import Accepted, Report, record_steps
 
 _DOWNLOADED: Final = ReportedStep(label="image_downloaded", name="Image downloaded", status=StepStatus.DONE)
@@ -58,17 +60,42 @@ async def get_boot(request: Request) -> Response:
     The address has the token, because iPXE sends no headers. Such a token does nothing else, and no other
     token does this. The answer is an empty script, so that iPXE can fetch it or chain to it.
     """
-    guard = Serving.of(request).guard
     if request.method != "GET":  # a HEAD must not report
         raise Refusal(HTTPStatus.METHOD_NOT_ALLOWED, "only GET reports a download", {"Allow": "GET"})
-    token = presented(request.path_params["secret"])
-    if token is None:
-        raise Refusal(HTTPStatus.UNAUTHORIZED, "the address has no token: /api/v1/boot/srt_...")
-    grant = await guard.grant_of(token, request)
-    if grant.kind is not TokenKind.BOOT:
-        raise Refusal(HTTPStatus.FORBIDDEN, f"a token of kind {grant.kind} must not stand in an address")
+    grant = await _grant_in_path(request, TokenKind.BOOT)
     await _take(request, replace(grant, kind=TokenKind.HOST), grant.scope, _DOWNLOADED)
     return PlainTextResponse("#!ipxe\n")  # 200: older versions of iPXE take 201 for an error
+
+
+async def post_event(request: Request) -> Response:
+    """`POST /api/v1/cloud-init/{secret}`: an event of cloud-init's webhook, which can send no headers.
+
+    Its token does nothing else, and no other token does this.
+    """
+    grant = await _grant_in_path(request, TokenKind.CLOUD_INIT)
+    serving, fields = Serving.of(request), fields_of(await _body(request))
+
+    def has_failed() -> bool:
+        with serving.collector.database.reading() as connection:
+            progress = progress_of(connection, grant.scope)
+        return progress is not None and progress.failure is not None and progress.ended_at is None
+
+    try:
+        step = event_of(fields, has_failed=await run_in_threadpool(has_failed))
+    except UnreadableReport as error:
+        raise Refusal(HTTPStatus.BAD_REQUEST, str(error)) from None
+    return await _take(request, replace(grant, kind=TokenKind.HOST), grant.scope, step)
+
+
+async def _grant_in_path(request: Request, kind: TokenKind) -> Grant:
+    """Return what the token in an address is good for. Raises Refusal unless it is of that kind."""
+    token = presented(request.path_params["secret"])
+    if token is None:
+        raise Refusal(HTTPStatus.UNAUTHORIZED, f"the address has no token: /api/v1/{kind}/srt_...")
+    grant = await Serving.of(request).guard.grant_of(token, request)
+    if grant.kind is not kind:
+        raise Refusal(HTTPStatus.FORBIDDEN, f"a token of kind {grant.kind} must not stand in this address")
+    return grant
 
 
 async def _body(request: Request) -> bytes:

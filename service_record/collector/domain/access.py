@@ -47,11 +47,19 @@ class TokenKind(StrEnum):
     """Gets one token of a host, once. Its scope is none, `host:NAME` or `group:NAME`."""
     BOOT = "boot"
     """Reports one step of one host, that its image was downloaded; it stands in an address."""
+    CLOUD_INIT = "cloud-init"
+    """Reports what cloud-init of one host does; it stands in an address."""
+
+    @property
+    def is_in_templates(self) -> bool:
+        """Return whether a new one ends by itself, because many can read where it stands."""
+        return self in {TokenKind.ENROLMENT, TokenKind.BOOT, TokenKind.CLOUD_INIT}
 
 
 _SORTS: Final = {
     TokenKind.HOST: "host",
     TokenKind.BOOT: "host",
+    TokenKind.CLOUD_INIT: "host",
     TokenKind.GROUP: "group",
     TokenKind.READER: "group",
 }
@@ -158,7 +166,7 @@ def scope_of(kind: TokenKind, said: str) -> str:
     match kind:
         case TokenKind.ADMIN if said:
             raise ValueError("a token of kind admin is good for every host: it has no scope")
-        case TokenKind.HOST | TokenKind.GROUP | TokenKind.BOOT if not said:
+        case TokenKind.HOST | TokenKind.GROUP | TokenKind.BOOT | TokenKind.CLOUD_INIT if not said:
             raise ValueError(f"a token of kind {kind} needs the {sort}'s name")
         case TokenKind.ENROLMENT if said and sort not in {"host", "group"}:
             raise ValueError("the scope of an enrolment token is host:NAME or group:NAME")
@@ -172,9 +180,9 @@ def scope_of(kind: TokenKind, said: str) -> str:
 def expiry_of(kind: TokenKind, said: str, now: float) -> float | None:
     """Return when a new token ends, given a duration as `30d`, or `never`. Raises ValueError with the fault.
 
-    Without one, a token that stands in templates (enrolment, boot) ends after a week; others never do.
+    A token of kind enrolment, boot or cloud-init stands in templates and ends after a week; others do not.
     """
-    if said == "never" or (not said and kind not in {TokenKind.ENROLMENT, TokenKind.BOOT}):
+    if said == "never" or (not said and not kind.is_in_templates):
         return None
     seconds = parse_duration(said) if said else _SECONDS_IN_TEMPLATES
     if seconds > _LONGEST_SECONDS:

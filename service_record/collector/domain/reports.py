@@ -6,6 +6,7 @@ What can be made sense of is taken, with a note of what was wrong: a template th
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -66,6 +67,36 @@ def update_of(fields: Mapping[str, Any]) -> tuple[str, ReportedStep]:
         "logs": fields.get("logs"),
     }
     return host, step_of({name: value for name, value in known.items() if value is not None})
+
+
+LAST_STAGE: Final = "modules-final"
+"""The stage of cloud-init after which it has ended."""
+
+
+def event_of(fields: Mapping[str, Any], *, has_failed: bool) -> ReportedStep:
+    """Return the step in an event of cloud-init's reporting webhook. Raises UnreadableReport.
+
+    The end of cloud-init completes the build, unless something in it has failed. Fields and results are those
+    of cloudinit/reporting/events.py.
+    """
+    name, kind = str(fields.get("name") or ""), str(fields.get("event_type") or "")
+    if not name or kind not in {"start", "finish"}:
+        raise UnreadableReport("an event needs a name, and an event_type that is start or finish")
+    result = str(fields.get("result") or "") if kind == "finish" else ""
+    status = _RESULTS.get(result, "") if kind == "finish" else StepStatus.INIT
+    is_end = name == LAST_STAGE and status == StepStatus.DONE and not has_failed
+    known = {
+        "name": name,
+        "status": status or (result and f"result {result}"),
+        "percentage": COMPLETE if is_end else None,
+        "logs": fields.get("description") if result in {"FAIL", "WARN"} else None,
+        "time": fields.get("timestamp"),
+    }
+    step = step_of({field: value for field, value in known.items() if value is not None})
+    return replace(step, notes=(*step.notes, "cloud-init warned")) if result == "WARN" else step
+
+
+_RESULTS: Final = {"SUCCESS": StepStatus.DONE, "WARN": StepStatus.DONE, "FAIL": StepStatus.FAILED}
 
 
 def _status_in(said: str) -> str:

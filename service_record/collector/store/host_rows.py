@@ -4,11 +4,12 @@ from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from typing import Any, Final, TypeVar
 
+import msgspec
 from sqlalchemy import Connection, Select, func, select
 
 from service_record.collector.domain.host_states import meaning_of
 from service_record.collector.domain.installation_rules import Installation
-from service_record.collector.domain.progress import Repeated, repeated
+from service_record.collector.domain.progress import Progress, Repeated, repeated
 from service_record.collector.store.dialects import end_of_logs
 from service_record.collector.store.fleet import HostSummary, summary_of
 from service_record.collector.store.schema import builds, bundles, events, hosts, installations, steps
@@ -268,3 +269,9 @@ def _rows_as(connection: Connection, kind: type[T], query: Select[Any]) -> tuple
 def _of(kind: type, table: Any) -> Select[Any]:
     """Return the columns of a table that a kind of ours has."""
     return select(*(table.c[name] for name in kind.__slots__))  # type: ignore[attr-defined]
+
+
+def progress_of(connection: Connection, name: str) -> Progress | None:
+    """Return how far the latest build of a host is; None before the first."""
+    blob = connection.execute(select(hosts.c.progress).where(hosts.c.name == name)).scalar_one_or_none()
+    return msgspec.json.decode(blob, type=Progress) if blob else None

@@ -74,7 +74,9 @@ def select_bad(connection: Connection, token_ids: Iterable[int], now: float) -> 
 
 def revoke_all_of_host(connection: Connection, names: Iterable[str], now: float) -> set[int]:
     """Revoke every token that is for this host alone, by any of its names, and return their numbers."""
-    of_host = tokens.c.kind.in_({TokenKind.HOST, TokenKind.BOOT}) & tokens.c.scope.in_(set(names))
+    of_host = tokens.c.kind.in_({TokenKind.HOST, TokenKind.BOOT, TokenKind.CLOUD_INIT}) & tokens.c.scope.in_(
+        set(names)
+    )
     to_enrol = (tokens.c.kind == TokenKind.ENROLMENT) & tokens.c.scope.in_({f"host:{name}" for name in names})
     open_ = or_(of_host, to_enrol) & tokens.c.revoked_at.is_(None)
     revoked = update(tokens).where(open_).values(revoked_at=now).returning(tokens.c.id)

@@ -1,0 +1,89 @@
+"""cloud-init's own reporting webhook: events come without a snippet, with the token in the address."""
+
+from pathlib import Path
+from typing import Any
+
+from tests.collector.serving import Client, Reply, Served, served, settings_in
+
+ADDRESS = "/api/v1/cloud-init/{}"
+
+
+def send(client: Client, token: str, name: str, result: str = "", **more: Any) -> Reply:
+    """An event, with the members that cloudinit/reporting/events.py gives it, and no header but its own."""
+    event = {
+        "name": name,
+        "description": f"running {name}",
+        "event_type": "finish" if result else "start",
+        "origin": "cloudinit",
+        "timestamp": 1_800_000_000.25,
+        **({"result": result} if result else {}),
+        **more,
+    }
+    return client.ask("POST", ADDRESS.format(token), data=event)
+
+
+def host(server: Served) -> dict[str, Any]:
+    server.settle()
+    told: dict[str, Any] = server.client("reader").get("/api/v1/hosts/web1").json
+    return told
+
+
+def ran(server: Served, token: str, *failing: str) -> None:
+    for name in ("init-local", "init-network", "modules-config", "modules-final"):
+        assert send(server.stranger, token, name).status == 201
+        assert send(server.stranger, token, name, "FAIL" if name in failing else "SUCCESS").status == 201
+
+
+def test_a_run_of_cloud_init_is_a_build_that_its_end_completes(server: Served) -> None:
+    token = server.client("cloud-init", "web1").token
+
+    ran(server, token)
+
+    told = host(server)
+    assert told["summary"]["verdict"] == "done"
+    steps = [step for group in told["steps"] for step in group["first"]]
+    assert [(step["name"], step["status"]) for step in steps[:2]] == [
+        ("init-local", "init"),
+        ("init-local", "done"),
+    ]
+    assert steps[0]["host_time"] == 1_800_000_000.25
+
+
+def test_a_finish_that_fails_is_a_failure(server: Served) -> None:
+    token = server.client("cloud-init", "web1").token
+    assert send(server.stranger, token, "modules-final").status == 201
+    name = "modules-final/config-scripts-user"
+    assert send(server.stranger, token, name, "FAIL", description="config-scripts-user failed").status == 201
+
+    summary = host(server)["summary"]
+    assert summary["verdict"] == "failed"
+    assert summary["reason"] == f"{name} failed: config-scripts-user failed."
+
+
+def test_an_end_after_a_failure_completes_nothing(server: Served) -> None:
+    token = server.client("cloud-init", "web1").token
+    ran(server, token, "modules-config")
+    assert host(server)["summary"]["verdict"] != "done"
+
+
+def test_a_warning_is_done_with_a_note(server: Served) -> None:
+    token = server.client("cloud-init", "web1").token
+    assert send(server.stranger, token, "modules-config", "WARN").json["notes"] == ["cloud-init warned"]
+    assert send(server.stranger, token, "modules-config", "ODD").json["notes"] == ["status was result odd"]
+
+
+def test_what_is_no_event_is_refused(server: Served) -> None:
+    token = server.client("cloud-init", "web1").token
+    assert send(server.stranger, token, "").status == 400
+    assert send(server.stranger, token, "x", event_type="middle").status == 400
+
+
+def test_only_its_token_does_it_and_it_does_nothing_else(tmp_path: Path) -> None:
+    with served(settings_in(tmp_path)) as server:
+        for kind, scope in (("admin", ""), ("host", "web1"), ("boot", "web1"), ("reader", "")):
+            assert send(server.stranger, server.client(kind, scope).token, "x").status == 403, kind
+        assert send(server.stranger, "srt_1_guess", "x").status == 401
+        own = server.client("cloud-init", "web1")
+        assert own.step("web1", "Disk setup").status == 403
+        assert own.get("/api/v1/hosts/web1").status == 403
+        assert server.stranger.get(f"/api/v1/boot/{own.token}").status == 403
