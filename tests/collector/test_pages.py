@@ -1,5 +1,8 @@
 """The pages as they are sent: what they show, which rows, and what they are built of."""
 
+import csv
+import io
+import json
 import re
 import time
 from collections.abc import Iterator
@@ -93,6 +96,38 @@ def test_hosts_that_fail_of_one_cause_are_one_line(tmp_path: Path) -> None:
         assert len(rows(visitor.page("/?each=1"))) == 38
         reader, cause = server.client("reader"), each.partition("=")[2]
         assert reader.get("/api/v1/hosts", cause=cause).json["total"] == 36
+
+
+def test_what_the_page_shows_can_be_taken_along(fleet: Served, visitor: Visitor) -> None:
+    page = visitor.page("/?group=dc2")
+    links = {node.attributes["href"] for node in page.all("a")}
+    assert {"/fleet.csv?group=dc2", "/fleet.json?group=dc2"} <= links
+
+    rows_of_csv = list(csv.DictReader(io.StringIO(visitor.get("/fleet.csv?group=dc2").body.decode())))
+    rows_of_json = json.loads(visitor.get("/fleet.json?group=dc2").body)
+
+    names = sorted(row["name"] for row in rows_of_csv)
+    assert names == sorted(rows(visitor.page("/?group=dc2"))) == sorted(row["name"] for row in rows_of_json)
+    assert {row["verdict"] for row in rows_of_csv if row["name"] == FAILED} == {"failed"}
+    assert json.loads(visitor.get("/fleet.json?machine=nobody").body) == []
+
+
+def test_no_text_of_a_host_is_a_formula_in_a_spreadsheet(server: Served) -> None:
+    logs = "=HYPERLINK(1)"
+    server.client("host", "web1").step("web1", logs, "init", group="=1+1")
+    visitor = signed_in(server)
+    cells = next(csv.DictReader(io.StringIO(visitor.get("/fleet.csv").body.decode())))
+    assert cells["message"].startswith("'=") or cells["message"] == ""
+    assert cells["group"] == "'=1+1"
+
+
+def test_an_empty_fleet_tells_how_the_first_host_comes(server: Served) -> None:
+    visitor = signed_in(server)
+    shown = visitor.page("/").texts("pre")
+    assert "service-record collector token create host web1" in shown
+    assert any(f"{server.url}/api/v1/hosts/web1/steps" in text for text in shown)
+    server.client("host", "web1").step("web1", "Disk setup", "init")
+    assert visitor.page("/").texts("pre") == []
 
 
 def test_a_message_that_the_reason_repeats_is_not_shown() -> None:

@@ -54,6 +54,8 @@ PAGES: Final = (
     Route("/clusters/{cluster}/logs/{kind}", for_readers(bundle_calls.get_cluster_logs)),
     Route("/hosts/{host}/templates/{template}", for_readers(bundle_calls.show_template)),
     Route("/statistics", for_readers(statistics_page.get_statistics)),
+    Route("/fleet.csv", for_readers(fleet_page.get_export)),
+    Route("/fleet.json", for_readers(fleet_page.get_export)),
     Route("/mutes", for_readers(mutes_page.get_mutes), methods=["GET"]),
     Route("/mutes", for_readers(mutes_page.post_mute), methods=["POST"]),
     Route("/events", for_readers(events.get_events)),

@@ -1,12 +1,15 @@
 """The fleet: hosts in trouble by cause, the newest first, then every other host; the filters in the URL."""
 
+import csv
 import hashlib
+import io
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Self
 from urllib.parse import urlencode
 
+import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
@@ -36,6 +39,7 @@ from service_record.collector.web.pages import VERDICTS, counted, page, render
 
 ROWS: Final = 100
 """Hosts on one page."""
+_EXPORTED_AT_ONCE: Final = 1000
 _MOST_WORDS: Final = 50
 _NAMES: Final = re.compile(r"[\s,]+")
 """What is between the names of machines in one field."""
@@ -243,9 +247,56 @@ async def get_fleet(request: Request) -> Response:
         "fleet.html",
         **seen.values(),
         groups=known,
+        is_empty=not sum(seen.fleet.counts.values()) and not look.is_narrowed,
+        address=str(request.base_url).rstrip("/"),
         here="fleet",
         signed_in=grant.name or "session",
     )
+
+
+_COLUMNS: Final = tuple(field.name for field in fields(HostSummary) if field.name != "revision")
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+"""What a spreadsheet takes for the beginning of a formula."""
+
+
+async def get_export(request: Request) -> Response:
+    """`GET /fleet.csv`, `GET /fleet.json`: all hosts that pass the filters of the page, each by itself."""
+    serving, grant = Serving.of(request), viewer_of(request)
+    look = FleetFilters.of(request.query_params)
+    hosts = await run_in_threadpool(_read_all, serving.collector, look, grant.confined_to)
+    headers = {"Cache-Control": "no-store"}
+    if request.url.path.endswith(".json"):
+        return Response(msgspec.json.encode(hosts), media_type="application/json", headers=headers)
+    headers["Content-Disposition"] = 'attachment; filename="fleet.csv"'
+    return Response(await run_in_threadpool(_csv_of, hosts), media_type="text/csv", headers=headers)
+
+
+def _read_all(collector: Collector, look: FleetFilters, confined_to: str) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = []
+    after: Cursor | None = None
+    filters = look.filters(collector.now(), confined_to)
+    while True:
+        with collector.database.reading() as connection:
+            part = fleet(
+                connection, filters, _EXPORTED_AT_ONCE, after, collector.counts.of(connection, filters)
+            )
+        found += ({name: getattr(host, name) for name in _COLUMNS} for host in part.hosts)
+        after = part.next
+        if after is None:
+            return found
+
+
+def _csv_of(hosts: Iterable[dict[str, object]]) -> str:
+    """Return rows for a spreadsheet, in which no text of a host is a formula."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(_COLUMNS)
+    for host in hosts:
+        writer.writerow(
+            f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+            for value in host.values()
+        )
+    return text.getvalue()
 
 
 def see_fleet(collector: Collector, look: FleetFilters, confined_to: str) -> FleetSeen:
