@@ -1,0 +1,42 @@
+"""The alert rules and the dashboard use metrics that the collector has, with the labels that these have."""
+
+import json
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+import yaml
+
+from tests.collector.serving import Served
+
+_FOLDER: Final = Path(__file__).parents[2] / "packages/monitoring"
+_METRIC: Final = re.compile(r"service_record_\w+")
+_LABELS: Final = re.compile(r"by \(([^)]*)\)|{(\w+)=")
+
+
+def expressions(file: str) -> list[str]:
+    """Return what a file asks Prometheus."""
+    text = (_FOLDER / file).read_text()
+    if file.endswith(".json"):
+        return [target["expr"] for panel in json.loads(text)["panels"] for target in panel["targets"]]
+    return [rule["expr"] for group in yaml.safe_load(text)["groups"] for rule in group["rules"]]
+
+
+@pytest.mark.parametrize("file", ["alerts.yaml", "dashboard.json"])
+def test_they_ask_for_metrics_that_are_there(server: Served, file: str) -> None:
+    server.client("host", "web1").step("web1", "Disk setup", "failed")
+    server.settle()
+    reader = server.client("reader")
+    reader.get("/api/v1/hosts")
+    told = reader.get("/metrics").body.decode()
+
+    asked = expressions(file)
+
+    assert len(asked) >= 4
+    for expression in asked:
+        for metric in _METRIC.findall(expression):
+            assert re.search(rf"^(# TYPE )?{metric}\b", told, re.MULTILINE), metric
+        for several, one in _LABELS.findall(expression):
+            for label in re.split(r",\s*", several or one):
+                assert f'{label}="' in told or (label == "status" and "clusters" in expression), label
