@@ -4,13 +4,14 @@ SHELL := bash
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-thorough test-all matrix golden rules check fuzz bench bench-bundle bench-growth examples bashes lock audit \
   dependencies man install deb rpm standalone clean torture standalone-debian11 executables test-executables \
-  demo-collector bench-collector bench-scale bench-triage torture-collector site dist release
+  demo-collector bench-collector bench-scale bench-triage torture-collector site dist release mutants
 
 DESTDIR =
 PREFIX = /usr/local
 OPTIONS =
 PYTEST_ARGS =
 SECONDS = 600
+SAMPLE = 200
 MATRIX =
 KILLS = 50
 ORDER := $(shell date +%s)
@@ -62,6 +63,10 @@ fuzz: $(READY) ## hostile records, archives, settings, answers and requests for 
 torture: SECONDS = 1200
 torture: $(READY) ## break disk, power and programs for SECONDS=1200, and rewrite the tables in docs/promises.md (ORDER=N, as root)
 	@SERVICE_RECORD_TORTURE_ORDER=$(ORDER) $(PYTHON) -m tests.torture --seconds $(SECONDS)
+
+mutants: $(READY) ## change the code in SAMPLE=200 small ways, count what the tests notice, rewrite a table in docs/promises.md (ORDER=N)
+	@$(PYTHON) -m pip install -qq --group mutants
+	@nice $(PYTHON) -m tests.mutants --sample $(SAMPLE) --order $(ORDER)
 
 bench-scale: $(READY) ## measure what collectors add up to, on SQLite and PostgreSQL, and rewrite the tables in docs/scale.md
 	@$(PYTHON) -m bench.scale
@@ -144,7 +149,7 @@ test-executables: executables $(READY) ## make them, and start each in a Debian 
 	@$(PYTHON) -m pytest -p no:cacheprovider tests/test_executables.py $(PYTEST_ARGS)
 
 clean: ## remove everything that was made, .venv too
-	rm -rf .venv .cache build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .cache build dist mutants .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(UPKEEP): pyproject.toml

@@ -1,5 +1,6 @@
 """Entries: what is one and what is not, and the line each becomes."""
 
+import io
 import json
 from datetime import timedelta
 from typing import Any
@@ -8,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service_record.record.entry import Entry, Phase, Result
+from service_record.record.entry import Entry, Malformed, Phase, Result
 from service_record.record.fields import EntryError
+from service_record.record.layout import read_entries
 from service_record.record.line import MAX_LINE_BYTES
 from tests.builders import START, entry, timestamp, upstream_entry
 from tests.strategies import entries
@@ -223,3 +225,9 @@ def test_the_time_is_aware_whatever_the_zone() -> None:
 def test_a_phase_is_a_start_or_an_end(phase: Phase) -> None:
     assert phase.is_start is phase.endswith(" start")
     assert phase.is_end is not phase.is_start
+
+
+def test_a_start_with_a_result_is_no_entry_of_a_record() -> None:
+    line = json.dumps(entry("stage start").to_json() | {"result": "success"}).encode() + b"\n"
+    (piece,) = read_entries(io.BytesIO(line))
+    assert isinstance(piece, Malformed)

@@ -162,6 +162,14 @@ def test_a_mode_that_somebody_chose_stays_when_the_file_is_brought_up_to_date(ro
     assert (page.read_text(), page.stat().st_mode & 0o777) == ("newer", 0o600)
 
 
+def test_a_file_left_alone_is_said_to_keep_a_mode_only_where_it_has_another(root: Path) -> None:
+    path = "/usr/local/share/man/man1/service-record.1"
+    installed(root)
+    assert {step.why for step in installed(root).steps} == {""}
+    at(root, path).chmod(0o600)
+    assert {step.path: step.why for step in installed(root).steps if step.why} == {path: "mode 0600 is kept"}
+
+
 def test_an_upgrade_does_not_bring_back_a_reporter_that_has_stopped_for_good(root: Path) -> None:
     installed(root, Option.SHIM, Option.REPORTER)
     for path in (ENABLED, TIMER, "/etc/systemd/system/boot-reporter.service"):

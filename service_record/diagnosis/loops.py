@@ -16,7 +16,6 @@ LEAST_STAGE_SECONDS: Final = 60.0
 """How long a stage has to fail again and again: services poll for a while, and are right to."""
 
 _MAX_MESSAGES: Final = 100
-_DEEPEST: Final = 1 << 30
 
 
 class Streak(msgspec.Struct, frozen=True):
@@ -79,21 +78,8 @@ def failing_executions(run: Run) -> list[Stage]:
 
     Empty when the last thing that ended in the run is not such a failure.
     """
-    latest, is_last = _last_failure(run.stages)
-    if latest is None or not is_last:
-        return []
-    return list(_alike(latest, reversed(run.stages)))
-
-
-def _last_failure(stages: Sequence[Stage]) -> tuple[Stage | None, bool]:
-    """Return the stage that failed last, and whether nothing beside or around it has succeeded since."""
-    succeeded = _DEEPEST
-    for stage in reversed(stages):
-        if stage.outcome is Outcome.FAILURE:
-            return stage, succeeded > stage.depth
-        if stage.outcome is Outcome.SUCCESS:
-            succeeded = min(succeeded, stage.depth)
-    return None, False
+    latest = next((stage for stage in reversed(run.stages) if stage.outcome is Outcome.FAILURE), None)
+    return [] if latest is None else list(_alike(latest, reversed(run.stages)))
 
 
 def _alike(latest: Stage, backwards: Iterable[Stage]) -> Iterator[Stage]:
