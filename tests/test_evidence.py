@@ -159,6 +159,14 @@ def test_the_line_that_tells_comes_from_further_lines_of_the_run(tmp_path: Path)
     assert root["told"]["place"] == "bootstrap/journals/journal.log:2"
 
 
+def test_a_child_process_speaks_for_its_run_where_the_bundle_tells_the_invocation(tmp_path: Path) -> None:
+    line = at(4, "helper[7]: Error: the moon is in the wrong phase")
+    own = f"bootstrap/journals/invocations/bootkube-{'1f' * 16}.log"
+    for number, (path, told) in enumerate({"bootstrap/journals/journal.log": None, own: f"{own}:1"}.items()):
+        root = root_of(bundle(tmp_path / str(number), {path: line}, message="Use --help"))
+        assert root.get("told", {}).get("place") == told
+
+
 def test_a_cause_is_told_of_a_host_without_a_failed_service(tmp_path: Path) -> None:
     place = bundle(tmp_path, {"bootstrap/journals/kernel.log": at(5, OOM)})
     write_lines(place / "bootstrap/services/bootkube.json", entry(Phase.SERVICE_START))

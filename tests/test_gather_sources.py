@@ -10,8 +10,9 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from service_record.record.entry import Phase, Result
 from service_record.reporter.gather import GatherRow, GatherStatus, newest_cursor
-from service_record.reporter.gather.journal import FailedUnits, Journal
+from service_record.reporter.gather.journal import FailedRuns, FailedUnits, Journal
 from service_record.reporter.gather.record_pieces import ServiceRecords
 from service_record.reporter.gather.take import ContainerLogs, File, Listing, Tree
 from tests.builders import array, entry, failed_run, upstream_entry
@@ -356,6 +357,36 @@ def test_what_cannot_be_had_of_one_failed_unit_does_not_cost_the_others(host: Ho
     assert result.data("unit-status/kubelet.service.txt") == b"status\n"
     assert result.only.status is GatherStatus.FAILED
     assert result.only.reason == "gone.service: exit status 4: Unit gone.service could not be found."
+
+
+def test_of_each_failed_service_the_journal_of_its_latest_failed_run_is_there(host: Host) -> None:
+    first, second = "a1" * 16, "b2" * 16
+    loop = [*failed_run(invocation_id=first), *failed_run(invocation_id=second), entry(at=90)]
+    mended = [*failed_run(), entry(Phase.SERVICE_END, at=90, result=Result.SUCCESS)]
+    hostile = failed_run(invocation_id="--vacuum-size=1")
+    for service, run in {"bootkube": loop, "kubelet": mended, "crio": hostile}.items():
+        host.file(f"/var/log/openshift/{service}.json", b"".join(each.to_line() for each in run))
+    host.program("journalctl", JOURNALCTL)
+
+    result = gathered(host, FailedRuns(), "invocations/")
+
+    assert result.bundle.paths == [f"invocations/bootkube-{second}.log"]
+    asked = result.data(result.bundle.paths[0]).decode().split()
+    assert f"_SYSTEMD_INVOCATION_ID={second} + INVOCATION_ID={second}" in " ".join(asked)
+    assert "--lines=1000" in asked
+    assert not [argument for argument in asked if argument.startswith("--boot")]
+
+
+def test_of_too_many_failed_runs_some_are_left_out_and_it_is_said(host: Host) -> None:
+    assert gathered(host, FailedRuns(), "invocations/").only.status is GatherStatus.ABSENT
+    for service in ("a", "b"):
+        host.file(f"/var/log/openshift/{service}.json", b"".join(each.to_line() for each in failed_run()))
+    host.program("journalctl", JOURNALCTL)
+
+    result = gathered(host, FailedRuns(most=1), "invocations/")
+
+    assert (result.only.status, result.only.reason) == (GatherStatus.CUT, "1 of 2 failed runs")
+    assert len(result.bundle.paths) == 1
 
 
 def listed_by_crictl() -> str:

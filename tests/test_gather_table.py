@@ -80,7 +80,7 @@ def test_only_a_row_of_several_files_has_a_directory() -> None:
     several = {collector.name for collector in COLLECTORS if collector.member.endswith("/")}
 
     assert several == {
-        *("service-records", "unit-status", "container-logs", "pod-logs", "podman-logs"),
+        *("service-records", "unit-status", "failed-runs", "container-logs", "pod-logs", "podman-logs"),
         *("control-plane-logs", "agent-logs", "installer-logs", "pstore", "pstore-kept"),
         *("assisted-network", "connections", "connections-of-initrd", "nmstate"),
     }

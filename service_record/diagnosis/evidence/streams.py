@@ -71,6 +71,8 @@ _CONTAINER: Final = (
         r"(?:^|/)(?:containers|pods|bootstrap-control-plane)/(?:.*/)?([^/]+?)(?:-[0-9a-f]{4,64})?(?:\.inspect)?\.log$"
     ),
 )
+_RUN: Final = re.compile(r"(?:^|/)journals/invocations/([^/]+)-[0-9a-f]{32}\.log$")
+"""The lines of one run, all of its service, whichever process wrote them."""
 _SUFFIXES: Final = re.compile(r"(?:_service)?\.(?:logs?|txt)$|\.service(?:\.txt)?$")
 _EARLIER: Final = re.compile(r"(?:^|/)boot-\d+\.log$|previous|(?:^|/)pstore/")
 _FACTS: Final = re.compile(
@@ -100,7 +102,9 @@ def stream_of(path: str) -> LogStream | None:
         return None
     kind = next((kind for kind, pattern in _KINDS if pattern.search(path)), OTHER)
     name = _SUFFIXES.sub("", path.rpartition("/")[2])
-    if kind == CONTAINERS:
+    if run := _RUN.search(path):
+        name = run[1]
+    elif kind == CONTAINERS:
         match = next(filter(None, (pattern.search(path) for pattern in _CONTAINER)), None)
         name = match[1] if match else name
     return LogStream(path, kind, name, other, _EARLIER.search(path) is not None)

@@ -6,7 +6,7 @@ Members lie where OpenShift's own gather puts them, so far as it has them. To ga
 from typing import Final
 
 from service_record.reporter.gather import host_facts, network
-from service_record.reporter.gather.journal import FailedUnits, Journal
+from service_record.reporter.gather.journal import FailedRuns, FailedUnits, Journal
 from service_record.reporter.gather.model import GatherRow
 from service_record.reporter.gather.network import mask_assisted, mask_keyfile
 from service_record.reporter.gather.record_pieces import ServiceRecords
@@ -102,7 +102,8 @@ COLLECTORS: Final = (
     _of_systemd("blame", "systemd-analyze", "--no-pager", "blame", absent=_UNFINISHED),
     _of_systemd("critical-chain", "systemd-analyze", "--no-pager", "critical-chain", absent=_UNFINISHED),
     _printed("boots", "bootstrap/journals/boots.txt", "journalctl", "--quiet", "--no-pager", "--list-boots"),
-    # the journal, by unit
+    # the journal, by failed run and by unit
+    GatherRow("failed-runs", "bootstrap/journals/invocations/", FailedRuns(), seconds=30, needs=_SYSTEMD),
     *(_journal_of(name, units) for name, units in _UNITS.items()),
     GatherRow(
         "journal-kernel",

@@ -1,9 +1,14 @@
-"""The journal, as far as it is new, and of failed units its end; journalctl(1)."""
+"""The journal, as far as it is new, and of failed units and runs its end; journalctl(1)."""
 
+import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
+from service_record.record.appending import record_name
+from service_record.record.directory import Records
+from service_record.record.entry import Entry, Phase, Result
 from service_record.reporter.gather.model import (
     Begin,
     Context,
@@ -13,6 +18,7 @@ from service_record.reporter.gather.model import (
     Pieces,
     Task,
 )
+from service_record.reporter.gather.record_pieces import in_time, records_directory
 from service_record.reporter.gather.running import Program
 from service_record.reporter.gather.take import ProgramSource, output_of
 
@@ -43,6 +49,8 @@ class Journal:
     boot: int = 0
     """Counted back from the present one, -1 being the previous. Before a cursor all of them are known."""
     kernel: bool = False
+    invocation: str = ""
+    """Of a service, in whichever boot: all that its processes said, and systemd of it. Empty for any."""
 
     def pieces(self, task: Task) -> Pieces:
         """Raises GatherError, absent where there is no journal, no such boot, or no such unit in it.
@@ -72,7 +80,8 @@ class Journal:
             yield from self._last(self.lines).pieces(task)
 
     def _last(self, lines: int) -> ProgramSource:
-        span = (f"--boot={self.boot}", f"--lines={lines}")
+        boot = () if self.invocation else (f"--boot={self.boot}",)
+        span = (*boot, f"--lines={lines}")
         return ProgramSource((*_ASK, *_LINES, *self._matches(), *span), absent=_NO_JOURNAL)
 
     def _news(self, cursor: str) -> ProgramSource:
@@ -83,6 +92,8 @@ class Journal:
         yield from (f"--unit={unit}" for unit in self.units)
         if self.kernel:
             yield "_TRANSPORT=kernel"
+        if self.invocation:
+            yield from (f"_SYSTEMD_INVOCATION_ID={self.invocation}", "+", f"INVOCATION_ID={self.invocation}")
 
 
 def newest_cursor(context: Context) -> str | None:
@@ -136,3 +147,49 @@ def _about(unit: str, task: Task, trouble: list[GatherError]) -> Pieces:
                 trouble.append(GatherError(GatherStatus.FAILED, f"{unit}: {error}"))
             elif error.status is not GatherStatus.ABSENT:
                 raise
+
+
+_INVOCATION: Final = re.compile(r"[0-9a-f]{32}")
+
+
+@dataclass(frozen=True, slots=True)
+class FailedRuns:
+    """`<service>-<invocation>.log`: the lines of the latest failed run of each recorded service.
+
+    Lines of the other journals do not tell their invocation; those of child processes not even the service.
+    """
+
+    most: int = 20
+
+    def pieces(self, task: Task) -> Pieces:
+        """Raises GatherError, absent where no record tells of a failed run, cut when runs are left out."""
+        records = Records(records_directory(task.context))
+        try:
+            services = records.services(with_inbox=True)
+        except OSError as error:
+            raise GatherError(GatherStatus.FAILED, f"{records.directory}: {error.strerror}") from error
+        runs = {name: run for name in services if (run := _latest_failed(records, name, task))}
+        if not runs:
+            raise GatherError(GatherStatus.ABSENT, "no record of a failed run")
+        for service, invocation in list(runs.items())[: self.most]:
+            yield Begin(f"{task.collector.member}{record_name(service)}-{invocation}.log")
+            yield from Journal(invocation=invocation, lines=_JOURNAL_LINES).pieces(task)
+        if len(runs) > self.most:
+            raise GatherError(GatherStatus.CUT, f"{self.most} of {len(runs)} failed runs")
+
+
+def _latest_failed(records: Records, service: str, task: Task) -> str | None:
+    """Return the invocation of the latest run with a failure after which no run of the service ended well.
+
+    None, too, for a record that cannot be read: that is told where records are gathered.
+    """
+    latest = None
+    with suppress(OSError):
+        for piece in in_time(records.read(service), task):
+            if not isinstance(piece, Entry):
+                continue
+            if piece.result is Result.FAILURE and _INVOCATION.fullmatch(piece.invocation_id or ""):
+                latest = piece.invocation_id
+            elif piece.phase is Phase.SERVICE_END and piece.result is Result.SUCCESS:
+                latest = None
+    return latest

@@ -61,7 +61,7 @@ def _record(records: Records, service: str, task: Task, used_names: set[str]) ->
     member = f"{task.collector.member}{name}{SUFFIX}"
     path = records.directory / f"{service}{SUFFIX}"
     damage = _DamagedPieces(task.collector.bytes)
-    entries = damage.sorted_out(_in_time(records.read(service), task))
+    entries = damage.sorted_out(in_time(records.read(service), task))
     written = path.stat().st_mtime if path.exists() else time.time()
     yield Begin(member, written, opening=_array_begins)
     yield from _in_blocks(FORMS["array"](entries))
@@ -82,7 +82,7 @@ def _in_blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
     yield bytes(block)
 
 
-def _in_time(pieces: Iterable[Entry | Malformed], task: Task) -> Iterator[Entry | Malformed]:
+def in_time(pieces: Iterable[Entry | Malformed], task: Task) -> Iterator[Entry | Malformed]:
     """Yield the pieces of a record; those for which there is no time are missing, and the array is closed
     still.
     """
