@@ -198,9 +198,8 @@ class Exact:
         spans: list[MaskedSpan] = []
         position = 0
         while hit := self._pattern and self._pattern.search(text, position):
-            match = self._match(text, hit.start(), hit.end())
             position = hit.start() + 1
-            if match is not None:
+            for match in self._matches(text, hit.start(), hit.end()):
                 position = match.pieces[0][1] if match.is_whole else position
                 pieces = [piece for each in match.pieces for piece in within_lines(text, *each)]
                 spans.extend(
@@ -225,20 +224,25 @@ class Exact:
         wrapped = [_wrapped(text) for text in sorted(self._short)]
         return types.compiled(b"|".join(wrapped + literals), groups=False)
 
-    def _match(self, text: bytes, start: int, end: int) -> _Match | None:
-        """Return the longest of the secrets that have an anchor there, whole before pieces; RE2 names only
-        one.
+    def _matches(self, text: bytes, start: int, end: int) -> list[_Match]:
+        """Return the secrets that have an anchor there: the longest that is whole, or else the pieces of all.
+
+        RE2 names only one anchor. Forms that begin alike go on in different lines.
         """
         places = (
             place for size in self._sizes for place in self._anchors.get(text[start : start + size], ())
         )
-        matches = (self._around(text, start, form, offset) for form, offset in places)
-        whole = [match for match in matches if match is not None]
-        if whole:
-            return max(whole, key=lambda match: (match.is_whole, match.size))
-        return None if text[start:end] in self._anchors else self._short_match(text, start, end)
+        around = (self._around(text, start, form, offset) for form, offset in places)
+        matches = sorted(
+            (match for match in around if match is not None),
+            key=lambda match: (match.is_whole, match.size),
+            reverse=True,
+        )
+        if matches:
+            return matches[:1] if matches[0].is_whole else matches
+        return [] if text[start:end] in self._anchors else [self._short_match(text, start, end)]
 
-    def _short_match(self, text: bytes, start: int, end: int) -> _Match | None:
+    def _short_match(self, text: bytes, start: int, end: int) -> _Match:
         breaks = [(match.start(), match.end()) for match in self._break.finditer(text, start, end)]
         hit = text[start:end]
         if hit in self._short or not breaks:
