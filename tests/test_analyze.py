@@ -314,7 +314,7 @@ def test_what_a_rule_takes_from_a_message_is_told_as_it_was_said(tmp_path: Path)
     shown = r"<b>a\x1b]0;b\x07\u202ec</b> is gone"
     assert first_line(named_by_a_rule(tmp_path, "table")) == f"✗ failed: job in stage second: {shown}"
     page = parsed(named_by_a_rule(tmp_path, "html").out)
-    assert page.texts("p", "verdict") == [f"✗ failed: job in stage second: {shown}"]
+    assert page.texts("h1", "verdict") == [f"✗ failed: job in stage second: {shown}"]
     assert not page.all("b")
     document = json.loads(named_by_a_rule(tmp_path, "json").out)
     assert document["root"]["cause"]["says"] == f"{HARMFUL} is gone"
@@ -482,7 +482,7 @@ def test_a_page_begins_with_the_verdict_and_has_the_evidence_and_what_follows(re
 
     assert answer.status == 1
     page = parsed(answer.out)
-    assert page.texts("p", "verdict") == [
+    assert page.texts("h1", "verdict") == [
         "✗ failed: bootkube in stage cvo-bootstrap: the registry has no image quay.io/x:1"
     ]
     assert page.texts("h2")[0] == "Root cause"
@@ -499,7 +499,7 @@ def test_a_page_of_a_host_without_trouble_says_so(tmp_path: Path) -> None:
     answer = analyze(tmp_path, "--output", "html")
 
     assert answer.status == 0
-    assert parsed(answer.out).texts("p", "verdict") == ["✓ succeeded: nothing is wrong"]
+    assert parsed(answer.out).texts("h1", "verdict") == ["✓ succeeded: nothing is wrong"]
 
 
 def retried(message: str = "Trying to pull\nError: manifest unknown") -> list[Entry]:
@@ -683,7 +683,7 @@ def test_a_bundle_with_a_failed_unit_is_not_one_in_which_nothing_is_wrong(
         }
     ]
     page = parsed(analyze(place, "-o", "html").out)
-    assert page.texts("p", "verdict") == [f"✗ {document['says']}"]
+    assert page.texts("h1", "verdict") == [f"✗ {document['says']}"]
 
 
 def test_failed_units_count_among_the_services_and_boots_that_are_asked_for(log_bundle: Path) -> None:

@@ -126,7 +126,7 @@ def test_a_bundle_that_was_changed_or_copied_counts_once(shelf: Path, tmp_path: 
 
 
 def test_what_began_in_the_period_is_new_and_what_came_more_often_rises(tmp_path: Path) -> None:
-    for n in range(60):
+    for n in range(25):
         healthy(tmp_path / f"b/old-{n}.tar", n * 3600)
         failing(tmp_path / f"b/new-image-{n}.tar", NO_IMAGE, 30 * DAY + n * 3600)
     failing(tmp_path / "b/old-image.tar", NO_IMAGE)

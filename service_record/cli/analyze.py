@@ -330,5 +330,7 @@ def _page(diagnosis: Diagnosis, answer: _Answer, view: View) -> str:
     from service_record.display.html.diagnosis_page import analysis_html  # noqa: PLC0415
     from service_record.display.timeline import charts  # noqa: PLC0415
 
-    drawn = charts(answer.history, latest_entry(answer.history) if answer.now is None else answer.now)
-    return analysis_html(diagnosis, answer.history, answer.source, drawn, replace(view, glyphs=Glyphs()))
+    now = latest_entry(answer.history) if answer.now is None else answer.now
+    drawn = charts(answer.history, now)
+    view = replace(view, glyphs=Glyphs())
+    return analysis_html(diagnosis, answer.history, answer.source, drawn, view, at=now.time)

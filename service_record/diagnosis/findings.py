@@ -271,6 +271,8 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """Where no trouble is the root: what evidence alone shows."""
     looked: Looked = msgspec.field(default_factory=Looked)
     """How much was read beside the records."""
+    host_name: str | None = None
+    """What the host calls itself, where its files say so."""
     weighed: Mapping[str, tuple[Weighed, ...]] = msgspec.field(default_factory=dict)
     """Service, or nothing for the host -> the rules that fitted, and why the others lost."""
 

@@ -68,8 +68,10 @@ def add_evidence(diagnosis: Diagnosis, causes: Causes) -> Diagnosis:
     """
     root = diagnosis.root and _with_telling(diagnosis.root, causes)
     host = None if root is not None else _host_cause(diagnosis, causes)
+    name = causes.evidence.facts.first("hostname")
     return replace(
         diagnosis,
+        host_name=name.value if name is not None else None,
         root=root,
         followers=tuple(_with_telling(trouble, causes) for trouble in diagnosis.followers),
         others=tuple(_with_telling(trouble, causes) for trouble in diagnosis.others),

@@ -156,7 +156,7 @@ def test_the_fleet_is_asked_by_its_filters(sqlite_server: Served) -> None:
     assert ([one["name"] for one in failed["hosts"]], failed["total"]) == (["web1"], 1)
     assert failed["counts"]["done"] == 1
     assert reader.get("/api/v1/hosts", group="dc1").json["total"] == 1
-    for query in ({"limit": 0}, {"offset": "x"}, {"verdict": "fine"}, {"all": "maybe"}):
+    for query in ({"limit": 0}, {"after": "x"}, {"verdict": "fine"}, {"all": "maybe"}):
         assert reader.get("/api/v1/hosts", **query).status == 400
 
 

@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import Final
 from xml.etree.ElementTree import Element
 
@@ -29,7 +30,7 @@ from service_record.display.sentences import (
     verdict_sentence,
 )
 from service_record.display.summary import damages, summary
-from service_record.display.text import View, duration
+from service_record.display.text import View, duration, moment
 from service_record.display.timeline.charts import Chart
 from service_record.display.verdict_page import since
 from service_record.history import History
@@ -51,30 +52,49 @@ _CLASSES: Final = {
 
 
 def analysis_html(
-    diagnosis: Diagnosis, history: History, source: str, charts: Sequence[Chart], view: View
+    diagnosis: Diagnosis,
+    history: History,
+    source: str,
+    charts: Sequence[Chart],
+    view: View,
+    *,
+    at: datetime,
 ) -> str:
-    """Return the page of `analyze --output html`; `charts` are the charts of the same history."""
+    """Return the page of `analyze --output html`, as of a moment; `charts` are of the same history."""
     view = replace(view, width=_UNWRAPPED)
+    host = f"host {diagnosis.host_name}, " if diagnosis.host_name else ""
     lead = [
-        verdict_line(diagnosis, view),
+        element("p", f"{host}as of {moment(at, view.clock, view.now)}", class_="strong"),
         *(element("p", *inked(line)) for line in summary(history, source, view)),
     ]
-    return page(f"Analysis of {source}", lead, analysis_sections(diagnosis, history, charts, view))
+    sections = analysis_sections(diagnosis, history, charts, view, repeats_verdict=False)
+    title = f"Analysis of {diagnosis.host_name or source}"
+    return page(title, lead, sections, heading=verdict_line(diagnosis, view, tag="h1"))
 
 
-def verdict_line(diagnosis: Diagnosis, view: View) -> Element:
-    """Return the verdict as a paragraph."""
+def verdict_line(diagnosis: Diagnosis, view: View, *, tag: str = "p") -> Element:
+    """Return the verdict as a paragraph, or as another element."""
     verdict = _CLASSES[diagnosis.verdict]
     sign = getattr(view.glyphs, verdict)
-    return element("p", f"{sign} {verdict_sentence(diagnosis)}", class_=f"verdict {verdict}")
+    return element(tag, f"{sign} {verdict_sentence(diagnosis)}", class_=f"verdict {verdict}")
 
 
 def analysis_sections(
-    diagnosis: Diagnosis, history: History, charts: Sequence[Chart], view: View
+    diagnosis: Diagnosis,
+    history: History,
+    charts: Sequence[Chart],
+    view: View,
+    *,
+    repeats_verdict: bool = True,
 ) -> list[Section]:
-    """Return the parts of the page, each of which can stand on a page of others, too."""
+    """Return the parts of the page, each of which can stand on a page of others, too.
+
+    With `repeats_verdict` the root cause begins with the sentence of the verdict.
+    """
     view = replace(view, width=_UNWRAPPED)
-    sections = [*_troubles(diagnosis, view), *_handled(diagnosis, view), *_rest(diagnosis)]
+    trouble = diagnosis.root
+    root = None if trouble is None else _card(trouble, view, has_sentence=repeats_verdict)
+    sections = [*_troubles(diagnosis, root, view), *_handled(diagnosis, view), *_rest(diagnosis)]
     sections += chart_sections(history, charts, {}, view)
     damaged = list(damages(history, view, whole=True))
     if damaged:
@@ -82,9 +102,9 @@ def analysis_sections(
     return sections
 
 
-def _troubles(diagnosis: Diagnosis, view: View) -> Iterator[Section]:
-    if diagnosis.root is not None:
-        yield Section("cause", "Root cause", [_card(diagnosis.root, view)])
+def _troubles(diagnosis: Diagnosis, root: Element | None, view: View) -> Iterator[Section]:
+    if root is not None:
+        yield Section("cause", "Root cause", [root])
     elif diagnosis.host is not None:
         cause = diagnosis.host.cause
         content: list[Content] = [element("h3", host_sentence(diagnosis.host)), element("dl", *_cause(cause))]
@@ -96,7 +116,8 @@ def _troubles(diagnosis: Diagnosis, view: View) -> Iterator[Section]:
         cards = [_folded(trouble, view) for trouble in diagnosis.followers]
         yield Section("followers", "What may follow from it", cards)
     if diagnosis.others:
-        yield Section("others", "What has a cause of its own", [_card(one, view) for one in diagnosis.others])
+        folded = [_folded(trouble, view) for trouble in diagnosis.others]
+        yield Section("others", "What has a cause of its own", folded)
 
 
 def _handled(diagnosis: Diagnosis, view: View) -> Iterator[Section]:
@@ -139,12 +160,16 @@ def _folded(trouble: Trouble, view: View) -> Element:
     return element("details", element("summary", trouble_sentence(trouble)), _card(trouble, view))
 
 
-def _card(trouble: Trouble, view: View) -> Element:
+def _card(trouble: Trouble, view: View, *, has_sentence: bool = True) -> Element:
+    """Return all that is known of a trouble, below the sentence that says it."""
     look = _CLASSES[trouble.kind]
     title = f"{name(trouble.service)}, {when(trouble.run, view)}"
+    heading: list[Content] = [element("h3", title)]
+    if has_sentence:
+        sentence = f"{getattr(view.glyphs, look)} {trouble_sentence(trouble)}"
+        heading = [element("h3", sentence, class_=look), element("p", title, class_="faint")]
     content: list[Content] = [
-        element("h3", f"{getattr(view.glyphs, look)} {trouble_sentence(trouble)}", class_=look),
-        element("p", title, class_="faint"),
+        *heading,
         _terms(trouble, view),
         facts_list(trouble.facts),
     ]

@@ -79,8 +79,13 @@ class Section(msgspec.Struct, frozen=True):
     content: Sequence[Content]
 
 
-def page(title: str, lead: Iterable[Content], sections: Sequence[Section]) -> str:
-    """Return a page in one file: a title, what is most important of all, and sections."""
+def page(
+    title: str, lead: Iterable[Content], sections: Sequence[Section], heading: Element | None = None
+) -> str:
+    """Return a page in one file: what is most important of all, and sections.
+
+    The largest heading is the title, unless there is another.
+    """
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -93,7 +98,7 @@ def page(title: str, lead: Iterable[Content], sections: Sequence[Section]) -> st
     body = element(
         "body",
         element("a", "Skip to the contents", class_="skip", href="#contents"),
-        element("header", element("h1", title), *lead, _contents(sections)),
+        element("header", element("h1", title) if heading is None else heading, *lead, _contents(sections)),
         element("main", *map(section_element, sections), id="contents"),
     )
     return as_html(element("html", head, body, lang="en"))

@@ -41,6 +41,7 @@ h3, h4 { font-size: 1rem; margin: .5rem 0 .25rem; overflow-wrap: anywhere; }
 .card h4 { margin-top: 0; }
 p { margin: .25rem 0; overflow-wrap: anywhere; }
 .verdict { font-size: 1.2rem; font-weight: 600; }
+h1.verdict { font-size: 1.6rem; }
 .stages { margin: 0; padding: 0; display: flex; flex-wrap: wrap; gap: 0 1.25rem; list-style: none; }
 a { color: var(--link); }
 pre, code, .mono { font: 13px/1.5 ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; }
