@@ -64,9 +64,9 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home = next((home for home, names in _HOMES.items() if name in names), "recorder")
     __import__(f"{__name__}.{home}")
-    found: object = getattr(sys.modules[f"{__name__}.{home}"], name)
-    globals()[name] = found
-    return found
+    value: object = getattr(sys.modules[f"{__name__}.{home}"], name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -139,7 +139,7 @@ def audit_command(*, data: Path, database: str, output: str, limit: int) -> None
     from service_record.collector.store import administration  # noqa: PLC0415  # of the extra
 
     with opened(data, database) as collector, collector.reading() as connection:
-        rows = [asdict(noted) for noted in administration.listed(connection, limit)]
+        rows = [asdict(noted) for noted in administration.list_audit(connection, limit)]
     say(rows, output, ("at",))
 
 
@@ -308,7 +308,7 @@ def list_command(*, data: Path, database: str, output: str) -> None:
     from service_record.collector.store import tokens  # noqa: PLC0415
 
     with opened(data, database) as collector, collector.reading() as connection:
-        rows = [asdict(line) for line in tokens.listed(connection)]
+        rows = [asdict(line) for line in tokens.list_tokens(connection)]
     say(rows, output, _TIMES)
 
 

@@ -165,11 +165,11 @@ def _check(database: Path) -> None:
         raise BackupError("there is no database in the backup: it is not whole")
     with contextlib.closing(sqlite3.connect(database)) as connection:
         try:
-            (said,) = connection.execute("PRAGMA quick_check").fetchone()
+            (result,) = connection.execute("PRAGMA quick_check").fetchone()
         except sqlite3.Error as error:
-            said = str(error)
-    if said != "ok":
-        raise BackupError(f"the database in the backup is damaged: {said}")
+            result = str(error)
+    if result != "ok":
+        raise BackupError(f"the database in the backup is damaged: {result}")
 
 
 def _sync_all(folder: Path) -> None:

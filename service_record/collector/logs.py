@@ -65,13 +65,13 @@ def fault_of(fault: BaseException) -> dict[str, object]:
     """Return where a fault was, and of which kind; its message might hold what somebody sent."""
     frames = traceback.extract_tb(fault.__traceback__)
     ours = [frame for frame in frames if _PACKAGE in frame.filename] or frames
-    said: dict[str, object] = {
+    fields: dict[str, object] = {
         "fault": type(fault).__name__,
         "at": [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in ours[-_MOST_FRAMES:]],
     }
     if isinstance(fault, DBAPIError) and fault.orig is not None:
-        said["database"] = str(fault.orig).strip().partition("\n")[0]
-    return said
+        fields["database"] = str(fault.orig).strip().partition("\n")[0]
+    return fields
 
 
 def _without_traceback(_: WrappedLogger, __: str, event: EventDict) -> EventDict:

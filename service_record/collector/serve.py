@@ -220,8 +220,8 @@ def _check_certificate(config: Config, settings: CollectorSettings) -> None:
 def _allow_descriptors() -> None:
     """Have as many files and connections open at once as whoever started this allows."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _DESCRIPTORS if most == resource.RLIM_INFINITY else min(most, _DESCRIPTORS)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+    limit = _DESCRIPTORS if most == resource.RLIM_INFINITY else min(most, _DESCRIPTORS)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, most))
 
 
 class Server(uvicorn.Server):

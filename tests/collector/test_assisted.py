@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
 
-from service_record.collector.domain.host_states import KNOWN, limit_of
+from service_record.collector.domain.host_states import ALL_STAGES, limit_of
 from service_record.collector.domain.installation_rules import CallRefused, Installation, progressed
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.schema import events, hosts, steps
@@ -204,7 +204,7 @@ def test_an_event_is_taken_or_refused_as_by_the_assisted_service(
 
 @st.composite
 def reports(draw: st.DrawFn) -> list[tuple[str, str]]:
-    stage = st.sampled_from(sorted(KNOWN - {"Failed"}))
+    stage = st.sampled_from(sorted(ALL_STAGES - {"Failed"}))
     return draw(st.lists(st.tuples(stage, st.sampled_from(["", "a", "b"])), max_size=12))
 
 
@@ -242,8 +242,8 @@ def test_limits_are_those_that_the_assisted_service_waits() -> None:
     minutes = {"Starting installation": 30, "Writing image to disk": 30, "Copying registry data to disk": 90}
     minutes |= {"Rebooting": 40, "Waiting for ignition": 1440}
 
-    assert {stage: limit_of(stage) / 60 for stage in KNOWN} == {
-        stage: minutes.get(stage, 60) for stage in KNOWN
+    assert {stage: limit_of(stage) / 60 for stage in ALL_STAGES} == {
+        stage: minutes.get(stage, 60) for stage in ALL_STAGES
     }
     assert limit_of("Rebooting", is_single_node=True) == 80 * 60
 

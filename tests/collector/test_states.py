@@ -8,7 +8,7 @@ import pytest
 from service_record.collector.domain.assisted_reports import after_event, operator_in, state_in
 from service_record.collector.domain.cluster_states import (
     CLUSTER_MOVES,
-    TOLD,
+    STATES_BY_WORD,
     ClusterHost,
     ClusterState,
     Operator,
@@ -208,7 +208,7 @@ def five(masters: str = "installed", workers: str = "installed", **facts: object
 
 def test_every_state_of_a_cluster_is_one_of_the_contract() -> None:
     assert set(ClusterState) <= names_of("cluster")
-    assert set(TOLD) <= names_of("cluster")
+    assert set(STATES_BY_WORD) <= names_of("cluster")
 
 
 def test_every_row_of_clusters_begins_with_the_state_that_it_leads_to() -> None:

@@ -51,24 +51,24 @@ async def get_hosts(request: Request) -> Response:
         with serving.collector.database.reading() as connection:
             return list(installations.of_cluster(connection, cluster_id))
 
-    seen = await run_in_threadpool(look_up)
-    if grant.kind is TokenKind.HOST and is_id(grant.scope) and all(one.host != grant.scope for one in seen):
+    rows = await run_in_threadpool(look_up)
+    if grant.kind is TokenKind.HOST and is_id(grant.scope) and all(one.host != grant.scope for one in rows):
         arrival = Arrival(grant.scope, grant, serving.collector.now())
         await serving.written(
             serving.collector.writer.change(
                 lambda connection: installations.register(connection, arrival, cluster_id)
             )
         )
-        seen = await run_in_threadpool(look_up)
+        rows = await run_in_threadpool(look_up)
     now = serving.collector.now()
-    shown = [
-        _shown(one.installation, now)
-        for one in seen
+    views = [
+        _view_of(one.installation, now)
+        for one in rows
         if (grant.may_read_group(one.group) or grant.may_write(one.host, one.group))
         and role in {None, one.installation.role}
         and status in {None, one.installation.status_at(now)}
     ]
-    return answer(shown)
+    return answer(views)
 
 
 async def put_progress(request: Request) -> Response:
@@ -111,7 +111,7 @@ async def register_host(request: Request) -> Response:
         return installations.register_agent(connection, arrival, infra_env_id)
 
     host = await serving.written(serving.collector.writer.change(register))
-    return answer(_shown(host, now), HTTPStatus.CREATED)
+    return answer(_view_of(host, now), HTTPStatus.CREATED)
 
 
 async def get_instructions(request: Request) -> Response:
@@ -159,15 +159,15 @@ async def object_in(request: Request) -> dict[str, Any]:
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         raise CallRefused(HTTPStatus.BAD_REQUEST, "the Content-Type is not application/json")
     try:
-        found = msgspec.json.decode(body)
+        value = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        value = None
+    if not isinstance(value, dict):
         raise CallRefused(HTTPStatus.BAD_REQUEST, "the body is no JSON object")
-    return found
+    return value
 
 
-def _shown(host: Installation, now: float) -> dict[str, object]:
+def _view_of(host: Installation, now: float) -> dict[str, object]:
     """Return a host as the assisted-service lists it, without its inventory."""
     has_failed = host.status == "error"  # then what was said is why
     return {

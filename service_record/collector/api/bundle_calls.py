@@ -103,15 +103,15 @@ async def _sent(request: Request, grant: Grant) -> Sent:
 
 def _host(connection: Connection, grant: Grant, cluster_id: str, host_id: str) -> str:
     """Return the name of the host that has this id; a host that is not known yet is called as its id."""
-    found = installations.find(connection, host_id)
-    name = found.host if found else host_id
-    group = found.group if found else group_of(connection, host_id)
+    installation = installations.find(connection, host_id)
+    name = installation.host if installation else host_id
+    group = installation.group if installation else group_of(connection, host_id)
     may_write = grant.may_write(name, grant.group_of_new_host("") if group is None else group)
     if not may_write:
         raise Forbidden(f"this token may not write for {host_id}")
-    if found is not None and found.installation.cluster_id != cluster_id:
+    if installation is not None and installation.installation.cluster_id != cluster_id:
         raise CallRefused(HTTPStatus.NOT_FOUND, f"host {host_id} was not found in cluster {cluster_id}")
-    if found is None and group is None and grant.kind is TokenKind.ADMIN:
+    if installation is None and group is None and grant.kind is TokenKind.ADMIN:
         raise CallRefused(HTTPStatus.NOT_FOUND, f"host {host_id} was not found")
     return name
 
@@ -173,12 +173,12 @@ async def list_bundles(request: Request) -> Response:
 
     def look_up() -> tuple[BundleShown, ...] | None:
         with serving.collector.database.reading() as connection:
-            return bundle_rows.listed(connection, host)
+            return bundle_rows.list_bundles(connection, host)
 
-    listed = await run_in_threadpool(look_up)
-    if listed is None:
+    stored = await run_in_threadpool(look_up)
+    if stored is None:
         raise Refusal(HTTPStatus.NOT_FOUND, f"no host {host}")
-    return answer(Bundles(host, listed))
+    return answer(Bundles(host, stored))
 
 
 async def get_bundle(request: Request) -> Response:
@@ -192,8 +192,8 @@ async def get_bundle(request: Request) -> Response:
 
     def look_up() -> tuple[bundle_rows.StoredBundle, Iterator[bytes]] | None:
         with collector.database.reading() as connection:
-            kept = bundle_rows.find(connection, host, int(number[:18])) if number.isdecimal() else None
-        return None if kept is None else (kept, collector.objects.read(kept.key))
+            bundle = bundle_rows.find(connection, host, int(number[:18])) if number.isdecimal() else None
+        return None if bundle is None else (bundle, collector.objects.read(bundle.key))
 
     try:
         opened = await run_in_threadpool(look_up)
@@ -203,8 +203,8 @@ async def get_bundle(request: Request) -> Response:
         raise not_now(fault) from None
     if opened is None:
         raise Refusal(HTTPStatus.NOT_FOUND, f"{host} has no bundle {number}")
-    kept, pieces = opened
-    return download(pieces, kept.size, f"{host}-{kept.id}-{kept.name}")
+    bundle, pieces = opened
+    return download(pieces, bundle.size, f"{host}-{bundle.id}-{bundle.name}")
 
 
 async def get_cluster_logs(request: Request) -> Response:
@@ -216,8 +216,8 @@ async def get_cluster_logs(request: Request) -> Response:
     def look_up() -> tuple[str, int, Iterator[bytes]] | None:
         with collector.database.reading() as connection:
             detail = cluster_rows.show_cluster(connection, cluster, collector.now(), grant.confined_to)
-            kept = detail and cluster_rows.key_of_logs(connection, detail.summary.id, kind)
-        return None if not kept else (kept[1], kept[2], collector.objects.read(kept[0]))
+            logs = detail and cluster_rows.key_of_logs(connection, detail.summary.id, kind)
+        return None if not logs else (logs[1], logs[2], collector.objects.read(logs[0]))
 
     try:
         opened = await run_in_threadpool(look_up)
@@ -278,7 +278,7 @@ async def post_template(request: Request) -> Response:
     try:
         with serving.collector.incoming.file(serving.settings.most_body) as file:
             await run_in_threadpool(file.write, text)
-            kept = await keep(serving, sent, name, file)
+            reply = await keep(serving, sent, name, file)
     except Forbidden as error:
         raise Refusal(HTTPStatus.FORBIDDEN, str(error)) from None
     except TooMany as fault:
@@ -286,7 +286,7 @@ async def post_template(request: Request) -> Response:
     except OSError as fault:
         reason = f"the template cannot be written: {fault.strerror}"
         raise Refusal(HTTPStatus.INSUFFICIENT_STORAGE, reason, {"Retry-After": "60"}) from None
-    return answer(TemplateKept(kept.id, host), HTTPStatus.CREATED)
+    return answer(TemplateKept(reply.id, host), HTTPStatus.CREATED)
 
 
 async def show_template(request: Request) -> Response:
@@ -296,9 +296,9 @@ async def show_template(request: Request) -> Response:
 
     def look_up() -> bytes | None:
         with collector.database.reading() as connection:
-            kept = bundle_rows.find(connection, host, int(number[:18])) if number.isdecimal() else None
-        is_template = kept is not None and kept.kind == bundle_rows.TEMPLATE
-        return b"".join(collector.objects.read(kept.key)) if kept is not None and is_template else None
+            bundle = bundle_rows.find(connection, host, int(number[:18])) if number.isdecimal() else None
+        is_template = bundle is not None and bundle.kind == bundle_rows.TEMPLATE
+        return b"".join(collector.objects.read(bundle.key)) if bundle is not None and is_template else None
 
     try:
         text = await run_in_threadpool(look_up)

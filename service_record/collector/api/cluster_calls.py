@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from service_record.collector.api.answering import Refusal, answer
 from service_record.collector.api.assisted_calls import id_in_path, object_in
-from service_record.collector.api.host_calls import asked, flag_in
+from service_record.collector.api.host_calls import ask_database, flag_in
 from service_record.collector.api.requests import body_of, fields_of
 from service_record.collector.api.serving import Serving, caller
 from service_record.collector.domain.access import Grant
@@ -105,13 +105,13 @@ async def list_clusters(request: Request) -> Response:
     now = serving.collector.now()
     since = None if flag_in(request, "all") else cluster_rows.shown_since(now)
     named = request.query_params.getlist("cluster")
-    found = await asked(
+    summaries = await ask_database(
         serving,
         lambda connection: cluster_rows.list_clusters(
             connection, named=named, confined_to=grant.confined_to, done_since=since
         ),
     )
-    return answer(Clusters(found, now))
+    return answer(Clusters(summaries, now))
 
 
 async def show_cluster(request: Request) -> Response:
@@ -123,13 +123,13 @@ async def show_cluster(request: Request) -> Response:
 async def see_cluster(serving: Serving, named: str, confined_to: str) -> ClusterDetail:
     """Return a cluster as it is now. Raises Refusal where there is none for this reader."""
     now = serving.collector.now()
-    found = await asked(
+    cluster = await ask_database(
         serving,
         lambda connection: cluster_rows.show_cluster(connection, named.replace("\0", ""), now, confined_to),
     )
-    if found is None:
+    if cluster is None:
         raise Refusal(HTTPStatus.NOT_FOUND, f"no cluster {readable(named)[:LONGEST_NAME]}")
-    return found
+    return cluster
 
 
 async def put_cluster(request: Request) -> Response:
@@ -154,15 +154,15 @@ async def put_cluster(request: Request) -> Response:
         administration.note(connection, grant.holder, "cluster put", cluster_id, now)
         return cluster_rows.define(connection, cluster_id, definition, now)
 
-    made = await serving.written(serving.collector.writer.change(put))
-    return answer(ClusterPut(cluster_id, made), HTTPStatus.CREATED if made else HTTPStatus.OK)
+    is_new = await serving.written(serving.collector.writer.change(put))
+    return answer(ClusterPut(cluster_id, is_new), HTTPStatus.CREATED if is_new else HTTPStatus.OK)
 
 
-def _number(said: object, name: str, least: int) -> int | None:
+def _number(value: object, name: str, least: int) -> int | None:
     """Return a number of hosts; None where nothing is said. Raises Refusal."""
-    if said is None or said == "":
+    if value is None or value == "":
         return None
-    text = str(said)
+    text = str(value)
     if not (text.isascii() and text.isdecimal() and len(text) <= len(str(_MOST_HOSTS))):
         raise Refusal(HTTPStatus.BAD_REQUEST, f"{name} is a whole number from {least} to {_MOST_HOSTS}")
     if not least <= int(text) <= _MOST_HOSTS:

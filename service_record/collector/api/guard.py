@@ -165,15 +165,15 @@ class Guard:
 
     async def grant_of(self, token: Presented, request: Request) -> Grant:
         """Return the same for a token that came otherwise than in a header: in the form of a login."""
-        known = self._known.get(token.id)
-        if known is None or not known.is_of(token) or known.until < time.monotonic():
-            known = await self._look_up(token, request)
-        request.state.token_id = known.grant.token_id
-        wait = known.bucket.take(self._rates, time.monotonic())
+        cached = self._known.get(token.id)
+        if cached is None or not cached.is_of(token) or cached.until < time.monotonic():
+            cached = await self._look_up(token, request)
+        request.state.token_id = cached.grant.token_id
+        wait = cached.bucket.take(self._rates, time.monotonic())
         if wait:
             raise _too_often(f"more than {self._rates.per_second:g} requests a second with this token", wait)
-        self.uses.count(f"token {token.id}", known.bucket, self._rates)
-        return known.grant
+        self.uses.count(f"token {token.id}", cached.bucket, self._rates)
+        return cached.grant
 
     def admit(self, grant: Grant, request: Request) -> None:
         """Count a request of a session that was begun with a token. Raises Refusal 429."""
@@ -190,8 +190,8 @@ class Guard:
 
     def forget(self, token_id: int) -> None:
         """Look a token up anew: it was revoked."""
-        if known := self._known.get(token_id):
-            known.until = 0.0
+        if cached := self._known.get(token_id):
+            cached.until = 0.0
 
     async def _look_up(self, token: Presented, request: Request) -> _CachedToken:
         before = self._known.get(token.id)
@@ -205,11 +205,11 @@ class Guard:
         if grant is None:
             raise self._count_failure(request, now)
         bucket = before.bucket if before else Bucket(float(self._rates.burst), now)
-        known = self._known[token.id] = _CachedToken(token, grant, now + REMEMBERED, bucket)
+        cached = self._known[token.id] = _CachedToken(token, grant, now + REMEMBERED, bucket)
         self._known.move_to_end(token.id)
         while len(self._known) > _MOST_REMEMBERED:
             self._known.popitem(last=False)
-        return known
+        return cached
 
     def _count_failure(self, request: Request, now: float) -> Refusal:
         """Return the refusal of a bad token: 429 when its address has presented too many.

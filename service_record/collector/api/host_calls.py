@@ -55,7 +55,7 @@ async def list_hosts(request: Request) -> Response:
         confined_to=grant.confined_to,
         groups=tuple(query.getlist("group")),
         machines=tuple(query.getlist("machine")),
-        verdicts=tuple(_verdict(said) for said in query.getlist("verdict")),
+        verdicts=tuple(_verdict(verdict) for verdict in query.getlist("verdict")),
         causes=tuple(query.getlist("cause")),
         clusters=tuple(query.getlist("cluster")),
         done_since=None if is_all else serving.collector.now() - SHOWN_DONE,
@@ -64,12 +64,12 @@ async def list_hosts(request: Request) -> Response:
     now, has_earlier = serving.collector.now(), flag_in(request, "earlier")
 
     def find(connection: Connection) -> Hosts:
-        found = fleet(connection, filters, limit, after, serving.collector.counts.of(connection, filters))
-        names = [each.name for each in found.hosts] if has_earlier else []
+        page = fleet(connection, filters, limit, after, serving.collector.counts.of(connection, filters))
+        names = [each.name for each in page.hosts] if has_earlier else []
         earlier = earlier_builds(connection, names, now - _EARLIER) if names else {}
-        return Hosts(found.hosts, found.counts, found.total, now, earlier, str(found.next or ""))
+        return Hosts(page.hosts, page.counts, page.total, now, earlier, str(page.next or ""))
 
-    return answer(await asked(serving, find))
+    return answer(await ask_database(serving, find))
 
 
 async def show_host(request: Request) -> Response:
@@ -100,7 +100,7 @@ async def show_statistics(request: Request) -> Response:
     return answer(await run_in_threadpool(serving.collector.learnt.statistics, groups, releases, by))
 
 
-async def asked(serving: Serving, question: Callable[[Connection], T]) -> T:
+async def ask_database(serving: Serving, question: Callable[[Connection], T]) -> T:
     """Ask the database, off the event loop."""
 
     def ask() -> T:
@@ -113,40 +113,40 @@ async def asked(serving: Serving, question: Callable[[Connection], T]) -> T:
 async def _detail(request: Request, build: int | None) -> StoredHostDetail:
     serving, name = Serving.of(request), host_name(request.path_params["host"])
     now = serving.collector.now()
-    found = await asked(serving, lambda connection: host(connection, name, now, build))
-    if found is None:
+    detail = await ask_database(serving, lambda connection: host(connection, name, now, build))
+    if detail is None:
         what = name if build is None else f"build {build} of {name}"
         raise Refusal(HTTPStatus.NOT_FOUND, f"nothing is known of {what}")
-    return found
+    return detail
 
 
-def _cursor(said: str) -> Cursor | None:
+def _cursor(text: str) -> Cursor | None:
     """Return the host behind which a page is to begin. Raises Refusal."""
-    found = Cursor.of(said)
-    if said and found is None:
+    cursor = Cursor.of(text)
+    if text and cursor is None:
         raise Refusal(HTTPStatus.BAD_REQUEST, "after is the `next` of the page before")
-    return found
+    return cursor
 
 
-def _verdict(said: str) -> str:
-    if said not in set(FleetVerdict):
+def _verdict(text: str) -> str:
+    if text not in set(FleetVerdict):
         raise Refusal(HTTPStatus.BAD_REQUEST, f"verdict is one of {', '.join(FleetVerdict)}")
-    return said
+    return text
 
 
 def flag_in(request: Request, name: str) -> bool:
     """Return whether a query says so; `?all` and `?all=1` do. Raises Refusal."""
-    said = request.query_params.get(name, "false").lower()
-    if said not in {"", "true", "false", "1", "0"}:
+    text = request.query_params.get(name, "false").lower()
+    if text not in {"", "true", "false", "1", "0"}:
         raise Refusal(HTTPStatus.BAD_REQUEST, f"{name} is true or false")
-    return said in {"", "true", "1"}
+    return text in {"", "true", "1"}
 
 
 def _number(request: Request, name: str, default: int, least: int, most: int) -> int:
-    said = request.query_params.get(name, str(default))
-    if not (said.isascii() and said.isdecimal() and len(said) <= len(str(most))):
+    text = request.query_params.get(name, str(default))
+    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(most))):
         raise Refusal(HTTPStatus.BAD_REQUEST, f"{name} is a whole number from {least} to {most}")
-    number = int(said)
+    number = int(text)
     if not least <= number <= most:
         raise Refusal(HTTPStatus.BAD_REQUEST, f"{name} is a whole number from {least} to {most}")
     return number

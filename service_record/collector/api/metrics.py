@@ -104,10 +104,10 @@ class _Now(Source):
             waiting = connection.execute(undelivered).scalar_one()
             by_status = count_by_status(connection)
         yield fleet
-        found = GaugeMetricFamily("service_record_clusters", "Clusters by their state.", labels=("status",))
+        family = GaugeMetricFamily("service_record_clusters", "Clusters by their state.", labels=("status",))
         for status, number in by_status.items():
-            found.add_metric((status,), number)
-        yield found
+            family.add_metric((status,), number)
+        yield family
         yield GaugeMetricFamily("service_record_notices_waiting", "News for the webhook.", waiting)
 
 
@@ -182,8 +182,8 @@ class Observed:
             seconds = time.perf_counter() - began
             self._metrics.count(_route(scope), scope["method"], status, seconds)
             if status >= HTTPStatus.BAD_REQUEST:
-                said = _loggable(scope) | {"status": status, "milliseconds": round(seconds * 1000, 1)}
-                log().info("refused", request=request_id, **said)
+                event = _loggable(scope) | {"status": status, "milliseconds": round(seconds * 1000, 1)}
+                log().info("refused", request=request_id, **event)
 
 
 def _sorry(request_id: str) -> Refusal:

@@ -31,7 +31,7 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
         paths.setdefault(operation.template, {})[operation.method.lower()] = _operation(operation, of_type)
-    told = {
+    schema = {
         "openapi": "3.1.0",
         "info": {
             "title": "service-record collector",
@@ -47,18 +47,18 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
             },
         },
     }
-    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(told))  # without tuples
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(schema))  # without tuples
     return plain
 
 
 def _types(operations: Sequence[Operation]) -> list[Any]:
-    found = [
+    types = [
         what
         for operation in operations
         for several in (*operation.answers.values(), operation.body)
         for what in _each(several)
     ]
-    return list(dict.fromkeys(what for what in found if isinstance(what, type)))
+    return list(dict.fromkeys(what for what in types if isinstance(what, type)))
 
 
 def _each(what: Any) -> tuple[Any, ...]:
@@ -66,7 +66,7 @@ def _each(what: Any) -> tuple[Any, ...]:
 
 
 def _operation(operation: Operation, of_type: Mapping[Any, Any]) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    described: dict[str, Any] = {
         "operationId": _id(operation),
         "summary": operation.summary,
         "description": f"For {operation.who.told}.",
@@ -75,8 +75,8 @@ def _operation(operation: Operation, of_type: Mapping[Any, Any]) -> dict[str, An
         "security": [] if not operation.who.kinds else [{"token": []}, {"agent": []}],
     }
     if operation.body is not None:
-        told["requestBody"] = {"content": _body(operation, of_type)}
-    return told
+        described["requestBody"] = {"content": _body(operation, of_type)}
+    return described
 
 
 def _id(operation: Operation) -> str:
@@ -118,9 +118,9 @@ def _schema(what: Any, of_type: Mapping[Any, Any]) -> Any:
 
 
 def _responses(operation: Operation, of_type: Mapping[Any, Any]) -> dict[str, Any]:
-    told = {str(status): _answer(status, what, of_type) for status, what in operation.answers.items()}
+    responses = {str(status): _answer(status, what, of_type) for status, what in operation.answers.items()}
     if operation.who is ANYBODY:
-        return told
+        return responses
     statuses = {*_ALL, *operation.refusals, *(_WITH_BODY if operation.body is not None else ())}
     media = "application/problem+json" if operation.problem == "Problem" else "application/json"
     for status in sorted(statuses):
@@ -128,19 +128,19 @@ def _responses(operation: Operation, of_type: Mapping[Any, Any]) -> dict[str, An
         if name == AgentError.__name__ and status not in _BY_HANDLERS:
             name = AgentProblem.__name__
         schema = {"$ref": _REFERENCE.format(name=name)}
-        told[str(status)] = {
+        responses[str(status)] = {
             "description": HTTPStatus(status).phrase,
             "content": {media: {"schema": schema}},
         }
-    return told
+    return responses
 
 
 def _answer(status: int, what: Any, of_type: Mapping[Any, Any]) -> dict[str, Any]:
-    told: dict[str, Any] = {"description": HTTPStatus(status).phrase}
+    described: dict[str, Any] = {"description": HTTPStatus(status).phrase}
     content = {}
     for one in _each(what):
         if isinstance(one, str):
             content[one] = {"schema": {"type": "string"}}
         elif one is not None:
             content["application/json"] = {"schema": _schema(one, of_type)}
-    return told | ({"content": content} if content else {})
+    return described | ({"content": content} if content else {})

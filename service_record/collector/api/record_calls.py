@@ -95,7 +95,7 @@ async def post_records(request: Request) -> Response:
     collector, most = serving.collector, serving.settings.most_records
     arrival = Arrival(host, grant, collector.now())
     try:
-        host_id, held = await serving.written(
+        host_id, files = await serving.written(
             collector.writer.change(lambda connection: record_rows.append(connection, arrival, pieces, most))
         )
     except Forbidden as error:
@@ -104,13 +104,14 @@ async def post_records(request: Request) -> Response:
         raise Refusal(HTTPStatus.INSUFFICIENT_STORAGE, str(error)) from None
     except Elsewhere as error:
         conflict = HTTPStatus.CONFLICT
-        told = answer(
-            ElsewhereProblem(conflict.phrase, conflict, str(error), tuple(map(_held, error.held))), conflict
+        problem = answer(
+            ElsewhereProblem(conflict.phrase, conflict, str(error), tuple(map(_file_held, error.held))),
+            conflict,
         )
-        told.headers["Content-Type"] = "application/problem+json"
-        return told
+        problem.headers["Content-Type"] = "application/problem+json"
+        return problem
     collector.judge.tell(host_id)
-    return answer(StoredBatch(host, tuple(map(_held, held))))
+    return answer(StoredBatch(host, tuple(map(_file_held, files))))
 
 
 async def get_records(request: Request) -> Response:
@@ -133,14 +134,14 @@ async def get_records(request: Request) -> Response:
             host_id = record_rows.host_id_of(connection, host)
             if host_id is None:
                 return None if grant.may_read else SentRecords(host, (), (), None)
-            held = record_rows.held_of(connection, host_id)
+            files = record_rows.held_of(connection, host_id)
             bundle = bundle_rows.latest_with_records(connection, host) if grant.may_read else None
-            return SentRecords(host, _services(held), tuple(map(_held, held)), bundle)
+            return SentRecords(host, _services(files), tuple(map(_file_held, files)), bundle)
 
-    listed = await run_in_threadpool(look_up)
-    if listed is None:
+    stored = await run_in_threadpool(look_up)
+    if stored is None:
         raise Refusal(HTTPStatus.NOT_FOUND, f"no host {host}")
-    return answer(listed)
+    return answer(stored)
 
 
 async def get_record(request: Request) -> Response:
@@ -202,14 +203,14 @@ def _piece(sent: PieceSent) -> Piece:
     return Piece(sent.service, sent.file, sent.offset, data)
 
 
-def _held(held: HeldFile) -> FileHeld:
-    return FileHeld(held.service, held.file, held.offset)
+def _file_held(file: HeldFile) -> FileHeld:
+    return FileHeld(file.service, file.file, file.offset)
 
 
-def _services(held: tuple[HeldFile, ...]) -> tuple[ServiceHeld, ...]:
+def _services(files: tuple[HeldFile, ...]) -> tuple[ServiceHeld, ...]:
     services: dict[str, ServiceHeld] = {}
-    for one in held:
-        known = services.setdefault(one.service, ServiceHeld(one.service, 0, 0.0))
-        known.bytes += one.offset
-        known.received_at = max(known.received_at, one.received_at)
+    for one in files:
+        service = services.setdefault(one.service, ServiceHeld(one.service, 0, 0.0))
+        service.bytes += one.offset
+        service.received_at = max(service.received_at, one.received_at)
     return tuple(services[name] for name in sorted(services))

@@ -135,22 +135,22 @@ async def _pieces(request: Request, most: int, seconds: float) -> AsyncIterator[
     """Yield the body in pieces of a useful length."""
     if int(request.headers.get("content-length", "0") or "0") > most:
         raise TooLong(f"longer than {most - _AROUND} bytes")
-    held = bytearray()
+    buffer = bytearray()
     total = 0
     stream = aiter(request.stream())
     while True:
         try:
             async with asyncio.timeout(seconds):
-                held += await anext(stream)
+                buffer += await anext(stream)
         except StopAsyncIteration:
             break
-        if len(held) >= _PIECE:
-            total += len(held)
+        if len(buffer) >= _PIECE:
+            total += len(buffer)
             if total > most:
                 raise TooLong(f"longer than {most - _AROUND} bytes")
-            yield bytes(held)
-            held.clear()
-    yield bytes(held)
+            yield bytes(buffer)
+            buffer.clear()
+    yield bytes(buffer)
 
 
 class _UploadForm:

@@ -21,7 +21,7 @@ from service_record.collector.store.reporting import Accepted, Report, record_st
 _DOWNLOADED: Final = ReportedStep(label="image_downloaded", name="Image downloaded", status=StepStatus.DONE)
 
 
-class Taken(msgspec.Struct, omit_defaults=True):
+class StepsAccepted(msgspec.Struct, omit_defaults=True):
     """What became of a report."""
 
     id: int
@@ -112,16 +112,16 @@ async def _take(request: Request, grant: Grant, host: str, step: ReportedStep) -
     now = serving.collector.now()
     report = Report(name, step, now, grant, defined.is_last(step), serving.collector.sweeper.due_at(now))
     try:
-        taken: Accepted = await serving.written(serving.collector.writer.add(record_steps, report))
+        accepted: Accepted = await serving.written(serving.collector.writer.add(record_steps, report))
     except Forbidden as error:
         raise Refusal(HTTPStatus.FORBIDDEN, str(error)) from None
-    serving.collector.sweeper.tell(taken.host_id)
+    serving.collector.sweeper.tell(accepted.host_id)
     if not step.is_known:
         raise Refusal(
             HTTPStatus.UNPROCESSABLE_ENTITY,
-            f"{step.label} is none of the steps that are defined here; it was kept as step {taken.id}",
+            f"{step.label} is none of the steps that are defined here; it was kept as step {accepted.id}",
         )
-    return answer(Taken(taken.id, name, taken.build, step.notes), HTTPStatus.CREATED)
+    return answer(StepsAccepted(accepted.id, name, accepted.build, step.notes), HTTPStatus.CREATED)
 
 
 def _step(fields: dict[str, Any]) -> ReportedStep:

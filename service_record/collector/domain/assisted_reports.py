@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from service_record.collector.domain.cluster_states import TOLD, ClusterState, Operator
+from service_record.collector.domain.cluster_states import STATES_BY_WORD, ClusterState, Operator
 from service_record.collector.domain.host_states import DISCOVERY, HostState, Signal
 from service_record.collector.domain.installation_rules import (
     Event,
@@ -102,10 +102,10 @@ def after_event(host: Installation, event: Event, now: float) -> Installation:
         return registered(host, now)
     if (signal := _SIGNALS.get(event.name)) is not None:
         return signalled(host, signal, now)
-    found = _STATUS.search(event.message) if event.name == "host_status_updated" else None
-    if found is None or found["status"] not in set(HostState):
+    match = _STATUS.search(event.message) if event.name == "host_status_updated" else None
+    if match is None or match["status"] not in set(HostState):
         return host
-    status, info = found["status"], found["info"] or ""
+    status, info = match["status"], match["info"] or ""
     if status in DISCOVERY and host.status not in DISCOVERY | {HostState.DISCONNECTED}:
         host = replace(host, stage="", info="", stage_started_at=now, stage_updated_at=now)
     return replace(host, status=status, status_info=info)
@@ -114,12 +114,12 @@ def after_event(host: Installation, event: Event, now: float) -> Installation:
 def state_in(event: Event) -> ClusterState | None:
     """Return the state that an event tells of its cluster; None where it tells none."""
     if event.name == "cluster_status_updated":
-        found = _CLUSTER_STATUS.search(event.message)
-        return TOLD.get(found["status"]) if found else None
+        match = _CLUSTER_STATUS.search(event.message)
+        return STATES_BY_WORD.get(match["status"]) if match else None
     return _CLUSTER.get(event.name)
 
 
 def operator_in(event: Event) -> Operator | None:
     """Return the operator that an event tells of; None where it tells of none."""
-    found = _OPERATOR.match(event.message) if event.name == "cluster_operator_status" else None
-    return Operator(name=found["name"], status=found["status"], info=found["info"] or "") if found else None
+    match = _OPERATOR.match(event.message) if event.name == "cluster_operator_status" else None
+    return Operator(name=match["name"], status=match["status"], info=match["info"] or "") if match else None

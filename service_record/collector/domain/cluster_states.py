@@ -36,7 +36,7 @@ BEFORE: Final = frozenset({ClusterState.PENDING, ClusterState.INSUFFICIENT, Clus
 _AT_WORK: Final = frozenset({ClusterState.PREPARING, ClusterState.INSTALLING, ClusterState.FINALIZING})
 _OVER: Final = frozenset({ClusterState.INSTALLED, ClusterState.ERROR, ClusterState.CANCELLED})
 
-TOLD: Final = {state.value: state for state in ClusterState} | {
+STATES_BY_WORD: Final = {state.value: state for state in ClusterState} | {
     "installing-pending-user-action": ClusterState.INSTALLING,
     "adding-hosts": ClusterState.INSTALLED,
 }
@@ -102,9 +102,9 @@ class Sight:
         """Control-plane hosts that have to be installed: those of the definition, or all there are."""
         if self.control_planes is not None:
             return self.control_planes
-        known = sum(host.is_control_plane for host in self.active)
+        control_planes = sum(host.is_control_plane for host in self.active)
         is_single = any(host.is_single_node for host in self.active)
-        return max(known, 1 if is_single else _USUAL_CONTROL_PLANES)
+        return max(control_planes, 1 if is_single else _USUAL_CONTROL_PLANES)
 
     @property
     def defined_workers(self) -> int:
@@ -172,9 +172,14 @@ def _wants_input(sight: Sight) -> bool:
 
 
 def _is_ready(sight: Sight) -> bool:
-    known = sum(host.is_control_plane for host in sight.active)
+    control_planes = sum(host.is_control_plane for host in sight.active)
     all_known = all(host.status == HostState.KNOWN for host in sight.active)
-    return not sight.is_told and bool(sight.active) and all_known and known >= sight.needed_control_planes
+    return (
+        not sight.is_told
+        and bool(sight.active)
+        and all_known
+        and control_planes >= sight.needed_control_planes
+    )
 
 
 def _lacks_something(sight: Sight) -> bool:
@@ -198,8 +203,8 @@ def _cannot_succeed(sight: Sight) -> bool:
     if sight.completion == "failure":
         return True
     failed = [host for host in sight.active if host.status == HostState.ERROR]
-    left = sight.defined_workers - sum(host.role == "worker" for host in failed)
-    return any(host.is_control_plane for host in failed) or left < sight.needed_workers
+    remaining = sight.defined_workers - sum(host.role == "worker" for host in failed)
+    return any(host.is_control_plane for host in failed) or remaining < sight.needed_workers
 
 
 def _is_formed(sight: Sight) -> bool:
@@ -315,16 +320,18 @@ def next_state(state: ClusterState, sight: Sight) -> ClusterState:
 
 def reason_of(state: ClusterState, sight: Sight) -> str:
     """Return in one or two sentences what a cluster in a state waits for, and which hosts are in trouble."""
-    said = _lacking(sight) if state in BEFORE else _installed(sight)
-    return " ".join([*(["The assisted-service says so."] if sight.is_told else []), said, *_troubles(sight)])
+    reason = _lacking(sight) if state in BEFORE else _installed(sight)
+    return " ".join(
+        [*(["The assisted-service says so."] if sight.is_told else []), reason, *_troubles(sight)]
+    )
 
 
 def _lacking(sight: Sight) -> str:
-    known = sum(host.status == HostState.KNOWN for host in sight.active)
+    ready = sum(host.status == HostState.KNOWN for host in sight.active)
     control = sum(host.is_control_plane for host in sight.active)
     if control < sight.needed_control_planes:
         return f"{control} of {sight.needed_control_planes} control-plane hosts are discovered."
-    return f"{known} of {len(sight.active)} hosts are known and sufficient."
+    return f"{ready} of {len(sight.active)} hosts are known and sufficient."
 
 
 def _installed(sight: Sight) -> str:
@@ -335,11 +342,11 @@ def _installed(sight: Sight) -> str:
 
 
 def _troubles(sight: Sight) -> list[str]:
-    told = []
+    troubles = []
     bad = {*host_states.WAITING, *host_states.FAILED, HostState.INSUFFICIENT, HostState.PREPARING_FAILED}
     for state in sorted(bad):
         names = [host.name for host in sight.active if host.status == state]
         if names:
             more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-            told.append(f"{', '.join(names[:_MOST_NAMED])}{more}: {state}.")
-    return told
+            troubles.append(f"{', '.join(names[:_MOST_NAMED])}{more}: {state}.")
+    return troubles

@@ -18,7 +18,7 @@ from service_record.record.visible import visible
 _TABLE: Final = "step"
 _FIELD: Final = re.compile(r"\$\.(\w+)|field `(.*)`", re.DOTALL)
 _POSITION: Final = re.compile(r"^(.*?) \(at line (\d+), column \d+\)$")
-_WANTED: Final = {
+_EXPECTED: Final = {
     "label": "lower case letters, digits and _, at most 255",
     "name": "a text of at most 255 characters",
     "priority": "a whole number of at most 31 bits",
@@ -63,32 +63,36 @@ class Definitions:
 
     def budget(self, label: str) -> float | None:
         """Return the seconds that a step may take; None if it has no budget."""
-        known = self.of(label)
-        return None if known is None else known.budget
+        definition = self.of(label)
+        return None if definition is None else definition.budget
 
     @property
     def budgets(self) -> Mapping[str, float]:
         """Label -> seconds that a step may take, where somebody said."""
-        return {label: known.budget for label, known in self.by_label.items() if known.budget is not None}
+        return {
+            label: definition.budget
+            for label, definition in self.by_label.items()
+            if definition.budget is not None
+        }
 
     def is_last(self, step: ReportedStep) -> bool:
         """Return whether a build is complete when this step is done."""
-        known = self.of(step.label)
-        return known is not None and known.last
+        definition = self.of(step.label)
+        return definition is not None and definition.last
 
     def applied(self, step: ReportedStep) -> ReportedStep:
         """Return a step as it is kept: with what is defined of it, or marked as none of those that are."""
         if not self.by_label:
             return step
-        known = self.of(step.label)
-        if known is None:
+        definition = self.of(step.label)
+        if definition is None:
             return replace(step, is_known=False)
         is_done = step.status in {StepStatus.DONE, StepStatus.REPORTED}
         return replace(
             step,
-            name=known.name or step.name,
-            priority=known.priority,
-            percentage=known.percentage if step.percentage is None and is_done else step.percentage,
+            name=definition.name or step.name,
+            priority=definition.priority,
+            percentage=definition.percentage if step.percentage is None and is_done else step.percentage,
         )
 
 
@@ -104,20 +108,20 @@ def parse(text: str) -> Definitions:
         raise DefinitionError(1, str(error)) from None
     foreign = document.keys() - {_TABLE}
     if foreign:
-        line = _line(text, lambda found: bool(found.keys() & foreign))
+        line = _line(text, lambda match: bool(match.keys() & foreign))
         raise DefinitionError(line, f"no [[{_TABLE}]]: {visible(', '.join(sorted(foreign)))}")
     tables = document.get(_TABLE, [])
     if not isinstance(tables, list) or not tables:
         raise DefinitionError(1, f"it defines no steps: [[{_TABLE}]] and label = ... for each")
-    known: dict[str, Definition] = {}
+    definitions: dict[str, Definition] = {}
     for number, table in enumerate(tables):
         definition = _definition(text, number, table)
-        if definition.label in known:
+        if definition.label in definitions:
             raise DefinitionError(
                 _line_of_field(text, number, "label"), f"{definition.label} is defined twice"
             )
-        known[definition.label] = definition
-    return Definitions(known)
+        definitions[definition.label] = definition
+    return Definitions(definitions)
 
 
 def _definition(text: str, number: int, table: object) -> Definition:
@@ -134,19 +138,19 @@ def _reason(table: object, name: str) -> str:
     if not isinstance(table, dict):
         return f"a step is a table: [[{_TABLE}]]"
     if not name:
-        return f"a step has {', '.join(_WANTED)}, and nothing else"
+        return f"a step has {', '.join(_EXPECTED)}, and nothing else"
     if name not in table:
         return f"a step needs a {name}"
-    if name not in _WANTED:
-        return f"unknown: {visible(name)}; a step has {', '.join(_WANTED)}"
-    return f"{name}: {_WANTED[name]}"
+    if name not in _EXPECTED:
+        return f"unknown: {visible(name)}; a step has {', '.join(_EXPECTED)}"
+    return f"{name}: {_EXPECTED[name]}"
 
 
-def _syntax_error(text: str, said: str) -> DefinitionError:
-    at = _POSITION.match(said)
+def _syntax_error(text: str, message: str) -> DefinitionError:
+    at = _POSITION.match(message)
     if at is not None:
         return DefinitionError(int(at[2]), at[1])
-    return DefinitionError(text.count("\n") + 1, said.removesuffix(" (at end of document)"))
+    return DefinitionError(text.count("\n") + 1, message.removesuffix(" (at end of document)"))
 
 
 def _line_of_field(text: str, number: int, name: str) -> int:

@@ -277,7 +277,7 @@ _LIMITS: Final = {
 }
 _REBOOTING_SINGLE_NODE: Final = 80 * _MINUTE
 
-KNOWN: Final = frozenset({*_MASTER, *_WORKER, *_BOOTSTRAP, *_SINGLE_NODE, FAILED_STAGE})
+ALL_STAGES: Final = frozenset({*_MASTER, *_WORKER, *_BOOTSTRAP, *_SINGLE_NODE, FAILED_STAGE})
 """Every stage that may be reported."""
 
 

@@ -15,10 +15,10 @@ from typing import Final
 import msgspec
 
 from service_record.collector.domain.host_states import (
+    ALL_STAGES,
     DONE,
     FAILED_STAGE,
     INSTALLATION,
-    KNOWN,
     REBOOTING,
     HostState,
     Move,
@@ -76,29 +76,29 @@ class Mapped:
     """Where it is; empty for a host that reboots into its disk, or that stays where it is."""
 
 
-def mapped_of(said: Mapping[str, object]) -> Mapped | None:
+def mapped_of(fields: Mapping[str, object]) -> Mapped | None:
     """Return an administrator's mapping of a host; None if it names no host of an assisted-service.
 
     Raises Refused.
     """
-    ids = {name: text_in(said, name).lower() for name in ("id", "cluster_id", "infra_env_id")}
+    ids = {name: text_in(fields, name).lower() for name in ("id", "cluster_id", "infra_env_id")}
     if not ids["id"] and not ids["cluster_id"]:
         return None
     for name, value in ids.items():
         if not is_id(value) and (value or name != "infra_env_id"):
             raise bad_request(f"{name} must be of type uuid; id and cluster_id go together")
-    role = text_in(said, "role") or "master"
+    role = text_in(fields, "role") or "master"
     if role not in ROLES:
         raise bad_request(f"role should be one of {sorted(ROLES)}")
-    status = text_in(said, "status")
+    status = text_in(fields, "status")
     if status not in {"", *HostState}:
         raise bad_request(f"status should be one of {sorted(HostState)}")
     return Mapped(
         **ids,
         role=role,
         status=status,
-        is_bootstrap=_is_true(said, "bootstrap"),
-        is_single_node=_is_true(said, "single_node"),
+        is_bootstrap=_is_true(fields, "bootstrap"),
+        is_single_node=_is_true(fields, "single_node"),
     )
 
 
@@ -121,9 +121,9 @@ def _is_time(text: str) -> bool:
     return True
 
 
-def _is_true(said: Mapping[str, object], name: str) -> bool:
+def _is_true(fields: Mapping[str, object], name: str) -> bool:
     """Return whether a field is true; a form has only texts."""
-    return str(said.get(name)).lower() in {"true", "1", "yes"}
+    return str(fields.get(name)).lower() in {"true", "1", "yes"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,8 +232,8 @@ def progressed(host: Installation, body: Mapping[str, object], now: float) -> In
     """
     check_fields(body, {"current_stage", "progress_info"})
     stage, info = text_in(body, "current_stage"), text_in(body, "progress_info")
-    if stage and stage not in KNOWN:
-        raise bad_request(f"current_stage in body should be one of [{' '.join(sorted(KNOWN))}]")
+    if stage and stage not in ALL_STAGES:
+        raise bad_request(f"current_stage in body should be one of [{' '.join(sorted(ALL_STAGES))}]")
     if len(info) > LONGEST_INFO:
         raise bad_request(f"progress_info in body should be at most {LONGEST_INFO} chars long")
     if "\0" in info:
@@ -326,16 +326,16 @@ def _id(body: Mapping[str, object], name: str) -> str:
 def _csrs(props: str) -> int | None:
     """Return the number of approved requests in the properties of an event, a JSON object as a text."""
     try:
-        said = msgspec.json.decode(props).get(CSRS_APPROVED) if props else None
+        approved = msgspec.json.decode(props).get(CSRS_APPROVED) if props else None
     except (msgspec.DecodeError, UnicodeError, AttributeError):
         return None
-    is_number = isinstance(said, int) and not isinstance(said, bool) and 0 <= said <= _MOST_CSRS
-    return said if is_number else None
+    is_number = isinstance(approved, int) and not isinstance(approved, bool) and 0 <= approved <= _MOST_CSRS
+    return approved if is_number else None
 
 
-def check_fields(body: Mapping[str, object], known: set[str]) -> None:
+def check_fields(body: Mapping[str, object], allowed: set[str]) -> None:
     """Raise Refused if a body has a field that is not known."""
-    unknown = sorted(set(body) - known)
+    unknown = sorted(set(body) - allowed)
     if unknown:
         raise bad_request(f'json: unknown field "{unknown[0]}"')
 

@@ -152,13 +152,15 @@ def ended(progress: Progress, step: ReportedStep, now: float) -> tuple[StepFinis
     That is the step it tells the end of, and a step before it of which only was told that it happened: of
     those nothing else tells how long they took.
     """
-    found = []
+    finished = []
     if progress.label and progress.status is StepStatus.REPORTED and progress.label != step.label:
-        found.append(StepFinished(progress.label, StepStatus.REPORTED, _passed(progress.updated_at, now), ""))
+        finished.append(
+            StepFinished(progress.label, StepStatus.REPORTED, _passed(progress.updated_at, now), "")
+        )
     if step.status in {StepStatus.DONE, StepStatus.FAILED}:
         since = progress.open.get(step.label)
-        found.append(StepFinished(step.label, step.status, _passed(since, now), step.logs))
-    return tuple(found)
+        finished.append(StepFinished(step.label, step.status, _passed(since, now), step.logs))
+    return tuple(finished)
 
 
 def _passed(since: float | None, now: float) -> float | None:
@@ -179,10 +181,10 @@ def _open(progress: Progress, step: ReportedStep, now: float) -> dict[str, float
     return rest
 
 
-def _counted(seen: dict[str, int], report: str) -> dict[str, int]:
-    if report not in seen and len(seen) >= _MOST_LABELS:
-        return seen
-    return {**seen, report: seen.get(report, 0) + 1}
+def _counted(counts: dict[str, int], report: str) -> dict[str, int]:
+    if report not in counts and len(counts) >= _MOST_LABELS:
+        return counts
+    return {**counts, report: counts.get(report, 0) + 1}
 
 
 def _repeats(progress: Progress, step: ReportedStep) -> dict[str, int]:
@@ -237,14 +239,14 @@ def repeated(items: Iterable[T], key: Callable[[T], Hashable]) -> tuple[Repeated
     """
     pending = list(items)
     keys = [key(item) for item in pending]
-    found: list[Repeated[T]] = []
+    rounds: list[Repeated[T]] = []
     at = 0
     while at < len(pending):
         length, count = _round_at(keys, at)
         end = at + length * count
-        found.append(Repeated(tuple(pending[at : at + length]), tuple(pending[end - length : end]), count))
+        rounds.append(Repeated(tuple(pending[at : at + length]), tuple(pending[end - length : end]), count))
         at = end
-    return tuple(found)
+    return tuple(rounds)
 
 
 def _round_at(keys: Sequence[Hashable], at: int) -> tuple[int, int]:

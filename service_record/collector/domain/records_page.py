@@ -56,17 +56,17 @@ class Analysis(msgspec.Struct, frozen=True):
 
 def analyse(judged: JudgedRecords, source: str, now: datetime) -> Analysis:
     """Return the parts of a page about records, which are called `source`; `now` is when it is shown."""
-    history, found = judged.history, judged.diagnosis
-    told = Analysis(services=tuple(_ran(history)), left_out=judged.left_out)
-    if found is None:
-        return told
+    history, diagnosis = judged.history, judged.diagnosis
+    analysis = Analysis(services=tuple(_ran(history)), left_out=judged.left_out)
+    if diagnosis is None:
+        return analysis
     view = View(now=now, width=_WIDE)
-    sections = analysis_sections(found, history, charts(history, judged.moment), view)
+    sections = analysis_sections(diagnosis, history, charts(history, judged.moment), view)
     return msgspec.structs.replace(
-        told,
-        verdict=_html([verdict_line(found, view)]),
+        analysis,
+        verdict=_html([verdict_line(diagnosis, view)]),
         lead=_html(element("p", *inked(line)) for line in summary(history, source, view)),
-        is_explained=found.root is not None,
+        is_explained=diagnosis.root is not None,
         cause=_html(_elements(section for section in sections if section.id in _CAUSE)),
         rest=_html(_elements(sections)),
     )
@@ -90,8 +90,8 @@ def _without_style(root: Element) -> Element:
 def _ran(history: History) -> Iterator[ServiceRan]:
     for service in history.services[:_MOST_ROWS]:
         if service.runs:
-            found = (_run(run, service) for run in service.runs[-_MOST_RUNS:])
-            yield ServiceRan(service.name, tuple(run for run in found if run is not None))
+            runs = (_run(run, service) for run in service.runs[-_MOST_RUNS:])
+            yield ServiceRan(service.name, tuple(run for run in runs if run is not None))
 
 
 def _run(run: Run, service: ServiceHistory) -> tuple[float, float | None, str] | None:

@@ -63,9 +63,9 @@ def plan(builds: Iterable[StoredBuild], *, before: float | None, excess: int) ->
 def _forgettable(builds: Iterable[StoredBuild]) -> Iterable[StoredBuild]:
     by_host = sorted(builds, key=lambda build: (build.host_id, build.number))
     for _, of_host in groupby(by_host, key=lambda build: build.host_id):
-        found = list(of_host)
-        stays = _staying(found)
-        yield from (build for build in found if build.number not in stays)
+        stored = list(of_host)
+        stays = _staying(stored)
+        yield from (build for build in stored if build.number not in stays)
 
 
 def _staying(builds: Sequence[StoredBuild]) -> set[int]:

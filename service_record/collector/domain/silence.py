@@ -87,15 +87,15 @@ class SilenceBudgets:
         """
         if label in self.given:
             return SilenceBudget(self.given[label], SilenceBasis.GIVEN)
-        known = self.took.get(label, ())
+        durations = self.took.get(label, ())
         for alike in (
-            (one.seconds for one in known if (one.group, one.release) == (group, release)),
-            (one.seconds for one in known if one.release == release),
-            (one.seconds for one in known if one.group == group),
-            (one.seconds for one in known),
+            (one.seconds for one in durations if (one.group, one.release) == (group, release)),
+            (one.seconds for one in durations if one.release == release),
+            (one.seconds for one in durations if one.group == group),
+            (one.seconds for one in durations),
         ):
-            if (learnt := self._learned_budget(alike)) is not None:
-                return learnt
+            if (budget := self._learned_budget(alike)) is not None:
+                return budget
         return SilenceBudget(self.default, SilenceBasis.DEFAULT)
 
     def _learned_budget(self, took: Iterable[float]) -> SilenceBudget | None:

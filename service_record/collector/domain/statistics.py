@@ -84,9 +84,9 @@ def statistics(
         group = execution.group if by_group else None
         release = execution.release if by_release else None
         sums.setdefault((execution.label, group, release), _Sum()).add(execution)
-    told = (_step_statistics(*key, found) for key, found in sums.items())
+    of_steps = (_step_statistics(*key, total) for key, total in sums.items())
     return tuple(
-        sorted(told, key=lambda one: (-one.failure_rate, one.label, one.group or "", one.release or ""))
+        sorted(of_steps, key=lambda one: (-one.failure_rate, one.label, one.group or "", one.release or ""))
     )
 
 
@@ -95,16 +95,16 @@ def percentile(ordered: Sequence[float], per_cent: float) -> float:
     return ordered[max(0, math.ceil(len(ordered) * per_cent / 100) - 1)]
 
 
-def _step_statistics(label: str, group: str | None, release: str | None, found: _Sum) -> StepStatistics:
+def _step_statistics(label: str, group: str | None, release: str | None, total: _Sum) -> StepStatistics:
     return StepStatistics(
         label=label,
         group=group,
         release=release,
-        count=found.count,
-        failed=found.failed,
-        failure_rate=found.failed / found.count,
-        times=_times(sorted(found.seconds)),
-        failures=_failures(found.signatures),
+        count=total.count,
+        failed=total.failed,
+        failure_rate=total.failed / total.count,
+        times=_times(sorted(total.seconds)),
+        failures=_failures(total.signatures),
     )
 
 

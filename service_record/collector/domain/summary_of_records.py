@@ -89,21 +89,21 @@ def judge_records(
     )
     moment, units, causes = _moment_of(history, silence), read_texts(unit_texts or {}), _known_causes()
     causes = causes_with(causes, history, units, files)
-    found = diagnose(history, now=moment, explain=causes.explain)
-    found = add_units(found, history, units, explain=causes.explain)
-    found = found and add_evidence(found, causes)
-    told = tuple(text[:_LONGEST] for text in left_out)[:_MOST_LEFT_OUT]
-    return JudgedRecords(history, moment, found, counts, told)
+    diagnosis = diagnose(history, now=moment, explain=causes.explain)
+    diagnosis = add_units(diagnosis, history, units, explain=causes.explain)
+    diagnosis = diagnosis and add_evidence(diagnosis, causes)
+    reasons = tuple(text[:_LONGEST] for text in left_out)[:_MOST_LEFT_OUT]
+    return JudgedRecords(history, moment, diagnosis, counts, reasons)
 
 
 def summarise(judged: JudgedRecords) -> RecordsLook:
     """Return what is kept of records in the database."""
-    found = judged.diagnosis
+    diagnosis = judged.diagnosis
     return RecordsLook(
-        services=tuple(_seen(service, judged.entries) for service in judged.history.services),
+        services=tuple(_service_fields(service, judged.entries) for service in judged.history.services),
         boots=judged.history.boots[-_MOST_BOOTS:],
         left_out=judged.left_out,
-        **(_summary_fields(found) if found is not None else {}),
+        **(_summary_fields(diagnosis) if diagnosis is not None else {}),
     )
 
 
@@ -125,12 +125,12 @@ def _first(records: Iterable[tuple[str, Iterable[Piece]]]) -> Iterator[tuple[str
         yield record
 
 
-def _summary_fields(found: Diagnosis) -> dict[str, str]:
-    root = found.root
-    units = [one.unit.service or one.unit.name for one in found.failed_units]
+def _summary_fields(diagnosis: Diagnosis) -> dict[str, str]:
+    root = diagnosis.root
+    units = [one.unit.service or one.unit.name for one in diagnosis.failed_units]
     return {
-        "verdict": found.verdict.value,
-        "reason": verdict_sentence(found).removeprefix(f"{found.verdict}: ")[:_LONGEST],
+        "verdict": diagnosis.verdict.value,
+        "reason": verdict_sentence(diagnosis).removeprefix(f"{diagnosis.verdict}: ")[:_LONGEST],
         "why": "" if root is None else why_sentence(root)[:_LONGEST],
         "service": (root.service if root is not None else (units or [""])[0])[:_LONGEST_NAME],
         "stage": "" if root is None else (root.stage or "")[:_LONGEST],
@@ -144,7 +144,7 @@ def _counted(service: str, record: Iterable[Piece], counts: dict[str, int]) -> I
         yield piece
 
 
-def _seen(service: ServiceHistory, counts: Mapping[str, int]) -> ServiceSeen:
+def _service_fields(service: ServiceHistory, counts: Mapping[str, int]) -> ServiceSeen:
     latest = service.attempts[-1] if service.runs else None
     return ServiceSeen(
         service=service.name[:_LONGEST_NAME],

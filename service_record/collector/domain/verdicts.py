@@ -98,18 +98,18 @@ class HostVerdict:
     """When this changes if nothing is heard until then; None where it would not."""
 
 
-def judge(known: HostFacts, budgets: SilenceBudgets, now: float, loop_after: int = LOOP) -> HostVerdict:
+def judge(facts: HostFacts, budgets: SilenceBudgets, now: float, loop_after: int = LOOP) -> HostVerdict:
     """Return the verdict of the first rule that has one; where none has, it is a question of time.
 
     `loop_after` is how many beginnings of one step, or boots, in a row without anything new are a loop.
     """
     return (
-        _done(known)
-        or _looping(known, loop_after)
-        or _failed(known)
-        or _records_are_bad(known)
-        or _asks_for_help(known)
-        or _waiting(known, budgets, now)
+        _done(facts)
+        or _looping(facts, loop_after)
+        or _failed(facts)
+        or _records_are_bad(facts)
+        or _asks_for_help(facts)
+        or _waiting(facts, budgets, now)
     )
 
 
@@ -124,18 +124,18 @@ def cause_of(verdict: FleetVerdict, reason: str, host: str) -> str:
     return hashlib.sha256(same.encode()).hexdigest()[:16]
 
 
-def judge_overtaken(known: HostFacts, last: HostVerdict | None) -> tuple[str, str]:
+def judge_overtaken(facts: HostFacts, last: HostVerdict | None) -> tuple[str, str]:
     """Return the final verdict and reason of a build when another build of its host begins.
 
     `last` is the latest verdict of the host in this build, if it was judged. It counts unless it is out of
     date.
     """
-    if (done := _done(known)) is not None:
+    if (done := _done(facts)) is not None:
         return done.verdict.value, done.reason
-    if last is not None and _is_current(last, known.progress):
+    if last is not None and _is_current(last, facts.progress):
         return last.verdict.value, last.reason
-    progress = known.progress
-    if (failed := _failed(known) or _records_are_bad(known)) is not None:
+    progress = facts.progress
+    if (failed := _failed(facts) or _records_are_bad(facts)) is not None:
         return failed.verdict.value, failed.reason
     if progress is not None and progress.failure is not None:
         return FleetVerdict.FAILED.value, _failure(
@@ -170,23 +170,23 @@ _BECAME: Final = {
 }
 
 
-def _done(known: HostFacts) -> HostVerdict | None:
+def _done(facts: HostFacts) -> HostVerdict | None:
     """Complete is complete, until another build begins."""
-    progress, installation = known.progress, _installation(known)
+    progress, installation = facts.progress, _installation(facts)
     if progress is not None and progress.ended_at is not None:
         return HostVerdict(FleetVerdict.DONE, f"{progress.name} completed it.", progress.ended_at)
     if installation is not None and _is_installed(installation):
         return HostVerdict(
             FleetVerdict.DONE, "The assisted-service has it as installed.", installation.updated_at
         )
-    records = _records(known)
+    records = _records(facts)
     if progress is None and installation is None and records and records.verdict == "succeeded":
         return HostVerdict(FleetVerdict.DONE, "All its services succeeded.", records.at)
     return None
 
 
-def _looping(known: HostFacts, loop_after: int) -> HostVerdict | None:
-    progress = known.progress
+def _looping(facts: HostFacts, loop_after: int) -> HostVerdict | None:
+    progress = facts.progress
     if progress is None:
         return None
     if len(progress.boots) >= loop_after:
@@ -199,32 +199,32 @@ def _looping(known: HostFacts, loop_after: int) -> HostVerdict | None:
     return HostVerdict(FleetVerdict.LOOPING, f"{what}{why}.", progress.fresh_at)
 
 
-def _failed(known: HostFacts) -> HostVerdict | None:
-    progress, installation = known.progress, _installation(known)
+def _failed(facts: HostFacts) -> HostVerdict | None:
+    progress, installation = facts.progress, _installation(facts)
     if progress is not None and progress.failure is not None and progress.status is StepStatus.FAILED:
         return _failure(progress.failure)
     if installation is not None and (installation.status == "error" or installation.stage == "Failed"):
         where = f" in stage {installation.stage}" if installation.stage else ""
-        said = _joined(f"The installation failed{where}", installation.info)
-        return HostVerdict(FleetVerdict.FAILED, f"{said}.", installation.updated_at)
+        sentence = _joined(f"The installation failed{where}", installation.info)
+        return HostVerdict(FleetVerdict.FAILED, f"{sentence}.", installation.updated_at)
     return None
 
 
-def _records_are_bad(known: HostFacts) -> HostVerdict | None:
+def _records_are_bad(facts: HostFacts) -> HostVerdict | None:
     """Return the verdict over service records, unless the host got further after them."""
-    records = _records(known)
-    fresh_at = known.progress.fresh_at if known.progress else 0.0
+    records = _records(facts)
+    fresh_at = facts.progress.fresh_at if facts.progress else 0.0
     calm = {"running", "stopped", "unknown", "succeeded"}
     if records is None or records.at < fresh_at or records.verdict in calm:
         return None
     verdict = FleetVerdict.FAILED if records.verdict == "interrupted" else FleetVerdict(records.verdict)
     where = f"stage {records.stage} of {records.service}" if records.stage else records.service
-    said = f"{where or 'a service'} {records.verdict}"
-    return HostVerdict(verdict, f"{_joined(said, records.reason)}.", records.at)
+    sentence = f"{where or 'a service'} {records.verdict}"
+    return HostVerdict(verdict, f"{_joined(sentence, records.reason)}.", records.at)
 
 
-def _asks_for_help(known: HostFacts) -> HostVerdict | None:
-    installation = _installation(known)
+def _asks_for_help(facts: HostFacts) -> HostVerdict | None:
+    installation = _installation(facts)
     if installation is None:
         return None
     if installation.status == "disabled":
@@ -234,14 +234,14 @@ def _asks_for_help(known: HostFacts) -> HostVerdict | None:
     if not waits and "pending-user-action" not in installation.status:
         return None
     where = f" in stage {installation.stage}" if installation.stage else ""
-    said = _joined(f"Somebody has to act{where}", installation.info)
-    return HostVerdict(FleetVerdict.STUCK, f"{said}.", installation.updated_at)
+    sentence = _joined(f"Somebody has to act{where}", installation.info)
+    return HostVerdict(FleetVerdict.STUCK, f"{sentence}.", installation.updated_at)
 
 
-def _waiting(known: HostFacts, budgets: SilenceBudgets, now: float) -> HostVerdict:
+def _waiting(facts: HostFacts, budgets: SilenceBudgets, now: float) -> HostVerdict:
     """Progressing until the budget is spent, then stuck (or failed, if something has), then silent."""
-    what, since, budget = _latest(known, budgets)
-    progress = known.progress
+    what, since, budget = _latest(facts, budgets)
+    progress = facts.progress
     late_at, silent_at = since + budget.seconds, since + max(2 * budget.seconds, SILENT)
     if now < late_at:
         may = f"{what}; the next report has {duration(budget.seconds)} ({budget})."
@@ -249,7 +249,7 @@ def _waiting(known: HostFacts, budgets: SilenceBudgets, now: float) -> HostVerdi
     late = f"othing was heard for {duration(budget.seconds)} ({budget}) after this: {what}"
     if progress is not None and progress.failure is not None:
         return _failure(progress.failure, f"; n{late}")
-    if not (progress and progress.label) and _installation(known) is None and known.records is None:
+    if not (progress and progress.label) and _installation(facts) is None and facts.records is None:
         reason = f"No step came within {duration(budget.seconds)}; see whether it boots, and from what."
         return HostVerdict(FleetVerdict.SILENT, reason, since)
     if now < silent_at:
@@ -257,18 +257,18 @@ def _waiting(known: HostFacts, budgets: SilenceBudgets, now: float) -> HostVerdi
     return HostVerdict(FleetVerdict.SILENT, f"N{late}, and neither in {duration(silent_at - since)}.", since)
 
 
-def _latest(known: HostFacts, budgets: SilenceBudgets) -> tuple[str, float, SilenceBudget]:
+def _latest(facts: HostFacts, budgets: SilenceBudgets) -> tuple[str, float, SilenceBudget]:
     """Return the last news, since when there is nothing new, and how long that may be."""
-    progress, installation = known.progress, _installation(known)
-    since = max(known.heard_at, progress.updated_at if progress else 0.0)
+    progress, installation = facts.progress, _installation(facts)
+    since = max(facts.heard_at, progress.updated_at if progress else 0.0)
     if installation is not None and (progress is None or installation.updated_at >= progress.updated_at):
         budget = of_stage(installation.stage, is_single_node=installation.is_single_node)
         what = f"stage {installation.stage}" if installation.stage else f"state {installation.status}"
         return f"{what} was reported", max(since, installation.updated_at), budget
     if progress is not None and progress.label:
-        budget = budgets.of_step(progress.label, known.group, known.release)
+        budget = budgets.of_step(progress.label, facts.group, facts.release)
         return f"{progress.name} {_BECAME[progress.status]}", since, budget
-    if known.records is not None:
+    if facts.records is not None:
         return "its services ran", since, SilenceBudget(DEFAULT_SECONDS, SilenceBasis.DEFAULT)
     return "it was made known", since, SilenceBudget(budgets.default, SilenceBasis.DEFAULT)
 
@@ -280,8 +280,8 @@ def _failure(failure: StepFailure, more: str = "") -> HostVerdict:
 def _failed_with(failure: StepFailure) -> str:
     """Return which step failed, how often, and the end of its logs."""
     times = f" {failure.count} times, the last time" if failure.count > 1 else ""
-    said = next((line.strip() for line in reversed(failure.logs.splitlines()) if line.strip()), "")
-    cause = said if len(said) <= _LONGEST_CAUSE else f"…{said[1 - _LONGEST_CAUSE :]}"
+    last_line = next((line.strip() for line in reversed(failure.logs.splitlines()) if line.strip()), "")
+    cause = last_line if len(last_line) <= _LONGEST_CAUSE else f"…{last_line[1 - _LONGEST_CAUSE :]}"
     return _joined(f"{failure.name} failed{times}", cause)
 
 
@@ -290,19 +290,19 @@ def _joined(what: str, why: str) -> str:
     return f"{what}: {why.strip()}".rstrip(".: ")
 
 
-def _installation(known: HostFacts) -> InstallationSeen | None:
+def _installation(facts: HostFacts) -> InstallationSeen | None:
     """Return the installation of this build: a host that is installed anew has one from before."""
-    found = known.installation
-    return None if found is None or found.updated_at < _began(known) else found
+    installation = facts.installation
+    return None if installation is None or installation.updated_at < _began(facts) else installation
 
 
-def _records(known: HostFacts) -> RecordsVerdict | None:
-    found = known.records
-    return None if found is None or found.at < _began(known) else found
+def _records(facts: HostFacts) -> RecordsVerdict | None:
+    records = facts.records
+    return None if records is None or records.at < _began(facts) else records
 
 
-def _began(known: HostFacts) -> float:
-    return known.progress.started_at if known.progress else 0.0
+def _began(facts: HostFacts) -> float:
+    return facts.progress.started_at if facts.progress else 0.0
 
 
 def _is_installed(installation: InstallationSeen) -> bool:

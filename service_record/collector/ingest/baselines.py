@@ -42,29 +42,29 @@ class _LearntQuestion:
 class LearnedBaselines:
     """Asks the database no more often than it must. For any number of threads."""
 
-    def __init__(self, database: Database, default: float, given: Mapping[str, float]) -> None:
+    def __init__(self, database: Database, default: float, budgets: Mapping[str, float]) -> None:
         self._database = database
         self._default = default
-        self._given = given
+        self._given = budgets
         self._took: dict[str, tuple[float, tuple[Took, ...]]] = {}
         self._answers: OrderedDict[_LearntQuestion, tuple[float, Statistics]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def set_given(self, given: Mapping[str, float]) -> None:
+    def set_given(self, budgets: Mapping[str, float]) -> None:
         """Take other budgets that an operator gave, in seconds by the label of a step."""
-        self._given = given
+        self._given = budgets
 
     def budgets(self, labels: Collection[str]) -> SilenceBudgets:
         """Return the budgets of these steps."""
         now = time.monotonic()
         if len(self._took) > _MOST_LABELS:
             self._took.clear()
-        wanted = [label for label in labels if label and label not in self._given]
-        old = [label for label in wanted if self._took.get(label, (0.0,))[0] < now - _FRESH]
+        undefined = [label for label in labels if label and label not in self._given]
+        old = [label for label in undefined if self._took.get(label, (0.0,))[0] < now - _FRESH]
         if old:
             with self._database.reading() as connection:
                 self._took |= {label: (now, judging.took(connection, label)) for label in old}
-        took = {label: self._took[label][1] for label in wanted}
+        took = {label: self._took[label][1] for label in undefined}
         return SilenceBudgets(default=self._default, given=self._given, took=took)
 
     def statistics(
@@ -77,20 +77,20 @@ class LearnedBaselines:
         with self._lock:  # who asks meanwhile gets the same answer
             until, answer = self._answers.get(question, (0.0, None))
             if answer is None or until < time.monotonic():
-                until, answer = self._asked(question)
+                until, answer = self._ask(question)
             self._answers[question] = until, answer
             self._answers.move_to_end(question)
             while len(self._answers) > _MOST_ANSWERS:
                 self._answers.popitem(last=False)
         return answer
 
-    def _asked(self, question: _LearntQuestion) -> tuple[float, Statistics]:
+    def _ask(self, question: _LearntQuestion) -> tuple[float, Statistics]:
         """Return the answer, and until when it stands."""
         began = time.monotonic()
         with self._database.reading() as connection:
-            found = judging.executions(connection, question.groups, question.releases)
+            executions = judging.executions(connection, question.groups, question.releases)
         by_group, by_release = "group" in question.by, "release" in question.by
-        answer = Statistics(statistics(found, by_group=by_group, by_release=by_release), len(found))
+        answer = Statistics(statistics(executions, by_group=by_group, by_release=by_release), len(executions))
         ended = time.monotonic()
         return ended + _RESTS * (ended - began), answer
 

@@ -23,7 +23,7 @@ _DONE: Final = 0.75 * _EVERY
 """Seconds for which what one process has done need not be done by another."""
 _FIRST: Final = 60.0
 """Seconds after the start: not while hosts come back to a collector that was away."""
-_LEARNT: Final = 365 * DAY
+_DURATIONS_SECONDS: Final = 365 * DAY
 """Seconds for which it is kept how long steps took: it is small, and what budgets come from."""
 _NEWS: Final = 7 * DAY
 _ORPHAN: Final = DAY
@@ -53,12 +53,12 @@ def planned(connection: Connection, limits: KeepLimits, now: float) -> ForgetPla
     """Return the data that is past these limits now."""
     if not limits.are_any:
         return ForgetPlan()
-    found = purge.stored(connection)
+    stored = purge.stored(connection)
     excess = 0
     if limits.size:
-        taken = sum(build.size for build in found) + purge.size_of_chunks(connection)
-        excess = max(0, taken - limits.size)
-    return plan(found, before=now - limits.days * DAY if limits.days else None, excess=excess)
+        size = sum(build.size for build in stored) + purge.size_of_chunks(connection)
+        excess = max(0, size - limits.size)
+    return plan(stored, before=now - limits.days * DAY if limits.days else None, excess=excess)
 
 
 def carry_out(what: ForgetPlan, change: Change, objects: Objects, actor: str, now: float) -> None:
@@ -74,10 +74,10 @@ def carry_out(what: ForgetPlan, change: Change, objects: Objects, actor: str, no
             pass
         change(lambda connection: purge.delete_replaced_chunks(connection, before))
     if what.builds:
-        said = (
+        summary = (
             f"{len(what.builds)} builds, {sum(build.steps for build in what.builds)} steps, {what.size} bytes"
         )
-        change(lambda connection: administration.note(connection, actor, "retention", said, now))
+        change(lambda connection: administration.note(connection, actor, "retention", summary, now))
 
 
 def tidy(change: Change, now: float) -> None:
@@ -85,7 +85,7 @@ def tidy(change: Change, now: float) -> None:
     change(lambda connection: purge.delete_sessions(connection, now))
     change(lambda connection: notices.forget(connection, now - _NEWS))
     change(lambda connection: purge.delete_allowances(connection, now - DAY))
-    while change(lambda connection: purge.delete_durations(connection, now - _LEARNT)):
+    while change(lambda connection: purge.delete_durations(connection, now - _DURATIONS_SECONDS)):
         pass
 
 

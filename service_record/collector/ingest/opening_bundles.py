@@ -70,10 +70,10 @@ def _run_confined(
             command, stdin=stream, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/", env=_environment()
         )
     with child:
-        told = _told_by(child, 3.0 * allowed.seconds, is_stopped or threading.Event())
-    if told is None:
+        output = _told_by(child, 3.0 * allowed.seconds, is_stopped or threading.Event())
+    if output is None:
         raise _NotRead(f"it takes more than {3 * allowed.seconds} s")
-    out, error = told
+    out, error = output
     if child.returncode < 0:
         raise _NotRead(f"it takes more than {allowed.seconds} s of a processor, or too much memory")
     if child.returncode > 0:
@@ -161,9 +161,11 @@ def read_bundle(
 
     `source` is what the bundle is called. `silence`: it is judged so many seconds after its latest entry.
     """
-    told = ("" if silence is None else str(silence), source)
+    silence_and_source = ("" if silence is None else str(silence), source)
     try:
-        return msgspec.json.decode(_run_confined(bundle, allowed, is_stopped, told), type=BundleSeen)
+        return msgspec.json.decode(
+            _run_confined(bundle, allowed, is_stopped, silence_and_source), type=BundleSeen
+        )
     except _NotRead as reason:
         return BundleSeen.not_read(str(reason))
 
@@ -191,10 +193,10 @@ def _main(memory: int, silence: str, source: str) -> None:
                 bundle.unit_texts,
                 _files_in(stream),
             )
-        found = BundleSeen(summarise(judged), analyse(judged, source, datetime.now(UTC)))
+        result = BundleSeen(summarise(judged), analyse(judged, source, datetime.now(UTC)))
     except MemoryError:
-        found = BundleSeen.not_read(_too_much_memory(memory))
-    sys.stdout.buffer.write(msgspec.json.encode(found))
+        result = BundleSeen.not_read(_too_much_memory(memory))
+    sys.stdout.buffer.write(msgspec.json.encode(result))
 
 
 if __name__ == "__main__":

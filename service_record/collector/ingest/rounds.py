@@ -162,9 +162,9 @@ class Indexer(Background):
 
     def _index(self, bundle: StoredBundle) -> None:
         try:
-            seen = self._read(bundle)
+            result = self._read(bundle)
             self._writer.change(
-                lambda connection: bundle_rows.save(connection, bundle.id, seen.look, seen.analysis)
+                lambda connection: bundle_rows.save(connection, bundle.id, result.look, result.analysis)
             ).result()
         except ReadingStopped:
             self._put_back(bundle, self._now())
@@ -247,8 +247,8 @@ class Judge(Background):
     def _begin(self) -> None:
         """Hosts in whose records something ran when the process before this one ended."""
         with self._database.reading() as connection:
-            found = record_rows.heard_since(connection, self._now() - _FORGOTTEN)
-        for host in found:
+            host_ids = record_rows.heard_since(connection, self._now() - _FORGOTTEN)
+        for host in host_ids:
             self.tell(host)
 
     def _judge(self, host_id: int) -> None:
@@ -277,24 +277,24 @@ class Judge(Background):
             return ""
         silence = max(0.0, self._now() - heard_at)
         records = ((service, read_entries(BytesIO(text))) for service, text in texts)
-        seen = summarise(judge_records(records, silence=silence))
-        self._writer.change(lambda connection: bundle_rows.tell(connection, host_id, seen, heard_at)).result()
-        return seen.verdict
+        look = summarise(judge_records(records, silence=silence))
+        self._writer.change(lambda connection: bundle_rows.tell(connection, host_id, look, heard_at)).result()
+        return look.verdict
 
 
 def _texts(connection: Connection, host_id: int) -> tuple[float, list[tuple[str, bytes]]]:
     """Return when something was received last, and the ends of the records of a host."""
-    held = record_rows.held_of(connection, host_id)
-    left = _MOST_HOST
+    files = record_rows.held_of(connection, host_id)
+    remaining = _MOST_HOST
     texts: list[tuple[str, bytes]] = []
-    for service in sorted({one.service for one in held}):
-        places = record_rows.places_of(connection, host_id, service, min(left, _MOST_SERVICE))
+    for service in sorted({one.service for one in files}):
+        places = record_rows.places_of(connection, host_id, service, min(remaining, _MOST_SERVICE))
         text = record_rows.data_at(connection, places)
-        left -= len(text)
+        remaining -= len(text)
         texts.append((service, text))
-        if left <= 0:
+        if remaining <= 0:
             break
-    return max((one.received_at for one in held), default=0.0), texts
+    return max((one.received_at for one in files), default=0.0), texts
 
 
 _MOST: Final = 200
@@ -316,14 +316,14 @@ class Sweeper(Background):
         self,
         database: Database,
         writer: DatabaseWriter,
-        learnt: LearnedBaselines,
+        baselines: LearnedBaselines,
         now: Callable[[], float] = time.time,
         loop_after: int = LOOP,
     ) -> None:
         super().__init__("sweeper", "hosts could not be judged", pause=_SWEEP_PAUSE, share=_SHARE)
         self._database = database
         self._writer = writer
-        self._learnt = learnt
+        self._learnt = baselines
         self._now = now
         self._loop_after = loop_after
         self._heard: set[int] = set()
@@ -365,7 +365,7 @@ class Sweeper(Background):
             self._is_sweeping = False
 
     def _judge_some(self) -> bool:
-        now, ours = self._now(), self._taken()
+        now, ours = self._now(), self._take_hosts()
         with self._database.reading() as connection:
             labels = judging.labels_due(connection, now, _MOST, ours)
         if not labels:
@@ -378,7 +378,7 @@ class Sweeper(Background):
         ).result()
         return done is not None
 
-    def _taken(self) -> list[int]:
+    def _take_hosts(self) -> list[int]:
         """Take hosts that were heard of here: those that cannot be judged now are due to any process soon."""
         with self._lock:
             self._is_sweeping = True

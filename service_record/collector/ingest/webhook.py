@@ -100,15 +100,15 @@ def secret_of(text: bytes) -> bytes:
         raise ValueError("what follows whsec_ is no base64") from None
 
 
-def wait_after(tries: int, chance: float, asked: float = 0.0) -> float | None:
+def wait_after(tries: int, chance: float, requested: float = 0.0) -> float | None:
     """Return seconds until it is sent again, after so many tries; None where it is given up.
 
-    `chance` is from 0 to 1; `asked` are the seconds that the receiver asks for.
+    `chance` is from 0 to 1; `requested` are the seconds that the receiver asks for.
     """
     if tries >= MOST_TRIES:
         return None
     doubled = min(_FIRST_WAIT * 2.0 ** (tries - 1), _LONGEST_WAIT)
-    return max(doubled * (0.5 + chance / 2), min(asked, _LONGEST_WAIT))
+    return max(doubled * (0.5 + chance / 2), min(requested, _LONGEST_WAIT))
 
 
 _PATIENCE: Final = 10.0
@@ -193,14 +193,14 @@ class Webhook(Background):
         if self._is_closed.is_set():
             self._writer.change(lambda connection: notices.put_off(connection, ids, self._now())).result()
             return
-        status, asked = self._send(together)
+        status, pause = self._send(together)
         now, tries = self._now(), together[0].tries + 1
         if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
             self._mark_delivered(ids, now)
             return
-        wait = None if status == HTTPStatus.GONE else wait_after(tries, random.random(), asked)  # noqa: S311
-        said = "webhook" if wait is not None else "webhook given up"
-        log().warning(said, notice=ids[0], news=len(ids), status=status, tries=tries)
+        wait = None if status == HTTPStatus.GONE else wait_after(tries, random.random(), pause)  # noqa: S311
+        event = "webhook" if wait is not None else "webhook given up"
+        log().warning(event, notice=ids[0], news=len(ids), status=status, tries=tries)
         next_at = None if wait is None else now + wait
         self._writer.change(lambda connection: notices.put_off(connection, ids, next_at)).result()
 

@@ -37,12 +37,12 @@ def note(connection: Connection, actor: str, action: str, subject: str, at: floa
     connection.execute(insert(audit).values(at=at, actor=actor[:_LONGEST], action=action, subject=subject))
 
 
-def listed(connection: Connection, limit: int, before: int | None = None) -> tuple[Noted, ...]:
+def list_audit(connection: Connection, limit: int, before: int | None = None) -> tuple[Noted, ...]:
     """Return the audit log, latest first; only entries before an id, if given."""
-    wanted = select(audit).order_by(audit.c.id.desc()).limit(limit)
+    query = select(audit).order_by(audit.c.id.desc()).limit(limit)
     if before is not None:
-        wanted = wanted.where(audit.c.id < before)
-    return tuple(Noted(**row) for row in connection.execute(wanted).mappings())
+        query = query.where(audit.c.id < before)
+    return tuple(Noted(**row) for row in connection.execute(query).mappings())
 
 
 class Used(Exception):  # noqa: N818  # a refusal, told as 401
@@ -51,11 +51,11 @@ class Used(Exception):  # noqa: N818  # a refusal, told as 401
 
 def create_token(connection: Connection, new: tokens.TokenRequest, now: float) -> tuple[int, str]:
     """Make a token: its number, and itself, this once."""
-    made = tokens.create(connection, new, now)
-    token = presented(made)
+    created = tokens.create(connection, new, now)
+    token = presented(created)
     assert token is not None  # noqa: S101  # it was spelled by us
     note(connection, new.created_by, "token create", _said_of(token.id, new), now)
-    return token.id, made
+    return token.id, created
 
 
 def revoke_token(connection: Connection, token_id: int, actor: str, now: float) -> bool:
@@ -81,22 +81,22 @@ def enrol(connection: Connection, grant: Grant, host: str, asked_group: str, now
     if row is None:
         put_host(connection, host, {"group": group}, now)
     new = tokens.TokenRequest(kind=TokenKind.HOST, scope=host, name=grant.name, created_by=grant.holder)
-    made = tokens.create(connection, new, now)
+    token = tokens.create(connection, new, now)
     note(connection, grant.holder, "enrol", host, now)
-    return made
+    return token
 
 
 def put_host(connection: Connection, name: str, fields: dict[str, str], now: float) -> bool:
     """Make a host, or change its group or release; whether it was made."""
     insert_new = inserting(connection, hosts)
-    made = connection.execute(
+    row = connection.execute(
         insert_new.on_conflict_do_nothing(index_elements=["name"]).returning(hosts.c.id),
         {"name": name, "first_seen": now, "last_seen": now, "due_at": 0.0, **fields},
     ).first()
-    if made is None and fields:
+    if row is None and fields:
         changed = update(hosts).where(hosts.c.name == name)
         connection.execute(changed.values(**fields, due_at=0.0, revision=hosts.c.revision + 1))
-    return made is not None
+    return row is not None
 
 
 def begin_build(connection: Connection, name: str, key: str, action: str, now: float) -> int | None:

@@ -92,16 +92,16 @@ def claim(connection: Connection, now: float, most: int) -> Sequence[StoredBundl
     """Claim bundles that nobody has read and no other process reads, oldest first, until `now` + LEASE."""
     is_free = or_(bundles.c.claimed_until.is_(None), bundles.c.claimed_until < now)
     free = (
-        select(*_KEPT)
+        select(*_COLUMNS)
         .where(bundles.c.is_indexed.is_(False), is_free)
         .order_by(bundles.c.id)
         .limit(most)
         .with_for_update(skip_locked=True)
     )
-    found = [_stored_bundle(row) for row in connection.execute(free)]
-    if found:
-        claim_until(connection, [bundle.id for bundle in found], now + LEASE)
-    return found
+    claimed = [_stored_bundle(row) for row in connection.execute(free)]
+    if claimed:
+        claim_until(connection, [bundle.id for bundle in claimed], now + LEASE)
+    return claimed
 
 
 def claim_until(connection: Connection, bundle_ids: Collection[int], until: float) -> None:
@@ -118,36 +118,36 @@ def release(connection: Connection) -> None:
 
 def next_free(connection: Connection) -> float | None:
     """Return when the next bundle is free that is claimed and not read; None where there is none."""
-    wanted = select(func.min(bundles.c.claimed_until)).where(bundles.c.is_indexed.is_(False))
-    at: float | None = connection.execute(wanted).scalar_one()
+    query = select(func.min(bundles.c.claimed_until)).where(bundles.c.is_indexed.is_(False))
+    at: float | None = connection.execute(query).scalar_one()
     return at
 
 
 def find(connection: Connection, host: str, bundle_id: int) -> StoredBundle | None:
     """Return that bundle of that host; None where there is none."""
-    wanted = select(*_KEPT).join(hosts).where(hosts.c.name == host, bundles.c.id == bundle_id)
-    row = connection.execute(wanted).one_or_none()
+    query = select(*_COLUMNS).join(hosts).where(hosts.c.name == host, bundles.c.id == bundle_id)
+    row = connection.execute(query).one_or_none()
     return None if row is None else _stored_bundle(row)
 
 
-def listed(connection: Connection, host: str) -> tuple[BundleShown, ...] | None:
+def list_bundles(connection: Connection, host: str) -> tuple[BundleShown, ...] | None:
     """Return the bundles of a host, latest first; None where there is no such host."""
     if group_of(connection, host) is None:
         return None
     names = [field.name for field in fields(BundleShown)]
-    wanted = (
+    query = (
         select(*(bundles.c[name] for name in names))
         .join(hosts)
         .where(hosts.c.name == host)
         .order_by(bundles.c.id.desc())
         .limit(_MOST_LISTED)
     )
-    return tuple(BundleShown(**row) for row in connection.execute(wanted).mappings())
+    return tuple(BundleShown(**row) for row in connection.execute(query).mappings())
 
 
 def latest_with_records(connection: Connection, host: str) -> int | None:
     """Return the id of the latest bundle of a host that has records in it; None where there is none."""
-    wanted = (
+    query = (
         select(bundles.c.id)
         .join(hosts)
         .where(
@@ -157,10 +157,10 @@ def latest_with_records(connection: Connection, host: str) -> int | None:
         .order_by(bundles.c.id.desc())
         .limit(1)
     )
-    return connection.execute(wanted).scalar_one_or_none()
+    return connection.execute(query).scalar_one_or_none()
 
 
-def save(connection: Connection, bundle_id: int, seen: RecordsLook, analysis: Analysis) -> None:
+def save(connection: Connection, bundle_id: int, look: RecordsLook, analysis: Analysis) -> None:
     """Keep what was found in a bundle; where its records are the latest of the host, they tell of it."""
     row = connection.execute(
         select(bundles.c.host_id, bundles.c.received_at).where(bundles.c.id == bundle_id)
@@ -168,22 +168,22 @@ def save(connection: Connection, bundle_id: int, seen: RecordsLook, analysis: An
     if row is None:
         return  # removed meanwhile
     connection.execute(delete(bundle_services).where(bundle_services.c.bundle_id == bundle_id))
-    services = {found.service: found for found in seen.services}
+    services = {service.service: service for service in look.services}
     if services:
         connection.execute(
             insert(bundle_services),
-            [{"bundle_id": bundle_id, **msgspec.structs.asdict(found)} for found in services.values()],
+            [{"bundle_id": bundle_id, **msgspec.structs.asdict(service)} for service in services.values()],
         )
-    told = {
+    values = {
         "is_indexed": True,
         "claimed_until": None,
-        "verdict": seen.verdict,
-        "reason": seen.reason,
-        "boots": "\n".join(seen.boots),
-        "left_out": "\n".join(seen.left_out),
+        "verdict": look.verdict,
+        "reason": look.reason,
+        "boots": "\n".join(look.boots),
+        "left_out": "\n".join(look.left_out),
     }
-    connection.execute(update(bundles).where(bundles.c.id == bundle_id).values(told))
-    tell(connection, row.host_id, seen, row.received_at)
+    connection.execute(update(bundles).where(bundles.c.id == bundle_id).values(values))
+    tell(connection, row.host_id, look, row.received_at)
     if services:
         _save_analysis(connection, row.host_id, bundle_id, analysis)
 
@@ -206,23 +206,23 @@ def analysis_of(connection: Connection, bundle_id: int) -> Analysis | None:
     return None if data is None else msgspec.json.decode(zlib.decompress(data), type=Analysis)
 
 
-def tell(connection: Connection, host_id: int, seen: RecordsLook, at: float) -> None:
+def tell(connection: Connection, host_id: int, look: RecordsLook, at: float) -> None:
     """Have records say of their host what they come to, unless later ones have said it."""
-    if not seen.verdict:
+    if not look.verdict:
         return
     before: bytes | None = connection.execute(
         select(hosts.c.records_verdict).where(hosts.c.id == host_id).with_for_update()
     ).scalar_one_or_none()
     if before and msgspec.json.decode(before, type=RecordsVerdict).at > at:
         return
-    verdict = RecordsVerdict(seen.verdict, seen.why or seen.reason, seen.service, seen.stage, at)
+    verdict = RecordsVerdict(look.verdict, look.why or look.reason, look.service, look.stage, at)
     values: dict[str, Any] = {"records_verdict": msgspec.json.encode(verdict), "due_at": 0.0}
     connection.execute(
         update(hosts).where(hosts.c.id == host_id).values(**values, revision=hosts.c.revision + 1)
     )
 
 
-_KEPT: Final = (bundles.c.id, bundles.c.kind, bundles.c.key, bundles.c.name, bundles.c.size)
+_COLUMNS: Final = (bundles.c.id, bundles.c.kind, bundles.c.key, bundles.c.name, bundles.c.size)
 
 
 def _stored_bundle(row: Any) -> StoredBundle:
@@ -252,40 +252,42 @@ class RecordsSource:
 
 def source_of(connection: Connection, host: str) -> RecordsSource | None:
     """Return the records of a host that were received last; None where there are none."""
-    found = [source for source in (_live(connection, host), _bundle(connection, host)) if source]
-    return max(found, key=lambda source: source.received_at, default=None)
+    sources = [source for source in (_live(connection, host), _bundle(connection, host)) if source]
+    return max(sources, key=lambda source: source.received_at, default=None)
 
 
 def write_records(connection: Connection, source: RecordsSource, stream: BinaryIO) -> None:
     """Write records that came live as the archive that they would be in: the ends of long ones."""
-    left = _MOST_HOST
-    services = sorted({held.service for held in record_rows.held_of(connection, source.host_id)})
+    remaining = _MOST_HOST
+    services = sorted({file.service for file in record_rows.held_of(connection, source.host_id)})
     with tarfile.open(fileobj=stream, mode="w") as archive:
         for service in services:
-            places = record_rows.places_of(connection, source.host_id, service, min(left, _MOST_SERVICE))
+            places = record_rows.places_of(connection, source.host_id, service, min(remaining, _MOST_SERVICE))
             data = record_rows.data_at(connection, places)
             member = tarfile.TarInfo(f"{RECORD_DIRECTORIES[-1]}/{service}.json")
             member.size = len(data)
             archive.addfile(member, io.BytesIO(data))
-            left -= len(data)
-            if left <= 0:
+            remaining -= len(data)
+            if remaining <= 0:
                 break
 
 
 def _live(connection: Connection, host: str) -> RecordsSource | None:
     host_id = record_rows.host_id_of(connection, host)
-    held = () if host_id is None else record_rows.held_of(connection, host_id)
-    if not held or host_id is None:
+    files = () if host_id is None else record_rows.held_of(connection, host_id)
+    if not files or host_id is None:
         return None
-    at = max(one.received_at for one in held)
-    mark = f"live {sum(one.offset for one in held)} {at}"
+    at = max(one.received_at for one in files)
+    mark = f"live {sum(one.offset for one in files)} {at}"
     return RecordsSource(name="records as they are sent", mark=mark, received_at=at, host_id=host_id)
 
 
 def _bundle(connection: Connection, host: str) -> RecordsSource | None:
-    found = latest_with_records(connection, host)
-    wanted = select(bundles.c.id, bundles.c.name, bundles.c.received_at).where(bundles.c.id == found)
-    row = connection.execute(wanted).one_or_none()
+    latest = latest_with_records(connection, host)
+    query = select(bundles.c.id, bundles.c.name, bundles.c.received_at).where(bundles.c.id == latest)
+    row = connection.execute(query).one_or_none()
     if row is None:
         return None
-    return RecordsSource(name=row.name, mark=f"bundle {found}", received_at=row.received_at, bundle_id=row.id)
+    return RecordsSource(
+        name=row.name, mark=f"bundle {latest}", received_at=row.received_at, bundle_id=row.id
+    )

@@ -174,14 +174,14 @@ def list_clusters(
 
     `named` are ids or names. A reader who is confined to a group sees clusters all of whose hosts are in it.
     """
-    wanted = _summaries().where(_is_readable(confined_to))
+    query = _summaries().where(_is_readable(confined_to))
     if named:
-        wanted = wanted.where(is_named(named))
+        query = query.where(is_named(named))
     elif done_since is not None:
         is_old = (clusters.c.status == ClusterState.INSTALLED.value) & (clusters.c.since < done_since)
-        wanted = wanted.where(or_(clusters.c.since.is_(None), ~is_old))
+        query = query.where(or_(clusters.c.since.is_(None), ~is_old))
     rank = case({state.value: place for place, state in enumerate(_ORDER)}, value=clusters.c.status, else_=0)
-    rows = connection.execute(wanted.order_by(rank, clusters.c.name, clusters.c.id).limit(MOST_LISTED))
+    rows = connection.execute(query.order_by(rank, clusters.c.name, clusters.c.id).limit(MOST_LISTED))
     return tuple(_summary(row) for row in rows)
 
 
@@ -194,15 +194,15 @@ def show_cluster(
     connection: Connection, cluster_id: str, now: float, confined_to: str = ""
 ) -> ClusterDetail | None:
     """Return a cluster by its id or name; None if there is none that this reader may see."""
-    wanted = _summaries().where(_is_readable(confined_to), is_named([cluster_id]))
-    row = connection.execute(wanted.order_by(clusters.c.id).limit(1)).one_or_none()
+    query = _summaries().where(_is_readable(confined_to), is_named([cluster_id]))
+    row = connection.execute(query.order_by(clusters.c.id).limit(1)).one_or_none()
     if row is None:
         return None
     of = row.id
-    found = sorted(_installed(connection, of), key=lambda each: each[1].role not in CONTROL_PLANE)
+    installed = sorted(_installed(connection, of), key=lambda each: each[1].role not in CONTROL_PLANE)
     return ClusterDetail(
         summary=_summary(row),
-        hosts=tuple(_host_shown(name, installation, now) for name, installation in found),
+        hosts=tuple(_host_shown(name, installation, now) for name, installation in installed),
         operators=_rows(connection, OperatorShown, cluster_operators, of, cluster_operators.c.name),
         logs=_rows(connection, ClusterLogsShown, cluster_logs, of, cluster_logs.c.kind),
         events=_rows(connection, ClusterEventShown, cluster_events, of, cluster_events.c.id.desc()),
@@ -211,10 +211,10 @@ def show_cluster(
 
 def key_of_logs(connection: Connection, cluster_id: str, kind: str) -> tuple[str, str, int] | None:
     """Return the object's key, the name and the size of the logs of a kind; None if there are none."""
-    wanted = select(cluster_logs.c.key, cluster_logs.c.name, cluster_logs.c.size).where(
+    query = select(cluster_logs.c.key, cluster_logs.c.name, cluster_logs.c.size).where(
         cluster_logs.c.cluster_id == cluster_id, cluster_logs.c.kind == kind
     )
-    row = connection.execute(wanted).one_or_none()
+    row = connection.execute(query).one_or_none()
     return None if row is None else (row.key, row.name, row.size)
 
 
@@ -237,9 +237,9 @@ def is_named(named: Iterable[str]) -> ColumnElement[bool]:
 def define(connection: Connection, cluster_id: str, definition: ClusterDefinition, now: float) -> bool:
     """Keep what an administrator says of a cluster; return whether it was made."""
     is_new = _ensure(connection, cluster_id)
-    said = {name: value for name, value in asdict(definition).items() if value is not None}
-    if said:
-        _change(connection, cluster_id, said, now)
+    values = {name: value for name, value in asdict(definition).items() if value is not None}
+    if values:
+        _change(connection, cluster_id, values, now)
     refresh(connection, {cluster_id}, now)
     return is_new
 
@@ -340,14 +340,14 @@ def refresh_new(connection: Connection, now: float) -> None:
 
 def _refresh(connection: Connection, cluster_id: str, now: float) -> None:
     row = _hold(connection, cluster_id)  # first: then the hosts are as the latest process left them
-    found = _installed(connection, cluster_id)
-    if not found and (row is None or row.hosts):
+    installed = _installed(connection, cluster_id)
+    if not installed and (row is None or row.hosts):
         connection.execute(delete(clusters).where(clusters.c.id == cluster_id))
         return
     if row is None:
         _ensure(connection, cluster_id)
-        row, found = _hold(connection, cluster_id), _installed(connection, cluster_id)
-    sight = _sight(connection, row, found, now)
+        row, installed = _hold(connection, cluster_id), _installed(connection, cluster_id)
+    sight = _sight(connection, row, installed, now)
     before = ClusterState(row.status)
     state = next_state(before, sight)
     if state is not before and sight.is_told:
@@ -372,7 +372,9 @@ def _refresh(connection: Connection, cluster_id: str, now: float) -> None:
         _change(connection, cluster_id, values, now)
 
 
-def _sight(connection: Connection, row: Any, found: Iterable[tuple[str, Installation]], now: float) -> Sight:
+def _sight(
+    connection: Connection, row: Any, installed: Iterable[tuple[str, Installation]], now: float
+) -> Sight:
     operators = connection.execute(select(cluster_operators).where(cluster_operators.c.cluster_id == row.id))
     return Sight(
         hosts=[
@@ -383,7 +385,7 @@ def _sight(connection: Connection, row: Any, found: Iterable[tuple[str, Installa
                 stage=each.stage,
                 is_single_node=each.is_single_node,
             )
-            for name, each in found
+            for name, each in installed
         ],
         control_planes=row.control_planes,
         workers=row.workers,
@@ -402,9 +404,9 @@ def _check(connection: Connection, cluster_id: str, grant: Grant) -> None:
 def _ensure(connection: Connection, cluster_id: str) -> bool:
     """Make the row of a cluster, and hold it against other processes; return whether there was none."""
     new = inserting(connection, clusters).values(id=cluster_id).returning(clusters.c.id)
-    made = connection.execute(new.on_conflict_do_nothing(index_elements=["id"])).first()
+    row = connection.execute(new.on_conflict_do_nothing(index_elements=["id"])).first()
     _hold(connection, cluster_id)
-    return made is not None
+    return row is not None
 
 
 def _hold(connection: Connection, cluster_id: str) -> Any:
@@ -431,8 +433,8 @@ def _put_operator(connection: Connection, cluster_id: str, operator: Operator, n
 def _installed(connection: Connection, cluster_id: str) -> list[tuple[str, Installation]]:
     """Return the hosts of a cluster by name, with what is known of their installations."""
     columns = [installations.c[field.name] for field in fields(Installation)]
-    wanted = select(hosts.c.name.label("host"), *columns).join(hosts, hosts.c.id == installations.c.host_id)
-    rows = connection.execute(wanted.where(installations.c.cluster_id == cluster_id).order_by(hosts.c.name))
+    query = select(hosts.c.name.label("host"), *columns).join(hosts, hosts.c.id == installations.c.host_id)
+    rows = connection.execute(query.where(installations.c.cluster_id == cluster_id).order_by(hosts.c.name))
     return [
         (row.host, Installation(**{field.name: getattr(row, field.name) for field in fields(Installation)}))
         for row in rows
@@ -475,6 +477,6 @@ def _rows(
     connection: Connection, kind: Callable[..., Any], table: Any, of: str, order: Any
 ) -> tuple[Any, ...]:
     names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
-    wanted = select(*(table.c[name] for name in names)).where(table.c.cluster_id == of)
-    rows = connection.execute(wanted.order_by(order).limit(_LATEST_EVENTS)).mappings()
+    query = select(*(table.c[name] for name in names)).where(table.c.cluster_id == of)
+    rows = connection.execute(query.order_by(order).limit(_LATEST_EVENTS)).mappings()
     return tuple(kind(**row) for row in rows)

@@ -80,7 +80,7 @@ def among(connection: Connection, values: Sequence[Any]) -> Any:
     return msgspec.json.encode(values).decode() if is_sqlite(connection) else list(values)
 
 
-_TAKEN: Final = update(counters).where(counters.c.name == "steps").returning(counters.c.latest)
+_NEXT_NUMBERS: Final = update(counters).where(counters.c.name == "steps").returning(counters.c.latest)
 _NEXT: Final = text("SELECT nextval('step_numbers') FROM generate_series(1, :count)")
 
 
@@ -91,7 +91,7 @@ def step_numbers(connection: Connection, count: int) -> Sequence[int]:
     has no sequences: there a row counts.
     """
     if is_sqlite(connection):
-        latest: int = connection.execute(_TAKEN.values(latest=counters.c.latest + count)).scalar_one()
+        latest: int = connection.execute(_NEXT_NUMBERS.values(latest=counters.c.latest + count)).scalar_one()
         return range(latest - count + 1, latest + 1)
     return sorted(connection.execute(_NEXT, {"count": count}).scalars())
 
@@ -159,10 +159,10 @@ def _updates(
         f"{table.name}.{_quoted(name)} = given.{_quoted(value)}" for name, value in keys.items()
     )
     names = ", ".join(map(_quoted, types))
-    given = f"{_arrays(types)} AS given ({names})"
+    given_rows = f"{_arrays(types)} AS given ({names})"
     return (
         text(f"{begin}{one}{more} WHERE {of_one}"),
-        text(f"{begin}{many}{more} FROM {given} WHERE {of_many}"),
+        text(f"{begin}{many}{more} FROM {given_rows} WHERE {of_many}"),
     )
 
 
@@ -173,14 +173,14 @@ def _arrays(types: Mapping[str, Any]) -> str:
 
 def _type_name(kind: Any) -> str:
     """Return the name of a type; a text of any length, so that no cast cuts it."""
-    for known, name in (
+    for sql_type, name in (
         (BigInteger, "bigint"),
         (Integer, "integer"),
         (Double, "double precision"),
         (Boolean, "boolean"),
         (LargeBinary, "bytea"),
     ):
-        if isinstance(kind, known):
+        if isinstance(kind, sql_type):
             return name
     return "text"
 

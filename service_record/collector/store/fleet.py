@@ -138,21 +138,21 @@ def fleet(
     verdicts = [verdict for verdict in _ORDER if verdict in (filters.verdicts or _ORDER)]
     if after is not None:
         verdicts = [verdict for verdict in verdicts if _ORDER.index(verdict) >= _ORDER.index(after.verdict)]
-    shown: list[HostSummary] = []
+    page: list[HostSummary] = []
     for verdict in verdicts:
-        wanted = select(*_SUMMARY).where(hosts.c.verdict == verdict, *_conditions(filters))
+        query = select(*_SUMMARY).where(hosts.c.verdict == verdict, *_conditions(filters))
         if is_grouped:
-            wanted = wanted.where(hosts.c.cause == "")
+            query = query.where(hosts.c.cause == "")
         if after is not None and after.verdict == verdict:
-            wanted = wanted.where(hosts.c.name > after.name)
-        rows = connection.execute(wanted.order_by(hosts.c.name).limit(limit + 1 - len(shown)))
-        shown += (summary_of(row) for row in rows)
-        if len(shown) > limit:
+            query = query.where(hosts.c.name > after.name)
+        rows = connection.execute(query.order_by(hosts.c.name).limit(limit + 1 - len(page)))
+        page += (summary_of(row) for row in rows)
+        if len(page) > limit:
             break
     counts = count_by_verdict(connection, filters) if counts is None else counts
-    last = shown[limit - 1] if len(shown) > limit else None
+    last = page[limit - 1] if len(page) > limit else None
     return Fleet(
-        hosts=tuple(shown[:limit]),
+        hosts=tuple(page[:limit]),
         counts=counts,
         total=sum(count for verdict, count in counts.items() if verdict in (filters.verdicts or counts)),
         next=None if last is None else Cursor(last.verdict, last.name),
@@ -192,7 +192,7 @@ def list_causes(connection: Connection, filters: Filters) -> tuple[CauseSummary,
         passing &= hosts.c.verdict.in_(filters.verdicts)
     since = func.coalesce(hosts.c.verdict_since, 0.0)
     last = func.max(since).label("last")
-    listed = (
+    query = (
         select(
             hosts.c.cause,
             func.count().label("hosts"),
@@ -205,30 +205,30 @@ def list_causes(connection: Connection, filters: Filters) -> tuple[CauseSummary,
         .order_by(last.desc(), hosts.c.cause)
         .limit(MOST_CAUSES + 1)
     )
-    rows = connection.execute(listed).all()
+    rows = connection.execute(query).all()
     marks = [row.cause for row in rows]
     by_cause = and_(passing, hosts.c.cause.in_(marks))
-    found: dict[str, list[HostSummary]] = {mark: [] for mark in marks}
+    by_mark: dict[str, list[HostSummary]] = {mark: [] for mark in marks}
     groups_of: dict[str, list[str]] = {mark: [] for mark in marks}
     place = func.row_number().over(partition_by=hosts.c.cause, order_by=(since.desc(), hosts.c.name))
     placed = select(*_SUMMARY, place.label("place")).where(by_cause).subquery()
     latest = select(placed).where(placed.c.place <= MOST_OF_CAUSE).order_by(placed.c.cause, placed.c.place)
     for row in connection.execute(latest):
-        found[row.cause].append(summary_of(row))
+        by_mark[row.cause].append(summary_of(row))
     named = select(hosts.c.cause, hosts.c.group).where(by_cause, hosts.c.group != "").distinct()
     for row in connection.execute(named.order_by(hosts.c.group)):
         groups_of[row.cause].append(row.group)
     return tuple(
         CauseSummary(
             cause=row.cause,
-            verdict=found[row.cause][0].verdict,
-            reason=found[row.cause][0].reason,
+            verdict=by_mark[row.cause][0].verdict,
+            reason=by_mark[row.cause][0].reason,
             count=row.hosts,
             groups=tuple(groups_of[row.cause]),
             first_since=row.first,
             last_since=row.last,
             revision=int(row.revision),
-            hosts=tuple(found[row.cause]),
+            hosts=tuple(by_mark[row.cause]),
         )
         for row in rows
     )
@@ -274,23 +274,23 @@ def summary_of(row: Any) -> HostSummary:
 
 
 def _conditions(filters: Filters) -> list[ColumnElement[bool]]:
-    found = []
+    conditions = []
     if filters.confined_to:
-        found.append(is_within(hosts.c.group, filters.confined_to))
+        conditions.append(is_within(hosts.c.group, filters.confined_to))
     if filters.groups:
-        found.append(or_(*(is_within(hosts.c.group, group) for group in filters.groups)))
+        conditions.append(or_(*(is_within(hosts.c.group, group) for group in filters.groups)))
     if filters.machines:
-        found.append(or_(*(_named(hosts.c.name, machine.lower()) for machine in filters.machines)))
+        conditions.append(or_(*(_named(hosts.c.name, machine.lower()) for machine in filters.machines)))
     if filters.causes:
-        found.append(hosts.c.cause.in_(filters.causes))
+        conditions.append(hosts.c.cause.in_(filters.causes))
     if filters.clusters:
         named = [name.lower() for name in filters.clusters]
         of = select(clusters.c.id).where(func.lower(clusters.c.name).in_(named))
         in_clusters = or_(installations.c.cluster_id.in_(named), installations.c.cluster_id.in_(of))
-        found.append(hosts.c.id.in_(select(installations.c.host_id).where(in_clusters)))
+        conditions.append(hosts.c.id.in_(select(installations.c.host_id).where(in_clusters)))
     if filters.done_since is not None:
-        found.append(or_(hosts.c.ended_at.is_(None), hosts.c.ended_at >= filters.done_since))
-    return found
+        conditions.append(or_(hosts.c.ended_at.is_(None), hosts.c.ended_at >= filters.done_since))
+    return conditions
 
 
 def is_within(column: Column[str], group: str) -> ColumnElement[bool]:

@@ -167,20 +167,22 @@ def host(
     row = connection.execute(select(hosts).where(hosts.c.name == name)).one_or_none()
     if row is None:
         return None
-    shown = row.build if build is None else build
-    known = _builds(connection, row.id)
-    if build is not None and all(one.number != build for one in known):
-        asked = _build(connection, row.id, build)
-        if asked is None:
+    number = row.build if build is None else build
+    builds = _builds(connection, row.id)
+    if build is not None and all(one.number != build for one in builds):
+        requested = _build(connection, row.id, build)
+        if requested is None:
             return None
-        known = (*known, asked)
+        builds = (*builds, requested)
     return StoredHostDetail(
         summary=summary_of(row),
         first_seen=row.first_seen,
         last_seen=row.last_seen,
-        builds=known,
-        shown_build=shown,
-        steps=repeated(_steps(connection, row.id, shown, most_steps), lambda step: (step.label, step.status)),
+        builds=builds,
+        shown_build=number,
+        steps=repeated(
+            _steps(connection, row.id, number, most_steps), lambda step: (step.label, step.status)
+        ),
         bundles=_bundles(connection, row.id),
         events=_events(connection, row.id),
         installation=_installation(connection, row.id, now),
@@ -200,11 +202,11 @@ def earlier_builds(
         .subquery()
     )
     latest = select(ranked).where(ranked.c.rank <= EARLIER_BUILDS).order_by(ranked.c.rank)
-    found: dict[str, list[BuildSummary]] = {}
+    by_host: dict[str, list[BuildSummary]] = {}
     for row in connection.execute(latest):
         build = BuildSummary(**{name: getattr(row, name) for name in BuildSummary.__slots__})
-        found.setdefault(row.host, []).append(build)
-    return {name: tuple(of_host) for name, of_host in found.items()}
+        by_host.setdefault(row.host, []).append(build)
+    return {name: tuple(of_host) for name, of_host in by_host.items()}
 
 
 def logs_of(connection: Connection, name: str, step_id: int) -> str | None:
@@ -222,8 +224,8 @@ def _builds(connection: Connection, host_id: int) -> tuple[BuildSummary, ...]:
 
 
 def _build(connection: Connection, host_id: int, number: int) -> BuildSummary | None:
-    asked = _of(BuildSummary, builds).where(builds.c.host_id == host_id, builds.c.number == number)
-    return next(iter(_rows_as(connection, BuildSummary, asked)), None)
+    query = _of(BuildSummary, builds).where(builds.c.host_id == host_id, builds.c.number == number)
+    return next(iter(_rows_as(connection, BuildSummary, query)), None)
 
 
 def _steps(connection: Connection, host_id: int, build: int, most: int) -> tuple[StepShown, ...]:
@@ -252,14 +254,14 @@ def _events(connection: Connection, host_id: int) -> tuple[EventShown, ...]:
 
 
 def _installation(connection: Connection, host_id: int, now: float) -> InstallationShown | None:
-    asked = _of(Installation, installations).where(installations.c.host_id == host_id)
-    found = next(iter(_rows_as(connection, Installation, asked)), None)
-    if found is None:
+    query = _of(Installation, installations).where(installations.c.host_id == host_id)
+    installation = next(iter(_rows_as(connection, Installation, query)), None)
+    if installation is None:
         return None
-    status = found.status_at(now)
-    info = found.status_info_at(now)
-    told = {"status": status, "status_info": info, "meaning": meaning_of(status)}
-    return InstallationShown(**{**asdict(found), **told})
+    status = installation.status_at(now)
+    info = installation.status_info_at(now)
+    document = {"status": status, "status_info": info, "meaning": meaning_of(status)}
+    return InstallationShown(**{**asdict(installation), **document})
 
 
 def _rows_as(connection: Connection, kind: type[T], query: Select[Any]) -> tuple[T, ...]:

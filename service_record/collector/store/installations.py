@@ -54,20 +54,20 @@ def arrive(connection: Connection, arrival: Arrival) -> HostRef:
 
     Raises Forbidden where the token is not for it.
     """
-    found = locked_host(connection, arrival.host)
-    if found is None:
-        found = _made(connection, arrival)
-    elif not arrival.grant.may_write(found.name, found.group):
+    host = locked_host(connection, arrival.host)
+    if host is None:
+        host = _make_host(connection, arrival)
+    elif not arrival.grant.may_write(host.name, host.group):
         raise _forbidden(arrival)
-    heard = {
+    times = {
         "last_seen": _later(hosts.c.last_seen, arrival.at),
         "updated_at": _later(hosts.c.updated_at, arrival.at),
         "due_at": 0.0,
     }
     connection.execute(
-        update(hosts).where(hosts.c.id == found.id).values(**heard, revision=hosts.c.revision + 1)
+        update(hosts).where(hosts.c.id == host.id).values(**times, revision=hosts.c.revision + 1)
     )
-    return found
+    return host
 
 
 def _later(column: Column[float], at: float) -> ColumnElement[float]:
@@ -87,13 +87,13 @@ def locked_host(connection: Connection, name: str) -> HostRef | None:
 
 def group_of(connection: Connection, name: str) -> str | None:
     """Return the group of the host of that name; None where there is no such host."""
-    found: str | None = connection.execute(
+    group: str | None = connection.execute(
         select(hosts.c.group).where(hosts.c.name == name)
     ).scalar_one_or_none()
-    return found
+    return group
 
 
-def _made(connection: Connection, arrival: Arrival) -> HostRef:
+def _make_host(connection: Connection, arrival: Arrival) -> HostRef:
     group = arrival.grant.group_of_new_host("")
     is_bad = select_bad(connection, {arrival.grant.token_id}, arrival.at)
     if is_bad or not arrival.grant.may_write(arrival.host, group):
@@ -101,9 +101,9 @@ def _made(connection: Connection, arrival: Arrival) -> HostRef:
     row = {"name": arrival.host, "group": group, "first_seen": arrival.at, "last_seen": arrival.at}
     new = inserting(connection, hosts)
     connection.execute(new.values(row).on_conflict_do_nothing(index_elements=["name"]))
-    found = locked_host(connection, arrival.host)
-    assert found is not None  # noqa: S101  # made just now, here or by another process
-    return found
+    host = locked_host(connection, arrival.host)
+    assert host is not None  # noqa: S101  # made just now, here or by another process
+    return host
 
 
 def _forbidden(arrival: Arrival) -> Forbidden:
@@ -157,9 +157,9 @@ def put(connection: Connection, host_id: int, mapped: Mapped, now: float) -> Ins
 
 def map_host(connection: Connection, host: str, mapped: Mapped, now: float) -> None:
     """Map the host of that name, which exists, in the same way. Raises TakenId."""
-    found = locked_host(connection, host)
-    if found is not None:
-        put(connection, found.id, mapped, now)
+    ref = locked_host(connection, host)
+    if ref is not None:
+        put(connection, ref.id, mapped, now)
 
 
 def find(connection: Connection, installed_id: str) -> HostInstallation | None:
@@ -202,15 +202,15 @@ def change(
     do: Callable[[Installation], Installation],
 ) -> Installation:
     """Change an installation, and write a stage that is new down as a step. Raises Refused, Forbidden."""
-    found = find(connection, installed_id)
-    if found is None or not grant.may_write(found.host, found.group):
+    installation = find(connection, installed_id)
+    if installation is None or not grant.may_write(installation.host, installation.group):
         raise _unknown(installed_id, grant)
-    locked_host(connection, found.host)  # no other process changes it until this is done
-    before = (find(connection, installed_id) or found).installation
+    locked_host(connection, installation.host)  # no other process changes it until this is done
+    before = (find(connection, installed_id) or installation).installation
     after = do(before)
     if after == before:
         return after
-    arrival = Arrival(found.host, grant, now)
+    arrival = Arrival(installation.host, grant, now)
     _save(connection, arrive(connection, arrival).id, after)
     has_failed = after.status == HostState.ERROR and before.status != HostState.ERROR
     if has_failed or ((after.stage, after.info) != (before.stage, before.info) and after.stage):
@@ -245,13 +245,13 @@ def register_agent(connection: Connection, arrival: Arrival, infra_env_id: str) 
 
 def add_event(connection: Connection, event: Event, grant: Grant, now: float) -> None:
     """Keep an event of a host, which may be known by its id or by its name. Raises Refused, Forbidden."""
-    found = find(connection, event.host_id)
-    if found is None and not grant.scope:
+    installation = find(connection, event.host_id)
+    if installation is None and not grant.scope:
         raise _unknown(event.host_id, grant)
-    host = arrive(connection, Arrival(found.host if found else event.host_id, grant, now))
+    host = arrive(connection, Arrival(installation.host if installation else event.host_id, grant, now))
     row = {"host_id": host.id, "received_at": now, "severity": event.severity}
     connection.execute(insert(events).values(**row, name=event.name, message=event.message))
-    if found is not None:
+    if installation is not None:
         change(connection, event.host_id, grant, now, lambda host: after_event(host, event, now))
 
 

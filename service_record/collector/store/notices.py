@@ -51,7 +51,7 @@ def claim_due(
     columns = [
         notices.c[name] for name in ("id", "build", "verdict", "before", "reason", "at", "tries", "digest")
     ]
-    wanted = (
+    query = (
         select(hosts.c.name.label("host"), hosts.c.group, *columns)
         .join(hosts, hosts.c.id == notices.c.host_id)
         .where(notices.c.id.in_(oldest), notices.c.next_at <= now)
@@ -60,7 +60,7 @@ def claim_due(
         .with_for_update(of=notices, skip_locked=True)
     )
     digests: dict[Hashable, list[Notice]] = {}
-    for row in connection.execute(wanted).mappings():
+    for row in connection.execute(query).mappings():
         notice = Notice(**row)
         cause = (notice.verdict, signature(notice.reason))
         digests.setdefault(cause if notice.digest is None else notice.digest, []).append(notice)
@@ -75,9 +75,9 @@ def claim_due(
 
 def next_due(connection: Connection, now: float) -> float | None:
     """Return when something is to be sent; None where nothing waits."""
-    wanted = select(func.min(notices.c.next_at)).where(notices.c.at > now - STALE)
-    found: float | None = connection.execute(wanted).scalar_one()
-    return found
+    query = select(func.min(notices.c.next_at)).where(notices.c.at > now - STALE)
+    earliest: float | None = connection.execute(query).scalar_one()
+    return earliest
 
 
 def delivered(connection: Connection, ids: Collection[int], now: float) -> None:

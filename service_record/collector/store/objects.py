@@ -59,8 +59,8 @@ class Objects:
     def read(self, key: str) -> Iterator[bytes]:
         """Return the bytes of an object, in pieces. Raises NoSuchObject at once, ObjectError at any time."""
         with _store_faults(key):
-            found = obstore.get(self._store, key)
-        return _pieces(key, found)
+            result = obstore.get(self._store, key)
+        return _pieces(key, result)
 
     def size(self, key: str) -> int:
         """Return the size of an object, in bytes. Raises ObjectError."""
@@ -79,8 +79,8 @@ class Objects:
     def keys(self, prefix: str = "") -> Iterator[str]:
         """Yield the keys below a prefix: `h1` has `h1/a`, and not `h10/a`. Raises ObjectError."""
         with _store_faults(prefix):
-            for found in obstore.list(self._store, prefix or None):
-                yield from (each["path"] for each in found)
+            for batch in obstore.list(self._store, prefix or None):
+                yield from (each["path"] for each in batch)
 
     def keys_before(self, when: float) -> Iterator[str]:
         """Yield the keys of objects that were kept before that time, in seconds since 1970.
@@ -88,8 +88,8 @@ class Objects:
         Raises ObjectError.
         """
         with _store_faults(""):
-            for found in obstore.list(self._store):
-                yield from (each["path"] for each in found if each["last_modified"].timestamp() < when)
+            for batch in obstore.list(self._store):
+                yield from (each["path"] for each in batch if each["last_modified"].timestamp() < when)
 
 
 def objects(settings: CollectorSettings) -> Objects:
@@ -117,9 +117,9 @@ def _is_plain() -> bool:
     return os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://")
 
 
-def _pieces(key: str, found: "GetResult") -> Iterator[bytes]:
+def _pieces(key: str, result: "GetResult") -> Iterator[bytes]:
     with _store_faults(key):
-        for piece in found.stream(min_chunk_size=_PIECE):
+        for piece in result.stream(min_chunk_size=_PIECE):
             yield bytes(piece)
 
 

@@ -48,14 +48,14 @@ def stored(connection: Connection) -> list[StoredBuild]:
     of_steps = _sums(connection, steps, step_count, step_bytes)
     bundle_count, bundle_bytes = func.count(), func.coalesce(func.sum(bundles.c.size), 0)
     of_bundles = _sums(connection, bundles, bundle_count, bundle_bytes)
-    wanted = select(
+    query = select(
         builds.c.host_id, builds.c.number, builds.c.updated_at, builds.c.verdict, hosts.c.build
     ).join(hosts, hosts.c.id == builds.c.host_id)
-    found = []
-    for row in connection.execute(wanted):
+    stored_builds = []
+    for row in connection.execute(query):
         step_number, logs = of_steps.get((row.host_id, row.number), (0, 0))
         bundle_number, size = of_bundles.get((row.host_id, row.number), (0, 0))
-        found.append(
+        stored_builds.append(
             StoredBuild(
                 host_id=row.host_id,
                 number=row.number,
@@ -67,13 +67,13 @@ def stored(connection: Connection) -> list[StoredBuild]:
                 size=step_number * _STEP + logs + size,
             )
         )
-    return [*found, *_before_any_build(connection)]
+    return [*stored_builds, *_before_any_build(connection)]
 
 
 def _before_any_build(connection: Connection) -> list[StoredBuild]:
     """Return what hosts shipped before they had a build: as build 0, the latest while there is no other."""
     latest, count, size = func.max(bundles.c.received_at), func.count(), func.sum(bundles.c.size)
-    wanted = (
+    query = (
         select(
             bundles.c.host_id,
             latest.label("latest"),
@@ -96,15 +96,15 @@ def _before_any_build(connection: Connection) -> list[StoredBuild]:
             bundles=row.number,
             size=int(row.size),
         )
-        for row in connection.execute(wanted)
+        for row in connection.execute(query)
     ]
 
 
 def size_of_chunks(connection: Connection) -> int:
     """Return bytes of records that were sent live."""
-    wanted = select(func.coalesce(func.sum(func.length(chunks.c.data)), 0))
-    found: int = connection.execute(wanted).scalar_one()
-    return int(found)
+    query = select(func.coalesce(func.sum(func.length(chunks.c.data)), 0))
+    size: int = connection.execute(query).scalar_one()
+    return int(size)
 
 
 def delete_steps(connection: Connection, host_id: int, build: int) -> int:
@@ -169,13 +169,13 @@ def delete_sessions(connection: Connection, now: float) -> int:
 
 def without_rows(connection: Connection, keys: Collection[str]) -> set[str]:
     """Return those of these keys that no bundle and no logs of a cluster have."""
-    found = set(keys)
+    unused = set(keys)
     for column in (bundles.c.key, cluster_logs.c.key):
-        found -= set(connection.execute(select(column).where(column.in_(keys))).scalars())
-    return found
+        unused -= set(connection.execute(select(column).where(column.in_(keys))).scalars())
+    return unused
 
 
 def _sums(connection: Connection, table: Any, *sums: Any) -> dict[tuple[int, int], tuple[int, int]]:
     """Return how many rows of a table a build has, and how many bytes are in them, by host and build."""
-    wanted = select(table.c.host_id, table.c.build, *sums).group_by(table.c.host_id, table.c.build)
-    return {(row[0], row[1]): (int(row[2]), int(row[3])) for row in connection.execute(wanted)}
+    query = select(table.c.host_id, table.c.build, *sums).group_by(table.c.host_id, table.c.build)
+    return {(row[0], row[1]): (int(row[2]), int(row[3])) for row in connection.execute(query)}

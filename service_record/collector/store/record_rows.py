@@ -44,9 +44,9 @@ class HeldFile:
 class Elsewhere(Exception):  # noqa: N818  # an answer, not a fault
     """Pieces do not begin where what is held ends; nothing of the batch was kept."""
 
-    def __init__(self, held: Sequence[HeldFile]) -> None:
+    def __init__(self, files: Sequence[HeldFile]) -> None:
         super().__init__("pieces do not begin where what is held ends: go on from these offsets")
-        self.held = held
+        self.held = files
 
 
 class TooMuch(Exception):  # noqa: N818  # an answer, not a fault
@@ -63,7 +63,7 @@ def append(
     What is held already is passed over. Raises Forbidden, Elsewhere, TooMuch.
     """
     host = arrive(connection, arrival)
-    before = {(held.service, held.file): held for held in held_of(connection, host.id)}
+    before = {(file.service, file.file): file for file in held_of(connection, host.id)}
     ends = dict(before)
     for piece in pieces:
         key = piece.service, piece.file
@@ -76,7 +76,7 @@ def append(
             raise Elsewhere([before.get(key, HeldFile(*key, 0)) for key in named])
         ends[key] = HeldFile(*key, until, arrival.at)
         _append(connection, host.id, piece, arrival.at)
-    if sum(held.offset for held in ends.values()) > most or len(ends) > MOST_FILES:
+    if sum(file.offset for file in ends.values()) > most or len(ends) > MOST_FILES:
         raise TooMuch(f"a host may send {most} bytes of records in {MOST_FILES} files")
     return host.id, tuple(
         ends[key] for key in dict.fromkeys((p.service, p.file) for p in pieces) if key in ends
@@ -116,23 +116,23 @@ def held_of(connection: Connection, host_id: int) -> tuple[HeldFile, ...]:
 
 def host_id_of(connection: Connection, host: str) -> int | None:
     """Return the id of the host of that name; None where there is none."""
-    found: int | None = connection.execute(
+    host_id: int | None = connection.execute(
         select(hosts.c.id).where(hosts.c.name == host)
     ).scalar_one_or_none()
-    return found
+    return host_id
 
 
 def heard_since(connection: Connection, since: float) -> Sequence[int]:
     """Return the ids of hosts that have sent records since then and had a running service at the
     latest look.
     """
-    wanted = select(hosts.c.id, hosts.c.records_verdict).where(
+    query = select(hosts.c.id, hosts.c.records_verdict).where(
         hosts.c.last_seen >= since,
         hosts.c.id.in_(select(chunks.c.host_id).distinct()),
     )
     return [
         row.id
-        for row in connection.execute(wanted)
+        for row in connection.execute(query)
         if row.records_verdict is None or b'"verdict":"running"' in row.records_verdict
     ]
 
@@ -144,23 +144,23 @@ def places_of(
 
     `most`: only of about so many bytes of its end.
     """
-    files = [held for held in held_of(connection, host_id) if held.service == service]
-    skipped = 0 if most is None else sum(held.offset for held in files) - most
+    files = [file for file in held_of(connection, host_id) if file.service == service]
+    skipped = 0 if most is None else sum(file.offset for file in files) - most
     places: list[int | None] = []
-    for held in files:
-        wanted = (
+    for file in files:
+        query = (
             select(chunks.c.id)
-            .where(chunks.c.host_id == host_id, chunks.c.service == service, chunks.c.file == held.file)
+            .where(chunks.c.host_id == host_id, chunks.c.service == service, chunks.c.file == file.file)
             .where(chunks.c.offset + func.length(chunks.c.data) > skipped)
             .order_by(chunks.c.offset)
         )
-        skipped -= held.offset
-        places += [*connection.execute(wanted).scalars(), None]
+        skipped -= file.offset
+        places += [*connection.execute(query).scalars(), None]
     return places
 
 
 def data_at(connection: Connection, places: Sequence[int | None]) -> bytes:
     """Return the bytes at these places; files are each on lines of their own."""
-    wanted = select(chunks.c.id, chunks.c.data).where(chunks.c.id.in_([place for place in places if place]))
-    found = {row.id: row.data for row in connection.execute(wanted)}
-    return b"".join(b"\n" if place is None else found.get(place, b"") for place in places)
+    query = select(chunks.c.id, chunks.c.data).where(chunks.c.id.in_([place for place in places if place]))
+    by_id = {row.id: row.data for row in connection.execute(query)}
+    return b"".join(b"\n" if place is None else by_id.get(place, b"") for place in places)

@@ -107,7 +107,7 @@ def _host_change(
     host: Any, progress: Progress, step: ReportedStep, now: float, due_at: float
 ) -> dict[str, Any]:
     """Return the values of _UPDATE_HOSTS; `host` is its row until now, and the step its latest."""
-    said = step.name if not step.logs else f"{step.name}: {step.logs}"
+    message = step.name if not step.logs else f"{step.name}: {step.logs}"
     return {
         "of": host.id,
         "last_seen": max(now, host.last_seen),
@@ -115,7 +115,7 @@ def _host_change(
         "build": progress.number,
         "action": progress.action,
         "percentage": progress.percentage,
-        "message": said[:_LONGEST_MESSAGE],
+        "message": message[:_LONGEST_MESSAGE],
         "started_at": progress.started_at,
         "updated_at": progress.updated_at,
         "ended_at": progress.ended_at,
@@ -169,12 +169,12 @@ class _EarlierBuilds:
     """Builds before the present ones that the reports of a batch may be of: all looked up at once."""
 
     def __init__(
-        self, connection: Connection, found: "Mapping[str, _Host]", reports: Sequence["Report"]
+        self, connection: Connection, by_name: "Mapping[str, _Host]", reports: Sequence["Report"]
     ) -> None:
         of_key: set[tuple[int, str]] = set()
         of_action: set[tuple[int, str]] = set()
         for report in reports:
-            host = found.get(report.host)
+            host = by_name.get(report.host)
             present = host.progress if host is not None else None
             if host is None or present is None:
                 continue
@@ -238,12 +238,12 @@ _HAS_STEP: Final = (
 
 
 def _latest_of(
-    connection: Connection, column: Column[str], wanted: Collection[tuple[int, str]]
+    connection: Connection, column: Column[str], pairs: Collection[tuple[int, str]]
 ) -> dict[tuple[int, str], tuple[int, float]]:
     """Return the number and the latest time of the last build before the present one, for each of these."""
-    if not wanted:
+    if not pairs:
         return {}
-    host_ids, texts = zip(*sorted(wanted), strict=True)
+    host_ids, texts = zip(*sorted(pairs), strict=True)
     rows = connection.execute(
         _latest_statement(is_sqlite(connection), column.name),
         {"hosts": among(connection, host_ids), "texts": among(connection, texts)},
@@ -310,13 +310,13 @@ class _Host:
 
 def record_steps(connection: Connection, reports: Sequence[Report], /) -> Sequence[Accepted | Exception]:
     """Write reports down, in order; a `Forbidden` in the place of one that may not be made."""
-    found = _hosts(connection, reports)
-    earlier = _EarlierBuilds(connection, found, reports)
+    by_name = _hosts(connection, reports)
+    earlier = _EarlierBuilds(connection, by_name, reports)
     rows: list[dict[str, Any]] = []
     ends: list[dict[str, Any]] = []
     results: list[Accepted | Exception] = []
     for number, report in zip(step_numbers(connection, len(reports)), reports, strict=True):
-        host = found.get(report.host)
+        host = by_name.get(report.host)
         if host is None or not report.grant.may_write(report.host, host.row.group):
             results.append(Forbidden(f"this token may not write for {report.host}"))
             continue
@@ -325,7 +325,7 @@ def record_steps(connection: Connection, reports: Sequence[Report], /) -> Sequen
         rows.append(_step_row(number, host.row.id, build, step, now, notes=_notes(host, build)))
         ends.extend(_duration_row(host.row, build, step.release, finish, now) for finish in finished)
         results.append(Accepted(number, build, host.row.id))
-    _write(connection, found.values(), rows, ends)
+    _write(connection, by_name.values(), rows, ends)
     return results
 
 
@@ -350,8 +350,8 @@ def _hosts(connection: Connection, reports: Iterable[Report]) -> dict[str, _Host
 
 def _locked(connection: Connection, names: Sequence[str]) -> dict[str, Any]:
     """Return the rows of these hosts, locked against other processes in the order of their numbers."""
-    wanted = _locking(is_sqlite(connection))
-    return {row.name: row for row in connection.execute(wanted, {"names": among(connection, names)})}
+    query = _locking(is_sqlite(connection))
+    return {row.name: row for row in connection.execute(query, {"names": among(connection, names)})}
 
 
 @cache
@@ -404,7 +404,7 @@ def _notes(host: _Host, build: int) -> tuple[str, ...]:
 
 def _write(
     connection: Connection,
-    found: Collection[_Host],
+    host_rows: Collection[_Host],
     step_rows: list[dict[str, Any]],
     duration_rows: list[dict[str, Any]],
 ) -> None:
@@ -412,8 +412,8 @@ def _write(
     changed_hosts: list[dict[str, Any]] = []
     changed_builds: list[dict[str, Any]] = []
     late: list[dict[str, Any]] = []
-    overtaken = [final_verdict(connection, host.row, build) for host in found for build in host.left]
-    for host in found:
+    overtaken = [final_verdict(connection, host.row, build) for host in host_rows for build in host.left]
+    for host in host_rows:
         new_builds += host.new_builds
         if host.progress is not None and host.last is not None:
             step, now = host.last.step, host.last.received_at

@@ -135,8 +135,8 @@ class DatabaseWriter:
         first = self._waiting.get()
         if first is None:
             return None
-        found = [first]
-        while len(found) < _MOST:
+        batch = [first]
+        while len(batch) < _MOST:
             try:
                 change = self._waiting.get_nowait()
             except queue.Empty:
@@ -144,8 +144,8 @@ class DatabaseWriter:
             if change is None:  # the end: it comes again after these
                 self._waiting.put(None)
                 break
-            found.append(change)
-        return found
+            batch.append(change)
+        return batch
 
     def _write(self, changes: Sequence[_Change[Any]]) -> bool:
         """Do all of it in one transaction, and tell everybody after the commit; whether it is on disk.
@@ -165,9 +165,9 @@ class DatabaseWriter:
                     self.conflicts += 1
                     time.sleep(random.uniform(0, _REST * (_TRIES - tries_left + 1)))  # noqa: S311
                     continue
-                told = _public_fault(fault)
+                public = _public_fault(fault)
                 for change in changes:
-                    change.done.set_exception(told)
+                    change.done.set_exception(public)
                 return False
             break
         for change, result in zip(changes, results, strict=True):
@@ -225,12 +225,12 @@ def _together(connection: Connection, changes: Sequence[_Change[Any]]) -> dict[i
     for batch, numbers in alike.items():
         try:
             with connection.begin_nested():
-                found = batch(connection, [changes[number].item for number in numbers])
+                outcomes = batch(connection, [changes[number].item for number in numbers])
         except _LOST:
             raise
         except Exception:  # noqa: BLE001, S112  # one of them is at fault: each by itself, then
             continue
-        results.update(zip(numbers, found, strict=True))
+        results.update(zip(numbers, outcomes, strict=True))
     return results
 
 

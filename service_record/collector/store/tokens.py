@@ -83,10 +83,10 @@ def revoke_all_of_host(connection: Connection, names: Iterable[str], now: float)
     return set(connection.execute(revoked).scalars())
 
 
-def listed(connection: Connection) -> tuple[TokenShown, ...]:
+def list_tokens(connection: Connection) -> tuple[TokenShown, ...]:
     """Return all tokens, oldest first, without anything that could be presented."""
-    shown = [tokens.c[field.name] for field in fields(TokenShown)]
-    rows = connection.execute(select(*shown).order_by(tokens.c.id)).mappings()
+    columns = [tokens.c[field.name] for field in fields(TokenShown)]
+    rows = connection.execute(select(*columns).order_by(tokens.c.id)).mappings()
     return tuple(TokenShown(**row) for row in rows)
 
 
@@ -110,8 +110,8 @@ def count_uses(connection: Connection, counts: Mapping[str, int], now: float) ->
     adding = new.on_conflict_do_update(index_elements=["key"], set_=more)
     rows = [{"key": key, "used": count, "at": now} for key, count in sorted(counts.items())]
     connection.execute(adding, rows)
-    found = select(allowances.c.key, allowances.c.used).where(allowances.c.key.in_(counts))
-    return {row.key: row.used for row in connection.execute(found)}
+    query = select(allowances.c.key, allowances.c.used).where(allowances.c.key.in_(counts))
+    return {row.key: row.used for row in connection.execute(query)}
 
 
 def _is_good(row: Row[tuple[object, ...]], now: float) -> bool:
@@ -129,21 +129,21 @@ SECONDS: Final = 12 * 60 * 60
 def begin(connection: Connection, token_id: int, now: float) -> str:
     """Return a new session of whoever presented that token: its id, which cannot be read again."""
     connection.execute(delete(sessions).where(sessions.c.expires_at <= now))
-    made = new_secret()
+    secret = new_secret()
     connection.execute(
-        insert(sessions).values(hash=digest_of(made), token_id=token_id, expires_at=now + SECONDS)
+        insert(sessions).values(hash=digest_of(secret), token_id=token_id, expires_at=now + SECONDS)
     )
-    return made
+    return secret
 
 
 def grant_of_session(connection: Connection, session: str, now: float) -> Grant | None:
     """Return the rights of a session; None if it is over, or its token is no longer valid."""
-    wanted = (
+    query = (
         select(tokens, sessions.c.expires_at.label("until"))
         .join(sessions, sessions.c.token_id == tokens.c.id)
         .where(sessions.c.hash == digest_of(session), tokens.c.revoked_at.is_(None))
     )
-    row = connection.execute(wanted).one_or_none()
+    row = connection.execute(query).one_or_none()
     if row is None or row.until <= now or (row.expires_at is not None and row.expires_at <= now):
         return None
     return Grant(row.id, TokenKind(row.kind), row.scope, row.name)

@@ -42,7 +42,7 @@ class AnalysisSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
+class _MadeAnalysis:
     """An analysis that was made, of what, and when by the monotonic clock."""
 
     mark: str
@@ -60,7 +60,7 @@ class Analyses:
     def __init__(self, collector: Collector) -> None:
         self._collector = collector
         self._lock = threading.Lock()
-        self._known: OrderedDict[str, _Made] = OrderedDict()
+        self._known: OrderedDict[str, _MadeAnalysis] = OrderedDict()
         self._pending: set[str] = set()
         self._is_stopped = threading.Event()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="analyses")
@@ -80,36 +80,36 @@ class Analyses:
                 analysis = analysis_of(connection, source.bundle_id)
                 return AnalysisSeen(source, analysis, is_pending=analysis is None)
         with self._lock:
-            known = self._known.get(host)
-            if known is not None and known.mark == source.mark:
+            entry = self._known.get(host)
+            if entry is not None and entry.mark == source.mark:
                 self._known.move_to_end(host)
-                return AnalysisSeen(source, known.analysis)
-            may_rest = known is not None and known.is_fresh
+                return AnalysisSeen(source, entry.analysis)
+            may_rest = entry is not None and entry.is_fresh
             if not may_rest and host not in self._pending and not self._is_stopped.is_set():
                 self._pending.add(host)
                 self._pool.submit(self._make, host, source)
-        return AnalysisSeen(source, known.analysis if known else None, is_pending=True)
+        return AnalysisSeen(source, entry.analysis if entry else None, is_pending=True)
 
     def _make(self, host: str, source: RecordsSource) -> None:
         try:
-            made = self._made(source)
+            analysis = self._analyse_source(source)
         except ReadingStopped:
             return
         except (OSError, SQLAlchemyError) as fault:
             _log.warning("records of %s cannot be analysed: %s", host, fault)
-            made = Analysis(left_out=("not read: they cannot be had at the moment",))
+            analysis = Analysis(left_out=("not read: they cannot be had at the moment",))
         except Exception:  # noqa: BLE001  # records that break it must not take those of others
             _log.exception("records of %s cannot be analysed", host)
-            made = Analysis(left_out=("not read: the analysis failed",))
+            analysis = Analysis(left_out=("not read: the analysis failed",))
         with self._lock:
             self._pending.discard(host)
-            self._known[host] = _Made(source.mark, made, time.monotonic())
+            self._known[host] = _MadeAnalysis(source.mark, analysis, time.monotonic())
             self._known.move_to_end(host)
             while len(self._known) > _MOST:
                 self._known.popitem(last=False)
         self._collector.news.tell()
 
-    def _made(self, source: RecordsSource) -> Analysis:
+    def _analyse_source(self, source: RecordsSource) -> Analysis:
         collector = self._collector
         with collector.incoming.scratch() as path:
             with path.open("wb") as stream, collector.database.reading() as connection:

@@ -96,10 +96,10 @@ def step_rows(steps: Sequence[Repeated[StepShown]], *, is_over: bool, end: float
             is_within = bars[label][-1].end is None and _last(group, label).status == "reported"
             if group.count > 1 and not is_within:
                 bars[label] = [*bars[label][:-1], _again(bars[label][-1], group, label)]
-    for label, found in sorted(bars.items(), key=lambda row: priorities[row[0]]):
-        if is_over and found[-1].end is None:
-            found[-1] = replace(found[-1], end=max(end, found[-1].begin), look="interrupted")
-        yield BuildRow(kind="step", name=names[label], bars=tuple(found))
+    for label, of_label in sorted(bars.items(), key=lambda row: priorities[row[0]]):
+        if is_over and of_label[-1].end is None:
+            of_label[-1] = replace(of_label[-1], end=max(end, of_label[-1].begin), look="interrupted")
+        yield BuildRow(kind="step", name=names[label], bars=tuple(of_label))
 
 
 def _take(bars: list[BuildBar], step: StepShown) -> None:
@@ -185,22 +185,22 @@ class Timeline:
     @property
     def ticks(self) -> list[tuple[str, str, str]]:
         """Position, text and class of each; those too far right for a text have none."""
-        found = ticks(0.0, self.end - self.begin, _MOST_TICKS)
-        places = [self._percent(self.begin + tick) for tick in found]
+        marks = ticks(0.0, self.end - self.begin, _MOST_TICKS)
+        places = [self._percent(self.begin + tick) for tick in marks]
         return [
             (_percent_text(at), offset(tick) if at <= _LAST_LABEL else "", "minor" if number % 2 else "major")
-            for number, (tick, at) in enumerate(zip(found, places, strict=True))
+            for number, (tick, at) in enumerate(zip(marks, places, strict=True))
         ]
 
     def drawn(self, row: BuildRow) -> Iterator[PlacedBar]:
         """Yield the bars of a row, in their order."""
         for bar in row.bars:
-            left, right = self._percent(bar.begin), self._percent(self.end_of(bar))
-            right = max(right, left + _LEAST_WIDTH)
+            begin, right = self._percent(bar.begin), self._percent(self.end_of(bar))
+            right = max(right, begin + _LEAST_WIDTH)
             sign = bar.sign if bar is row.latest else ""
             says = self._says(row, bar)
             yield PlacedBar(
-                bar, _percent_text(left), _percent_text(right - left), _percent_text(right), sign, says
+                bar, _percent_text(begin), _percent_text(right - begin), _percent_text(right), sign, says
             )
 
     def end_of(self, bar: BuildBar) -> float:
@@ -254,13 +254,13 @@ def timeline(
         look=LOOKS.get(build.verdict, "running"),
         verdict=build.verdict,
     )
-    found = [
+    rows = [
         BuildRow(kind="build", name=f"build {build.number}", bars=(whole,)),
         *boot_rows(boots, None if not is_over else end),
         *step_rows(steps, is_over=is_over, end=build.updated_at),
         *ran,
     ]
-    return Timeline(build.started_at, end, tuple(thinned(row) for row in found))
+    return Timeline(build.started_at, end, tuple(thinned(row) for row in rows))
 
 
 def _percent_text(percent: float) -> str:

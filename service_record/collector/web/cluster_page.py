@@ -95,16 +95,16 @@ async def get_clusters(request: Request) -> Response:
     """`GET /clusters?all=1`: all clusters, those that need somebody first."""
     serving, grant = Serving.of(request), viewer_of(request)
     is_all = request.query_params.get("all") == "1"
-    seen = await run_in_threadpool(see_clusters, serving.collector, grant.confined_to, is_all=is_all)
-    return page("clusters.html", **seen.values(), here="clusters", signed_in=grant.name or "session")
+    state = await run_in_threadpool(see_clusters, serving.collector, grant.confined_to, is_all=is_all)
+    return page("clusters.html", **state.values(), here="clusters", signed_in=grant.name or "session")
 
 
 async def get_cluster(request: Request) -> Response:
     """`GET /clusters/{cluster}`: a cluster by its id or name."""
     serving, grant = Serving.of(request), viewer_of(request)
     named = str(request.path_params["cluster"])
-    seen = await run_in_threadpool(see_cluster, serving.collector, named, grant.confined_to)
-    return page("cluster.html", **seen.values(), here="cluster", signed_in=grant.name or "session")
+    state = await run_in_threadpool(see_cluster, serving.collector, named, grant.confined_to)
+    return page("cluster.html", **state.values(), here="cluster", signed_in=grant.name or "session")
 
 
 def see_clusters(collector: Collector, confined_to: str, *, is_all: bool) -> ClustersSeen:
@@ -112,8 +112,8 @@ def see_clusters(collector: Collector, confined_to: str, *, is_all: bool) -> Clu
     now = collector.now()
     since = None if is_all else shown_since(now)
     with collector.database.reading() as connection:
-        found = list_clusters(connection, confined_to=confined_to, done_since=since)
-    return ClustersSeen(found, is_all, now)
+        clusters = list_clusters(connection, confined_to=confined_to, done_since=since)
+    return ClustersSeen(clusters, is_all, now)
 
 
 def see_cluster(collector: Collector, named: str, confined_to: str) -> ClusterSeen:

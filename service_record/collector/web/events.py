@@ -59,8 +59,8 @@ class PageState(Protocol):
 class _Moment:
     """A page at one moment, and what browsers get that have it as it was before."""
 
-    def __init__(self, seen: PageState, before: PageState | None) -> None:
-        self.seen = seen
+    def __init__(self, state: PageState, before: PageState | None) -> None:
+        self.seen = state
         self._before = before
         self._events: dict[bool, bytes] = {}
         self._rendering = asyncio.Lock()
@@ -79,18 +79,18 @@ class _Moment:
 
     def _change(self) -> bytes:
         """Return the rows that changed, where the rows are the same ones."""
-        seen, before = self.seen, self._before
-        if not isinstance(seen, FleetSeen) or not isinstance(before, FleetSeen):
+        state, before = self.seen, self._before
+        if not isinstance(state, FleetSeen) or not isinstance(before, FleetSeen):
             return self._whole()
-        rows, earlier = seen.revisions, before.revisions
-        if not earlier or list(rows) != list(earlier) or seen.grouped != before.grouped:
+        rows, earlier = state.revisions, before.revisions
+        if not earlier or list(rows) != list(earlier) or state.grouped != before.grouped:
             return self._whole()
         changed = [name for name, revision in rows.items() if earlier[name] != revision]
-        return self._event(rows={name: seen.row(name) for name in changed}, tally=seen.tally())
+        return self._event(rows={name: state.row(name) for name in changed}, tally=state.tally())
 
     def _event(self, **changed: Any) -> bytes:
-        told = {"state": self.seen.state, "sentence": self.seen.sentence, **changed}
-        return b"event: change\ndata: " + msgspec.json.encode(told) + b"\n\n"
+        data = {"state": self.seen.state, "sentence": self.seen.sentence, **changed}
+        return b"event: change\ndata: " + msgspec.json.encode(data) + b"\n\n"
 
 
 class _Channel:
@@ -126,7 +126,7 @@ class _Channel:
         """See the page whenever there is news, until nobody looks at it any more."""
         news = self._views.news
         while self.fault is None and not news.is_over:
-            told = news.subscribe()
+            news_event = news.subscribe()
             self._wanted.clear()
             async with self._views.turn:
                 began = time.monotonic()
@@ -137,21 +137,21 @@ class _Channel:
             await asyncio.sleep(_LEAST)
             if not self.viewers:
                 return
-            await self._wait(told)
+            await self._wait(news_event)
         self._tell()
 
     async def _look(self) -> None:
         """See the page once."""
         try:
-            seen = await run_in_threadpool(self._see)
+            state = await run_in_threadpool(self._see)
         except Exception as fault:  # noqa: BLE001  # it is not there any more, or the database is not
             self.fault = fault
             return
-        if self.moment is None or self.moment.seen.state != seen.state:
-            self.moment = _Moment(seen, None if self.moment is None else self.moment.seen)
+        if self.moment is None or self.moment.seen.state != state.state:
+            self.moment = _Moment(state, None if self.moment is None else self.moment.seen)
 
-    async def _wait(self, told: asyncio.Event) -> None:
-        waiting = [asyncio.ensure_future(event.wait()) for event in (told, self._wanted)]
+    async def _wait(self, news_event: asyncio.Event) -> None:
+        waiting = [asyncio.ensure_future(event.wait()) for event in (news_event, self._wanted)]
         await asyncio.wait(waiting, timeout=_QUIET, return_when=asyncio.FIRST_COMPLETED)
         for each in waiting:
             each.cancel()
@@ -200,7 +200,7 @@ async def get_events(request: Request) -> Response:
 
     With `host=` it is of a host, with `of_cluster=` of a cluster, with `clusters=` of their list.
     """
-    key, see = await _asked(request)
+    key, see = await _query_of(request)
     return StreamingResponse(
         _stream(request, key, see),
         media_type="text/event-stream",
@@ -208,7 +208,7 @@ async def get_events(request: Request) -> Response:
     )
 
 
-async def _asked(request: Request) -> tuple[Hashable, Callable[[], PageState]]:
+async def _query_of(request: Request) -> tuple[Hashable, Callable[[], PageState]]:
     """Return what is looked at, as a key and as a look. Raises Refusal when it is not there."""
     serving, query = Serving.of(request), request.query_params
     confined_to = viewer_of(request).confined_to
@@ -238,24 +238,24 @@ async def _stream(request: Request, key: Hashable, see: Callable[[], PageState])
     is_polling = views.viewers >= views.most
     with views.channel(key, see) as channel:
         await channel.joined(state)
-        told = asked = time.monotonic()
+        last_sent = last_look = time.monotonic()
         is_first = True
         while channel.fault is None and channel.moment is not None:
             moment = channel.moment
             if moment.seen.state != state:
                 yield await moment.event_for(state)
-                state, told = moment.seen.state, time.monotonic()
-            elif is_first or time.monotonic() - told >= _QUIET:
+                state, last_sent = moment.seen.state, time.monotonic()
+            elif is_first or time.monotonic() - last_sent >= _QUIET:
                 yield b": nothing new\n\n"
-                told = time.monotonic()
+                last_sent = time.monotonic()
             is_first = False
             if is_polling:
                 yield f"event: poll\ndata: {_POLL}\n\n".encode()
             if is_polling or views.news.is_over:
                 return
             await channel.changed(_SESSION)
-            if time.monotonic() - asked >= _SESSION:
-                asked = time.monotonic()
+            if time.monotonic() - last_look >= _SESSION:
+                last_look = time.monotonic()
                 if await grant_of(request) is None:
                     yield b"event: over\ndata: the session has ended\n\n"
                     return

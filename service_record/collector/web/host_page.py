@@ -70,8 +70,10 @@ class HostSeen:
     @cached_property
     def failure(self) -> StepShown | None:
         """Return the latest step that failed in this build, and was not done later."""
-        told = [step for group in self.detail.steps for step in (*group.first, *group.latest)]
-        ended: dict[str, StepShown] = {step.label: step for step in told if step.status in {"done", "failed"}}
+        failures = [step for group in self.detail.steps for step in (*group.first, *group.latest)]
+        ended: dict[str, StepShown] = {
+            step.label: step for step in failures if step.status in {"done", "failed"}
+        }
         failed = [step for step in ended.values() if step.status == "failed"]
         return max(failed, key=lambda step: step.id, default=None)
 
@@ -111,10 +113,10 @@ async def get_host(request: Request) -> Response:
     serving = Serving.of(request)
     name = host_name(request.path_params["host"])
     build = build_of(request.query_params.get("build", ""))
-    seen = await run_in_threadpool(see_host, request.app.state.analyses, serving.collector, name, build)
+    state = await run_in_threadpool(see_host, request.app.state.analyses, serving.collector, name, build)
     return page(
         "host.html",
-        **seen.values(),
+        **state.values(),
         asked_build=build,
         here="host",
         signed_in=request.state.grant.name or "session",
@@ -141,13 +143,13 @@ async def get_logs(request: Request) -> Response:
 async def get_analysis(request: Request) -> Response:
     """`GET /hosts/{host}/analysis`: all that the records of a host come to."""
     name = host_name(request.path_params["host"])
-    seen = await run_in_threadpool(request.app.state.analyses.of, name)
-    if seen.source is None:
+    analysis = await run_in_threadpool(request.app.state.analyses.of, name)
+    if analysis.source is None:
         raise Refusal(HTTPStatus.NOT_FOUND, f"{name} has sent no records")
     return page(
         "analysis.html",
         name=name,
-        records=seen,
+        records=analysis,
         now=Serving.of(request).collector.now(),
         here="host",
         signed_in=request.state.grant.name or "session",

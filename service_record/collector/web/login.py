@@ -181,5 +181,5 @@ async def _grant(request: Request, text: str) -> Grant:
 def _form(place: str, problem: Refusal | None = None) -> Response:
     """Return the form, with what was wrong when it was sent before."""
     status = problem.status if problem else HTTPStatus.OK
-    shown = place if is_local(place) else "/"
-    return page("login.html", status, place=shown, problem=str(problem or ""), signed_in="")
+    target = place if is_local(place) else "/"
+    return page("login.html", status, place=target, problem=str(problem or ""), signed_in="")

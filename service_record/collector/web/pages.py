@@ -58,11 +58,11 @@ async def get_asset(request: Request) -> Response:
     """`GET /static/{file}`: a file, for anybody."""
     for asset in assets().values():
         if asset.address == request.url.path:
-            kept = {
+            headers = {
                 "Cache-Control": "public, max-age=31536000, immutable",
                 "X-Content-Type-Options": "nosniff",
             }
-            return Response(asset.content, media_type=asset.media_type, headers=kept)
+            return Response(asset.content, media_type=asset.media_type, headers=headers)
     raise Refusal(HTTPStatus.NOT_FOUND, "no such file")
 
 
@@ -123,26 +123,26 @@ def times(number: int) -> str:
     return f"×{number}" if number > 1 else ""  # noqa: RUF001
 
 
-def counted(total: int, counts: Mapping[str, int], shown: Collection[str] = ()) -> str:
+def counted(total: int, counts: Mapping[str, int], verdicts: Collection[str] = ()) -> str:
     """`31 hosts: 2 failed, 1 stuck, 28 done`."""
-    told = ", ".join(
+    counts_text = ", ".join(
         f"{counts[verdict]} {verdict}"
         for verdict in VERDICTS
-        if counts[verdict] and (not shown or verdict in shown)
+        if counts[verdict] and (not verdicts or verdict in verdicts)
     )
-    return f"{count(total, 'host')}: {told}" if told else "no hosts"
+    return f"{count(total, 'host')}: {counts_text}" if counts_text else "no hosts"
 
 
 def unrepeated(message: str, reason: str) -> str:
     """Return a message, or nothing where the reason says the same."""
-    said, why = (" ".join(text.casefold().split()).rstrip(".…") for text in (message, reason))
-    return "" if said and why and (said in why or why in said) else message
+    message_text, why = (" ".join(text.casefold().split()).rstrip(".…") for text in (message, reason))
+    return "" if message_text and why and (message_text in why or why in message_text) else message
 
 
 @cache
 def environment() -> Environment:
     """Return the templates, all compiled, so that a fault in one stops the start and not a page."""
-    made = Environment(
+    templates = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -151,7 +151,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {
+    templates.filters |= {
         "moment": _moment,
         "iso": _iso,
         "took": took,
@@ -160,15 +160,15 @@ def environment() -> Environment:
         "stopped_at": stopped_at,
         "unrepeated": unrepeated,
     }
-    made.globals |= {
+    templates.globals |= {
         "asset": lambda name: assets()[name].address,
         "signs": SIGNS,
         "looks": LOOKS,
         "verdicts": VERDICTS,
     }
-    for name in made.list_templates():
-        made.get_template(name)
-    return made
+    for name in templates.list_templates():
+        templates.get_template(name)
+    return templates
 
 
 def render(template: str, /, **values: Any) -> str:

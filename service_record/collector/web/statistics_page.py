@@ -18,7 +18,7 @@ from service_record.collector.domain.statistics import StepStatistics, statistic
 from service_record.collector.process import Collector
 from service_record.collector.store.fleet import groups
 from service_record.collector.store.judging import executions
-from service_record.collector.web.fleet_page import given
+from service_record.collector.web.fleet_page import field_values
 from service_record.collector.web.login import viewer_of
 from service_record.collector.web.pages import page
 
@@ -40,7 +40,7 @@ class StatisticsQuery:
     def of(cls, query: QueryParams) -> Self:
         """Parse a query: `?group=...&release=...&by=group&by=release`."""
         by = frozenset({"group", "release"} & set(query.getlist("by")))
-        return cls(given(query.getlist("group")), given(query.getlist("release")), by)
+        return cls(field_values(query.getlist("group")), field_values(query.getlist("release")), by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,42 +63,42 @@ class Recent:
         self._lock = threading.Lock()
         self._known: OrderedDict[StatisticsQuery, StatisticsSnapshot] = OrderedDict()
 
-    def of(self, asked: StatisticsQuery) -> StatisticsSnapshot:
+    def of(self, query: StatisticsQuery) -> StatisticsSnapshot:
         """Return known statistics while they are fresh; otherwise make them, one request at a time."""
         with self._lock:
-            known = self._known.get(asked)
-            if known is None or known.at + _FRESH < time.monotonic():
-                known = self._known[asked] = self._made(asked)
-                self._known.move_to_end(asked)
+            snapshot = self._known.get(query)
+            if snapshot is None or snapshot.at + _FRESH < time.monotonic():
+                snapshot = self._known[query] = self._make_snapshot(query)
+                self._known.move_to_end(query)
             if len(self._known) > _MOST:
                 self._known.popitem(last=False)
-            return known
+            return snapshot
 
-    def _made(self, asked: StatisticsQuery) -> StatisticsSnapshot:
+    def _make_snapshot(self, query: StatisticsQuery) -> StatisticsSnapshot:
         with self._collector.database.reading() as connection:
-            known = groups(connection)
-            ended = executions(connection, asked.groups, asked.releases)
-        steps = statistics(ended, by_group="group" in asked.by, by_release="release" in asked.by)
-        return StatisticsSnapshot(steps, len(ended), known, time.monotonic())
+            known_groups = groups(connection)
+            ended = executions(connection, query.groups, query.releases)
+        steps = statistics(ended, by_group="group" in query.by, by_release="release" in query.by)
+        return StatisticsSnapshot(steps, len(ended), known_groups, time.monotonic())
 
 
 async def get_statistics(request: Request) -> Response:
     """`GET /statistics`: each step, over the latest builds."""
     grant = viewer_of(request)
-    asked = StatisticsQuery.of(request.query_params)
+    query = StatisticsQuery.of(request.query_params)
     try:
-        readable = replace(asked, groups=grant.readable_groups(asked.groups))
+        readable = replace(query, groups=grant.readable_groups(query.groups))
     except Forbidden as error:
         raise Refusal(HTTPStatus.FORBIDDEN, str(error)) from None
-    told = await run_in_threadpool(request.app.state.statistics.of, readable)
+    snapshot = await run_in_threadpool(request.app.state.statistics.of, readable)
     return page(
         "statistics.html",
-        steps=told.steps,
-        ended=told.ended,
-        groups=tuple(group for group in told.groups if grant.may_read_group(group)),
-        group=next(iter(asked.groups), ""),
-        release=next(iter(asked.releases), ""),
-        by=asked.by,
+        steps=snapshot.steps,
+        ended=snapshot.ended,
+        groups=tuple(group for group in snapshot.groups if grant.may_read_group(group)),
+        group=next(iter(query.groups), ""),
+        release=next(iter(query.releases), ""),
+        by=query.by,
         here="statistics",
         signed_in=grant.name or "session",
     )
