@@ -134,7 +134,7 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_of_trouble(self) -> bool:
-        """True where it holds only of a service in trouble."""
+        """Return True where it holds only of a service in trouble."""
         return bool(self.texts or self.words) or (self.lines is not None and not self.lines.elsewhere)
 
 

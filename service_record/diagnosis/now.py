@@ -21,7 +21,10 @@ class Now(msgspec.Struct, frozen=True, kw_only=True):
     """True when nothing later than the records is known: what runs has run at least as long."""
 
     def since(self, span: Span, run: Run, service: ServiceHistory) -> float | None:
-        """Seconds since a span of a run began; by uptime within a boot. None when that is not known."""
+        """Return seconds since a span of a run began; by uptime within a boot.
+
+        None when that is not known.
+        """
         if span.uptime is not None and self.uptime is not None and run.boot_id == self.boot_id:
             seconds = self.uptime - span.uptime
         elif span.started is not None:

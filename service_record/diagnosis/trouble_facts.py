@@ -98,12 +98,12 @@ class KnownCause(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_cause(self) -> bool:
-        """True where the headline may name it."""
+        """Return True where the headline may name it."""
         return self.rank == "cause"
 
     @property
     def is_symptom(self) -> bool:
-        """True where something else has gone wrong before, or only the end is known."""
+        """Return True where something else has gone wrong before, or only the end is known."""
         return not self.is_cause
 
 

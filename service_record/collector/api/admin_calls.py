@@ -67,10 +67,10 @@ async def create_token(request: Request) -> Response:
     fields = await named_fields(request)
     new = _new_token(fields, grant.holder, serving.collector.now())
     now = serving.collector.now()
-    number, made = await serving.written(
+    number, token = await serving.written(
         serving.collector.writer.change(lambda connection: administration.create_token(connection, new, now))
     )
-    return answer(TokenMade(number, made, new.kind.value, new.scope, new.expires_at), HTTPStatus.CREATED)
+    return answer(TokenMade(number, token, new.kind.value, new.scope, new.expires_at), HTTPStatus.CREATED)
 
 
 async def list_tokens(request: Request) -> Response:
@@ -79,7 +79,7 @@ async def list_tokens(request: Request) -> Response:
 
     def look_up() -> tuple[TokenShown, ...]:
         with serving.collector.database.reading() as connection:
-            return tokens.listed(connection)
+            return tokens.list_tokens(connection)
 
     return answer(Tokens(await run_in_threadpool(look_up)))
 
@@ -110,7 +110,7 @@ async def list_audit(request: Request) -> Response:
 
     def look_up() -> tuple[Noted, ...]:
         with serving.collector.database.reading() as connection:
-            return administration.listed(connection, limit, before)
+            return administration.list_audit(connection, limit, before)
 
     return answer(Audit(await run_in_threadpool(look_up)))
 
@@ -122,33 +122,33 @@ async def put_host(request: Request) -> Response:
     """
     serving, grant = caller(request)
     host = host_name(request.path_params["host"])
-    said = await named_fields(request)
-    fields: dict[str, str] = {name: said[name] for name in ("group", "release") if name in said}
+    body = await named_fields(request)
+    fields: dict[str, str] = {name: body[name] for name in ("group", "release") if name in body}
     if fields.get("group") and not access.is_group(fields["group"]):
         raise Refusal(HTTPStatus.BAD_REQUEST, access.GROUP_RULE)
-    mapped = _mapped(said)
+    mapped = _mapped(body)
     now = serving.collector.now()
     noted = {**fields, **({"id": mapped.id, "cluster_id": mapped.cluster_id} if mapped else {})}
     subject = " ".join([host, *(f"{name}={value}" for name, value in noted.items())])
 
     def put(connection: Connection) -> bool:
         administration.note(connection, grant.holder, "host put", subject, now)
-        made = administration.put_host(connection, host, fields, now)
+        is_new = administration.put_host(connection, host, fields, now)
         if mapped is not None:
             installations.map_host(connection, host, mapped, now)
-        return made
+        return is_new
 
     try:
-        made = await serving.written(serving.collector.writer.change(put))
+        is_new = await serving.written(serving.collector.writer.change(put))
     except TakenId as error:
         raise Refusal(HTTPStatus.CONFLICT, str(error)) from None
-    return answer(HostPut(host, made), HTTPStatus.CREATED if made else HTTPStatus.OK)
+    return answer(HostPut(host, is_new), HTTPStatus.CREATED if is_new else HTTPStatus.OK)
 
 
-def _mapped(said: Mapping[str, object]) -> Mapped | None:
+def _mapped(body: Mapping[str, object]) -> Mapped | None:
     """Return the host of an assisted-service that the fields name; None if they name none. Raises Refusal."""
     try:
-        return mapped_of(said)
+        return mapped_of(body)
     except CallRefused as refused:
         raise Refusal(refused.status, str(refused)) from None
 
@@ -177,8 +177,8 @@ async def begin_build(request: Request) -> Response:
     """`POST /api/v1/hosts/{host}/builds`: a new build begins, of that `build` (key) and `action`."""
     serving, grant = caller(request)
     host = host_name(request.path_params["host"])
-    said = await named_fields(request)
-    key, action = said.get("build", ""), said.get("action", "")
+    body = await named_fields(request)
+    key, action = body.get("build", ""), body.get("action", "")
     now = serving.collector.now()
 
     def begin(connection: Connection) -> int | None:
@@ -227,19 +227,19 @@ def _new_token(fields: dict[str, str], holder: str, now: float) -> tokens.TokenR
 
 
 def _number(request: Request, name: str, default: int, most: int) -> int:
-    said = request.query_params.get(name, "")
-    if not said:
+    text = request.query_params.get(name, "")
+    if not text:
         return default
-    number = _positive(said, most)
+    number = _positive(text, most)
     if number is None:
         raise Refusal(HTTPStatus.BAD_REQUEST, f"{name} is a number from 1 to {most}")
     return number
 
 
-def _positive(said: str, most: int) -> int | None:
-    if not (said.isascii() and said.isdecimal() and len(said) <= len(str(most))):
+def _positive(text: str, most: int) -> int | None:
+    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(most))):
         return None
-    number = int(said)
+    number = int(text)
     return number if 0 < number <= most else None
 
 

@@ -40,8 +40,8 @@ async def list_mutes(request: Request) -> Response:
 async def create_mute(request: Request) -> Response:
     """`POST /api/v1/mutes`: `kind`, `scope`, `subject`, `duration` (as `4h`), `note`."""
     serving, grant = caller(request)
-    made = await make_mute(serving, grant, await named_fields(request))
-    return answer(made, HTTPStatus.CREATED)
+    mute = await make_mute(serving, grant, await named_fields(request))
+    return answer(mute, HTTPStatus.CREATED)
 
 
 async def delete_mute(request: Request) -> Response:
@@ -79,8 +79,8 @@ async def make_mute(serving: Serving, grant: Grant, fields: Mapping[str, str]) -
 
     def add(connection: Connection) -> int:
         number = add_mute(connection, new)
-        said = f"{number}: {kind} {scope} {subject} until {until:.0f} {new.note}".rstrip()
-        note(connection, grant.holder, "mute create", said, now)
+        summary = f"{number}: {kind} {scope} {subject} until {until:.0f} {new.note}".rstrip()
+        note(connection, grant.holder, "mute create", summary, now)
         return number
 
     return MuteMade(await serving.written(serving.collector.writer.change(add)), until)

@@ -22,25 +22,25 @@ _CONVERTOR: Final = re.compile(r":\w+}")
 class Callers:
     """The kinds of tokens that an operation takes, and how people are told of them."""
 
-    def __init__(self, *kinds: TokenKind, told: str = "") -> None:
+    def __init__(self, *kinds: TokenKind, sentence: str = "") -> None:
         self.kinds: Final = frozenset(kinds)
         """None where a token is not asked for, or stands in the path, where the handler looks at it."""
-        self.told: Final = told or ", ".join(kinds)
+        self.told: Final = sentence or ", ".join(kinds)
 
     def refusal(self, kind: TokenKind) -> str:
         """Return why a token of another kind is refused."""
         return f"this needs a token of kind {self.told.replace(', ', ' or ')}, and not {kind}"
 
 
-ANYBODY: Final = Callers(told="anybody")
+ANYBODY: Final = Callers(sentence="anybody")
 HOSTS: Final = Callers(TokenKind.HOST, TokenKind.GROUP, TokenKind.ADMIN)
 READERS: Final = Callers(TokenKind.READER, TokenKind.ADMIN)
 """With a host in the path, a reader who is confined to a group is told of its hosts only."""
 HOSTS_AND_READERS: Final = Callers(TokenKind.HOST, TokenKind.GROUP, TokenKind.READER, TokenKind.ADMIN)
 ADMINISTRATORS: Final = Callers(TokenKind.ADMIN)
 ENROLLING: Final = Callers(TokenKind.ENROLMENT)
-BOOTING: Final = Callers(told="boot, whose token is the last part of the path")
-CLOUD_INIT: Final = Callers(told="cloud-init, whose token is the last part of the path")
+BOOTING: Final = Callers(sentence="boot, whose token is the last part of the path")
+CLOUD_INIT: Final = Callers(sentence="cloud-init, whose token is the last part of the path")
 STRING: Final = {"type": "string"}
 OBJECT: Final = {"type": "object"}
 

@@ -84,7 +84,7 @@ def as_assisted(handler: Handler) -> Handler:
     What its handlers refuse (404, 409) has a text for a code; what it refuses before them has a number.
     """
 
-    async def told(request: Request) -> Response:
+    async def refusing(request: Request) -> Response:
         try:
             return await handler(request)
         except CallRefused as refused:
@@ -95,7 +95,7 @@ def as_assisted(handler: Handler) -> Handler:
         except Forbidden as forbidden:
             return agent_refused(HTTPStatus.FORBIDDEN, str(forbidden))
 
-    return told
+    return refusing
 
 
 def caller(request: Request) -> tuple[Serving, Grant]:

@@ -106,17 +106,17 @@ class Grant:
         """Return whether it may read of the hosts in that group."""
         return self.may_read and (not self.confined_to or is_within(group, self.confined_to))
 
-    def readable_groups(self, asked: Sequence[str]) -> tuple[str, ...]:
+    def readable_groups(self, requested: Sequence[str]) -> tuple[str, ...]:
         """Narrow the groups that somebody asks for to those it may read; none asked for means all of these.
 
         Raises Forbidden when it may read none of them.
         """
         confined_to = self.confined_to
-        if not confined_to or not asked:
-            return tuple(asked) if asked else ((confined_to,) if confined_to else ())
+        if not confined_to or not requested:
+            return tuple(requested) if requested else ((confined_to,) if confined_to else ())
         groups = [
             group if is_within(group, confined_to) else confined_to
-            for group in asked
+            for group in requested
             if is_within(group, confined_to) or is_within(confined_to, group)
         ]
         if not groups:
@@ -160,33 +160,33 @@ class Grant:
         return group
 
 
-def scope_of(kind: TokenKind, said: str) -> str:
+def scope_of(kind: TokenKind, text: str) -> str:
     """Return the scope of a new token. Raises ValueError, with what to say instead."""
-    sort, _, name = said.partition(":") if kind is TokenKind.ENROLMENT else (_SORTS.get(kind, ""), "", said)
+    sort, _, name = text.partition(":") if kind is TokenKind.ENROLMENT else (_SORTS.get(kind, ""), "", text)
     match kind:
-        case TokenKind.ADMIN if said:
+        case TokenKind.ADMIN if text:
             raise ValueError("a token of kind admin is good for every host: it has no scope")
-        case TokenKind.HOST | TokenKind.GROUP | TokenKind.BOOT | TokenKind.CLOUD_INIT if not said:
+        case TokenKind.HOST | TokenKind.GROUP | TokenKind.BOOT | TokenKind.CLOUD_INIT if not text:
             raise ValueError(f"a token of kind {kind} needs the {sort}'s name")
-        case TokenKind.ENROLMENT if said and sort not in {"host", "group"}:
+        case TokenKind.ENROLMENT if text and sort not in {"host", "group"}:
             raise ValueError("the scope of an enrolment token is host:NAME or group:NAME")
-    if sort == "host" and said and not is_host_name(name):
+    if sort == "host" and text and not is_host_name(name):
         raise ValueError(HOST_RULE)
-    if sort == "group" and said and not is_group(name):
+    if sort == "group" and text and not is_group(name):
         raise ValueError(GROUP_RULE)
-    return said.lower() if sort == "host" else said
+    return text.lower() if sort == "host" else text
 
 
-def expiry_of(kind: TokenKind, said: str, now: float) -> float | None:
+def expiry_of(kind: TokenKind, text: str, now: float) -> float | None:
     """Return when a new token ends, given a duration as `30d`, or `never`. Raises ValueError with the fault.
 
     A token of kind enrolment, boot or cloud-init stands in templates and ends after a week; others do not.
     """
-    if said == "never" or (not said and not kind.is_in_templates):
+    if text == "never" or (not text and not kind.is_in_templates):
         return None
-    seconds = parse_duration(said) if said else _SECONDS_IN_TEMPLATES
+    seconds = parse_duration(text) if text else _SECONDS_IN_TEMPLATES
     if seconds > _LONGEST_SECONDS:
-        raise ValueError(f"{said!r} is longer than 100 years; never is a word for that")
+        raise ValueError(f"{text!r} is longer than 100 years; never is a word for that")
     return now + seconds
 
 

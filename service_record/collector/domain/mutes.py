@@ -79,21 +79,21 @@ def has_news(
     )
 
 
-def subject_of(scope: MuteScope, said: str) -> str:
+def subject_of(scope: MuteScope, text: str) -> str:
     """Return the subject of a new mute as it is kept. Raises ValueError, with what to say instead."""
     match scope:
-        case MuteScope.HOST if not is_host_name(said):
+        case MuteScope.HOST if not is_host_name(text):
             raise ValueError(HOST_RULE)
-        case MuteScope.GROUP if not is_group(said):
+        case MuteScope.GROUP if not is_group(text):
             raise ValueError(GROUP_RULE)
-        case MuteScope.CAUSE if _CAUSE.fullmatch(said) is None:
+        case MuteScope.CAUSE if _CAUSE.fullmatch(text) is None:
             raise ValueError("a cause is told by its mark of 16 digits, as GET /api/v1/hosts has it")
-    return said.lower() if scope is MuteScope.HOST else said
+    return text.lower() if scope is MuteScope.HOST else text
 
 
-def seconds_of(said: str) -> float:
+def seconds_of(text: str) -> float:
     """Return for how long a new mute holds, of a duration as `4h`. Raises ValueError."""
-    seconds = parse_duration(said)
+    seconds = parse_duration(text)
     if not 0 < seconds <= _LONGEST_SECONDS:
-        raise ValueError(f"{said!r} is not a duration of at most 366 days, such as 4h")
+        raise ValueError(f"{text!r} is not a duration of at most 366 days, such as 4h")
     return seconds

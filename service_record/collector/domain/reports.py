@@ -58,7 +58,7 @@ def update_of(fields: Mapping[str, Any]) -> tuple[str, ReportedStep]:
     if not host:
         raise UnreadableReport("an update needs the name of its host")
     said = str(fields.get("status") or fields.get("action") or "update")
-    known = {
+    update_fields = {
         "name": said,
         "status": _status_in(said),
         "percentage": fields.get("percentage"),
@@ -66,7 +66,7 @@ def update_of(fields: Mapping[str, Any]) -> tuple[str, ReportedStep]:
         "group": fields.get("datacenter_name"),
         "logs": fields.get("logs"),
     }
-    return host, step_of({name: value for name, value in known.items() if value is not None})
+    return host, step_of({name: value for name, value in update_fields.items() if value is not None})
 
 
 LAST_STAGE: Final = "modules-final"
@@ -99,9 +99,9 @@ def event_of(fields: Mapping[str, Any], *, has_failed: bool) -> ReportedStep:
 _RESULTS: Final = {"SUCCESS": StepStatus.DONE, "WARN": StepStatus.DONE, "FAIL": StepStatus.FAILED}
 
 
-def _status_in(said: str) -> str:
+def _status_in(text: str) -> str:
     """Failures are told in words there."""
-    words = _WORDS.findall(said.lower())
+    words = _WORDS.findall(text.lower())
     return StepStatus.FAILED if {"failed", "failure", "error"} & set(words) else StepStatus.REPORTED
 
 
@@ -119,12 +119,12 @@ def _text(fields: Mapping[str, Any], name: str, notes: list[str]) -> str:
 
 
 def _status(fields: Mapping[str, Any], notes: list[str]) -> StepStatus:
-    said = _text(fields, "status", notes).lower()
-    if not said:
+    word = _text(fields, "status", notes).lower()
+    if not word:
         return StepStatus.REPORTED
-    if said in set(StepStatus):
-        return StepStatus(said)
-    notes.append(f"status was {said}")
+    if word in set(StepStatus):
+        return StepStatus(word)
+    notes.append(f"status was {word}")
     return StepStatus.REPORTED
 
 
@@ -144,16 +144,16 @@ def _percentage(fields: Mapping[str, Any], notes: list[str]) -> float | None:
 
 
 def _number(fields: Mapping[str, Any], name: str, notes: list[str]) -> float | None:
-    said = _text(fields, name, notes).removesuffix("%").strip()
-    if not said:
+    text = _text(fields, name, notes).removesuffix("%").strip()
+    if not text:
         return None
     try:
-        number = float(said)
+        number = float(text)
     except ValueError:
         number = math.nan
     if math.isfinite(number):
         return number
-    notes.append(f"{name} was {said}")
+    notes.append(f"{name} was {text}")
     return None
 
 
@@ -171,13 +171,13 @@ def _logs(fields: Mapping[str, Any], notes: list[str]) -> str:
 
 def _time(fields: Mapping[str, Any], notes: list[str]) -> float | None:
     """RFC 3339, or seconds since 1970."""
-    said = _text(fields, "time", notes)
-    if not said:
+    text = _text(fields, "time", notes)
+    if not text:
         return None
     try:
-        if said.replace(".", "", 1).isdigit():
-            return float(said)
-        return datetime.fromisoformat(said).timestamp()
+        if text.replace(".", "", 1).isdigit():
+            return float(text)
+        return datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError):
-        notes.append(f"time was {said}")
+        notes.append(f"time was {text}")
         return None

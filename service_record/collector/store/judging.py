@@ -58,7 +58,7 @@ def labels_due(connection: Connection, now: float, most: int, ours: Sequence[int
     """
     due = _progress_due(is_sqlite(connection))
     return frozenset(
-        _label(blob) for blob in connection.execute(due, _asked(connection, ours, now, most)).scalars()
+        _label(blob) for blob in connection.execute(due, _parameters(connection, ours, now, most)).scalars()
     )
 
 
@@ -76,26 +76,26 @@ def judge_due(
 
     None where there were none. Those that another process judges or changes at the moment are left to it.
     """
-    asked, values = _due(is_sqlite(connection)), _asked(connection, ours, now, most)
-    due = [(row, _host_facts(row, now)) for row in connection.execute(asked, values)]
+    query, values = _due(is_sqlite(connection)), _parameters(connection, ours, now, most)
+    due = [(row, _host_facts(row, now)) for row in connection.execute(query, values)]
     judged = [
-        (row, judge(known, budgets, now, loop_after)) for row, known in due if _label_of(known) in labels
+        (row, judge(facts, budgets, now, loop_after)) for row, facts in due if _label_of(facts) in labels
     ]
     if not judged:
         return None
-    changed = [(row, said) for row, said in judged if _is_changed(row, said)]
-    others = [(row, said) for row, said in changed if row.verdict != said.verdict]
-    _UPDATE_HOSTS.execute(connection, [_host_row(row, said, now) for row, said in judged])
+    changed = [(row, verdict) for row, verdict in judged if _is_changed(row, verdict)]
+    others = [(row, verdict) for row, verdict in changed if row.verdict != verdict.verdict]
+    _UPDATE_HOSTS.execute(connection, [_host_row(row, verdict, now) for row, verdict in judged])
     refresh(connection, {row.cluster_id for row, _ in judged if row.cluster_id is not None}, now)
-    UPDATE_VERDICTS.execute(connection, [_build_row(row, said) for row, said in changed])
+    UPDATE_VERDICTS.execute(connection, [_build_row(row, verdict) for row, verdict in changed])
     news = _unmuted(connection, [each for each in others if _is_news(*each)], now)
-    _INSERT_NOTICES.execute(connection, [_notice(row, said, now) for row, said in news])
-    return [Judged(row.name, row.verdict, said) for row, said in others]
+    _INSERT_NOTICES.execute(connection, [_notice(row, verdict, now) for row, verdict in news])
+    return [Judged(row.name, row.verdict, verdict) for row, verdict in others]
 
 
 def final_verdict(connection: Connection, row: Any, progress: Progress) -> dict[str, Any]:
     """Return the values of UPDATE_VERDICTS for a build that another one overtakes; `row` is its host's."""
-    known = HostFacts(
+    facts = HostFacts(
         first_seen=row.first_seen,
         heard_at=progress.updated_at,
         progress=progress,
@@ -104,7 +104,7 @@ def final_verdict(connection: Connection, row: Any, progress: Progress) -> dict[
     last = None
     if progress.number == row.build and _is_of_build(connection, row):
         last = HostVerdict(FleetVerdict(row.verdict), row.reason, row.verdict_since)
-    verdict, reason = judge_overtaken(known, last)
+    verdict, reason = judge_overtaken(facts, last)
     return {"of": row.id, "in": progress.number, "verdict": verdict, "reason": reason}
 
 
@@ -130,8 +130,8 @@ def _label(blob: bytes | None) -> str:
     return _LATEST.decode(blob).label if blob else ""
 
 
-def _label_of(known: HostFacts) -> str:
-    return known.progress.label if known.progress else ""
+def _label_of(facts: HostFacts) -> str:
+    return facts.progress.label if facts.progress else ""
 
 
 def _host_facts(row: Any, now: float) -> HostFacts:
@@ -158,17 +158,17 @@ def _records(row: Any) -> RecordsVerdict | None:
 
 def _installation(row: Any, now: float) -> InstallationSeen:
     """Return how far it is. A host of which records or steps came is not taken for one that does not boot."""
-    found = _rules(row)
-    move = found.silence_at(now)
-    is_heard = now - _heard_at(row) <= found.limit
+    columns = _rules(row)
+    move = columns.silence_at(now)
+    is_heard = now - _heard_at(row) <= columns.limit
     if move is not None and move.signal is Signal.REBOOT_IS_LATE and is_heard:
         move = None
     return InstallationSeen(
-        stage=found.stage,
-        status=found.status if move is None else move.to.value,
-        info=(found.status_info if move is None else move.info) or found.info,
-        updated_at=found.stage_updated_at,
-        is_single_node=found.is_single_node,
+        stage=columns.stage,
+        status=columns.status if move is None else move.to.value,
+        info=(columns.status_info if move is None else move.info) or columns.info,
+        updated_at=columns.stage_updated_at,
+        is_single_node=columns.is_single_node,
     )
 
 
@@ -178,13 +178,13 @@ def _rules(row: Any) -> installation_rules.Installation:
     )
 
 
-def _is_changed(row: Any, said: HostVerdict) -> bool:
-    return (row.verdict, row.reason) != (said.verdict.value, said.reason)
+def _is_changed(row: Any, verdict: HostVerdict) -> bool:
+    return (row.verdict, row.reason) != (verdict.verdict.value, verdict.reason)
 
 
-def _is_news(row: Any, said: HostVerdict) -> bool:
+def _is_news(row: Any, verdict: HostVerdict) -> bool:
     """Nobody has to hear that a host which has just turned up is progressing."""
-    return row.verdict_since is not None or said.verdict is not FleetVerdict.PROGRESSING
+    return row.verdict_since is not None or verdict.verdict is not FleetVerdict.PROGRESSING
 
 
 def _unmuted(
@@ -195,46 +195,46 @@ def _unmuted(
     if not mutes:
         return news
     return [
-        (row, said)
-        for row, said in news
+        (row, verdict)
+        for row, verdict in news
         if has_news(
             mutes,
             row.name,
             row.group,
             before=row.cause,
-            cause=cause_of(said.verdict, said.reason, row.name),
-            verdict=said.verdict,
+            cause=cause_of(verdict.verdict, verdict.reason, row.name),
+            verdict=verdict.verdict,
         )
     ]
 
 
-def _host_row(row: Any, said: HostVerdict, now: float) -> dict[str, Any]:
+def _host_row(row: Any, verdict: HostVerdict, now: float) -> dict[str, Any]:
     changes_at = None if row.stage is None else _rules(row).changes_at(now)
     times = [
-        at for at in (said.due_at, None if changes_at is None else changes_at + _AFTER) if at is not None
+        at for at in (verdict.due_at, None if changes_at is None else changes_at + _AFTER) if at is not None
     ]
     return {
         "of": row.id,
-        "verdict": said.verdict.value,
-        "reason": said.reason,
-        "cause": cause_of(said.verdict, said.reason, row.name),
-        "verdict_since": said.since,
+        "verdict": verdict.verdict.value,
+        "reason": verdict.reason,
+        "cause": cause_of(verdict.verdict, verdict.reason, row.name),
+        "verdict_since": verdict.since,
         "due_at": min(times, default=None),
-        "revision": row.revision + int(_is_changed(row, said)),
+        "revision": row.revision + int(_is_changed(row, verdict)),
     }
 
 
-def _build_row(row: Any, said: HostVerdict) -> dict[str, Any]:
-    return {"of": row.id, "in": row.build, "verdict": said.verdict.value, "reason": said.reason}
+def _build_row(row: Any, verdict: HostVerdict) -> dict[str, Any]:
+    return {"of": row.id, "in": row.build, "verdict": verdict.verdict.value, "reason": verdict.reason}
 
 
-def _notice(row: Any, said: HostVerdict, now: float) -> dict[str, Any]:
+def _notice(row: Any, verdict: HostVerdict, now: float) -> dict[str, Any]:
     return {
         "host_id": row.id,
         "build": row.build,
-        "verdict": said.verdict.value,
+        "verdict": verdict.verdict.value,
         "before": row.verdict,
-        "reason": said.reason,
+        "reason": verdict.reason,
         "at": now,
         "next_at": now,
     }
@@ -281,9 +281,9 @@ def _progress_due(is_on_sqlite: bool) -> Select[Any]:
     return due.order_by(hosts.c.due_at).limit(bindparam("most"))
 
 
-def _asked(connection: Connection, ours: Sequence[int], now: float, most: int) -> dict[str, Any]:
-    asked = {"now": now, "most": most}
-    return asked if is_sqlite(connection) else {**asked, "ours": among(connection, ours)}
+def _parameters(connection: Connection, ours: Sequence[int], now: float, most: int) -> dict[str, Any]:
+    values = {"now": now, "most": most}
+    return values if is_sqlite(connection) else {**values, "ours": among(connection, ours)}
 
 
 _UPDATE_HOSTS: Final = ManyRows(
@@ -321,8 +321,8 @@ def took(connection: Connection, label: str) -> tuple[Took, ...]:
     )
     longest: dict[tuple[int, int], Took] = {}
     for host_id, build, seconds, group, release in connection.execute(latest):
-        known = longest.get((host_id, build))
-        if known is None or known.seconds < seconds:
+        previous = longest.get((host_id, build))
+        if previous is None or previous.seconds < seconds:
             longest[host_id, build] = Took(seconds, group, release)
     return tuple(longest.values())
 
@@ -331,7 +331,7 @@ def executions(connection: Connection, groups: Iterable[str], releases: Iterable
     """Return the latest executions of all steps, of these groups and those below them, and of these releases;
     of all where none is named.
     """
-    wanted, of_releases = tuple(groups), frozenset(releases)
+    wanted_groups, of_releases = tuple(groups), frozenset(releases)
     latest = (
         select(
             durations.c.label,
@@ -347,6 +347,6 @@ def executions(connection: Connection, groups: Iterable[str], releases: Iterable
     return [
         Execution(label, group, release, seconds, status == _FAILED, signature)
         for label, group, release, seconds, status, signature in connection.execute(latest).fetchall()
-        if (not wanted or any(is_within(group, one) for one in wanted))
+        if (not wanted_groups or any(is_within(group, one) for one in wanted_groups))
         and (not of_releases or release in of_releases)
     ]

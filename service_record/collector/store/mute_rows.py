@@ -8,10 +8,10 @@ from service_record.collector.store.schema import mutes
 
 def active_mutes(connection: Connection, now: float) -> tuple[Mute, ...]:
     """Return those that hold, the latest first."""
-    wanted = select(mutes).where(mutes.c.until > now).order_by(mutes.c.id.desc())
+    query = select(mutes).where(mutes.c.until > now).order_by(mutes.c.id.desc())
     return tuple(
         Mute(**{**row, "kind": MuteKind(row["kind"]), "scope": MuteScope(row["scope"])})
-        for row in connection.execute(wanted).mappings()
+        for row in connection.execute(query).mappings()
     )
 
 
@@ -26,7 +26,7 @@ def add_mute(connection: Connection, new: Mute) -> int:
 
 def end_mute(connection: Connection, number: int) -> tuple[str, str] | None:
     """End a mute; return its scope and subject, or None where there is none."""
-    gone = connection.execute(
+    row = connection.execute(
         delete(mutes).where(mutes.c.id == number).returning(mutes.c.scope, mutes.c.subject)
     ).one_or_none()
-    return None if gone is None else (gone.scope, gone.subject)
+    return None if row is None else (row.scope, row.subject)

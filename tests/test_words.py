@@ -1,0 +1,133 @@
+"""The words of names, docstrings and pages are plain: docs/glossary.md, and what CONTRIBUTING.md
+says of words.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from testing.machine import REPOSITORY
+
+PACKAGE: Final = REPOSITORY / "service_record"
+PAGES: Final = (
+    *sorted((REPOSITORY / "docs").glob("*.md")),
+    *(REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "RELEASING.md")),
+)
+BANNED: Final = frozenset(
+    re.findall(
+        r"\w+",
+        "told said found known heard kept gone held seen taken given made shown asked left meant wanted "
+        "settled arrived learnt believed listed ",
+    )
+)
+"""Bare participles do not say what they hold: a name is a noun, a verb phrase, or begins with is_ or has_."""
+NO_VERBS: Final = frozenset(
+    re.findall(
+        r"\w+",
+        "a all also an as at by each every for from how if in it its no not nothing of on one only some "
+        "that the those this until what when where whether which who whom whose why with without ",
+    )
+)
+"""A docstring of a function begins with a verb, and none of these is one."""
+MAX_COLUMNS: Final = 128
+MAX_CELL: Final = 200
+MAX_TERMS: Final = 50
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if "migrations" not in path.parts:
+            yield str(path.relative_to(REPOSITORY)), ast.parse(path.read_text())
+
+
+def names_in(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield the names that a module defines, but for fields of classes: these are words of files
+    and documents.
+    """
+    fields = {
+        id(name) for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for name in _field_names(node)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.lineno, node.name
+        elif isinstance(node, ast.arg):
+            yield node.lineno, node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and id(node) not in fields:
+            yield node.lineno, node.id
+
+
+def _field_names(of: ast.ClassDef) -> Iterator[ast.AST]:
+    for statement in of.body:
+        if isinstance(statement, ast.AnnAssign):
+            yield statement.target
+        elif isinstance(statement, ast.Assign):
+            yield from statement.targets
+
+
+def banned_names(tree: ast.Module) -> list[tuple[int, str]]:
+    return [(line, name) for line, name in names_in(tree) if name.lstrip("_").lower() in BANNED]
+
+
+def nouns_first(tree: ast.Module) -> list[tuple[int, str]]:
+    """Return the docstrings of functions that do not begin with a verb."""
+    functions = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
+    docstrings = ((each.lineno, ast.get_docstring(each)) for each in functions)
+    return [(line, text) for line, text in docstrings if text and text.split()[0].lower() in NO_VERBS]
+
+
+def long_lines(text: str) -> list[int]:
+    """Return the lines of prose that are too long to read; tables and code have no other way."""
+    text = re.sub(
+        r"^```.*?^```", lambda code: "\n" * code[0].count("\n"), text, flags=re.MULTILINE | re.DOTALL
+    )
+    return [
+        number
+        for number, line in enumerate(text.splitlines(), 1)
+        if len(line) > MAX_COLUMNS and not line.startswith(("|", "    ", "<", "["))
+    ]
+
+
+def long_cells(text: str) -> list[str]:
+    """Return the cells that hold too much; names of tests and commands in them do not count."""
+    rows = (line for line in text.splitlines() if line.startswith("|"))
+    cells = (re.sub(r"`[^`]*`|\]\([^)]*\)", "", cell).strip() for row in rows for cell in row.split("|"))
+    return [cell for cell in cells if len(cell) > MAX_CELL]
+
+
+def test_no_name_is_a_bare_participle() -> None:
+    wrong = [f"{path}:{line}: {name}" for path, tree in modules() for line, name in banned_names(tree)]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_docstring_of_a_function_begins_with_a_verb() -> None:
+    wrong = [f"{path}:{line}: {text[:60]}" for path, tree in modules() for line, text in nouns_first(tree)]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_pages_have_lines_and_cells_that_can_be_read() -> None:
+    wrong = [f"{page.name}:{line}: too long" for page in PAGES for line in long_lines(page.read_text())]
+    wrong += [f"{page.name}: {cell[:60]}..." for page in PAGES for cell in long_cells(page.read_text())]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_glossary_has_a_term_once_and_is_short() -> None:
+    page = (REPOSITORY / "docs" / "glossary.md").read_text()
+    terms = re.findall(r"^\| ([^|]+?) \|", page, re.MULTILINE)[2:]
+    assert len(terms) == len(set(terms)) <= MAX_TERMS
+    assert terms == sorted(terms, key=str.lower)
+
+
+def test_planted_faults_are_seen() -> None:
+    tree = ast.parse(
+        'def told(seen: int) -> int:\n    """What it is."""\n    found = seen\n    return found\n'
+        "class Answer:\n    kept: int\n"
+    )
+    assert [name for _, name in banned_names(tree)] == ["told", "seen", "found"]
+    assert nouns_first(tree) == [(1, "What it is.")]
+    assert long_lines("short\n" + "x" * 129 + "\n| " + "x" * 129) == [2]
+    assert long_cells("| " + "word " * 41 + "| `" + "x" * 300 + "` |") == [("word " * 41).strip()]
+
+
+def test_readme_is_short() -> None:
+    assert len((REPOSITORY / "README.md").read_text().splitlines()) <= 120
