@@ -372,9 +372,7 @@ def _refresh(connection: Connection, cluster_id: str, now: float) -> None:
         _change(connection, cluster_id, values, now)
 
 
-def _sight(
-    connection: Connection, row: Any, installed: Iterable[tuple[str, Installation]], now: float
-) -> Sight:
+def _sight(connection: Connection, row: Any, pairs: Iterable[tuple[str, Installation]], now: float) -> Sight:
     operators = connection.execute(select(cluster_operators).where(cluster_operators.c.cluster_id == row.id))
     return Sight(
         hosts=[
@@ -385,7 +383,7 @@ def _sight(
                 stage=each.stage,
                 is_single_node=each.is_single_node,
             )
-            for name, each in installed
+            for name, each in pairs
         ],
         control_planes=row.control_planes,
         workers=row.workers,
