@@ -140,7 +140,7 @@ OPERATIONS: Final = (
         summary="Report an event of cloud-init's reporting webhook.",
         who=CLOUD_INIT,
         body=CloudInitEvent,
-        answers={201: step_calls.Taken},
+        answers={201: step_calls.StepsAccepted},
         refusals=(422,),
         counted="step",
     ),

@@ -57,10 +57,10 @@ def update_of(fields: Mapping[str, Any]) -> tuple[str, ReportedStep]:
     host = str(fields.get("name") or "")
     if not host:
         raise UnreadableReport("an update needs the name of its host")
-    said = str(fields.get("status") or fields.get("action") or "update")
+    update_name = str(fields.get("status") or fields.get("action") or "update")
     update_fields = {
-        "name": said,
-        "status": _status_in(said),
+        "name": update_name,
+        "status": _status_in(update_name),
         "percentage": fields.get("percentage"),
         "action": fields.get("action"),
         "group": fields.get("datacenter_name"),
@@ -85,14 +85,14 @@ def event_of(fields: Mapping[str, Any], *, has_failed: bool) -> ReportedStep:
     result = str(fields.get("result") or "") if kind == "finish" else ""
     status = _RESULTS.get(result, "") if kind == "finish" else StepStatus.INIT
     is_end = name == LAST_STAGE and status == StepStatus.DONE and not has_failed
-    known = {
+    values = {
         "name": name,
         "status": status or (result and f"result {result}"),
         "percentage": COMPLETE if is_end else None,
         "logs": fields.get("description") if result in {"FAIL", "WARN"} else None,
         "time": fields.get("timestamp"),
     }
-    step = step_of({field: value for field, value in known.items() if value is not None})
+    step = step_of({field: value for field, value in values.items() if value is not None})
     return replace(step, notes=(*step.notes, "cloud-init warned")) if result == "WARN" else step
 
 

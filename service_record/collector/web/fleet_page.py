@@ -67,11 +67,11 @@ class FleetFilters:
     def of(cls, query: QueryParams) -> Self:
         """Parse a query, without what cannot be asked."""
         return cls(
-            groups=given(query.getlist("group")),
-            machines=given(name for field in query.getlist("machine") for name in _NAMES.split(field)),
+            groups=field_values(query.getlist("group")),
+            machines=field_values(name for field in query.getlist("machine") for name in _NAMES.split(field)),
             verdicts=tuple(verdict for verdict in VERDICTS if verdict in query.getlist("verdict")),
-            clusters=given(query.getlist("cluster")),
-            causes=given(query.getlist("cause")),
+            clusters=field_values(query.getlist("cluster")),
+            causes=field_values(query.getlist("cause")),
             each=query.get("each", "") not in {"", "0"},
             all=query.get("all", "") not in {"", "0"},
             after=Cursor.of(query.get("after", "")),
@@ -135,7 +135,7 @@ class FleetFilters:
         )
 
 
-def given(fields: Iterable[str]) -> tuple[str, ...]:
+def field_values(fields: Iterable[str]) -> tuple[str, ...]:
     """Return the values of some fields; NUL, which no database takes, is in none."""
     words = (field.replace("\0", "").strip() for field in fields)
     return tuple(dict.fromkeys(word for word in words if word))[:_MOST_WORDS]
@@ -165,10 +165,17 @@ class FleetSeen:
     @property
     def state(self) -> str:
         """Tells whether anything that is shown has changed."""
-        shown = [(host.name, host.revision) for host in self.fleet.hosts]
+        revisions = [(host.name, host.revision) for host in self.fleet.hosts]
         clusters = [(cluster.id, cluster.revision) for cluster in self.clusters]
         return digest(
-            (shown, self.grouped, self.title, sorted(self.fleet.counts.items()), self.fleet.total, clusters)
+            (
+                revisions,
+                self.grouped,
+                self.title,
+                sorted(self.fleet.counts.items()),
+                self.fleet.total,
+                clusters,
+            )
         )
 
     @property
@@ -241,13 +248,13 @@ async def get_fleet(request: Request) -> Response:
     serving = Serving.of(request)
     look = FleetFilters.of(request.query_params)
     grant = viewer_of(request)
-    seen = await run_in_threadpool(see_fleet, serving.collector, look, grant.confined_to)
-    known = await run_in_threadpool(_groups, serving.collector, grant.confined_to)
+    state = await run_in_threadpool(see_fleet, serving.collector, look, grant.confined_to)
+    group_names = await run_in_threadpool(_groups, serving.collector, grant.confined_to)
     return page(
         "fleet.html",
-        **seen.values(),
-        groups=known,
-        is_empty=not sum(seen.fleet.counts.values()) and not look.is_narrowed,
+        **state.values(),
+        groups=group_names,
+        is_empty=not sum(state.fleet.counts.values()) and not look.is_narrowed,
         address=str(request.base_url).rstrip("/"),
         here="fleet",
         signed_in=grant.name or "session",
@@ -272,7 +279,7 @@ async def get_export(request: Request) -> Response:
 
 
 def _read_all(collector: Collector, look: FleetFilters, confined_to: str) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = []
+    rows: list[dict[str, object]] = []
     after: Cursor | None = None
     filters = look.filters(collector.now(), confined_to)
     while True:
@@ -280,10 +287,10 @@ def _read_all(collector: Collector, look: FleetFilters, confined_to: str) -> lis
             part = fleet(
                 connection, filters, _EXPORTED_AT_ONCE, after, collector.counts.of(connection, filters)
             )
-        found += ({name: getattr(host, name) for name in _COLUMNS} for host in part.hosts)
+        rows += ({name: getattr(host, name) for name in _COLUMNS} for host in part.hosts)
         after = part.next
         if after is None:
-            return found
+            return rows
 
 
 def _csv_of(hosts: Iterable[dict[str, object]]) -> str:
@@ -305,17 +312,17 @@ def see_fleet(collector: Collector, look: FleetFilters, confined_to: str) -> Fle
     with collector.database.reading() as connection:
         filters = look.filters(now, confined_to)
         counts = collector.counts.of(connection, filters)
-        found = fleet(connection, filters, ROWS, look.after, counts, is_grouped=look.is_grouped)
+        hosts = fleet(connection, filters, ROWS, look.after, counts, is_grouped=look.is_grouped)
         has_causes = look.is_grouped and look.after is None
         causes = list_causes(connection, filters) if has_causes else ()
         mutes = active_mutes(connection, now)
         muted = count_muted(connection, filters, mutes)
-        shown: tuple[ClusterSummary, ...] = ()
+        clusters: tuple[ClusterSummary, ...] = ()
         if look.shows_clusters:
-            shown = list_clusters(
+            clusters = list_clusters(
                 connection, named=look.clusters, confined_to=confined_to, done_since=filters.done_since
             )
-    return FleetSeen(look, found, shown, causes, mutes, muted, now)
+    return FleetSeen(look, hosts, clusters, causes, mutes, muted, now)
 
 
 def _groups(collector: Collector, confined_to: str) -> tuple[str, ...]:
