@@ -18,7 +18,7 @@ import pytest
 
 from service_record.record.entry import Phase
 from tests.archives import member, tar
-from tests.builders import array, entry, failed_run, write_lines
+from tests.builders import array, entry, failed_run, timestamp, write_lines
 from tests.command_line import PROGRAM, Answer, environment, service_record
 from tests.upstream_reader import UpstreamReader
 
@@ -104,6 +104,17 @@ def test_a_bundle_has_the_verdict_first_and_all_that_explains_it(host: Host) -> 
     assert b"Failed password for root" in found["bootstrap/journals/kernel.log"]
     assert UpstreamReader.of_bundle(path.read_bytes()).judge("bootkube").failing_stage == "cvo-bootstrap"
     assert "bootkube failed in stage cvo-bootstrap" in service_record("show", "--from", path).out
+
+
+def test_a_secret_in_a_line_of_evidence_is_not_on_the_page_of_the_verdict(host: Host) -> None:
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")
+    waited = "Error: timed out waiting for the condition"
+    write_lines(host.records / "job.json", *failed_run(boot_id=boot, error_message=waited))
+    host.journal(f"{timestamp(5)} host kernel: Out of memory: Killed process 7 ({SECRET}) rss:9kB\n".encode())
+    assert host.bundle("-o", "b.tar.gz", "--secret", host.secret).status == 0
+    verdict = below_top(host.out / "b.tar.gz")["verdict.txt"]
+    assert b"memory ran out, and <redacted" in verdict
+    assert SECRET.encode() not in verdict
 
 
 def test_no_secret_is_in_a_bundle_and_how_many_there_were_is(host: Host) -> None:

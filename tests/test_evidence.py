@@ -167,6 +167,40 @@ def test_a_child_process_speaks_for_its_run_where_the_bundle_tells_the_invocatio
         assert root.get("told", {}).get("place") == told
 
 
+SECRET = "ghp_" + "a1B2c3D4e5F6" * 3
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "message", "shown"),
+    [
+        ("bootstrap/journals/kernel.log", at(5, f"{OOM} token={SECRET}"), WAITED, "Out of memory"),
+        (
+            "bootstrap/containers/kube-flannel-1f2e.log",
+            f'E1121 01:05:15.1 1 main.go:325] Error registering: node "{SECRET}" pod cidr not assigned',
+            WAITED,
+            "the node ",
+        ),
+        (
+            "bootstrap/journals/bootkube.log",
+            at(5, f"job.sh[{PID}]: Error: no login with {SECRET}"),
+            "Use --help",
+            "no login",
+        ),
+    ],
+)
+def test_a_secret_in_a_line_of_evidence_is_on_no_page_and_in_no_index(
+    tmp_path: Path, path: str, line: str, message: str, shown: str
+) -> None:
+    place = bundle(tmp_path, {path: line}, message)
+    assert SECRET in service_record("analyze", "--from", place, "-o", "json").out
+    page = service_record("analyze", "--from", place, "-o", "html").out
+    service_record("triage", "--index", tmp_path / "index", packed(place))
+    index = service_record("triage", "sql", "--index", tmp_path / "index", "select * from bundles").out
+    for told in (page, index):
+        assert shown in told
+        assert SECRET not in told
+
+
 def test_a_cause_is_told_of_a_host_without_a_failed_service(tmp_path: Path) -> None:
     place = bundle(tmp_path, {"bootstrap/journals/kernel.log": at(5, OOM)})
     write_lines(place / "bootstrap/services/bootkube.json", entry(Phase.SERVICE_START))
