@@ -1,0 +1,120 @@
+"""Checks of facts against each other: facts that each finds trouble in, and near ones in which none is."""
+
+import pytest
+
+from service_record.diagnosis.evidence.fact_checks import CHECKS
+from service_record.diagnosis.evidence.known_facts import facts_of
+from service_record.history import build_history
+from service_record.record.entry import Phase, Result
+from tests.builders import BOOT_ID, entry
+
+MTUS = "2: ens3: <UP> mtu {link} state UP\n4: ovn-k8s-mp0: <UP> mtu {overlay} state UNKNOWN"
+LINKS = (
+    "1: lo: <LOOPBACK,UP> mtu 65536\n    inet 127.0.0.1/8 scope host lo\n2: ens3: <UP> mtu 1500 state UP\n"
+)
+IPV4 = "    inet 192.0.2.20/24 scope global ens3\n"
+DEFAULT = "default via 192.0.2.1 dev ens3\n"
+DF = "Filesystem Type Size Used Avail Use% Mounted on\n/dev/vda4 xfs 98G {used} {left} {share}% /"
+LSBLK = "NAME   FSTYPE MOUNTPOINTS\nvda\n└─vda4 xfs    /"
+LIVE = "coreos.liveiso=rhcos-415 ignition.firstboot"
+
+CASES = [
+    (
+        "name-server-in-cluster-network",
+        {"resolv.conf": "nameserver 10.128.0.9", "ip-route.txt": "10.128.0.0/14 dev tun0"},
+        {"server": "10.128.0.9", "network": "10.128.0.0/14"},
+    ),
+    (
+        "name-server-in-cluster-network",
+        {"resolv.conf": "nameserver 10.132.0.9", "ip-route.txt": "10.128.0.0/14 dev tun0"},
+        None,
+    ),
+    (
+        "name-server-in-cluster-network",
+        {"resolv.conf": "nameserver 10.128.0.9", "ip-route.txt": "10.128.0.0/14 dev ens3"},
+        None,
+    ),
+    (
+        "runs-from-target-disk",
+        {"lsblk.txt": LSBLK, "cmdline": "root=UUID=a rw"},
+        {"disk": "vda", "mount": "/"},
+    ),
+    ("runs-from-target-disk", {"lsblk.txt": LSBLK, "cmdline": LIVE}, None),
+    (
+        "one-default-route-of-two-families",
+        {"ip-addr.txt": f"{LINKS}{IPV4}    inet6 fd00::20/64 scope global\n", "ip-route.txt": DEFAULT},
+        {"family": "IPv6", "other": "IPv4"},
+    ),
+    (
+        "one-default-route-of-two-families",
+        {"ip-addr.txt": f"{LINKS}{IPV4}    inet6 fe80::20/64 scope link\n", "ip-route.txt": DEFAULT},
+        None,
+    ),
+    ("no-address", {"ip-addr.txt": LINKS}, {"interface": "ens3"}),
+    ("no-address", {"ip-addr.txt": LINKS + IPV4}, None),
+    ("no-time-source", {"chrony-tracking.txt": "Leap status     : Not synchronised"}, {}),
+    ("no-time-source", {"chrony-tracking.txt": "Leap status     : Normal"}, None),
+    (
+        "overlay-mtu",
+        {"ip-addr.txt": MTUS.format(link=1500, overlay=8901), "ip-route.txt": DEFAULT},
+        {"interface": "ovn-k8s-mp0", "mtu": "8901", "link": "1500"},
+    ),
+    ("overlay-mtu", {"ip-addr.txt": MTUS.format(link=1500, overlay=1400), "ip-route.txt": DEFAULT}, None),
+    ("hostname-is-localhost", {"hostname": "localhost.localdomain"}, {"hostname": "localhost.localdomain"}),
+    ("hostname-is-localhost", {"hostname": "localhost-7.lab"}, None),
+    ("hostname-has-etcd", {"hostname": "etcd-0.lab"}, {"hostname": "etcd-0.lab"}),
+    ("hostname-has-etcd", {"hostname": "master-0.lab"}, None),
+    (
+        "two-deployments",
+        {"rpm-ostree.txt": "State: idle\n* pivot://quay.io/a@sha256:8c\n  pivot://quay.io/b@sha256:8d"},
+        {"refs": "pivot://quay.io/a, pivot://quay.io/b"},
+    ),
+    (
+        "two-deployments",
+        {"rpm-ostree.txt": "State: idle\n* pivot://quay.io/a@sha256:8c\n  pivot://quay.io/a@sha256:8d"},
+        None,
+    ),
+    ("too-little-memory", {"memory.txt": "MemTotal:  2048000 kB"}, {"memory": "2000 MiB"}),
+    ("too-little-memory", {"memory.txt": "MemTotal: 16384000 kB"}, None),
+    ("swap-is-on", {"memory.txt": "SwapTotal: 2048000 kB"}, {"swap": "2000 MiB"}),
+    ("swap-is-on", {"memory.txt": "SwapTotal: 0 kB"}, None),
+    ("disk-is-full", {"df.txt": DF.format(used="98G", left=0, share=100)}, {"directory": "/"}),
+    ("disk-is-full", {"df.txt": DF.format(used="92G", left="6G", share=94)}, None),
+    ("no-memory-cgroup", {"cmdline": "root=UUID=a cgroup_disable=memory"}, {}),
+    ("no-memory-cgroup", {"cmdline": "root=UUID=a cgroup_enable=memory"}, None),
+]
+
+
+@pytest.mark.parametrize(("check", "files", "values"), CASES)
+def test_a_check_finds_its_trouble_and_nothing_near_it(
+    check: str, files: dict[str, str], values: dict[str, str] | None
+) -> None:
+    facts = facts_of((name, name, text) for name, text in files.items())
+    found = next(CHECKS[check].find(facts, build_history([])), None)
+    assert (dict(found.values) if found is not None else None) == values
+    assert found is None or found.place is not None
+
+
+@pytest.mark.parametrize(
+    ("cmdline", "result", "is_found"),
+    [(LIVE, Result.SUCCESS, True), (LIVE, Result.FAILURE, False), ("root=UUID=a", Result.SUCCESS, False)],
+)
+def test_a_boot_from_the_medium_after_an_installation_is_found(
+    cmdline: str, result: Result, *, is_found: bool
+) -> None:
+    installed = [
+        entry(at=0, boot_id="0a" * 16),
+        entry(Phase.SERVICE_END, 60, boot_id="0a" * 16, result=result),
+    ]
+    agent = [entry(at=300, boot_id=BOOT_ID)]
+    history = build_history([("install-to-disk", installed), ("agent", agent)])
+    found = list(CHECKS["wrong-boot-medium"].find(facts_of([("cmdline", "cmdline", cmdline)]), history))
+    assert bool(found) is is_found
+    if found:
+        assert found[0].values == {"medium": "coreos.liveiso=rhcos-415", "installer": "install-to-disk"}
+
+
+def test_every_check_has_a_case_in_which_it_finds_something_and_one_in_which_not() -> None:
+    for has_found in (True, False):
+        names = {check for check, _, values in CASES if (values is not None) is has_found}
+        assert names == CHECKS.keys() - {"wrong-boot-medium"}
