@@ -135,7 +135,7 @@ def _body(
     consumes = operation.get("consumes", document["consumes"])
     content_type = asked.headers.get("content-type", "").partition(";")[0]
     if (asked.body or content_type) and content_type not in consumes:
-        yield f"body: Content-Type {content_type!r} is none of {consumes}"
+        yield f"body: Content-Type {content_type!r} is not one of {consumes}"
         return
     files = {row["name"]: row for row in parameters if row["in"] == "formData"}
     if files:

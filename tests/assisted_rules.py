@@ -526,7 +526,7 @@ def _object(asked: Asked, known: set[str] | None = None) -> dict[str, object] | 
     try:
         document = json.loads(asked.body)
     except ValueError:
-        return _infra_error(400, "parsing the body failed, because it is no JSON")
+        return _infra_error(400, "parsing the body failed, because it is not valid JSON")
     if not isinstance(document, dict):
         return _infra_error(400, "the body is no object")
     unknown = sorted(set(document) - known) if known is not None else []

@@ -325,7 +325,7 @@ def test_what_a_rule_takes_from_a_message_is_told_as_it_was_said(tmp_path: Path)
     [
         ("--rules", b"- name: a\n  says: b\n  message: '('\n", ":3: not a pattern of RE2: missing ): ("),
         ("--rules", b"- name: \xff\n", ":1: not UTF-8"),
-        ("--budget", b"stage: later\n", ":1: 'later' is no duration; durations are like 90s, 5m, 1h30m"),
+        ("--budget", b"stage: later\n", ":1: 'later' is not a valid duration; use one like 90s, 5m, 1h30m"),
     ],
 )
 def test_a_bad_file_is_one_line_with_its_place(
@@ -365,7 +365,7 @@ def test_several_bundles_are_not_waited_for(tmp_path: Path) -> None:
     ("arguments", "told"),
     [
         (["--timeout", "5m"], "--timeout needs --wait"),
-        (["--wait", "--timeout", "soon"], "'soon' is no duration"),
+        (["--wait", "--timeout", "soon"], "'soon' is not a valid duration"),
         (["--budget", "absent.yaml"], "does not exist"),
         (["--from", "-", "--baseline", "-"], "one of --from and --baseline"),
         (["--wait", "--from", "-"], "--wait needs one directory"),

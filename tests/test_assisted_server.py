@@ -349,7 +349,7 @@ STAGE_RULES = {
         "Installing", 409, says='Can\'t assign lower stage "Installing" after host has been'
     ),
     "a stage of another role": row("Waiting for ignition", 409, says="isn't available for host role master"),
-    "waiting for the control plane is none of a master's": row("Waiting for control plane", 409),
+    "waiting for the control plane is not one of a master's": row("Waiting for control plane", 409),
     "for a bootstrap it is before": row(
         "Waiting for control plane", 409, role="bootstrap", says="lower stage"
     ),

@@ -303,7 +303,7 @@ def test_what_a_journal_says_does_no_harm_when_it_is_pasted(host: str, command: 
             "- name: a\n  says: b\n  kind: broken",
             "own.yaml:3: no kind 'broken'; kinds are boot-loop, ended-well",
         ),
-        ("- name: a\n  says: b\n  exit: one", "own.yaml:3: 'one' is no exit status"),
+        ("- name: a\n  says: b\n  exit: one", "own.yaml:3: 'one' is not an exit status"),
         ("- name: a\n  says: b\n  exit: 1\n  symptom: maybe", "own.yaml:4: `symptom` is true, false or last"),
         ("- name: a\n  says: b\n  exit: 1\n  next: ls {dir}", "own.yaml:4: nothing is called {dir} here"),
         ("- name: a\n  says: in {dir}\n  exit: 1", "own.yaml:2: nothing is called {dir} here; there are inv"),

@@ -43,7 +43,7 @@ def test_it_knows_its_version() -> None:
         (["shwo"], "Did you mean 'show'?"),
         (["show", "--otput"], "--output"),
         (["show", "--output", "xml"], "'xml' is not one of"),
-        (["show", "--since", "later"], "'later' is no time; times are like"),
+        (["show", "--since", "later"], "'later' is not a valid time; use"),
     ],
     ids=["verb", "option", "choice", "time"],
 )

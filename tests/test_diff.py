@@ -300,7 +300,7 @@ def test_a_bundle_and_standard_input_are_compared(hosts: tuple[Path, Path], tmp_
         (["-", "-"], 2, "standard input is one source"),
         (["good"], 2, "Missing argument 'BAD'"),
         (["good", "absent"], 3, "absent"),
-        (["good", "bad", "--floor", "soon"], 2, "'soon' is no duration"),
+        (["good", "bad", "--floor", "soon"], 2, "'soon' is not a valid duration"),
         (["good", "bad", "--ratio", "0.5"], 2, "0.5 is not in the range"),
         (["good", "bad", "--service", "nobody"], 3, "no record of nobody"),
     ],

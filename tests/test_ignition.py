@@ -214,7 +214,7 @@ def test_what_is_no_file_is_not_replaced_and_no_directory_made(tmp_path: Path) -
     assert list(tmp_path.iterdir()) == []
     result = made("--role", "worker", "-o", "/dev/null")
     assert result.exit_code == 2
-    assert "/dev/null is no file to replace" in result.stderr
+    assert "/dev/null is not a file that can be replaced" in result.stderr
     assert not Path("/dev/null").is_file()
 
 
@@ -321,7 +321,7 @@ def test_what_the_operator_does_not_support_is_refused(damage: Any, said: str, t
         (["--role", "worker", *REPORTING, "--cluster-id", "x"], "cluster_id"),
         (["--role", "worker", *REPORTING, "--token-file", "/dev/null"], "is empty"),
         (["--role", "worker", *REPORTING, "--ca-bundle", __file__], "no certificate"),
-        (["--role", "worker", *REPORTING, "--executable", __file__], "is no program"),
+        (["--role", "worker", *REPORTING, "--executable", __file__], "is not a program"),
         (["--role", "worker", *REPORTING, "--executable", "https://a/b"], "add --executable-hash"),
         (["--role", "worker", "--token-file", "-", "--merge", "-", *REPORTING], "standard input can be read"),
         (["--role", "bootstrap", "--format", "machineconfig"], "takes no MachineConfig"),

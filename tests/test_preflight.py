@@ -163,7 +163,7 @@ def pull_secret(directory: Path, **auths: str) -> Path:
 
 
 def lines_of(answer: Answer, check: str) -> str:
-    """The line of a check; the disk is none of these tests' business."""
+    """The line of a check; the disk is not one of these tests' business."""
     (line,) = (line for line in answer.out.splitlines() if line[2:].startswith(f"{check}:"))
     assert PASSWORD not in answer.out + answer.err
     assert GOOD not in answer.out + answer.err

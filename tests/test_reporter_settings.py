@@ -112,7 +112,10 @@ def test_a_bad_variable_leaves_the_file_its_value(tmp_path: Path) -> None:
     settings = read_settings(places_with(tmp_path), {"CLUSTER_ID": "nonsense"})
     assert settings.service is not None
     assert settings.faults == (
-        "environment:CLUSTER_ID: 'nonsense' is no id; ids are like 01234567-89ab-cdef-0123-456789abcdef",
+        (
+            "environment:CLUSTER_ID: 'nonsense' is not a valid id; "
+            "use one like 01234567-89ab-cdef-0123-456789abcdef"
+        ),
     )
 
 
@@ -129,20 +132,20 @@ def test_proxies_are_taken_in_either_case(tmp_path: Path, name: str) -> None:
         pytest.param("nothing_like_it = 3", "no such setting; docs/boot-reporter.md lists", id="far off"),
         pytest.param("frequency = 1", "1 is too little; it is at least 60", id="too little"),
         pytest.param("frequency = nan", "too little", id="not a number"),
-        pytest.param("frequency = true", "True is no duration", id="wrong type"),
-        pytest.param('frequency = "soon"', "'soon' is no duration", id="no duration"),
+        pytest.param("frequency = true", "True is not a valid duration", id="wrong type"),
+        pytest.param('frequency = "soon"', "'soon' is not a valid duration", id="no duration"),
         pytest.param('upload_bytes = "1 TB"', "'1 TB' is not a valid size", id="no size"),
         pytest.param('upload_bytes = "1 GiB"', "too much; it is at most 262,144,000", id="too much"),
         pytest.param('redact = "no"', "'no' is neither true nor false", id="no switch"),
-        pytest.param("uploads = 1.5", "1.5 is no whole number", id="no whole number"),
-        pytest.param('host_logs = "often"', "'often' is none of when-empty, overwrite", id="no choice"),
-        pytest.param("host_logs = []", "[] is none of when-empty, overwrite, never", id="no text"),
+        pytest.param("uploads = 1.5", "1.5 is not a whole number", id="no whole number"),
+        pytest.param('host_logs = "often"', "'often' is not one of when-empty, overwrite", id="no choice"),
+        pytest.param("host_logs = []", "[] is not one of when-empty, overwrite, never", id="no text"),
         pytest.param('ship_to = "/mnt"', 'it is a list of texts, like ["this", "that"]', id="no list"),
-        pytest.param('records_to = ["https://x"]', "is no collector; it is like collector+", id="records"),
+        pytest.param('records_to = ["https://x"]', "is not a collector; use a URL", id="records"),
         pytest.param('ship_to = ["ftp://x/"]', "not a URL of http or https with a host", id="scheme"),
-        pytest.param('ship_to = ["/a/../b"]', "is no absolute path without `..`", id="dots"),
-        pytest.param('remove = ["bin/x"]', "'bin/x' is no absolute path", id="relative"),
-        pytest.param('keep_after = ["token"]', "'token' is none of settings, spool, state, units", id="kept"),
+        pytest.param('ship_to = ["/a/../b"]', "is not an absolute path without `..`", id="dots"),
+        pytest.param('remove = ["bin/x"]', "'bin/x' is not an absolute path", id="relative"),
+        pytest.param('keep_after = ["token"]', "'token' is not one of settings, spool", id="kept"),
         pytest.param("proxies = 3", "a section; write [proxies]", id="section"),
         pytest.param('token = "abc"', "the token does not belong here; write it into", id="token"),
         pytest.param('api_url = "https://h:99999"', "not a URL that can be read", id="port"),

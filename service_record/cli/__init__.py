@@ -11,31 +11,61 @@ from typing import Any, Final
 
 import click
 
-VERBS: Final = {
-    "analyze": "Say what is wrong with a host, and why: the root cause first.",
-    "assisted": "Prepare a cluster's hosts through its assisted-service.",
-    "collector": "Receive from many hosts how far they came, and show it.",
-    "bundle": "Gather what explains a host into one file, without its secrets.",
-    "diff": "Compare the records of a bad host with those of a good one.",
-    "export": "Write records in a form that other programs read.",
-    "follow": "Show entries as they come.",
-    "hosts": "Show what a collector knows of its hosts, trouble first.",
-    "ignition": "Make an Ignition config of what hosts record and report with.",
-    "install": "Put the shim, drop-ins and the reporter's units onto a host.",
-    "mcp": "Answer assistants by the Model Context Protocol (MCP).",
-    "preflight": "Check whether host and network are ready for an installation.",
-    "report": "Report how far this host came: one round of the boot reporter.",
-    "rotate": "Shorten records that have grown too long; no failure is lost.",
-    "run": "Run CMD as a recorded service or stage, and end as it ends.",
-    "ship": "Send records to a collector, as they are written.",
-    "show": "Show what services did, failures first.",
-    "snippet": "Print shell code that reports the steps of an installation.",
-    "timeline": "Show when services and their stages ran, as bars over each boot.",
-    "triage": "Say what is failing in many bundles, how often, and what is new.",
-    "uninstall": "Remove what `install` has put onto a host.",
-    "validate": "Say what is damaged in records, and save what is whole.",
+GROUPS: Final = {
+    "Read": {
+        "show": "Show what services did, failures first.",
+        "analyze": "Say what is wrong with a host, and why: the root cause first.",
+        "timeline": "Show when services and their stages ran, as bars over each boot.",
+        "follow": "Show entries as they come.",
+        "diff": "Compare the records of a bad host with those of a good one.",
+        "export": "Write records in a form that other programs read.",
+        "validate": "Say what is damaged in records, and save what is whole.",
+        "mcp": "Answer assistants by the Model Context Protocol (MCP).",
+    },
+    "Record": {
+        "run": "Run CMD as a recorded service or stage, and end as it ends.",
+        "rotate": "Shorten records that have grown too long; no failure is lost.",
+        "install": "Put the shim, drop-ins and the reporter's units onto a host.",
+        "uninstall": "Remove what `install` has put onto a host.",
+        "ignition": "Make an Ignition config of what hosts record and report with.",
+        "snippet": "Print shell code that reports the steps of an installation.",
+        "preflight": "Check whether host and network are ready for an installation.",
+    },
+    "Deliver": {
+        "bundle": "Gather what explains a host into one file, without its secrets.",
+        "report": "Report how far this host came: one round of the boot reporter.",
+        "ship": "Send records to a collector, as they are written.",
+        "assisted": "Prepare a cluster's hosts through its assisted-service.",
+    },
+    "Fleet": {
+        "collector": "Receive from many hosts how far they came, and show it.",
+        "hosts": "Show what a collector knows of its hosts, trouble first.",
+        "triage": "Say what is failing in many bundles, how often, and what is new.",
+    },
 }
-"""Verb -> its summary, which its own help begins with; `service_record.cli.<verb>` has its `command`."""
+"""Group of verbs -> verb -> its summary, which its own help begins with.
+
+`service_record.cli.<verb>` has its `command`.
+"""
+VERBS: Final = {verb: summary for group in GROUPS.values() for verb, summary in group.items()}
+_REFUSAL: Final = "refused: a secret would have left the host"
+_EXIT_CODES: Final[dict[str, dict[int, str]]] = {
+    "show": {1: "with --fail a service failed"},
+    "analyze": {1: "something is wrong", 124: "--wait ran out of time"},
+    "diff": {1: "something differs"},
+    "export": {4: "damaged pieces were left out"},
+    "validate": {4: "a record is damaged"},
+    "preflight": {1: "a check failed"},
+    "install": {1: "a file was kept", 3: "not allowed"},
+    "uninstall": {1: "a file was kept", 3: "not allowed"},
+    "bundle": {3: "made, but without records that could not be read", 6: _REFUSAL},
+    "report": {6: _REFUSAL, 75: "with --stop something could not be removed"},
+    "ship": {6: _REFUSAL, 75: "not delivered"},
+    "assisted": {1: "a host was left alone", 3: "refused", 75: "the service cannot be reached"},
+    "hosts": {1: "with --fail a host is in trouble", 3: "the collector did not answer"},
+}
+_COMMON_CODES: Final = {0: "done", 2: "wrong usage", 3: "nothing to read there"}
+"""Verb -> the exit codes that are its own. docs/cli.md has all of them."""
 
 FAILED: Final = 1
 UNREADABLE: Final = 3
@@ -57,12 +87,15 @@ class Verbs(click.Group):
         return super().make_context(info_name, args, parent, **extra)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return list(VERBS)
+        return sorted(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in VERBS:
             return None
         command: click.Command = importlib.import_module(f"service_record.cli.{cmd_name}").command
+        codes = sorted((_COMMON_CODES | _EXIT_CODES.get(cmd_name, {})).items())
+        meanings = ", ".join(f"{code} {meaning}" for code, meaning in codes)
+        command.epilog = "Exit code: that of CMD." if cmd_name == "run" else f"Exit codes: {meanings}."
         return command
 
     def resolve_command(
@@ -74,8 +107,9 @@ class Verbs(click.Group):
             raise click.NoSuchCommand(error.command_name, possibilities=list(VERBS), ctx=ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Commands"):
-            formatter.write_dl(list(VERBS.items()))
+        for name, verbs in GROUPS.items():
+            with formatter.section(name):
+                formatter.write_dl(list(verbs.items()))
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the verb; what the system does to it becomes an exit code and at most one line."""

@@ -48,7 +48,12 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 @click.group("assisted")
 def command() -> None:
-    """Prepare a cluster's hosts through its assisted-service."""
+    """Prepare a cluster's hosts through its assisted-service.
+
+    \b
+    Example:
+      service-record assisted prepare --url https://api.example --cluster-id ID --token-file FILE --dry-run
+    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
 
 
 def _cluster_id(_context: click.Context, _parameter: click.Parameter, value: str) -> str:

@@ -64,7 +64,7 @@ _PACKED: Final = re.compile(r"(?:\.tar)?\.(?:gz|bz2|xz|zst)$|\.(?:tar|tgz)$")
     multiple=True,
     help="A file of secrets that may be in it, a pull secret for instance; repeatable.",
 )
-@click.option("--no-redact", is_flag=True, help="Leave the secrets in: for nobody else's eyes.")
+@click.option("--no-redact", is_flag=True, help="Leave the secrets in: do not share the result.")
 @click.option(
     "--max-size",
     metavar="SIZE",

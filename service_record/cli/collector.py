@@ -26,7 +26,13 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 @click.group("collector")
 def command() -> None:
-    """Receive from many hosts how far they came, and show it."""
+    """Receive from many hosts how far they came, and show it.
+
+    \b
+    Examples:
+      service-record collector serve --data /srv/collector
+      service-record collector token create host web1
+    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
 
 
 @command.command("serve")
@@ -65,7 +71,7 @@ def command() -> None:
     "proxies",
     multiple=True,
     metavar="ADDRESS",
-    help="Of a proxy whose X-Forwarded-For and -Proto are believed; repeatable. [default: nobody's]",
+    help="Trusted proxy for X-Forwarded-For and -Proto; repeatable. [default: none]",
 )
 @click.option(
     "--rate",

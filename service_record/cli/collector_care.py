@@ -58,7 +58,7 @@ class Number(click.FloatRange):
 
     def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number: float = super().convert(value, param, ctx)  # type: ignore[arg-type]
-        return self.fail(f"{value!r} is no number", param, ctx) if isnan(number) else number
+        return self.fail(f"{value!r} is not a number", param, ctx) if isnan(number) else number
 
 
 @contextmanager

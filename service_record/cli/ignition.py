@@ -146,7 +146,7 @@ def read_program(place: str | None, hash_text: str | None) -> ReporterProgram:
         return ReporterProgram(remote=(RemoteFile(PROGRAM, place, hash_text.lower()),))
     data = read_file(place)
     if not data.startswith(_BEGINNINGS):
-        raise click.UsageError(f"{visible(place)} is no program, neither ELF nor a script")
+        raise click.UsageError(f"{visible(place)} is not a program: neither ELF nor a script")
     if hash_text is not None:
         _insist(lambda: urls.check_verified(data, hash_text), visible(place))
     return ReporterProgram(data)
@@ -387,7 +387,8 @@ def _check_object(form: _ConfigForm, options: dict[str, Any]) -> None:
         raise click.UsageError("the bootstrap host takes no MachineConfig; make an Ignition config for it")
     if options["token_file"]:
         raise click.UsageError(
-            "a MachineConfig is no place for a token: all who may read it would; --assisted-host-patch is one"
+            "a MachineConfig must not hold a token: everybody who can read it would have it; "
+            "use --assisted-host-patch"
         )
     if options["executable"]:
         raise click.UsageError(
@@ -437,7 +438,7 @@ def _put(text: str, output: Path | None) -> None:
         return
     place = output.resolve()
     if place.exists() and not place.is_file():
-        raise click.UsageError(f"{visible(str(output))} is no file to replace")
+        raise click.UsageError(f"{visible(str(output))} is not a file that can be replaced")
     if not place.parent.exists():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(output.parent))
     write_whole(place, text.encode())

@@ -97,7 +97,7 @@ class Questions:
             roots = [Path(one).resolve() for one in self._sources if one != _HERE and not is_collector(one)]
             allowed = any(path == root or root in path.parents for root in roots)
         if not allowed:
-            raise QuestionError(f"{source} is none of the sources; list_sources names them")
+            raise QuestionError(f"{source} is not one of the sources; list_sources names them")
         return ["--from", source]
 
     async def ask(self, *arguments: str) -> Any:
@@ -230,7 +230,7 @@ def server(questions: Questions) -> "MCPServer":
     async def ask_collector(source: source_type) -> str:
         """List the hosts that a collector knows, those with trouble first."""
         if not is_collector(source):
-            raise QuestionError(f"{source} is no collector")
+            raise QuestionError(f"{source} is not a collector")
         return _as_text(await questions.ask("hosts", "-o", "json", *questions.places(source)))
 
     for function in (list_sources, list_services, show_service, analyze, read_lines, compare, ask_collector):

@@ -46,7 +46,7 @@ class MomentType(click.ParamType[datetime]):
         try:
             return parse_moment(value, datetime.now().astimezone())
         except (ValueError, OverflowError):
-            self.fail(f"{value!r} is no time; times are like {_MOMENTS}", param, ctx)
+            self.fail(f"{value!r} is not a valid time; use {_MOMENTS}", param, ctx)
 
 
 def parse_moment(text: str, now: datetime) -> datetime:
@@ -133,11 +133,13 @@ def _stages(directory: Path, service: str) -> Iterator[str]:
 _Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 _BOOT: Final = click.option(
-    "--boot", metavar="ID|N|all", default="all", help="Of one boot: 0 the latest, -1 the one before."
+    "--boot", metavar="ID|N|all", default="all", help="Only this boot: 0 the latest, -1 the one before."
 )
 _PERIOD: Final = (
-    click.option("--since", type=MomentType(), help="Still recorded then or later: 10m, today, ISO 8601."),
-    click.option("--until", type=MomentType(), help="Begun then or before."),
+    click.option(
+        "--since", type=MomentType(), help="Only runs with entries at or after TIME: 10m, today, ISO 8601."
+    ),
+    click.option("--until", type=MomentType(), help="Only runs that began at or before TIME."),
 )
 
 
@@ -186,9 +188,9 @@ def selection_options(function: Callable[..., Any]) -> Callable[..., Any]:
             "--stage",
             metavar="NAME",
             shell_complete=complete_stages,
-            help="Runs with this stage, and of their stages only this.",
+            help="Only runs with this stage, and only this stage of them.",
         ),
-        click.option("--failed", is_flag=True, help="What failed or was interrupted."),
+        click.option("--failed", is_flag=True, help="Only what failed or was interrupted."),
         *_PERIOD,
     )(function)
 
@@ -203,14 +205,16 @@ def display_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return _all(
         click.option("--utc", "clock", flag_value="utc", help="Times in UTC."),
         click.option("--local", "clock", flag_value="local", help="Times with the offset of this host."),
-        click.option("--relative", "clock", flag_value="relative", help="Times as passed: 3m 2s ago."),
+        click.option("--relative", "clock", flag_value="relative", help="Times as ages: 3m 2s ago."),
         click.option(
             "--color",
             type=click.Choice(["auto", "always", "never"]),
             default="auto",
             help="auto: on a terminal, unless NO_COLOR is set.",
         ),
-        click.option("--pager/--no-pager", default=True, help="A pager for what is longer than the screen."),
+        click.option(
+            "--pager/--no-pager", default=True, help="Use a pager for output longer than the screen."
+        ),
     )(function)
 
 

@@ -41,7 +41,7 @@ def command(*, due: bool, dry_run: bool, stop: bool, purge: bool, root: Path) ->
     Examples:
       service-record report                  a round now
       service-record report --dry-run        what would it do?
-      service-record report --stop           be gone for good
+      service-record report --stop           remove the reporter permanently
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     if stop and (due or dry_run):
         raise click.UsageError("--stop stands alone")

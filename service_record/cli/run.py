@@ -113,7 +113,12 @@ def command(
 
     Without --service the name is $SERVICE_NAME, else the systemd unit's, else CMD's. With --stage alone a
     stage of the service around is recorded, as in a script that records itself.
-    """
+
+    \b
+    Examples:
+      service-record run -- /usr/local/bin/etcd-bootstrap
+      service-record run --service image --stage pull -- podman pull quay.io/x
+    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     if pre_command and post_command:
         raise click.UsageError("--pre-command and --post-command exclude each other")
 

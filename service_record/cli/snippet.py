@@ -87,7 +87,9 @@ def command(
             "--token-parameter is of ERB; a token never stands in the text itself: --token-file"
         )
     if token_parameter and not re.fullmatch(r"[\w.-]+", token_parameter, re.ASCII):
-        raise click.UsageError(f"--token-parameter: {visible(token_parameter)} is no name of a parameter")
+        raise click.UsageError(
+            f"--token-parameter: {visible(token_parameter)} is not the name of a parameter"
+        )
     values = SnippetValues(
         service=kind,
         url=url,

@@ -27,7 +27,11 @@ def command(root: Path, *, is_trial: bool) -> None:
 
     What it replaced is put back. What somebody edited meanwhile stays, and the exit code is 1. Records stay
     in any case, and so do the settings of the reporter and what it keeps.
-    """
+
+    \b
+    Example:
+      sudo service-record uninstall
+    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     try:
         outcome = uninstall(Root(root), is_trial=is_trial)
     except DamagedError as error:

@@ -159,7 +159,7 @@ class Sender:
             self._deliver(batch)
             turns = 0 if self.sent_bytes > before else turns + 1
             if turns == _MOST_TURNS:
-                raise NotTaken("the collector answers with ever other offsets", is_final=False)
+                raise NotTaken("the collector keeps returning inconsistent offsets", is_final=False)
 
     def _batch(self) -> Iterator["_Piece"]:
         """Yield the pieces to send next."""
@@ -248,7 +248,7 @@ class Sender:
         except CollectorError as fault:
             raise _not_taken(fault) from None
         except (KeyError, TypeError, ValueError):
-            raise NotTaken("what answers there is no collector", is_final=False) from None
+            raise NotTaken("the server is not a service-record collector", is_final=False) from None
 
     def _deliver(self, batch: list["_Piece"]) -> None:
         """Send a batch, and go on where the collector says."""
@@ -270,7 +270,7 @@ class Sender:
         try:
             offsets = _offsets(answer)
         except (KeyError, TypeError, ValueError):
-            raise NotTaken("what answers there is no collector", is_final=False) from None
+            raise NotTaken("the server is not a service-record collector", is_final=False) from None
         self._offsets = {**(self._offsets or {}), **offsets}
         for (service, file), offset in offsets.items():
             sent = self._sent.get(service)

@@ -50,7 +50,7 @@ class CollectorSettings:
     seconds: float = 30.0
     """That the body of a request may take without a bundle in it."""
     proxies: tuple[str, ...] = ()
-    """Addresses or networks of proxies that are believed whom they ask for: X-Forwarded-For and -Proto."""
+    """Addresses or networks of trusted proxies for X-Forwarded-For and -Proto."""
     log_level: str = "info"
     keep_days: float = 0.0
     """For which builds are kept that are no host's first or last failure, or its latest; 0: for ever."""

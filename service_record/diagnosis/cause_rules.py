@@ -322,7 +322,7 @@ def _word(value: Value, name: str) -> str:
     if name == "kind" and word not in KINDS:
         raise value.fault(f"no kind {word!r}; kinds are {', '.join(sorted(KINDS))}")
     if name == "exit" and not word.isdecimal():
-        raise value.fault(f"{word!r} is no exit status")
+        raise value.fault(f"{word!r} is not an exit status")
     return word.removeprefix("SIG") if name == "signal" else word
 
 

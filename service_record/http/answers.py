@@ -154,7 +154,7 @@ ASK_AGAIN: Final[frozenset[int]] = frozenset(
         *range(500, 600),
     )
 )
-"""Of every call. What is none of these stays the answer, however often one asks."""
+"""Of every call. What is not one of these stays the answer, however often one asks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -245,7 +245,7 @@ def _check(url: str, headers: Mapping[str, str]) -> None:
     except (ValueError, httpx2.InvalidURL):
         good = False
     if not good:
-        raise FaultySettingError("the URL is none of http:// or https:// with a host: correct the setting")
+        raise FaultySettingError("invalid URL: expected http(s)://HOST; correct the setting")
     for name, value in headers.items():
         if not (value.isascii() and value.isprintable()):
             raise FaultySettingError(
@@ -318,9 +318,7 @@ def _proxy(url: str | None, trust: ssl.SSLContext) -> httpx2.Proxy | None:
             return httpx2.Proxy(url, ssl_context=trust if parts.scheme == "https" else None)
     except (ValueError, httpx2.InvalidURL):
         pass
-    raise FaultySettingError(
-        "the proxy's URL is none of http:// or https:// with a host: correct the setting"
-    )
+    raise FaultySettingError("invalid proxy URL: expected http(s)://HOST; correct the setting")
 
 
 def _silence() -> None:

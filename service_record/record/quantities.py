@@ -24,8 +24,8 @@ def parse_duration(text: str) -> float:
     """
     match = _DURATION.fullmatch(text.strip())
     if not match:
-        raise ValueError(f"{text!r} is no duration; durations are like 90s, 5m, 1h30m")
+        raise ValueError(f"{text!r} is not a valid duration; use one like 90s, 5m, 1h30m")
     number, unit, more, smaller = match.groups()
     if more and not unit:
-        raise ValueError(f"{text!r} is no duration; durations are like 90s, 5m, 1h30m")
+        raise ValueError(f"{text!r} is not a valid duration; use one like 90s, 5m, 1h30m")
     return float(number) * _UNITS[unit or "s"] + (int(more) * _UNITS[smaller] if more else 0)

@@ -26,7 +26,7 @@ LONG_BYTES: Final = 40
 _VERY_LONG_BYTES: Final = 1024
 _STRIDES: Final[Mapping[str, tuple[int, int]]] = {"raw": (24, 48), "base64": (24, 96), "der": (24, 192)}
 _STRIDE: Final = (96, 512)
-"""One anchor begins in every so many bytes of a form, and of a very long form. One finds all of the form."""
+"""Distance between needles in bytes, for normal and for very long forms. One finds all of the form."""
 _LEAST_PIECES: Final = 3
 """A part in which fewer would begin gets as many: of a key of P-256 only 32 bytes are secret."""
 _LEAST_RSA_BYTES: Final = 700
@@ -134,9 +134,9 @@ def _decoded(body: bytes) -> bytes:
 
 _FRAGMENT_BYTES: Final = 16
 _MANY_ANCHORS: Final = 8_000
-"""With so many, further secrets are looked for as they are and in base64 only."""
+"""Soft limit: past it further secrets are looked for as they are and in base64 only."""
 _MOST_ANCHORS: Final = 16_000
-"""With so many, none is taken any more: beyond, RE2 has no memory for the states of its machine."""
+"""Hard limit: past it RE2 exceeds its memory budget."""
 _RESUMED_BYTES: Final = 8
 """So much has to go on in the next line, or all that is left."""
 _PREFIX_BYTES: Final = 256

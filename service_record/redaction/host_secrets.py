@@ -104,7 +104,7 @@ def _strings(text: bytes) -> Iterator[bytes]:
 
 
 def _values(text: bytes) -> Iterator[Any]:
-    """Yield every value in a JSON document, however deep; none of what is no JSON."""
+    """Yield every value in a JSON document, however deep; none of what is not valid JSON."""
     try:
         waiting = [json.loads(text)]
     except (ValueError, RecursionError):

@@ -98,7 +98,7 @@ def view_of(body: bytes | bytearray, host_id: str) -> HostView | NoHost | None:
         return None
     if not rows:
         return NoHost("the cluster has no hosts, or is deleted")
-    return NoHost(f"{host_id} is none of the cluster's {len(rows)} hosts")
+    return NoHost(f"{host_id} is not one of the cluster's {len(rows)} hosts")
 
 
 def _view(host: Mapping[str, object]) -> HostView:

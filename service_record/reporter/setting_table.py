@@ -75,7 +75,7 @@ class Setting:
 def _one_of(*words: str) -> Callable[[object], str]:
     def read(value: object) -> str:
         if value not in words:
-            raise ValueError(f"{values.quoted(value)} is none of {', '.join(words)}")
+            raise ValueError(f"{values.quoted(value)} is not one of {', '.join(words)}")
         return str(value)
 
     return read

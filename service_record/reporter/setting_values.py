@@ -39,7 +39,9 @@ def text(value: object) -> str:
 def uuid(value: object) -> str:
     """Return an id of the assisted-service, in lower case."""
     if not isinstance(value, str) or not _UUID.fullmatch(value.strip()):
-        raise ValueError(f"{quoted(value)} is no id; ids are like 01234567-89ab-cdef-0123-456789abcdef")
+        raise ValueError(
+            f"{quoted(value)} is not a valid id; use one like 01234567-89ab-cdef-0123-456789abcdef"
+        )
     return value.strip().lower()
 
 
@@ -51,7 +53,7 @@ def switch(value: object) -> bool:
 
 def whole_number(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f"{quoted(value)} is no whole number")
+        raise ValueError(f"{quoted(value)} is not a whole number")
     return value
 
 
@@ -60,7 +62,7 @@ def seconds(value: object) -> float:
     if isinstance(value, str):
         return parse_duration(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{quoted(value)} is no duration; durations are like 90s, 10m, 1h30m")
+        raise ValueError(f"{quoted(value)} is not a valid duration; use one like 90s, 10m, 1h30m")
     try:
         return float(value)
     except OverflowError:
@@ -72,7 +74,7 @@ def minutes(value: object) -> float:
     try:
         return float(text(value)) * 60
     except ValueError:
-        raise ValueError(f"{quoted(value)} is no number of minutes") from None
+        raise ValueError(f"{quoted(value)} is not a number of minutes") from None
 
 
 def size(value: object) -> int:
@@ -100,7 +102,7 @@ def hosts(value: object) -> tuple[str, ...]:
 def path(value: object) -> Path:
     result = text(value)
     if not result.startswith("/") or ".." in PurePosixPath(result).parts or "\0" in result:
-        raise ValueError(f"{quoted(result)} is no absolute path without `..`")
+        raise ValueError(f"{quoted(result)} is not an absolute path without `..`")
     return Path(result)
 
 
@@ -143,7 +145,7 @@ def collectors(value: object) -> tuple[str, ...]:
     for item in urls:
         if not item.startswith(COLLECTOR):
             raise ValueError(
-                f"{quoted(item)} is no collector; it is like {COLLECTOR}https://host.example/NAME"
+                f"{quoted(item)} is not a collector; use a URL like {COLLECTOR}https://host.example/NAME"
             )
         _http(item.removeprefix(COLLECTOR))
     return urls

@@ -72,7 +72,7 @@ def test_a_step_that_is_not_defined_is_refused_and_kept_as_that(strict: Served) 
 
     assert reply.status == 422
     assert reply.json["detail"] == (
-        "make_coffee is none of the steps that are defined here; it was kept as step 1"
+        "make_coffee is not one of the steps that are defined here; it was kept as step 1"
     )
     assert [(row.label, row.logs, row.is_known) for row in kept(strict)] == [
         ("make_coffee", "no milk", False)

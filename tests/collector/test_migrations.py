@@ -77,7 +77,7 @@ def content(connection: Connection) -> dict[str, list[dict[str, Any]]]:
 
 
 def is_kept(before: dict[str, Any], after: list[dict[str, Any]]) -> bool:
-    """Whether a row is there; that a bundle was read is none of it: its page is made anew of it."""
+    """Whether a row is there; that a bundle was read is no part of it: its page is made anew of it."""
     before = {name: value for name, value in before.items() if name != "is_indexed"}
     return any(before.items() <= row.items() for row in after)
 
@@ -143,8 +143,8 @@ def test_the_tables_of_a_later_version_are_left_alone(empty: Database) -> None:
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("nonsense", "the database's URL is none: postgresql://USER@HOST/NAME"),
-        ("postgresql:/u:secret@h", "the database's URL is none: postgresql://USER@HOST/NAME"),
+        ("nonsense", "invalid database URL: expected postgresql://USER@HOST/NAME"),
+        ("postgresql:/u:secret@h", "invalid database URL: expected postgresql://USER@HOST/NAME"),
         ("mysql://u:secret@h/db", "mysql://u:***@h/db: only postgresql://USER@HOST/NAME can be used"),
     ],
 )

@@ -169,7 +169,7 @@ def test_a_collector_that_takes_nothing_is_not_sent_the_same_for_ever(directory:
     write_lines(directory / "job.json", entry())
     with RawServer([whole({"files": []})]) as deaf:
         sending = Sender(CollectorClient(deaf.url, "token"), "web1", Records(directory))
-        with pytest.raises(NotTaken, match="ever other offsets"):
+        with pytest.raises(NotTaken, match="inconsistent offsets"):
             sending.send()
 
     assert len(deaf.asked) == 1 + 8

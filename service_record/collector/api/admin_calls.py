@@ -203,7 +203,7 @@ async def named_fields(request: Request) -> dict[str, str]:
             continue
         if not isinstance(value, str | int | float) or len(str(value)) > LONGEST_NAME:
             raise Refusal(
-                HTTPStatus.BAD_REQUEST, f"{readable(name)[:64]} is no text of at most 255 characters"
+                HTTPStatus.BAD_REQUEST, f"{readable(name)[:64]} is not a text of at most 255 characters"
             )
         texts[name] = readable(str(value)).strip()
     return texts

@@ -163,7 +163,7 @@ async def object_in(request: Request) -> dict[str, Any]:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        raise CallRefused(HTTPStatus.BAD_REQUEST, "the body is no JSON object")
+        raise CallRefused(HTTPStatus.BAD_REQUEST, "the body is not a JSON object")
     return value
 
 

@@ -181,7 +181,7 @@ def _pieces(body: bytes) -> list[Piece]:
     try:
         batch = msgspec.json.decode(body, type=Batch)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
-        raise Refusal(HTTPStatus.BAD_REQUEST, f"the body is no batch of pieces: {fault}") from None
+        raise Refusal(HTTPStatus.BAD_REQUEST, f"the body is not a batch of pieces: {fault}") from None
     if len(batch.pieces) > MOST_PIECES:
         raise Refusal(HTTPStatus.BAD_REQUEST, f"more than {MOST_PIECES} pieces at once")
     return [_piece(sent) for sent in batch.pieces]

@@ -119,7 +119,7 @@ async def _take(request: Request, grant: Grant, host: str, step: ReportedStep) -
     if not step.is_known:
         raise Refusal(
             HTTPStatus.UNPROCESSABLE_ENTITY,
-            f"{step.label} is none of the steps that are defined here; it was kept as step {accepted.id}",
+            f"{step.label} is not one of the steps that are defined here; it was kept as step {accepted.id}",
         )
     return answer(StepsAccepted(accepted.id, name, accepted.build, step.notes), HTTPStatus.CREATED)
 

@@ -291,7 +291,7 @@ def stages_of(role: str, *, is_bootstrap: bool = False, is_single_node: bool = F
 
 
 def percentage_of(stage: str, stages: tuple[str, ...]) -> int:
-    """Return how far a host is that has reached a stage, in per cent; 0 where that is none of its own."""
+    """Return how far a host is that has reached a stage, in per cent; 0 where that is not one of its own."""
     return (stages.index(stage) + 1) * 100 // len(stages) if stage in stages else 0
 
 

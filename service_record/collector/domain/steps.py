@@ -53,7 +53,7 @@ class ReportedStep:
     notes: tuple[str, ...] = ()
     """What of the report was not as it should be, and what was made of it."""
     is_known: bool = True
-    """False where an operator has defined the steps, and this is none of them."""
+    """False where an operator has defined the steps, and this is not one of them."""
 
 
 def label_of(name: str) -> str:

@@ -133,7 +133,7 @@ LIMITS: Final = Limits(
     decoder_bytes=128 * _MIB,
 )
 """What the bundles of the boot reporter, at most 12 MiB, are far below."""
-_PACKED_ONLY: Final = "it is no archive: there are no records with names in it"
+_PACKED_ONLY: Final = "not an archive: it has no named records"
 
 
 class BundleSeen(msgspec.Struct, frozen=True):

@@ -97,7 +97,7 @@ def secret_of(text: bytes) -> bytes:
     try:
         return base64.b64decode(text.removeprefix(_PREFIX), validate=True)
     except binascii.Error:
-        raise ValueError("what follows whsec_ is no base64") from None
+        raise ValueError("the part after whsec_ is not base64") from None
 
 
 def wait_after(tries: int, chance: float, requested: float = 0.0) -> float | None:

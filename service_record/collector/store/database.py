@@ -53,7 +53,7 @@ class DatabaseError(Exception):
 class Database:
     """Connections to it. Reading is for many threads at once; changes go through `writer.Writer`.
 
-    Raises DatabaseError where the URL is none of PostgreSQL or SQLite.
+    Raises DatabaseError where the URL is not one of PostgreSQL or SQLite.
     """
 
     def __init__(self, url: str | URL) -> None:
@@ -152,7 +152,7 @@ def _url(text: str | URL) -> URL:
     try:
         url = make_url(text)
     except ArgumentError:
-        raise DatabaseError("the database's URL is none: postgresql://USER@HOST/NAME") from None
+        raise DatabaseError("invalid database URL: expected postgresql://USER@HOST/NAME") from None
     if url.get_backend_name() not in {"sqlite", "postgresql"}:
         raise DatabaseError(f"{url}: only postgresql://USER@HOST/NAME can be used")
     return url

@@ -87,7 +87,7 @@ class DatabaseWriter:
         return self._take(_Change(do))
 
     def add(self, batch: "Batched[Any, T]", item: object) -> "Future[T]":
-        """Have this done together with the same of others that wait; by itself when that fails."""
+        """Queue for batching; retry alone if the batch fails."""
 
         def alone(connection: Connection) -> T:
             (result,) = batch(connection, [item])

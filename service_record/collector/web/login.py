@@ -174,7 +174,7 @@ async def _grant(request: Request, text: str) -> Grant:
     """
     token = presented(text)
     if token is None:
-        raise Refusal(HTTPStatus.UNAUTHORIZED, "this is no token: one begins with srt_")
+        raise Refusal(HTTPStatus.UNAUTHORIZED, "this is not a token: tokens begin with srt_")
     return await Serving.of(request).guard.grant_of(token, request)
 
 

@@ -73,7 +73,7 @@ def read_config(data: bytes) -> Config:
         )
     except json.JSONDecodeError as error:
         hint = _instead(text)
-        raise _bad(f"line {error.lineno}, column {error.colno}: no JSON: {error.msg}{hint}") from None
+        raise _bad(f"line {error.lineno}, column {error.colno}: not valid JSON: {error.msg}{hint}") from None
     except RecursionError:
         raise _bad("nested too deeply for a config") from None
     except ValueError as error:
@@ -110,7 +110,7 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 def _look_through(config: Config) -> None:
@@ -195,7 +195,7 @@ def minor_of(version: object) -> int:
     if not isinstance(version, str) or not version:
         raise ValueError("no version; write one such as 3.4.0")
     if not _SEMANTIC.fullmatch(version):
-        raise ValueError(f"{version[:40]!a} is no version; write one such as 3.4.0")
+        raise ValueError(f"{version[:40]!a} is not a version; write one such as 3.4.0")
     if version in VERSIONS:
         return VERSIONS.index(version) + OLDEST
     versions = f"{VERSIONS[0]} to {VERSIONS[-1]} are known here"
@@ -206,5 +206,5 @@ def minor_of(version: object) -> int:
             f"{version} is of another specification than 3.x; {versions}: convert the config first"
         )
     if "-" in version:
-        raise ValueError(f"{version} is no stable version; {versions}")
+        raise ValueError(f"{version} is not a stable version; {versions}")
     raise ValueError(f"{version} is not known; {versions}")

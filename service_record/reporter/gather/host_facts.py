@@ -65,7 +65,7 @@ def _proxy(scheme: str, context: Context) -> Iterator[str]:
         proxy = urlsplit(named if "://" in named else f"//{named}")
         host, port = proxy.hostname or "", proxy.port or _PORTS["http"]
     except ValueError:
-        yield "  proxy    what is set is no URL"
+        yield "  proxy    the setting is not a URL"
         return
     yield f"  proxy    {host}:{port}, but not for {environment.get('no_proxy') or 'no host'}"
     connection, lines = _connected(host, port)

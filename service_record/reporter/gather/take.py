@@ -250,7 +250,9 @@ def containers_in(printed: bytes) -> list[_Container]:
     try:
         containers = json.loads(printed or b"[]")
     except ValueError as error:
-        raise GatherError(GatherStatus.FAILED, f"the list of containers is no JSON: {error}") from error
+        raise GatherError(
+            GatherStatus.FAILED, f"the list of containers is not valid JSON: {error}"
+        ) from error
     if isinstance(containers, dict):
         containers = containers.get("containers")
     return list(_understood(containers if isinstance(containers, list) else []))
