@@ -167,7 +167,7 @@ __sr_start() {
   __sr_look_for_traps "${BASH_SOURCE[@]: -1}"
   __sr_adopt_traps
   [[ $__sr_xfsz ]] || builtin trap '' XFSZ
-  __sr[more]=',"recorder":"bash/0.1.0"'
+  __sr[more]=',"recorder":"bash/0.2.0"'
   __sr_append "${__sr[kind]} start"
 }
 

@@ -289,7 +289,7 @@ append_start() { # PID
     printf -v '__sr[uptime]' '%d.%02d' $((then / 1000000)) $((then % 1000000 / 10000))
   fi
   write_as "$1"
-  __sr[more]=',"recorder":"exit/0.1.0"'
+  __sr[more]=',"recorder":"exit/0.2.0"'
   __sr_append "service start"
   __sr[time]='' __sr[uptime]=''
 }
