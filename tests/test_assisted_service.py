@@ -442,7 +442,7 @@ def test_tries_and_limits_stand_in_the_documentation() -> None:
     assert f"words are cut to {LONGEST_INFO} characters" in prose
     assert f"A file of more than {SERVICE_LIMIT} bytes is not sent" in prose
     assert f"printable line of at most {MOST_TEXT} characters" in prose
-    assert ("More than an hour counts as an hour" in prose, LONGEST_RETRY_AFTER) == (True, 3600)
+    assert ("`Retry-After` (at most an hour;" in prose, LONGEST_RETRY_AFTER) == (True, 3600)
     assert ("within six requests for a fact" in prose, MOST_TRIES) == (True, 6)
     assert f"is sent the bundle after {_LEAVE_SECONDS:g} s" in prose
     assert f"at least three rounds over at least {DENIED_SECONDS / 60:g} minutes" in prose
