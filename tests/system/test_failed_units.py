@@ -95,7 +95,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
             "dependency", "✗ failed: dependent never started: it requires prepared.service, which failed", 1
         ),
         pytest.param(
-            "limit", "✗ failed: limited.service: systemd gave up restarting it; its latest recorded", 1
+            "limit", "✗ failed: limited.service: it was started too often, and systemd refused to", 1
         ),
         pytest.param("explained", '✗ failed: silent-pre: exit 7 of "ExecStartPre=/bin/sh"', 1),
         pytest.param("other", "✓ succeeded: nothing is wrong", 0),
