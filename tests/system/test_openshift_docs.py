@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from service_record.version import __version__
 from testing.machine import REPOSITORY, Machine
 from tests.bootstrap_host import PATTERNS
 from tests.upstream_reader import UpstreamReader
@@ -111,7 +112,7 @@ def test_upstreams_shim_goes_on_with_every_record_of_ours(said: list[str], machi
     assert all(upstream.judge(unit).successful for unit in units)
     for unit in units:
         assert machine.entries(unit)[-1].uptime is None
-        assert [entry.recorder for entry in machine.entries(unit)].count("bash/0.1.0") == 1
+        assert [entry.recorder for entry in machine.entries(unit)].count(f"bash/{__version__}") == 1
 
 
 def test_the_manager_chooses_the_array_layout_for_older_versions_of_systemd(tmp_path: Path) -> None:

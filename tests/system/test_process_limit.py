@@ -77,7 +77,7 @@ def test_a_failure_at_the_limit_is_recorded_as_ever(
 
     assert (run.outcome, run.facts.exit_code, run.in_stage) == (Outcome.FAILURE, 1, "work")
     assert machine.phases("full") == ["service start", "stage start work", "stage end work", "service end"]
-    assert machine.entries("full")[-1].error_line == f"{CALL} main /usr/local/bin/full.sh"
+    assert machine.entries("full")[-1].error_line == f"{CALL - 2} work /usr/local/bin/full.sh"
     assert seconds(machine, "full") < 10
 
 
