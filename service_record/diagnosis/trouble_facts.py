@@ -119,6 +119,10 @@ class Weighed(msgspec.Struct, frozen=True, kw_only=True):
     """Why it is not the cause that is told."""
 
 
+_MAX_END: Final = 4096
+"""Characters of a line that are read from either end."""
+
+
 class Looked(msgspec.Struct, frozen=True):
     """How much was read beside the records."""
 
@@ -141,15 +145,21 @@ def telling_line(message: str | None) -> str | None:
 
 def is_labelled(line: str) -> bool:
     """Return whether a program marks a line as an error."""
-    return _LABELLED.search(line.strip()) is not None
+    return _LABELLED.search(_ends_of(line.strip())) is not None
 
 
 def weight(line: str) -> int:
-    """Return how much a line says of what went wrong."""
+    """Return how much a line says of what went wrong. Of a very long line only its ends are read."""
+    line = _ends_of(line)
     if _ASIDE.search(line):
         return -1
     if _LABELLED.search(line):
         return 3
     if _AFTERMATH.match(line):
         return 0
-    return 2 if any(word in line.lower() for word in _TELLING) else 1
+    lowered = line.lower()
+    return 2 if any(word in lowered for word in _TELLING) else 1
+
+
+def _ends_of(line: str) -> str:
+    return line if len(line) <= 2 * _MAX_END else f"{line[:_MAX_END]} {line[-_MAX_END:]}"

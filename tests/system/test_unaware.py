@@ -1,6 +1,7 @@
 """Services that know nothing of being recorded, with the drop-in for all services: shown while they run."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -80,3 +81,20 @@ def test_what_is_over_is_not_running(shown: dict[str, Any]) -> None:
 
 def test_it_is_found_by_its_name(shown: dict[str, Any]) -> None:
     assert "daemon running" in shown["named"]
+
+
+def test_a_service_that_dies_in_the_first_second_of_a_boot_is_recorded(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, is_its_own_clock=True)
+    machine.unit("early", "Type=oneshot", "ExecStart=/bin/false")
+    machine.unit("later", "Type=oneshot", "ExecStart=/bin/false")
+    machine.drop_in()
+    machine.boot("""
+        for ((n = 0; n < 12; n++)); do start early; done
+        until read -r uptime _ </proc/uptime && ((${uptime%.*})); do sleep 0.05; done
+        start later
+    """)
+    early, (later,) = machine.runs("early"), machine.runs("later")
+    times = [run.first_entry.timestamp() for run in (*early, later) if run.first_entry is not None]
+    assert len(early) >= 3
+    assert len(times) == len(early) + 1
+    assert max(times) - min(times) < 60
