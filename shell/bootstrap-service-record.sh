@@ -316,6 +316,8 @@ __sr_write() { # __sr_entry
       builtin printf '%s\n' "$__sr_entry" >>"${__sr[path]}"
     fi; then
     __sr[dropped]=0 __sr[more]=''
+  elif __sr_load && __sr_stands; then
+    __sr[torn]=1 __sr[dropped]=0 __sr[more]=''
   else
     __sr[torn]=1 __sr[dropped]=$((__sr[dropped] + 1))
     __sr[more]=",\"dropped\":${__sr[dropped]}"
@@ -330,10 +332,13 @@ __sr_write_first() {
     builtin read -r -n 1 -d '' __sr_first <"${__sr[path]}"
     __sr_first=${__sr_first:-$'\n'} # of a NUL, bash shows nothing
   fi
-  if [[ ${__sr_first:-${__sr[layout]}} == @(\[|array) ]] && __sr_load &&
-    __sr_apart array __sr_put_in_array 3<>"${__sr[path]}"; then
-    __sr[array_end]=$__sr_answer
-    builtin return 0
+  if [[ ${__sr_first:-${__sr[layout]}} == @(\[|array) ]] && __sr_load; then
+    if __sr_apart array __sr_put_in_array 3<>"${__sr[path]}"; then
+      __sr[array_end]=$__sr_answer
+      builtin return 0
+    fi
+    # only that it is there could not be told
+    [[ ${__sr[hung]} != *' array '* ]] && __sr_stands && builtin return 0
   fi
   # The last line may be torn: the entry must not end up in it. An entry that cannot go into an
   # array is parked behind it, as are all that follow in this run. The exit helper merges them.
@@ -743,6 +748,17 @@ __sr_make_file() {
   builtin umask "$__sr_umask"
   builtin set -C # two may get here at once
   builtin printf '%s' "$__sr_content" >"$__sr_file"
+}
+
+# Where only what stands behind an entry could not be written, it is there: not lost, nor to be
+# written again.
+__sr_stands() {
+  [[ -f ${__sr[path]} && ! -L ${__sr[path]} ]] && __sr_apart tail __sr_finds_entry
+}
+
+__sr_finds_entry() {
+  __sr_run 2 tail -c 8192 -- "${__sr[path]}" &&
+    [[ $__sr_answer$'\n' == *"$__sr_entry"[$' \n']* ]] && __sr_answer=
 }
 
 # The array is closed at every moment. Under a lock on descriptor 3, which ends with its holder, one

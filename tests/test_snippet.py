@@ -557,7 +557,7 @@ def test_an_ipxe_script_fetches_an_address_and_goes_on_without_it() -> None:
         (["kickstart", "--host", "a\x1b"], "no template takes"),
         (["kickstart", "--host", "my host"], "would be refused by the collector"),
         (["kickstart", "--token-parameter", "a"], "is of ERB"),
-        (["kickstart", "--erb", "--token-parameter", "a') + `b`"], "no name of a parameter"),
+        (["kickstart", "--erb", "--token-parameter", "a') + `b`"], "not the name of a parameter"),
         (["kickstart", "--url", "ftp://a"], "no URL"),
         (["kickstart", "--url", "tftp://a"], "http or https"),
         (["kickstart", "--url", "https://a:b@c"], "password"),

@@ -345,7 +345,9 @@ class CollectedHosts(RuleBasedStateMachine):
     def every_host_is_on_one_page_once(self) -> None:
         if not hasattr(self, "collector"):
             return
-        pages = [self._read("/api/v1/hosts", all="true", limit=2, offset=offset) for offset in (0, 2)]
+        pages = [self._read("/api/v1/hosts", all="true", limit=2)]
+        while after := pages[-1]["next"]:
+            pages.append(self._read("/api/v1/hosts", all="true", limit=2, after=after))
         assert sorted(one["name"] for page in pages for one in page["hosts"]) == sorted(self.hosts)
         for page in pages:
             assert page["total"] == sum(page["counts"].values()) == len(self.hosts)
