@@ -144,7 +144,9 @@ class Body:
             and end - start >= _SURE_BYTES
             and ordinary_words.is_random(line[start:end])
         )
-        if is_sure or (self._fits(end - start) and (goes_on or self._is_known(line, start, end))):
+        # A plus at the beginning may be base64's, or the sign of a line that a diff adds.
+        fits = self._fits(end - start) or (line.startswith(b"+", start) and self._fits(end - start - 1))
+        if is_sure or (fits and (goes_on or self._is_known(line, start, end))):
             if not goes_on:
                 self._frames.add(_Frame.of(line, start, end))
             return True
