@@ -180,7 +180,10 @@ DAMAGES: dict[str, tuple[bytes, str]] = {
     "a version as a number": (damaged(put("ignition.version", 3.1)), "no version"),
     "version 2": (damaged(put("ignition.version", "2.2.0")), "another specification"),
     "a version to come": (damaged(put("ignition.version", "3.9.0")), "not known"),
-    "an experimental version": (damaged(put("ignition.version", "3.5.0-experimental")), "no stable version"),
+    "an experimental version": (
+        damaged(put("ignition.version", "3.5.0-experimental")),
+        "not a stable version",
+    ),
     "a field of a later version": (damaged(put("kernelArguments", {"shouldExist": ["a"]})), "from 3.3.0 on"),
     "a field in other letters": (damaged(put(f"{FILE}.Mode", 420)), "taken for mode"),
     "a mode as text": (damaged(put(f"{FILE}.mode", "0644")), "files[0].mode: expected `int"),

@@ -209,7 +209,7 @@ def test_a_deleted_cluster_and_a_foreign_one_have_no_such_host(server: AssistedS
     foreign = replace(service_of(host, server.url), cluster_id=str(other.cluster_id))
     view = AssistedService(foreign, retry_policy=QUICK).host()
     assert isinstance(view, NoHost)
-    assert "none of the cluster's 1 hosts" in view.reason
+    assert "not one of the cluster's 1 hosts" in view.reason
     server.rules.delete_cluster(str(host.cluster_id))
     assert isinstance(client(server, host).host(), NoHost)
 
@@ -862,7 +862,7 @@ def test_a_bad_proxy_is_told_without_its_login(proxy: str) -> None:
     service = service_at("https://assisted.example")
     outcome = AssistedService(service, proxies=Proxies(https=proxy), retry_policy=QUICK).host()
     assert isinstance(outcome, Unreachable)
-    assert "the proxy's URL" in outcome.reason
+    assert "invalid proxy URL" in outcome.reason
     assert "hunter2" not in outcome.reason
 
 

@@ -328,7 +328,7 @@ def test_what_the_operator_does_not_support_is_refused(damage: Any, said: str, t
         (["--role", "worker", "--format", "machineconfig", *REPORTING], "--host-id is of one"),
         (
             ["--role", "worker", "--format", "machineconfig", "--ship-to", "/a", "--token-file", "-"],
-            "no place for a token",
+            "must not hold a token",
         ),
         (["--role", "worker", "--format", "butane", "--assisted-host-patch"], "leave --format out"),
         (["--role", "worker", "--format", "butane", "--merge", "-"], "merged by Butane"),
