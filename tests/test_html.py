@@ -108,7 +108,7 @@ def test_a_page_needs_nothing_but_itself() -> None:
     names = {name for node in found.nodes for name in node.attributes}
     assert {"script", "link", "img", "iframe", "object"}.isdisjoint(node.tag for node in found.nodes)
     assert not {name for name in names if name.startswith("on") or name in {"src", "srcset"}}
-    assert set(re.findall(r"url\((.*?)\)", text)) == {"#hatched"}
+    assert set(re.findall(r"url\((.*?)\)", text)) == {"#broken", "#hatched"}
     assert "@import" not in text
     policy = next(node for node in found.all("meta") if "http-equiv" in node.attributes)
     assert policy.attributes["content"] == "default-src 'none'; style-src 'unsafe-inline'"
@@ -193,10 +193,14 @@ def test_a_frame_holds_any_sections() -> None:
             [
                 Section("one", "First", ["text", element("pre", "two\nlines")]),
             ],
+            START,
         )
     )
     assert found.texts("title") == found.texts("h1") == ["All & sundry"]
     assert [(node.text, node.attributes["href"]) for node in found.all("a")][1:] == [("First", "#one")]
+    assert any(
+        text.startswith("page made 2026-11-21T01:05:10Z by service-record") for text in found.texts("p")
+    )
     assert found.texts("span", "failure") == ["a <b>"]
     assert found.texts("pre") == ["two\nlines"]
 
@@ -204,6 +208,14 @@ def test_a_frame_holds_any_sections() -> None:
 def test_a_host_without_failures_or_damage_has_no_section_for_them() -> None:
     found = seen({"job": [entry(), entry(Phase.SERVICE_END, 5)]})
     assert found.texts("h2") == ["Boot 1 of 1"]
+
+
+def test_the_same_records_make_the_same_page_with_a_time_that_is_set(tmp_path: Path) -> None:
+    call = ("timeline", "--output", "html", "--from", str(write_host(tmp_path)))
+    pages = [parsed(service_record(*call, SOURCE_DATE_EPOCH=epoch).out) for epoch in ("1795564800", "later")]
+    made = [next(text for text in found.texts("p") if text.startswith("page made ")) for found in pages]
+    assert made[0].startswith("page made 2026-11-25T00:00:00Z by service-record ")
+    assert made[1] > made[0]
 
 
 def test_the_command_line_prints_one_page(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from io import TextIOWrapper
 from itertools import chain, islice
 from pathlib import Path
@@ -16,6 +17,8 @@ from service_record.record.directory import Records, is_record_name
 from service_record.record.visible import visible
 
 _MIN_WIDTH: Final = 60
+_MAX_DIGITS: Final = 11
+"""Digits of a time in seconds, up to the year 5138."""
 
 
 def has_color(when: str, environment: Mapping[str, str], *, is_terminal: bool) -> bool:
@@ -37,7 +40,19 @@ def view(clock: Clock | None) -> View:
         width=max(width, _MIN_WIDTH),
         clock=clock or natural,
         glyphs=glyphs_for(sys.stdout.encoding or "ascii"),
+        now=time_of_making(os.environ),
     )
+
+
+def time_of_making(environment: Mapping[str, str]) -> datetime:
+    """Return the present, or the time of `SOURCE_DATE_EPOCH`, so that the same records make the same page.
+
+    See https://reproducible-builds.org/specs/source-date-epoch/.
+    """
+    seconds = environment.get("SOURCE_DATE_EPOCH", "")
+    if seconds.isascii() and seconds.isdecimal() and len(seconds) <= _MAX_DIGITS:
+        return datetime.fromtimestamp(int(seconds), UTC)
+    return datetime.now(UTC)
 
 
 def escape_what_cannot_be_encoded() -> None:

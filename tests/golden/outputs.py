@@ -35,6 +35,8 @@ EXIT_CODES: Final = GOLDEN / "exit-codes.txt"
 _ENDING: Final = ("show", "show --fail", "analyze", "timeline", "diff", "validate")
 _PAGE: Final = 80
 _UNWRAPPED: Final = 400
+_MADE: Final = "1795564800"
+"""When pages say that they were made: 2026-11-25."""
 
 
 def sources() -> dict[str, str]:
@@ -109,6 +111,7 @@ def _terminal(width: int) -> Iterator[None]:
         terminal.chdir(REPOSITORY)
         terminal.setenv("COLUMNS", str(width))
         terminal.setenv("NO_COLOR", "1")
+        terminal.setenv("SOURCE_DATE_EPOCH", _MADE)
         yield
 
 

@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from service_record.display.html.frame import Section, element
 from service_record.display.phrases import VERBS, glyph, headline
 from service_record.display.text import View, count
-from service_record.display.timeline.charts import Bar, Chart, Row, RowKind, offset, ticks
+from service_record.display.timeline.axis import CUT_WIDTH, Axis, Tick, axis_of, labelled_ticks
+from service_record.display.timeline.charts import Bar, Chart, Row, RowKind, offset
 from service_record.display.timeline.screen import boot_title, chart_notes, row_name, took
 from service_record.history.outcome import Outcome
 
@@ -113,8 +114,6 @@ def _joined(bars: Iterable[Bar], least: float, edge: float) -> Iterator[DrawnBar
 
 _ROOM: Final = 95.0
 """Percent of the width that bars may take; signs stand behind them."""
-_LAST_LABEL: Final = 88.0
-"""Percent at which a tick can still have one."""
 _LEAST_WIDTH: Final = 0.15
 """Percent."""
 _LEAST_APART: Final = 0.005
@@ -129,19 +128,18 @@ class _Drawing(msgspec.Struct, frozen=True):
 
     chart: Chart
     view: View
-    ticks: tuple[float, ...]
+    axis: Axis
+    ticks: tuple[Tick, ...]
     targets: Mapping[str, str]
 
     def percent(self, at: float) -> float:
-        whole = self.chart.end - self.chart.begin
-        part = (at - self.chart.begin) / whole if whole > 0 else 0.0
-        return min(max(part, 0.0), 1.0) * _ROOM
+        return self.axis.part(at) * _ROOM
 
 
 def chart_section(chart: Chart, boots: int, targets: Mapping[str, str], view: View, *, flat: bool) -> Section:
     """Return the page's section for one boot of so many; `targets` are the places of a service's failures."""
-    scale = tuple(ticks(chart.begin, chart.end, _MAX_TICKS))
-    drawing = _Drawing(chart, view, scale, targets)
+    axis = axis_of(chart)
+    drawing = _Drawing(chart, view, axis, tuple(labelled_ticks(axis, _MAX_TICKS, _ROOM / 100)), targets)
     rows = [_row(row, number, drawing, flat=flat) for number, row in enumerate(chart.rows)]
     width = min(max((_label_length(row, flat=flat) for row in chart.rows), default=0), _MAX_LABEL)
     section, title = f"boot-{chart.number}", boot_title(chart, boots)
@@ -149,7 +147,7 @@ def chart_section(chart: Chart, boots: int, targets: Mapping[str, str], view: Vi
         section,
         title[0].upper() + title[1:],
         [
-            *(element("p", text, class_="faint") for text in chart_notes(chart, view)),
+            *(element("p", text, class_="faint") for text in (*chart_notes(chart, view), *_cut_notes(axis))),
             element("a", "Skip the bars", class_="skip", href=f"#{section}-table"),
             element("ul", _axis(drawing), *rows, class_="chart", style=f"--label: {width}ch"),
             chart_table(chart, view, f"{section}-table"),
@@ -158,27 +156,46 @@ def chart_section(chart: Chart, boots: int, targets: Mapping[str, str], view: Vi
 
 
 def patterns() -> Element:
-    """Return the patterns that fill failed bars, so that not colour alone shows them; once in a page."""
+    """Return the patterns of failed bars and of cuts, so that not colour alone shows them; once in a page."""
     square, stripes = (
         element("rect", width="6", height="6"),
         element("path", d="M-1,1l2,-2M0,6l6,-6M5,7l2,-2"),
     )
     size = {"width": "6", "height": "6", "patternUnits": "userSpaceOnUse"}
-    hatched = element("defs", element("pattern", square, stripes, id="hatched", **size))
-    return element("svg", hatched, width="0", height="0", aria_hidden="true")
+    hatched = element("pattern", square, stripes, id="hatched", **size)
+    ground = element("rect", width="8", height="12")
+    zigzag = element("path", d="M-2,14L10,-2")
+    size = {"width": "8", "height": "12", "patternUnits": "userSpaceOnUse"}
+    broken = element("pattern", ground, zigzag, id="broken", **size)
+    return element("svg", element("defs", hatched, broken), width="0", height="0", aria_hidden="true")
+
+
+def _cut_notes(axis: Axis) -> Iterator[str]:
+    for cut in axis.cuts:
+        begin, end = (offset(float(round(at))) for at in (cut.begin, cut.end))
+        yield f"cut out of the axis: {begin} to {end}, in which nothing began or ended"
 
 
 def _axis(drawing: _Drawing) -> Element:
-    svg = element("svg")
-    for number, tick in enumerate(drawing.ticks):
-        kind = "minor" if number % 2 else "major"
-        at = f"{drawing.percent(tick):.3f}%"
+    svg = element("svg", *_cut_marks(drawing))
+    for tick in drawing.ticks:
+        kind = "minor" if tick.is_minor else "major"
+        at = f"{tick.part * 100:.3f}%"
+        anchor = {"dx": "-4", "text_anchor": "end"} if tick.is_left else {"dx": "4"}
         svg.append(element("line", x1=at, x2=at, y1="8", y2="24", class_=kind))
-        if drawing.percent(tick) <= _LAST_LABEL:
-            svg.append(element("text", offset(tick), x=at, dx="4", y="18", class_=kind))
+        svg.append(element("text", tick.label, x=at, y="18", class_=kind, **anchor))
     what = "longest" if any(len(row.bars) > 1 for row in drawing.chart.rows) else "took"
     head = element("span", what, class_="took faint")
     return element("li", element("span"), head, svg, class_="axis", aria_hidden="true")
+
+
+def _cut_marks(drawing: _Drawing) -> Iterable[Element]:
+    """Return a band for each cut of the axis, so that a bar across it is seen to be broken."""
+    places = (f"{drawing.percent(cut.begin):.3f}%" for cut in drawing.axis.cuts)
+    return (
+        element("rect", x=at, y="0", width=f"{CUT_WIDTH * _ROOM:.3f}%", height="24", class_="cut")
+        for at in places
+    )
 
 
 def _row(row: Row, number: int, drawing: _Drawing, *, flat: bool) -> Element:
@@ -187,7 +204,7 @@ def _row(row: Row, number: int, drawing: _Drawing, *, flat: bool) -> Element:
         "li",
         _label(row, drawing.view, flat=flat),
         element("span", took(row.longest), class_="took"),
-        element("svg", *_grid(drawing), *_bars(row, number, drawing)),
+        element("svg", *_grid(drawing), *_bars(row, number, drawing), *_cut_marks(drawing)),
         class_=f"depth-{depth}",
     )
 
@@ -210,15 +227,15 @@ def _label_length(row: Row, *, flat: bool) -> int:
     return len(row_name(row, flat=flat)) + 3 * (0 if flat else min(row.depth, _DEEPEST)) + len("✗  times")
 
 
-def _grid(drawing: _Drawing) -> Iterable[Element]:
-    places = (f"{drawing.percent(tick):.3f}%" for tick in drawing.ticks)
-    return (element("line", x1=at, x2=at, y1="0", y2="24") for at in places)
+def _grid(drawing: _Drawing) -> Iterator[Element]:
+    for tick in drawing.ticks:
+        at = f"{tick.part * 100:.3f}%"
+        yield element("line", x1=at, x2=at, y1="0", y2="24", class_="minor" if tick.is_minor else "major")
 
 
 def _bars(row: Row, number: int, drawing: _Drawing) -> Iterable[Element]:
-    chart = drawing.chart
-    least = (chart.end - chart.begin) * _LEAST_APART
-    return (_bar(drawn, row, number, drawing) for drawn in thinned(row.bars, least, chart.end))
+    least = drawing.axis.seconds_per_width * _LEAST_APART
+    return (_bar(drawn, row, number, drawing) for drawn in thinned(row.bars, least, drawing.chart.end))
 
 
 def _bar(drawn: DrawnBars, row: Row, number: int, drawing: _Drawing) -> Element:

@@ -69,7 +69,7 @@ def analysis_html(
     ]
     sections = analysis_sections(diagnosis, history, charts, view, repeats_verdict=False)
     title = f"Analysis of {diagnosis.host_name or source}"
-    return page(title, lead, sections, heading=verdict_line(diagnosis, view, tag="h1"))
+    return page(title, lead, sections, view.now, heading=verdict_line(diagnosis, view, tag="h1"))
 
 
 def verdict_line(diagnosis: Diagnosis, view: View, *, tag: str = "p") -> Element:

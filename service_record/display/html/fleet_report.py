@@ -21,7 +21,7 @@ def hosts_html(answer: HostsAnswer, source: str, view: View) -> str:
     sections = [Section("hosts", "Hosts", [table])]
     if answer.clusters:
         sections.insert(0, Section("clusters", "Clusters", [_clusters(answer, view)]))
-    return page(f"Hosts of {source}", lead, sections)
+    return page(f"Hosts of {source}", lead, sections, view.now)
 
 
 def _clusters(answer: HostsAnswer, view: View) -> Element:

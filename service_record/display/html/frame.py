@@ -1,6 +1,7 @@
 """The frame of every page, and the elements it is built of: texts are texts, none becomes markup."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import Final, TypeAlias
 from xml.etree.ElementTree import Element, tostring
 
@@ -8,7 +9,7 @@ import msgspec
 
 from service_record.display.html.style import stylesheet
 from service_record.display.phrases import ending, place
-from service_record.display.text import Ink, Line
+from service_record.display.text import Ink, Line, utc
 from service_record.history.outcome import Facts
 from service_record.record.visible import visible
 from service_record.version import __version__
@@ -80,12 +81,17 @@ class Section(msgspec.Struct, frozen=True):
 
 
 def page(
-    title: str, lead: Iterable[Content], sections: Sequence[Section], heading: Element | None = None
+    title: str,
+    lead: Iterable[Content],
+    sections: Sequence[Section],
+    made: datetime,
+    heading: Element | None = None,
 ) -> str:
-    """Return a page in one file: what is most important of all, and sections.
+    """Return a page in one file: its head with what matters most and when it was made, then its sections.
 
     The largest heading is the title, unless there is another.
     """
+    origin = element("p", f"page made {utc(made, 'seconds')} by service-record {__version__}", class_="faint")
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -98,7 +104,9 @@ def page(
     body = element(
         "body",
         element("a", "Skip to the contents", class_="skip", href="#contents"),
-        element("header", element("h1", title) if heading is None else heading, *lead, _contents(sections)),
+        element(
+            "header", element("h1", title) if heading is None else heading, *lead, origin, _contents(sections)
+        ),
         element("main", *map(section_element, sections), id="contents"),
     )
     return as_html(element("html", head, body, lang="en"))

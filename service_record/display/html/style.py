@@ -96,6 +96,9 @@ td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; wh
 .chart svg rect.stopped { fill: var(--ground); }
 .chart svg a:focus-visible { outline: none; }
 .chart svg a:focus-visible rect, .chart svg a:hover rect { stroke: var(--text); stroke-width: 3px; }
+.chart svg rect.cut { fill: url(#broken); stroke: none; pointer-events: none; }
+#broken rect { fill: var(--ground); }
+#broken path { stroke: var(--faint); stroke-width: 1; }
 #hatched rect { fill: var(--failure); fill-opacity: .35; }
 #hatched path { stroke: var(--failure); stroke-width: 3; }
 .depth-1 .label { padding-left: 1.25rem; }

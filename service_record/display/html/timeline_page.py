@@ -101,7 +101,7 @@ def timeline_html(
         sections.append(failed)
     if damaged:
         sections.append(Section("damage", "Damaged records", [preformatted(damaged)]))
-    return page(f"Timeline of {source}", lead, sections)
+    return page(f"Timeline of {source}", lead, sections, view.now)
 
 
 def chart_sections(
