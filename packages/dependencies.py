@@ -27,6 +27,7 @@ _PIN: Final = re.compile(r"^([a-z0-9.-]+)==([^ ;\\]+)", re.MULTILINE)
 _CLASSIFIER: Final = "License :: OSI Approved :: "
 _LICENCES: Final = {
     "MIT License": "MIT",
+    "3-Clause BSD License": "BSD-3-Clause",
     "BSD": "BSD-3-Clause",
     "BSD License": "BSD-3-Clause",
     "Apache Software License": "Apache-2.0",
@@ -144,7 +145,7 @@ def tree(names: Sequence[str], depth: int = 1) -> Iterator[str]:
 def sections() -> dict[str, str]:
     """The generated parts of the page, by the name of their place in it."""
     runtime, reporter, collector = direct("runtime"), direct("reporter"), direct("collector")
-    desk = direct("triage", "dask", "mcp")
+    desk = direct("triage", "dask", "mcp", "otlp")
     development = direct("test", "check", "dev")
     shipped = [*runtime, *reporter]
     others = pulled_in(shipped)

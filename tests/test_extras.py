@@ -15,6 +15,8 @@ from tests.programs import REPOSITORY
 
 WITHOUT = {"isal"}
 """What an extra brings, and can be done without."""
+MODULES = {"opentelemetry-proto": "opentelemetry"}
+"""Libraries whose module is called otherwise."""
 
 
 def needed(name: str) -> dict[str, Distribution]:
@@ -73,6 +75,7 @@ main(prog_name="service-record")
         ("collector", ("collector", "restore", "TOKEN")),
         ("collector", ("collector", "prune", "--keep-days", "1")),
         ("client", ("ship", "--to", "http://127.0.0.1:1")),
+        ("otlp", ("ship", "--to", "otlp+http://127.0.0.1:1")),
         ("client", ("hosts", "--from", "collector+http://127.0.0.1:1")),
         ("client", ("show", "--from", "collector+http://127.0.0.1:1/web1")),
         ("client", ("analyze", "--from", "collector+http://127.0.0.1:1/web1")),
@@ -105,7 +108,7 @@ def test_help_needs_no_extra(libraries: Path, arguments: tuple[str, ...]) -> Non
 def test_each_module_that_an_extra_brings_is_known() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     brought = {
-        extra: {Requirement(line).name for line in lines} - WITHOUT
+        extra: {MODULES.get(name, name) for line in lines if (name := Requirement(line).name) not in WITHOUT}
         for extra, lines in project["optional-dependencies"].items()
     }
     assert brought == {

@@ -19,6 +19,7 @@ from service_record.export.otlp import to_otlp
 from service_record.export.trace import with_steady_clock
 from service_record.history import build_history
 from service_record.record.entry import Entry, Phase, Result
+from service_record.version import __version__
 from tests.builders import BOOT_ID, START, entry, failed_run, upstream_entry, write_lines
 from tests.command_line import service_record
 from tests.strategies import entries
@@ -174,6 +175,8 @@ def test_a_boot_is_a_trace_of_a_span_for_each_run_and_stage_with_its_failure() -
     assert [(each.key, each.value.string_value) for each in resource.attributes] == [
         ("service.name", "bootkube"),
         ("host.name", "host-1"),
+        ("service_record.boot_id", BOOT_ID),
+        ("service_record.version", __version__),
     ]
 
 

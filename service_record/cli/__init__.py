@@ -34,7 +34,7 @@ GROUPS: Final = {
     "Deliver": {
         "bundle": "Gather what explains a host into one file, without its secrets.",
         "report": "Report how far this host came: one round of the boot reporter.",
-        "ship": "Send records to a collector, as they are written.",
+        "ship": "Send records to a collector, or traces to a backend, as they come.",
         "assisted": "Prepare a cluster's hosts through its assisted-service.",
     },
     "Fleet": {
@@ -206,6 +206,7 @@ def system_error_line(error: OSError) -> str:
 EXTRAS: Final = {
     "client": ("httpx2",),
     "reporter": ("httpx2", "stamina"),
+    "otlp": ("httpx2", "opentelemetry"),
     "mcp": ("mcp",),
     "triage": ("duckdb", "httpx2", "pyarrow"),
     "dask": ("distributed", "duckdb", "httpx2", "pyarrow"),

@@ -1,17 +1,20 @@
-"""`service-record ship`: send records to a collector, as they are written."""
+"""`service-record ship`: send records to a collector, or traces to a backend, as they are written."""
 
 import os
 import random
 import signal
 import socket
 import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 import click
 
-from service_record.cli import REFUSED
+from service_record.cli import REFUSED, require_extra
 from service_record.cli.inputs import Unreadable
 from service_record.cli.options import service_argument
 from service_record.cli.redacting import rules_with
@@ -20,21 +23,42 @@ from service_record.client.address import (
     TOKEN_VARIABLE,
     URL_VARIABLE,
     CollectorError,
+    NotTaken,
     address_of,
 )
-from service_record.client.calls import CollectorClient, connect
-from service_record.client.sending import NotTaken, Sender
+from service_record.display.text import count
 from service_record.follow.watching import Watch
 from service_record.record.directory import Records
 from service_record.record.visible import visible
 from service_record.redaction.outgoing import HostMask, LeakError, outgoing_template
+from service_record.telemetry.endpoint import is_otlp, read_headers, traces_url
+
+if TYPE_CHECKING:
+    from service_record.client.calls import CollectorClient
+    from service_record.telemetry.backend import TraceBackend
 
 NOT_DELIVERED: Final = 75
 _FIRST_WAIT: Final = 1.0
 _LONGEST_WAIT: Final = 60.0
 _TOGETHER: Final = 0.2
 """Seconds that what is written waits for more: one request carries all of it."""
+_ONCE_SECONDS: Final = 60.0
+"""For which traces that are not taken at first are tried again, without --follow."""
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shipment:
+    """Sends what is new in a directory of records."""
+
+    send: Callable[[bool], None]
+    """Takes whether it is the last time."""
+    describe: Callable[[], str]
+    """Says how much was sent."""
+    remarks: list[str] = field(default_factory=list)
+    """What the server said of what it took; who prints them empties the list."""
+    retry_seconds: float = 0.0
+    """For how long it is tried again, where it is sent once."""
 
 
 @click.command("ship")
@@ -45,9 +69,10 @@ _FILE: Final = click.Path(path_type=Path, dir_okay=False)
     metavar="URL",
     envvar=URL_VARIABLE,
     required=True,
-    help=f"The collector: https://HOST, or collector://HOST[:PORT][/NAME]. [${URL_VARIABLE}]",
+    help="The collector: https://HOST, or collector://HOST[:PORT][/NAME]; or a backend of OpenTelemetry, for "
+    f"traces: otlp+https://HOST[:PORT][/PATH]. [${URL_VARIABLE}]",
 )
-@click.option("--host", metavar="NAME", help="What the collector calls this host. [default: its name]")
+@click.option("--host", metavar="NAME", help="What this host is called there. [default: its name]")
 @click.option(
     "--template",
     "templates",
@@ -71,6 +96,12 @@ _FILE: Final = click.Path(path_type=Path, dir_okay=False)
     help="With the token, and nothing else.",
 )
 @click.option(
+    "--headers-file",
+    type=_FILE,
+    metavar="FILE",
+    help="For otlp+https://: headers, one a line, as in 'Authorization: Bearer TOKEN'.",
+)
+@click.option(
     "--ca-bundle", type=_FILE, envvar=CA_VARIABLE, metavar="FILE", help="Certificates to trust besides. PEM."
 )
 def command(
@@ -82,22 +113,39 @@ def command(
     follow: bool,
     directory: Path | None,
     token_file: Path | None,
+    headers_file: Path | None,
     ca_bundle: Path | None,
 ) -> None:
-    """Send records to a collector, as they are written.
+    """Send records to a collector, or traces to a backend, as they come.
 
     Secrets of this host are masked. What the collector has already is not sent again, whoever sent it and
     whenever. What cannot be delivered ends it with 75; with --follow it goes on until it can be.
+
+    To otlp+https://, a backend of OpenTelemetry, a boot is sent as a trace: each run, command and stage is a
+    span, sent once it has ended.
 
     \b
     Examples:
       service-record ship --to https://collector.example --follow
       service-record ship --to collector://collector.example/web1 bootkube
       service-record ship --to https://collector.example --template /root/anaconda-ks.cfg
+      service-record ship --to otlp+https://tempo.example:4318 --headers-file headers --follow
     """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
     if templates and (follow or services or directory):
         raise click.UsageError("--template sends no records: leave out --follow, --from and services")
     records = Records(directory)
+    if is_otlp(url):
+        if templates or _is_given("token_file"):
+            raise click.UsageError("--template and --token-file are for collectors; see --headers-file")
+        with _backend(url, headers_file, ca_bundle) as backend:
+            _ship_traces(backend, host or socket.gethostname(), records, frozenset(services), follow=follow)
+        return
+    if headers_file is not None:
+        raise click.UsageError("--headers-file is for otlp+https://; a collector takes --token-file")
+    require_extra("client")
+    from service_record.client.calls import connect  # noqa: PLC0415  # an extra
+    from service_record.client.sending import Sender  # noqa: PLC0415  # an extra
+
     try:
         name = host or address_of(url).host or socket.gethostname()
         client = connect(url, token_file=token_file, ca_bundle=ca_bundle)
@@ -108,16 +156,60 @@ def command(
             _send_templates(client, name.lower(), templates)
             return
         sender = Sender(client, name.lower(), records, frozenset(services), HostMask(Path("/"), os.environ))
-        try:
-            if follow:
-                _follow(sender, records.directory)
-            else:
-                _once(sender)
-        except LeakError as leak:
-            raise _Leaking(str(leak)) from None
+        shipment = _Shipment(lambda _: sender.send(), lambda: f"{sender.sent_bytes} bytes sent")
+        _send(shipment, records.directory, follow=follow)
 
 
-def _send_templates(client: CollectorClient, host: str, files: tuple[Path, ...]) -> None:
+def _is_given(parameter: str) -> bool:
+    """Return whether an option is on the command line, and not only in the environment."""
+    source = click.get_current_context().get_parameter_source(parameter)
+    return source is click.core.ParameterSource.COMMANDLINE
+
+
+def _backend(url: str, headers_file: Path | None, ca_bundle: Path | None) -> "TraceBackend":
+    """Return the backend of OpenTelemetry at that address. Close it."""
+    require_extra("otlp")
+    from service_record.telemetry.backend import TraceBackend  # noqa: PLC0415  # an extra
+
+    try:
+        headers = {} if headers_file is None else read_headers(headers_file)
+        return TraceBackend(traces_url(url), headers, ca_bundle=ca_bundle)
+    except CollectorError as error:
+        raise Unreadable(visible(str(error))) from None
+
+
+def _ship_traces(
+    backend: "TraceBackend", host: str, records: Records, services: frozenset[str], *, follow: bool
+) -> None:
+    """Send the traces of a directory of records."""
+    from service_record.telemetry.trace_sending import TraceSender  # noqa: PLC0415  # an extra
+
+    mask = HostMask(Path("/"), os.environ).text
+    sender = TraceSender(backend, host, records, services, mask)
+    if not follow:
+        sender.mark_seconds = sender.settle_seconds = 0.0
+    shipment = _Shipment(
+        lambda is_last: sender.send(is_last=is_last),
+        lambda: f"{count(sender.sent_spans, 'span')} sent",
+        sender.remarks,
+        _ONCE_SECONDS,
+    )
+    _send(shipment, records.directory, follow=follow)
+    if not follow and sender.rejected_spans:
+        raise _RecordsNotDelivered(f"the backend refused {count(sender.rejected_spans, 'span')}")
+
+
+def _send(shipment: _Shipment, directory: Path, *, follow: bool) -> None:
+    try:
+        if follow:
+            _follow(shipment, directory)
+        else:
+            _once(shipment)
+    except LeakError as leak:
+        raise _Leaking(str(leak)) from None
+
+
+def _send_templates(client: "CollectorClient", host: str, files: tuple[Path, ...]) -> None:
     """Send rendered templates without the secrets of this host, for the host's present build."""
     rules = rules_with(())
     for file in files:
@@ -134,15 +226,19 @@ def _send_templates(client: CollectorClient, host: str, files: tuple[Path, ...])
         click.echo(f"{visible(file.name)}: {len(text)} bytes sent", err=True)
 
 
-def _once(sender: Sender) -> None:
-    try:
-        sender.send()
-    except NotTaken as fault:
-        raise _RecordsNotDelivered(visible(str(fault))) from None
-    click.echo(f"{sender.sent_bytes} bytes sent", err=True)
+def _once(shipment: _Shipment) -> None:
+    """Send what is there; traces that are not taken are tried again for a while."""
+    waits, until = _Waits(), monotonic() + shipment.retry_seconds
+    is_retried = shipment.retry_seconds > 0
+    while undelivered := _tried(shipment, waits, is_last=True, is_retried=is_retried):
+        seconds = waits.next(undelivered)
+        if undelivered.is_final or monotonic() + seconds > until:
+            raise _RecordsNotDelivered(visible(str(undelivered)))
+        sleep(seconds)
+    click.echo(shipment.describe(), err=True)
 
 
-def _follow(sender: Sender, directory: Path) -> None:
+def _follow(shipment: _Shipment, directory: Path) -> None:
     """Send until SIGTERM or SIGINT, and what is there by then."""
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -153,7 +249,7 @@ def _follow(sender: Sender, directory: Path) -> None:
         while True:
             is_last = stopping.is_set()
             watch.aim()
-            undelivered = _tried(sender, waits)
+            undelivered = _tried(shipment, waits, is_last=is_last)
             if is_last:
                 break
             if undelivered is not None and undelivered.is_final:
@@ -162,19 +258,25 @@ def _follow(sender: Sender, directory: Path) -> None:
                 watch.wait(None)
                 stopping.wait(_TOGETHER)
             else:
-                stopping.wait(waits.next())
+                stopping.wait(waits.next(undelivered))
     if undelivered is not None:
         raise _RecordsNotDelivered(visible(str(undelivered)))
 
 
-def _tried(sender: Sender, waits: "_Waits") -> NotTaken | None:
+def _tried(
+    shipment: _Shipment, waits: "_Waits", *, is_last: bool, is_retried: bool = True
+) -> NotTaken | None:
     """Return why not all was delivered; None when it was."""
     try:
-        sender.send()
+        shipment.send(is_last)
     except NotTaken as fault:
-        if not waits.is_waiting:
+        if is_retried and not fault.is_final and not waits.is_waiting:
             click.echo(f"Warning: not delivered, and tried again: {visible(str(fault))}", err=True)
         return fault
+    finally:
+        for remark in shipment.remarks:
+            click.echo(f"Warning: {visible(remark)}", err=True)
+        shipment.remarks.clear()
     if waits.is_waiting:
         click.echo("Delivered again", err=True)
     waits.reset()
@@ -197,8 +299,11 @@ class _Waits:
     def is_waiting(self) -> bool:
         return self._longest > 0
 
-    def next(self) -> float:
+    def next(self, undelivered: NotTaken) -> float:
+        """Return the seconds to the next try: those that the server asked for, if it did."""
         self._longest = min(_LONGEST_WAIT, self._longest * 2 or _FIRST_WAIT)
+        if undelivered.retry_after is not None:
+            return undelivered.retry_after
         return self._longest * random.uniform(0.5, 1.0)  # noqa: S311  # no secret
 
     def reset(self) -> None:

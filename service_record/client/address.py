@@ -42,6 +42,18 @@ class CollectorError(Exception):
         self.body = body
 
 
+class NotTaken(Exception):  # noqa: N818  # what became of it, not a fault of ours
+    """The server does not take what is sent. `is_final`: nor will it later.
+
+    `retry_after` are the seconds after which it may, where the server said so.
+    """
+
+    def __init__(self, reason: str, *, is_final: bool, retry_after: float | None = None) -> None:
+        super().__init__(reason)
+        self.is_final = is_final
+        self.retry_after = retry_after
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
     """A collector, and the host of it that is meant, if one is."""

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import orjson
 
-from service_record.client.address import CollectorError
+from service_record.client.address import CollectorError, NotTaken
 from service_record.client.calls import CollectorClient, host_path
 from service_record.record.directory import Records, open_record
 from service_record.record.entry import Entry
@@ -113,14 +113,6 @@ _LONGEST_NAME: Final = 250
 """Characters of the name of a service; a longer one, or one that cannot be printed, is not sent."""
 _MOST_TURNS: Final = 8
 """Answers in a row that nothing fits, after which something is wrong."""
-
-
-class NotTaken(Exception):  # noqa: N818  # what became of it, not a fault of ours
-    """The collector does not take what is sent. `is_final`: nor will it later."""
-
-    def __init__(self, reason: str, *, is_final: bool) -> None:
-        super().__init__(reason)
-        self.is_final = is_final
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ Its times are of a steady clock: steps of the host's clock are taken out of each
 """
 
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, TypeAlias
 
@@ -121,36 +121,40 @@ def with_steady_clock(records: _Records) -> _Records:
     That entry's clock is the one most likely to have been set by then. An entry without an uptime, as all of
     upstream's, keeps its time.
     """
-    booted = _boot_times(records)
-    return [(service, [_timed(piece, booted) for piece in pieces]) for service, pieces in records]
+    clock = SteadyClock(piece for _, pieces in records for piece in pieces)
+    return [(service, list(clock.timed(pieces))) for service, pieces in records]
 
 
-def _boot_times(records: _Records) -> dict[str | None, datetime]:
-    """Boot id -> when it was that the uptime was 0, as told by the clock of its last entry."""
-    last: dict[str | None, Entry] = {}
-    for _, pieces in records:
+class SteadyClock:
+    """When each boot began, as told by the clock of its last entry."""
+
+    def __init__(self, pieces: Iterable[Entry | Malformed]) -> None:
+        """Look through the records of all services once; they are not kept."""
+        last: dict[str | None, Entry] = {}
         for piece in pieces:
             if isinstance(piece, Entry) and piece.uptime is not None and piece.time is not None:
                 latest = last.get(piece.boot_id, piece)
                 if piece.uptime >= (latest.uptime or 0):
                     last[piece.boot_id] = piece
-    times = {}
-    for boot_id, entry in last.items():
-        time = entry.time
-        if time is None:
-            continue
-        try:
-            times[boot_id] = time - timedelta(seconds=entry.uptime or 0)
-        except OverflowError:  # an uptime of more than there are years
-            continue
-    return times
+        self._booted: dict[str | None, datetime] = {}
+        for boot_id, entry in last.items():
+            time = entry.time
+            if time is None:
+                continue
+            try:
+                self._booted[boot_id] = time - timedelta(seconds=entry.uptime or 0)
+            except OverflowError:  # an uptime of more than there are years
+                continue
 
-
-def _timed(piece: Entry | Malformed, booted: dict[str | None, datetime]) -> Entry | Malformed:
-    if isinstance(piece, Malformed) or piece.uptime is None or piece.boot_id not in booted:
-        return piece
-    time = booted[piece.boot_id] + timedelta(seconds=piece.uptime)
-    return msgspec.structs.replace(piece, timestamp=time.astimezone(UTC).isoformat(timespec="microseconds"))
+    def timed(self, pieces: Iterable[Entry | Malformed]) -> Iterator[Entry | Malformed]:
+        """Yield the pieces of a record, with times by the uptime."""
+        for piece in pieces:
+            if isinstance(piece, Malformed) or piece.uptime is None or piece.boot_id not in self._booted:
+                yield piece
+                continue
+            time = self._booted[piece.boot_id] + timedelta(seconds=piece.uptime)
+            text = time.astimezone(UTC).isoformat(timespec="microseconds")
+            yield msgspec.structs.replace(piece, timestamp=text)
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

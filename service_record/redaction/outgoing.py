@@ -97,12 +97,20 @@ class HostMask:
 
     def __call__(self, lines: bytes) -> bytes:
         """Whole lines without secrets, of the same length. Raises LeakError where one still is in them."""
+        rules = self._current_rules()
+        masked = masked_in_place(lines, rules)
+        refuse_leaks(masked, rules)
+        return masked
+
+    def text(self, text: str) -> str:
+        """Return a text without secrets, of any length. Raises LeakError where one still is in it."""
+        return outgoing_text(text, self._current_rules())
+
+    def _current_rules(self) -> Rules:
         if self._rules is None or monotonic() > self._at + _REFRESH_SECONDS:
             self._rules = Rules((*known_secrets(self._root, self._environ).secrets, *self._secrets))
             self._at = monotonic()
-        masked = masked_in_place(lines, self._rules)
-        refuse_leaks(masked, self._rules)
-        return masked
+        return self._rules
 
 
 _TEMPLATE_MASK: Final = mask("password")

@@ -33,8 +33,7 @@ def send_records(places: Places, environ: Mapping[str, str], settings: Settings,
     """Send what is new to each collector that settings name; what is not taken is said."""
     if not settings.records_to:
         return
-    from service_record.client.address import CollectorError  # noqa: PLC0415  # few have such collectors
-    from service_record.client.sending import NotTaken  # noqa: PLC0415
+    from service_record.client.address import CollectorError, NotTaken  # noqa: PLC0415  # few have those
     from service_record.redaction.outgoing import HostMask, LeakError  # noqa: PLC0415
 
     mask = HostMask(places.root, environ, secrets_in(settings)) if settings.redact else bytes

@@ -10,8 +10,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from service_record.client.address import NotTaken
 from service_record.client.calls import CollectorClient
-from service_record.client.sending import NotTaken, Sender
+from service_record.client.sending import Sender
 from service_record.record.directory import Records
 from tests.assisted_rules import AssistedRules
 from tests.builders import array, entry, failed_run, our_array, write_lines

@@ -1,0 +1,1 @@
+"""Traces sent to any backend that speaks OTLP over HTTP."""

@@ -1,0 +1,60 @@
+"""Where traces go, as arguments and files say: an address, and the headers that let them in.
+
+`otlp+https://HOST[:PORT][/PATH]`; `/v1/traces` is added as the protocol has it.
+"""
+
+import re
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from service_record.client.address import CollectorError
+
+_PATH: Final = "/v1/traces"
+_SCHEMES: Final = {"otlp+https": "https", "otlp+http": "http"}
+_HEADER: Final = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*(.*)")
+_OURS: Final = frozenset(("content-type", "content-encoding", "content-length", "host", "transfer-encoding"))
+
+
+def is_otlp(place: str) -> bool:
+    """Return whether a place to send to is spelled as one for traces."""
+    return place.startswith(tuple(f"{scheme}://" for scheme in _SCHEMES))
+
+
+def traces_url(place: str) -> str:
+    """Return the URL that traces are posted to. Raises CollectorError."""
+    try:
+        parts = urlsplit(place)
+        scheme, name, _ = _SCHEMES[parts.scheme], parts.hostname, parts.port
+        (name or "").encode("idna")
+    except (ValueError, KeyError):
+        name = None
+    if not name or parts.username is not None or parts.query or parts.fragment:
+        raise CollectorError(f"{place}: not as otlp+https://HOST[:PORT][/PATH] or otlp+http://...")
+    path = parts.path.rstrip("/")
+    return f"{scheme}://{parts.netloc}{path if path.endswith(_PATH) else path + _PATH}"
+
+
+def read_headers(file: Path) -> dict[str, str]:
+    """Return the headers in a file, `Name: value` on each line. Raises CollectorError.
+
+    No value is in the text of an error: it may be a secret.
+    """
+    try:
+        lines = file.read_text(encoding="ascii").splitlines()
+    except OSError as error:
+        raise CollectorError(f"{file}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise CollectorError(f"{file}: headers have only ASCII characters") from None
+    headers: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        text = line.strip()
+        if not text or text.startswith("#"):
+            continue
+        match = _HEADER.fullmatch(text)
+        if match is None:
+            raise CollectorError(f"{file}: line {number} is not like 'Authorization: Bearer TOKEN'")
+        if match[1].lower() in _OURS:
+            raise CollectorError(f"{file}: line {number}: {match[1]} cannot be set")
+        headers[match[1]] = match[2]
+    return headers

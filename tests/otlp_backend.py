@@ -1,0 +1,109 @@
+"""A backend of OpenTelemetry on loopback: it takes traces by OTLP over HTTP, and refuses as it is told to."""
+
+import gzip
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import ClassVar, Self
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTracePartialSuccess,
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from tests.running_server import running
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """How a request is answered. Without a body a success is the protocol's own."""
+
+    status: int = 200
+    body: bytes | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    kind: str = "application/x-protobuf"
+    seconds: float = 0.0
+    """How long it takes."""
+
+
+def partial_success(rejected: int, message: str) -> Reply:
+    partial = ExportTracePartialSuccess(rejected_spans=rejected, error_message=message)
+    return Reply(body=ExportTraceServiceResponse(partial_success=partial).SerializeToString())
+
+
+class OtlpBackend:
+    """A context manager. `replies` are given in turn, and success when there are no more."""
+
+    def __init__(self, *replies: Reply, port: int = 0) -> None:
+        self.replies = list(replies)
+        self.asked: list[tuple[str, dict[str, str]]] = []
+        """Path and headers, names in lower case, of each request."""
+        self.statuses: list[int] = []
+        self.taken: list[ExportTraceServiceRequest] = []
+        self._httpd = ThreadingHTTPServer(("127.0.0.1", port), type("Handler", (_Handler,), {"front": self}))
+        self._httpd.daemon_threads = True
+        self._httpd.block_on_close = False
+        self._running = running(self._httpd)
+        self.port: int = self._httpd.server_address[1]
+
+    @property
+    def place(self) -> str:
+        return f"otlp+http://127.0.0.1:{self.port}"
+
+    def resources(self) -> Iterator[tuple[Resource, list[Span]]]:
+        for request in self.taken:
+            for each in request.resource_spans:
+                yield each.resource, [span for scope in each.scope_spans for span in scope.spans]
+
+    def spans(self) -> list[Span]:
+        return [span for _, spans in self.resources() for span in spans]
+
+    def __enter__(self) -> Self:
+        self._running.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._running.__exit__(kind, fault, trace)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    front: ClassVar[OtlpBackend]
+
+    def do_POST(self) -> None:
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        body = self._body()
+        self.front.asked.append((self.path, headers))
+        reply = self.front.replies.pop(0) if self.front.replies else Reply()
+        time.sleep(reply.seconds)
+        if reply.status == 200:
+            assert headers["content-encoding"] == "gzip"
+            self.front.taken.append(ExportTraceServiceRequest.FromString(gzip.decompress(body)))
+        self.front.statuses.append(reply.status)
+        text = ExportTraceServiceResponse().SerializeToString() if reply.body is None else reply.body
+        self.send_response(reply.status)
+        for name, value in {"Content-Type": reply.kind, **reply.headers}.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def _body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        body = b""
+        while size := int(self.rfile.readline(), 16):
+            body += self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+        return body
+
+    def log_message(self, *_: object) -> None:
+        pass
