@@ -1,18 +1,17 @@
 """Rules that know a cause by evidence: their form, and reading them from YAML. Pure.
 
-Patterns are RE2's, in time linear in the text whatever the pattern: messages come from anywhere, and rules
-from whoever wrote them. docs/analyze.md describes the form of a rule.
+docs/analyze.md describes the form of a rule.
 """
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from service_record.diagnosis.evidence.fact_checks import CHECKS
 from service_record.diagnosis.evidence.known_facts import FACT_NAMES
+from service_record.diagnosis.evidence.line_patterns import Pattern
 from service_record.diagnosis.evidence.streams import KINDS_OF_LINES
 from service_record.diagnosis.placed import FileError, Value, document
 from service_record.diagnosis.trouble_facts import KINDS
@@ -61,42 +60,12 @@ _FIELDS: Final = (
     ),
     *(name for name in _CONDITION if name != "rule"),
 )
-TRUSTED: Final = "built-in:"
-"""How the paths of the built-in rules begin: tests compile their patterns, and each start need not."""
 _ALWAYS: Final = frozenset({"service", "unit"})
 _BUILT_IN_NAMES: Final = _ALWAYS | {"stage", "invocation"}
 """Placeholders that every rule may use, where they are known."""
-_GROUP: Final = re.compile(r"\(\?P?<([A-Za-z_]\w*)>")
 
 
-class Pattern:
-    """A pattern of RE2, without regard to case; compiled when it is first searched for."""
-
-    __slots__ = ("_compiled", "names", "text")
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.names = tuple(_GROUP.findall(text))
-        self._compiled: Any = None
-
-    @property
-    def compiled(self) -> Any:
-        """Compile the pattern with RE2. Raises re2.error where it is not valid."""
-        if self._compiled is None:
-            import re2  # noqa: PLC0415  # only where a text is looked at
-
-            options = re2.Options()
-            options.case_sensitive = False
-            options.log_errors = False
-            self._compiled = re2.compile(self.text.encode(), options)
-        return self._compiled
-
-    def search(self, text: bytes) -> Any:
-        """Return the first match in a text, or None."""
-        return self.compiled.search(text)
-
-
-class LineTest(msgspec.Struct, frozen=True, kw_only=True):
+class LineTest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Lines to find: what they say, and where."""
 
     patterns: tuple[Pattern, ...]
@@ -110,14 +79,14 @@ class LineTest(msgspec.Struct, frozen=True, kw_only=True):
         return self.where - {OWN}
 
 
-class FactTest(msgspec.Struct, frozen=True, kw_only=True):
+class FactTest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A fact that one of the patterns has to fit."""
 
     name: str
     patterns: tuple[Pattern, ...]
 
 
-class Condition(msgspec.Struct, frozen=True, kw_only=True):
+class Condition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Tests that all have to hold."""
 
     lines: LineTest | None = None
@@ -138,7 +107,7 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.texts or self.words) or (self.lines is not None and not self.lines.elsewhere)
 
 
-class CauseRule(msgspec.Struct, frozen=True, kw_only=True):
+class CauseRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One cause and what it is known by."""
 
     name: str
@@ -303,10 +272,8 @@ def _check(value: Value) -> str:
 
 
 def _pattern(value: Value, name: str) -> Pattern:
-    pattern = Pattern(value.text(f"a pattern of `{name}`"))
-    if value.path.startswith(TRUSTED):
-        return pattern
-    import re2  # noqa: PLC0415  # as above
+    pattern = Pattern.of(value.text(f"a pattern of `{name}`"))
+    import re2  # noqa: PLC0415  # only where rules are made
 
     try:
         _ = pattern.compiled

@@ -13,10 +13,10 @@ from zlib import crc32
 
 import msgspec
 
-from service_record.diagnosis.cause_rules import TRUSTED, CauseRule, FileError, Rank, read_rules, rules_of
-from service_record.diagnosis.evidence.scan import NO_EVIDENCE, Evidence, LineSet
+from service_record.diagnosis.cause_rules import CauseRule, FileError, Rank, read_rules
+from service_record.diagnosis.evidence.line_patterns import LineSet
+from service_record.diagnosis.evidence.scan import NO_EVIDENCE, Evidence
 from service_record.diagnosis.fitting import Match, RuleBook, Surroundings
-from service_record.diagnosis.placed import document, of_plain, plain
 from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts, Weighed
 from service_record.history import History
 
@@ -172,26 +172,31 @@ PARSED: Final = "rules/parsed.json"
 """The built-in rules as `parsed_rules` has them: reading so much YAML takes longer than all else."""
 
 
+class _ParsedRules(msgspec.Struct):
+    sums: list[int]
+    """Of each file that the rules were made from."""
+    rules: tuple[CauseRule, ...]
+
+
 @cache
 def built_in_rules() -> tuple[CauseRule, ...]:
     """Return the rules that come with the program, those that lie deepest first."""
     texts = [_data(f"rules/{family}.yaml") for family in FAMILIES]
-    all_rules = msgspec.json.decode(_data(PARSED))
-    if all_rules["sums"] != _sums(texts):  # somebody is at work on the rules
-        all_rules = msgspec.json.decode(parsed_rules(texts))
-    rules: list[CauseRule] = []
-    for family, parsed in zip(FAMILIES, all_rules["rules"], strict=True):
-        rules += rules_of(of_plain(parsed, f"{TRUSTED}{family}.yaml"))
-    return tuple(rules)
+    parsed = msgspec.json.Decoder(_ParsedRules)
+    kept = parsed.decode(_data(PARSED))
+    if kept.sums == _sums(texts):
+        return kept.rules
+    return parsed.decode(parsed_rules(texts)).rules  # somebody is at work on the rules
 
 
 def parsed_rules(texts: Sequence[bytes]) -> bytes:
     """Return the rules of these families as one line of JSON, with the sum of each file it was made of."""
-    documents = [
-        document(text.decode(), f"{family}.yaml") for family, text in zip(FAMILIES, texts, strict=True)
+    rules = [
+        rule
+        for family, text in zip(FAMILIES, texts, strict=True)
+        for rule in read_rules(text.decode(), f"{family}.yaml")
     ]
-    rules = [plain(root) if root is not None else [] for root in documents]
-    return msgspec.json.encode({"sums": _sums(texts), "rules": rules}) + b"\n"
+    return msgspec.json.encode(_ParsedRules(_sums(texts), tuple(rules)), order="deterministic") + b"\n"
 
 
 def _sums(texts: Iterable[bytes]) -> list[int]:

@@ -7,10 +7,11 @@ from typing import Any, Final
 
 import msgspec
 
-from service_record.diagnosis.cause_rules import CauseRule, Condition, LineTest, Pattern
+from service_record.diagnosis.cause_rules import CauseRule, Condition, LineTest
 from service_record.diagnosis.evidence.fact_checks import CHECKS
+from service_record.diagnosis.evidence.line_patterns import LineSet, Pattern
 from service_record.diagnosis.evidence.log_lines import LinePlace, LogLine, is_of
-from service_record.diagnosis.evidence.scan import Evidence, LineSet
+from service_record.diagnosis.evidence.scan import Evidence
 from service_record.diagnosis.evidence.streams import KERNEL
 from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts, is_labelled
 from service_record.diagnosis.wording import commands_filled
@@ -81,14 +82,14 @@ class RuleBook(msgspec.Struct, frozen=True):
         return cls(
             rules={rule.name: rule for rule in rules},
             numbers={id(test): number for number, test in enumerate(elsewhere)},
-            own_set=LineSet((number, one.text.encode()) for number, one in enumerate(own)),
+            own_set=LineSet(enumerate(own)),
             own_patterns=own,
         )
 
     def line_set(self) -> LineSet:
         """Return the patterns of all tests of lines elsewhere."""
         tests = (test for rule in self.rules.values() for test in rule.line_tests() if test.elsewhere)
-        return LineSet((self.numbers[id(test)], one.text.encode()) for test in tests for one in test.patterns)
+        return LineSet((self.numbers[id(test)], one) for test in tests for one in test.patterns)
 
 
 class Surroundings:

@@ -1,7 +1,7 @@
 """YAML that people write, with the line of each value, so that a fault is named with its place. Pure."""
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -10,9 +10,6 @@ if TYPE_CHECKING:  # who reads no file of a person needs no YAML
 
 _NULL: Final = "tag:yaml.org,2002:null"
 _DEEPEST: Final = 20
-
-Plain: TypeAlias = "str | list[Plain] | dict[str, Plain] | None"
-"""A document without its lines, as JSON can hold it."""
 
 
 class FileError(ValueError):
@@ -100,18 +97,3 @@ def _check_nesting(text: str, path: str, loader: type[Any]) -> None:
         if depth > _DEEPEST:
             line = event.start_mark.line + 1 if event.start_mark else 1
             raise FileError(f"{path}:{line}: nested too deeply")
-
-
-def plain(value: Value) -> Plain:
-    """Return a document without its lines."""
-    if isinstance(value.content, tuple):
-        return {key.text("a name"): plain(inner) for key, inner in value.content}
-    return [plain(item) for item in value.content] if isinstance(value.content, list) else value.content
-
-
-def of_plain(plain: Plain, path: str) -> Value:
-    """Return the document that this was made of; all of it stands on line 0."""
-    if isinstance(plain, dict):
-        pairs = ((Value(name, 0, path), of_plain(inner, path)) for name, inner in plain.items())
-        return Value(tuple(pairs), 0, path)
-    return Value([of_plain(item, path) for item in plain] if isinstance(plain, list) else plain, 0, path)

@@ -19,7 +19,7 @@ def placeholders(text: str) -> frozenset[str]:
     return frozenset(_PLACEHOLDER.findall(text))
 
 
-class _TextPart(msgspec.Struct, frozen=True):
+class _TextPart(msgspec.Struct, frozen=True, omit_defaults=True):
     """A text, and one that is said in its place when all that this names is known."""
 
     text: str

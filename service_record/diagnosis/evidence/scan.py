@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from service_record.diagnosis.evidence.known_facts import KnownFacts, facts_of
+from service_record.diagnosis.evidence.line_patterns import LineSet
 from service_record.diagnosis.evidence.log_lines import Era, LinePlace, LogLine, log_line
 from service_record.diagnosis.evidence.streams import FACTS, JOURNAL, LogStream, home_of, stream_of
 from service_record.diagnosis.trouble_facts import Looked
@@ -27,7 +28,6 @@ _LAST: Final = 24
 """Of the lines that one pattern knows in one file, so many of the first and of the last are kept."""
 _OWN: Final = 400
 """Lines kept of one service in one file: its latest."""
-_SET_BYTES: Final = 64 << 20
 _NEAR_END_LINES: Final = 50
 
 
@@ -55,33 +55,6 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NO_EVIDENCE: Final = Evidence()
-
-
-class LineSet:
-    """Patterns that are looked for all at once."""
-
-    def __init__(self, patterns: Iterable[tuple[int, bytes]]) -> None:
-        """Take patterns, each with the number of the test that it belongs to."""
-        import re2  # noqa: PLC0415  # only where texts are looked at
-
-        options = re2.Options()
-        options.case_sensitive = False
-        options.log_errors = False
-        options.never_capture = True
-        options.max_mem = _SET_BYTES
-        self._set: Any = re2.Set.SearchSet(options)
-        self._tests: list[int] = []
-        for test, pattern in patterns:
-            self._set.Add(pattern)
-            self._tests.append(test)
-        if self._tests:
-            self._set.Compile()
-
-    def tests(self, text: bytes) -> set[int]:
-        """Return the numbers of the tests of which a pattern is in the text."""
-        if not self._tests:
-            return set()
-        return {self._tests[index] for index in self._set.Match(text) or ()}
 
 
 class _CollectedLines:
@@ -112,7 +85,7 @@ class Scanner:
 
         `own` maps a service to the pids of its latest runs.
         """
-        import re2  # noqa: PLC0415  # as above
+        import re2  # noqa: PLC0415  # only where texts are looked at
 
         self._set = lines
         self._services = frozenset(own)
