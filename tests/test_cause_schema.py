@@ -12,7 +12,7 @@ from service_record.diagnosis import cause_rules, causes
 from service_record.diagnosis.cause_rules import FileError, Rank, read_rules
 from service_record.diagnosis.evidence.fact_checks import CHECKS
 from service_record.diagnosis.evidence.known_facts import FACT_NAMES
-from service_record.diagnosis.evidence.streams import KINDS_OF_LINES
+from service_record.diagnosis.evidence.log_lines import KINDS_OF_LINES
 from service_record.diagnosis.trouble_facts import KINDS
 from tests.programs import REPOSITORY
 

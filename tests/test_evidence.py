@@ -12,8 +12,7 @@ import pytest
 
 from service_record.collector.ingest.opening_bundles import read_bundle
 from service_record.diagnosis.evidence.known_facts import facts_of
-from service_record.diagnosis.evidence.log_lines import Era, log_line
-from service_record.diagnosis.evidence.streams import LogStream, stream_of
+from service_record.diagnosis.evidence.log_lines import Era, LogStream, log_line, stream_of
 from service_record.diagnosis.trouble_facts import telling_line
 from service_record.read.live_host import live_contents
 from service_record.record.entry import Phase

@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from service_record.cli import main
-from service_record.diagnosis.evidence.streams import stream_of
+from service_record.diagnosis.evidence.log_lines import stream_of
 from service_record.reporter.gather import COLLECTORS, ROUND_SECONDS, GatherRow, GatherStatus
 from service_record.reporter.gather.journal import Journal
 from service_record.reporter.gather.take import File, Listing, ProgramSource, Tree

@@ -24,7 +24,6 @@ from service_record.diagnosis.host_cause import add_evidence
 from service_record.diagnosis.now import Now
 from service_record.diagnosis.placed import FileError
 from service_record.diagnosis.units import PROPERTIES, Unit, read_properties, read_texts
-from service_record.display.verdict_page import analysis_text
 from service_record.history import History, build_history
 from service_record.history.outcome import order
 from service_record.read.host_files import with_host_files
@@ -147,6 +146,8 @@ def units_here(expected: Sequence[str]) -> tuple[Unit, ...] | None:
 
 def verdict_page(at: datetime) -> str:
     """Return what is wrong with this host, or why nobody can tell; always a text."""
+    from service_record.display.verdict_page import analysis_text  # noqa: PLC0415  # only for a bundle
+
     try:
         source = open_source()
         history = history_of(source)

@@ -12,7 +12,7 @@ import msgspec
 from service_record.diagnosis.evidence.fact_checks import CHECKS
 from service_record.diagnosis.evidence.known_facts import FACT_NAMES
 from service_record.diagnosis.evidence.line_patterns import Pattern
-from service_record.diagnosis.evidence.streams import KINDS_OF_LINES
+from service_record.diagnosis.evidence.log_lines import KINDS_OF_LINES
 from service_record.diagnosis.placed import FileError, Value, document
 from service_record.diagnosis.trouble_facts import KINDS
 from service_record.diagnosis.wording import Phrase, placeholders

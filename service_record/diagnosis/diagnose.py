@@ -8,6 +8,7 @@ from typing import Final, TypeAlias, TypedDict
 from msgspec.structs import replace
 
 from service_record.diagnosis.budget import Budgets, durations, runs_of
+from service_record.diagnosis.failures import boot_loop, distinct_messages
 from service_record.diagnosis.findings import (
     BackwardBoot,
     ClockFinding,
@@ -24,7 +25,6 @@ from service_record.diagnosis.findings import (
     UnsetClock,
     Verdict,
 )
-from service_record.diagnosis.loops import boot_loop, distinct_messages
 from service_record.diagnosis.now import Now, boot_times, latest_entry
 from service_record.diagnosis.services import Circumstances, judge, running_spans
 from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts, telling_line, weight

@@ -10,9 +10,8 @@ import msgspec
 from service_record.diagnosis.cause_rules import CauseRule, Condition, LineTest
 from service_record.diagnosis.evidence.fact_checks import CHECKS
 from service_record.diagnosis.evidence.line_patterns import LineSet, Pattern
-from service_record.diagnosis.evidence.log_lines import LinePlace, LogLine, is_of
+from service_record.diagnosis.evidence.log_lines import KERNEL, LinePlace, LogLine, is_of
 from service_record.diagnosis.evidence.scan import Evidence
-from service_record.diagnosis.evidence.streams import KERNEL
 from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts, is_labelled
 from service_record.diagnosis.wording import commands_filled
 from service_record.history import History

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from msgspec.structs import replace
 
 from service_record.diagnosis.causes import Causes
-from service_record.diagnosis.evidence.log_lines import Era, LogLine
+from service_record.diagnosis.evidence.log_lines import SYSTEMD, Era, LogLine
 from service_record.diagnosis.evidence.scan import Scanner
-from service_record.diagnosis.evidence.streams import SYSTEMD
 from service_record.diagnosis.findings import Diagnosis, FailedUnit, HostCause, ToldLine, Trouble
 from service_record.diagnosis.trouble_facts import telling_line, weight
 from service_record.diagnosis.units import Unit

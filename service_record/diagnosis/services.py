@@ -6,6 +6,14 @@ from typing import Final
 import msgspec
 
 from service_record.diagnosis.budget import Budget, Budgets
+from service_record.diagnosis.failures import (
+    LEAST,
+    LEAST_STAGE_SECONDS,
+    Streak,
+    distinct_messages,
+    failing_executions,
+    latest_streak,
+)
 from service_record.diagnosis.findings import (
     Loop,
     LoopOf,
@@ -15,14 +23,6 @@ from service_record.diagnosis.findings import (
     Stopped,
     Trouble,
     Verdict,
-)
-from service_record.diagnosis.loops import (
-    LEAST,
-    LEAST_STAGE_SECONDS,
-    Streak,
-    distinct_messages,
-    failing_executions,
-    latest_streak,
 )
 from service_record.diagnosis.now import Now, true_time
 from service_record.history import ServiceHistory

@@ -42,8 +42,7 @@ def refuse_leaks(data: bytes, rules: Rules) -> None:
 
 
 def _has_leak(data: bytes, rules: Rules) -> bool:
-    """Return whether a secret is in it; no compression and no archive is of ASCII alone."""
-    if data.isascii() and b"\0" not in data:
+    if _is_text(data):
         redactor = Redactor(rules, only_certain=True)
         redactor.feed(data)
         redactor.finish()
@@ -53,6 +52,19 @@ def _has_leak(data: bytes, rules: Rules) -> bool:
     return residual(rules, BytesIO(data)) is not None
 
 
+def _is_text(data: bytes) -> bool:
+    """Return whether data is certainly no archive and not compressed.
+
+    An archive has NULs, and gzip, xz and zstd begin with what no UTF-8 has.
+    """
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return b"\0" not in data and not data.startswith(_BZIP2)
+
+
+_BZIP2: Final = b"BZh"
 _MASK: Final = types.compiled(types.escaped(MASK_BEGIN) + rb"[^<>]*>")
 _SHORT: Final = b"***"
 """Shorter than any secret that is masked."""

@@ -11,11 +11,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from service_record.redaction import types
-from service_record.redaction.bodies import PRIVATE_KEY, Body, FoundSpan, sub_lines
+from service_record.redaction.over_lines import PRIVATE_KEY, Body, FoundSpan, ValueFollower, sub_lines
 from service_record.redaction.rules import Rules
 from service_record.redaction.types import MASK_BEGIN, MaskedSpan, mask
 from service_record.redaction.unescaped import UnescapedText, views_of
-from service_record.redaction.values import ValueFollower
 
 _LABEL: Final = b"PRIVATE KEY"
 _END: Final = b"-END "

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from service_record.redaction import ordinary_words, types, values
+from service_record.redaction import ordinary_words, types
 from service_record.redaction.exact import Exact
+from service_record.redaction.over_lines import TRIGGER
 from service_record.redaction.patterns import SecretShape, shapes
 from service_record.redaction.types import MASK_BEGIN, MaskedSpan, Secret, mask, united
 from service_record.redaction.unescaped import UnescapedText, views_of, whole_escapes
@@ -46,7 +47,7 @@ class _Patterns:
     def __init__(self, shapes: Sequence[SecretShape]) -> None:
         self._which = types.any_of(b"(?m)" + shape.pattern for shape in shapes)
         self._rules = [_Rule(number, shape, self._which.re(number)) for number, shape in enumerate(shapes)]
-        self.trigger = _trigger(shapes, values.TRIGGER)
+        self.trigger = _trigger(shapes, TRIGGER)
         self.certain_trigger = _trigger(shape for shape in shapes if shape.is_certain)
 
     def rules_in(self, text: bytes) -> Sequence[_Rule]:

@@ -14,8 +14,17 @@ import msgspec
 
 from service_record.diagnosis.evidence.known_facts import KnownFacts, facts_of
 from service_record.diagnosis.evidence.line_patterns import LineSet
-from service_record.diagnosis.evidence.log_lines import Era, LinePlace, LogLine, log_line
-from service_record.diagnosis.evidence.streams import FACTS, JOURNAL, LogStream, home_of, stream_of
+from service_record.diagnosis.evidence.log_lines import (
+    FACTS,
+    JOURNAL,
+    Era,
+    LinePlace,
+    LogLine,
+    LogStream,
+    home_of,
+    log_line,
+    stream_of,
+)
 from service_record.diagnosis.trouble_facts import Looked
 
 _BLOCK_BYTES: Final = 1 << 18

@@ -1,0 +1,374 @@
+"""Secrets that more than one line tells of. Pure.
+
+The base64 below `BEGIN PRIVATE KEY`, and that of a wrapped file; and values that stand in other lines
+than their names: in YAML, in JSON for people, and in XML.
+
+Each line is masked by itself, so that lines stay lines and nothing is held back until the end is seen. What
+programs put before and behind each line is learnt from the lines of the key, and makes no difference.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from service_record.redaction import ordinary_words, types
+from service_record.redaction.patterns import part
+from service_record.redaction.types import MASK_BEGIN, mask
+from service_record.redaction.unescaped import UnescapedText
+
+FoundSpan: TypeAlias = tuple[int, int, str]
+"""Beginning, end and kind of a secret."""
+
+PRIVATE_KEY: Final = "private-key"
+_ENCODED: Final = "encoded-secret"
+_MAX_LINES: Final = 4000
+_MAX_FOREIGN_LINES: Final = 160
+"""Lines of other programs, or fields of a journal, between two lines of a key."""
+_WRAPPED_AT: Final = 57
+"""Base64 that fills a line is wrapped at 60, 64, 72 or 76 columns; a shorter line is the last."""
+_SURE_BYTES: Final = 40
+"""Base64 of a key that is so long is known by its letters, whatever stands around it."""
+_MAX_FRAMED_BYTES: Final = 1 << 13
+_LONG: Final = 24
+_SHORT: Final = 16
+"""The first line of a key is no shorter."""
+_PEM_UNIT: Final = 4
+
+_BEGIN: Final = types.compiled(rb"BEGIN[ +][A-Z0-9 +]*PRIVATE[ +]KEY(?:[ +]BLOCK)?-----")
+_END: Final = types.compiled(rb"-----END[ +][A-Z0-9 +]*PRIVATE[ +]KEY")
+_RUN: Final = types.compiled(rb"[A-Za-z0-9+/]+={0,2}")
+_URL_RUN: Final = types.compiled(rb"[A-Za-z0-9+/][A-Za-z0-9+/_-]*={0,2}")
+_MASK: Final = types.compiled(rb"<redacted:[a-z0-9-]*>")
+_VARYING: Final = types.compiled(rb"[0-9A-Fa-f]+")
+_BLANKS: Final = types.compiled(rb"[ \t]+")
+_CLOSING: Final = types.compiled(rb"""[\s\0"'`\\,;$)}\]|+&<>*]*""")
+_INDENT: Final = b" \t>#*|\"'`+-\0"
+
+
+def sub_lines(view: UnescapedText) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines of a view with their places in it: an escape may stand for the end of a line."""
+    position = 0
+    for line in view.text.split(b"\n"):
+        yield position, line
+        position += len(line) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """The text around the base64 in a line, as far as it is the same in each line."""
+
+    head: bytes
+    tail: bytes
+
+    @classmethod
+    def of(cls, line: bytes, start: int, end: int) -> "_Frame":
+        """Return what is around a part of a line; of a line too long for one of a key, nothing."""
+        if len(line) > _MAX_FRAMED_BYTES:
+            return cls(b"-", b"-")
+        return cls(_generalized(line[:start]), _generalized(line[end:]))
+
+
+class Body:
+    """Follows such a secret from line to line."""
+
+    def __init__(self) -> None:
+        self._kind = ""
+        self._lines = 0
+        self._foreign = 0
+        self._has_begun = False
+        self._frames: set[_Frame] = set()
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self._kind)
+
+    def spans(self, view: UnescapedText) -> Iterator[FoundSpan]:
+        """Yield what of the next line is secret, by its places in the view, and learn what begins in it."""
+        if not self.is_open and b"PRIVATE" not in view.text:
+            return
+        for place, line in sub_lines(view):
+            position = 0
+            for begin in _BEGIN.finditer(line):
+                yield from self._secret(place, line, position, begin.start())
+                position = begin.end()
+                self._open(PRIVATE_KEY)
+            if position:
+                first = line.rfind(b"-----", 0, begin.start())
+                self._frames.add(_Frame.of(line, max(first, 0), position))
+            if self.is_open:
+                yield from self._secret(place, line, position, len(line))
+
+    def follow(self, view: UnescapedText, masked: bytes) -> None:
+        """Learn from a masked line whether wrapped base64 of a secret goes on in the next."""
+        line = view.text
+        if self.is_open or not masked.rstrip(b" \t\r\"',\\$}").endswith(mask(_ENCODED)):
+            return
+        runs = [run for run in _URL_RUN.finditer(line) if run.end() - run.start() >= _WRAPPED_AT]
+        if runs:
+            self._open(_ENCODED)
+            self._frames.add(_Frame.of(line, *runs[-1].span()))
+
+    def _secret(self, place: int, line: bytes, start: int, end: int) -> Iterator[FoundSpan]:
+        """Yield what of a part of a line belongs to the secret that is open."""
+        if not self.is_open:
+            return
+        closing = _END.search(line, start, end) if self._kind == PRIVATE_KEY else None
+        limit = closing.start() if closing else end
+        runs = list(self._runs(line, start, limit))
+        yield from ((place + a, place + b, self._kind) for a, b in runs)
+        self._lines += 1
+        if closing or self._lines > _MAX_LINES:
+            self._kind = ""
+        elif runs:
+            self._foreign = 0
+            self._has_begun = True
+            if self._kind == _ENCODED and runs[-1][1] - runs[-1][0] < _WRAPPED_AT:
+                self._kind = ""
+        elif limit > start and line.find(MASK_BEGIN, start, end) < 0:
+            self._count_foreign()
+
+    def _runs(self, line: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield the base64 of the secret in a part of a line."""
+        previous = -1
+        pattern = _URL_RUN if self._kind == _ENCODED else _RUN
+        masks = [mask.span() for mask in _MASK.finditer(line, start, end)]
+        for run in pattern.finditer(line, start, end):
+            first, last = run.span()
+            if any(a < last and first < b for a, b in masks):
+                previous = max(previous, *(b for a, b in masks if a < last))
+                continue
+            goes_on = 0 <= previous <= first and not line[previous:first].strip(_INDENT)
+            if self._is_part(line, first, last, goes_on=goes_on):
+                previous = last
+                yield first, last
+
+    def _is_part(self, line: bytes, start: int, end: int, *, goes_on: bool) -> bool:
+        is_sure = (
+            self._kind == PRIVATE_KEY
+            and end - start >= _SURE_BYTES
+            and ordinary_words.is_random(line[start:end])
+        )
+        # A plus at the beginning may be base64's, or the sign of a line that a diff adds.
+        fits = self._fits(end - start) or (line.startswith(b"+", start) and self._fits(end - start - 1))
+        if is_sure or (fits and (goes_on or self._is_known(line, start, end))):
+            if not goes_on:
+                self._frames.add(_Frame.of(line, start, end))
+            return True
+        return False
+
+    def _is_known(self, line: bytes, start: int, end: int) -> bool:
+        """Tell base64 that stands where it stood in other lines, or alone in its line."""
+        if _CLOSING.fullmatch(line, end) is not None:
+            if start <= _MAX_FRAMED_BYTES and not line[:start].strip(_INDENT):
+                return True
+            return any(_Frame.of(line, start, end).head == frame.head for frame in self._frames)
+        next_bytes = {frame.tail[:1] for frame in self._frames}
+        return _generalized(line[end : end + 1]) in next_bytes and _Frame.of(line, start, end) in self._frames
+
+    def _fits(self, size: int) -> bool:
+        """Tell the end of base64 from a word."""
+        if self._kind == _ENCODED or size >= _LONG:
+            return True
+        return size % _PEM_UNIT == 0 and (self._has_begun or size >= _SHORT)
+
+    def _count_foreign(self) -> None:
+        self._foreign += 1
+        if self._kind == _ENCODED or self._foreign > _MAX_FOREIGN_LINES:
+            self._kind = ""
+
+    def _open(self, kind: str) -> None:
+        self._kind, self._lines, self._foreign, self._frames = kind, 0, 0, set()
+        self._has_begun = False
+
+
+def _generalized(text: bytes) -> bytes:
+    """Return a text without its numbers, and with single blanks."""
+    varying: bytes = _VARYING.sub(b"0", _BLANKS.sub(b" ", text))
+    return varying
+
+
+TRIGGER: Final = rb"""(?:stringD|(?:^|[^A-Za-z])d)ata["'\\]*(?::|&|%3A)[ \t]*(?:\{|\\|&|%|$)|form-data;"""
+"""Matches where a map begins that may be that of a Secret, and a part of a form; others have triggers."""
+_KIND: Final = "secret-value"
+_MAX_VALUE_LINES: Final = 200
+_LEAST_ENCODED: Final = 4
+_LEAST_BINARY: Final = 24
+
+_NAME: Final = rb"""["']?[A-Za-z0-9_.-]*(?i:<<TOKENS>>|<<PASSWORDS>>|_pw)<<SUFFIX>>["']?"""
+_ASKS: Final = types.compiled(
+    part(rb"""^([^\n]*?)(?:-[ \t]+)?""" + _NAME + rb"""[ \t]*[:=][ \t]*([|>][-+0-9]*)?[ \t\r]*$""")
+)
+_ASKS_XML: Final = types.compiled(part(rb"""^([^\n]*?)<""" + _NAME + rb"""(?:[ \t][^<>\n]*)?>[ \t\r]*$"""))
+_ASKS_FORM: Final = types.compiled(
+    part(rb"""^([^\n]*?)(?i:content-disposition):[^\n]*;[ \t]*name=""" + _NAME + rb"""[ \t\r]*$""")
+)
+_ENV: Final = types.compiled(
+    part(
+        rb"""^([^\n]*?)(?:-[ \t]+)?\{?["']?(?:name|key)["']?[ \t]*:[ \t]*"""
+        + _NAME
+        + rb"""[ \t]*,?[ \t\r]*$"""
+    )
+)
+_ENV_VALUE: Final = types.compiled(
+    rb"""^[^\n]*?["']?\b[Vv]alue["']?[ \t]*:[ \t]*"""
+    rb"""(?:"([^"\n]+)|'([^'\n]+)|([^\s"'{\[|>][^\n]*?))[ \t\r,"'}]*$"""
+)
+_MAP: Final = types.compiled(rb"""^([^\n]*?)["']?(stringData|data)["']?[ \t]*:[ \t]*\{?[ \t\r]*$""")
+_PAIR: Final = types.compiled(
+    rb"""^[^\n]*?["']?[A-Za-z0-9_.-]+["']?[ \t]*:[ \t]+"""
+    rb"""(?:"([^"\n]+)|'([^'\n]+)|([^\s"'{\[|>&*!][^\n]*?))[ \t\r,"']*$"""
+)
+_MAPS_IN_LINE: Final = types.compiled(rb'"(stringData|data)"[ \t]*:[ \t]*\{([^{}\n]*)\}')
+_PAIRS_IN_LINE: Final = types.compiled(rb'"[^"\\\n]+"[ \t]*:[ \t]*"([^"\\\n]+)"')
+_ANY: Final = types.compiled(
+    part(
+        rb"""(?m)"""
+        + _NAME
+        + rb"""[ \t]*(?:[:=][ \t]*(?:[|>][-+0-9]*)?|,|>|[ \t][^<>\n]*>)?[ \t\r]*$"""
+        + rb"""|form-data;|[dD]ata["']?[ \t]*:[ \t]*(?:\{|\r?$)"""
+    ),
+    groups=False,
+)
+"""Matches wherever a name may begin to wait for its value."""
+_SCALAR: Final = types.compiled(rb"""["']?([^\s"'{\[|>#<-][^\s"']*)["']?[ \t\r,]*""")
+_BEGINNINGS: Final = {"map": _MAP, "scalar": _ASKS, "xml": _ASKS_XML, "env": _ENV, "form": _ASKS_FORM}
+_KEY: Final = types.compiled(rb"[A-Za-z0-9_.-]+:(?:[ \t]|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """A name whose value is to come."""
+
+    form: str
+    """scalar, block, xml, env, form, or the name of a map."""
+    head: bytes
+    """What stands before the name in its line."""
+
+    @property
+    def depth(self) -> int:
+        return len(self.head) - len(self.head.rstrip(b" \t"))
+
+
+class ValueFollower:
+    """Follows names to their values, from line to line."""
+
+    def __init__(self) -> None:
+        self._open: _Open | None = None
+        self._lines = 0
+        self._is_within = False
+        """True when the name stands in the same line, before the escape of its end."""
+
+    @property
+    def is_open(self) -> bool:
+        return self._open is not None
+
+    def spans(self, view: UnescapedText) -> Iterator[FoundSpan]:
+        """Yield the values in the next line whose names stand before it, and learn which names are in it."""
+        if self._open is None and not _ANY.search(view.text):
+            return
+        self._is_within = False
+        for place, line in sub_lines(view):
+            yield from ((place + start, place + end, _KIND) for start, end in self._values(line))
+
+    def _values(self, line: bytes) -> Iterator[tuple[int, int]]:
+        if self._open is not None and line.strip():
+            self._lines += 1
+            spans = list(self._expected(self._open, line))
+            yield from spans
+            if spans and not self.is_open:
+                return
+        if self._open is None or self._open.form == "data":
+            self._begin(line)
+        yield from _in_line(line)
+
+    def _expected(self, name: _Open, line: bytes) -> Iterator[tuple[int, int]]:
+        start, depth = _behind(name.head, line), name.depth
+        if start is None and self._is_within:
+            start = depth = 0
+        text = line[start:] if start is not None else b""
+        is_deeper = start is not None and len(text) - len(text.lstrip(b" \t")) > depth
+        if name.form in {"block", "stringData", "data"}:
+            if not is_deeper or self._lines > _MAX_VALUE_LINES:
+                self._open = None
+                return
+        elif name.form == "form" and _KEY.match(text):
+            return
+        else:
+            self._open = None
+        if start is None or not (is_deeper or name.form in {"xml", "env", "form"}):
+            return
+        span = _value(name.form, text)
+        if span:
+            yield start + span[0], start + span[1]
+
+    def _begin(self, line: bytes) -> None:
+        for form, pattern in _BEGINNINGS.items():
+            match = pattern.search(line)
+            if match is not None:
+                self._open, self._lines = _Open(_form(form, match), match.group(1)), 0
+                self._is_within = True
+                return
+
+
+def _form(form: str, match: Any) -> str:
+    """Return where the value is to be looked for: a map has the name that it has in the text."""
+    if form == "map":
+        return str(match.group(2).decode())
+    return "block" if form == "scalar" and match.group(2) else form
+
+
+def _behind(head: bytes, line: bytes) -> int | None:
+    """Return where a line goes on behind what a program puts before each; None when that is not there."""
+    position = 0
+    for word in head.split():
+        start = position + len(line[position:]) - len(line[position:].lstrip(b" \t"))
+        end = next((at for at in range(start, len(line)) if line[at : at + 1] in b" \t"), len(line))
+        if not word or _shape(word) != _shape(line[start:end]):
+            return None
+        position = end
+    return position
+
+
+def _shape(word: bytes) -> bytes:
+    return bytes(48 if 48 <= byte <= 57 else byte for byte in word)  # noqa: PLR2004  # digits
+
+
+def _value(form: str, text: bytes) -> tuple[int, int] | None:
+    """Return where the value is in a line."""
+    if form == "block":
+        start = len(text) - len(text.lstrip(b" \t"))
+        return (start, len(text.rstrip())) if ordinary_words.is_value(text) else None
+    if form in {"env", "stringData", "data"}:
+        match = (_ENV_VALUE if form == "env" else _PAIR).search(text)
+        check = _is_encoded if form == "data" else ordinary_words.is_value
+    else:
+        match = _SCALAR.fullmatch(text.strip(b" \t\r"))
+        check = _is_scalar
+    if match is None:
+        return None
+    group = next(number for number in range(1, match.re.groups + 1) if match.group(number))
+    shift = len(text) - len(text.lstrip(b" \t\r")) if check is _is_scalar else 0
+    start, end = match.span(group)
+    return (start + shift, end + shift) if check(match.group(group)) else None
+
+
+def _is_scalar(value: bytes) -> bool:
+    return ordinary_words.is_password(value) and not _KEY.match(value)
+
+
+def _is_encoded(value: bytes) -> bool:
+    """Tell base64 of a text, and long base64 of bytes, from the plain values of a ConfigMap."""
+    decoded = ordinary_words.decoded(value)
+    if len(decoded) < _LEAST_ENCODED or len(value) % 4:
+        return False
+    is_text = decoded.isascii() and decoded.decode().replace("\n", "").replace("\t", "").isprintable()
+    return is_text or (len(value) >= _LEAST_BINARY and ordinary_words.is_token(value))
+
+
+def _in_line(line: bytes) -> Iterator[tuple[int, int]]:
+    """Yield the values of a Secret that is one line of JSON."""
+    for each in _MAPS_IN_LINE.finditer(line):
+        for pair in _PAIRS_IN_LINE.finditer(line, each.start(2), each.end(2)):
+            check = _is_encoded if each.group(1) == b"data" else ordinary_words.is_value
+            if check(pair.group(1)):
+                yield pair.span(1)
